@@ -1,0 +1,1 @@
+//! The broker's shell: network, handlers, flushers, coordinators' hosting, configuration

@@ -1,0 +1,1 @@
+//! A lean Kafka client: connections, metadata, produce, fetch, groups, administration

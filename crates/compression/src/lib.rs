@@ -1,0 +1,1 @@
+//! The four codecs of record batches, with bounds on what they may expand to

@@ -1,0 +1,1 @@
+//! Cluster records, image and delta; the controller's decisions

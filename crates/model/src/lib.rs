@@ -1,0 +1,20 @@
+//! The vocabulary of the field: ids, error codes and the record batch format.
+//!
+//! Everything here is a value. This room knows no API, no topic configuration and no file; every
+//! other room speaks its words. Read [`id`] first, then [`batch`].
+
+pub mod batch;
+pub mod error_code;
+pub mod id;
+pub mod record;
+pub mod topic_name;
+pub mod uuid;
+pub mod varint;
+
+pub use batch::{BatchError, BatchHeader, Compression, TimestampType};
+pub use error_code::ErrorCode;
+pub use id::{
+    BrokerEpoch, BrokerId, GenerationId, LeaderEpoch, Offset, PartitionIndex, Position,
+    ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition,
+};
+pub use uuid::{TopicId, Uuid};

@@ -1,0 +1,1 @@
+//! Storage and replication together: append, read, who waits for what

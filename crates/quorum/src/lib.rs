@@ -1,0 +1,1 @@
+//! Carries metadata records between nodes by openraft, one voter or many

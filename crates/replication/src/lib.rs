@@ -1,0 +1,1 @@
+//! One replica's machine: leader epochs, in-sync replicas, high watermark

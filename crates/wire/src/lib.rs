@@ -1,0 +1,1 @@
+//! Kafka's wire protocol: headers, generated messages, one table of APIs and versions
