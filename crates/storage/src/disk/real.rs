@@ -1,0 +1,137 @@
+//! The machine's own file system, by positioned system calls; no seek, no buffer of ours, no mmap.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::{Disk, DiskFile, OpenMode};
+
+/// The file system under the process. Has no state: any two are the same disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+/// A descriptor that is closed with its last owner.
+#[derive(Debug)]
+struct RealFile(OwnedFd);
+
+/// Owner writes, group reads: records are nobody else's business.
+const FILE_MODE: Mode = Mode::from_raw_mode(0o640);
+
+fn flags(mode: OpenMode) -> OFlags {
+    let access = match mode {
+        OpenMode::Read => OFlags::RDONLY,
+        OpenMode::ReadWrite => OFlags::RDWR,
+        OpenMode::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+        OpenMode::Create => OFlags::RDWR | OFlags::CREATE,
+    };
+    access | OFlags::CLOEXEC
+}
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let fd = retry_on_intr(|| rustix::fs::open(path, flags(mode), FILE_MODE))?;
+        Ok(Arc::new(RealFile(fd)))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            // No file of ours has such a name, so it is a stranger's and none of our concern.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        fs::create_dir_all(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        fs::remove_dir_all(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = retry_on_intr(|| rustix::fs::open(dir, flags, Mode::empty()))?;
+        // An interrupted sync has reported nothing yet, so to repeat it hides no error.
+        Ok(retry_on_intr(|| rustix::fs::fsync(&fd))?)
+    }
+}
+
+impl DiskFile for RealFile {
+    fn write_all_at(&self, mut bytes: &[u8], mut position: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match retry_on_intr(|| rustix::io::pwrite(&self.0, bytes, position))? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => {
+                    bytes = &bytes[written..];
+                    position += written as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let rest = &mut buffer[filled..];
+            match retry_on_intr(|| {
+                rustix::io::pread(&self.0, &mut *rest, position + filled as u64)
+            })? {
+                0 => break,
+                read => filled += read,
+            }
+        }
+        Ok(filled)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&self.0)?.st_size as u64)
+    }
+
+    fn truncate(&self, size: u64) -> io::Result<()> {
+        Ok(retry_on_intr(|| rustix::fs::ftruncate(&self.0, size))?)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(retry_on_intr(|| rustix::fs::fdatasync(&self.0))?)
+    }
+
+    fn preallocate(&self, from: u64, bytes: u64) -> io::Result<()> {
+        let keep = FallocateFlags::KEEP_SIZE;
+        match retry_on_intr(|| rustix::fs::fallocate(&self.0, keep, from, bytes)) {
+            // This file system has no reservations; writing works all the same.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            result => Ok(result?),
+        }
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
+    }
+}
