@@ -1,3 +1,24 @@
-//! The project's own tasks.
+//! The project's own tasks: a dispatcher. Each task is a module of its own; nothing is decided here.
 
-fn main() {}
+mod codegen;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xt", about = "The project's own tasks")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Write crates/wire/src/generated from the message schemas of Kafka's client jar
+    Codegen(codegen::Arguments),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().task {
+        Task::Codegen(arguments) => codegen::run(&arguments),
+    }
+}

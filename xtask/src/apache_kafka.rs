@@ -1,0 +1,422 @@
+//! The project's own installation of Apache Kafka: the oracle for behaviour and the peer of the
+//! comparison.
+//!
+//! [`install`] brings server and tools as plain jars with Maven, [`start`] runs fresh KRaft brokers
+//! on 127.0.0.1 (each broker and controller in one process), [`tool`] runs a command-line tool by
+//! the name that its script has. Needs `mvn` and a Java runtime 17 or newer.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Subcommand;
+use tempfile::TempDir;
+
+use crate::cache;
+use crate::process::{self, Guarded};
+
+/// The newest release that is published whole (server and tools).
+pub const VERSION: &str = "4.3.1";
+/// The logging backend that this release ships with.
+const LOG4J_VERSION: &str = "2.25.4";
+/// How long a broker may take until it serves.
+const START_LIMIT: Duration = Duration::from_secs(120);
+/// How long a broker may take to stop before it is killed.
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+/// The flags that Kafka's own scripts give every JVM.
+const JVM: [&str; 7] = [
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+];
+/// Broker log: everything at INFO, the level that Kafka ships with, on standard output.
+const BROKER_LOGGING: &str = "status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+";
+/// Tools: warnings only, on standard error.
+const TOOL_LOGGING: &str = "status = error
+appender.err.type = Console
+appender.err.name = err
+appender.err.target = SYSTEM_ERR
+appender.err.layout.type = PatternLayout
+appender.err.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = warn
+rootLogger.appenderRef.err.ref = err
+";
+
+/// Kafka's tools: name of the script, main class.
+const TOOLS: [(&str, &str); 24] = [
+    ("kafka-acls", "org.apache.kafka.tools.AclCommand"),
+    ("kafka-broker-api-versions", "org.apache.kafka.tools.BrokerApiVersionsCommand"),
+    ("kafka-cluster", "org.apache.kafka.tools.ClusterTool"),
+    ("kafka-configs", "kafka.admin.ConfigCommand"),
+    ("kafka-console-consumer", "org.apache.kafka.tools.consumer.ConsoleConsumer"),
+    ("kafka-console-producer", "org.apache.kafka.tools.ConsoleProducer"),
+    ("kafka-consumer-groups", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"),
+    ("kafka-consumer-perf-test", "org.apache.kafka.tools.ConsumerPerformance"),
+    ("kafka-delete-records", "org.apache.kafka.tools.DeleteRecordsCommand"),
+    ("kafka-dump-log", "org.apache.kafka.tools.DumpLogSegments"),
+    ("kafka-e2e-latency", "org.apache.kafka.tools.EndToEndLatency"),
+    ("kafka-features", "org.apache.kafka.tools.FeatureCommand"),
+    ("kafka-get-offsets", "org.apache.kafka.tools.GetOffsetShell"),
+    ("kafka-groups", "org.apache.kafka.tools.GroupsCommand"),
+    ("kafka-leader-election", "org.apache.kafka.tools.LeaderElectionCommand"),
+    ("kafka-log-dirs", "org.apache.kafka.tools.LogDirsCommand"),
+    ("kafka-metadata-quorum", "org.apache.kafka.tools.MetadataQuorumCommand"),
+    ("kafka-producer-perf-test", "org.apache.kafka.tools.ProducerPerformance"),
+    ("kafka-reassign-partitions", "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"),
+    ("kafka-storage", "kafka.tools.StorageTool"),
+    ("kafka-topics", "org.apache.kafka.tools.TopicCommand"),
+    ("kafka-transactions", "org.apache.kafka.tools.TransactionsCommand"),
+    ("kafka-verifiable-consumer", "org.apache.kafka.tools.VerifiableConsumer"),
+    ("kafka-verifiable-producer", "org.apache.kafka.tools.VerifiableProducer"),
+];
+
+/// `cargo xt kafka …`
+#[derive(Debug, Subcommand)]
+pub enum Task {
+    /// Install server and tools into the cache folder.
+    Install,
+    /// Start fresh brokers, print their addresses, stop when standard input ends.
+    Start {
+        /// How many brokers.
+        #[arg(long, default_value_t = 1)]
+        nodes: usize,
+        /// First port (two a broker); free ones are chosen when it is not given.
+        #[arg(long)]
+        port: Option<u16>,
+        /// An extra broker property, KEY=VALUE.
+        #[arg(long = "set")]
+        set: Vec<String>,
+    },
+    /// Run a tool by the name of its script, e.g. `kafka-topics --list …`.
+    Tool {
+        /// Name of the script, or of a class.
+        name: String,
+        /// What the tool is given.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+/// Does what `cargo xt kafka …` asks.
+pub fn task(task: Task) -> Result<()> {
+    match task {
+        Task::Install => println!("{}", install()?.display()),
+        Task::Start { nodes, port, set } => {
+            let set = set.iter().map(|pair| split_setting(pair)).collect::<Result<Vec<_>>>()?;
+            let brokers = start(nodes, port, &set)?;
+            println!("{}", brokers.bootstrap());
+            std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+            brokers.stop()?;
+        }
+        Task::Tool { name, arguments } => {
+            let status = tool(&name, &arguments)?.status()?;
+            std::process::exit(status.code().unwrap_or(1));
+        }
+    }
+    Ok(())
+}
+
+fn split_setting(pair: &str) -> Result<(&str, &str)> {
+    pair.split_once('=').with_context(|| format!("not KEY=VALUE: {pair}"))
+}
+
+/// Brings the jars into the cache folder, once. Returns the folder that holds `lib/`.
+pub fn install() -> Result<PathBuf> {
+    cache::once(&format!("apache-kafka-{VERSION}"), |fresh| {
+        eprintln!("installing Apache Kafka {VERSION} with Maven …");
+        let pom = fresh.join("pom.xml");
+        fs::write(&pom, pom_text())?;
+        let mut maven = process::command("mvn");
+        maven.args(["-q", "-B", "-f"]).arg(&pom).arg("dependency:copy-dependencies");
+        maven.arg("-DincludeScope=runtime");
+        maven.arg(format!("-DoutputDirectory={}", fresh.join("lib").display()));
+        let outcome = process::run(&mut maven, None, Duration::from_secs(900))
+            .context("Maven (mvn) is needed to install Apache Kafka")?;
+        ensure!(outcome.success(), "Maven failed: {}", outcome.story());
+        fs::write(fresh.join("broker.properties"), BROKER_LOGGING)?;
+        fs::write(fresh.join("tool.properties"), TOOL_LOGGING)?;
+        // The tools must load on this JVM: too old a Java fails here, not later.
+        let mut probe = tool_of(fresh, "kafka-topics", &["--version"])?;
+        let outcome = process::run(&mut probe, None, Duration::from_secs(60))?;
+        ensure!(outcome.success(), "Kafka does not run here: {}", outcome.story());
+        Ok(())
+    })
+}
+
+fn pom_text() -> String {
+    let mut dependencies = String::new();
+    for (group, artifact, version) in [
+        ("org.apache.kafka", "kafka_2.13", VERSION),
+        ("org.apache.kafka", "kafka-tools", VERSION),
+        ("org.apache.logging.log4j", "log4j-core", LOG4J_VERSION),
+        ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
+        ("org.apache.logging.log4j", "log4j-1.2-api", LOG4J_VERSION),
+    ] {
+        dependencies += &format!(
+            "<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>\
+             <version>{version}</version></dependency>\n"
+        );
+    }
+    format!(
+        "<project><modelVersion>4.0.0</modelVersion><groupId>highwater</groupId>\
+         <artifactId>peer</artifactId><version>1</version>\n<dependencies>\n{dependencies}\
+         </dependencies></project>\n"
+    )
+}
+
+/// A command that runs Kafka's tool `name` (of [`TOOLS`], or a class name) with a heap of 256 MiB;
+/// `KAFKA_HEAP_OPTS` in the environment overrides the heap, as it does for Kafka's scripts.
+pub fn tool<S: AsRef<str>>(name: &str, arguments: &[S]) -> Result<Command> {
+    tool_of(&install()?, name, arguments)
+}
+
+fn tool_of<S: AsRef<str>>(home: &Path, name: &str, arguments: &[S]) -> Result<Command> {
+    let class = match TOOLS.iter().find(|(script, _)| *script == name) {
+        Some((_, class)) => class,
+        None if name.contains('.') => name,
+        None => bail!("unknown Kafka tool {name}"),
+    };
+    let heap = std::env::var("KAFKA_HEAP_OPTS").unwrap_or_else(|_| "-Xmx256m".to_owned());
+    let mut java = java(home, &heap, "tool.properties");
+    java.arg(class).args(arguments.iter().map(AsRef::as_ref));
+    Ok(java)
+}
+
+/// The JVM with Kafka's flags and class path, up to but not including the main class.
+fn java(home: &Path, heap: &str, logging: &str) -> Command {
+    let mut java = process::command("java");
+    java.args(heap.split_whitespace()).args(JVM);
+    java.arg(format!("-Dlog4j2.configurationFile={}", home.join(logging).display()));
+    java.arg("-cp").arg(format!("{}/*", home.join("lib").display()));
+    java
+}
+
+/// Running brokers with their data in a temporary folder; dropping them kills them and removes it.
+#[derive(Debug)]
+pub struct Brokers {
+    nodes: Vec<Node>,
+    folder: TempDir,
+}
+
+#[derive(Debug)]
+struct Node {
+    process: Guarded,
+    port: u16,
+}
+
+/// Formats fresh storage and starts `n` brokers, then waits until they serve. Node i (from 1) takes
+/// `base_port + 2(i-1)` for clients and the next one for its controller; free ports are chosen
+/// without a base. `extra` properties come last, so they win. Heap: 1 GiB as in Kafka's script,
+/// unless `KAFKA_BROKER_HEAP_OPTS` says otherwise.
+pub fn start(n: usize, base_port: Option<u16>, extra: &[(&str, &str)]) -> Result<Brokers> {
+    let home = install()?;
+    let folder = tempfile::Builder::new().prefix("apache-kafka-").tempdir()?;
+    let ports = ports(n, base_port)?;
+    for index in 0..n {
+        let node = folder.path().join(format!("node-{}", index + 1));
+        fs::create_dir_all(&node)?;
+        fs::write(node.join("server.properties"), properties(&node, index, &ports, extra))?;
+        format_storage(&home, &node)?;
+    }
+    let mut brokers = Brokers { nodes: Vec::new(), folder };
+    for (index, (port, _)) in ports.iter().enumerate() {
+        let process = start_node(&home, &brokers.node_folder(index))?;
+        brokers.nodes.push(Node { process, port: *port });
+    }
+    brokers.wait_until_serving()?;
+    Ok(brokers)
+}
+
+/// A client port and a controller port for each node.
+fn ports(n: usize, base_port: Option<u16>) -> Result<Vec<(u16, u16)>> {
+    if let Some(base) = base_port {
+        let last = usize::from(base) + 2 * n;
+        ensure!(last <= usize::from(u16::MAX), "ports from {base} on do not suffice");
+        let count = u16::try_from(n).expect("checked just above");
+        return Ok((0..count).map(|i| (base + 2 * i, base + 2 * i + 1)).collect());
+    }
+    // All are held until all are known, so that no port comes twice.
+    let held = (0..2 * n)
+        .map(|_| TcpListener::bind("127.0.0.1:0").and_then(|socket| Ok((socket.local_addr()?, socket))))
+        .collect::<std::io::Result<Vec<(SocketAddr, TcpListener)>>>()?;
+    Ok(held.chunks(2).map(|pair| (pair[0].0.port(), pair[1].0.port())).collect())
+}
+
+/// The properties of the file that Kafka ships, but for addresses, the data folder and the internal
+/// topics' replication, which must fit the number of nodes.
+fn properties(node: &Path, index: usize, ports: &[(u16, u16)], extra: &[(&str, &str)]) -> String {
+    let voters: Vec<String> = ports
+        .iter()
+        .enumerate()
+        .map(|(i, (_, controller))| format!("{}@127.0.0.1:{controller}", i + 1))
+        .collect();
+    let (client, controller) = ports[index];
+    let replicas = ports.len().min(3);
+    let min_isr = replicas.saturating_sub(1).max(1);
+    let listeners = format!("PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}");
+    let mut text = format!(
+        "process.roles=broker,controller
+node.id={id}
+controller.quorum.voters={voters}
+listeners={listeners}
+advertised.listeners={listeners}
+inter.broker.listener.name=PLAINTEXT
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs={data}
+num.partitions=1
+num.recovery.threads.per.data.dir=2
+offsets.topic.replication.factor={replicas}
+share.coordinator.state.topic.replication.factor={replicas}
+share.coordinator.state.topic.min.isr={min_isr}
+transaction.state.log.replication.factor={replicas}
+transaction.state.log.min.isr={min_isr}
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+",
+        id = index + 1,
+        voters = voters.join(","),
+        data = node.join("data").display(),
+    );
+    for (key, value) in extra {
+        text += &format!("{key}={value}\n");
+    }
+    text
+}
+
+fn format_storage(home: &Path, node: &Path) -> Result<()> {
+    // Any 16 bytes in URL-safe base64 will do: these brokers meet no others.
+    let properties = node.join("server.properties").display().to_string();
+    let arguments =
+        ["format", "--cluster-id", "HighwaterPeer-Kafka-Ag", "--config", properties.as_str()];
+    let mut format = tool_of(home, "kafka-storage", &arguments)?;
+    let outcome = process::run(&mut format, None, Duration::from_secs(60))?;
+    ensure!(outcome.success(), "formatting {} failed: {}", node.display(), outcome.story());
+    Ok(())
+}
+
+fn start_node(home: &Path, node: &Path) -> Result<Guarded> {
+    let heap = std::env::var("KAFKA_BROKER_HEAP_OPTS").unwrap_or_else(|_| "-Xmx1G -Xms1G".into());
+    let mut java = java(home, &heap, "broker.properties");
+    java.arg(format!("-Dkafka.logs.dir={}", node.display()));
+    java.arg("kafka.Kafka").arg(node.join("server.properties"));
+    let log = fs::OpenOptions::new().create(true).append(true).open(node.join("server.log"))?;
+    java.stdin(Stdio::null()).stderr(log.try_clone()?).stdout(log);
+    Guarded::spawn(&mut java).context("a Java runtime 17 or newer is needed")
+}
+
+impl Brokers {
+    /// `host:port,…` for clients.
+    #[must_use]
+    pub fn bootstrap(&self) -> String {
+        let address = |node: &Node| format!("127.0.0.1:{}", node.port);
+        self.nodes.iter().map(address).collect::<Vec<_>>().join(",")
+    }
+
+    /// Process ids in the order of node ids.
+    #[must_use]
+    pub fn pids(&self) -> Vec<u32> {
+        self.nodes.iter().map(|node| node.process.pid()).collect()
+    }
+
+    /// The data folder (`log.dirs`) of node `index`, counted from 0.
+    #[must_use]
+    pub fn data_folder(&self, index: usize) -> PathBuf {
+        self.node_folder(index).join("data")
+    }
+
+    /// Stops all brokers in an orderly way; their data goes too.
+    pub fn stop(mut self) -> Result<()> {
+        for node in &mut self.nodes {
+            node.process.signal(rustix::process::Signal::TERM);
+        }
+        self.nodes.iter_mut().try_for_each(|node| node.process.stop(STOP_LIMIT))
+    }
+
+    /// Kills node `index` (counted from 0) as `kill -9` does. Its data stays.
+    pub fn kill(&mut self, index: usize) -> Result<()> {
+        self.nodes[index].process.kill()
+    }
+
+    /// Starts node `index` again on its data and waits until it serves.
+    pub fn restart(&mut self, index: usize) -> Result<()> {
+        self.nodes[index].process.stop(STOP_LIMIT)?;
+        let node = self.node_folder(index);
+        fs::remove_file(node.join("server.log"))?;
+        self.nodes[index].process = start_node(&install()?, &node)?;
+        self.wait_until_serving()
+    }
+
+    fn node_folder(&self, index: usize) -> PathBuf {
+        self.folder.path().join(format!("node-{}", index + 1))
+    }
+
+    /// Serving means: the broker says so in its log.
+    fn wait_until_serving(&mut self) -> Result<()> {
+        let deadline = Instant::now() + START_LIMIT;
+        for index in 0..self.nodes.len() {
+            let log = self.node_folder(index).join("server.log");
+            while !fs::read_to_string(&log)?.contains("Kafka Server started") {
+                let running = self.nodes[index].process.is_running();
+                ensure!(running, "broker {} died:\n{}", index + 1, last_lines(&log));
+                let late = Instant::now() > deadline;
+                ensure!(!late, "broker {} does not serve in time:\n{}", index + 1, last_lines(&log));
+                thread::sleep(Duration::from_millis(50));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn last_lines(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chosen_ports_are_all_different() {
+        let mut all: Vec<u16> = ports(3, None).unwrap().into_iter().flat_map(|(a, b)| [a, b]).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 6);
+    }
+
+    #[test]
+    fn a_base_port_gives_each_node_two_neighbours() {
+        assert_eq!(ports(2, Some(9092)).unwrap(), vec![(9092, 9093), (9094, 9095)]);
+        assert!(ports(2, Some(65533)).is_err());
+    }
+
+    #[test]
+    fn extra_properties_come_last_so_that_they_win() {
+        let text = properties(Path::new("/x"), 0, &[(1, 2)], &[("num.partitions", "7")]);
+        assert!(text.rfind("num.partitions=7") > text.rfind("num.partitions=1"));
+        assert!(text.contains("controller.quorum.voters=1@127.0.0.1:2\n"));
+    }
+}

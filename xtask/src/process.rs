@@ -1,0 +1,216 @@
+//! Child processes that never outlive us: own process group, bounded time, killed when dropped.
+//!
+//! Not a job scheduler: one child, its output, its end. Whoever starts a server keeps a
+//! [`Guarded`]; whoever wants an answer calls [`run`].
+
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// How often a waiting thread looks again.
+const LOOK: Duration = Duration::from_millis(4);
+
+/// A command in its own process group which the kernel kills when the thread that starts it dies
+/// (where util-linux's `setpriv` is installed): not even `kill -9` of this program leaves it behind.
+#[must_use]
+pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = if Path::new("/usr/bin/setpriv").exists() {
+        let mut wrapped = Command::new("/usr/bin/setpriv");
+        wrapped.args(["--pdeathsig", "KILL", "--"]).arg(program);
+        wrapped
+    } else {
+        Command::new(program)
+    };
+    command.process_group(0);
+    command
+}
+
+/// A running child with everything that it started.
+#[derive(Debug)]
+pub struct Guarded {
+    child: Child,
+}
+
+impl Guarded {
+    /// Starts `command`, which must come from [`command`].
+    pub fn spawn(command: &mut Command) -> Result<Self> {
+        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        Ok(Self { child })
+    }
+
+    /// The process id, which is also the id of its group.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The child itself, for its pipes.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Whether the process still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Sends `signal` to the whole group; nothing happens when it has gone already.
+    pub fn signal(&mut self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(group) = id {
+            let _gone = kill_process_group(group, signal);
+        }
+    }
+
+    /// Waits for the end, at most `limit`; `None` when it still runs then.
+    pub fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Some(status));
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Ends it politely: SIGTERM, and SIGKILL for what is left after `patience`.
+    pub fn stop(&mut self, patience: Duration) -> Result<()> {
+        self.signal(Signal::TERM);
+        self.wait(patience)?;
+        self.kill()
+    }
+
+    /// Ends it at once, as a power cut would: SIGKILL to the group, then reaps.
+    pub fn kill(&mut self) -> Result<()> {
+        self.signal(Signal::KILL);
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let _gone = self.kill();
+    }
+}
+
+/// What a finished (or cut off) command left.
+#[derive(Debug)]
+pub struct Outcome {
+    /// `None` when its time was up and it was killed.
+    pub status: Option<ExitStatus>,
+    /// All of standard output.
+    pub stdout: Vec<u8>,
+    /// All of standard error.
+    pub stderr: Vec<u8>,
+    /// Wall-clock time from start to end.
+    pub elapsed: Duration,
+}
+
+impl Outcome {
+    /// Ended by itself with exit code 0.
+    #[must_use]
+    pub fn success(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// Standard output as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Standard error as text.
+    #[must_use]
+    pub fn errors(&self) -> String {
+        String::from_utf8_lossy(&self.stderr).into_owned()
+    }
+
+    /// How it ended, with the last lines of both streams, for an error message.
+    #[must_use]
+    pub fn story(&self) -> String {
+        let end = match self.status {
+            Some(status) => status.to_string(),
+            None => format!("killed after {:.0?}", self.elapsed),
+        };
+        let tail = |text: String| {
+            let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+            lines[lines.len().saturating_sub(12)..].join("\n")
+        };
+        format!("{end}\n{}\n{}", tail(self.text()), tail(self.errors())).trim().to_owned()
+    }
+}
+
+/// Runs `command` (from [`command`]) to its end, feeding `input`, for at most `limit`. Everything
+/// that is left of its group afterwards is killed.
+pub fn run(command: &mut Command, input: Option<Vec<u8>>, limit: Duration) -> Result<Outcome> {
+    let start = Instant::now();
+    let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut guarded = Guarded::spawn(command)?;
+    let writer = input.zip(guarded.child().stdin.take()).map(|(bytes, mut pipe)| {
+        // A child that stops reading is the child's affair: its exit code tells.
+        thread::spawn(move || drop(pipe.write_all(&bytes)))
+    });
+    let stdout = collect(guarded.child().stdout.take());
+    let stderr = collect(guarded.child().stderr.take());
+    let status = guarded.wait(limit)?;
+    guarded.signal(Signal::KILL);
+    guarded.child().wait()?;
+    if let Some(writer) = writer {
+        let _written = writer.join();
+    }
+    let (stdout, stderr) = (stdout.join(), stderr.join());
+    Ok(Outcome {
+        status,
+        stdout: stdout.unwrap_or_default(),
+        stderr: stderr.unwrap_or_default(),
+        elapsed: start.elapsed(),
+    })
+}
+
+/// Reads a pipe to its end on a thread of its own.
+fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            let _cut = pipe.read_to_end(&mut bytes);
+        }
+        bytes
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_returns_both_streams_and_the_exit_code() {
+        let mut echo = command("sh");
+        echo.args(["-c", "cat; echo oops >&2; exit 3"]);
+        let outcome = run(&mut echo, Some(b"hello".to_vec()), Duration::from_secs(10)).unwrap();
+        assert_eq!(outcome.text(), "hello");
+        assert_eq!(outcome.errors(), "oops\n");
+        assert_eq!(outcome.status.unwrap().code(), Some(3));
+    }
+
+    #[test]
+    fn what_does_not_end_in_time_is_killed_with_its_children() {
+        let mut endless = command("sh");
+        endless.args(["-c", "sleep 600 & echo $!; wait"]);
+        let outcome = run(&mut endless, None, Duration::from_millis(300)).unwrap();
+        assert!(outcome.status.is_none());
+        let grandchild = outcome.text().trim().to_owned();
+        let state = std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
+        assert!(state.is_empty() || state.contains(") Z "), "still there: {state}");
+    }
+}
