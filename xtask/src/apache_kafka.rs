@@ -252,7 +252,9 @@ fn ports(n: usize, base_port: Option<u16>) -> Result<Vec<(u16, u16)>> {
     }
     // All are held until all are known, so that no port comes twice.
     let held = (0..2 * n)
-        .map(|_| TcpListener::bind("127.0.0.1:0").and_then(|socket| Ok((socket.local_addr()?, socket))))
+        .map(|_| {
+            TcpListener::bind("127.0.0.1:0").and_then(|socket| Ok((socket.local_addr()?, socket)))
+        })
         .collect::<std::io::Result<Vec<(SocketAddr, TcpListener)>>>()?;
     Ok(held.chunks(2).map(|pair| (pair[0].0.port(), pair[1].0.port())).collect())
 }
@@ -381,7 +383,12 @@ impl Brokers {
                 let running = self.nodes[index].process.is_running();
                 ensure!(running, "broker {} died:\n{}", index + 1, last_lines(&log));
                 let late = Instant::now() > deadline;
-                ensure!(!late, "broker {} does not serve in time:\n{}", index + 1, last_lines(&log));
+                ensure!(
+                    !late,
+                    "broker {} does not serve in time:\n{}",
+                    index + 1,
+                    last_lines(&log)
+                );
                 thread::sleep(Duration::from_millis(50));
             }
         }
@@ -401,7 +408,8 @@ mod tests {
 
     #[test]
     fn chosen_ports_are_all_different() {
-        let mut all: Vec<u16> = ports(3, None).unwrap().into_iter().flat_map(|(a, b)| [a, b]).collect();
+        let mut all: Vec<u16> =
+            ports(3, None).unwrap().into_iter().flat_map(|(a, b)| [a, b]).collect();
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), 6);
