@@ -1,6 +1,9 @@
 //! The project's own tasks: a dispatcher. Each task is a module of its own; nothing is decided here.
 
+mod apache_kafka;
+mod cache;
 mod codegen;
+mod process;
 
 use clap::{Parser, Subcommand};
 
@@ -13,12 +16,16 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Install, start or use the project's own Apache Kafka
+    #[command(subcommand)]
+    Kafka(apache_kafka::Task),
     /// Write crates/wire/src/generated from the message schemas of Kafka's client jar
     Codegen(codegen::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
+        Task::Kafka(task) => apache_kafka::task(task),
         Task::Codegen(arguments) => codegen::run(&arguments),
     }
 }
