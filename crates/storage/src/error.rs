@@ -1,0 +1,117 @@
+//! How the log fails: one closed enum, coarse enough that every variant asks for another action.
+//!
+//! Not here: the protocol's error codes. The broker maps these to them in one file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use model::{BatchError, Offset};
+
+/// Where and why the bytes of a segment are not what was once written there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The segment's `.log` file.
+    pub segment: PathBuf,
+    /// Bytes from the front of that file to the batch that cannot be read.
+    pub position: u64,
+    /// The first offset that cannot be read.
+    pub offset: Offset,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// Why an operation of the log failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// A read or truncation outside of what the log holds.
+    #[error("offset {offset} is not within {log_start}..={log_end}")]
+    OutOfRange {
+        /// The offset asked for.
+        offset: Offset,
+        /// The first offset that can be read.
+        log_start: Offset,
+        /// The offset behind the last one.
+        log_end: Offset,
+    },
+    /// An append that would go back or leave the caller's order.
+    #[error("a batch at offset {found} cannot follow a log that ends at {expected}")]
+    OutOfOrder {
+        /// The log end offset, or the end of the batch before.
+        expected: Offset,
+        /// The base offset of the batch.
+        found: Offset,
+    },
+    /// Bytes that were durable once are no longer what they were. Nothing was cut off; the
+    /// partition is to be taken offline here or filled from a replica.
+    #[error("{}: damaged at byte {}, offset {}: {}", .0.segment.display(), .0.position, .0.offset, .0.reason)]
+    Damaged(Box<Damage>),
+    /// An earlier failure of a write or a sync was final; the log only reads from then on.
+    #[error("the log in {} failed earlier: {reason}", .dir.display())]
+    Failed {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// That failure.
+        reason: String,
+    },
+    /// The operating system refused. For a write or a sync: the log directory must go offline.
+    #[error("cannot {operation} {}", .path.display())]
+    Io {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// With which file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A small file beside the segments (checkpoint, snapshot, metadata) that cannot be understood.
+    #[error("{}: {reason}", .path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl StorageError {
+    /// Whether the log directory is not to be trusted with further writes (S9): the caller takes
+    /// it offline. A full disk counts, for a batch may stand half-written.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, StorageError::Io { .. } | StorageError::Failed { .. })
+    }
+
+    pub(crate) fn damaged(
+        segment: &Path,
+        position: u64,
+        offset: Offset,
+        reason: impl Into<String>,
+    ) -> StorageError {
+        StorageError::Damaged(Box::new(Damage {
+            segment: segment.to_owned(),
+            position,
+            offset,
+            reason: reason.into(),
+        }))
+    }
+
+    pub(crate) fn batch(
+        segment: &Path,
+        position: u64,
+        offset: Offset,
+        error: BatchError,
+    ) -> StorageError {
+        StorageError::damaged(segment, position, offset, error.to_string())
+    }
+}
+
+/// Gives an I/O error the words that a person needs: what was tried, and with which file.
+pub(crate) trait Context<T> {
+    /// Turns the error into [`StorageError::Io`].
+    fn during(self, operation: &'static str, path: &Path) -> Result<T, StorageError>;
+}
+
+impl<T> Context<T> for io::Result<T> {
+    fn during(self, operation: &'static str, path: &Path) -> Result<T, StorageError> {
+        self.map_err(|source| StorageError::Io { operation, path: path.to_owned(), source })
+    }
+}
