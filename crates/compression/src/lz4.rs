@@ -1,0 +1,71 @@
+//! LZ4 frames. Written as every Kafka client reads them: blocks of 64 KiB that do not refer to each
+//! other, no checksum of blocks or content, no content size. Read with all of those.
+
+use std::io::{self, Read, Write};
+
+use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
+use model::Compression;
+
+use crate::DecompressError;
+use crate::bounded::{End, read_to_end};
+
+/// The only frame format that clients send; others of the family begin differently.
+const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
+
+pub(crate) fn compress(input: &[u8], out: &mut Vec<u8>) {
+    let form = FrameInfo::new().block_mode(BlockMode::Independent).block_size(BlockSize::Max64KB);
+    let mut encoder = FrameEncoder::with_frame_info(form, out);
+    encoder.write_all(input).expect("a vector takes all bytes");
+    encoder.finish().expect("a vector takes all bytes");
+}
+
+pub(crate) fn decompress(
+    input: &[u8],
+    cap_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), DecompressError> {
+    if !input.starts_with(&MAGIC) {
+        return Err(DecompressError::malformed(Compression::Lz4, "they begin without a magic"));
+    }
+    match read_to_end(OneFrame::new(input), cap_bytes, out) {
+        Ok(End::Whole) => Ok(()),
+        Ok(End::Beyond) => Err(DecompressError::Bomb { cap_bytes }),
+        Err(error) => Err(DecompressError::malformed(Compression::Lz4, error)),
+    }
+}
+
+/// A frame up to its end mark. What follows it is nobody's: Kafka does not read it either.
+struct OneFrame<'a> {
+    decoder: FrameDecoder<Whole<'a>>,
+    ended: bool,
+}
+
+impl<'a> OneFrame<'a> {
+    fn new(input: &'a [u8]) -> OneFrame<'a> {
+        OneFrame { decoder: FrameDecoder::new(Whole(input)), ended: false }
+    }
+}
+
+impl Read for OneFrame<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.ended {
+            return Ok(0);
+        }
+        let read = self.decoder.read(buffer)?;
+        self.ended = read == 0;
+        Ok(read)
+    }
+}
+
+/// Bytes that end with an error, because the decoder takes the end of its input for the end of the
+/// frame: without this, records that were cut off would not be missed.
+struct Whole<'a>(&'a [u8]);
+
+impl Read for Whole<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.0.is_empty() {
+            return Err(io::Error::other("the frame has no end mark"));
+        }
+        self.0.read(buffer)
+    }
+}
