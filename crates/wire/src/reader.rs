@@ -1,0 +1,338 @@
+//! Reading the protocol's primitive types out of hostile bytes. Nothing here knows a message.
+//!
+//! Every length is checked against what remains before anything is allocated, and what the
+//! elements of arrays take in memory is charged to a budget that grows with the frame: a small
+//! frame cannot make the decoder allocate much.
+
+use bytes::Bytes;
+use model::{Uuid, varint};
+
+/// Why bytes are not the message that they should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes end too early.
+    #[error("{needed} bytes are needed, {remaining} remain")]
+    Truncated {
+        /// Bytes that the next value needs.
+        needed: usize,
+        /// Bytes that are there.
+        remaining: usize,
+    },
+    /// A length below -1, or one that no string or array may have.
+    #[error("{0} is no length")]
+    Length(i64),
+    /// Null where the version allows none.
+    #[error("null where null is not allowed")]
+    Null,
+    /// A string that is not UTF-8.
+    #[error("a string is not UTF-8")]
+    Utf8,
+    /// A variable-length integer that is cut or too long.
+    #[error(transparent)]
+    Varint(#[from] varint::VarintError),
+    /// The tags of tagged fields do not rise strictly.
+    #[error("tag {0} is out of order")]
+    TagOrder(u32),
+    /// A nullable structure begins with neither -1 nor 1.
+    #[error("{0} does not say whether a structure is null")]
+    Presence(i8),
+    /// Bytes are left where the message or the tagged field should end.
+    #[error("{0} bytes follow the end")]
+    Trailing(usize),
+    /// The arrays would take more memory than a frame of this size may ask for.
+    #[error("the elements would take {needed} bytes of memory, {budget} are left")]
+    Budget {
+        /// Bytes of memory that the elements need.
+        needed: usize,
+        /// Bytes of the budget that are left.
+        budget: usize,
+    },
+    /// A version outside the message's range.
+    #[error("{message} has no version {version}")]
+    Version {
+        /// The message's name.
+        message: &'static str,
+        /// The version asked for.
+        version: i16,
+    },
+}
+
+type Result<T> = std::result::Result<T, DecodeError>;
+
+/// The longest string of the protocol, in bytes.
+pub const STRING_BYTES_MAX: usize = i16::MAX as usize;
+
+/// Bytes of memory that the elements of arrays may take, for every byte of the frame.
+const BUDGET_PER_BYTE: usize = 16;
+/// Bytes of memory that the elements of arrays may take on top, however small the frame.
+const BUDGET_BASE: usize = 64 * 1024;
+/// Elements for which an array reserves memory before it has seen them.
+const PREALLOCATED_MAX: usize = 1024;
+
+/// A cursor over one frame.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    /// The frame that `bytes` are, if it may be shared with what is decoded.
+    shared: Option<&'a Bytes>,
+    /// Invariant: `position <= end <= bytes.len()`.
+    position: usize,
+    /// Where reading stops: the end of the frame, or of the tagged field being read.
+    end: usize,
+    budget: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `bytes` from their front; values of type bytes are copied out.
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        let budget = BUDGET_BASE.saturating_add(bytes.len().saturating_mul(BUDGET_PER_BYTE));
+        Reader { bytes, shared: None, position: 0, end: bytes.len(), budget }
+    }
+
+    /// Reads `frame` from its front; values of type bytes share the frame's memory.
+    pub fn shared(frame: &'a Bytes) -> Reader<'a> {
+        Reader { shared: Some(frame), ..Reader::new(frame) }
+    }
+
+    /// Bytes that are left.
+    pub fn remaining(&self) -> usize {
+        self.end - self.position
+    }
+
+    /// Bytes that have been read.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Ends the reading; bytes that are left are an error.
+    pub fn finish(&self) -> Result<()> {
+        match self.remaining() {
+            0 => Ok(()),
+            left => Err(DecodeError::Trailing(left)),
+        }
+    }
+
+    /// The next `count` bytes, borrowed.
+    #[inline]
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8]> {
+        if count > self.remaining() {
+            return Err(DecodeError::Truncated { needed: count, remaining: self.remaining() });
+        }
+        let taken = &self.bytes[self.position..self.position + count];
+        self.position += count;
+        Ok(taken)
+    }
+
+    #[inline]
+    fn array_of<const N: usize>(&mut self) -> Result<[u8; N]> {
+        Ok(self.take(N)?.try_into().expect("take() gave N bytes"))
+    }
+
+    /// A byte that says false with 0, true with anything else.
+    pub fn bool(&mut self) -> Result<bool> {
+        Ok(self.i8()? != 0)
+    }
+
+    /// One signed byte.
+    pub fn i8(&mut self) -> Result<i8> {
+        Ok(i8::from_be_bytes(self.array_of()?))
+    }
+
+    /// Two bytes, signed.
+    pub fn i16(&mut self) -> Result<i16> {
+        Ok(i16::from_be_bytes(self.array_of()?))
+    }
+
+    /// Two bytes, unsigned.
+    pub fn u16(&mut self) -> Result<u16> {
+        Ok(u16::from_be_bytes(self.array_of()?))
+    }
+
+    /// Four bytes, signed.
+    pub fn i32(&mut self) -> Result<i32> {
+        Ok(i32::from_be_bytes(self.array_of()?))
+    }
+
+    /// Four bytes, unsigned.
+    pub fn u32(&mut self) -> Result<u32> {
+        Ok(u32::from_be_bytes(self.array_of()?))
+    }
+
+    /// Eight bytes, signed.
+    pub fn i64(&mut self) -> Result<i64> {
+        Ok(i64::from_be_bytes(self.array_of()?))
+    }
+
+    /// Eight bytes of IEEE 754.
+    pub fn f64(&mut self) -> Result<f64> {
+        Ok(f64::from_be_bytes(self.array_of()?))
+    }
+
+    /// Sixteen bytes of an id.
+    pub fn uuid(&mut self) -> Result<Uuid> {
+        Ok(Uuid(self.array_of()?))
+    }
+
+    /// An unsigned variable-length integer of at most 32 bits.
+    #[inline]
+    pub fn uvarint(&mut self) -> Result<u32> {
+        let (value, used) = varint::read_u32(&self.bytes[self.position..self.end])?;
+        self.position += used;
+        Ok(value)
+    }
+
+    /// A length: `None` for null, which is written as -1, or as 0 in the compact form.
+    fn length(&mut self, compact: bool, short: bool) -> Result<Option<usize>> {
+        let length = match (compact, short) {
+            (true, _) => self.uvarint()? as i64 - 1,
+            (false, true) => self.i16()? as i64,
+            (false, false) => self.i32()? as i64,
+        };
+        match length {
+            -1 => Ok(None),
+            0.. if length <= i32::MAX as i64 => Ok(Some(length as usize)),
+            _ => Err(DecodeError::Length(length)),
+        }
+    }
+
+    /// A string that may be null, borrowed.
+    pub fn nullable_str(&mut self, compact: bool) -> Result<Option<&'a str>> {
+        let Some(length) = self.length(compact, true)? else { return Ok(None) };
+        if length > STRING_BYTES_MAX {
+            return Err(DecodeError::Length(length as i64));
+        }
+        let text = std::str::from_utf8(self.take(length)?);
+        Ok(Some(text.map_err(|_| DecodeError::Utf8)?))
+    }
+
+    /// A string, borrowed.
+    pub fn str(&mut self, compact: bool) -> Result<&'a str> {
+        self.nullable_str(compact)?.ok_or(DecodeError::Null)
+    }
+
+    /// A string.
+    pub fn string(&mut self, compact: bool) -> Result<String> {
+        Ok(self.str(compact)?.to_owned())
+    }
+
+    /// A string that may be null.
+    pub fn nullable_string(&mut self, compact: bool) -> Result<Option<String>> {
+        Ok(self.nullable_str(compact)?.map(str::to_owned))
+    }
+
+    /// Bytes that may be null, borrowed.
+    pub fn nullable_slice(&mut self, compact: bool) -> Result<Option<&'a [u8]>> {
+        let Some(length) = self.length(compact, false)? else { return Ok(None) };
+        Ok(Some(self.take(length)?))
+    }
+
+    /// Bytes that may be null.
+    pub fn nullable_bytes(&mut self, compact: bool) -> Result<Option<Bytes>> {
+        let slice = self.nullable_slice(compact)?;
+        Ok(slice.map(|slice| match self.shared {
+            Some(frame) => frame.slice_ref(slice),
+            None => Bytes::copy_from_slice(slice),
+        }))
+    }
+
+    /// Bytes.
+    pub fn bytes(&mut self, compact: bool) -> Result<Bytes> {
+        self.nullable_bytes(compact)?.ok_or(DecodeError::Null)
+    }
+
+    /// The count of an array whose elements take at least `min_bytes` each on the wire.
+    pub fn array_count(&mut self, compact: bool, min_bytes: usize) -> Result<Option<usize>> {
+        let Some(count) = self.length(compact, false)? else { return Ok(None) };
+        let needed = count.saturating_mul(min_bytes.max(1));
+        if needed > self.remaining() {
+            return Err(DecodeError::Truncated { needed, remaining: self.remaining() });
+        }
+        Ok(Some(count))
+    }
+
+    /// An array that may be null; `min_bytes` is the least that an element takes on the wire.
+    pub fn nullable_array<T>(
+        &mut self,
+        compact: bool,
+        min_bytes: usize,
+        mut element: impl FnMut(&mut Reader<'a>) -> Result<T>,
+    ) -> Result<Option<Vec<T>>> {
+        let Some(count) = self.array_count(compact, min_bytes)? else { return Ok(None) };
+        self.charge(count.saturating_mul(size_of::<T>()))?;
+        let mut elements = Vec::with_capacity(count.min(PREALLOCATED_MAX));
+        for _ in 0..count {
+            elements.push(element(self)?);
+        }
+        Ok(Some(elements))
+    }
+
+    /// An array; `min_bytes` is the least that an element takes on the wire.
+    pub fn array<T>(
+        &mut self,
+        compact: bool,
+        min_bytes: usize,
+        element: impl FnMut(&mut Reader<'a>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        self.nullable_array(compact, min_bytes, element)?.ok_or(DecodeError::Null)
+    }
+
+    fn charge(&mut self, needed: usize) -> Result<()> {
+        match self.budget.checked_sub(needed) {
+            Some(left) => self.budget = left,
+            None => return Err(DecodeError::Budget { needed, budget: self.budget }),
+        }
+        Ok(())
+    }
+
+    /// Whether a structure that may be null is there.
+    pub fn presence(&mut self) -> Result<bool> {
+        match self.i8()? {
+            -1 => Ok(false),
+            1 => Ok(true),
+            other => Err(DecodeError::Presence(other)),
+        }
+    }
+
+    /// The tagged fields at the end of a structure. `known` reads the field of a tag and says
+    /// true, or leaves the reader alone and says false: then the field is skipped.
+    pub fn tagged_fields(
+        &mut self,
+        mut known: impl FnMut(u32, &mut Reader<'a>) -> Result<bool>,
+    ) -> Result<()> {
+        let count = self.uvarint()?;
+        let mut next = 0u64;
+        for _ in 0..count {
+            let tag = self.uvarint()?;
+            if (tag as u64) < next {
+                return Err(DecodeError::TagOrder(tag));
+            }
+            next = tag as u64 + 1;
+            let size = self.uvarint()? as usize;
+            self.tagged_field(tag, size, &mut known)?;
+        }
+        Ok(())
+    }
+
+    fn tagged_field(
+        &mut self,
+        tag: u32,
+        size: usize,
+        known: &mut impl FnMut(u32, &mut Reader<'a>) -> Result<bool>,
+    ) -> Result<()> {
+        if size > self.remaining() {
+            return Err(DecodeError::Truncated { needed: size, remaining: self.remaining() });
+        }
+        let outer_end = std::mem::replace(&mut self.end, self.position + size);
+        if known(tag, self)? {
+            self.finish()?;
+        }
+        self.position = self.end;
+        self.end = outer_end;
+        Ok(())
+    }
+
+    /// The tagged fields at the end of a structure that knows none.
+    pub fn skip_tagged_fields(&mut self) -> Result<()> {
+        self.tagged_fields(|_, _| Ok(false))
+    }
+}
