@@ -1,1 +1,29 @@
-//! Storage and replication together: append, read, who waits for what
+//! Storage and replication together: one partition of which this broker holds a replica.
+//!
+//! Who appends, reads or waits comes here. One lock a partition, never held across a sync; what
+//! takes long leaves it by a ticket. Nothing here spawns, awaits or knows the network: those who
+//! wait leave a [`std::task::Waker`] ([`Partition::park`]) or register a [`Watch`].
+//!
+//! Read [`Partition`] first, then `append.rs` and `read.rs`.
+
+mod append;
+mod check;
+mod error;
+mod offsets;
+mod partition;
+mod read;
+mod recompress;
+mod settings;
+mod sync;
+mod watch;
+
+pub use append::{Acks, Append, Appended};
+pub use check::{CheckedBatch, RecordError, Refusal, check};
+pub use error::PartitionError;
+pub use offsets::{EpochEnd, OffsetQuery};
+pub use partition::{Partition, Status};
+pub use read::{Isolation, Read, ReadRequest};
+pub use replication::Durability;
+pub use settings::{CompressionRule, Settings};
+pub use sync::PartitionSync;
+pub use watch::{Watch, WatchKey};

@@ -1,0 +1,80 @@
+//! How a partition refuses. Answers that a client can act on; the broker maps them to the
+//! protocol's error codes in one file.
+
+use model::{BatchError, LeaderEpoch, Offset};
+use storage::StorageError;
+
+use crate::check::Refusal;
+
+/// Why a partition did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum PartitionError {
+    /// The bytes are no batch, or are damaged.
+    #[error("{0}")]
+    Batch(#[from] BatchError),
+    /// The batch is well-formed, but this topic does not take it.
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    /// This broker does not lead the partition.
+    #[error("this broker does not lead the partition")]
+    NotLeader,
+    /// The client knows an older term.
+    #[error("the client's leader epoch is older than {current}")]
+    FencedEpoch {
+        /// The term here.
+        current: LeaderEpoch,
+    },
+    /// The client knows a newer term.
+    #[error("the client's leader epoch is newer than {current}")]
+    UnknownEpoch {
+        /// The term here.
+        current: LeaderEpoch,
+    },
+    /// `acks=all` with too few in-sync replicas.
+    #[error("{in_sync} in-sync replicas, min.insync.replicas is {required}")]
+    NotEnoughReplicas {
+        /// How many there are.
+        in_sync: usize,
+        /// How many there must be.
+        required: usize,
+    },
+    /// The producer's sequence does not follow the last one (KIP-98).
+    #[error("the producer's sequence number is out of order")]
+    OutOfOrderSequence,
+    /// The producer's epoch is older than one that was seen.
+    #[error("the producer's epoch is older than one that was seen")]
+    InvalidProducerEpoch,
+    /// Nothing is known of the producer, and its sequence does not begin at 0.
+    #[error("nothing is known of the producer")]
+    UnknownProducer,
+    /// An offset outside of the log.
+    #[error("offset {offset} is not within {log_start}..={log_end}")]
+    OutOfRange {
+        /// The offset asked for.
+        offset: Offset,
+        /// The first that can be read.
+        log_start: Offset,
+        /// The one behind the last.
+        log_end: Offset,
+    },
+    /// The topic was deleted.
+    #[error("the partition was deleted")]
+    Deleted,
+    /// The disk failed, now or earlier.
+    #[error("{0}")]
+    Storage(StorageError),
+    /// The disk failed earlier, and the partition is offline.
+    #[error("the partition is offline since its log failed")]
+    Offline,
+}
+
+impl From<StorageError> for PartitionError {
+    fn from(error: StorageError) -> PartitionError {
+        match error {
+            StorageError::OutOfRange { offset, log_start, log_end } => {
+                PartitionError::OutOfRange { offset, log_start, log_end }
+            }
+            other => PartitionError::Storage(other),
+        }
+    }
+}

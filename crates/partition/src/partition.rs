@@ -1,0 +1,294 @@
+//! The partition itself: its lock, what is published beside it, and its roles.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, Ordering};
+use std::task::Waker;
+
+use model::{BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition};
+use parking_lot::{Mutex, MutexGuard};
+use replication::{Effects, Event, Replica, Role};
+use slab::Slab;
+use storage::{Log, StorageError};
+
+use crate::error::PartitionError;
+use crate::settings::Settings;
+use crate::watch::{Watch, WatchKey};
+
+/// What a partition can be asked for at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Status {
+    /// This broker leads it.
+    Leading,
+    /// Another broker leads it, or none.
+    Following,
+    /// Its log failed.
+    Offline,
+    /// Its topic was deleted.
+    Deleted,
+}
+
+impl Status {
+    fn from_u8(value: u8) -> Status {
+        match value {
+            0 => Status::Leading,
+            1 => Status::Following,
+            2 => Status::Offline,
+            _ => Status::Deleted,
+        }
+    }
+}
+
+/// One partition on this broker.
+#[derive(Debug)]
+pub struct Partition {
+    topic_partition: TopicPartition,
+    topic_id: TopicId,
+    pub(crate) state: Mutex<State>,
+    /// Copy of the replica's, for those who wait without the lock. Invariant: never ahead of it.
+    high_watermark: AtomicI64,
+    /// Copy of the replica's term.
+    epoch: AtomicI32,
+    /// Copy of what the role allows.
+    status: AtomicU8,
+    /// Whether it stands in the flusher's queue, so that it stands there once.
+    pub(crate) queued_for_sync: AtomicBool,
+}
+
+/// What the lock guards.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) log: Log,
+    pub(crate) replica: Replica,
+    pub(crate) settings: Arc<Settings>,
+    /// Those who wait for the high watermark. Invariant: sorted by offset.
+    waiters: VecDeque<(Offset, Waker)>,
+    /// Those who wait for anything new.
+    watchers: Slab<(Arc<Watch>, u32)>,
+}
+
+impl Partition {
+    /// A partition over its opened log, without a leader. `checkpointed` is the high watermark
+    /// stored before the last stop.
+    pub fn new(
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        me: BrokerId,
+        log: Log,
+        settings: Arc<Settings>,
+        checkpointed: Offset,
+    ) -> Partition {
+        let replica = Replica::opened(
+            me,
+            settings.durability,
+            log.log_start_offset(),
+            log.recovery_point().min(log.log_end_offset()),
+            log.log_end_offset(),
+            checkpointed,
+        );
+        let high_watermark = AtomicI64::new(replica.high_watermark().0);
+        let state =
+            State { log, replica, settings, waiters: VecDeque::new(), watchers: Slab::new() };
+        Partition {
+            topic_partition,
+            topic_id,
+            state: Mutex::new(state),
+            high_watermark,
+            epoch: AtomicI32::new(LeaderEpoch::NONE.0),
+            status: AtomicU8::new(Status::Following as u8),
+            queued_for_sync: AtomicBool::new(false),
+        }
+    }
+
+    /// Its name.
+    pub fn topic_partition(&self) -> &TopicPartition {
+        &self.topic_partition
+    }
+
+    /// Its topic's id.
+    pub fn topic_id(&self) -> TopicId {
+        self.topic_id
+    }
+
+    /// What it can be asked for.
+    pub fn status(&self) -> Status {
+        Status::from_u8(self.status.load(Ordering::Acquire))
+    }
+
+    /// The term.
+    pub fn epoch(&self) -> LeaderEpoch {
+        LeaderEpoch(self.epoch.load(Ordering::Acquire))
+    }
+
+    /// Everything below is committed. Cheap: no lock.
+    pub fn high_watermark(&self) -> Offset {
+        Offset(self.high_watermark.load(Ordering::Acquire))
+    }
+
+    /// This broker leads from now on.
+    pub fn lead(&self, epoch: LeaderEpoch, isr: Vec<BrokerId>) {
+        let mut state = self.state.lock();
+        let effects = state.replica.step(Event::Lead { epoch, isr });
+        self.publish(state, effects);
+    }
+
+    /// Another broker leads from now on, or none.
+    pub fn follow(&self, leader: BrokerId, epoch: LeaderEpoch) {
+        let mut state = self.state.lock();
+        let effects = state.replica.step(Event::Follow { leader, epoch });
+        self.publish(state, effects);
+    }
+
+    /// Obeys another configuration.
+    pub fn set_settings(&self, settings: Arc<Settings>) {
+        let mut state = self.state.lock();
+        state.log.set_config(Arc::clone(&settings.log));
+        let effects = state.replica.step(Event::DurabilityChanged(settings.durability));
+        state.settings = settings;
+        self.publish(state, effects);
+    }
+
+    /// The configuration it obeys.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.state.lock().settings)
+    }
+
+    /// Wakes `waker` when everything below `needed` is committed, or when waiting has become
+    /// pointless. Returns false, and does nothing, when that is already so.
+    pub fn park(&self, needed: Offset, waker: &Waker) -> bool {
+        let mut state = self.state.lock();
+        if self.status() != Status::Leading || state.replica.high_watermark() >= needed {
+            return false;
+        }
+        // Appends come in order, so it is nearly always the last; a repeated look is not.
+        let at = state.waiters.partition_point(|(offset, _)| *offset <= needed);
+        let known =
+            at > 0 && state.waiters[at - 1].0 == needed && state.waiters[at - 1].1.will_wake(waker);
+        if !known {
+            state.waiters.insert(at, (needed, waker.clone()));
+        }
+        true
+    }
+
+    /// Registers `watch`: it is told under `slot` of everything new here, from now on.
+    pub fn watch(&self, watch: &Arc<Watch>, slot: u32) -> WatchKey {
+        WatchKey(self.state.lock().watchers.insert((Arc::clone(watch), slot)))
+    }
+
+    /// Ends a registration.
+    pub fn unwatch(&self, key: WatchKey) {
+        self.state.lock().watchers.try_remove(key.0);
+    }
+
+    /// Lets `look` read the log under the lock: for questions that need no method of their own.
+    pub fn with_log<T>(&self, look: impl FnOnce(&Log) -> T) -> T {
+        look(&self.state.lock().log)
+    }
+
+    /// The topic was deleted: nobody is served any more. The directory is the caller's business.
+    pub fn mark_deleted(&self) {
+        let state = self.state.lock();
+        self.status.store(Status::Deleted as u8, Ordering::Release);
+        self.tell_all(state);
+    }
+
+    /// Lets `change` maintain the log (retention, roll, compaction's swap). A failure that makes
+    /// the log untrustworthy takes the partition offline (S9).
+    pub fn maintain<T>(
+        &self,
+        change: impl FnOnce(&mut Log, Offset) -> Result<T, StorageError>,
+    ) -> Result<T, PartitionError> {
+        let mut state = self.state.lock();
+        if matches!(self.status(), Status::Offline | Status::Deleted) {
+            return Err(PartitionError::Offline);
+        }
+        let high_watermark = state.replica.high_watermark();
+        let result = change(&mut state.log, high_watermark);
+        let log_start = state.log.log_start_offset();
+        let effects = match &result {
+            Err(error) if error.is_fatal() => state.replica.step(Event::Failed),
+            _ => state.replica.step(Event::LogStartMoved { log_start }),
+        };
+        self.publish(state, effects);
+        Ok(result?)
+    }
+
+    /// Takes the partition offline because its disk failed.
+    pub fn fail(&self) {
+        let mut state = self.state.lock();
+        let effects = state.replica.step(Event::Failed);
+        self.publish(state, effects);
+    }
+
+    /// Publishes what a step changed and wakes those who waited for it.
+    pub(crate) fn publish(&self, mut state: MutexGuard<'_, State>, effects: Effects) {
+        let status = match state.replica.role() {
+            Role::Leader(_) => Status::Leading,
+            Role::Follower { .. } => Status::Following,
+            Role::Offline => Status::Offline,
+        };
+        self.epoch.store(state.replica.epoch().0, Ordering::Release);
+        if self.status() != Status::Deleted {
+            self.status.store(status as u8, Ordering::Release);
+        }
+        let high_watermark = state.replica.high_watermark();
+        self.high_watermark.store(high_watermark.0, Ordering::Release);
+        if effects.role_ended {
+            return self.tell_all(state);
+        }
+        if effects.high_watermark.is_some() {
+            self.tell_committed(&mut state, high_watermark);
+        }
+    }
+
+    fn tell_committed(&self, state: &mut State, high_watermark: Offset) {
+        for (_, (watch, slot)) in &state.watchers {
+            watch.notify(*slot);
+        }
+        let mut last: Option<Waker> = None;
+        while let Some((needed, _)) = state.waiters.front() {
+            if *needed > high_watermark {
+                break;
+            }
+            let (_, waker) = state.waiters.pop_front().expect("it was just looked at");
+            // A connection with many requests in flight is woken once.
+            if last.as_ref().is_none_or(|last| !last.will_wake(&waker)) {
+                waker.wake_by_ref();
+            }
+            last = Some(waker);
+        }
+    }
+
+    fn tell_all(&self, mut state: MutexGuard<'_, State>) {
+        for (_, (watch, slot)) in &state.watchers {
+            watch.notify(*slot);
+        }
+        for (_, waker) in state.waiters.drain(..) {
+            waker.wake();
+        }
+    }
+
+    /// Whether it may serve what only a leader may, at the term that the client knows (KIP-320).
+    pub(crate) fn check_leader(
+        &self,
+        replica: &Replica,
+        known: Option<LeaderEpoch>,
+    ) -> Result<(), PartitionError> {
+        match self.status() {
+            Status::Deleted => return Err(PartitionError::Deleted),
+            Status::Offline => return Err(PartitionError::Offline),
+            Status::Leading | Status::Following => {}
+        }
+        let current = replica.epoch();
+        match known.filter(|known| *known != LeaderEpoch::NONE) {
+            Some(known) if known < current => return Err(PartitionError::FencedEpoch { current }),
+            Some(known) if known > current => return Err(PartitionError::UnknownEpoch { current }),
+            _ => {}
+        }
+        match replica.role() {
+            Role::Leader(_) => Ok(()),
+            Role::Follower { .. } | Role::Offline => Err(PartitionError::NotLeader),
+        }
+    }
+}
