@@ -19,8 +19,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 mod real;
+pub mod sim;
 
 pub use real::RealDisk;
+pub use sim::SimDisk;
 
 /// What [`Disk::open`] may do, and what must be there for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

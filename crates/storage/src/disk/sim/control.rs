@@ -1,0 +1,64 @@
+//! Which operation of a simulated disk goes wrong, and how.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+/// Something that changed or synced a simulated disk, or tried to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// What it was: `write`, `sync`, `rename`…
+    pub kind: &'static str,
+    /// What it was done to.
+    pub path: Arc<Path>,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.path.display())
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Control {
+    /// What was begun, in order. The next operation's number is the length.
+    pub(super) operations: Vec<Operation>,
+    /// The machine stops before this operation. Once reached, nothing works any more.
+    pub(super) stop_at: Option<u64>,
+    /// This operation fails, once.
+    pub(super) fail_at: Option<(u64, Errno)>,
+    pub(super) syncs_fail: bool,
+    pub(super) syncs_lie: bool,
+    pub(super) capacity_bytes: Option<u64>,
+}
+
+impl Control {
+    pub(super) fn operation_count(&self) -> u64 {
+        self.operations.len() as u64
+    }
+
+    /// Fails once the machine has stopped.
+    pub(super) fn check_running(&self) -> io::Result<()> {
+        match self.stop_at {
+            Some(at) if self.operation_count() >= at => Err(io::Error::other("power is off")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts an operation; the caller has checked that the machine runs.
+    pub(super) fn begin(&mut self, kind: &'static str, path: &Path) -> io::Result<()> {
+        let number = self.operation_count();
+        self.operations.push(Operation { kind, path: path.into() });
+        match self.fail_at {
+            Some((at, errno)) if at == number => Err(errno.into()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn check_sync(&self) -> io::Result<()> {
+        if self.syncs_fail { Err(Errno::IO.into()) } else { Ok(()) }
+    }
+}
