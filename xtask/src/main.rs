@@ -2,7 +2,9 @@
 
 mod apache_kafka;
 mod cache;
+mod clients;
 mod codegen;
+mod highwater;
 mod process;
 
 use clap::{Parser, Subcommand};
@@ -16,6 +18,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Run real clients against a fresh Highwater, or against Apache Kafka
+    Clients(clients::Arguments),
     /// Install, start or use the project's own Apache Kafka
     #[command(subcommand)]
     Kafka(apache_kafka::Task),
@@ -25,6 +29,7 @@ enum Task {
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
+        Task::Clients(arguments) => clients::run(&arguments),
         Task::Kafka(task) => apache_kafka::task(task),
         Task::Codegen(arguments) => codegen::run(&arguments),
     }

@@ -1,0 +1,284 @@
+//! kcat, as Debian ships it: librdkafka 2.0.2, the oldest that is still common.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::report::{Ending, Row, print_row};
+use super::scenario::{Context, Scenario, Verdict, must_contain};
+use super::target::Target;
+use super::{Arguments, run_scenarios};
+use crate::process::{self, Outcome};
+
+/// How long one call may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// kcat's scenarios.
+pub const SCENARIOS: [Scenario; 14] = [
+    ("list", list),
+    ("keys-headers", keys_and_headers),
+    ("null-and-empty", null_and_empty),
+    ("codecs", codecs),
+    ("acks", acks),
+    ("idempotence", idempotence),
+    ("large-message", large_message),
+    ("partitions", partitions),
+    ("offset-ranges", offset_ranges),
+    ("offsets-by-time", offsets_by_time),
+    ("group", group),
+    ("auto-create", auto_create),
+    ("error-unknown-topic", unknown_topic),
+    ("error-too-large", too_large),
+];
+
+/// Runs kcat's scenarios; one row says why when it cannot be had.
+pub fn run(arguments: &Arguments, target: &Target, run: &str, rows: &mut Vec<Row>) -> Result<()> {
+    match installed_version() {
+        Ok(version) => {
+            let context = Context::new(target, run)?;
+            run_scenarios(arguments, "kcat", &version, &SCENARIOS, &context, rows);
+        }
+        Err(why) => {
+            let row = Row {
+                client: "kcat".into(),
+                version: String::new(),
+                scenario: "all".into(),
+                result: Ending::Skip,
+                reason: format!("{why:#}"),
+                seconds: 0.0,
+            };
+            print_row(&row);
+            rows.push(row);
+        }
+    }
+    Ok(())
+}
+
+/// The version of librdkafka inside kcat, which is installed when that is possible here.
+pub fn installed_version() -> Result<String> {
+    let ask = || process::run(process::command("kcat").arg("-V"), None, LIMIT);
+    let answer = match ask() {
+        Ok(outcome) if outcome.success() => outcome,
+        _ => {
+            install().context("kcat is not installed: `apt-get install kcat` brings it")?;
+            ask()?
+        }
+    };
+    let text = answer.text();
+    let version = text.split("librdkafka ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    Ok(version.context("kcat -V names no librdkafka")?.to_owned())
+}
+
+fn install() -> Result<()> {
+    ensure!(rustix::process::geteuid().is_root(), "only root may install it");
+    for arguments in [&["update", "-q"][..], &["install", "-y", "-q", "kcat"]] {
+        let mut apt = process::command("apt-get");
+        apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+        let outcome = process::run(&mut apt, None, Duration::from_secs(300))?;
+        ensure!(outcome.success(), "apt-get {arguments:?}: {}", outcome.story());
+    }
+    Ok(())
+}
+
+fn try_kcat(context: &Context<'_>, arguments: &[&str], input: &[u8]) -> Result<Outcome> {
+    let mut kcat = process::command("kcat");
+    kcat.args(["-b", context.bootstrap(), "-m", "30"]).args(arguments);
+    process::run(&mut kcat, Some(input.to_vec()), LIMIT)
+}
+
+fn kcat(context: &Context<'_>, arguments: &[&str], input: &[u8]) -> Result<String> {
+    let outcome = try_kcat(context, arguments, input)?;
+    ensure!(outcome.success(), "kcat {arguments:?}: {}", outcome.story());
+    Ok(outcome.text())
+}
+
+/// Brokers, topics, partitions; as text and as JSON.
+fn list(context: &Context<'_>) -> Result<Verdict> {
+    let topic = context.make_topic("listed", 3)?;
+    let text = kcat(context, &["-L", "-t", &topic], b"")?;
+    must_contain(&text, &["1 brokers:", &format!("topic \"{topic}\" with 3 partitions")])?;
+    let json: serde_json::Value =
+        serde_json::from_str(&kcat(context, &["-L", "-J", "-t", &topic], b"")?)?;
+    let partitions = json["topics"][0]["partitions"].as_array().context("no partitions")?;
+    ensure!(partitions.len() == 3, "{} partitions, not 3", partitions.len());
+    ensure!(json["controllerid"].as_i64().is_some_and(|id| id >= 0), "no controller: {json}");
+    Ok(Verdict::Pass)
+}
+
+/// Keys, several headers of one name, and every verb of the format.
+fn keys_and_headers(context: &Context<'_>) -> Result<Verdict> {
+    let topic = context.make_topic("headers", 1)?;
+    let produce = ["-P", "-t", &topic, "-K", ":", "-H", "a=1", "-H", "b=2", "-H", "a=3", "-H", "n"];
+    kcat(context, &produce, b"k1:v1\nk2:v2\n")?;
+    let format = "%t|%p|%o|%K|%k|%S|%s|%h|%T\n";
+    let text = kcat(context, &["-C", "-e", "-q", "-t", &topic, "-f", format], b"")?;
+    must_contain(&text, &[&format!("{topic}|0|0|2|k1|2|v1|a=1,b=2,a=3,n=NULL|17")]).or_else(
+        |_| must_contain(&text, &[&format!("{topic}|0|0|2|k1|2|v1|a=1,b=2,a=3,n=NULL|18")]),
+    )?;
+    must_contain(&text, &[&format!("{topic}|0|1|2|k2|2|v2|a=1,b=2,a=3,n=NULL|")])?;
+    Ok(Verdict::Pass)
+}
+
+/// Null and empty are two things (`%K` and `%S` say −1 and 0).
+fn null_and_empty(context: &Context<'_>) -> Result<Verdict> {
+    let topic = context.make_topic("nulls", 1)?;
+    kcat(context, &["-P", "-t", &topic, "-K", ":", "-Z"], b"key:\n:value\n")?;
+    kcat(context, &["-P", "-t", &topic, "-K", ":"], b"key:\n:value\n")?;
+    let text = kcat(context, &["-C", "-e", "-q", "-t", &topic, "-f", "%K/%S "], b"")?;
+    ensure!(text == "3/-1 -1/5 3/0 0/5 ", "lengths of keys and values: {text}");
+    Ok(Verdict::Pass)
+}
+
+/// librdkafka's encoders and decoders for every codec.
+fn codecs(context: &Context<'_>) -> Result<Verdict> {
+    let topic = context.make_topic("codecs", 1)?;
+    let mut wanted = String::new();
+    for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
+        let lines: String = (0..500).map(|i| format!("{codec} record {i} {codec}\n")).collect();
+        kcat(context, &["-P", "-t", &topic, "-z", codec], lines.as_bytes())?;
+        wanted += &lines;
+    }
+    let text = kcat(context, &["-C", "-e", "-q", "-t", &topic, "-X", "check.crcs=true"], b"")?;
+    ensure!(text == wanted, "the lines came back changed ({} bytes)", text.len());
+    Ok(Verdict::Pass)
+}
+
+/// No answer, the leader's answer, everybody's answer.
+fn acks(context: &Context<'_>) -> Result<Verdict> {
+    let topic = context.make_topic("acks", 1)?;
+    for acks in ["0", "1", "-1"] {
+        let setting = format!("acks={acks}");
+        kcat(context, &["-P", "-t", &topic, "-X", &setting], format!("{acks}\n").as_bytes())?;
+    }
+    let text = kcat(context, &["-C", "-c", "3", "-q", "-t", &topic, "-o", "beginning"], b"")?;
+    ensure!(text == "0\n1\n-1\n", "not what went in: {text}");
+    Ok(Verdict::Pass)
+}
+
+/// An idempotent producer.
+fn idempotence(context: &Context<'_>) -> Result<Verdict> {
+    let topic = context.make_topic("once", 1)?;
+    let lines: String = (0..20_000).map(|i| format!("{i}\n")).collect();
+    let settings =
+        ["-X", "enable.idempotence=true", "-X", "linger.ms=1", "-X", "batch.num.messages=100"];
+    kcat(context, &[&["-P", "-t", &topic], &settings[..]].concat(), lines.as_bytes())?;
+    let text = kcat(context, &["-C", "-e", "-q", "-t", &topic], b"")?;
+    ensure!(text == lines, "not exactly what went in, in its order ({} bytes)", text.len());
+    Ok(Verdict::Pass)
+}
+
+/// A record just under the default limit.
+fn large_message(context: &Context<'_>) -> Result<Verdict> {
+    let topic = context.make_topic("large", 1)?;
+    let file = context.folder().join("large");
+    let bytes: Vec<u8> =
+        (0..900_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::fs::write(&file, &bytes)?;
+    let path = file.display().to_string();
+    kcat(context, &["-P", "-t", &topic, &path], b"")?;
+    let outcome = try_kcat(context, &["-C", "-e", "-q", "-t", &topic, "-f", "%s"], b"")?;
+    ensure!(outcome.stdout == bytes, "{} bytes came back changed", outcome.stdout.len());
+    Ok(Verdict::Pass)
+}
+
+/// A chosen partition, and the partitioner of Java's producer.
+fn partitions(context: &Context<'_>) -> Result<Verdict> {
+    let topic = context.make_topic("spread", 4)?;
+    for partition in ["0", "1", "2", "3"] {
+        kcat(context, &["-P", "-t", &topic, "-p", partition], partition.as_bytes())?;
+        let text =
+            kcat(context, &["-C", "-e", "-q", "-t", &topic, "-p", partition, "-f", "%s"], b"")?;
+        ensure!(text == partition, "partition {partition} holds {text}");
+    }
+    let keyed: String = (0..100).map(|i| format!("key-{i}:x\n")).collect();
+    let settings = ["-X", "topic.partitioner=murmur2_random"];
+    kcat(context, &[&["-P", "-t", &topic, "-K", ":"], &settings[..]].concat(), keyed.as_bytes())?;
+    let text = kcat(context, &["-C", "-e", "-q", "-t", &topic, "-f", "%p "], b"")?;
+    ensure!(text.split_whitespace().count() == 104, "not 104 records: {text}");
+    Ok(Verdict::Pass)
+}
+
+/// From the start, from an offset, the last few, from the end.
+fn offset_ranges(context: &Context<'_>) -> Result<Verdict> {
+    let topic = context.make_topic("ranges", 1)?;
+    let lines: String = (0..100).map(|i| format!("{i}\n")).collect();
+    kcat(context, &["-P", "-t", &topic], lines.as_bytes())?;
+    for (from, wanted) in [("beginning", "0"), ("42", "42"), ("-5", "95"), ("99", "99")] {
+        let text = kcat(context, &["-C", "-e", "-q", "-t", &topic, "-o", from, "-f", "%s "], b"")?;
+        let first = text.split_whitespace().next();
+        ensure!(first == Some(wanted), "-o {from} starts at {first:?}, not {wanted}");
+        ensure!(text.ends_with("99 "), "-o {from} does not reach the end: {text}");
+    }
+    let text = kcat(context, &["-C", "-e", "-q", "-t", &topic, "-o", "end"], b"")?;
+    ensure!(text.is_empty(), "-o end reads {text}");
+    Ok(Verdict::Pass)
+}
+
+/// `-Q` and `-o s@…` agree with the time stamps that the records have.
+fn offsets_by_time(context: &Context<'_>) -> Result<Verdict> {
+    let topic = context.make_topic("times", 1)?;
+    for line in ["0\n", "1\n", "2\n"] {
+        kcat(context, &["-P", "-t", &topic], line.as_bytes())?;
+    }
+    let text = kcat(context, &["-C", "-e", "-q", "-t", &topic, "-f", "%T\n"], b"")?;
+    let stamps: Vec<&str> = text.lines().collect();
+    ensure!(stamps.len() == 3, "not three records: {text}");
+    let query = format!("{topic}:0:{}", stamps[1]);
+    let answer = kcat(context, &["-Q", "-t", &query], b"")?;
+    let wanted = stamps.iter().position(|stamp| *stamp == stamps[1]).unwrap_or_default();
+    must_contain(&answer, &[&format!("{topic} [0] offset {wanted}")])?;
+    let from = format!("s@{}", stamps[2]);
+    let text = kcat(context, &["-C", "-e", "-q", "-t", &topic, "-o", &from, "-f", "%s"], b"")?;
+    ensure!(text.ends_with('2'), "-o {from} reads {text}");
+    Ok(Verdict::Pass)
+}
+
+/// A balanced consumer goes on where the one before stopped.
+fn group(context: &Context<'_>) -> Result<Verdict> {
+    let topic = context.make_topic("grouped", 2)?;
+    let group = context.name("group");
+    let lines: String = (0..20).map(|i| format!("{i:02}\n")).collect();
+    kcat(context, &["-P", "-t", &topic, "-p", "0"], lines.as_bytes())?;
+    let consume = |count: &str, settings: &[&str]| -> Result<String> {
+        let common = ["-q", "-c", count, "-X", "auto.offset.reset=earliest"];
+        let all = [&["-G", &group], &common[..], settings, &[&topic]].concat();
+        kcat(context, &all, b"")
+    };
+    let first = consume("12", &[])?;
+    let second = consume("8", &["-X", "partition.assignment.strategy=cooperative-sticky"])?;
+    ensure!(first + &second == lines, "the two consumers did not read everything once, in order");
+    Ok(Verdict::Pass)
+}
+
+/// The first record makes the topic.
+fn auto_create(context: &Context<'_>) -> Result<Verdict> {
+    let topic = context.name("auto");
+    kcat(context, &["-P", "-t", &topic], b"hello\n")?;
+    let text = kcat(context, &["-C", "-e", "-q", "-t", &topic], b"")?;
+    ensure!(text == "hello\n", "not what went in: {text}");
+    Ok(Verdict::Pass)
+}
+
+/// A consumer is told that a topic is not there, and does not make it.
+fn unknown_topic(context: &Context<'_>) -> Result<Verdict> {
+    let topic = context.name("absent");
+    let outcome = try_kcat(context, &["-C", "-e", "-t", &topic], b"")?;
+    ensure!(!outcome.success(), "reading a topic that is not there succeeded");
+    must_contain(&outcome.errors(), &["Unknown topic or partition"])?;
+    let text = kcat(context, &["-L"], b"")?;
+    ensure!(!text.contains(&topic), "the consumer made the topic");
+    Ok(Verdict::Pass)
+}
+
+/// A record above the broker's limit is refused with the right error.
+fn too_large(context: &Context<'_>) -> Result<Verdict> {
+    let topic = context.make_topic("toolarge", 1)?;
+    let file = context.folder().join("toolarge");
+    std::fs::write(&file, vec![b'x'; 2_000_000])?;
+    let path = file.display().to_string();
+    let produce = ["-P", "-t", &topic, "-X", "message.max.bytes=5000000", &path];
+    let outcome = try_kcat(context, &produce, b"")?;
+    ensure!(!outcome.success(), "2 MB were accepted");
+    must_contain(&outcome.errors(), &["Message size too large"])?;
+    Ok(Verdict::Pass)
+}
