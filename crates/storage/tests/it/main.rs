@@ -1,4 +1,5 @@
 //! The disk and the log seen from outside.
 
 mod disk_contract;
+mod documented;
 mod sim_disk;
