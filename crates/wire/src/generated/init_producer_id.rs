@@ -113,7 +113,7 @@ impl Message for InitProducerIdRequest {
         self.encode(w, version)
     }
 }
-/// The message `InitProducerIdResponse`. Versions 0 to 6.
+/// The message `InitProducerIdResponse`. Versions 0 to 5.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InitProducerIdResponse {
     /// All versions.
@@ -146,7 +146,7 @@ impl Default for InitProducerIdResponse {
 impl InitProducerIdResponse {
     /// Reads it in this version.
     pub fn decode(r: &mut Reader<'_>, version: i16) -> Result<Self, DecodeError> {
-        if !(0..=6).contains(&version) {
+        if !(0..=5).contains(&version) {
             return Err(DecodeError::Version { message: "InitProducerIdResponse", version });
         }
         let mut out = Self::default();
@@ -154,10 +154,6 @@ impl InitProducerIdResponse {
         out.error_code = r.i16()?;
         out.producer_id = r.i64()?;
         out.producer_epoch = r.i16()?;
-        if version >= 6 {
-            out.ongoing_txn_producer_id = r.i64()?;
-            out.ongoing_txn_producer_epoch = r.i16()?;
-        }
         if version >= 2 {
             r.skip_tagged_fields()?;
         }
@@ -166,16 +162,16 @@ impl InitProducerIdResponse {
 
     /// Writes it in this version.
     pub fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
-        if !(0..=6).contains(&version) {
+        if !(0..=5).contains(&version) {
             return Err(EncodeError::Version { message: "InitProducerIdResponse", version });
         }
-        if version < 6 && self.ongoing_txn_producer_id != -1 {
+        if self.ongoing_txn_producer_id != -1 {
             return Err(EncodeError::FieldNotInVersion {
                 field: "InitProducerIdResponse.ongoing_txn_producer_id",
                 version,
             });
         }
-        if version < 6 && self.ongoing_txn_producer_epoch != -1 {
+        if self.ongoing_txn_producer_epoch != -1 {
             return Err(EncodeError::FieldNotInVersion {
                 field: "InitProducerIdResponse.ongoing_txn_producer_epoch",
                 version,
@@ -185,10 +181,6 @@ impl InitProducerIdResponse {
         w.i16(self.error_code);
         w.i64(self.producer_id);
         w.i16(self.producer_epoch);
-        if version >= 6 {
-            w.i64(self.ongoing_txn_producer_id);
-            w.i16(self.ongoing_txn_producer_epoch);
-        }
         if version >= 2 {
             w.uvarint(0);
         }
@@ -204,7 +196,7 @@ impl InitProducerIdResponse {
 impl Message for InitProducerIdResponse {
     const NAME: &'static str = "InitProducerIdResponse";
     const MIN_VERSION: i16 = 0;
-    const MAX_VERSION: i16 = 6;
+    const MAX_VERSION: i16 = 5;
     fn decode(r: &mut Reader<'_>, version: i16) -> Result<Self, DecodeError> {
         InitProducerIdResponse::decode(r, version)
     }
