@@ -8,7 +8,7 @@ mod codec;
 mod emit;
 pub mod kafka_jar;
 mod names;
-mod schema;
+pub mod schema;
 
 use anyhow::{Context, bail, ensure};
 use emit::Renames;
@@ -114,24 +114,34 @@ fn refuse_strays(folder: &PathBuf, files: &BTreeMap<String, String>) -> anyhow::
     Ok(())
 }
 
-/// The files by name, not yet formatted.
-fn generate() -> anyhow::Result<BTreeMap<String, String>> {
+/// All messages, by the name of the file that holds them: two for an API, else one.
+pub fn messages() -> anyhow::Result<Vec<(String, Vec<Message>)>> {
     let jar = kafka_jar::fetch()?;
     let load = |name: String| Message::parse(&kafka_jar::schema(&jar, &name)?).context(name);
+    let mut out = Vec::new();
+    for api in APIS {
+        let mut pair = vec![load(format!("{api}Request"))?, load(format!("{api}Response"))?];
+        // Only requests say which versions are unstable.
+        pair[1].versions = pair[0].versions;
+        out.push((names::snake(api), pair));
+    }
+    for name in SINGLES {
+        out.push((names::snake(name), vec![load((*name).to_owned())?]));
+    }
+    Ok(out)
+}
+
+/// The files by name, not yet formatted.
+fn generate() -> anyhow::Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
     let mut apis = Vec::new();
     let mut modules = Vec::new();
-    for api in APIS {
-        let messages = [load(format!("{api}Request"))?, load(format!("{api}Response"))?];
-        files.insert(names::snake(api), file(api, &messages));
-        modules.push((names::snake(api), messages.iter().map(|m| m.name.clone()).collect()));
-        let [request, _] = messages;
-        apis.push(api_table::Api::new(api, &request)?);
-    }
-    for name in SINGLES {
-        let message = load((*name).to_owned())?;
-        modules.push((names::snake(name), vec![message.name.clone()]));
-        files.insert(names::snake(name), file(name, &[message]));
+    for ((module, messages), name) in messages()?.into_iter().zip(APIS.iter().chain(SINGLES)) {
+        files.insert(module.clone(), file(name, &messages));
+        if let [request, _] = &messages[..] {
+            apis.push(api_table::Api::new(name, request)?);
+        }
+        modules.push((module, messages.into_iter().map(|m| m.name).collect()));
     }
     files.insert("api_key".to_owned(), api_table::source(&mut apis));
     files.insert("mod".to_owned(), modules_source(&mut modules));

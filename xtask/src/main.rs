@@ -4,6 +4,7 @@ mod apache_kafka;
 mod cache;
 mod clients;
 mod codegen;
+mod golden;
 mod highwater;
 mod process;
 
@@ -25,6 +26,8 @@ enum Task {
     Kafka(apache_kafka::Task),
     /// Write crates/wire/src/generated from the message schemas of Kafka's client jar
     Codegen(codegen::Arguments),
+    /// Write crates/wire/testdata/golden: what Kafka's own classes make of every message
+    Golden,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -32,5 +35,6 @@ fn main() -> anyhow::Result<()> {
         Task::Clients(arguments) => clients::run(&arguments),
         Task::Kafka(task) => apache_kafka::task(task),
         Task::Codegen(arguments) => codegen::run(&arguments),
+        Task::Golden => golden::run(),
     }
 }

@@ -52,6 +52,11 @@ pub fn source(apis: &mut [Api]) -> String {
             pub const fn max_version(self) -> i16 {{ match self {{ {} }} }}\n
             /// The first version with compact lengths and tagged fields (KIP-482), if any.
             pub const fn flexible_from(self) -> Option<i16> {{ match self {{ {} }} }}
+        }}\n
+        /// Calls the macro `$callback` with `Api ApiRequest ApiResponse,` for every API, by number.
+        #[macro_export]
+        macro_rules! for_each_api {{
+            ($callback:ident) => {{ $callback! {{ {} }} }};
         }}\n",
         variants.collect::<String>(),
         all.collect::<String>(),
@@ -60,6 +65,7 @@ pub fn source(apis: &mut [Api]) -> String {
         arms(apis, |a| format!("ApiKey::{} => {}", a.name, a.versions.low)),
         arms(apis, |a| format!("ApiKey::{} => {}", a.name, a.versions.high)),
         arms(apis, |a| format!("ApiKey::{} => {:?}", a.name, a.flexible_from)),
+        arms(apis, |a| format!("{0} {0}Request {0}Response", a.name)),
     )
 }
 
