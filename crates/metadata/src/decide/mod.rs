@@ -1,0 +1,125 @@
+//! Deciding: a request and the facts so far give new facts and an answer. Nothing changes here.
+//!
+//! One file per subject. Every decision works on a [`Draft`], a copy of the image that already
+//! holds what the same request (or the batch it is decided in) has decided before, so that the
+//! second topic of a request sees the first. Records must be committed before the answer leaves.
+
+mod brokers;
+mod configs;
+mod draft;
+mod isr;
+mod partitions;
+mod placement;
+mod producer_ids;
+mod request;
+mod topics;
+
+pub use draft::Draft;
+pub use request::*;
+
+use crate::image::ClusterImage;
+use crate::record::MetadataRecord;
+use crate::topic_config::StaticConfigs;
+use model::{ErrorCode, Timestamp};
+
+/// What the deciding node itself is configured with. Not replicated: only decisions use it.
+#[derive(Clone, Debug)]
+pub struct ControllerSettings {
+    /// `num.partitions`: partitions of a topic that asks for -1.
+    pub partitions_default: i32,
+    /// `default.replication.factor`: replicas of a topic that asks for -1.
+    pub replication_factor_default: i16,
+    /// Broker-level values from the configuration file, by broker key.
+    pub static_configs: StaticConfigs,
+}
+
+impl Default for ControllerSettings {
+    fn default() -> ControllerSettings {
+        ControllerSettings {
+            partitions_default: 1,
+            replication_factor_default: 1,
+            static_configs: StaticConfigs::default(),
+        }
+    }
+}
+
+/// New facts, and the answer that may leave once they are committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What becomes true, in order. Empty for a request that only asked or was refused.
+    pub records: Vec<MetadataRecord>,
+    /// The answer.
+    pub response: Response,
+}
+
+/// The protocol's way to say no: a code, and a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The code. Never [`ErrorCode::None`].
+    pub error: ErrorCode,
+    /// What is wrong and what would be accepted; may be empty.
+    pub message: String,
+}
+
+impl Refusal {
+    /// A refusal with a sentence.
+    pub fn new(error: ErrorCode, message: impl Into<String>) -> Refusal {
+        assert!(!error.is_none(), "a refusal says what is wrong");
+        Refusal { error, message: message.into() }
+    }
+}
+
+/// The answer to one part of a request. A refusal is an answer, not a failure.
+pub type Answer<T> = Result<T, Refusal>;
+
+impl ClusterImage {
+    /// Decides a request on this image. `now` is the controller's clock.
+    pub fn decide(
+        &self,
+        settings: &ControllerSettings,
+        now: Timestamp,
+        request: &Request,
+    ) -> Decision {
+        let mut draft = Draft::new(self.clone());
+        let response = draft.decide(settings, now, request);
+        Decision { records: draft.into_records(), response }
+    }
+}
+
+impl Draft {
+    /// Decides a request on top of what the draft holds; its records stay in the draft.
+    pub fn decide(
+        &mut self,
+        settings: &ControllerSettings,
+        now: Timestamp,
+        request: &Request,
+    ) -> Response {
+        match request {
+            Request::CreateCluster(request) => {
+                Response::CreateCluster(self.create_cluster(request))
+            }
+            Request::CreateTopics(request) => {
+                Response::CreateTopics(self.create_topics(settings, now, request))
+            }
+            Request::DeleteTopics(topics) => Response::DeleteTopics(self.delete_topics(topics)),
+            Request::CreatePartitions(request) => {
+                Response::CreatePartitions(self.create_partitions(request))
+            }
+            Request::AlterConfigs(request) => Response::AlterConfigs(self.alter_configs(request)),
+            Request::IncrementalAlterConfigs(request) => {
+                Response::AlterConfigs(self.incremental_alter_configs(settings, request))
+            }
+            Request::AllocateProducerIds(request) => {
+                Response::AllocateProducerIds(self.allocate_producer_ids(request))
+            }
+            Request::RegisterBroker(request) => {
+                Response::RegisterBroker(self.register_broker(settings, request))
+            }
+            Request::FenceBroker(request) => Response::Broker(self.fence(settings, request)),
+            Request::UnfenceBroker(request) => Response::Broker(self.unfence(settings, request)),
+            Request::UnregisterBroker(id) => Response::Broker(self.unregister(settings, *id)),
+            Request::AlterPartition(request) => Response::AlterPartition(self.alter_isr(request)),
+            Request::ElectLeaders(request) => Response::ElectLeaders(self.elect_leaders(request)),
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What can be asked and answered: plain values, the same for every version of the protocol.
+
+use super::Answer;
+use crate::record::{ConfigResource, Endpoint};
+use model::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicId, Uuid};
+use std::sync::Arc;
+
+/// A key and its value; null on the wire is refused, but has to be seen to be refused.
+pub type ConfigEntry = (String, Option<String>);
+
+/// Something to decide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The first thing ever asked of a cluster.
+    CreateCluster(CreateCluster),
+    /// CreateTopics, and automatic creation.
+    CreateTopics(CreateTopics),
+    /// DeleteTopics.
+    DeleteTopics(Vec<TopicRef>),
+    /// CreatePartitions.
+    CreatePartitions(CreatePartitions),
+    /// AlterConfigs: what is not named loses its value.
+    AlterConfigs(AlterConfigs),
+    /// IncrementalAlterConfigs (KIP-339): what is not named stays.
+    IncrementalAlterConfigs(IncrementalAlterConfigs),
+    /// A broker wants the next block of producer ids.
+    AllocateProducerIds(BrokerRef),
+    /// A broker's process started.
+    RegisterBroker(RegisterBroker),
+    /// A broker stopped answering, or is about to stop.
+    FenceBroker(BrokerRef),
+    /// A broker has caught up and serves.
+    UnfenceBroker(BrokerRef),
+    /// UnregisterBroker (KIP-500): it will not come back.
+    UnregisterBroker(BrokerId),
+    /// A leader changes ISRs (KIP-497).
+    AlterPartition(AlterPartition),
+    /// ElectLeaders (KIP-460).
+    ElectLeaders(ElectLeaders),
+}
+
+/// The answer to a [`Request`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Response {
+    /// To CreateCluster.
+    CreateCluster(Answer<()>),
+    /// To CreateTopics: one for each, in order.
+    CreateTopics(Vec<(String, Answer<CreatedTopic>)>),
+    /// To DeleteTopics: one for each, in order.
+    DeleteTopics(Vec<(TopicRef, Answer<DeletedTopic>)>),
+    /// To CreatePartitions: one for each, in order.
+    CreatePartitions(Vec<(String, Answer<()>)>),
+    /// To AlterConfigs and IncrementalAlterConfigs: one for each, in order.
+    AlterConfigs(Vec<(ConfigResource, Answer<()>)>),
+    /// To AllocateProducerIds.
+    AllocateProducerIds(Answer<ProducerIdBlock>),
+    /// To RegisterBroker: the epoch of this incarnation.
+    RegisterBroker(Answer<BrokerEpoch>),
+    /// To FenceBroker, UnfenceBroker, UnregisterBroker.
+    Broker(Answer<()>),
+    /// To AlterPartition.
+    AlterPartition(Answer<Vec<(TopicId, PartitionIndex, Answer<AlteredPartition>)>>),
+    /// To ElectLeaders: one for each partition whose leader was asked for.
+    ElectLeaders(Vec<(Arc<str>, PartitionIndex, Answer<()>)>),
+}
+
+/// Makes a cluster out of nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateCluster {
+    /// `cluster.id`, 22 characters.
+    pub cluster_id: String,
+    /// Features to finalize, with their levels.
+    pub features: Vec<(String, i16)>,
+}
+
+/// Topics to create.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CreateTopics {
+    /// The topics.
+    pub topics: Vec<NewTopic>,
+    /// Answer as if, change nothing.
+    pub validate_only: bool,
+}
+
+/// A topic to create.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewTopic {
+    /// Its name.
+    pub name: String,
+    /// Its id: random, made by the host, because this room has no randomness. Also says where
+    /// placement begins.
+    pub id: TopicId,
+    /// How many partitions; -1 for the default.
+    pub partitions: i32,
+    /// How many replicas each; -1 for the default.
+    pub replication_factor: i16,
+    /// Replicas of each partition, by its number. Then the two numbers above must be -1.
+    pub assignments: Vec<(PartitionIndex, Vec<BrokerId>)>,
+    /// Configurations of its own; a null value is refused.
+    pub configs: Vec<ConfigEntry>,
+}
+
+/// A topic that was created (or could be).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreatedTopic {
+    /// Its id.
+    pub id: TopicId,
+    /// How many partitions it has.
+    pub partitions: i32,
+    /// How many replicas each has.
+    pub replication_factor: i16,
+    /// Its own configurations.
+    pub configs: Vec<(String, String)>,
+}
+
+/// A topic by name or by id.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TopicRef {
+    /// By name.
+    Name(String),
+    /// By id.
+    Id(TopicId),
+}
+
+/// A topic that was deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeletedTopic {
+    /// It was called so.
+    pub name: Arc<str>,
+    /// Its id.
+    pub id: TopicId,
+}
+
+/// Partitions to add.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CreatePartitions {
+    /// By topic.
+    pub topics: Vec<NewPartitions>,
+    /// Answer as if, change nothing.
+    pub validate_only: bool,
+}
+
+/// Partitions to add to one topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewPartitions {
+    /// The topic's name.
+    pub topic: String,
+    /// How many partitions it shall have.
+    pub count: i32,
+    /// Replicas of each new partition, or `None` to have them placed.
+    pub assignments: Option<Vec<Vec<BrokerId>>>,
+}
+
+/// Configurations to replace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlterConfigs {
+    /// By resource: all values it shall have of its own.
+    pub resources: Vec<(ConfigResource, Vec<ConfigEntry>)>,
+    /// Answer as if, change nothing.
+    pub validate_only: bool,
+}
+
+/// Configurations to change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IncrementalAlterConfigs {
+    /// By resource: what to do with which keys.
+    pub resources: Vec<(ConfigResource, Vec<ConfigChange>)>,
+    /// Answer as if, change nothing.
+    pub validate_only: bool,
+}
+
+/// What to do with one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigChange {
+    /// The key.
+    pub key: String,
+    /// What to do.
+    pub operation: ConfigOperation,
+    /// With what; unused by [`ConfigOperation::Delete`].
+    pub value: Option<String>,
+}
+
+/// KIP-339's operations, with their numbers on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigOperation {
+    /// 0: set the value.
+    Set,
+    /// 1: forget the value.
+    Delete,
+    /// 2: add to a list what is not in it.
+    Append,
+    /// 3: take out of a list.
+    Subtract,
+}
+
+/// One incarnation of a broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BrokerRef {
+    /// Its id.
+    pub broker: BrokerId,
+    /// Its epoch as it knows it.
+    pub epoch: BrokerEpoch,
+}
+
+/// A block of producer ids: `first .. first + count`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProducerIdBlock {
+    /// The first.
+    pub first: ProducerId,
+    /// How many.
+    pub count: i32,
+}
+
+/// A broker's process started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisterBroker {
+    /// Its `node.id`.
+    pub broker: BrokerId,
+    /// Random, new with every process.
+    pub incarnation: Uuid,
+    /// The cluster it believes it belongs to.
+    pub cluster_id: String,
+    /// Where it is reached.
+    pub endpoints: Vec<Endpoint>,
+    /// Its rack.
+    pub rack: Option<String>,
+    /// The ids of its log directories.
+    pub log_dirs: Vec<Uuid>,
+    /// Whether it stopped cleanly the last time, so that its log holds all it ever acknowledged
+    /// (KIP-966). A first start is clean.
+    pub clean: bool,
+    /// Whether it still has to catch up. `false` registers and unfences in one step.
+    pub fenced: bool,
+    /// Whether the host still hears heartbeats of an earlier incarnation.
+    pub earlier_incarnation_alive: bool,
+}
+
+/// A leader's wish to change ISRs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlterPartition {
+    /// The leader.
+    pub leader: BrokerRef,
+    /// What it wants.
+    pub partitions: Vec<NewIsr>,
+}
+
+/// The ISR that a leader wants for one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewIsr {
+    /// The topic.
+    pub topic_id: TopicId,
+    /// The partition.
+    pub partition: PartitionIndex,
+    /// The term in which it leads.
+    pub leader_epoch: LeaderEpoch,
+    /// The partition epoch that it saw.
+    pub partition_epoch: i32,
+    /// The members, each with the broker epoch of the fetch that proved it caught up (KIP-903),
+    /// if the leader knows it.
+    pub isr: Vec<(BrokerId, Option<BrokerEpoch>)>,
+    /// Whether it still recovers from an unclean election.
+    pub recovering: bool,
+}
+
+/// A partition's state after an ISR change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlteredPartition {
+    /// The leader.
+    pub leader: BrokerId,
+    /// Its term.
+    pub leader_epoch: LeaderEpoch,
+    /// The ISR.
+    pub isr: Vec<BrokerId>,
+    /// The new partition epoch.
+    pub partition_epoch: i32,
+    /// Still recovering.
+    pub recovering: bool,
+}
+
+/// How a leader is chosen on request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElectionKind {
+    /// 0: the preferred replica, if it is in sync.
+    Preferred,
+    /// 1: any live replica, if there is no leader. May lose records.
+    Unclean,
+}
+
+/// Leaders to elect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElectLeaders {
+    /// How.
+    pub kind: ElectionKind,
+    /// Where; `None` for every partition that needs it.
+    pub partitions: Option<Vec<(String, PartitionIndex)>>,
+}

@@ -1,0 +1,54 @@
+//! One registered broker.
+
+use crate::record::{BrokerRecord, Endpoint, MetadataRecord};
+use model::{BrokerEpoch, BrokerId, Uuid};
+
+/// What is known of a registered broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokerImage {
+    /// Its `node.id`.
+    pub id: BrokerId,
+    /// Which process it is.
+    pub incarnation: Uuid,
+    /// Which registration it is.
+    pub epoch: BrokerEpoch,
+    /// Where it is reached.
+    pub endpoints: Vec<Endpoint>,
+    /// Its rack.
+    pub rack: Option<String>,
+    /// The ids of its log directories.
+    pub log_dirs: Vec<Uuid>,
+    /// Registered but not serving.
+    pub fenced: bool,
+}
+
+impl BrokerImage {
+    pub(super) fn from_record(record: &BrokerRecord) -> BrokerImage {
+        BrokerImage {
+            id: record.broker,
+            incarnation: record.incarnation,
+            epoch: record.epoch,
+            endpoints: record.endpoints.clone(),
+            rack: record.rack.clone(),
+            log_dirs: record.log_dirs.clone(),
+            fenced: record.fenced,
+        }
+    }
+
+    pub(super) fn to_record(&self) -> MetadataRecord {
+        MetadataRecord::BrokerRegistered(BrokerRecord {
+            broker: self.id,
+            incarnation: self.incarnation,
+            epoch: self.epoch,
+            endpoints: self.endpoints.clone(),
+            rack: self.rack.clone(),
+            log_dirs: self.log_dirs.clone(),
+            fenced: self.fenced,
+        })
+    }
+
+    /// Where it is reached on a listener.
+    pub fn endpoint(&self, listener: &str) -> Option<&Endpoint> {
+        self.endpoints.iter().find(|endpoint| endpoint.listener == listener)
+    }
+}

@@ -1,0 +1,186 @@
+//! The image: all facts as of an offset, as one immutable whole made of small ones.
+//!
+//! Copies share what they have in common, so a draft of the whole cluster costs next to nothing.
+//! [`ClusterImage::replay`] is the only thing that changes one. It decides nothing: that is
+//! [`crate::decide`]. It knows no clock and no file.
+
+mod broker;
+mod replay;
+mod topic;
+
+pub use broker::BrokerImage;
+pub use replay::Contradiction;
+pub use topic::{PartitionImage, TopicImage};
+
+use crate::record::{ConfigResource, MetadataRecord};
+use crate::shared_map::SharedMap;
+use model::{BrokerEpoch, BrokerId, PartitionIndex, ProducerId, TopicId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The values that one resource has of its own.
+pub type ConfigMap = BTreeMap<String, String>;
+
+/// All facts. Cheap to copy; two images made of the same facts are equal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterImage {
+    cluster_id: Option<Arc<str>>,
+    features: BTreeMap<String, i16>,
+    /// By name. Invariant: the same topics as in `names`.
+    topics: SharedMap<Arc<str>, Arc<TopicImage>>,
+    /// Names by id.
+    names: SharedMap<TopicId, Arc<str>>,
+    /// A topic by its name with every `.` made `_`, for names that have either.
+    folded_names: SharedMap<Arc<str>, Arc<str>>,
+    /// Invariant: the sum over all topics.
+    partition_count: usize,
+    brokers: BTreeMap<BrokerId, Arc<BrokerImage>>,
+    /// Invariant: no resource has an empty map.
+    configs: SharedMap<ConfigResource, Arc<ConfigMap>>,
+    /// Every id below is allocated. Invariant: never falls.
+    next_producer_id: i64,
+    /// Larger than every epoch given. Invariant: never falls.
+    next_broker_epoch: i64,
+}
+
+impl ClusterImage {
+    /// The cluster's id, once it exists.
+    pub fn cluster_id(&self) -> Option<&Arc<str>> {
+        self.cluster_id.as_ref()
+    }
+
+    /// Finalized features and their levels.
+    pub fn features(&self) -> &BTreeMap<String, i16> {
+        &self.features
+    }
+
+    /// A topic by name.
+    pub fn topic(&self, name: &str) -> Option<&Arc<TopicImage>> {
+        self.topics.get(name)
+    }
+
+    /// A topic by id.
+    pub fn topic_by_id(&self, id: TopicId) -> Option<&Arc<TopicImage>> {
+        self.topics.get(self.names.get(&id)?)
+    }
+
+    /// A partition by name.
+    pub fn partition(&self, topic: &str, partition: PartitionIndex) -> Option<&PartitionImage> {
+        self.topic(topic)?.partition(partition)
+    }
+
+    /// All topics in the order of their names.
+    pub fn topics(&self) -> impl Iterator<Item = &Arc<TopicImage>> {
+        self.topics.values()
+    }
+
+    /// How many topics there are.
+    pub fn topic_count(&self) -> usize {
+        self.topics.len()
+    }
+
+    /// How many partitions all topics have.
+    pub fn partition_count(&self) -> usize {
+        self.partition_count
+    }
+
+    /// A topic that a name collides with: equal but for `.` and `_`, and not the same.
+    pub fn colliding_topic(&self, name: &str) -> Option<&Arc<str>> {
+        self.folded_names.get(fold(name).as_str()).filter(|other| ***other != *name)
+    }
+
+    /// A registered broker.
+    pub fn broker(&self, id: BrokerId) -> Option<&Arc<BrokerImage>> {
+        self.brokers.get(&id)
+    }
+
+    /// All registered brokers in the order of their ids.
+    pub fn brokers(&self) -> impl Iterator<Item = &Arc<BrokerImage>> {
+        self.brokers.values()
+    }
+
+    /// Whether a broker is registered and serves.
+    pub fn is_active(&self, id: BrokerId) -> bool {
+        self.broker(id).is_some_and(|broker| !broker.fenced)
+    }
+
+    /// The values that a resource has of its own.
+    pub fn configs(&self, resource: &ConfigResource) -> Option<&Arc<ConfigMap>> {
+        self.configs.get(resource)
+    }
+
+    /// One value that a resource has of its own.
+    pub fn config(&self, resource: &ConfigResource, key: &str) -> Option<&str> {
+        self.configs(resource)?.get(key).map(String::as_str)
+    }
+
+    /// All resources that have values of their own.
+    pub fn configured_resources(&self) -> impl Iterator<Item = &ConfigResource> {
+        self.configs.iter().map(|(resource, _)| resource)
+    }
+
+    /// The first producer id that no broker has.
+    pub fn next_producer_id(&self) -> ProducerId {
+        ProducerId(self.next_producer_id)
+    }
+
+    /// The epoch that the next registration is given.
+    pub fn next_broker_epoch(&self) -> BrokerEpoch {
+        BrokerEpoch(self.next_broker_epoch)
+    }
+
+    /// The facts that make this image, in an order in which an empty one can replay them.
+    pub fn to_records(&self) -> Vec<MetadataRecord> {
+        let mut records = Vec::new();
+        if let Some(cluster_id) = &self.cluster_id {
+            records.push(MetadataRecord::ClusterCreated { cluster_id: cluster_id.to_string() });
+        }
+        for (name, level) in &self.features {
+            records.push(MetadataRecord::FeatureLevelSet { name: name.clone(), level: *level });
+        }
+        self.counters_to_records(&mut records);
+        records.extend(self.brokers().map(|broker| broker.to_record()));
+        records.extend(self.topics().map(|topic| topic.to_record()));
+        self.configs_to_records(&mut records);
+        records
+    }
+
+    /// Counters may lie ahead of what still exists: the last broker may have left.
+    fn counters_to_records(&self, records: &mut Vec<MetadataRecord>) {
+        if self.next_broker_epoch > 0 {
+            let epoch = BrokerEpoch(self.next_broker_epoch - 1);
+            records.push(MetadataRecord::BrokerEpochUsed { epoch });
+        }
+        if self.next_producer_id > 0 {
+            records.push(MetadataRecord::ProducerIdsAllocated {
+                broker: BrokerId::NONE,
+                first: ProducerId(self.next_producer_id),
+                count: 0,
+            });
+        }
+    }
+
+    fn configs_to_records(&self, records: &mut Vec<MetadataRecord>) {
+        for (resource, values) in self.configs.iter() {
+            records.extend(values.iter().map(|(key, value)| MetadataRecord::ConfigSet {
+                resource: resource.clone(),
+                key: key.clone(),
+                value: value.clone(),
+            }));
+        }
+    }
+
+    /// A number that two images share if and only if (but for chance) they hold the same facts:
+    /// FNV-1a over the lines of [`ClusterImage::to_records`]. The same on every machine.
+    pub fn digest(&self) -> u64 {
+        let mut lines = Vec::new();
+        MetadataRecord::encode_lines(&self.to_records(), &mut lines);
+        let step = |hash: u64, byte: &u8| (hash ^ *byte as u64).wrapping_mul(0x0100_0000_01b3);
+        lines.iter().fold(0xcbf2_9ce4_8422_2325, step)
+    }
+}
+
+/// A name as metrics see it: `.` and `_` are one.
+fn fold(name: &str) -> String {
+    name.replace('.', "_")
+}

@@ -1,0 +1,206 @@
+//! Replay: the only way an image changes, live and at start-up.
+//!
+//! Every record is checked against what the image already says. A contradiction means that the
+//! log is not the one that made this image, or that a decision was wrong; it changes nothing.
+
+use super::{BrokerImage, ClusterImage, PartitionImage, TopicImage, fold};
+use crate::record::{BrokerRecord, ConfigResource, MetadataRecord, PartitionRecord};
+use model::{BrokerId, PartitionIndex, Timestamp, TopicId};
+use std::sync::Arc;
+
+/// A record that cannot follow the facts so far.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("metadata record contradicts the facts before it: {reason}: {record:?}")]
+pub struct Contradiction {
+    /// What does not fit.
+    pub reason: &'static str,
+    /// The record.
+    pub record: Box<MetadataRecord>,
+}
+
+type Replayed = Result<(), &'static str>;
+
+/// What must hold, or what is wrong.
+fn require(holds: bool, otherwise: &'static str) -> Replayed {
+    if holds { Ok(()) } else { Err(otherwise) }
+}
+
+impl ClusterImage {
+    /// Takes one fact in. An error leaves the image as it was.
+    pub fn replay(&mut self, record: &MetadataRecord) -> Result<(), Contradiction> {
+        let replayed = self.replay_by_type(record);
+        replayed.map_err(|reason| Contradiction { reason, record: Box::new(record.clone()) })
+    }
+
+    fn replay_by_type(&mut self, record: &MetadataRecord) -> Replayed {
+        use MetadataRecord::*;
+        match record {
+            ClusterCreated { cluster_id } => self.replay_cluster(cluster_id),
+            FeatureLevelSet { name, level } => self.replay_feature(name, *level),
+            BrokerEpochUsed { epoch } => {
+                self.next_broker_epoch = self.next_broker_epoch.max(epoch.0.saturating_add(1));
+                Ok(())
+            }
+            BrokerRegistered(registration) => self.replay_registration(registration),
+            BrokerFenced { broker } => self.replay_fencing(*broker, true),
+            BrokerUnfenced { broker } => self.replay_fencing(*broker, false),
+            BrokerUnregistered { broker } => {
+                require(self.brokers.remove(broker).is_some(), "the broker is not registered")
+            }
+            TopicCreated { topic_id, name, created, partitions } => {
+                self.replay_topic(*topic_id, name, *created, partitions)
+            }
+            PartitionAdded { topic_id, state } => self.replay_added(*topic_id, state),
+            PartitionChanged { topic_id, state } => self.replay_changed(*topic_id, state),
+            TopicDeleted { topic_id } => self.replay_deleted(*topic_id),
+            ConfigSet { resource, key, value } => {
+                self.config_mut(resource).insert(key.clone(), value.clone());
+                Ok(())
+            }
+            ConfigRemoved { resource, key } => self.replay_config_removed(resource, key),
+            ProducerIdsAllocated { first, count, .. } => self.replay_allocated(first.0, *count),
+        }
+    }
+
+    fn replay_cluster(&mut self, cluster_id: &str) -> Replayed {
+        require(self.cluster_id.is_none(), "the cluster has an id")?;
+        self.cluster_id = Some(cluster_id.into());
+        Ok(())
+    }
+
+    fn replay_feature(&mut self, name: &str, level: i16) -> Replayed {
+        if level == 0 {
+            self.features.remove(name);
+        } else {
+            self.features.insert(name.to_owned(), level);
+        }
+        Ok(())
+    }
+
+    fn replay_registration(&mut self, record: &BrokerRecord) -> Replayed {
+        let known = self.brokers.get(&record.broker);
+        let again = known.is_some_and(|known| known.incarnation == record.incarnation);
+        let rises = known.is_none_or(|known| record.epoch > known.epoch || again);
+        require(rises, "the broker's epoch does not rise")?;
+        self.next_broker_epoch = self.next_broker_epoch.max(record.epoch.0.saturating_add(1));
+        self.brokers.insert(record.broker, Arc::new(BrokerImage::from_record(record)));
+        Ok(())
+    }
+
+    fn replay_fencing(&mut self, broker: BrokerId, fenced: bool) -> Replayed {
+        let broker = self.brokers.get_mut(&broker).ok_or("the broker is not registered")?;
+        Arc::make_mut(broker).fenced = fenced;
+        Ok(())
+    }
+
+    fn replay_topic(
+        &mut self,
+        id: TopicId,
+        name: &str,
+        created: Timestamp,
+        partitions: &[PartitionRecord],
+    ) -> Replayed {
+        require(!self.topics.contains_key(name), "the name is taken")?;
+        require(!self.names.contains_key(&id), "the topic id is taken")?;
+        for (i, partition) in partitions.iter().enumerate() {
+            check_partition(partition, i)?;
+        }
+        let name: Arc<str> = name.into();
+        let images = partitions.iter().map(|p| Arc::new(PartitionImage::from_record(p)));
+        let partitions: Vec<_> = images.collect();
+        self.partition_count += partitions.len();
+        if name.contains(['.', '_']) {
+            self.folded_names.insert(fold(&name).into(), name.clone());
+        }
+        self.names.insert(id, name.clone());
+        let topic = TopicImage { id, name: name.clone(), created, partitions };
+        self.topics.insert(name, Arc::new(topic));
+        assert_eq!(self.topics.len(), self.names.len(), "every topic has one name and one id");
+        Ok(())
+    }
+
+    fn topic_mut(&mut self, id: TopicId) -> Result<&mut TopicImage, &'static str> {
+        let name = self.names.get(&id).ok_or("there is no such topic")?;
+        let topic = self.topics.get_mut(&**name).expect("every id has its topic");
+        Ok(Arc::make_mut(topic))
+    }
+
+    fn replay_added(&mut self, id: TopicId, state: &PartitionRecord) -> Replayed {
+        let topic = self.topic_mut(id)?;
+        check_partition(state, topic.partitions.len())?;
+        topic.partitions.push(Arc::new(PartitionImage::from_record(state)));
+        self.partition_count += 1;
+        Ok(())
+    }
+
+    fn replay_changed(&mut self, id: TopicId, state: &PartitionRecord) -> Replayed {
+        let topic = self.topic_mut(id)?;
+        let at = usize::try_from(state.partition.0).map_err(|_| "a partition below 0")?;
+        let partition = topic.partitions.get_mut(at).ok_or("there is no such partition")?;
+        check_partition(state, at)?;
+        require(state.leader_epoch >= partition.leader_epoch, "the leader epoch falls")?;
+        require(state.partition_epoch > partition.partition_epoch, "the epoch does not rise")?;
+        let same_term = state.leader_epoch == partition.leader_epoch;
+        let same_leader = state.leader == partition.leader;
+        require(!same_term || same_leader, "two leaders in one term")?;
+        *partition = Arc::new(PartitionImage::from_record(state));
+        Ok(())
+    }
+
+    fn replay_deleted(&mut self, id: TopicId) -> Replayed {
+        let name = self.names.remove(&id).ok_or("there is no such topic")?;
+        let topic = self.topics.remove(&*name).expect("every id has its topic");
+        let folded = fold(&name);
+        if self.folded_names.get(folded.as_str()) == Some(&name) {
+            self.folded_names.remove(folded.as_str());
+            self.refold(&folded);
+        }
+        self.partition_count -= topic.partition_count();
+        self.configs.remove(&ConfigResource::Topic(name.to_string()));
+        assert_eq!(self.topics.len(), self.names.len(), "every topic has one name and one id");
+        Ok(())
+    }
+
+    /// Two topics made by one request may collide: when one goes, the other is still there.
+    fn refold(&mut self, folded: &str) {
+        let other = self.topics.iter().map(|(name, _)| name).find(|name| fold(name) == folded);
+        if let Some(other) = other.cloned() {
+            self.folded_names.insert(folded.into(), other);
+        }
+    }
+
+    fn config_mut(&mut self, resource: &ConfigResource) -> &mut super::ConfigMap {
+        if !self.configs.contains_key(resource) {
+            self.configs.insert(resource.clone(), Arc::default());
+        }
+        Arc::make_mut(self.configs.get_mut(resource).expect("it was just put there"))
+    }
+
+    fn replay_config_removed(&mut self, resource: &ConfigResource, key: &str) -> Replayed {
+        let known = self.config(resource, key).is_some();
+        require(known, "the configuration has no such value")?;
+        let values = self.config_mut(resource);
+        values.remove(key);
+        if values.is_empty() {
+            self.configs.remove(resource);
+        }
+        Ok(())
+    }
+
+    fn replay_allocated(&mut self, first: i64, count: i32) -> Replayed {
+        require(first >= self.next_producer_id, "producer ids are allocated twice")?;
+        require(count >= 0, "fewer than no producer ids")?;
+        self.next_producer_id = first.saturating_add(count as i64);
+        Ok(())
+    }
+}
+
+/// The invariants of one partition's state (R5 of the list of invariants).
+fn check_partition(state: &PartitionRecord, expected: usize) -> Replayed {
+    require(state.partition == PartitionIndex(expected as i32), "partitions are out of order")?;
+    require(!state.replicas.is_empty(), "a partition without replicas")?;
+    require(!state.isr.is_empty(), "a partition without in-sync replicas")?;
+    require(state.isr.iter().all(|id| state.replicas.contains(id)), "ISR outside the replicas")?;
+    let led = state.leader != BrokerId::NONE;
+    require(!led || state.isr.contains(&state.leader), "a leader outside the ISR")
+}
