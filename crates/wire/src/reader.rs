@@ -260,7 +260,11 @@ impl<'a> Reader<'a> {
         let Some(count) = self.array_count(compact, min_bytes)? else { return Ok(None) };
         self.charge(count.saturating_mul(size_of::<T>()))?;
         let mut elements = Vec::with_capacity(count.min(PREALLOCATED_MAX));
-        for _ in 0..count {
+        for i in 0..count {
+            if i == elements.capacity() {
+                // Doubles, but never beyond the count that was charged.
+                elements.reserve_exact(i.min(count - i));
+            }
             elements.push(element(self)?);
         }
         Ok(Some(elements))

@@ -2,5 +2,4 @@
 
 mod golden;
 mod hot;
-//mod hostile;
-//mod oracle;
+mod oracle;
