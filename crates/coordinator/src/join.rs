@@ -56,9 +56,6 @@ impl Shard {
         if !allowed.contains(&request.session_timeout_ms) {
             return Err(ErrorCode::InvalidSessionTimeout);
         }
-        if request.protocol_type.is_empty() || request.protocols.is_empty() {
-            return Err(ErrorCode::InconsistentGroupProtocol);
-        }
         // What a record cannot hold must not get into a group. An id adds 37 bytes to its front.
         let front = request.instance.as_ref().map_or(&*request.client_id, |own| own.as_str());
         let names = request.protocols.iter().map(|protocol| &*protocol.name);

@@ -105,6 +105,8 @@ pub struct SyncGroup {
     pub protocol_type: Option<Arc<str>>,
     /// What it believes the protocol is (version 5).
     pub protocol: Option<Arc<str>>,
+    /// Version 5 and later: protocol type and protocol must be there (KIP-559).
+    pub require_protocol: bool,
     /// Everyone's assignment from the leader; empty from others.
     pub assignments: Vec<(MemberId, Arc<[u8]>)>,
 }

@@ -227,7 +227,6 @@ fn is_group_id_allowed(request: &Request, group: &GroupId) -> bool {
         request,
         Request::OffsetCommit(_)
             | Request::OffsetFetch(_)
-            | Request::OffsetDelete(_)
             | Request::DescribeGroup(_)
             | Request::DeleteGroup(_)
     );

@@ -37,6 +37,10 @@ impl Shard {
 
     /// The state of the group, if there is anything to sync.
     fn check_sync(&self, request: &SyncGroup) -> Result<GroupState, ErrorCode> {
+        let is_complete = request.protocol_type.is_some() && request.protocol.is_some();
+        if request.require_protocol && !is_complete {
+            return Err(ErrorCode::InconsistentGroupProtocol);
+        }
         let group = self.groups.get(&request.group).ok_or(ErrorCode::UnknownMemberId)?;
         group.check_member(&request.member, request.instance.as_ref())?;
         if request.generation_id != group.generation_id {
