@@ -1,0 +1,126 @@
+//! Rules that join several keys: what a broker refuses to start with although each value alone
+//! would do. They are Kafka's own, and ours for what is not served yet.
+
+use super::broker_config::BrokerConfig;
+use super::settings::Reading;
+
+/// Bytes of the deduplication buffer that one cleaner thread needs at least.
+const DEDUPE_BYTES_PER_THREAD_MIN: u64 = 1024 * 1024;
+
+/// Checks all of them; what is broken is noted in `reading`.
+pub(super) fn check(config: &BrokerConfig, reading: &Reading<'_>) {
+    check_roles(config, reading);
+    check_network(config, reading);
+    check_log(config, reading);
+    check_replication(config, reading);
+    check_groups(config, reading);
+}
+
+fn check_roles(config: &BrokerConfig, reading: &Reading<'_>) {
+    let roles: Vec<String> = reading.optional("process.roles").unwrap_or_default();
+    let is_broker = roles.is_empty() || roles.iter().any(|role| role == "broker");
+    reading.require(is_broker, "process.roles", || {
+        "a node without the role broker is not served yet; use broker,controller".to_owned()
+    });
+    let voters = &config.voters;
+    let alone = voters.is_empty() || (voters.len() == 1 && voters[0].id == config.node_id.0);
+    reading.require(alone, "controller.quorum.voters", || {
+        let id = config.node_id;
+        format!(
+            "a quorum of several nodes is not served yet; leave it out, or name node {id} alone"
+        )
+    });
+    let servers: Vec<String> = reading
+        .configuration
+        .value("controller.quorum.bootstrap.servers")
+        .map_or(Vec::new(), |text| super::value::items(text).map(str::to_owned).collect());
+    reading.require(servers.len() <= 1, "controller.quorum.bootstrap.servers", || {
+        "a quorum of several nodes is not served yet; leave it out".to_owned()
+    });
+}
+
+fn check_network(config: &BrokerConfig, reading: &Reading<'_>) {
+    let network = &config.network;
+    for (bytes, name) in [
+        (network.send_buffer_bytes, "socket.send.buffer.bytes"),
+        (network.receive_buffer_bytes, "socket.receive.buffer.bytes"),
+        (config.replication.receive_buffer_bytes, "replica.socket.receive.buffer.bytes"),
+    ] {
+        reading.require(bytes == -1 || bytes > 0, name, || {
+            "it accepts -1, or a whole number from 1 up".to_owned()
+        });
+    }
+    let queued = network.queued_request_bytes_max;
+    let request = network.request_bytes_max as i64;
+    reading.require(queued <= 0 || queued >= request, "queued.max.request.bytes", || {
+        format!("it must have room for one request: socket.request.max.bytes is {request}")
+    });
+    let nobody =
+        network.connections_per_ip_max == 0 && config.connections_per_ip_overrides.is_empty();
+    reading.require(!nobody, "max.connections.per.ip", || {
+        "0 lets nobody in unless max.connections.per.ip.overrides names an address".to_owned()
+    });
+}
+
+fn check_log(config: &BrokerConfig, reading: &Reading<'_>) {
+    let log = &config.log;
+    let never_or_some = |name: &str| {
+        let value = reading.configuration.value(name).and_then(|text| text.parse::<i64>().ok());
+        reading.require(value != Some(0), name, || {
+            "it accepts -1, or a whole number from 1 up".to_owned()
+        });
+    };
+    let retention = ["log.retention.ms", "log.retention.minutes", "log.retention.hours"];
+    retention.into_iter().for_each(never_or_some);
+    reading.require(log.roll_ms >= 1, "log.roll.ms", || "it must be at least 1".to_owned());
+    reading.require(log.roll_jitter_ms >= 0, "log.roll.jitter.ms", || {
+        "it must be at least 0".to_owned()
+    });
+    let cleaner = &log.cleaner;
+    let bytes = cleaner.dedupe_buffer_bytes / cleaner.threads.max(1) as u64;
+    let enough = !cleaner.enabled || bytes >= DEDUPE_BYTES_PER_THREAD_MIN;
+    reading.require(enough, "log.cleaner.dedupe.buffer.size", || {
+        format!("each of {} cleaner threads needs 1 MiB of it", cleaner.threads)
+    });
+    let load = cleaner.buffer_load_factor;
+    reading.require(load > 0.0 && load <= 1.0, "log.cleaner.io.buffer.load.factor", || {
+        "it must be above 0 and at most 1".to_owned()
+    });
+    let codec = config.offsets.compression_codec;
+    reading.require((0..=4).contains(&codec), "offsets.topic.compression.codec", || {
+        "it accepts 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd".to_owned()
+    });
+}
+
+fn check_replication(config: &BrokerConfig, reading: &Reading<'_>) {
+    let replication = &config.replication;
+    let wait = u64::from(replication.fetch_wait_ms_max);
+    let in_time = wait <= replication.socket_timeout_ms;
+    reading.require(in_time, "replica.fetch.wait.max.ms", || {
+        "it must not exceed replica.socket.timeout.ms".to_owned()
+    });
+    let in_sync = wait as i64 <= replication.lag_ms_max;
+    reading.require(in_sync, "replica.fetch.wait.max.ms", || {
+        "it must not exceed replica.lag.time.max.ms, or followers would leave the in-sync replicas"
+            .to_owned()
+    });
+    let quorum = &config.quorum;
+    let alive = quorum.heartbeat_interval_ms <= quorum.session_timeout_ms / 2;
+    reading.require(alive, "broker.heartbeat.interval.ms", || {
+        "it must be at most half of broker.session.timeout.ms".to_owned()
+    });
+}
+
+fn check_groups(config: &BrokerConfig, reading: &Reading<'_>) {
+    let protocols: Vec<String> = reading.get("group.coordinator.rebalance.protocols");
+    let classic = protocols.iter().any(|protocol| protocol == "classic");
+    reading.require(classic, "group.coordinator.rebalance.protocols", || {
+        "it must contain classic, the only one that is served".to_owned()
+    });
+    let groups = &config.groups;
+    let ordered = groups.session_timeout_ms_min <= groups.session_timeout_ms_max;
+    reading.require(ordered, "group.max.session.timeout.ms", || {
+        "it must not be less than group.min.session.timeout.ms".to_owned()
+    });
+    reading.require(groups.size_max >= 1, "group.max.size", || "it must be at least 1".to_owned());
+}

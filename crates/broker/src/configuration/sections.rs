@@ -1,0 +1,174 @@
+//! The parts of `BrokerConfig` that are plain values: one field for each key. What joins several
+//! keys is in `broker_config`.
+
+use super::settings::settings;
+
+settings! {
+    /// Sockets and requests.
+    pub struct Network {
+        /// A longer frame closes its connection before any memory is set aside.
+        request_bytes_max: usize = "socket.request.max.bytes",
+        /// -1: the system's choice.
+        send_buffer_bytes: i32 = "socket.send.buffer.bytes",
+        /// -1: the system's choice.
+        receive_buffer_bytes: i32 = "socket.receive.buffer.bytes",
+        /// Connections that wait to be accepted.
+        backlog: i32 = "socket.listen.backlog.size",
+        /// All requests in memory; -1: no limit was asked for.
+        queued_request_bytes_max: i64 = "queued.max.request.bytes",
+        /// Open at a time, all listeners together.
+        connections_max: u32 = "max.connections",
+        /// Open at a time from one address.
+        connections_per_ip_max: u32 = "max.connections.per.ip",
+        /// A connection without a request for this long is closed; negative: never.
+        connections_idle_ms_max: i64 = "connections.max.idle.ms",
+        /// Our own requests to other brokers.
+        request_timeout_ms: u32 = "request.timeout.ms",
+        /// Our own connections to other brokers.
+        connection_setup_timeout_ms: u64 = "socket.connection.setup.timeout.ms",
+        /// The same after repeated failures.
+        connection_setup_timeout_ms_max: u64 = "socket.connection.setup.timeout.max.ms",
+        /// In one DescribeTopicPartitions answer.
+        described_partitions_max: u32 = "max.request.partition.size.limit",
+    }
+}
+
+settings! {
+    /// What a fetch may ask for.
+    pub struct FetchLimits {
+        /// Of one answer, whatever the client asks for.
+        response_bytes_max: u32 = "fetch.max.bytes",
+        /// Incremental sessions at a time (KIP-227).
+        session_slots: usize = "max.incremental.fetch.session.cache.slots",
+    }
+}
+
+settings! {
+    /// How topics come to be and to go.
+    pub struct TopicDefaults {
+        /// Whether asking for an unknown topic creates it.
+        auto_create: bool = "auto.create.topics.enable",
+        /// Of a topic that does not say.
+        partitions: i32 = "num.partitions",
+        /// Of a topic that does not say.
+        replication_factor: i16 = "default.replication.factor",
+        /// Whether DeleteTopics works.
+        deletion_enabled: bool = "delete.topic.enable",
+        /// Whether leadership returns to preferred replicas by itself.
+        leader_rebalance: bool = "auto.leader.rebalance.enable",
+        /// How often that is looked at.
+        leader_imbalance_check_s: u64 = "leader.imbalance.check.interval.seconds",
+    }
+}
+
+settings! {
+    /// Followers.
+    pub struct Replication {
+        /// For each broker that is followed.
+        fetchers: usize = "num.replica.fetchers",
+        /// Pause after a failed fetch.
+        fetch_backoff_ms: u64 = "replica.fetch.backoff.ms",
+        /// Of one partition.
+        fetch_bytes_max: u32 = "replica.fetch.max.bytes",
+        /// The leader waits for this much.
+        fetch_bytes_min: u32 = "replica.fetch.min.bytes",
+        /// Of all partitions.
+        fetch_response_bytes_max: u32 = "replica.fetch.response.max.bytes",
+        /// The leader waits no longer.
+        fetch_wait_ms_max: u32 = "replica.fetch.wait.max.ms",
+        /// How often high watermarks are written down.
+        high_watermark_checkpoint_ms: u64 = "replica.high.watermark.checkpoint.interval.ms",
+        /// A follower behind for longer leaves the in-sync replicas.
+        lag_ms_max: i64 = "replica.lag.time.max.ms",
+        /// -1: the system's choice.
+        receive_buffer_bytes: i32 = "replica.socket.receive.buffer.bytes",
+        /// Without a byte for this long, a connection is given up.
+        socket_timeout_ms: u64 = "replica.socket.timeout.ms",
+    }
+}
+
+settings! {
+    /// Consumer groups.
+    pub struct Groups {
+        /// A new group waits for more members.
+        initial_rebalance_delay_ms: i32 = "group.initial.rebalance.delay.ms",
+        /// Shortest that a member may ask for.
+        session_timeout_ms_min: i32 = "group.min.session.timeout.ms",
+        /// Longest that a member may ask for.
+        session_timeout_ms_max: i32 = "group.max.session.timeout.ms",
+        /// Members of one group.
+        size_max: usize = "group.max.size",
+    }
+}
+
+settings! {
+    /// Committed offsets and the topic that holds them.
+    pub struct Offsets {
+        /// Of the topic; fixed once it exists.
+        partitions: i32 = "offsets.topic.num.partitions",
+        /// Of the topic; the caller takes fewer if the cluster has fewer brokers.
+        replication_factor: i16 = "offsets.topic.replication.factor",
+        /// Of the topic.
+        segment_bytes: u32 = "offsets.topic.segment.bytes",
+        /// Of the topic: a codec's number in batch attributes.
+        compression_codec: i16 = "offsets.topic.compression.codec",
+        /// Read at a time when groups are loaded.
+        load_buffer_bytes: u32 = "offsets.load.buffer.size",
+        /// Of a group without members.
+        retention_minutes: i64 = "offsets.retention.minutes",
+        /// How often offsets to forget are looked for.
+        retention_check_ms: u64 = "offsets.retention.check.interval.ms",
+        /// How long a commit waits for its replicas.
+        commit_timeout_ms: u32 = "offsets.commit.timeout.ms",
+        /// Text with a committed offset.
+        metadata_bytes_max: usize = "offset.metadata.max.bytes",
+    }
+}
+
+settings! {
+    /// Idempotent producers.
+    pub struct Producers {
+        /// Idle for this long, they are forgotten.
+        expiration_ms: i64 = "producer.id.expiration.ms",
+        /// How often that is looked at.
+        expiration_check_ms: u64 = "producer.id.expiration.check.interval.ms",
+    }
+}
+
+settings! {
+    /// The metadata quorum and the brokers' liveness.
+    pub struct QuorumTimes {
+        /// Without word from the leader.
+        election_timeout_ms: u64 = "controller.quorum.election.timeout.ms",
+        /// Of a request between voters.
+        request_timeout_ms: u64 = "controller.quorum.request.timeout.ms",
+        /// Of brokers to the controller.
+        heartbeat_interval_ms: u64 = "broker.heartbeat.interval.ms",
+        /// A broker silent for this long is fenced.
+        session_timeout_ms: u64 = "broker.session.timeout.ms",
+        /// A starting broker gives up after this.
+        registration_timeout_ms: u64 = "initial.broker.registration.timeout.ms",
+        /// Whether a stopping broker hands its leaderships over.
+        controlled_shutdown: bool = "controlled.shutdown.enable",
+    }
+}
+
+settings! {
+    /// Compaction.
+    pub struct Cleaner {
+        /// Whether it happens at all.
+        enabled: bool = "log.cleaner.enable",
+        /// Threads.
+        threads: usize = "log.cleaner.threads",
+        /// Pause when there is nothing to do.
+        backoff_ms: u64 = "log.cleaner.backoff.ms",
+        /// For keys, all threads together.
+        dedupe_buffer_bytes: u64 = "log.cleaner.dedupe.buffer.size",
+        /// How full that may be, 0 to 1.
+        buffer_load_factor: f64 = "log.cleaner.io.buffer.load.factor",
+        /// For reading and writing, all threads together.
+        io_buffer_bytes: usize = "log.cleaner.io.buffer.size",
+        /// Read and written.
+        io_bytes_per_s_max: f64 = "log.cleaner.io.max.bytes.per.second",
+    }
+}

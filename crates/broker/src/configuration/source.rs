@@ -1,0 +1,209 @@
+//! Where values come from and which of them wins (KIP-1137): a flag before `--set`, before the
+//! environment, before the file, before the default. Reads nothing but what it is handed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::properties::{self, MalformedEscape};
+use super::table;
+
+/// Where a value was said.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// In a properties file.
+    File {
+        /// The file's name as it was given.
+        path: Arc<str>,
+        /// The line, from 1.
+        line: u32,
+    },
+    /// In a variable of the environment, of this name.
+    Environment(String),
+    /// With `--set KEY=VALUE`.
+    Set,
+    /// With a flag of its own, of this name.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::File { path, line } => write!(f, "{path}:{line}"),
+            Source::Environment(name) => write!(f, "environment variable {name}"),
+            Source::Set => f.write_str("--set"),
+            Source::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+impl Source {
+    /// The kind of source without the place: two values of one kind are no surprise.
+    fn rank(&self) -> u8 {
+        match self {
+            Source::File { .. } => 0,
+            Source::Environment(_) => 1,
+            Source::Set => 2,
+            Source::Flag(_) => 3,
+        }
+    }
+}
+
+/// One value as it was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// The text, not yet checked.
+    pub text: String,
+    /// Where.
+    pub source: Source,
+}
+
+/// Everything that was said, ready to be checked: one winner for each key.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    said: BTreeMap<String, Vec<Said>>,
+}
+
+impl Sources {
+    /// Nothing said: every key has its default.
+    pub fn new() -> Sources {
+        Sources::default()
+    }
+
+    fn say(&mut self, key: &str, text: &str, source: Source) {
+        self.said.entry(key.to_owned()).or_default().push(Said { text: text.to_owned(), source });
+    }
+
+    /// Adds the contents of a properties file called `path`.
+    pub fn file(mut self, path: &str, bytes: &[u8]) -> Result<Sources, MalformedEscape> {
+        let path: Arc<str> = path.into();
+        for property in properties::parse(bytes)? {
+            let source = Source::File { path: path.clone(), line: property.line };
+            self.say(&property.key, &property.value, source);
+        }
+        Ok(self)
+    }
+
+    /// Adds those variables of the environment that name keys: `KAFKA_` or `HIGHWATER_` and the
+    /// key in upper case with `.` as `_`, `_` as `__` and `-` as `___`; and `CLUSTER_ID`.
+    /// Unknown `KAFKA_` ones are added too, so that a slip is noticed.
+    pub fn environment(mut self, variables: impl Iterator<Item = (String, String)>) -> Sources {
+        for (name, value) in variables {
+            if let Some(key) = key_of_variable(&name) {
+                self.say(&key, &value, Source::Environment(name));
+            }
+        }
+        self
+    }
+
+    /// Adds one `--set KEY=VALUE`.
+    pub fn set(mut self, key: &str, value: &str) -> Sources {
+        self.say(key, value, Source::Set);
+        self
+    }
+
+    /// Adds the value of a flag that stands for a key.
+    pub fn flag(mut self, flag: &'static str, key: &str, value: &str) -> Sources {
+        self.say(key, value, Source::Flag(flag));
+        self
+    }
+
+    /// For each key the value that wins, and the sources of other kinds that it wins over.
+    pub(super) fn winners(&self) -> impl Iterator<Item = (&str, &Said, Vec<&Source>)> {
+        self.said.iter().map(|(key, said)| {
+            // Within one kind the last one wins, as in a properties file.
+            let winner = said.iter().max_by_key(|s| s.source.rank()).expect("never empty");
+            let beaten = said.iter().map(|s| &s.source);
+            let beaten = beaten.filter(|s| s.rank() != winner.source.rank()).collect();
+            (key.as_str(), winner, beaten)
+        })
+    }
+}
+
+/// Variables that container images of Kafka read for other purposes than keys.
+const NO_KEYS: &[&str] = &[
+    "KAFKA_CLUSTER_ID",
+    "KAFKA_CONFIG",
+    "KAFKA_DEBUG",
+    "KAFKA_GC_LOG_OPTS",
+    "KAFKA_HEAP_OPTS",
+    "KAFKA_HOME",
+    "KAFKA_JMX_HOSTNAME",
+    "KAFKA_JMX_OPTS",
+    "KAFKA_JMX_PORT",
+    "KAFKA_JVM_PERFORMANCE_OPTS",
+    "KAFKA_LOG4J_LOGGERS",
+    "KAFKA_LOG4J_OPTS",
+    "KAFKA_LOG4J_ROOT_LOGLEVEL",
+    "KAFKA_OPTS",
+    "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+    "KAFKA_VERSION",
+];
+
+fn key_of_variable(name: &str) -> Option<String> {
+    if name == "CLUSTER_ID" {
+        return Some("cluster.id".to_owned());
+    }
+    if let Some(rest) = name.strip_prefix("KAFKA_") {
+        return (!NO_KEYS.contains(&name)).then(|| key_of_words(rest));
+    }
+    // Our own prefix also names what is no key (the cache of the tests, …): only keys count.
+    let key = key_of_words(name.strip_prefix("HIGHWATER_")?);
+    table::find(&key).is_some().then_some(key)
+}
+
+fn key_of_words(words: &str) -> String {
+    let lower = words.to_ascii_lowercase();
+    lower.replace("___", "-").replace("__", "\0").replace('_', ".").replace('\0', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_named_by_the_rule_of_kafkas_image() {
+        for (name, key) in [
+            ("KAFKA_ADVERTISED_LISTENERS", Some("advertised.listeners")),
+            ("KAFKA_NODE_ID", Some("node.id")),
+            ("KAFKA_A__B___C_D", Some("a_b-c.d")),
+            ("CLUSTER_ID", Some("cluster.id")),
+            ("HIGHWATER_DURABILITY", Some("durability")),
+            ("HIGHWATER_CACHE", None),
+            ("KAFKA_HEAP_OPTS", None),
+            ("PATH", None),
+        ] {
+            assert_eq!(key_of_variable(name).as_deref(), key, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_flag_beats_set_beats_the_environment_beats_the_file() {
+        let variable = |name: &str| (name.to_owned(), "env".to_owned());
+        let sources = Sources::new()
+            .flag("--data-dir", "log.dirs", "flag")
+            .set("log.dirs", "set")
+            .set("node.id", "set")
+            .environment(
+                [
+                    variable("KAFKA_LOG_DIRS"),
+                    variable("KAFKA_NODE_ID"),
+                    variable("KAFKA_BROKER_RACK"),
+                ]
+                .into_iter(),
+            )
+            .file("f", b"log.dirs=file\nnode.id=file\nbroker.rack=file\nport=1\nport=2\n")
+            .unwrap();
+        let winners: Vec<(&str, &str, usize)> = sources
+            .winners()
+            .map(|(key, said, beaten)| (key, said.text.as_str(), beaten.len()))
+            .collect();
+        let expected = [
+            ("broker.rack", "env", 1),
+            ("log.dirs", "flag", 3),
+            ("node.id", "set", 2),
+            ("port", "2", 0),
+        ];
+        assert_eq!(winners, expected);
+    }
+}
