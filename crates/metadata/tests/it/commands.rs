@@ -1,0 +1,396 @@
+//! The commands of the transcripts: words into requests, decisions into text.
+//!
+//! After every command the world checks what must always hold: deciding changed nothing, the
+//! records replayed give the draft, a snapshot gives the image, and the delta names all changes.
+
+use metadata::decide::*;
+use metadata::topic_config::{ConfigSource, Resolver};
+use metadata::{ClusterImage, ConfigResource, ControllerSettings, ImageDelta, MetadataRecord};
+use metadata::{ImageUpdate, LocalChangeKind};
+use model::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, Timestamp, Uuid};
+use std::fmt::Write;
+use std::sync::Arc;
+
+#[derive(Default)]
+pub struct World {
+    pub image: ClusterImage,
+    pub settings: ControllerSettings,
+    ids_made: u64,
+    now: i64,
+}
+
+pub fn uuid(number: u64) -> Uuid {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&number.to_be_bytes());
+    bytes[8..].copy_from_slice(&number.to_be_bytes());
+    Uuid(bytes)
+}
+
+fn numbers(text: &str) -> Vec<BrokerId> {
+    text.split(',').filter(|w| !w.is_empty()).map(|w| BrokerId(w.parse().unwrap())).collect()
+}
+
+/// `name=value` words by name.
+fn option<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
+    words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+}
+
+fn value(text: &str) -> Option<String> {
+    (text != "null").then(|| text.replace('~', " "))
+}
+
+fn resource(word: &str) -> ConfigResource {
+    let (kind, name) = word.split_once(':').unwrap_or((word, ""));
+    match kind {
+        "topic" => ConfigResource::Topic(name.into()),
+        "broker" => ConfigResource::Broker(BrokerId(name.parse().unwrap())),
+        "brokers" => ConfigResource::ClusterDefault,
+        "group" => ConfigResource::Group(name.into()),
+        "client-metrics" => ConfigResource::ClientMetrics(name.into()),
+        other => panic!("no resource: {other}"),
+    }
+}
+
+fn topic_partition(word: &str) -> (String, PartitionIndex) {
+    let (topic, partition) = word.rsplit_once('-').unwrap();
+    (topic.into(), PartitionIndex(partition.parse().unwrap()))
+}
+
+impl World {
+    /// Runs one line; returns what came of it, every line ended.
+    pub fn run(&mut self, line: &str) -> String {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (command, words) = words.split_first().unwrap();
+        match *command {
+            "topics" => self.topics(),
+            "brokers" => self.brokers(),
+            "describe" => self.describe(words),
+            "static" => {
+                let (key, value) = words[0].split_once('=').unwrap();
+                self.settings.static_configs.insert(key.into(), value.into());
+                String::new()
+            }
+            "defaults" => {
+                self.settings.partitions_default = words[0].parse().unwrap();
+                self.settings.replication_factor_default = words[1].parse().unwrap();
+                String::new()
+            }
+            "digest" => format!("{} records\n", self.image.to_records().len()),
+            _ => {
+                let request = self.request(command, words);
+                self.decide(&request)
+            }
+        }
+    }
+
+    pub fn decide(&mut self, request: &Request) -> String {
+        self.now += 1;
+        let before = self.image.clone();
+        let digest = before.digest();
+        let decision = self.image.decide(&self.settings, Timestamp(self.now), request);
+        assert!(
+            self.image == before && self.image.digest() == digest,
+            "deciding changed the image"
+        );
+        let mut delta = ImageDelta::default();
+        let mut out = String::new();
+        for record in &decision.records {
+            delta.note(&self.image, record);
+            self.image.replay(record).unwrap();
+            let mut json = Vec::new();
+            record.encode(&mut json);
+            assert_eq!(MetadataRecord::decode(&json).as_ref(), Ok(record));
+            writeln!(out, "{}", String::from_utf8(json).unwrap()).unwrap();
+        }
+        self.check_snapshot();
+        self.check_delta(&before, &delta);
+        out + &answer(&decision.response) + &self.local(before, delta)
+    }
+
+    fn check_snapshot(&self) {
+        let mut copy = ClusterImage::default();
+        self.image.to_records().iter().for_each(|record| copy.replay(record).unwrap());
+        assert!(copy == self.image, "a snapshot gives the image");
+        assert_eq!(copy.digest(), self.image.digest());
+        assert_eq!(
+            self.image.partition_count(),
+            self.image.topics().map(|topic| topic.partition_count()).sum::<usize>()
+        );
+    }
+
+    fn check_delta(&self, before: &ClusterImage, delta: &ImageDelta) {
+        // A record may set what was set already: the delta of records may name more.
+        let least = ImageDelta::between(before, &self.image);
+        assert!(least.topics.keys().all(|id| delta.topics.contains_key(id)), "{least:?} {delta:?}");
+        assert!(least.brokers.is_subset(&delta.brokers) && least.configs.is_subset(&delta.configs));
+        assert!(least.cluster <= delta.cluster);
+    }
+
+    /// What the step means for the replicas of broker 1.
+    fn local(&self, before: ClusterImage, delta: ImageDelta) -> String {
+        let after = Arc::new(self.image.clone());
+        let update = ImageUpdate { index: 0, before: before.into(), after, delta: delta.into() };
+        let mut out = String::new();
+        for change in update.local_changes(BrokerId(1)) {
+            let what = match change.kind {
+                LocalChangeKind::Lead(state) => format!("leads in term {}", state.leader_epoch),
+                LocalChangeKind::Follow(state) => format!("follows {}", state.leader),
+                LocalChangeKind::Remove => "removes it".into(),
+            };
+            writeln!(out, "  broker 1: {}-{} {what}", change.topic, change.partition).unwrap();
+        }
+        out
+    }
+
+    fn broker_ref(&self, words: &[&str]) -> BrokerRef {
+        let broker = BrokerId(words[0].parse().unwrap());
+        let known = self.image.broker(broker).map_or(BrokerEpoch(-1), |broker| broker.epoch);
+        let epoch = option(words, "epoch").map_or(known, |e| BrokerEpoch(e.parse().unwrap()));
+        BrokerRef { broker, epoch }
+    }
+
+    fn request(&mut self, command: &str, words: &[&str]) -> Request {
+        let validate_only = words.contains(&"validate");
+        let words: Vec<&str> = words.iter().copied().filter(|word| *word != "validate").collect();
+        let words = words.as_slice();
+        match command {
+            "cluster" => Request::CreateCluster(CreateCluster {
+                cluster_id: words[0].into(),
+                features: vec![("metadata.version".into(), 30)],
+            }),
+            "register" => self.register(words),
+            "fence" => Request::FenceBroker(self.broker_ref(words)),
+            "unfence" => Request::UnfenceBroker(self.broker_ref(words)),
+            "unregister" => Request::UnregisterBroker(BrokerId(words[0].parse().unwrap())),
+            "producer-ids" => Request::AllocateProducerIds(self.broker_ref(words)),
+            "create" => {
+                let topics = words.split(|word| *word == "+").map(|words| self.new_topic(words));
+                Request::CreateTopics(CreateTopics { topics: topics.collect(), validate_only })
+            }
+            "delete" => Request::DeleteTopics(words.iter().map(|word| topic_ref(word)).collect()),
+            "grow" => {
+                let topics = words.split(|word| *word == "+").map(new_partitions).collect();
+                Request::CreatePartitions(CreatePartitions { topics, validate_only })
+            }
+            "alter" => Request::AlterConfigs(AlterConfigs {
+                resources: words.split(|word| *word == "+").map(all_configs).collect(),
+                validate_only,
+            }),
+            "incr" => Request::IncrementalAlterConfigs(IncrementalAlterConfigs {
+                resources: words.split(|word| *word == "+").map(config_changes).collect(),
+                validate_only,
+            }),
+            "isr" => self.alter_partition(words),
+            "elect" => Request::ElectLeaders(ElectLeaders {
+                kind: match words[0] {
+                    "preferred" => ElectionKind::Preferred,
+                    _ => ElectionKind::Unclean,
+                },
+                partitions: (words.len() > 1)
+                    .then(|| words[1..].iter().map(|word| topic_partition(word)).collect()),
+            }),
+            other => panic!("no command: {other}"),
+        }
+    }
+
+    fn register(&self, words: &[&str]) -> Request {
+        let cluster = self.image.cluster_id().map_or(String::new(), |id| id.to_string());
+        let flag = |name, otherwise| option(words, name).map_or(otherwise, |word| word == "true");
+        Request::RegisterBroker(RegisterBroker {
+            broker: BrokerId(words[0].parse().unwrap()),
+            incarnation: uuid(option(words, "process").map_or(1, |word| word.parse().unwrap())),
+            cluster_id: option(words, "cluster").map_or(cluster, str::to_owned),
+            endpoints: Vec::new(),
+            rack: option(words, "rack").map(str::to_owned),
+            log_dirs: Vec::new(),
+            clean: flag("clean", true),
+            fenced: flag("fenced", false),
+            earlier_incarnation_alive: flag("alive", false),
+        })
+    }
+
+    fn new_topic(&mut self, words: &[&str]) -> NewTopic {
+        self.ids_made += 1;
+        let config = |word: &&str| {
+            let (key, text) = word.split_once('=')?;
+            (!["p", "rf", "assign", "id"].contains(&key)).then(|| (key.to_owned(), value(text)))
+        };
+        let assigned =
+            option(words, "assign").map(|text| text.split(';').map(assignment).collect());
+        let otherwise = if assigned.is_some() { "-1" } else { "1" };
+        NewTopic {
+            name: words[0].replace('~', " ").replace("EMPTY", ""),
+            id: uuid(option(words, "id").map_or(self.ids_made, |word| word.parse().unwrap())),
+            partitions: option(words, "p").unwrap_or(otherwise).parse().unwrap(),
+            replication_factor: option(words, "rf").unwrap_or(otherwise).parse().unwrap(),
+            assignments: assigned.unwrap_or_default(),
+            configs: words[1..].iter().filter_map(config).collect(),
+        }
+    }
+
+    fn alter_partition(&self, words: &[&str]) -> Request {
+        let (topic, partition) = topic_partition(words[1]);
+        let known = self.image.topic(&topic);
+        let state = known.and_then(|topic| topic.partition(partition));
+        let number =
+            |name, otherwise: i32| option(words, name).map_or(otherwise, |w| w.parse().unwrap());
+        let member = |word: &str| match word.split_once('@') {
+            Some((id, epoch)) => {
+                (BrokerId(id.parse().unwrap()), Some(BrokerEpoch(epoch.parse().unwrap())))
+            }
+            None => (BrokerId(word.parse().unwrap()), None),
+        };
+        let isr = option(words, "isr").unwrap().split(',').filter(|word| !word.is_empty());
+        Request::AlterPartition(AlterPartition {
+            leader: self.broker_ref(words),
+            partitions: vec![NewIsr {
+                topic_id: known.map_or(uuid(999), |topic| topic.id),
+                partition,
+                leader_epoch: LeaderEpoch(number("term", state.map_or(0, |s| s.leader_epoch.0))),
+                partition_epoch: number("seen", state.map_or(0, |s| s.partition_epoch)),
+                isr: isr.map(member).collect(),
+                recovering: option(words, "recovering") == Some("true"),
+            }],
+        })
+    }
+
+    fn topics(&self) -> String {
+        let mut out = String::new();
+        for topic in self.image.topics() {
+            for (index, p) in topic.partitions() {
+                let (replicas, isr, leader) = (&p.replicas, &p.isr, p.leader);
+                let (term, epoch) = (p.leader_epoch, p.partition_epoch);
+                let recovering = if p.recovering { " recovering" } else { "" };
+                writeln!(
+                    out,
+                    "{}-{index} replicas={replicas:?} isr={isr:?} leader={leader} term={term} epoch={epoch}{recovering}",
+                    topic.name
+                )
+                .unwrap();
+            }
+        }
+        out
+    }
+
+    fn brokers(&self) -> String {
+        let line = |b: &Arc<metadata::BrokerImage>| {
+            format!("broker {} epoch={} fenced={}\n", b.id, b.epoch, b.fenced)
+        };
+        self.image.brokers().map(line).collect()
+    }
+
+    /// What differs from the default.
+    fn describe(&self, words: &[&str]) -> String {
+        let broker = option(words, "broker").map(|id| BrokerId(id.parse().unwrap()));
+        let resolver = Resolver::new(&self.image, &self.settings.static_configs, broker);
+        let mut out = String::new();
+        let configs = resolver.describe(words[0]).into_iter();
+        for config in configs.filter(|config| config.source != ConfigSource::Default) {
+            let (name, value, source) = (config.name, &config.value, config.source.name());
+            writeln!(out, "{name}={value} {source}").unwrap();
+            for synonym in config.synonyms {
+                let (name, value) = (synonym.name, synonym.value);
+                writeln!(out, "  {name}={value} {}", synonym.source.name()).unwrap();
+            }
+        }
+        out
+    }
+}
+
+fn assignment(word: &str) -> (PartitionIndex, Vec<BrokerId>) {
+    let (index, replicas) = word.split_once(':').unwrap();
+    (PartitionIndex(index.parse().unwrap()), numbers(replicas))
+}
+
+fn topic_ref(word: &str) -> TopicRef {
+    match word.strip_prefix('#') {
+        Some(number) => TopicRef::Id(uuid(number.parse().unwrap())),
+        None => TopicRef::Name(word.into()),
+    }
+}
+
+fn new_partitions(words: &[&str]) -> NewPartitions {
+    let assigned = option(words, "assign").map(|text| text.split(';').map(numbers).collect());
+    NewPartitions {
+        topic: words[0].into(),
+        count: words[1].parse().unwrap(),
+        assignments: assigned,
+    }
+}
+
+fn all_configs(words: &[&str]) -> (ConfigResource, Vec<(String, Option<String>)>) {
+    let pair = |word: &&str| {
+        let (key, text) = word.split_once('=').unwrap();
+        (key.to_owned(), value(text))
+    };
+    (resource(words[0]), words[1..].iter().map(pair).collect())
+}
+
+fn config_changes(words: &[&str]) -> (ConfigResource, Vec<ConfigChange>) {
+    let change = |pair: &[&str]| {
+        let (key, text) = pair[1].split_once('=').unwrap_or((pair[1], "null"));
+        let operation = match pair[0] {
+            "set" => ConfigOperation::Set,
+            "delete" => ConfigOperation::Delete,
+            "append" => ConfigOperation::Append,
+            "subtract" => ConfigOperation::Subtract,
+            other => panic!("no operation: {other}"),
+        };
+        ConfigChange { key: key.into(), operation, value: value(text) }
+    };
+    (resource(words[0]), words[1..].chunks(2).map(change).collect())
+}
+
+fn told<T>(what: &str, answer: &Answer<T>, ok: impl Fn(&T) -> String) -> String {
+    let what = if what.is_empty() { String::new() } else { format!("{what}: ") };
+    match answer {
+        Ok(value) => format!("=> {what}ok{}\n", ok(value)),
+        Err(refusal) => format!("=> {what}{} {}\n", refusal.error, refusal.message),
+    }
+}
+
+fn nothing<T>(_: &T) -> String {
+    String::new()
+}
+
+fn answer(response: &Response) -> String {
+    match response {
+        Response::CreateCluster(answer) | Response::Broker(answer) => told("", answer, nothing),
+        Response::CreateTopics(answers) => {
+            let created = |t: &CreatedTopic| {
+                format!(" {} partition(s) {} replica(s)", t.partitions, t.replication_factor)
+            };
+            answers.iter().map(|(name, answer)| told(name, answer, created)).collect()
+        }
+        Response::DeleteTopics(answers) => {
+            let deleted = |topic: &DeletedTopic| format!(" {}", topic.name);
+            let line = |(_, answer): &(TopicRef, Answer<DeletedTopic>)| told("", answer, deleted);
+            answers.iter().map(line).collect()
+        }
+        Response::CreatePartitions(answers) => {
+            answers.iter().map(|(name, answer)| told(name, answer, nothing)).collect()
+        }
+        Response::AlterConfigs(answers) => {
+            answers.iter().map(|(_, answer)| told("", answer, nothing)).collect()
+        }
+        Response::AllocateProducerIds(answer) => {
+            told("", answer, |block| format!(" {} ids from {}", block.count, block.first))
+        }
+        Response::RegisterBroker(answer) => told("", answer, |epoch| format!(" epoch {epoch}")),
+        Response::AlterPartition(Err(_)) => {
+            let Response::AlterPartition(answer) = response else { unreachable!() };
+            told("", answer, nothing)
+        }
+        Response::AlterPartition(Ok(answers)) => {
+            let state =
+                |p: &AlteredPartition| format!(" isr={:?} epoch={}", p.isr, p.partition_epoch);
+            answers.iter().map(|(_, _, answer)| told("", answer, state)).collect()
+        }
+        Response::ElectLeaders(answers) => {
+            let line = |(topic, partition, answer): &(Arc<str>, PartitionIndex, Answer<()>)| {
+                told(&format!("{topic}-{partition}"), answer, nothing)
+            };
+            answers.iter().map(line).collect()
+        }
+    }
+}
