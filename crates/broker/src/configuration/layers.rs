@@ -68,6 +68,11 @@ impl Configuration {
         self.changed(name).or_else(|| self.assigned(name).map(|a| a.value.as_str()))
     }
 
+    /// Whether somebody said or changed the value of this key.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.explicit(name).is_some()
+    }
+
     /// The value that holds for this key alone, its default included. Keys that stand in for
     /// others (`log.retention.hours`) are not looked at: `BrokerConfig` joins them.
     pub fn value(&self, name: &str) -> Option<&str> {
