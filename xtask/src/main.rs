@@ -1,6 +1,7 @@
 //! The project's own tasks: a dispatcher. Each task is a module of its own; nothing is decided here.
 
 mod apache_kafka;
+mod bench;
 mod cache;
 mod clients;
 mod codegen;
@@ -19,6 +20,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Measure Highwater and Apache Kafka side by side
+    #[command(subcommand)]
+    Bench(bench::Task),
     /// Run real clients against a fresh Highwater, or against Apache Kafka
     Clients(clients::Arguments),
     /// Install, start or use the project's own Apache Kafka
@@ -32,6 +36,7 @@ enum Task {
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
+        Task::Bench(task) => bench::task(&task),
         Task::Clients(arguments) => clients::run(&arguments),
         Task::Kafka(task) => apache_kafka::task(task),
         Task::Codegen(arguments) => codegen::run(&arguments),

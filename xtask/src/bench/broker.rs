@@ -1,0 +1,276 @@
+//! What can sit in a seat of the comparison: Apache Kafka, or a Highwater binary; started on
+//! 127.0.0.1 with its data in a temporary folder, killed when dropped.
+//!
+//! No load is sent before the kernel has confirmed that the process started here owns the port.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::procfs;
+use crate::process::{self, Guarded};
+use crate::{apache_kafka, highwater};
+
+/// How long an orderly stop may take; thousands of partitions take long to close.
+const STOP_LIMIT: Duration = Duration::from_secs(150);
+/// How long a start may take, recovery included.
+const START_LIMIT: Duration = Duration::from_secs(120);
+/// Deleted topics leave the disk soon, for both alike: the default of a minute would leave the files
+/// of one run to weigh on the next ones.
+const SETTINGS: [(&str, &str); 1] = [("log.segment.delete.delay.ms", "1000")];
+
+/// What to start, as given on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The project's own installation of Apache Kafka.
+    ApacheKafka,
+    /// A Highwater program; without a path the release build of this checkout.
+    Highwater(Option<PathBuf>),
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Target, String> {
+        match text.split_once('=') {
+            None if text == "apache-kafka" => Ok(Target::ApacheKafka),
+            None if text == "highwater" => Ok(Target::Highwater(None)),
+            Some(("highwater-binary", path)) if !path.is_empty() => {
+                Ok(Target::Highwater(Some(PathBuf::from(path))))
+            }
+            _ => Err("expected apache-kafka, highwater or highwater-binary=PATH".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::ApacheKafka => write!(formatter, "Apache Kafka {}", apache_kafka::VERSION),
+            Target::Highwater(_) => formatter.write_str("Highwater"),
+        }
+    }
+}
+
+impl Target {
+    /// Size of what has to be installed to run it, in 10^6 bytes: a program without its debugging
+    /// symbols, or all jars (the Java runtime not counted).
+    pub fn program_mb(&self) -> Result<f64> {
+        let bytes = match self {
+            Target::ApacheKafka => {
+                let jars = fs::read_dir(apache_kafka::install()?.join("lib"))?;
+                let sizes = jars.map(|jar| Ok(jar?.metadata()?.len()));
+                sizes.sum::<Result<u64>>()?
+            }
+            Target::Highwater(path) => stripped_bytes(&binary(path.as_ref())?)?,
+        };
+        Ok(bytes as f64 / 1e6)
+    }
+
+    /// In words: when a record is acknowledged in this class.
+    pub fn durability(&self, class: Class) -> &'static str {
+        match (self, class) {
+            (Target::ApacheKafka, _) => "page cache",
+            (Target::Highwater(_), Class::PageCache) => "page cache",
+            (Target::Highwater(_), Class::Fsync) => "fsync",
+        }
+    }
+}
+
+fn binary(path: Option<&PathBuf>) -> Result<PathBuf> {
+    path.map_or_else(highwater::binary, |path| Ok(path.clone()))
+}
+
+fn stripped_bytes(binary: &PathBuf) -> Result<u64> {
+    let folder = tempfile::tempdir()?;
+    let stripped = folder.path().join("stripped");
+    let mut strip = process::command("strip");
+    strip.arg("-o").arg(&stripped).arg(binary);
+    let done = process::run(&mut strip, None, Duration::from_secs(60))?.success();
+    Ok(fs::metadata(if done { &stripped } else { binary })?.len())
+}
+
+/// What an acknowledgement of acks=all promises. Kafka knows only the page cache, whatever is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Written to the page cache.
+    PageCache,
+    /// Synced to the device.
+    Fsync,
+}
+
+/// A running broker.
+pub enum Broker {
+    /// Apache Kafka.
+    Kafka(apache_kafka::Brokers),
+    /// Highwater.
+    Highwater(Highwater),
+}
+
+/// A running Highwater program.
+pub struct Highwater {
+    process: Guarded,
+    binary: PathBuf,
+    port: u16,
+    class: Class,
+    folder: TempDir,
+}
+
+impl Broker {
+    /// Starts a fresh one and waits until it listens.
+    pub fn start(target: &Target, class: Class) -> Result<Broker> {
+        let broker = match target {
+            Target::ApacheKafka => Broker::Kafka(apache_kafka::start(1, None, &SETTINGS)?),
+            Target::Highwater(path) => {
+                Broker::Highwater(Highwater::start(binary(path.as_ref())?, class)?)
+            }
+        };
+        broker.check_port()?;
+        Ok(broker)
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        match self {
+            Broker::Kafka(brokers) => brokers.pids()[0],
+            Broker::Highwater(own) => own.process.pid(),
+        }
+    }
+
+    /// `127.0.0.1:port`.
+    pub fn bootstrap(&self) -> String {
+        match self {
+            Broker::Kafka(brokers) => brokers.bootstrap(),
+            Broker::Highwater(own) => format!("127.0.0.1:{}", own.port),
+        }
+    }
+
+    /// Where its log lies.
+    pub fn data_folder(&self) -> PathBuf {
+        match self {
+            Broker::Kafka(brokers) => brokers.data_folder(0),
+            Broker::Highwater(own) => own.folder.path().to_owned(),
+        }
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&self) -> bool {
+        procfs::is_running(self.pid())
+    }
+
+    /// Ends it in an orderly way; its data stays.
+    pub fn stop(&self) -> Result<()> {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
+        kill_process(pid.context("no process")?, Signal::TERM)?;
+        let deadline = Instant::now() + STOP_LIMIT;
+        while self.is_running() {
+            ensure!(Instant::now() < deadline, "still not stopped after {STOP_LIMIT:?}");
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Ends it as `kill -9` does; its data stays.
+    pub fn kill(&mut self) -> Result<()> {
+        match self {
+            Broker::Kafka(brokers) => brokers.kill(0),
+            Broker::Highwater(own) => own.process.kill(),
+        }
+    }
+
+    /// Starts it again after [`Broker::stop`] or [`Broker::kill`], on its data and its port, and
+    /// waits until it listens. Returns when the process began, in seconds since 1970.
+    pub fn start_again(&mut self) -> Result<f64> {
+        ensure!(!self.is_running(), "it still runs");
+        let mut begun = procfs::unix_s();
+        match self {
+            Broker::Kafka(brokers) => brokers.restart(0)?,
+            Broker::Highwater(own) => own.start_again()?,
+        }
+        if let Broker::Kafka(_) = self {
+            // Between asking and starting lies the peer's housekeeping, which is not its fault.
+            begun = procfs::start_unix_s(self.pid())?;
+        }
+        self.check_port()?;
+        Ok(begun)
+    }
+
+    fn check_port(&self) -> Result<()> {
+        let bootstrap = self.bootstrap();
+        let (_, port) = bootstrap.rsplit_once(':').context("an address without a port")?;
+        let ours = procfs::listens_on(self.pid(), port.parse()?)?;
+        ensure!(ours, "{bootstrap} belongs to another process: no load is sent there");
+        Ok(())
+    }
+}
+
+impl Highwater {
+    fn start(binary: PathBuf, class: Class) -> Result<Highwater> {
+        let folder = tempfile::Builder::new().prefix("highwater-").tempdir()?;
+        let port = highwater::free_port()?;
+        let process = spawn(&binary, &folder, port, class)?;
+        let mut own = Highwater { process, binary, port, class, folder };
+        own.wait_until_listening()?;
+        Ok(own)
+    }
+
+    fn start_again(&mut self) -> Result<()> {
+        self.process.kill()?;
+        self.process = spawn(&self.binary, &self.folder, self.port, self.class)?;
+        self.wait_until_listening()
+    }
+
+    fn wait_until_listening(&mut self) -> Result<()> {
+        let deadline = Instant::now() + START_LIMIT;
+        while !procfs::listens_on(self.process.pid(), self.port).unwrap_or(false) {
+            if !self.process.is_running() || Instant::now() > deadline {
+                let log = fs::read_to_string(self.folder.path().join("output")).unwrap_or_default();
+                let lines: Vec<&str> = log.lines().collect();
+                let tail = lines[lines.len().saturating_sub(15)..].join("\n");
+                bail!("highwater does not serve:\n{tail}");
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+fn spawn(binary: &PathBuf, folder: &TempDir, port: u16, class: Class) -> Result<Guarded> {
+    let output = folder.path().join("output");
+    let output = File::options().create(true).append(true).open(output)?;
+    let mut command = process::command(binary);
+    command.arg("start").arg("--data-dir").arg(folder.path().join("data"));
+    command.args(["--set", &format!("listeners=PLAINTEXT://127.0.0.1:{port}")]);
+    command.args(["--set", "http.listener="]);
+    if class == Class::PageCache {
+        command.args(["--set", "durability=page-cache"]);
+    }
+    for (key, value) in SETTINGS {
+        command.args(["--set", &format!("{key}={value}")]);
+    }
+    command.stdin(Stdio::null()).stderr(output.try_clone()?).stdout(output);
+    Guarded::spawn(&mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_read_from_the_command_line() {
+        assert_eq!("apache-kafka".parse(), Ok(Target::ApacheKafka));
+        assert_eq!("highwater".parse(), Ok(Target::Highwater(None)));
+        let path = Some(PathBuf::from("x/highwater"));
+        assert_eq!("highwater-binary=x/highwater".parse(), Ok(Target::Highwater(path)));
+        assert!("highwater-binary=".parse::<Target>().is_err());
+        assert!("127.0.0.1:9092".parse::<Target>().is_err());
+    }
+}

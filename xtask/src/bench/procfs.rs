@@ -1,0 +1,153 @@
+//! What the kernel knows about a process and about the machine, from `/proc`. Reads only.
+
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+
+/// Clock ticks of `/proc/PID/stat` a second: fixed in the kernel's interface on all our platforms.
+const TICKS_PER_S: f64 = 100.0;
+
+/// CPU seconds, user and system, that a process has used with all its threads, ended ones included.
+pub fn cpu_s(pid: u32) -> Result<f64> {
+    Ok((stat_field(&pid.to_string(), 14)? + stat_field(&pid.to_string(), 15)?) / TICKS_PER_S)
+}
+
+/// CPU seconds of this program's children that have ended: of the generators, not of the brokers.
+pub fn ended_children_cpu_s() -> Result<f64> {
+    Ok((stat_field("self", 16)? + stat_field("self", 17)?) / TICKS_PER_S)
+}
+
+/// CPU seconds of the threads that a process has now, to the nanosecond: for idle processes, whose
+/// use the ticks of [`cpu_s`] are too coarse for.
+pub fn threads_cpu_s(pid: u32) -> Result<f64> {
+    let mut total_ns = 0.0;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = fs::read_to_string(thread?.path().join("schedstat"))?;
+        let running = text.split_whitespace().next().context("an empty schedstat")?;
+        total_ns += running.parse::<f64>()?;
+    }
+    Ok(total_ns / 1e9)
+}
+
+/// When a process was started, in seconds since 1970; within 10 ms.
+pub fn start_unix_s(pid: u32) -> Result<f64> {
+    let uptime = fs::read_to_string("/proc/uptime")?;
+    let uptime: f64 = uptime.split_whitespace().next().context("an empty uptime")?.parse()?;
+    let age = uptime - stat_field(&pid.to_string(), 22)? / TICKS_PER_S;
+    Ok(unix_s() - age)
+}
+
+/// Now, in seconds since 1970.
+pub fn unix_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_secs_f64()
+}
+
+/// Whether a process is there and has not ended.
+pub fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+/// Resident memory of a process, in MiB.
+pub fn resident_mib(pid: u32) -> Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    Ok(kib_of(&status, "VmRSS:").context("no VmRSS")? / 1024.0)
+}
+
+/// Memory of the machine that is free, in MiB; caches don't count.
+pub fn free_mib() -> Result<f64> {
+    let meminfo = fs::read_to_string("/proc/meminfo")?;
+    Ok(kib_of(&meminfo, "MemFree:").context("no MemFree")? / 1024.0)
+}
+
+/// All memory of the machine, in MiB.
+pub fn total_mib() -> Result<f64> {
+    let meminfo = fs::read_to_string("/proc/meminfo")?;
+    Ok(kib_of(&meminfo, "MemTotal:").context("no MemTotal")? / 1024.0)
+}
+
+/// CPU seconds that all cores have spent working, and that the host has withheld (steal).
+pub fn machine_cpu_s() -> Result<(f64, f64)> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    let line = stat.lines().next().context("an empty /proc/stat")?;
+    let ticks: Vec<f64> = line.split_whitespace().skip(1).flat_map(str::parse).collect();
+    let at = |index: usize| ticks.get(index).copied().unwrap_or(0.0);
+    // user nice system idle iowait irq softirq steal
+    let busy = at(0) + at(1) + at(2) + at(5) + at(6);
+    Ok((busy / TICKS_PER_S, at(7) / TICKS_PER_S))
+}
+
+/// Whether the process itself listens on that TCP port: load must never reach a stranger's broker.
+pub fn listens_on(pid: u32, port: u16) -> Result<bool> {
+    let mut sockets = Vec::new();
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        sockets.extend(listening_inodes(&fs::read_to_string(table).unwrap_or_default(), port));
+    }
+    for file in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let Ok(link) = fs::read_link(file?.path()) else { continue };
+        if sockets.iter().any(|inode| link.to_string_lossy() == format!("socket:[{inode}]")) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Inodes of listening sockets on `port` in the text of `/proc/net/tcp`.
+fn listening_inodes(table: &str, port: u16) -> Vec<String> {
+    const LISTEN: &str = "0A";
+    let suffix = format!(":{port:04X}");
+    let columns = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    columns
+        .filter(|row| row.len() > 9 && row[1].ends_with(&suffix) && row[3] == LISTEN)
+        .map(|row| row[9].to_owned())
+        .collect()
+}
+
+/// Field `number` of `/proc/PID/stat`, counted from 1 as in proc(5).
+fn stat_field(pid: &str, number: usize) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))
+        .with_context(|| format!("process {pid} has gone"))?;
+    field_of(&stat, number).with_context(|| format!("field {number} of {stat:?}"))
+}
+
+fn field_of(stat: &str, number: usize) -> Option<f64> {
+    // The second field, the name, may itself hold spaces and parentheses; the third follows it.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split_whitespace().nth(number - 3)?.parse().ok()
+}
+
+fn kib_of(text: &str, name: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_behind_a_name_with_parentheses() {
+        let stat = "7 (a) (b) c) S 1 2 3 4 5 6 7 8 9 10 111 222 0 0 20";
+        assert_eq!(field_of(stat, 14), Some(111.0));
+        assert_eq!(field_of(stat, 15), Some(222.0));
+    }
+
+    #[test]
+    fn only_listening_sockets_of_the_port_count() {
+        let table = "head\n\
+            0: 0100007F:2384 00000000:0000 0A 0:0 0:0 0 0 0 4711 1\n\
+            1: 0100007F:2384 0100007F:9999 01 0:0 0:0 0 0 0 4712 1\n\
+            2: 0100007F:2385 00000000:0000 0A 0:0 0:0 0 0 0 4713 1\n";
+        assert_eq!(listening_inodes(table, 0x2384), vec!["4711"]);
+    }
+
+    #[test]
+    fn a_listener_of_this_process_is_recognised() {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        assert!(listens_on(std::process::id(), port).unwrap());
+        assert!(!listens_on(1, port).unwrap_or(false));
+    }
+}

@@ -1,0 +1,250 @@
+//! From the samples of a run to tables: on the terminal, and as Markdown for the documentation.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::figures::{Sample, SeatName, Summary, summary};
+use super::machine::Machine;
+use super::rows::{Bar, Limit, ROWS, Row};
+
+/// The generated part of the page lies between these lines.
+const BEGIN: &str = "<!-- bench peer: generated from here -->";
+const END: &str = "<!-- bench peer: to here -->";
+
+/// One figure of one row, both seats beside each other.
+struct Line<'a> {
+    row: &'a Row,
+    bar: &'a Bar,
+    reference: Option<Summary>,
+    candidate: Option<Summary>,
+    durability: String,
+}
+
+/// All that a table says.
+pub struct Report<'a> {
+    /// What was measured on.
+    pub machine: &'a Machine,
+    /// All samples, the discarded ones included.
+    pub samples: &'a [Sample],
+}
+
+impl Report<'_> {
+    fn lines(&self) -> Vec<Line<'_>> {
+        let measured = |row: &&Row| self.samples.iter().any(|s| s.row == row.name && s.round > 0);
+        let bars = |row: &'static Row| row.bars.iter().map(move |bar| self.line(row, bar));
+        ROWS.iter().filter(measured).flat_map(bars).collect()
+    }
+
+    fn line<'a>(&self, row: &'a Row, bar: &'a Bar) -> Line<'a> {
+        let of = |seat| summary(self.samples, row.name, seat, bar.figure);
+        let candidates = |s: &&Sample| s.row == row.name && s.seat == SeatName::Candidate;
+        let durability = self.samples.iter().find(candidates).map(|s| s.durability.clone());
+        Line {
+            row,
+            bar,
+            reference: of(SeatName::Reference),
+            candidate: of(SeatName::Candidate),
+            durability: durability.unwrap_or_default(),
+        }
+    }
+
+    fn name_of(&self, seat: SeatName) -> &str {
+        self.samples.iter().find(|s| s.seat == seat).map_or("-", |s| s.target.as_str())
+    }
+
+    /// Heads and cells of the table.
+    fn table(&self) -> (Vec<String>, Vec<Vec<String>>) {
+        let heads = [
+            "figure",
+            self.name_of(SeatName::Reference),
+            self.name_of(SeatName::Candidate),
+            "ratio",
+            "to reach",
+            "verdict",
+            "durability",
+            "rounds",
+            "spread",
+        ];
+        let mut rows = Vec::new();
+        let mut last = "";
+        for line in self.lines() {
+            if line.row.name != last {
+                last = line.row.name;
+                let mut title = vec![String::new(); heads.len()];
+                title[0] = format!("{} (`{}`)", line.row.title, line.row.name);
+                rows.push(title);
+            }
+            rows.push(line.cells());
+        }
+        (heads.map(str::to_owned).to_vec(), rows)
+    }
+
+    /// For a terminal: columns padded with blanks.
+    pub fn text(&self) -> String {
+        let (heads, rows) = self.table();
+        // Title lines may run on over the other columns.
+        let is_title = |row: &[String]| row[1..].iter().all(String::is_empty);
+        let mut widths: Vec<usize> = heads.iter().map(|head| head.chars().count()).collect();
+        for row in rows.iter().filter(|row| !is_title(row)) {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let mut text = String::new();
+        for row in std::iter::once(&heads).chain(&rows) {
+            let indent = if is_title(row) || row == &heads { "" } else { "  " };
+            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+            let line = cells.collect::<Vec<_>>().join("  ");
+            text += &format!("{indent}{}\n", line.trim_end());
+        }
+        text
+    }
+
+    /// For the documentation.
+    pub fn markdown(&self) -> String {
+        let (heads, rows) = self.table();
+        let mut text = format!("Measured on {}.\n", self.machine.describe());
+        text += &format!("Commit {}.\n\n", self.commits());
+        text += &format!("| {} |\n", heads.join(" | "));
+        text += &format!("|{}\n", "---|".repeat(heads.len()));
+        for row in rows {
+            let title = row[1..].iter().all(String::is_empty);
+            let first = if title { format!("**{}**", row[0]) } else { row[0].clone() };
+            text += &format!("| {first} | {} |\n", row[1..].join(" | "));
+        }
+        text
+    }
+
+    fn commits(&self) -> String {
+        let mut commits: Vec<&str> = self.samples.iter().map(|s| s.commit.as_str()).collect();
+        commits.sort_unstable();
+        commits.dedup();
+        commits.join(", ")
+    }
+
+    /// How many bars were met, and how many there are.
+    pub fn score(&self) -> (usize, usize) {
+        let verdicts: Vec<bool> = self.lines().iter().filter_map(Line::met).collect();
+        (verdicts.iter().filter(|met| **met).count(), verdicts.len())
+    }
+}
+
+impl Line<'_> {
+    fn met(&self) -> Option<bool> {
+        let (reference, candidate) = (self.reference?, self.candidate?);
+        self.bar.limit.met(reference.median, candidate.median)
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let shown = |summary: Option<Summary>| summary.map_or("-".into(), |s| number(s.median));
+        let ratio = self.reference.zip(self.candidate).filter(|(r, _)| r.median != 0.0);
+        let spread = |summary: Option<Summary>| {
+            summary.map_or("-".into(), |s| format!("{:.0} %", s.spread * 100.0))
+        };
+        let rounds = self.candidate.or(self.reference).map_or(0, |s| s.rounds);
+        vec![
+            self.bar.title.to_owned(),
+            shown(self.reference),
+            shown(self.candidate),
+            ratio.map_or("-".into(), |(r, c)| format!("{}×", number(c.median / r.median))),
+            limit_text(self.bar.limit),
+            match self.met() {
+                Some(true) => "met".to_owned(),
+                Some(false) => "missed".to_owned(),
+                None => String::new(),
+            },
+            self.durability.clone(),
+            rounds.to_string(),
+            format!("{} / {}", spread(self.reference), spread(self.candidate)),
+        ]
+    }
+}
+
+fn limit_text(limit: Limit) -> String {
+    match limit {
+        Limit::AtMost(most) => format!("≤ {most}"),
+        Limit::TimesReference(times) => format!("≥ {times}×"),
+        Limit::Shown => String::new(),
+    }
+}
+
+/// About three digits that mean something.
+fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 || size == 0.0 => format!("{value:.2}"),
+        size if size >= 0.01 => format!("{value:.3}"),
+        _ => format!("{value:.5}"),
+    }
+}
+
+/// Replaces the generated part of the page.
+pub fn publish(page: &Path, markdown: &str) -> Result<()> {
+    let text = fs::read_to_string(page).with_context(|| format!("no page {}", page.display()))?;
+    fs::write(page, replaced(&text, markdown).context("the page has lost its markers")?)?;
+    Ok(())
+}
+
+fn replaced(page: &str, generated: &str) -> Option<String> {
+    let (before, rest) = page.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}\n\n{generated}\n{END}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::figures::Figures;
+
+    fn machine() -> Machine {
+        Machine {
+            cpu: "2 × x".into(),
+            memory_mib: 1024.0,
+            kernel: "6".into(),
+            disk: "ext4 on d".into(),
+            fdatasync_ms_median: 1.0,
+            fdatasync_ms_p99: 2.0,
+        }
+    }
+
+    fn sample(seat: SeatName, cpu: f64, mib: f64) -> Sample {
+        Sample {
+            row: "native-16k".into(),
+            seat,
+            target: format!("{seat:?}"),
+            durability: "page cache".into(),
+            round: 1,
+            at_unix_s: 0.0,
+            commit: "abc".into(),
+            figures: Figures::from([("cpu_s_per_gb".into(), cpu), ("mib_per_s".into(), mib)]),
+        }
+    }
+
+    #[test]
+    fn a_missed_bar_says_so() {
+        let samples =
+            [sample(SeatName::Reference, 6.0, 100.0), sample(SeatName::Candidate, 1.5, 150.0)];
+        let report = Report { machine: &machine(), samples: &samples };
+        assert_eq!(report.score(), (1, 2));
+        let text = report.markdown();
+        assert!(text.contains("| broker CPU-s/GB | 6.00 | 1.50 | 0.250× | ≤ 2 | met |"), "{text}");
+        assert!(text.contains("| 100 | 150 | 1.50× | ≥ 2× | missed |"), "{text}");
+    }
+
+    #[test]
+    fn a_seat_that_failed_gives_no_verdict() {
+        let samples = [sample(SeatName::Reference, 6.0, 100.0)];
+        assert_eq!(Report { machine: &machine(), samples: &samples }.score(), (0, 0));
+    }
+
+    #[test]
+    fn only_the_part_between_the_markers_changes() {
+        let page = format!("head\n{BEGIN}\nold\n{END}\ntail\n");
+        let new = replaced(&page, "new").unwrap();
+        assert_eq!(new, format!("head\n{BEGIN}\n\nnew\n{END}\ntail\n"));
+        assert_eq!(replaced("no markers", "new"), None);
+    }
+}

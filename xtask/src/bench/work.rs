@@ -1,0 +1,254 @@
+//! Doing the work of a row on one broker: which generator, with which arguments.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::broker::{Broker, Class, Target};
+use super::figures::Figures;
+use super::generator::{self, Load};
+use super::meter::{Meter, settle, words};
+use super::procfs;
+use super::rows::{Produce, Work};
+
+/// How long a started broker rests before its memory is read.
+const REST: Duration = Duration::from_secs(4);
+/// How long an idle broker is watched.
+const IDLE_WATCH: Duration = Duration::from_secs(10);
+/// How long a start may take until the first record is acknowledged.
+const FIRST_ACK_LIMIT: Duration = Duration::from_secs(150);
+
+/// Writes what a row of reading will read; returns the topic, to be deleted after the last round.
+pub fn prepare(meter: &Meter, broker: &Broker, work: Work) -> Result<Option<String>> {
+    let (records, batch_bytes) = match work {
+        Work::Fetch { records } => (records, 1_000_000),
+        Work::JavaFetch { records, .. } => (records, 16_384),
+        _ => return Ok(None),
+    };
+    let topic = meter.create_topic(broker, 1)?;
+    meter.run(broker, &flood(broker, &topic, batch_bytes, records))?;
+    settle();
+    Ok(Some(topic))
+}
+
+/// One run of load on a running broker. `prepared` is what [`prepare`] made.
+pub fn load(meter: &Meter, broker: &Broker, work: Work, prepared: Option<&str>) -> Result<Figures> {
+    match work {
+        Work::Produce(shape) => meter
+            .run_on_fresh_topic(broker, shape.partitions, |topic| produce(broker, topic, &shape)),
+        Work::Paced { rate, seconds, acks } => {
+            meter.run_on_fresh_topic(broker, 1, |topic| paced(broker, topic, rate, seconds, acks))
+        }
+        Work::JavaProduce { records } => {
+            meter.run_on_fresh_topic(broker, 1, |topic| java_produce(broker, topic, records))
+        }
+        Work::Flood { batch_bytes, records } => {
+            meter.run_on_fresh_topic(broker, 1, |topic| flood(broker, topic, batch_bytes, records))
+        }
+        Work::Fetch { records } => {
+            meter.run(broker, &fetch(broker, prepared.context("nothing to read")?, records))
+        }
+        Work::JavaFetch { records, fetch_bytes } => {
+            let topic = prepared.context("nothing to read")?;
+            meter.run(broker, &java_fetch(broker, topic, records, fetch_bytes))
+        }
+        Work::Connections { rate, seconds, many } => {
+            connections(meter, broker, rate, seconds, many)
+        }
+        Work::FixedCosts | Work::ManyPartitions { .. } => {
+            unreachable!("these start brokers of their own")
+        }
+    }
+}
+
+/// Brings a broker, above all one with a compiler inside, to its working temperature.
+pub fn warm_up(meter: &Meter, broker: &Broker, quick: bool) -> Result<()> {
+    let small = Produce {
+        record_bytes: 1024,
+        batch_bytes: 16_384,
+        partitions: 1,
+        records: 1_500_000,
+        acks: "all",
+    };
+    let large = Produce { batch_bytes: 1_000_000, partitions: 6, ..small };
+    let tiny = Produce { record_bytes: 128, records: 5_000_000, ..large };
+    let all = [
+        Work::Produce(small),
+        Work::Paced { rate: 5_000, seconds: 8, acks: "1" },
+        Work::Produce(large),
+        Work::Produce(tiny),
+        Work::JavaProduce { records: 200_000 },
+    ];
+    for work in all {
+        let work = if quick { work.quick() } else { work };
+        load(meter, broker, work, None)?;
+    }
+    Ok(())
+}
+
+fn produce(broker: &Broker, topic: &str, shape: &Produce) -> Load {
+    let mut arguments = words(&["produce", "--bootstrap", &broker.bootstrap(), "--topic", topic]);
+    arguments.extend(words(&["--records", &shape.records.to_string(), "--acks", shape.acks]));
+    arguments.extend(words(&["--record-bytes", &shape.record_bytes.to_string()]));
+    arguments.extend(words(&["--batch-bytes", &shape.batch_bytes.to_string()]));
+    Load::Native(arguments)
+}
+
+/// `seconds` of measured load behind two of warm-up.
+fn paced(broker: &Broker, topic: &str, rate: u64, seconds: u64, acks: &str) -> Load {
+    let records = (rate * (seconds + 2)).to_string();
+    let warmup = (rate * 2).to_string();
+    let rate = rate.to_string();
+    let mut arguments = words(&["produce", "--bootstrap", &broker.bootstrap(), "--topic", topic]);
+    arguments.extend(words(&["--records", &records, "--warmup-records", &warmup]));
+    arguments.extend(words(&["--rate", &rate, "--linger-ms", "0", "--acks", acks]));
+    Load::Native(arguments)
+}
+
+fn fetch(broker: &Broker, topic: &str, records: u64) -> Load {
+    let records = records.to_string();
+    let bootstrap = broker.bootstrap();
+    let arguments = ["consume", "--bootstrap", &bootstrap, "--topic", topic, "--records", &records];
+    Load::Native(words(&arguments))
+}
+
+fn flood(broker: &Broker, topic: &str, batch_bytes: u64, records: u64) -> Load {
+    let (batch_bytes, records) = (batch_bytes.to_string(), records.to_string());
+    let mut arguments = words(&["flood", "--bootstrap", &broker.bootstrap(), "--topic", topic]);
+    arguments.extend(words(&["--batch-bytes", &batch_bytes, "--records", &records]));
+    Load::Raw(arguments)
+}
+
+fn java_produce(broker: &Broker, topic: &str, records: u64) -> Load {
+    let bootstrap = format!("bootstrap.servers={}", broker.bootstrap());
+    let mut arguments = words(&["--topic", topic, "--num-records", &records.to_string()]);
+    arguments.extend(words(&["--record-size", "1024", "--throughput", "-1"]));
+    arguments.extend(words(&["--producer-props", &bootstrap, "acks=1"]));
+    Load::Java("kafka-producer-perf-test", arguments, generator::java_producer_figures)
+}
+
+fn java_fetch(broker: &Broker, topic: &str, records: u64, fetch_bytes: u64) -> Load {
+    let (records, fetch_bytes) = (records.to_string(), fetch_bytes.to_string());
+    let mut arguments = words(&["--bootstrap-server", &broker.bootstrap(), "--topic", topic]);
+    arguments.extend(words(&["--num-records", &records, "--fetch-size", &fetch_bytes]));
+    arguments.extend(words(&["--timeout", "60000"]));
+    Load::Java("kafka-consumer-perf-test", arguments, generator::java_consumer_figures)
+}
+
+/// The same rate over one connection, then over many. The figures are those of the many.
+fn connections(
+    meter: &Meter,
+    broker: &Broker,
+    rate: u64,
+    seconds: u64,
+    many: u64,
+) -> Result<Figures> {
+    let (rate, seconds) = (rate.to_string(), (seconds + 1).to_string());
+    let run = |count: u64| {
+        meter.run_on_fresh_topic(broker, 1, |topic| {
+            let count = count.to_string();
+            let mut arguments =
+                words(&["rate", "--bootstrap", &broker.bootstrap(), "--topic", topic]);
+            arguments.extend(words(&["--connections", &count, "--rate", &rate]));
+            arguments.extend(words(&["--seconds", &seconds]));
+            Load::Raw(arguments)
+        })
+    };
+    let one = run(1)?;
+    let mut figures = run(many)?;
+    let cost = |figures: &Figures| figures.get("cpu_us_per_request").copied();
+    let (one_us, many_us) = cost(&one).zip(cost(&figures)).context("no cost of a request")?;
+    figures.insert("cpu_us_per_request_of_one_connection".to_owned(), one_us);
+    figures.insert("cpu_times_one_connection".to_owned(), many_us / one_us);
+    figures.extend(one.get("p99_ms").map(|p99| ("p99_ms_of_one_connection".to_owned(), *p99)));
+    Ok(figures)
+}
+
+/// Start-up of a fresh broker; memory, idle CPU of `running`, which has worked; size.
+pub fn fixed_costs(meter: &Meter, target: &Target, running: &Broker) -> Result<Figures> {
+    let mut figures = Figures::new();
+    let mut fresh = Broker::start(target, Class::PageCache)?;
+    fresh.stop()?;
+    let start = start_until_acked(meter, &mut fresh, &[meter.fresh_topic()], 1, false)?;
+    figures.insert("start_s".to_owned(), start);
+    thread::sleep(REST);
+    figures.insert("idle_mib".to_owned(), procfs::resident_mib(fresh.pid())?);
+    fresh.stop()?;
+    drop(fresh);
+    let before = procfs::threads_cpu_s(running.pid())?;
+    thread::sleep(IDLE_WATCH);
+    let used = procfs::threads_cpu_s(running.pid())? - before;
+    let percent = used / IDLE_WATCH.as_secs_f64() * 100.0;
+    figures.insert("idle_cpu_percent".to_owned(), percent.max(0.0));
+    figures.insert("loaded_mib".to_owned(), procfs::resident_mib(running.pid())?);
+    figures.insert("program_mb".to_owned(), target.program_mb()?);
+    Ok(figures)
+}
+
+/// Starts a stopped broker; returns the seconds from the start of its process until partition 0 of
+/// every topic has acknowledged a record, when all partitions have leaders.
+fn start_until_acked(
+    meter: &Meter,
+    broker: &mut Broker,
+    topics: &[String],
+    partitions: u64,
+    existing: bool,
+) -> Result<f64> {
+    let (topics, partitions) = (topics.join(","), partitions.to_string());
+    let mut arguments = words(&["first-ack", "--bootstrap", &broker.bootstrap()]);
+    arguments.extend(words(&["--topics", &topics, "--partitions", &partitions]));
+    arguments.extend(words(&["--limit-seconds", &FIRST_ACK_LIMIT.as_secs().to_string()]));
+    if existing {
+        arguments.push("--existing".to_owned());
+    }
+    // It asks before the broker is there, so that nothing is missed.
+    let asking = meter.generators.start_raw(&arguments)?;
+    let begun = broker.start_again()?;
+    let figures = generator::finish(asking, FIRST_ACK_LIMIT)?;
+    let acked = figures.get("acked_unix_s").context("no time of the acknowledgement")?;
+    ensure!(*acked > begun, "acknowledged before it was started");
+    Ok(acked - begun)
+}
+
+/// A broker of its own with thousands of partitions: creating, memory, start after a clean stop, and
+/// start after a kill with a lot of log.
+pub fn many_partitions(
+    meter: &Meter,
+    target: &Target,
+    class: Class,
+    (topics, partitions, log_bytes): (u64, u64, u64),
+) -> Result<Figures> {
+    let mut figures = Figures::new();
+    let mut broker = Broker::start(target, class)?;
+    let names: Vec<String> = (0..topics).map(|_| meter.fresh_topic()).collect();
+    let mut create = words(&["topic", "create", "--bootstrap", &broker.bootstrap()]);
+    create.extend(words(&["--topics", &names.join(",")]));
+    create.extend(words(&["--partitions", &partitions.to_string()]));
+    let created = meter.generators.run(&Load::Raw(create), FIRST_ACK_LIMIT)?;
+    figures.extend(created.get("seconds").map(|seconds| ("create_s".to_owned(), *seconds)));
+    thread::sleep(REST);
+    figures.insert("resident_mib".to_owned(), procfs::resident_mib(broker.pid())?);
+    broker.stop()?;
+    let clean = start_until_acked(meter, &mut broker, &names, partitions, true)?;
+    figures.insert("clean_start_s".to_owned(), clean);
+    for topic in &names {
+        meter.generators.run(&spread_flood(&broker, topic, log_bytes / topics), FIRST_ACK_LIMIT)?;
+    }
+    figures.insert("loaded_mib".to_owned(), procfs::resident_mib(broker.pid())?);
+    broker.kill()?;
+    let recovery = start_until_acked(meter, &mut broker, &names, partitions, true)?;
+    figures.insert("recovery_start_s".to_owned(), recovery);
+    drop(broker);
+    settle();
+    Ok(figures)
+}
+
+/// Batches of 1 MB over the first hundred partitions of a topic.
+fn spread_flood(broker: &Broker, topic: &str, bytes: u64) -> Load {
+    let records = (bytes / 1024).to_string();
+    let mut arguments = words(&["flood", "--bootstrap", &broker.bootstrap(), "--topic", topic]);
+    arguments.extend(words(&["--partitions", "100", "--connections", "100", "--window", "1"]));
+    arguments.extend(words(&["--batch-bytes", "1000000", "--records", &records]));
+    Load::Raw(arguments)
+}
