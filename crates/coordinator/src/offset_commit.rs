@@ -7,7 +7,7 @@ use crate::config::STRING_BYTES_MAX;
 use crate::group::{Group, GroupState};
 use crate::outbox::Scope;
 use crate::records::{CommittedOffset, Record};
-use crate::request::{OffsetCommit, PartitionCommit};
+use crate::request::{OffsetCommit, PartitionCommit, TopicCommits};
 use crate::response::{OffsetCommitResponse, PartitionErrors, Response};
 use crate::shard::Shard;
 use crate::{GroupId, ReplyTo};
@@ -63,9 +63,7 @@ impl Shard {
                 let error = self.check_offset(&topic.topic, commit);
                 partitions.push((commit.partition, error));
                 if error.is_none() {
-                    let topic = topic.topic.clone();
-                    let partition = TopicPartition { topic, partition: commit.partition };
-                    records.push(self.offset_record(request, partition, commit));
+                    records.push(self.offset_record(request, topic, commit));
                 }
             }
             errors.push((topic.topic.clone(), partitions));
@@ -94,16 +92,18 @@ impl Shard {
     fn offset_record(
         &self,
         request: &OffsetCommit,
-        partition: TopicPartition,
+        topic: &TopicCommits,
         commit: &PartitionCommit,
     ) -> Record {
-        let retention_ms = request.retention_ms.filter(|ms| *ms >= 0);
+        let (name, topic_id) = (topic.topic.clone(), topic.topic_id);
+        let partition = TopicPartition { topic: name, partition: commit.partition };
         let value = CommittedOffset {
             offset: commit.offset,
             leader_epoch: commit.leader_epoch,
             metadata: commit.metadata.clone(),
             commit_timestamp: self.now,
-            expire_timestamp: retention_ms.map(|ms| self.now.plus_ms(ms)),
+            expire_timestamp: request.retention_ms.map(|ms| self.now.plus_ms(ms)),
+            topic_id,
         };
         Record::OffsetCommit { group: request.group.clone(), partition, value: Some(value) }
     }
@@ -128,7 +128,7 @@ impl Shard {
 
 /// The same error at every partition of a request.
 pub(crate) fn all_partitions(request: &OffsetCommit, error: ErrorCode) -> PartitionErrors {
-    let of_topic = |topic: &crate::request::TopicCommits| {
+    let of_topic = |topic: &TopicCommits| {
         let errors = topic.partitions.iter().map(|commit| (commit.partition, error)).collect();
         (topic.topic.clone(), errors)
     };

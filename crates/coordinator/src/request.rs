@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use model::{GenerationId, LeaderEpoch, Offset, PartitionIndex, Uuid};
+use model::{GenerationId, LeaderEpoch, Offset, PartitionIndex, TopicId, Uuid};
 
 use crate::{GroupId, GroupInstanceId, MemberId};
 
@@ -155,7 +155,7 @@ pub struct OffsetCommit {
     pub instance: Option<GroupInstanceId>,
     /// The generation it is in; -1 for a simple consumer or an administrator.
     pub generation_id: GenerationId,
-    /// How long to keep the offsets (versions 2 to 4), if not as configured.
+    /// How long to keep the offsets (versions 2 to 4, where -1 is `None`), if not as configured.
     pub retention_ms: Option<i64>,
     /// What to store. The host has refused unknown topics and partitions already.
     pub topics: Vec<TopicCommits>,
@@ -166,6 +166,8 @@ pub struct OffsetCommit {
 pub struct TopicCommits {
     /// The topic's name.
     pub topic: Arc<str>,
+    /// Its id, which is stored too; zero if it has none.
+    pub topic_id: TopicId,
     /// Its partitions.
     pub partitions: Vec<PartitionCommit>,
 }

@@ -100,15 +100,18 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
-    /// Skips the tagged fields that close a flexible structure: there is none that we keep.
-    pub(crate) fn tagged_fields(&mut self) -> Result<(), RecordError> {
+    /// Shows `visit` the tagged fields that close a flexible structure.
+    pub(crate) fn tagged_fields(
+        &mut self,
+        mut visit: impl FnMut(u32, &[u8]),
+    ) -> Result<(), RecordError> {
         if !self.flexible {
             return Ok(());
         }
         for _ in 0..self.varint()? {
-            let _tag = self.varint()?;
+            let tag = self.varint()?;
             let size = self.varint()?;
-            self.take(size as usize)?;
+            visit(tag, self.take(size as usize)?);
         }
         Ok(())
     }
@@ -117,6 +120,12 @@ impl<'a> Reader<'a> {
 pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
     assert!(text.len() <= STRING_BYTES_MAX, "a text of {} bytes was let through", text.len());
     out.extend_from_slice(&(text.len() as i16).to_be_bytes());
+    out.extend_from_slice(text.as_bytes());
+}
+
+pub(crate) fn put_compact_string(out: &mut Vec<u8>, text: &str) {
+    assert!(text.len() <= STRING_BYTES_MAX, "a text of {} bytes was let through", text.len());
+    varint::write_u32(out, text.len() as u32 + 1);
     out.extend_from_slice(text.as_bytes());
 }
 

@@ -114,7 +114,7 @@ pub(super) fn decode_value(value: &[u8]) -> Result<GroupRecord, RecordError> {
     let count = value.count()?;
     let members =
         (0..count).map(|_| decode_member(&mut value, version)).collect::<Result<_, _>>()?;
-    value.tagged_fields()?;
+    value.tagged_fields(|_, _| ())?;
     Ok(GroupRecord { protocol_type, generation_id, protocol, leader, state_timestamp, members })
 }
 
@@ -129,6 +129,6 @@ fn decode_member(value: &mut Reader<'_>, version: i16) -> Result<MemberRecord, R
         subscription: value.bytes()?,
         assignment: value.bytes()?,
     };
-    value.tagged_fields()?;
+    value.tagged_fields(|_, _| ())?;
     Ok(member)
 }
