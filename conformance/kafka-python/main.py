@@ -1,0 +1,11 @@
+"""kafka-python: a Kafka client written in Python."""
+
+import kafka
+import harness
+import records  # noqa: F401  (registers its scenarios)
+import groups  # noqa: F401
+import admin  # noqa: F401
+from client import Client
+
+if __name__ == "__main__":
+    harness.main(Client(kafka.__version__))
