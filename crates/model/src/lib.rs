@@ -6,6 +6,7 @@
 pub mod batch;
 pub mod error_code;
 pub mod id;
+pub mod partitioner;
 pub mod record;
 pub mod topic_name;
 pub mod uuid;

@@ -167,8 +167,16 @@ impl Default for BatchBuilder {
 impl BatchBuilder {
     /// An empty batch at offset 0 of a producer that is not idempotent.
     pub fn new() -> BatchBuilder {
+        BatchBuilder::over(Vec::new())
+    }
+
+    /// As [`BatchBuilder::new`], in the memory of `buffer`, whose contents are dropped: whoever
+    /// builds batch after batch allocates nothing.
+    pub fn over(mut buffer: Vec<u8>) -> BatchBuilder {
+        buffer.clear();
+        buffer.resize(HEADER_BYTES, 0);
         BatchBuilder {
-            bytes: vec![0; HEADER_BYTES],
+            bytes: buffer,
             base_timestamp: Timestamp::NONE,
             max_timestamp: Timestamp::NONE,
             last_offset_delta: -1,

@@ -1,0 +1,117 @@
+//! Which partition a record goes to when its producer does not say: by its key, or, without one,
+//! to one partition for a while and then to another (KIP-480, KIP-794).
+//!
+//! Producers in all languages must agree on the first, or records of one key part ways.
+
+/// MurmurHash2 with the seed and the byte order of Kafka's Java client.
+pub fn murmur2(bytes: &[u8]) -> u32 {
+    const M: u32 = 0x5bd1_e995;
+    const SEED: u32 = 0x9747_b28c;
+    let mut hash = SEED ^ bytes.len() as u32;
+    let mut chunks = bytes.chunks_exact(4);
+    for chunk in &mut chunks {
+        let mut k = u32::from_le_bytes(chunk.try_into().expect("four bytes")).wrapping_mul(M);
+        k = (k ^ (k >> 24)).wrapping_mul(M);
+        hash = hash.wrapping_mul(M) ^ k;
+    }
+    let rest = chunks.remainder();
+    if !rest.is_empty() {
+        let tail = rest.iter().rev().fold(0u32, |tail, byte| tail << 8 | *byte as u32);
+        hash = (hash ^ tail).wrapping_mul(M);
+    }
+    hash = (hash ^ (hash >> 13)).wrapping_mul(M);
+    hash ^ (hash >> 15)
+}
+
+/// The partition of a key, among `count` of them. `count` is positive.
+pub fn partition_of_key(key: &[u8], count: i32) -> i32 {
+    assert!(count > 0, "a topic has partitions");
+    (murmur2(key) & 0x7fff_ffff) as i32 % count
+}
+
+/// Where records without a key go: to one partition until a batch's worth of bytes went there, so
+/// that batches fill, then to another one that the caller draws.
+#[derive(Clone, Copy, Debug)]
+pub struct Sticky {
+    partition: Option<i32>,
+    /// Bytes sent to `partition` since it was drawn.
+    bytes: usize,
+    /// Invariant: positive. After so many bytes another partition is drawn.
+    switch_bytes: usize,
+}
+
+impl Sticky {
+    /// One that changes its mind every `switch_bytes`, at least 1.
+    pub fn new(switch_bytes: usize) -> Sticky {
+        Sticky { partition: None, bytes: 0, switch_bytes: switch_bytes.max(1) }
+    }
+
+    /// The partition of a record of `size_bytes`; `draw` picks one at random when it is time.
+    pub fn next(&mut self, size_bytes: usize, draw: impl FnOnce() -> i32) -> i32 {
+        let partition = match self.partition {
+            Some(partition) if self.bytes < self.switch_bytes => partition,
+            _ => {
+                self.bytes = 0;
+                draw()
+            }
+        };
+        self.partition = Some(partition);
+        self.bytes += size_bytes;
+        partition
+    }
+
+    /// Forgets the partition, because it has no leader now: the next record draws another.
+    pub fn leave(&mut self) {
+        self.partition = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_those_of_the_java_client() {
+        for (text, expected) in [
+            ("21", -973932308),
+            ("foobar", -790332482),
+            ("a-little-bit-long-string", -985981536),
+            ("a-little-bit-longer-string", -1486304829),
+            ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+            ("abc", 479470107),
+            ("", 275646681),
+            ("kafka", -798503068),
+            ("é", 186971271),
+        ] {
+            assert_eq!(murmur2(text.as_bytes()) as i32, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_stays_within_the_partitions() {
+        for count in 1..50 {
+            for key in 0..100u8 {
+                assert!((0..count).contains(&partition_of_key(&[key], count)));
+            }
+        }
+        // Hashes to a negative number in Java: the sign is masked, not negated.
+        assert_eq!(partition_of_key(b"21", 10), (-973932308i32 & 0x7fff_ffff) % 10);
+    }
+
+    #[test]
+    fn records_without_keys_stay_until_a_batch_is_full() {
+        let mut sticky = Sticky::new(100);
+        let mut draws = [7, 3, 5].into_iter();
+        let mut next = |sticky: &mut Sticky| sticky.next(40, || draws.next().unwrap());
+        let taken: Vec<i32> = (0..7).map(|_| next(&mut sticky)).collect();
+        assert_eq!(taken, [7, 7, 7, 3, 3, 3, 5]);
+    }
+
+    #[test]
+    fn a_partition_that_is_left_is_drawn_anew() {
+        let mut sticky = Sticky::new(1000);
+        assert_eq!(sticky.next(1, || 1), 1);
+        sticky.leave();
+        assert_eq!(sticky.next(1, || 2), 2);
+    }
+}
