@@ -4,10 +4,14 @@
 //! [`connection`] speaks to one broker, [`cluster`] knows who leads what and tries again,
 //! [`producer`], [`consumer`] and [`admin`] stand on it.
 
+pub mod cluster;
 pub mod connection;
 pub mod error;
+pub mod metadata;
 pub mod versions;
 
+pub use cluster::{Cluster, ClusterConfig, CoordinatorKind, Lane};
 pub use connection::{Connection, ConnectionConfig};
 pub use error::ClientError;
+pub use metadata::Metadata;
 pub use versions::ApiVersions;

@@ -1,0 +1,381 @@
+//! A cluster: whom to ask, connections that are shared, and trying again when that may help.
+
+use crate::connection::{Connection, ConnectionConfig};
+use crate::error::{ClientError, check};
+use crate::metadata::{Metadata, Topic};
+use model::ErrorCode;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use wire::metadata::MetadataRequestTopic;
+use wire::{FindCoordinatorRequest, MetadataRequest, MetadataResponse, Request};
+
+/// How a cluster is reached.
+#[derive(Debug, Clone)]
+pub struct ClusterConfig {
+    /// `host:port` of some brokers; the others are learnt from them.
+    pub bootstrap: Vec<String>,
+    /// How each connection behaves.
+    pub connection: ConnectionConfig,
+    /// After so long metadata is asked for again, even if nothing seems wrong.
+    pub metadata_age_max: Duration,
+    /// The pause before the first retry; it doubles from retry to retry, up to one second.
+    pub retry_backoff: Duration,
+    /// How long a call may take, retries included.
+    pub call_timeout: Duration,
+    /// Whether asking for a topic may create it, if the brokers allow that.
+    pub allow_auto_create: bool,
+}
+
+impl ClusterConfig {
+    /// The defaults, with these bootstrap servers: `host:port`, separated by commas.
+    pub fn new(bootstrap: &str) -> ClusterConfig {
+        let addresses = bootstrap.split(',').map(str::trim).filter(|a| !a.is_empty());
+        ClusterConfig {
+            bootstrap: addresses.map(str::to_owned).collect(),
+            connection: ConnectionConfig::default(),
+            metadata_age_max: Duration::from_secs(300),
+            retry_backoff: Duration::from_millis(100),
+            call_timeout: Duration::from_secs(60),
+            allow_auto_create: false,
+        }
+    }
+}
+
+/// Connections of different kinds do not wait for each other: answers come in order, and a join of
+/// a group may take minutes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// Whatever is answered at once.
+    Common,
+    /// Produce requests.
+    Produce,
+    /// Fetches, which wait for records.
+    Fetch,
+    /// What members of a group say to its coordinator.
+    Group,
+}
+
+/// Who coordinates what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CoordinatorKind {
+    /// A consumer group.
+    Group,
+    /// A transactional id.
+    Transaction,
+}
+
+type Slot = Arc<tokio::sync::Mutex<Option<Connection>>>;
+
+struct Inner {
+    config: ClusterConfig,
+    metadata: Mutex<Arc<Metadata>>,
+    /// Topics that every refresh asks for.
+    wanted: Mutex<BTreeSet<String>>,
+    /// When the last refresh ended. Held during a refresh, so that there is one at a time.
+    refreshed: tokio::sync::Mutex<Option<Instant>>,
+    connections: Mutex<HashMap<(i32, Lane), Slot>>,
+    /// The connection that metadata is asked on.
+    seed: tokio::sync::Mutex<Option<Connection>>,
+    coordinators: Mutex<HashMap<(CoordinatorKind, String), i32>>,
+}
+
+/// A handle to a cluster; clones share connections and metadata.
+#[derive(Clone)]
+pub struct Cluster(Arc<Inner>);
+
+impl Cluster {
+    /// A cluster that is reached so. Nothing is connected yet.
+    pub fn new(config: ClusterConfig) -> Cluster {
+        Cluster(Arc::new(Inner {
+            config,
+            metadata: Mutex::default(),
+            wanted: Mutex::default(),
+            refreshed: tokio::sync::Mutex::default(),
+            connections: Mutex::default(),
+            seed: tokio::sync::Mutex::default(),
+            coordinators: Mutex::default(),
+        }))
+    }
+
+    /// Connects and asks who is there.
+    pub async fn connect(config: ClusterConfig) -> Result<Cluster, ClientError> {
+        let cluster = Cluster::new(config);
+        cluster.retry(|| cluster.refresh()).await?;
+        Ok(cluster)
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &ClusterConfig {
+        &self.0.config
+    }
+
+    /// What is known now.
+    pub fn metadata(&self) -> Arc<Metadata> {
+        lock(&self.0.metadata).clone()
+    }
+
+    /// The topic, asked for if it is not known yet.
+    pub async fn topic(&self, name: &str) -> Result<Arc<Topic>, ClientError> {
+        let known = self.metadata().topics.get(name).cloned();
+        if let Some(topic) = known.filter(|t| t.error.is_none()) {
+            return Ok(topic);
+        }
+        self.want([name]);
+        self.retry(|| async {
+            self.refresh().await?;
+            let metadata = self.metadata();
+            let Some(topic) = metadata.topics.get(name) else {
+                return Err(unknown_topic(name));
+            };
+            check(topic.error, None, || format!("topic {name}"))?;
+            Ok(topic.clone())
+        })
+        .await
+    }
+
+    /// Makes every refresh ask for these topics too.
+    pub fn want<'a>(&self, topics: impl IntoIterator<Item = &'a str>) {
+        let mut wanted = lock(&self.0.wanted);
+        wanted.extend(topics.into_iter().map(str::to_owned));
+    }
+
+    /// Asks for brokers and wanted topics, unless another task is just doing so: then waits for it.
+    pub async fn refresh(&self) -> Result<(), ClientError> {
+        let asked_at = Instant::now();
+        let mut refreshed = self.0.refreshed.lock().await;
+        if refreshed.is_some_and(|at| at > asked_at) {
+            return Ok(());
+        }
+        let topics = lock(&self.0.wanted).iter().map(|name| named(name)).collect();
+        let response = self.ask_metadata(Some(topics), self.0.config.allow_auto_create).await?;
+        let mut metadata = Metadata::clone(&self.metadata());
+        metadata.merge(&response);
+        *lock(&self.0.metadata) = Arc::new(metadata);
+        *refreshed = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Refreshes if the metadata is older than `metadata_age_max`.
+    pub async fn refresh_if_old(&self) -> Result<(), ClientError> {
+        let age_max = self.0.config.metadata_age_max;
+        let old = self.0.refreshed.lock().await.is_none_or(|at| at.elapsed() > age_max);
+        if old { self.refresh().await } else { Ok(()) }
+    }
+
+    /// Brokers and all topics, as a value of its own: nothing is remembered.
+    pub async fn describe_all(&self) -> Result<Metadata, ClientError> {
+        let response = self.ask_metadata(None, false).await?;
+        let mut metadata = Metadata::default();
+        metadata.merge(&response);
+        Ok(metadata)
+    }
+
+    async fn ask_metadata(
+        &self,
+        topics: Option<Vec<MetadataRequestTopic>>,
+        allow_auto_topic_creation: bool,
+    ) -> Result<MetadataResponse, ClientError> {
+        let connection = self.any().await?;
+        let version = connection.version_of(MetadataRequest::API_KEY)?;
+        let request = MetadataRequest {
+            topics,
+            // Versions below 4 have no choice.
+            allow_auto_topic_creation: allow_auto_topic_creation || version < 4,
+            ..Default::default()
+        };
+        let response = connection.call_version(&request, version).await?;
+        check(response.error(), None, || "metadata".to_owned())?;
+        Ok(response)
+    }
+
+    /// A connection to some broker: the one in use, or the first that answers.
+    pub async fn any(&self) -> Result<Connection, ClientError> {
+        let mut seed = self.0.seed.lock().await;
+        if let Some(connection) = seed.as_ref().filter(|c| !c.is_closed()) {
+            return Ok(connection.clone());
+        }
+        let mut last = "there is no address to try".to_owned();
+        for address in self.addresses() {
+            match Connection::open(&address, &self.0.config.connection).await {
+                Ok(connection) => {
+                    *seed = Some(connection.clone());
+                    return Ok(connection);
+                }
+                Err(error) => last = error.to_string(),
+            }
+        }
+        Err(ClientError::NoBroker(last))
+    }
+
+    /// Known brokers in a random order, then the bootstrap servers.
+    fn addresses(&self) -> Vec<String> {
+        let mut known: Vec<_> = self.metadata().brokers.values().map(|b| b.address()).collect();
+        fastrand::shuffle(&mut known);
+        let mut bootstrap = self.0.config.bootstrap.clone();
+        fastrand::shuffle(&mut bootstrap);
+        known.extend(bootstrap);
+        known
+    }
+
+    /// A connection to this broker, shared by all users of the lane.
+    pub async fn broker(&self, id: i32, lane: Lane) -> Result<Connection, ClientError> {
+        let slot = lock(&self.0.connections).entry((id, lane)).or_default().clone();
+        // Held while connecting: one attempt at a time.
+        let mut slot = slot.lock().await;
+        if let Some(connection) = slot.as_ref().filter(|c| !c.is_closed()) {
+            return Ok(connection.clone());
+        }
+        let Some(broker) = self.metadata().brokers.get(&id).cloned() else {
+            return Err(ClientError::NoBroker(format!("broker {id} is not known")));
+        };
+        let opened = Connection::open(&broker.address(), &self.0.config.connection).await?;
+        *slot = Some(opened.clone());
+        Ok(opened)
+    }
+
+    /// Asks some broker, again if that may help.
+    pub async fn call_any<R: Request>(&self, request: &R) -> Result<R::Response, ClientError> {
+        self.retry(|| async { self.any().await?.call(request).await }).await
+    }
+
+    /// Asks this broker, again if that may help.
+    pub async fn call_broker<R: Request>(
+        &self,
+        id: i32,
+        request: &R,
+    ) -> Result<R::Response, ClientError> {
+        self.retry(|| async { self.broker(id, Lane::Common).await?.call(request).await }).await
+    }
+
+    /// Asks the controller (or whoever takes its requests), again if that may help. `error` takes
+    /// out of an answer what went wrong as a whole.
+    pub async fn call_controller<R: Request>(
+        &self,
+        request: &R,
+        error: impl Fn(&R::Response) -> ErrorCode,
+    ) -> Result<R::Response, ClientError> {
+        self.retry(|| async {
+            let controller = self.controller().await?;
+            let response = self.broker(controller, Lane::Common).await?.call(request).await;
+            let code = response.as_ref().map(&error).unwrap_or(ErrorCode::NotController);
+            if code == ErrorCode::NotController {
+                self.refresh().await?;
+            }
+            let response = response?;
+            check(code, None, || R::API_KEY.to_string()).map(|()| response)
+        })
+        .await
+    }
+
+    async fn controller(&self) -> Result<i32, ClientError> {
+        if let Some(id) = self.metadata().controller {
+            return Ok(id);
+        }
+        self.refresh().await?;
+        let none = || ClientError::refused("controller", ErrorCode::LeaderNotAvailable);
+        self.metadata().controller.ok_or_else(none)
+    }
+
+    /// The broker that coordinates this group or transaction, asked for if not known.
+    pub async fn coordinator(&self, kind: CoordinatorKind, key: &str) -> Result<i32, ClientError> {
+        let place = (kind, key.to_owned());
+        if let Some(id) = lock(&self.0.coordinators).get(&place) {
+            return Ok(*id);
+        }
+        let id = self.find_coordinator(kind, key).await?;
+        if !self.metadata().brokers.contains_key(&id) {
+            self.refresh().await?;
+        }
+        lock(&self.0.coordinators).insert(place, id);
+        Ok(id)
+    }
+
+    /// Forgets who coordinates it: it has moved, or is away.
+    pub fn forget_coordinator(&self, kind: CoordinatorKind, key: &str) {
+        lock(&self.0.coordinators).remove(&(kind, key.to_owned()));
+    }
+
+    async fn find_coordinator(&self, kind: CoordinatorKind, key: &str) -> Result<i32, ClientError> {
+        let connection = self.any().await?;
+        let version = connection.version_of(FindCoordinatorRequest::API_KEY)?;
+        let mut request = FindCoordinatorRequest::default();
+        match version {
+            ..=3 => key.clone_into(&mut request.key),
+            _ => request.coordinator_keys = vec![key.to_owned()],
+        }
+        request.key_type = if kind == CoordinatorKind::Transaction { 1 } else { 0 };
+        let response = connection.call_version(&request, version).await?;
+        let what = || format!("coordinator of {key}");
+        if version <= 3 {
+            check(response.error(), response.error_message.as_deref(), what)?;
+            return Ok(response.node_id);
+        }
+        let Some(found) = response.coordinators.first() else {
+            return Err(ClientError::refused(what(), ErrorCode::CoordinatorNotAvailable));
+        };
+        check(found.error(), found.error_message.as_deref(), what)?;
+        Ok(found.node_id)
+    }
+
+    /// Asks a coordinator, again if that may help. `error` takes out of an answer what went wrong
+    /// as a whole; an error that trying again does not heal is left in the answer.
+    pub async fn call_coordinator<R: Request>(
+        &self,
+        kind: CoordinatorKind,
+        key: &str,
+        request: &R,
+        error: impl Fn(&R::Response) -> ErrorCode,
+    ) -> Result<R::Response, ClientError> {
+        self.retry(|| async {
+            let id = self.coordinator(kind, key).await?;
+            let asked = async { self.broker(id, Lane::Common).await?.call(request).await };
+            let response = asked.await.inspect_err(|_| self.forget_coordinator(kind, key))?;
+            let code = error(&response);
+            if matches!(code, ErrorCode::NotCoordinator | ErrorCode::CoordinatorNotAvailable) {
+                self.forget_coordinator(kind, key);
+            }
+            let again = code.is_retriable();
+            if again { Err(ClientError::refused(R::API_KEY.name(), code)) } else { Ok(response) }
+        })
+        .await
+    }
+
+    /// Does it again, after a pause, until it succeeds, fails for good, or `call_timeout` is over.
+    pub async fn retry<T, F: Future<Output = Result<T, ClientError>>>(
+        &self,
+        mut attempt: impl FnMut() -> F,
+    ) -> Result<T, ClientError> {
+        let deadline = Instant::now() + self.0.config.call_timeout;
+        let mut pause = self.0.config.retry_backoff;
+        loop {
+            let error = match attempt().await {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            if !error.is_retriable() || Instant::now() + pause > deadline {
+                return Err(error);
+            }
+            tracing::debug!(%error, "trying again");
+            tokio::time::sleep(jittered(pause)).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+}
+
+/// Between 80 % and 120 % of a pause, so that clients do not come back all at once.
+pub(crate) fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.8 + 0.4 * fastrand::f64())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no code under these locks panics")
+}
+
+fn named(name: &str) -> MetadataRequestTopic {
+    MetadataRequestTopic { name: Some(name.to_owned()), ..Default::default() }
+}
+
+fn unknown_topic(name: &str) -> ClientError {
+    ClientError::refused(format!("topic {name}"), ErrorCode::UnknownTopicOrPartition)
+}
