@@ -189,7 +189,7 @@ impl Shard {
         let id = &request.group;
         let group = self.groups.get_mut(id).expect("the caller saw it");
         let old_leader = group.leader.clone().expect("a group with members has a leader");
-        let mut old_member = group.rename(&old_id, new_id.clone());
+        let former = group.rename(&old_id, new_id.clone());
         let member = group.members.get_mut(&new_id).expect("it was just renamed");
         member.update(request);
         member.client_id = request.client_id.clone();
@@ -198,12 +198,9 @@ impl Shard {
         let (state, keeps_protocol) = (group.state, group.next_protocol() == group.protocol);
         self.timers.cancel(&TimerKey::Session(id.clone(), old_id.clone()));
         self.restart_session(id, &new_id);
-        let former = std::mem::take(&mut old_member.awaiting_join);
-        let fenced = JoinGroupResponse::error(ErrorCode::FencedInstanceId, old_id.clone());
-        self.reply_to_join(id, former, fenced);
-        let syncs = std::mem::take(&mut old_member.awaiting_sync);
-        let waiting = Member { awaiting_sync: syncs, ..old_member.clone() };
-        self.refuse_waiting(id, waiting, old_id.clone(), ErrorCode::FencedInstanceId);
+        let old_member =
+            Member { awaiting_join: Vec::new(), awaiting_sync: Vec::new(), ..former.clone() };
+        self.refuse_waiting(former, old_id.clone(), ErrorCode::FencedInstanceId);
         if state == GroupState::Stable && keeps_protocol {
             let then = Replaced {
                 group: id.clone(),
@@ -265,7 +262,7 @@ impl Shard {
         *member = old_member;
         self.timers.cancel(&TimerKey::Session(id.clone(), new_id));
         self.restart_session(&id, &old_id);
-        self.refuse_waiting(&id, failed, MemberId::default(), error);
+        self.refuse_waiting(failed, MemberId::default(), error);
     }
 }
 

@@ -201,25 +201,24 @@ impl Shard {
         let group = self.groups.get_mut(id).expect("the caller has it");
         let member = group.remove(member_id).expect("the caller saw the member");
         self.timers.cancel(&TimerKey::Session(id.clone(), member_id.clone()));
-        self.refuse_waiting(id, member, MemberId::default(), error);
+        self.refuse_waiting(member, MemberId::default(), error);
     }
 
-    /// Refuses what a member that is gone waits for.
-    pub(crate) fn refuse_waiting(
-        &mut self,
-        id: &GroupId,
-        member: Member,
-        answer_id: MemberId,
-        error: ErrorCode,
-    ) {
-        self.reply_to_join(id, member.awaiting_join, JoinGroupResponse::error(error, answer_id));
+    /// Refuses what a member that is gone waits for. At once, for waiting is soft state: whatever
+    /// becomes of the group's last write, the client must join again.
+    pub(crate) fn refuse_waiting(&mut self, member: Member, answer_id: MemberId, error: ErrorCode) {
+        assert!(!error.is_none(), "a refusal says why");
+        for to in member.awaiting_join {
+            let response = JoinGroupResponse::error(error, answer_id.clone());
+            self.outbox.reply_now(to, Response::JoinGroup(response));
+        }
         for to in member.awaiting_sync {
             let response = Response::SyncGroup(SyncGroupResponse::error(error));
-            self.reply(id, Scope::Membership, to, response);
+            self.outbox.reply_now(to, response);
         }
     }
 
-    /// Refuses all that wait for the current generation's assignment.
+    /// Refuses all that wait for the current generation's assignment, at once as above.
     pub(crate) fn refuse_syncs(&mut self, id: &GroupId, error: ErrorCode) {
         let group = self.groups.get_mut(id).expect("the caller has it");
         let mut waiting = Vec::new();
@@ -231,7 +230,7 @@ impl Shard {
             // While it waited its session may have ended without effect.
             self.restart_session(id, &member_id);
             let response = Response::SyncGroup(SyncGroupResponse::error(error));
-            self.reply(id, Scope::Membership, to, response);
+            self.outbox.reply_now(to, response);
         }
     }
 
