@@ -71,3 +71,12 @@ impl Default for LogConfig {
         }
     }
 }
+
+impl LogConfig {
+    /// Most bytes that the records of one compressed batch may expand to when the log itself has to
+    /// read them.
+    pub(crate) fn expansion_cap_bytes(&self) -> usize {
+        const LEAST_BYTES: usize = 64 << 20;
+        (self.max_message_bytes as usize).saturating_mul(16).max(LEAST_BYTES)
+    }
+}

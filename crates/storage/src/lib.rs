@@ -4,18 +4,28 @@
 //! This room owns the disk and knows nothing of replicas, leaders, groups or the network. It has no
 //! clock (time is an argument), no threads and no randomness of its own. A [`Log`] is one
 //! partition; whoever calls it holds that partition's lock. What takes long leaves the lock by a
-//! ticket: syncing ([`SyncTicket`]), checkpointing, compaction.
+//! ticket: syncing ([`SyncTicket`]), checkpointing ([`CheckpointTicket`]), compaction.
 //!
-//! Read `log/mod.rs` first, then `log/open.rs` (recovery) and `segment.rs`.
+//! Read `log/mod.rs` first, then `log/recover.rs` and `segment.rs`.
 
+mod ceiling;
+pub mod checkpoint;
 mod config;
 pub mod disk;
+mod epoch_history;
 mod error;
+mod index;
 mod log;
+mod names;
+mod producers;
+mod scan;
+mod segment;
 
 pub use config::{CleanupPolicy, LogConfig};
 pub use error::{Damage, StorageError};
 pub use log::{
-    DeletedSegment, FileSlice, Log, OnDamage, Opening, ProducerVerdict, ReadCursor, SyncTicket,
-    TimestampedOffset,
+    CheckpointTicket, DeletedSegment, FileSlice, Log, OnDamage, Opening, ReadCursor, Recovery,
+    SyncTicket, TimestampedOffset,
 };
+pub use producers::transactions::AbortedTransaction;
+pub use producers::{ProducerSummary, ProducerVerdict};

@@ -45,6 +45,10 @@ pub trait Disk: Send + Sync + Debug {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// The names in a directory, of files and directories, sorted.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+    /// Bytes of the file with this name, as [`DiskFile::size`] would say.
+    fn size(&self, path: &Path) -> io::Result<u64> {
+        self.open(path, OpenMode::Read)?.size()
+    }
     /// Whether something has this name. An error of the device counts as no.
     fn exists(&self, path: &Path) -> bool;
     /// Makes a directory and those above it; succeeds if they are there.

@@ -1,208 +1,228 @@
-//! One partition's log.
-#![allow(unused_variables, missing_docs, clippy::todo)]
+//! One partition's log: a sequence of segments of which the last one grows.
+//!
+//! ```text
+//!  log start          recovery point    synced        log end
+//!  v                        v              v             v
+//!  |  segment 0  |  segment 1  |   segment 2 (active)    |
+//! ```
+//!
+//! **Invariants.** log start <= log end; recovery point <= synced <= log end. Segments are never
+//! empty of a last one; their bases rise. What was appended is in the files in that order, without
+//! a hole. Producer state and epoch history are functions of the batches in the log.
+//!
+//! The methods are spread over this folder by subject: `open.rs` and `recover.rs`, `append.rs`,
+//! `read.rs`, `sync.rs`, `truncate.rs`, `retention.rs`, `timestamps.rs`. Compaction is a room of its
+//! own beside it.
 
-use std::io;
-use std::path::PathBuf;
+mod append;
+mod open;
+mod read;
+mod recover;
+mod retention;
+mod sync;
+mod timestamps;
+mod truncate;
+
+use std::path::Path;
 use std::sync::Arc;
 
 use model::{BatchHeader, LeaderEpoch, Offset, Timestamp};
 
-use crate::disk::{Disk, DiskFile};
+use crate::epoch_history::EpochHistory;
+use crate::names::Home;
+use crate::producers::{ProducerSummary, ProducerVerdict, Producers};
+use crate::segment::Segment;
 use crate::{LogConfig, StorageError};
 
-/// What recovery does with bytes that were durable once and are damaged (S12).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum OnDamage {
-    /// Fail with [`StorageError::Damaged`] and change nothing.
-    #[default]
-    Refuse,
-    /// Keep a copy under `<name>.damaged`, cut the log before the damage: only when a replica
-    /// still has the rest.
-    SetAside,
-}
+pub use open::{OnDamage, Opening, Recovery};
+pub use read::{FileSlice, ReadCursor};
+pub use retention::DeletedSegment;
+pub use sync::{CheckpointTicket, SyncTicket};
+pub use timestamps::TimestampedOffset;
 
-/// What the caller knows of a log when it opens it.
-#[derive(Clone, Copy, Debug)]
-pub struct Opening {
-    /// The log directory was stopped cleanly: the files are trusted as they stand.
-    pub clean: bool,
-    /// From `recovery-point-offset-checkpoint`: below it everything was synced.
-    pub recovery_point: Offset,
-    /// From `log-start-offset-checkpoint`, or 0.
-    pub log_start_offset: Offset,
-    /// From `cleaner-offset-checkpoint`, or 0: below it the log was compacted once.
-    pub cleaned_below: Offset,
-    /// The present time.
-    pub now: Timestamp,
-    /// What to do with damage below the recovery point.
-    pub on_damage: OnDamage,
-}
+use append::Boundaries;
+use sync::Durability;
 
-/// The log's opinion on an idempotent producer's batch (KIP-98).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProducerVerdict {
-    Accept,
-    Duplicate { base_offset: Offset, last_offset: Offset, timestamp: Timestamp },
-    OutOfOrderSequence,
-    InvalidEpoch,
-    UnknownProducer,
-}
-
-/// A range of one segment's file: whole batches.
-#[derive(Clone, Debug)]
-pub struct FileSlice {
-    pub file: Arc<dyn DiskFile>,
-    pub position: u64,
-    pub size: u32,
-    pub first_offset: Offset,
-    pub next: ReadCursor,
-}
-
-/// Where a reader that goes on from a slice will find its next batch.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ReadCursor {}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimestampedOffset {
-    pub timestamp: Timestamp,
-    pub offset: Offset,
-    pub epoch: LeaderEpoch,
-}
-
+/// One partition's log. The caller holds the partition's lock around every call.
 #[derive(Debug)]
-pub struct SyncTicket {}
-
-impl SyncTicket {
-    pub fn run(&self) -> io::Result<()> {
-        todo!()
-    }
+pub struct Log {
+    pub(crate) home: Home,
+    pub(crate) config: Arc<LogConfig>,
+    /// Invariant: never empty; bases rise strictly; the last one is the active one.
+    pub(crate) segments: Vec<Segment>,
+    /// The first offset that may be read. Moved by retention and DeleteRecords, never back but by
+    /// truncation below it.
+    pub(crate) log_start: Offset,
+    /// The offset of the next record. Moved by appends and truncations.
+    log_end: Offset,
+    pub(crate) producers: Producers,
+    epochs: EpochHistory,
+    /// Whether `epochs` differs from its file.
+    epochs_unwritten: bool,
+    /// Offsets of which a producer snapshot exists, in order.
+    snapshots: Vec<Offset>,
+    durability: Durability,
+    /// Counts what makes positions in files mean something else: truncations and compactions.
+    pub(crate) generation: u64,
+    /// Ends of the batches appended last, so that a high watermark near the end costs no search.
+    boundaries: Option<Box<Boundaries>>,
+    /// When the active segment was made or opened; it rolls by this if its records have no time.
+    active_since: Timestamp,
+    /// Below it the log was compacted once.
+    pub(crate) cleaned_below: Offset,
+    /// Why nothing is written any more, if so (S9).
+    failed: Option<Box<str>>,
+    recovery: Option<Box<Recovery>>,
 }
-
-#[derive(Debug)]
-pub struct DeletedSegment {}
-
-#[derive(Debug)]
-pub struct Log {}
 
 impl Log {
-    pub fn open(
-        disk: Arc<dyn Disk>,
-        dir: PathBuf,
-        config: Arc<LogConfig>,
-        opening: Opening,
-    ) -> Result<Log, StorageError> {
-        todo!()
+    /// The partition's directory.
+    pub fn dir(&self) -> &Path {
+        &self.home.dir
     }
-    pub fn log_start_offset(&self) -> Offset {
-        todo!()
+
+    /// The configuration in force.
+    pub fn config(&self) -> &Arc<LogConfig> {
+        &self.config
     }
-    pub fn log_end_offset(&self) -> Offset {
-        todo!()
-    }
-    /// Everything below it is synced.
-    pub fn recovery_point(&self) -> Offset {
-        todo!()
-    }
-    pub fn size_bytes(&self) -> u64 {
-        todo!()
-    }
-    pub fn latest_epoch(&self) -> LeaderEpoch {
-        todo!()
-    }
-    pub fn segment_count(&self) -> usize {
-        todo!()
-    }
-    pub fn check_producer(&self, header: &BatchHeader) -> ProducerVerdict {
-        todo!()
-    }
-    pub fn append(
-        &mut self,
-        bytes: &[u8],
-        headers: &[BatchHeader],
-        now: Timestamp,
-    ) -> Result<(), StorageError> {
-        todo!()
-    }
-    /// `None`: nothing below `limit` at `offset`, or the first batch is larger than `max_bytes` and
-    /// `at_least_one` is not asked for.
-    pub fn read(
-        &self,
-        offset: Offset,
-        limit: Offset,
-        max_bytes: u32,
-        at_least_one: bool,
-    ) -> Result<Option<FileSlice>, StorageError> {
-        todo!()
-    }
-    pub fn read_from(
-        &self,
-        cursor: &ReadCursor,
-        offset: Offset,
-        limit: Offset,
-        max_bytes: u32,
-        at_least_one: bool,
-    ) -> Result<Option<FileSlice>, StorageError> {
-        todo!()
-    }
-    pub fn find_by_timestamp(
-        &self,
-        timestamp: Timestamp,
-        limit: Offset,
-    ) -> Result<Option<TimestampedOffset>, StorageError> {
-        todo!()
-    }
-    pub fn find_max_timestamp(
-        &self,
-        limit: Offset,
-    ) -> Result<Option<TimestampedOffset>, StorageError> {
-        todo!()
-    }
-    /// The largest epoch not above `epoch` and where it ends (KIP-101, KIP-279).
-    pub fn end_offset_for_epoch(&self, epoch: LeaderEpoch) -> (LeaderEpoch, Offset) {
-        todo!()
-    }
-    pub fn epoch_at(&self, offset: Offset) -> LeaderEpoch {
-        todo!()
-    }
-    pub fn begin_sync(&self) -> Option<SyncTicket> {
-        todo!()
-    }
-    pub fn finish_sync(
-        &mut self,
-        ticket: SyncTicket,
-        result: io::Result<()>,
-    ) -> Result<Offset, StorageError> {
-        todo!()
-    }
-    pub fn truncate_to(&mut self, offset: Offset) -> Result<(), StorageError> {
-        todo!()
-    }
-    pub fn truncate_fully_and_start_at(&mut self, offset: Offset) -> Result<(), StorageError> {
-        todo!()
-    }
-    pub fn delete_records_before(&mut self, offset: Offset) -> Result<(), StorageError> {
-        todo!()
-    }
-    pub fn retain(
-        &mut self,
-        now: Timestamp,
-        high_watermark: Offset,
-    ) -> Result<Vec<DeletedSegment>, StorageError> {
-        todo!()
-    }
-    pub fn roll_if_due(&mut self, now: Timestamp) -> Result<bool, StorageError> {
-        todo!()
-    }
+
+    /// Another configuration from now on.
     pub fn set_config(&mut self, config: Arc<LogConfig>) {
-        todo!()
+        self.config = config;
     }
+
+    /// The first offset that can be read.
+    pub fn log_start_offset(&self) -> Offset {
+        self.log_start
+    }
+
+    /// The offset that the next record will have.
+    pub fn log_end_offset(&self) -> Offset {
+        self.log_end
+    }
+
+    /// Bytes of all segments' batches.
+    pub fn size_bytes(&self) -> u64 {
+        self.segments.iter().map(Segment::size).sum()
+    }
+
+    /// How many segments there are; at least one.
+    pub fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Where the active segment begins.
+    pub fn active_base_offset(&self) -> Offset {
+        self.active().base
+    }
+
+    /// What recovery had to do, if the log was not stopped cleanly.
+    pub fn recovery(&self) -> Option<&Recovery> {
+        self.recovery.as_deref()
+    }
+
+    /// Below it the log was compacted once; for `cleaner-offset-checkpoint`.
+    pub fn cleaned_below(&self) -> Offset {
+        self.cleaned_below
+    }
+
+    /// The largest leader epoch in the log or assigned to it; [`LeaderEpoch::NONE`] if none.
+    pub fn latest_epoch(&self) -> LeaderEpoch {
+        self.epochs.latest()
+    }
+
+    /// The leader epoch that the record at `offset` has, or would have.
+    pub fn epoch_at(&self, offset: Offset) -> LeaderEpoch {
+        self.epochs.epoch_at(offset)
+    }
+
+    /// All leader epochs in the log with the offsets at which they began.
+    pub fn epochs(&self) -> &[(LeaderEpoch, Offset)] {
+        self.epochs.entries()
+    }
+
+    /// The largest epoch not above `epoch`, and the offset at which the next larger one begins or
+    /// the log ends (KIP-101, KIP-279). Epoch and offset -1: this log knows only smaller ones.
+    pub fn end_offset_for_epoch(&self, epoch: LeaderEpoch) -> (LeaderEpoch, Offset) {
+        self.epochs.end_offset_for(epoch, self.log_end)
+    }
+
+    /// A leader's term begins at the log's end, before it has written anything.
+    pub fn assign_epoch(&mut self, epoch: LeaderEpoch) {
+        self.epochs_unwritten |= self.epochs.assign(epoch, self.log_end);
+    }
+
+    /// What is to become of a producer's batch (KIP-98); changes nothing. Batches of producers that
+    /// are not idempotent, and control batches, are accepted.
+    pub fn check_producer(&self, header: &BatchHeader) -> ProducerVerdict {
+        self.producers.check(header)
+    }
+
+    /// The producers known, in order of their ids.
+    pub fn producers(&self) -> impl Iterator<Item = ProducerSummary> + '_ {
+        self.producers.summaries()
+    }
+
+    /// Forgets producers that wrote nothing for `expiration_ms` milliseconds
+    /// (`producer.id.expiration.ms`).
     pub fn expire_producers(&mut self, now: Timestamp, expiration_ms: i64) {
-        todo!()
+        self.producers.expire(now, expiration_ms);
     }
+
+    /// The first offset at or below the high watermark that is not decided: an open transaction
+    /// begins there.
     pub fn last_stable_offset(&self, high_watermark: Offset) -> Offset {
-        todo!()
+        self.producers.last_stable_offset(high_watermark)
     }
-    pub fn close(&mut self) -> Result<(), StorageError> {
-        todo!()
+
+    /// Why the log takes no writes any more, if so.
+    pub fn failure(&self) -> Option<&str> {
+        self.failed.as_deref()
+    }
+
+    /// Closes files that were not used since the last call, unless they hold what is not synced.
+    pub fn release_idle_files(&mut self) {
+        self.segments.iter_mut().for_each(Segment::release_idle);
+    }
+
+    pub(crate) fn active(&self) -> &Segment {
+        self.segments.last().expect("a log has an active segment")
+    }
+
+    fn active_mut(&mut self) -> &mut Segment {
+        self.segments.last_mut().expect("a log has an active segment")
+    }
+
+    /// The segment that `offset` lies in, or would; the first one for an offset before it.
+    pub(crate) fn segment_of(&self, offset: Offset) -> usize {
+        self.segments.partition_point(|segment| segment.base <= offset).saturating_sub(1)
+    }
+
+    /// The offset behind a segment: where the next one begins, or the log ends.
+    pub(crate) fn end_of(&self, segment: usize) -> Offset {
+        self.segments.get(segment + 1).map_or(self.log_end, |next| next.base)
+    }
+
+    fn usable(&self) -> Result<(), StorageError> {
+        match &self.failed {
+            None => Ok(()),
+            Some(reason) => {
+                Err(StorageError::Failed { dir: self.home.dir.clone(), reason: reason.to_string() })
+            }
+        }
+    }
+
+    /// Makes a failed write final: whatever the disk says later, it is not believed.
+    fn failing<T>(&mut self, result: Result<T, StorageError>) -> Result<T, StorageError> {
+        if let Err(error @ StorageError::Io { source, .. }) = &result {
+            self.failed.get_or_insert_with(|| format!("{error}: {source}").into());
+        }
+        result
+    }
+
+    fn assert_ordered(&self) {
+        assert!(self.log_start <= self.log_end, "the log starts before it ends");
+        assert!(self.durability.synced <= self.log_end, "nothing is synced that is not there");
+        assert!(self.durability.recovery_point <= self.durability.synced, "S8");
     }
 }

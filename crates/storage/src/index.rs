@@ -1,0 +1,454 @@
+//! The two sparse indexes of a segment: offset to position, and time to offset.
+//!
+//! An index has a part in its file and a tail in memory that is not written yet. What was written
+//! is searched by positional reads and never loaded, so an idle partition holds a few words. The
+//! tail moves into the file when the segment is rolled, checkpointed or closed.
+//!
+//! ```text
+//! .index      | relative offset u32 | position u32 |           a batch's last offset, its start
+//! .timeindex  | timestamp i64 | relative offset u32 |           largest so far, where it was reached
+//! ```
+//!
+//! An index is a hint: whoever follows an entry checks that the batch there is the one it names.
+//! Not here: when an entry is due (`segment.rs`).
+
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+
+use model::{Offset, Timestamp};
+use parking_lot::Mutex;
+
+use crate::disk::{DiskFile, OpenMode};
+use crate::names::{Home, OFFSET_INDEX, TIME_INDEX};
+
+/// Entries that a search reads at once when few candidates are left.
+const BLOCK_ENTRIES: u32 = 256;
+
+/// An entry of one of the indexes.
+pub(crate) trait Entry: Copy + Debug + PartialEq {
+    /// Bytes in the file.
+    const BYTES: usize;
+    /// What the file's name ends with.
+    const SUFFIX: &'static str;
+    /// Appends the entry as it stands in the file.
+    fn encode(&self, out: &mut Vec<u8>);
+    /// Reads an entry from exactly [`Entry::BYTES`] bytes.
+    fn decode(bytes: &[u8]) -> Self;
+    /// What rises strictly from entry to entry.
+    fn key(&self) -> i64;
+    /// The offset it speaks of, from the segment's base.
+    fn relative_offset(&self) -> u32;
+}
+
+/// "The batch that ends at this offset starts here."
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OffsetEntry {
+    pub(crate) relative_offset: u32,
+    pub(crate) position: u32,
+}
+
+impl Entry for OffsetEntry {
+    const BYTES: usize = 8;
+    const SUFFIX: &'static str = OFFSET_INDEX;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.relative_offset.to_be_bytes());
+        out.extend_from_slice(&self.position.to_be_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> OffsetEntry {
+        OffsetEntry { relative_offset: u32_at(bytes, 0), position: u32_at(bytes, 4) }
+    }
+
+    fn key(&self) -> i64 {
+        self.relative_offset as i64
+    }
+
+    fn relative_offset(&self) -> u32 {
+        self.relative_offset
+    }
+}
+
+/// "Up to the batch that ends at this offset, this was the largest timestamp."
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeEntry {
+    pub(crate) timestamp: Timestamp,
+    pub(crate) relative_offset: u32,
+}
+
+impl Entry for TimeEntry {
+    const BYTES: usize = 12;
+    const SUFFIX: &'static str = TIME_INDEX;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.timestamp.0.to_be_bytes());
+        out.extend_from_slice(&self.relative_offset.to_be_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> TimeEntry {
+        let timestamp = i64::from_be_bytes(bytes[..8].try_into().expect("eight bytes"));
+        TimeEntry { timestamp: Timestamp(timestamp), relative_offset: u32_at(bytes, 8) }
+    }
+
+    fn key(&self) -> i64 {
+        self.timestamp.0
+    }
+
+    fn relative_offset(&self) -> u32 {
+        self.relative_offset
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+/// One index of one segment.
+#[derive(Debug)]
+pub(crate) struct Index<E> {
+    state: Mutex<State<E>>,
+}
+
+#[derive(Debug)]
+struct State<E> {
+    /// The open file, if it was needed lately.
+    file: Option<Arc<dyn DiskFile>>,
+    /// Entries in the file; `None` until somebody looks.
+    written: Option<u32>,
+    /// Entries behind those. Invariant: keys rise strictly through the file and then the tail.
+    tail: Vec<E>,
+    /// The last entry, once it is known.
+    last: Option<E>,
+    /// Whether the file holds what no sync has covered yet.
+    unsynced: bool,
+    /// Whether what the file holds beyond `written` is void.
+    stale: bool,
+}
+
+impl<E: Entry> Index<E> {
+    /// An index without entries; its file need not exist.
+    pub(crate) fn empty() -> Index<E> {
+        Index::with_written(Some(0))
+    }
+
+    /// An index whose file is looked at when it is first needed.
+    pub(crate) fn unopened() -> Index<E> {
+        Index::with_written(None)
+    }
+
+    fn with_written(written: Option<u32>) -> Index<E> {
+        let (tail, last) = (Vec::new(), None);
+        let state = State { file: None, written, tail, last, unsynced: false, stale: false };
+        Index { state: Mutex::new(state) }
+    }
+
+    /// Adds an entry in memory. Its key must be larger than the last one's.
+    pub(crate) fn push(&mut self, entry: E) {
+        let state = self.state.get_mut();
+        debug_assert!(state.tail.last().is_none_or(|last| last.key() < entry.key()));
+        state.tail.push(entry);
+        state.last = Some(entry);
+    }
+
+    /// The last entry, as far as it is known without reading the file.
+    pub(crate) fn last_in_memory(&mut self) -> Option<E> {
+        self.state.get_mut().last
+    }
+
+    /// Takes the entries out that are in memory.
+    pub(crate) fn take_memory(&mut self) -> Vec<E> {
+        std::mem::take(&mut self.state.get_mut().tail)
+    }
+
+    /// Bytes that the index has or will have on disk, as far as known without opening it.
+    pub(crate) fn size_bytes(&mut self) -> usize {
+        let state = self.state.get_mut();
+        (state.written.unwrap_or(0) as usize + state.tail.len()) * E::BYTES
+    }
+
+    /// The last entry.
+    pub(crate) fn last(&self, home: &Home, base: Offset) -> io::Result<Option<E>> {
+        let mut state = self.state.lock();
+        if state.last.is_none() {
+            state.last = match state.count(home, base)? {
+                0 => None,
+                count => Some(state.entry(home, base, count - 1)?),
+            };
+        }
+        Ok(state.last)
+    }
+
+    /// The last entry for which `value` is at most `most`; `value` must rise along the index.
+    pub(crate) fn floor(
+        &self,
+        home: &Home,
+        base: Offset,
+        value: impl Fn(&E) -> i64,
+        most: i64,
+    ) -> io::Result<Option<E>> {
+        let mut state = self.state.lock();
+        let in_tail = state.tail.partition_point(|e| value(e) <= most);
+        if in_tail > 0 {
+            return Ok(Some(state.tail[in_tail - 1]));
+        }
+        state.floor_in_file(home, base, value, most)
+    }
+
+    /// All entries of file and tail. For recovery and tests: it reads the whole file.
+    pub(crate) fn entries(&self, home: &Home, base: Offset) -> io::Result<Vec<E>> {
+        let mut state = self.state.lock();
+        let count = state.count(home, base)?;
+        let mut entries = state.block(home, base, 0, count)?;
+        entries.extend_from_slice(&state.tail);
+        Ok(entries)
+    }
+
+    /// Moves the tail into the file, which is made if need be. Nothing is synced.
+    pub(crate) fn write_tail(&mut self, home: &Home, base: Offset) -> io::Result<()> {
+        let state = self.state.get_mut();
+        let count = state.count(home, base)?;
+        let file = state.file(home, base, OpenMode::Create)?;
+        if std::mem::take(&mut state.stale) {
+            file.truncate(count as u64 * E::BYTES as u64)?;
+            state.unsynced = true;
+        }
+        if !state.tail.is_empty() {
+            let mut bytes = Vec::with_capacity(state.tail.len() * E::BYTES);
+            state.tail.iter().for_each(|entry| entry.encode(&mut bytes));
+            file.write_all_at(&bytes, count as u64 * E::BYTES as u64)?;
+            state.written = Some(count + state.tail.len() as u32);
+            state.tail = Vec::new();
+            state.unsynced = true;
+        }
+        Ok(())
+    }
+
+    /// The file, if it holds what no sync has covered; [`Index::synced`] tells of the sync.
+    pub(crate) fn unsynced_file(&self) -> Option<Arc<dyn DiskFile>> {
+        let state = self.state.lock();
+        if state.unsynced { state.file.clone() } else { None }
+    }
+
+    /// The file was synced since [`Index::unsynced_file`], and nothing was written in between.
+    pub(crate) fn synced(&mut self) {
+        self.state.get_mut().unsynced = false;
+    }
+
+    /// Drops entries of offsets from `relative_offset` on. If some were in the file, it is cut and
+    /// synced, so that a crash does not bring them back.
+    pub(crate) fn truncate(
+        &mut self,
+        home: &Home,
+        base: Offset,
+        relative_offset: u32,
+    ) -> io::Result<()> {
+        let state = self.state.get_mut();
+        let keep = state.tail.partition_point(|e| e.relative_offset() < relative_offset);
+        state.tail.truncate(keep);
+        state.last = state.tail.last().copied();
+        let count = state.count(home, base)?;
+        let kept =
+            state.search(home, base, |e| e.relative_offset() as i64, relative_offset as i64 - 1)?;
+        if kept < count {
+            let file = state.file(home, base, OpenMode::ReadWrite)?;
+            file.truncate(kept as u64 * E::BYTES as u64)?;
+            file.sync()?;
+            state.written = Some(kept);
+        }
+        Ok(())
+    }
+
+    /// Replaces all entries by none; the file, if there is one, is emptied.
+    pub(crate) fn clear(&mut self, home: &Home, base: Offset) -> io::Result<()> {
+        let state = self.state.get_mut();
+        state.tail = Vec::new();
+        state.last = None;
+        state.written = Some(0);
+        state.unsynced = false;
+        match state.file(home, base, OpenMode::ReadWrite) {
+            Ok(file) => file.truncate(0),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the file is missing or no whole number of entries: then it must be rebuilt.
+    pub(crate) fn is_broken(&self, home: &Home, base: Offset) -> io::Result<bool> {
+        match self.state.lock().count(home, base) {
+            Ok(_) => Ok(false),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::InvalidData => Ok(true),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Takes over the entries of an index that was rebuilt; the file is left to be overwritten by
+    /// the next [`Index::write_tail`]. Searches see the new entries at once.
+    pub(crate) fn replace(&self, entries: Vec<E>) {
+        let mut state = self.state.lock();
+        state.written = Some(0);
+        state.stale = true;
+        state.last = entries.last().copied();
+        state.tail = entries;
+    }
+
+    /// Trusts only the first `count` entries of the file; what is behind them is cut off with the
+    /// next [`Index::write_tail`].
+    pub(crate) fn trust(&mut self, count: u32) {
+        let state = self.state.get_mut();
+        assert!(state.tail.is_empty(), "recovery begins with what is in the file");
+        state.written = Some(count);
+        state.last = None;
+        state.stale = true;
+    }
+
+    /// Closes the file unless it must still be synced.
+    pub(crate) fn release(&mut self) {
+        let state = self.state.get_mut();
+        if !state.unsynced {
+            state.file = None;
+        }
+    }
+}
+
+impl<E: Entry> State<E> {
+    fn file(&mut self, home: &Home, base: Offset, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        if let Some(file) = &self.file {
+            return Ok(Arc::clone(file));
+        }
+        let file = home.disk.open(&home.segment_path(base, E::SUFFIX), mode)?;
+        self.file = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    fn count(&mut self, home: &Home, base: Offset) -> io::Result<u32> {
+        if let Some(count) = self.written {
+            return Ok(count);
+        }
+        let size = self.file(home, base, OpenMode::ReadWrite)?.size()?;
+        if size % E::BYTES as u64 != 0 || size > i32::MAX as u64 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "no whole number of entries"));
+        }
+        let count = (size / E::BYTES as u64) as u32;
+        self.written = Some(count);
+        Ok(count)
+    }
+
+    fn entry(&mut self, home: &Home, base: Offset, number: u32) -> io::Result<E> {
+        let mut bytes = [0u8; 16];
+        let bytes = &mut bytes[..E::BYTES];
+        let file = self.file(home, base, OpenMode::ReadWrite)?;
+        read_exactly(&*file, bytes, number as u64 * E::BYTES as u64)?;
+        Ok(E::decode(bytes))
+    }
+
+    fn block(&mut self, home: &Home, base: Offset, from: u32, count: u32) -> io::Result<Vec<E>> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let mut bytes = vec![0u8; count as usize * E::BYTES];
+        let file = self.file(home, base, OpenMode::ReadWrite)?;
+        read_exactly(&*file, &mut bytes, from as u64 * E::BYTES as u64)?;
+        Ok(bytes.chunks_exact(E::BYTES).map(E::decode).collect())
+    }
+
+    fn floor_in_file(
+        &mut self,
+        home: &Home,
+        base: Offset,
+        value: impl Fn(&E) -> i64,
+        most: i64,
+    ) -> io::Result<Option<E>> {
+        match self.search(home, base, value, most)? {
+            0 => Ok(None),
+            found => self.entry(home, base, found - 1).map(Some),
+        }
+    }
+
+    /// How many entries of the file have a value of at most `most`: by halves down to a block.
+    fn search(
+        &mut self,
+        home: &Home,
+        base: Offset,
+        value: impl Fn(&E) -> i64,
+        most: i64,
+    ) -> io::Result<u32> {
+        let (mut low, mut high) = (0, self.count(home, base)?);
+        while high - low > BLOCK_ENTRIES {
+            let middle = low + (high - low) / 2;
+            if value(&self.entry(home, base, middle)?) <= most {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let block = self.block(home, base, low, high - low)?;
+        Ok(low + block.partition_point(|e| value(e) <= most) as u32)
+    }
+}
+
+fn read_exactly(file: &dyn DiskFile, bytes: &mut [u8], position: u64) -> io::Result<()> {
+    if file.read_at(bytes, position)? < bytes.len() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the index is cut short"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::RealDisk;
+
+    fn entry(n: u32) -> OffsetEntry {
+        OffsetEntry { relative_offset: n * 10, position: n * 100 }
+    }
+
+    fn home(dir: &std::path::Path) -> Home {
+        Home { disk: Arc::new(RealDisk), dir: dir.to_owned() }
+    }
+
+    #[test]
+    fn file_and_tail_are_searched_as_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let (home, base) = (home(dir.path()), Offset(5));
+        let mut index = Index::empty();
+        (1..=700).for_each(|n| index.push(entry(n)));
+        index.write_tail(&home, base).unwrap();
+        (701..=710).for_each(|n| index.push(entry(n)));
+        let floor = |most| index.floor(&home, base, |e| e.key(), most).unwrap();
+        assert_eq!(floor(9), None);
+        for n in [1, 255, 256, 257, 511, 699, 700, 701, 710] {
+            assert_eq!(floor(n as i64 * 10), Some(entry(n)));
+            assert_eq!(floor(n as i64 * 10 + 9), Some(entry(n)));
+        }
+        assert_eq!(index.entries(&home, base).unwrap().len(), 710);
+    }
+
+    #[test]
+    fn truncation_reaches_into_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (home, base) = (home(dir.path()), Offset(0));
+        let mut index = Index::empty();
+        (1..=20).for_each(|n| index.push(entry(n)));
+        index.write_tail(&home, base).unwrap();
+        (21..=30).for_each(|n| index.push(entry(n)));
+        index.truncate(&home, base, 251).unwrap();
+        assert_eq!(index.last(&home, base).unwrap(), Some(entry(25)));
+        index.truncate(&home, base, 100).unwrap();
+        assert_eq!(index.last(&home, base).unwrap(), Some(entry(9)));
+        let again: Index<OffsetEntry> = Index::unopened();
+        assert_eq!(again.entries(&home, base).unwrap().len(), 9);
+    }
+
+    #[test]
+    fn a_file_of_half_an_entry_is_broken() {
+        let dir = tempfile::tempdir().unwrap();
+        let (home, base) = (home(dir.path()), Offset(0));
+        let index: Index<TimeEntry> = Index::unopened();
+        assert!(index.is_broken(&home, base).unwrap(), "there is no file");
+        std::fs::write(home.segment_path(base, TIME_INDEX), [0; 13]).unwrap();
+        assert!(index.is_broken(&home, base).unwrap());
+    }
+}

@@ -1,0 +1,277 @@
+//! Appending, and rolling the active segment before it.
+//!
+//! Batches come validated and stamped; here they are written in one piece, then indexed. Nothing is
+//! allocated for a batch but the growth of an index.
+
+use model::{BatchHeader, Offset, Timestamp};
+
+use super::Log;
+use crate::StorageError;
+use crate::error::Context;
+use crate::names::{self, SNAPSHOT};
+use crate::producers::snapshot;
+use crate::producers::transactions::{self, AbortedTransaction, Marker};
+use crate::segment::Segment;
+
+/// Ends of batches remembered; a high watermark is rarely further behind.
+const BOUNDARIES: usize = 64;
+
+/// Where the batches appended last end in the active segment.
+#[derive(Debug)]
+pub(super) struct Boundaries {
+    ends: [(Offset, u64); BOUNDARIES],
+    next: usize,
+}
+
+impl Boundaries {
+    fn new() -> Box<Boundaries> {
+        Box::new(Boundaries { ends: [(Offset(-1), 0); BOUNDARIES], next: 0 })
+    }
+
+    fn push(&mut self, end: Offset, position: u64) {
+        self.ends[self.next] = (end, position);
+        self.next = (self.next + 1) % BOUNDARIES;
+    }
+
+    /// The position at which the batch ends that `offset` lies right behind.
+    pub(super) fn position(&self, offset: Offset) -> Option<u64> {
+        self.ends.iter().find(|(end, _)| *end == offset).map(|(_, position)| *position)
+    }
+}
+
+impl Log {
+    /// Appends batches that were validated and stamped: `bytes` holds those that `headers` describe,
+    /// one behind the other, at offsets from the log end on (a follower's may leave gaps).
+    ///
+    /// One write, unless they do not fit one segment. The segment is rolled before if it would grow
+    /// too large, is too old, or has a full index. Afterwards [`Log::log_end_offset`] has moved;
+    /// durable is nothing yet.
+    ///
+    /// Fails with [`StorageError::OutOfOrder`], having changed nothing; with [`StorageError::Io`]
+    /// when the write failed: what was written is cut off again, and the log takes no more writes.
+    pub fn append(
+        &mut self,
+        bytes: &[u8],
+        headers: &[BatchHeader],
+        now: Timestamp,
+    ) -> Result<(), StorageError> {
+        self.usable()?;
+        self.check_order(headers)?;
+        let total: u64 = headers.iter().map(|header| header.size_bytes as u64).sum();
+        assert_eq!(total, bytes.len() as u64, "the headers are those of the bytes");
+        let (mut bytes, mut headers) = (bytes, headers);
+        while !headers.is_empty() {
+            let (count, size) = self.fitting(headers);
+            let result = self.append_piece(&bytes[..size], &headers[..count], now);
+            self.failing(result)?;
+            (bytes, headers) = (&bytes[size..], &headers[count..]);
+        }
+        Ok(())
+    }
+
+    fn check_order(&self, headers: &[BatchHeader]) -> Result<(), StorageError> {
+        let mut expected = self.log_end;
+        for header in headers {
+            if header.base_offset < expected {
+                return Err(StorageError::OutOfOrder { expected, found: header.base_offset });
+            }
+            expected = header.next_offset();
+        }
+        Ok(())
+    }
+
+    /// How many of the batches, and how many bytes, fit one segment. At least one, whatever its
+    /// size.
+    fn fitting(&self, headers: &[BatchHeader]) -> (usize, usize) {
+        let most = self.config.segment_bytes as u64;
+        let mut size = 0;
+        for (count, header) in headers.iter().enumerate() {
+            let span = header.last_offset().0 - headers[0].base_offset.0;
+            let larger = size + header.size_bytes as u64;
+            if count > 0 && (larger > most || span > i32::MAX as i64) {
+                return (count, size as usize);
+            }
+            size = larger;
+        }
+        (headers.len(), size as usize)
+    }
+
+    fn append_piece(
+        &mut self,
+        bytes: &[u8],
+        headers: &[BatchHeader],
+        now: Timestamp,
+    ) -> Result<(), StorageError> {
+        let (Some(first), Some(last)) = (headers.first(), headers.last()) else { return Ok(()) };
+        if self.must_roll(bytes.len() as u64, headers, now)? {
+            let base = self.base_for(first, last);
+            self.roll(base, now)?;
+        }
+        let reserve = self.config.preallocate.then_some(self.config.segment_bytes as u64);
+        let mut position = self.active().size();
+        let home = &self.home;
+        let active = self.segments.last_mut().expect("a log has an active segment");
+        active.write(home, bytes, reserve)?;
+        let mut rest = bytes;
+        for header in headers {
+            let (batch, behind) = rest.split_at(header.size_bytes as usize);
+            self.take_in(position, header, batch)?;
+            position += header.size_bytes as u64;
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// Brings all that is known of the log up to a batch that now stands at `position`.
+    fn take_in(
+        &mut self,
+        position: u64,
+        header: &BatchHeader,
+        batch: &[u8],
+    ) -> Result<(), StorageError> {
+        let interval = self.config.index_interval_bytes;
+        self.active_mut().note(position, header, interval);
+        self.epochs_unwritten |= self.epochs.assign(header.leader_epoch, header.base_offset);
+        self.log_end = header.next_offset();
+        self.boundaries
+            .get_or_insert_with(Boundaries::new)
+            .push(self.log_end, position + header.size_bytes as u64);
+        self.durability.unchecked_bytes += header.size_bytes as u64;
+        if let Some(aborted) = self.take_in_producer(header, batch) {
+            self.durability.transactions_unsynced = true;
+            transactions::append_aborted(&self.home, self.active().base, &aborted)?;
+        }
+        Ok(())
+    }
+
+    /// The part of taking a batch in that concerns producers. Returns the transaction that the batch
+    /// aborted, if it is a marker that does.
+    pub(super) fn take_in_producer(
+        &mut self,
+        header: &BatchHeader,
+        batch: &[u8],
+    ) -> Option<AbortedTransaction> {
+        if !header.producer_id.is_idempotent() {
+            return None;
+        }
+        let completed = self.producers.apply(header, Marker::read(header, batch))?;
+        completed.aborted.then(|| AbortedTransaction {
+            producer_id: completed.producer_id,
+            first_offset: completed.first_offset,
+            last_offset: completed.last_offset,
+            last_stable_offset: self.producers.stable_after(&completed),
+        })
+    }
+
+    fn must_roll(
+        &mut self,
+        bytes: u64,
+        headers: &[BatchHeader],
+        now: Timestamp,
+    ) -> Result<bool, StorageError> {
+        let (size, index_bytes) = (self.active().size(), self.config.segment_index_bytes);
+        let last_offset = headers.last().map_or(self.log_end, BatchHeader::last_offset);
+        if !self.active().reaches(last_offset) {
+            return Ok(true);
+        }
+        if size == 0 {
+            return Ok(false);
+        }
+        if size + bytes > self.config.segment_bytes as u64
+            || self.active_mut().is_index_full(index_bytes)
+        {
+            return Ok(true);
+        }
+        let newest = headers.iter().map(|header| header.max_timestamp).max();
+        Ok(self.is_old(newest.unwrap_or(now), now)?)
+    }
+
+    /// Whether the active segment has lived for `segment.ms`: from its first record to `newest`, or
+    /// if its records carry no time, from when it was opened to `now`.
+    fn is_old(&self, newest: Timestamp, now: Timestamp) -> Result<bool, StorageError> {
+        let lifetime = self.config.segment_ms.saturating_sub(self.config.segment_jitter_ms);
+        let first = self.active().first_timestamp(&self.home)?;
+        let waited = match first {
+            Some(first) if first > Timestamp::NONE => newest.ms_since(first),
+            _ => now.ms_since(self.active_since),
+        };
+        Ok(waited > lifetime)
+    }
+
+    /// The base of a new segment for these batches: the log end, so that no offset lies between
+    /// segments, unless a gap is too wide for the indexes.
+    fn base_for(&self, first: &BatchHeader, last: &BatchHeader) -> Offset {
+        if last.last_offset().0 - self.log_end.0 > i32::MAX as i64 {
+            return first.base_offset;
+        }
+        self.log_end
+    }
+
+    /// Rolls the active segment if it is not empty and older than `segment.ms`, counted to `now`.
+    /// Says whether it did. For logs that nobody appends to.
+    pub fn roll_if_due(&mut self, now: Timestamp) -> Result<bool, StorageError> {
+        self.usable()?;
+        if self.active().size() == 0 || !self.is_old(now, now)? {
+            return Ok(false);
+        }
+        let result = self.roll(self.log_end, now);
+        self.failing(result).map(|()| true)
+    }
+
+    /// Closes the active segment for good and begins the next one.
+    pub(super) fn roll(&mut self, base: Offset, now: Timestamp) -> Result<(), StorageError> {
+        assert!(base >= self.log_end, "a segment begins behind all that was written");
+        // A name that is not durable yet may be lost while later ones are kept: a hole. So at most
+        // the last segment's is in doubt.
+        self.sync_names_now()?;
+        let home = self.home.clone();
+        if self.active().size() == 0 && self.active().base == base {
+            return Ok(());
+        }
+        self.active_mut().seal(&home)?;
+        self.write_snapshot()?;
+        let next = Segment::create(&home, base)?;
+        if self.active().size() == 0 {
+            // An empty segment in front of a gap too wide for it gives way.
+            let empty = self.segments.pop().expect("a log has an active segment");
+            self.remove_segment_files(empty.base)?;
+        }
+        self.segments.push(next);
+        self.durability.names_changed();
+        self.boundaries = None;
+        self.active_since = now;
+        Ok(())
+    }
+
+    /// Writes the state of the producers at the log end. It is not synced: a torn one is noticed,
+    /// and an older one serves.
+    fn write_snapshot(&mut self) -> Result<(), StorageError> {
+        if self.snapshots.last() == Some(&self.log_end) {
+            return Ok(());
+        }
+        let path = self.home.segment_path(self.log_end, SNAPSHOT);
+        let write = || {
+            let file = self.home.disk.open(&path, crate::disk::OpenMode::Create)?;
+            file.truncate(0)?;
+            file.write_all_at(&snapshot::encode(&self.producers), 0)
+        };
+        write().during("write", &path)?;
+        self.snapshots.push(self.log_end);
+        Ok(())
+    }
+
+    /// Removes all files of a segment, the log first: without it the others mean nothing.
+    pub(super) fn remove_segment_files(&mut self, base: Offset) -> Result<(), StorageError> {
+        for suffix in [names::LOG, names::OFFSET_INDEX, names::TIME_INDEX, names::TRANSACTION_INDEX]
+        {
+            let path = self.home.segment_path(base, suffix);
+            match self.home.disk.remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error).during("remove", &path);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

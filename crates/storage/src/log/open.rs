@@ -1,0 +1,390 @@
+//! Opening a partition's directory.
+//!
+//! After a clean stop the files are trusted: the directory is listed, the end of the active segment
+//! is read from its last index entry on, and the newest producer snapshot and the epoch file are
+//! loaded. Nothing else is opened. After a crash `recover.rs` checks what lies past the recovery
+//! point. What an interrupted deletion, compaction or write left behind is tidied up in both cases.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use model::{Offset, Timestamp};
+
+use super::Log;
+use super::sync::Durability;
+use crate::ceiling;
+use crate::disk::Disk;
+use crate::epoch_history::EpochHistory;
+use crate::error::{Context, Damage};
+use crate::names::{
+    self, CLEANED, DELETED, Home, LOG, OFFSET_INDEX, SNAPSHOT, SWAP, TEMPORARY, TIME_INDEX,
+};
+use crate::producers::{Producers, snapshot, transactions};
+use crate::scan::HeaderWalk;
+use crate::segment::Segment;
+use crate::{LogConfig, StorageError};
+
+/// What recovery does with bytes that were durable once and are damaged (S12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OnDamage {
+    /// Fail with [`StorageError::Damaged`] and change nothing.
+    #[default]
+    Refuse,
+    /// Keep a copy under `<name>.damaged`, cut the log before the damage: only for a follower whose
+    /// leader still has the rest.
+    SetAside,
+}
+
+/// What the caller knows of a log when it opens it.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// The log directory was stopped cleanly: the files are trusted as they stand.
+    pub clean: bool,
+    /// From `recovery-point-offset-checkpoint`, or 0: below it everything was durable.
+    pub recovery_point: Offset,
+    /// From `log-start-offset-checkpoint`, or 0. A new log starts there.
+    pub log_start_offset: Offset,
+    /// From `cleaner-offset-checkpoint`, or 0: below it the log was compacted once.
+    pub cleaned_below: Offset,
+    /// The present time.
+    pub now: Timestamp,
+    /// What to do about damage below the recovery point.
+    pub on_damage: OnDamage,
+}
+
+impl Opening {
+    /// Of a log of which nothing is known: a new one, or one to be checked from its beginning.
+    pub fn unknown(now: Timestamp) -> Opening {
+        Opening {
+            clean: false,
+            recovery_point: Offset(0),
+            log_start_offset: Offset(0),
+            cleaned_below: Offset(0),
+            now,
+            on_damage: OnDamage::Refuse,
+        }
+    }
+}
+
+/// What recovery found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Bytes of batches that were read and checked.
+    pub scanned_bytes: u64,
+    /// Bytes cut off the end: they were never durable as a whole.
+    pub cut_bytes: u64,
+    /// Segments dropped behind that cut.
+    pub dropped_segments: usize,
+    /// Whether whole batches stood behind the cut. After a power failure that is usual; without one
+    /// it is a sign of a disk that lost what it had taken.
+    pub cut_whole_batches: bool,
+    /// Damage that was set aside ([`OnDamage::SetAside`]); the log ends before it.
+    pub set_aside: Option<Damage>,
+}
+
+/// What a partition's directory holds, by kind.
+pub(super) struct Found {
+    /// Base offsets of segments.
+    pub(super) bases: Vec<Offset>,
+    pub(super) snapshots: Vec<Offset>,
+    /// The directory was made just now.
+    is_new: bool,
+}
+
+impl Log {
+    /// Opens the log in `dir`, or makes one. Clean or not as `opening` says; a clean opening of
+    /// files that make no sense becomes an unclean one.
+    ///
+    /// Several logs may be opened at the same time. Fails with [`StorageError::Damaged`] if bytes
+    /// below the recovery point are not what they were, [`StorageError::Io`] if the disk does not
+    /// answer.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        config: Arc<LogConfig>,
+        opening: Opening,
+    ) -> Result<Log, StorageError> {
+        let home = Home { disk, dir };
+        let found = tidy(&home)?;
+        let ceiling = ceiling::load(&home)?;
+        let recovery_point = ceiling.unwrap_or(opening.recovery_point).min(opening.recovery_point);
+        let mut log = Log::without_segments(home, config, opening, ceiling);
+        if found.bases.is_empty() {
+            log.begin_anew(&found, recovery_point, ceiling, opening)?;
+            return Ok(log);
+        }
+        log.epochs = EpochHistory::load(&log.home)?.unwrap_or_default();
+        log.snapshots = found.snapshots.clone();
+        if !opening.clean || !log.open_clean(&found)? {
+            log.segments.clear();
+            log.recover(&found, recovery_point, opening)?;
+        }
+        log.settle_ends(opening)?;
+        log.segments.iter_mut().for_each(Segment::release);
+        log.assert_ordered();
+        Ok(log)
+    }
+
+    fn without_segments(
+        home: Home,
+        config: Arc<LogConfig>,
+        opening: Opening,
+        ceiling: Option<Offset>,
+    ) -> Log {
+        let mut durability = Durability::new(Offset(0));
+        durability.promised = opening.recovery_point;
+        durability.ceiling = ceiling;
+        Log {
+            home,
+            config,
+            segments: Vec::new(),
+            log_start: opening.log_start_offset,
+            log_end: opening.log_start_offset,
+            producers: Producers::default(),
+            epochs: EpochHistory::default(),
+            epochs_unwritten: false,
+            snapshots: Vec::new(),
+            durability,
+            generation: 0,
+            boundaries: None,
+            active_since: opening.now,
+            cleaned_below: opening.cleaned_below,
+            failed: None,
+            recovery: None,
+        }
+    }
+
+    /// Begins a log in a directory without segments: a new one, or one whose emptying was
+    /// interrupted, which the ceiling tells.
+    fn begin_anew(
+        &mut self,
+        found: &Found,
+        recovery_point: Offset,
+        ceiling: Option<Offset>,
+        opening: Opening,
+    ) -> Result<(), StorageError> {
+        if !found.is_new && ceiling.is_none() && recovery_point > opening.log_start_offset {
+            let path = self.home.segment_path(opening.log_start_offset, LOG);
+            let reason = format!("all segments are gone below recovery point {recovery_point}");
+            return Err(StorageError::damaged(&path, 0, opening.log_start_offset, reason));
+        }
+        for offset in &found.snapshots {
+            self.remove_snapshot(*offset)?;
+        }
+        let start = opening.log_start_offset.max(Offset(0));
+        self.segments.push(Segment::create(&self.home, start)?);
+        (self.log_start, self.log_end) = (start, start);
+        self.durability.synced = start;
+        self.durability.recovery_point = start;
+        self.durability.names_changed();
+        self.durability.parent_unsynced = found.is_new;
+        self.epochs_unwritten = true;
+        Ok(())
+    }
+
+    /// Trusts the files. `false`: they make no sense.
+    fn open_clean(&mut self, found: &Found) -> Result<bool, StorageError> {
+        for base in &found.bases {
+            let size = self.segment_file_size(*base)?;
+            self.segments.push(Segment::sealed(*base, size));
+        }
+        let home = self.home.clone();
+        let end = match self.active_mut().reopen(&home) {
+            Ok(end) => end,
+            Err(StorageError::Damaged(_)) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        self.log_end = end.unwrap_or(self.active().base);
+        let end = self.log_end;
+        self.durability.synced = end;
+        self.durability.recovery_point = end;
+        self.epochs_unwritten |= self.epochs.truncate_end(end);
+        self.drop_snapshots_behind_end()?;
+        self.reload_producers()?;
+        Ok(true)
+    }
+
+    pub(super) fn segment_file_size(&self, base: Offset) -> Result<u64, StorageError> {
+        let path = self.home.segment_path(base, LOG);
+        self.home.disk.size(&path).during("open", &path)
+    }
+
+    /// Brings log start and end into line with each other and with the segments.
+    fn settle_ends(&mut self, opening: Opening) -> Result<(), StorageError> {
+        let first = self.segments[0].base;
+        self.log_start = opening.log_start_offset.max(first);
+        self.cleaned_below = self.cleaned_below.clamp(first, self.log_end.max(first));
+        if self.log_start > self.log_end {
+            // Records were deleted behind what survived: nothing of the log may be read.
+            return self.truncate_fully_and_start_at(self.log_start);
+        }
+        self.epochs_unwritten |= self.epochs.truncate_start(self.log_start);
+        Ok(())
+    }
+
+    pub(super) fn drop_snapshots_behind_end(&mut self) -> Result<(), StorageError> {
+        while let Some(last) = self.snapshots.last().copied().filter(|last| *last > self.log_end) {
+            self.snapshots.pop();
+            self.remove_snapshot(last)?;
+        }
+        Ok(())
+    }
+
+    /// Derives the producers from the newest snapshot and the batches behind it.
+    pub(super) fn reload_producers(&mut self) -> Result<(), StorageError> {
+        self.reload_producers_from(self.log_end)?;
+        Ok(())
+    }
+
+    /// As [`Log::reload_producers`], with a snapshot at or below `most`. Returns the aborted
+    /// transactions whose markers were met on the way.
+    pub(super) fn reload_producers_from(
+        &mut self,
+        most: Offset,
+    ) -> Result<Vec<transactions::AbortedTransaction>, StorageError> {
+        let from = self.load_snapshot(most)?;
+        let mut aborted = Vec::new();
+        let home = self.home.clone();
+        for number in self.segment_of(from)..self.segments.len() {
+            let segment = &self.segments[number];
+            let Some(start) = segment.locate(&home, from)? else { continue };
+            let (base, size) = (segment.base, segment.size());
+            let file = segment.file(&home)?;
+            let mut walk = HeaderWalk::new(&*file, start.position, size);
+            loop {
+                let header = match walk.next() {
+                    Ok(Some((_, header))) => header,
+                    Ok(None) => break,
+                    Err(error) => {
+                        let at = walk.position();
+                        return Err(self.segments[number].unreadable(&home, at, base, error));
+                    }
+                };
+                let batch = match header.is_control() {
+                    true => read_batch(&home, base, &*file, walk.position(), &header)?,
+                    false => Vec::new(),
+                };
+                aborted.extend(self.take_in_producer(&header, &batch));
+            }
+        }
+        Ok(aborted)
+    }
+
+    /// Loads the newest good snapshot at or below `most`; damaged ones go. Returns its offset, or
+    /// the first offset there is.
+    fn load_snapshot(&mut self, most: Offset) -> Result<Offset, StorageError> {
+        let candidates: Vec<Offset> =
+            self.snapshots.iter().copied().filter(|offset| *offset <= most).rev().collect();
+        for offset in candidates {
+            let path = self.home.segment_path(offset, SNAPSHOT);
+            let bytes = match self.home.disk.read(&path) {
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+                Err(error) => return Err(error).during("read", &path),
+            };
+            if let Some(producers) = snapshot::decode(&bytes) {
+                self.producers = producers;
+                return Ok(offset);
+            }
+            self.snapshots.retain(|known| *known != offset);
+            self.remove_snapshot(offset)?;
+        }
+        self.producers = Producers::default();
+        Ok(self.segments[0].base)
+    }
+}
+
+/// The whole batch that ends at `end`.
+fn read_batch(
+    home: &Home,
+    base: Offset,
+    file: &dyn crate::disk::DiskFile,
+    end: u64,
+    header: &model::BatchHeader,
+) -> Result<Vec<u8>, StorageError> {
+    let mut bytes = vec![0; header.size_bytes as usize];
+    let got = file
+        .read_at(&mut bytes, end - header.size_bytes as u64)
+        .during("read", &home.segment_path(base, LOG))?;
+    bytes.truncate(got);
+    Ok(bytes)
+}
+
+/// Lists the directory, made if need be, and brings to an end what was interrupted in it: deleted
+/// files go, half-written ones go, a compacted log that is complete takes its place.
+fn tidy(home: &Home) -> Result<Found, StorageError> {
+    let names = match home.disk.list(&home.dir) {
+        Ok(names) => names,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            home.disk.create_dir_all(&home.dir).during("create", &home.dir)?;
+            return Ok(Found { bases: Vec::new(), snapshots: Vec::new(), is_new: true });
+        }
+        Err(error) => return Err(error).during("list", &home.dir),
+    };
+    for name in &names {
+        if [DELETED, CLEANED, TEMPORARY].iter().any(|end| name.ends_with(end)) {
+            let path = home.path(name);
+            home.disk.remove_file(&path).during("remove", &path)?;
+        }
+    }
+    let of = |suffix: &str| -> BTreeSet<Offset> {
+        names.iter().filter_map(|name| names::base_offset(name, suffix)).collect()
+    };
+    let mut bases = of(LOG);
+    for base in names.iter().filter_map(|name| names::base_offset(name.strip_suffix(SWAP)?, LOG)) {
+        complete_swap(home, base, &mut bases)?;
+    }
+    let bases = bases.into_iter().collect();
+    Ok(Found { bases, snapshots: of(SNAPSHOT).into_iter().collect(), is_new: false })
+}
+
+/// Puts a compacted log in the place of those it was made of: all that begin within its offsets.
+/// Its indexes are made anew, for those with its name may be the old ones.
+fn complete_swap(
+    home: &Home,
+    base: Offset,
+    bases: &mut BTreeSet<Offset>,
+) -> Result<(), StorageError> {
+    let swap = home.dir.join(names::file_name(base, LOG) + SWAP);
+    let end = last_offset_in(home, &swap)?.unwrap_or(base);
+    let replaced: Vec<Offset> = bases.range(base..=end).copied().collect();
+    for old in replaced {
+        for suffix in [OFFSET_INDEX, TIME_INDEX, LOG] {
+            let path = home.segment_path(old, suffix);
+            match home.disk.remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(error).during("remove", &path);
+                }
+                _ => {}
+            }
+        }
+        bases.remove(&old);
+    }
+    // The old files must be gone for good before the name tells no more that they have to go.
+    home.disk.sync_dir(&home.dir).during("sync", &home.dir)?;
+    let path = home.segment_path(base, LOG);
+    home.disk.rename(&swap, &path).during("rename", &path)?;
+    home.disk.sync_dir(&home.dir).during("sync", &home.dir)?;
+    bases.insert(base);
+    Ok(())
+}
+
+fn last_offset_in(home: &Home, path: &std::path::Path) -> Result<Option<Offset>, StorageError> {
+    let file = home.disk.open(path, crate::disk::OpenMode::Read).during("open", path)?;
+    let size = file.size().during("open", path)?;
+    let mut walk = HeaderWalk::new(&*file, 0, size);
+    let mut last = None;
+    loop {
+        match walk.next() {
+            Ok(Some((_, header))) => last = Some(header.last_offset()),
+            Ok(None) => return Ok(last),
+            Err(crate::scan::ScanError::Io(error)) => return Err(error).during("read", path),
+            Err(crate::scan::ScanError::Batch(error)) => {
+                let offset = last.unwrap_or(Offset(0));
+                return Err(StorageError::batch(path, walk.position(), offset, error));
+            }
+        }
+    }
+}

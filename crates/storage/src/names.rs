@@ -1,0 +1,80 @@
+//! The names of a partition's files: Kafka's. Twenty digits of base offset, then what it is.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use model::Offset;
+
+use crate::disk::Disk;
+
+pub(crate) const LOG: &str = ".log";
+pub(crate) const OFFSET_INDEX: &str = ".index";
+pub(crate) const TIME_INDEX: &str = ".timeindex";
+pub(crate) const TRANSACTION_INDEX: &str = ".txnindex";
+pub(crate) const SNAPSHOT: &str = ".snapshot";
+/// Behind the name of a file that goes for good after a delay.
+pub(crate) const DELETED: &str = ".deleted";
+/// Behind the name of a file that compaction is still writing.
+pub(crate) const CLEANED: &str = ".cleaned";
+/// Behind the name of a compacted log that is complete and must take its place.
+pub(crate) const SWAP: &str = ".swap";
+/// Behind the name of a copy of damaged bytes, kept for a person to look at.
+pub(crate) const DAMAGED: &str = ".damaged";
+/// What an interrupted atomic write leaves behind.
+pub(crate) const TEMPORARY: &str = ".tmp";
+/// Where each leader's term began.
+pub(crate) const LEADER_EPOCHS: &str = "leader-epoch-checkpoint";
+/// Ours, not Kafka's: bounds a recovery point that a truncation has made untrue; see `ceiling.rs`.
+pub(crate) const CEILING: &str = "recovery-point-ceiling";
+
+/// The name of the file of this kind that belongs to the segment at `base`.
+pub(crate) fn file_name(base: Offset, suffix: &str) -> String {
+    format!("{:020}{suffix}", base.0)
+}
+
+/// The base offset in a name of this kind; `None` if the name is of another kind.
+pub(crate) fn base_offset(name: &str, suffix: &str) -> Option<Offset> {
+    let digits = name.strip_suffix(suffix)?;
+    if digits.len() != 20 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok().map(Offset)
+}
+
+/// A partition's directory and the disk it is on.
+#[derive(Clone, Debug)]
+pub(crate) struct Home {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) dir: PathBuf,
+}
+
+impl Home {
+    /// The path of a file in this directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// The path of a segment's file.
+    pub(crate) fn segment_path(&self, base: Offset, suffix: &str) -> PathBuf {
+        self.dir.join(file_name(base, suffix))
+    }
+
+    /// The directory above; a partition's directory is never a root.
+    pub(crate) fn parent(&self) -> &Path {
+        self.dir.parent().expect("a partition's directory lies in a log directory")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_back() {
+        assert_eq!(file_name(Offset(42), LOG), "00000000000000000042.log");
+        assert_eq!(base_offset("00000000000000000042.log", LOG), Some(Offset(42)));
+        assert_eq!(base_offset("00000000000000000042.log.swap", LOG), None);
+        assert_eq!(base_offset("42.log", LOG), None);
+        assert_eq!(base_offset("99999999999999999999.log", LOG), None, "more than an i64");
+    }
+}

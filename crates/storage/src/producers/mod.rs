@@ -1,0 +1,351 @@
+//! What a log knows of idempotent producers (KIP-98): enough to tell a retry from a new batch and a
+//! gap from an order, and which transactions are open.
+//!
+//! The state is a function of the batches in the log. A snapshot (`snapshot.rs`) saves reading them
+//! all again; it keeps only the last batch of each producer, so that right after a restart only the
+//! last batch is known as a duplicate, as with Kafka. Not here: who may write in which transaction.
+
+pub(crate) mod snapshot;
+pub(crate) mod transactions;
+
+use std::collections::BTreeMap;
+
+use model::{BatchHeader, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+
+use transactions::{CompletedTransaction, Marker, Transactions};
+
+/// Batches remembered per producer: as many as a producer may have in flight.
+const BATCHES_KEPT: usize = 5;
+
+/// The log's opinion on an idempotent producer's batch. Only [`ProducerVerdict::Accept`] may be
+/// appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProducerVerdict {
+    /// The next batch of this producer, or one that carries no producer id.
+    Accept,
+    /// The batch is in the log already: the answer to the retry is that of the first attempt.
+    Duplicate {
+        /// Offset of its first record.
+        base_offset: Offset,
+        /// Offset of its last record.
+        last_offset: Offset,
+        /// Its largest timestamp.
+        timestamp: Timestamp,
+    },
+    /// A batch before it is missing (`OUT_OF_ORDER_SEQUENCE_NUMBER`).
+    OutOfOrderSequence,
+    /// A newer incarnation of the producer has written (`INVALID_PRODUCER_EPOCH`).
+    InvalidEpoch,
+}
+
+/// A producer as `DescribeProducers` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProducerSummary {
+    /// Its id.
+    pub producer_id: ProducerId,
+    /// Its newest incarnation seen.
+    pub epoch: ProducerEpoch,
+    /// Sequence of its last record; -1 if that incarnation wrote none.
+    pub last_sequence: Sequence,
+    /// Largest timestamp of its last batch.
+    pub last_timestamp: Timestamp,
+    /// Epoch of the coordinator that wrote its last marker; -1 if none did.
+    pub coordinator_epoch: i32,
+    /// Where its open transaction began, if one is open.
+    pub transaction_start: Option<Offset>,
+}
+
+/// One batch of a producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WrittenBatch {
+    pub(crate) last_sequence: Sequence,
+    pub(crate) last_offset: Offset,
+    pub(crate) offset_delta: i32,
+    pub(crate) timestamp: Timestamp,
+}
+
+impl WrittenBatch {
+    const NONE: WrittenBatch = WrittenBatch {
+        last_sequence: Sequence::NONE,
+        last_offset: Offset(-1),
+        offset_delta: 0,
+        timestamp: Timestamp::NONE,
+    };
+
+    fn of(header: &BatchHeader) -> WrittenBatch {
+        WrittenBatch {
+            last_sequence: header.last_sequence(),
+            last_offset: header.last_offset(),
+            offset_delta: header.last_offset_delta,
+            timestamp: header.max_timestamp,
+        }
+    }
+
+    fn base_offset(&self) -> Offset {
+        self.last_offset.plus(-(self.offset_delta as i64))
+    }
+}
+
+/// What is known of one producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Producer {
+    pub(crate) epoch: ProducerEpoch,
+    pub(crate) coordinator_epoch: i32,
+    pub(crate) last_timestamp: Timestamp,
+    pub(crate) transaction_start: Option<Offset>,
+    /// Invariant: the first `count` are batches of `epoch`, oldest first.
+    batches: [WrittenBatch; BATCHES_KEPT],
+    count: u8,
+}
+
+impl Producer {
+    pub(crate) fn new(epoch: ProducerEpoch) -> Producer {
+        Producer {
+            epoch,
+            coordinator_epoch: -1,
+            last_timestamp: Timestamp::NONE,
+            transaction_start: None,
+            batches: [WrittenBatch::NONE; BATCHES_KEPT],
+            count: 0,
+        }
+    }
+
+    pub(crate) fn last_batch(&self) -> Option<&WrittenBatch> {
+        self.batches[..self.count as usize].last()
+    }
+
+    pub(crate) fn remember(&mut self, batch: WrittenBatch) {
+        if self.count as usize == BATCHES_KEPT {
+            self.batches.rotate_left(1);
+            self.count -= 1;
+        }
+        self.batches[self.count as usize] = batch;
+        self.count += 1;
+        self.last_timestamp = batch.timestamp;
+    }
+
+    fn begin_epoch(&mut self, epoch: ProducerEpoch) {
+        if epoch != self.epoch {
+            self.epoch = epoch;
+            self.count = 0;
+        }
+    }
+
+    fn duplicate(&self, header: &BatchHeader) -> Option<&WrittenBatch> {
+        self.batches[..self.count as usize].iter().find(|batch| {
+            batch.last_sequence == header.last_sequence()
+                && batch.offset_delta == header.last_offset_delta
+        })
+    }
+
+    fn verdict(&self, header: &BatchHeader) -> ProducerVerdict {
+        if header.producer_epoch < self.epoch {
+            return ProducerVerdict::InvalidEpoch;
+        }
+        if header.producer_epoch > self.epoch {
+            let first = header.base_sequence == Sequence(0) || self.epoch == ProducerEpoch::NONE;
+            return if first {
+                ProducerVerdict::Accept
+            } else {
+                ProducerVerdict::OutOfOrderSequence
+            };
+        }
+        if let Some(batch) = self.duplicate(header) {
+            return ProducerVerdict::Duplicate {
+                base_offset: batch.base_offset(),
+                last_offset: batch.last_offset,
+                timestamp: batch.timestamp,
+            };
+        }
+        let last = self.last_batch().map_or(Sequence::NONE, |batch| batch.last_sequence);
+        if header.base_sequence == last.plus(1) {
+            ProducerVerdict::Accept
+        } else {
+            ProducerVerdict::OutOfOrderSequence
+        }
+    }
+}
+
+/// All producers of one log. An empty one owns no memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Producers {
+    by_id: BTreeMap<ProducerId, Producer>,
+    transactions: Transactions,
+}
+
+impl Producers {
+    /// What is to become of a producer's batch; changes nothing. A producer that is not known (any
+    /// more) may begin at any sequence: its earlier batches may have been retained away.
+    pub(crate) fn check(&self, header: &BatchHeader) -> ProducerVerdict {
+        if !header.producer_id.is_idempotent() || header.is_control() {
+            return ProducerVerdict::Accept;
+        }
+        match self.by_id.get(&header.producer_id) {
+            Some(producer) => producer.verdict(header),
+            None => ProducerVerdict::Accept,
+        }
+    }
+
+    /// Takes a batch in that stands in the log. `marker` is what its record says if it is a control
+    /// batch that ends a transaction; then the transaction that it ended is returned.
+    pub(crate) fn apply(
+        &mut self,
+        header: &BatchHeader,
+        marker: Option<Marker>,
+    ) -> Option<CompletedTransaction> {
+        if !header.producer_id.is_idempotent() {
+            return None;
+        }
+        let id = header.producer_id;
+        let producer = self.by_id.entry(id).or_insert_with(|| Producer::new(header.producer_epoch));
+        producer.begin_epoch(header.producer_epoch);
+        if header.is_control() {
+            let marker = marker?;
+            producer.coordinator_epoch = marker.coordinator_epoch;
+            producer.last_timestamp = header.max_timestamp;
+            let start = producer.transaction_start.take()?;
+            return Some(self.transactions.complete(id, start, header.last_offset(), marker));
+        }
+        producer.remember(WrittenBatch::of(header));
+        if header.is_transactional() && producer.transaction_start.is_none() {
+            producer.transaction_start = Some(header.base_offset);
+            self.transactions.begin(id, header.base_offset);
+        }
+        None
+    }
+
+    /// Takes in a producer out of a snapshot.
+    pub(crate) fn restore(&mut self, id: ProducerId, producer: Producer) {
+        if let Some(start) = producer.transaction_start {
+            self.transactions.begin(id, start);
+        }
+        self.by_id.insert(id, producer);
+    }
+
+    /// Forgets producers whose last batch is at least so old and that have no transaction open.
+    pub(crate) fn expire(&mut self, now: Timestamp, expiration_ms: i64) {
+        self.by_id.retain(|_, producer| {
+            producer.transaction_start.is_some()
+                || now.ms_since(producer.last_timestamp) < expiration_ms
+        });
+    }
+
+    /// The first offset that is not decided below the high watermark, or that itself.
+    pub(crate) fn last_stable_offset(&self, high_watermark: Offset) -> Offset {
+        self.transactions.last_stable_offset(high_watermark)
+    }
+
+    /// Forgets completed transactions that no high watermark will go back behind.
+    pub(crate) fn settle(&mut self, high_watermark: Offset) {
+        self.transactions.settle(high_watermark);
+    }
+
+    /// Where a transaction that ends now leaves the last stable offset.
+    pub(crate) fn stable_after(&self, completed: &CompletedTransaction) -> Offset {
+        self.transactions.first_open().unwrap_or(completed.last_offset.next())
+    }
+
+    /// The first offset of the oldest open transaction.
+    pub(crate) fn first_open_transaction(&self) -> Option<Offset> {
+        self.transactions.first_open()
+    }
+
+    /// Offsets of the last batch of each producer: compaction keeps these batches, if only as
+    /// empty ones, or a retry behind it would be taken for a new batch (trap 4).
+    pub(crate) fn last_offsets(&self) -> Vec<Offset> {
+        let last = |producer: &Producer| producer.last_batch().map(|batch| batch.last_offset);
+        let mut offsets: Vec<Offset> = self.by_id.values().filter_map(last).collect();
+        offsets.sort_unstable();
+        offsets
+    }
+
+    /// All producers in order of their ids.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ProducerId, &Producer)> {
+        self.by_id.iter().map(|(id, producer)| (*id, producer))
+    }
+
+    /// All producers as `DescribeProducers` shows them.
+    pub(crate) fn summaries(&self) -> impl Iterator<Item = ProducerSummary> + '_ {
+        self.iter().map(|(producer_id, producer)| ProducerSummary {
+            producer_id,
+            epoch: producer.epoch,
+            last_sequence: producer.last_batch().map_or(Sequence::NONE, |b| b.last_sequence),
+            last_timestamp: producer.last_timestamp,
+            coordinator_epoch: producer.coordinator_epoch,
+            transaction_start: producer.transaction_start,
+        })
+    }
+
+    /// How many producers are known.
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::record::BatchBuilder;
+
+    fn batch(epoch: i16, sequence: i32, count: i32, base: i64) -> BatchHeader {
+        let mut builder = BatchBuilder::new()
+            .producer(ProducerId(7), ProducerEpoch(epoch), Sequence(sequence))
+            .placed(Offset(base), model::LeaderEpoch(0));
+        (0..count).for_each(|_| builder.add(Timestamp(1000 + base), None, Some(b"v")));
+        BatchHeader::decode(&builder.finish()).unwrap()
+    }
+
+    fn after(batches: &[BatchHeader]) -> Producers {
+        let mut producers = Producers::default();
+        for header in batches {
+            assert_eq!(producers.check(header), ProducerVerdict::Accept);
+            producers.apply(header, None);
+        }
+        producers
+    }
+
+    #[test]
+    fn the_last_five_batches_are_known_as_duplicates() {
+        let batches: Vec<_> = (0..6).map(|n| batch(0, n * 2, 2, n as i64 * 2)).collect();
+        let producers = after(&batches);
+        for (n, header) in batches.iter().enumerate().skip(1) {
+            let found = ProducerVerdict::Duplicate {
+                base_offset: Offset(n as i64 * 2),
+                last_offset: Offset(n as i64 * 2 + 1),
+                timestamp: header.max_timestamp,
+            };
+            assert_eq!(producers.check(header), found);
+        }
+        assert_eq!(producers.check(&batches[0]), ProducerVerdict::OutOfOrderSequence);
+    }
+
+    #[test]
+    fn a_gap_and_an_old_epoch_are_refused() {
+        let producers = after(&[batch(3, 0, 2, 0)]);
+        assert_eq!(producers.check(&batch(3, 3, 1, 2)), ProducerVerdict::OutOfOrderSequence);
+        assert_eq!(producers.check(&batch(2, 2, 1, 2)), ProducerVerdict::InvalidEpoch);
+        assert_eq!(producers.check(&batch(4, 2, 1, 2)), ProducerVerdict::OutOfOrderSequence);
+        assert_eq!(producers.check(&batch(4, 0, 1, 2)), ProducerVerdict::Accept);
+    }
+
+    #[test]
+    fn sequences_wrap_and_an_unknown_producer_may_begin_anywhere() {
+        let producers = after(&[batch(0, i32::MAX - 1, 3, 0)]);
+        assert_eq!(producers.check(&batch(0, 1, 1, 3)), ProducerVerdict::Accept);
+        assert_eq!(producers.check(&batch(0, 0, 1, 3)), ProducerVerdict::OutOfOrderSequence);
+    }
+
+    #[test]
+    fn idle_producers_expire_unless_a_transaction_is_open() {
+        let mut producers = after(&[batch(0, 0, 1, 0)]);
+        producers.expire(Timestamp(1500), 501);
+        assert_eq!(producers.len(), 1);
+        producers.expire(Timestamp(1500), 500);
+        assert_eq!(producers.len(), 0);
+        let mut open = batch(0, 0, 1, 0);
+        open.attributes |= 0x10;
+        let mut producers = after(&[open]);
+        producers.expire(Timestamp(i64::MAX), 1);
+        assert_eq!(producers.len(), 1);
+    }
+}

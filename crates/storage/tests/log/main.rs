@@ -1,0 +1,5 @@
+//! The log engine from outside: appending, reading, opening again, deleting, compacting, against a
+//! real directory and against a model that keeps everything in memory.
+
+mod basics;
+mod fixture;
