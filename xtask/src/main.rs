@@ -3,11 +3,14 @@
 mod apache_kafka;
 mod bench;
 mod cache;
+mod ci;
 mod clients;
 mod codegen;
+mod fuzz;
 mod golden;
 mod highwater;
 mod process;
+mod tidy;
 
 use clap::{Parser, Subcommand};
 
@@ -23,6 +26,8 @@ enum Task {
     /// Measure Highwater and Apache Kafka side by side
     #[command(subcommand)]
     Bench(bench::Task),
+    /// Run every check, as continuous integration does
+    Ci(ci::Arguments),
     /// Run real clients against a fresh Highwater, or against Apache Kafka
     Clients(clients::Arguments),
     /// Install, start or use the project's own Apache Kafka
@@ -30,16 +35,23 @@ enum Task {
     Kafka(apache_kafka::Task),
     /// Write crates/wire/src/generated from the message schemas of Kafka's client jar
     Codegen(codegen::Arguments),
+    /// Run every fuzz target for a short while
+    Fuzz(fuzz::Arguments),
     /// Write crates/wire/testdata/golden: what Kafka's own classes make of every message
     Golden,
+    /// Check what no compiler checks: layers, headers, sizes, links
+    Tidy,
 }
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Bench(task) => bench::task(&task),
+        Task::Ci(arguments) => ci::run(&arguments),
         Task::Clients(arguments) => clients::run(&arguments),
         Task::Kafka(task) => apache_kafka::task(task),
         Task::Codegen(arguments) => codegen::run(&arguments),
+        Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Golden => golden::run(),
+        Task::Tidy => tidy::run(),
     }
 }

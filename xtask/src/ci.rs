@@ -1,0 +1,73 @@
+//! All checks, in the order of how soon they can fail: what continuous integration runs, and what
+//! anybody runs who wants to know whether the tree is sound.
+//!
+//! Needs Rust and a C compiler. What else the steps use (Java, Python, Node.js, Go, kcat) they install
+//! where they can, and name where they cannot; such a step is skipped with a word.
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::tidy;
+
+/// How to check.
+#[derive(Args)]
+pub struct Arguments {
+    /// Leave out what needs other languages' clients
+    #[arg(long)]
+    quick: bool,
+}
+
+/// One step: a name and a command.
+struct Step {
+    name: &'static str,
+    program: &'static str,
+    arguments: &'static [&'static str],
+}
+
+const fn cargo(name: &'static str, arguments: &'static [&'static str]) -> Step {
+    Step { name, program: "cargo", arguments }
+}
+
+const QUICK: &[Step] = &[
+    cargo("format", &["fmt", "--all", "--check"]),
+    cargo("clippy", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
+    cargo("tests", &["test", "--workspace", "--quiet"]),
+    cargo("the program", &["build", "--release", "--quiet"]),
+];
+
+const CLIENTS: &[Step] = &[
+    cargo("fuzz, shortly", &["xt", "fuzz", "--seconds", "5"]),
+    cargo("real clients", &["xt", "clients"]),
+    cargo("a real text, with crashes", &["xt", "realtext"]),
+];
+
+/// Runs the steps; the first that fails ends it.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let began = Instant::now();
+    println!("== tidy");
+    tidy::run()?;
+    let more = if arguments.quick { &[] } else { CLIENTS };
+    for step in QUICK.iter().chain(more) {
+        run_step(step)?;
+    }
+    println!("== all of it in {} s", began.elapsed().as_secs());
+    Ok(())
+}
+
+fn run_step(step: &Step) -> Result<()> {
+    println!("== {}: {} {}", step.name, step.program, step.arguments.join(" "));
+    let began = Instant::now();
+    let status = Command::new(step.program)
+        .args(step.arguments)
+        .current_dir(tidy::root()?)
+        .status()
+        .with_context(|| format!("cannot run {}", step.program))?;
+    println!("== {}: {} s", step.name, began.elapsed().as_secs());
+    if !status.success() {
+        bail!("{} failed", step.name);
+    }
+    Ok(())
+}
