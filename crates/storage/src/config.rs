@@ -21,8 +21,7 @@ pub struct LogConfig {
     /// Taken off `segment_ms`, so that not all partitions roll at once (`segment.jitter.ms`); the
     /// caller draws it between 0 and the configured value.
     pub segment_jitter_ms: i64,
-    /// Most bytes of an offset index; the time index may have half as many again
-    /// (`segment.index.bytes`). A full index rolls the segment.
+    /// Most bytes of each index (`segment.index.bytes`). A full one rolls the segment.
     pub segment_index_bytes: u32,
     /// Bytes of log between two entries of an index (`index.interval.bytes`).
     pub index_interval_bytes: u32,

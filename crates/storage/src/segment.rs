@@ -296,8 +296,9 @@ impl Segment {
 
     /// Whether an index has no room for another entry.
     pub(crate) fn is_index_full(&mut self, index_bytes: u32) -> bool {
+        // The time index keeps room for the entry that closes it.
         self.offsets.size_bytes() + OffsetEntry::BYTES > index_bytes as usize
-            || self.times.size_bytes() + TimeEntry::BYTES > index_bytes as usize
+            || self.times.size_bytes() + 2 * TimeEntry::BYTES > index_bytes as usize
     }
 
     /// Ends the segment's growth: the largest timestamp enters the time index, the indexes go into

@@ -110,7 +110,7 @@ impl Log {
 
     /// Visits the records between log start and `limit` in a segment, from a position on, of the
     /// batches whose largest timestamp is at least `least`, until the visitor returns `false`.
-    /// Control batches have no records for users.
+    /// The records of control batches count, as they do in Kafka.
     fn each_record(
         &self,
         segment: &Segment,

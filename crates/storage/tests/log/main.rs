@@ -3,3 +3,4 @@
 
 mod basics;
 mod fixture;
+mod golden;
