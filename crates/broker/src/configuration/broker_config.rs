@@ -575,6 +575,8 @@ mod tests {
             (&[("group.coordinator.rebalance.protocols", "consumer")], "must contain classic"),
             (&[("offsets.topic.compression.codec", "9")], "0 none, 1 gzip"),
             (&[("cluster.id", "short")], "22 characters"),
+            (&[("offset.metadata.max.bytes", "20000")], "from 0 to 10922"),
+            (&[("group.initial.rebalance.delay.ms", "-1")], "at least 0"),
             (&[("http.listener", "8080")], "host:port, or nothing"),
             (&[("socket.send.buffer.bytes", "0")], "-1, or a whole number from 1 up"),
         ] {

@@ -7,6 +7,9 @@ use super::settings::Reading;
 /// Bytes of the deduplication buffer that one cleaner thread needs at least.
 const DEDUPE_BYTES_PER_THREAD_MIN: u64 = 1024 * 1024;
 
+/// Committed metadata must fit a string of the offsets topic, at up to three bytes a character.
+const OFFSET_METADATA_BYTES_MAX: usize = i16::MAX as usize / 3;
+
 /// Checks all of them; what is broken is noted in `reading`.
 pub(super) fn check(config: &BrokerConfig, reading: &Reading<'_>) {
     check_roles(config, reading);
@@ -121,6 +124,15 @@ fn check_groups(config: &BrokerConfig, reading: &Reading<'_>) {
     let ordered = groups.session_timeout_ms_min <= groups.session_timeout_ms_max;
     reading.require(ordered, "group.max.session.timeout.ms", || {
         "it must not be less than group.min.session.timeout.ms".to_owned()
+    });
+    reading.require(
+        groups.initial_rebalance_delay_ms >= 0,
+        "group.initial.rebalance.delay.ms",
+        || "it must be at least 0".to_owned(),
+    );
+    let fits = config.offsets.metadata_bytes_max <= OFFSET_METADATA_BYTES_MAX;
+    reading.require(fits, "offset.metadata.max.bytes", || {
+        format!("it accepts a whole number from 0 to {OFFSET_METADATA_BYTES_MAX}")
     });
     reading.require(groups.size_max >= 1, "group.max.size", || "it must be at least 1".to_owned());
 }

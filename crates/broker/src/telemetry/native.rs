@@ -1,0 +1,87 @@
+//! Highwater's own metrics, in base units, and those of the process under the names that every
+//! Prometheus client library uses.
+
+use std::fmt;
+
+use super::family::Families;
+use super::process::Process;
+use super::scrape::Scrape;
+
+pub(super) fn write(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Result {
+    families.gauges("highwater_build_info", "The version that runs", |row| {
+        row(&[("version", env!("CARGO_PKG_VERSION"))], 1.0)
+    })?;
+    families.gauges("highwater_cluster_info", "The cluster and this node in it", |row| {
+        let node_id = scrape.cluster.node_id.to_string();
+        row(&[("cluster_id", &scrape.cluster.cluster_id), ("node_id", &node_id)], 1.0)
+    })?;
+    families.gauge(
+        "highwater_healthy",
+        "1 if /healthz answers 200",
+        if scrape.troubles.is_empty() { 1.0 } else { 0.0 },
+    )?;
+    write_connections(families, scrape)?;
+    write_durations(families, scrape)?;
+    Process::now().map_or(Ok(()), |process| write_process(families, &process))
+}
+
+fn write_connections(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Result {
+    let counters = scrape.counters;
+    let open =
+        counters.connections_accepted.get().saturating_sub(counters.connections_closed.get());
+    families.gauge("highwater_connections", "Connections of clients that are open", open as f64)?;
+    for (name, help, counter) in [
+        ("connections_accepted", "Connections accepted", &counters.connections_accepted),
+        (
+            "connections_refused",
+            "Connections turned away by max.connections or max.connections.per.ip",
+            &counters.connections_refused,
+        ),
+        (
+            "connections_broken_off",
+            "Connections ended because of what the client sent",
+            &counters.connections_broken_off,
+        ),
+        ("network_received_bytes", "Bytes read from clients", &counters.bytes_received),
+        ("network_sent_bytes", "Bytes sent to clients", &counters.bytes_sent),
+    ] {
+        families.counter(&format!("highwater_{name}"), help, counter.get())?;
+    }
+    Ok(())
+}
+
+fn write_durations(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Result {
+    let apis = scrape.apis_in_use();
+    let labels: Vec<_> = apis.iter().map(|api| [("api", api.name())]).collect();
+    families.histograms(
+        "highwater_request_duration_seconds",
+        "From a request's arrival to its answer",
+        apis.iter()
+            .zip(&labels)
+            .map(|(api, labels)| (&labels[..], &scrape.counters.api(*api).durations)),
+    )?;
+    families.histograms(
+        "highwater_fsync_duration_seconds",
+        "How long syncs of log files take",
+        std::iter::once((&[][..], &scrape.counters.syncs)),
+    )
+}
+
+fn write_process(families: &mut Families<'_>, process: &Process) -> fmt::Result {
+    families.counter_seconds(
+        "process_cpu_seconds",
+        "Processor time of this process",
+        process.cpu_seconds,
+    )?;
+    for (name, help, value) in [
+        ("process_resident_memory_bytes", "Memory in use", process.resident_bytes as f64),
+        ("process_virtual_memory_bytes", "Address space in use", process.virtual_bytes as f64),
+        ("process_open_fds", "Open files and connections", process.open_files as f64),
+        ("process_max_fds", "Files that may be open", process.open_files_max as f64),
+        ("process_threads", "Threads of this process", process.threads as f64),
+        ("process_start_time_seconds", "When this process began, since 1970", process.started_s),
+    ] {
+        families.gauge(name, help, value)?;
+    }
+    Ok(())
+}

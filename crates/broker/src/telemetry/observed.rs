@@ -1,0 +1,145 @@
+//! What the telemetry asks of a broker. Answers are snapshots: plain values, taken when somebody
+//! looks, without a promise that they fit together to the record.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::counters::{Counters, TopicCounters};
+
+/// A broker as seen from outside. Every answer may block for as long as a lock of a partition is
+/// held; nobody asks from a thread that serves requests.
+pub trait Observed: Send + Sync + 'static {
+    /// The counters of the data path.
+    fn counters(&self) -> &Counters;
+
+    /// What this broker knows of the cluster.
+    fn cluster(&self) -> ClusterFacts;
+
+    /// All topics, each with all its partitions.
+    fn topics(&self) -> Vec<TopicFacts>;
+
+    /// The groups that this broker coordinates.
+    fn groups(&self) -> Vec<GroupFacts>;
+
+    /// How busy the threads of the data path have been; `None` if that is not measured.
+    fn data_threads(&self) -> Option<ThreadTimes>;
+
+    /// Everything because of which this broker should get no clients; empty: it is well.
+    fn troubles(&self) -> Vec<Trouble>;
+}
+
+/// What a broker knows of its cluster.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterFacts {
+    /// The cluster's id.
+    pub cluster_id: String,
+    /// This broker.
+    pub node_id: i32,
+    /// Whether this broker is the active controller.
+    pub is_controller: bool,
+    /// The brokers that serve.
+    pub brokers: Vec<BrokerFacts>,
+    /// Registered brokers that do not serve.
+    pub fenced_broker_count: usize,
+}
+
+/// One broker of the cluster.
+#[derive(Debug, Clone)]
+pub struct BrokerFacts {
+    /// Its `node.id`.
+    pub id: i32,
+    /// host:port, as told to clients.
+    pub address: String,
+}
+
+/// One topic.
+#[derive(Debug, Clone)]
+pub struct TopicFacts {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What this broker counted for it.
+    pub counters: Arc<TopicCounters>,
+    /// All its partitions.
+    pub partitions: Vec<PartitionFacts>,
+}
+
+/// One partition.
+#[derive(Debug, Clone)]
+pub struct PartitionFacts {
+    /// Its number.
+    pub index: i32,
+    /// Its leader; -1 for none.
+    pub leader: i32,
+    /// Where its replicas should be; the first one is the preferred leader.
+    pub replicas: Vec<i32>,
+    /// The in-sync replicas.
+    pub in_sync: Vec<i32>,
+    /// In-sync replicas below which acks=all is refused.
+    pub in_sync_min: usize,
+    /// The replica on this broker, if it has one.
+    pub local: Option<LocalReplica>,
+}
+
+/// A replica on this broker.
+#[derive(Debug, Clone, Copy)]
+pub struct LocalReplica {
+    /// First offset that is there.
+    pub log_start_offset: i64,
+    /// Offset of the next record.
+    pub log_end_offset: i64,
+    /// Everything below may be read by consumers.
+    pub high_watermark: i64,
+    /// Bytes of its segments.
+    pub size_bytes: u64,
+    /// How many segments it has.
+    pub segment_count: usize,
+}
+
+/// One consumer group.
+#[derive(Debug, Clone)]
+pub struct GroupFacts {
+    /// Its name.
+    pub name: String,
+    /// How many members it has.
+    pub member_count: usize,
+    /// What it has committed.
+    pub offsets: Vec<CommittedOffset>,
+}
+
+/// A committed offset of a group.
+#[derive(Debug, Clone)]
+pub struct CommittedOffset {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// The partition.
+    pub partition: i32,
+    /// The offset of the next record that the group will read.
+    pub offset: i64,
+    /// The partition's high watermark, if this broker knows it.
+    pub high_watermark: Option<i64>,
+}
+
+impl CommittedOffset {
+    /// Records that the group has still to read; `None` if the partition's end is not known.
+    pub fn lag(&self) -> Option<i64> {
+        self.high_watermark.map(|end| (end - self.offset).max(0))
+    }
+}
+
+/// How busy some threads have been since they were started.
+#[derive(Debug, Clone, Copy)]
+pub struct ThreadTimes {
+    /// How many there are.
+    pub count: usize,
+    /// Time during which they worked, all together.
+    pub busy: Duration,
+}
+
+/// A reason not to send clients here.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Trouble {
+    /// One word for programs: `log_dir_offline`, `no_controller`, …
+    pub reason: &'static str,
+    /// A sentence for people.
+    pub detail: String,
+}

@@ -1,0 +1,169 @@
+//! The whole of telemetry against a broker that is made of numbers: what is shown, and over HTTP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use wire::ApiKey;
+
+use super::*;
+use crate::counters::{Counters, TopicCounters};
+
+/// A broker made of numbers.
+struct Numbers {
+    counters: Counters,
+    topics: Vec<TopicFacts>,
+    troubles: Vec<Trouble>,
+}
+
+impl Observed for Numbers {
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn cluster(&self) -> ClusterFacts {
+        let broker = |id: i32| BrokerFacts { id, address: format!("10.0.0.{id}:9092") };
+        ClusterFacts {
+            cluster_id: "AAAAAAAAAAAAAAAAAAAAAA".to_owned(),
+            node_id: 1,
+            is_controller: true,
+            brokers: vec![broker(1), broker(2)],
+            fenced_broker_count: 1,
+        }
+    }
+
+    fn topics(&self) -> Vec<TopicFacts> {
+        self.topics.clone()
+    }
+
+    fn groups(&self) -> Vec<GroupFacts> {
+        let offset = |partition, offset, high_watermark| CommittedOffset {
+            topic: "orders".into(),
+            partition,
+            offset,
+            high_watermark,
+        };
+        let offsets = vec![offset(0, 90, Some(100)), offset(1, 7, Some(5)), offset(2, 3, None)];
+        // A group's name may hold anything.
+        vec![GroupFacts { name: "a \"b\"\\\n".to_owned(), member_count: 2, offsets }]
+    }
+
+    fn data_threads(&self) -> Option<ThreadTimes> {
+        Some(ThreadTimes { count: 2, busy: Duration::ZERO })
+    }
+
+    fn troubles(&self) -> Vec<Trouble> {
+        self.troubles.clone()
+    }
+}
+
+fn partition(index: i32, leader: i32, in_sync: &[i32]) -> PartitionFacts {
+    PartitionFacts {
+        index,
+        leader,
+        replicas: vec![1, 2],
+        in_sync: in_sync.to_vec(),
+        in_sync_min: 2,
+        local: (index == 0).then_some(LocalReplica {
+            log_start_offset: 10,
+            log_end_offset: 101,
+            high_watermark: 100,
+            size_bytes: 4096,
+            segment_count: 2,
+        }),
+    }
+}
+
+fn numbers(troubles: Vec<Trouble>) -> Telemetry {
+    let counters = Counters::default();
+    counters.connections_accepted.add(5);
+    counters.connections_closed.add(2);
+    counters.bytes_received.add(1000);
+    let produce = counters.api(ApiKey::Produce);
+    produce.requests.add(3);
+    for us in [100, 110, 120] {
+        produce.durations.observe(Duration::from_micros(us));
+    }
+    counters.syncs.observe(Duration::from_millis(2));
+    let of_topic = TopicCounters::default();
+    of_topic.records_in.add(42);
+    of_topic.bytes_in.add(4200);
+    let partitions = vec![partition(0, 1, &[1, 2]), partition(1, 1, &[1]), partition(2, -1, &[])];
+    let topics =
+        vec![TopicFacts { name: "orders".into(), counters: Arc::new(of_topic), partitions }];
+    Telemetry::new(Arc::new(Numbers { counters, topics, troubles }))
+}
+
+/// Without what differs from one process to the next.
+fn stable(text: &str) -> String {
+    let process = |line: &&str| !line.contains(" process_") && !line.starts_with("process_");
+    text.lines().filter(process).map(|line| format!("{line}\n")).collect()
+}
+
+/// `UPDATE=1` writes the files anew.
+fn check(found: &str, path: &str, expected: &str) {
+    if std::env::var_os("UPDATE").is_some() {
+        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/src/telemetry/");
+        std::fs::write(format!("{dir}{path}"), found).unwrap();
+    } else {
+        assert_eq!(found, expected, "{path}");
+    }
+}
+
+#[test]
+fn all_metrics_stand_under_the_names_that_dashboards_know() {
+    let found = stable(&numbers(Vec::new()).metrics(Depth::All));
+    check(&found, "testdata/metrics.txt", include_str!("testdata/metrics.txt"));
+}
+
+#[test]
+fn public_metrics_do_not_grow_with_the_topics() {
+    let found = stable(&numbers(Vec::new()).metrics(Depth::Public));
+    assert!(!found.contains("{topic=") && !found.contains("partition=\""));
+    check(&found, "testdata/public_metrics.txt", include_str!("testdata/public_metrics.txt"));
+}
+
+/// One request over a connection of its own; the whole answer.
+async fn get(address: std::net::SocketAddr, path: &str) -> String {
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn metrics_and_health_are_served_until_the_stop() {
+    let trouble =
+        Trouble { reason: "log_dir_offline", detail: "data: input/output error".to_owned() };
+    for (troubles, status, body) in [
+        (vec![], "HTTP/1.1 200 OK", r#"{"status":"ok"}"#),
+        (
+            vec![trouble],
+            "HTTP/1.1 503 Service Unavailable",
+            r#"{"reasons":[{"detail":"data: input/output error","reason":"log_dir_offline"}],"status":"unavailable"}"#,
+        ),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let serving = tokio::spawn(serve(listener, numbers(troubles), async {
+            let _ = stopped.await;
+        }));
+        let health = get(address, "/healthz").await;
+        assert!(health.starts_with(status), "{health}");
+        let found: serde_json::Value =
+            serde_json::from_str(health.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        assert_eq!(found, serde_json::from_str::<serde_json::Value>(body).unwrap());
+        let metrics = get(address, "/metrics").await;
+        assert!(metrics.contains("content-type: application/openmetrics-text"), "{metrics}");
+        assert!(metrics.ends_with("# EOF\n"), "{metrics}");
+        assert!(metrics.contains("\nkafka_log_log_size{topic=\"orders\",partition=\"0\"} 4096"));
+        assert!(get(address, "/public_metrics").await.contains("\nkafka_brokers 2"));
+        assert!(get(address, "/nothing").await.starts_with("HTTP/1.1 404"));
+        stop.send(()).unwrap();
+        serving.await.unwrap().unwrap();
+    }
+}
