@@ -142,7 +142,7 @@ impl Partition {
         let due = match state.settings.durability {
             Durability::Fsync => true,
             Durability::PageCache => {
-                let unsynced = state.log.log_end_offset().0 - state.log.recovery_point().0;
+                let unsynced = state.log.log_end_offset().0 - state.log.synced_below().0;
                 unsynced >= state.settings.flush_messages
             }
         };

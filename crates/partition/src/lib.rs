@@ -25,5 +25,5 @@ pub use partition::{Partition, Status};
 pub use read::{Isolation, Read, ReadRequest};
 pub use replication::Durability;
 pub use settings::{CompressionRule, Settings};
-pub use sync::PartitionSync;
+pub use sync::{PartitionCheckpoint, PartitionSync};
 pub use watch::{Watch, WatchKey};

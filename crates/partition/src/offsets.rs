@@ -44,12 +44,18 @@ impl Partition {
             offset,
             epoch: state.log.epoch_at(offset),
         };
+        // Behind the end nothing is written yet: its term is the present one.
+        let end = |offset| TimestampedOffset {
+            timestamp: Timestamp::NONE,
+            offset,
+            epoch: state.replica.epoch(),
+        };
         Ok(match query {
-            OffsetQuery::Latest(Isolation::Committed) => Some(at(high_watermark)),
+            OffsetQuery::Latest(Isolation::Committed) => Some(end(high_watermark)),
             OffsetQuery::Latest(Isolation::Stable) => {
-                Some(at(state.log.last_stable_offset(high_watermark)))
+                Some(end(state.log.last_stable_offset(high_watermark)))
             }
-            OffsetQuery::Latest(Isolation::LogEnd) => Some(at(state.log.log_end_offset())),
+            OffsetQuery::Latest(Isolation::LogEnd) => Some(end(state.log.log_end_offset())),
             OffsetQuery::Earliest => Some(at(state.log.log_start_offset())),
             OffsetQuery::MaxTimestamp => state.log.find_max_timestamp(high_watermark)?,
             OffsetQuery::Timestamp(timestamp) => {

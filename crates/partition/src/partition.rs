@@ -83,7 +83,7 @@ impl Partition {
             me,
             settings.durability,
             log.log_start_offset(),
-            log.recovery_point().min(log.log_end_offset()),
+            log.synced_below(),
             log.log_end_offset(),
             checkpointed,
         );
@@ -129,6 +129,7 @@ impl Partition {
     /// This broker leads from now on.
     pub fn lead(&self, epoch: LeaderEpoch, isr: Vec<BrokerId>) {
         let mut state = self.state.lock();
+        state.log.assign_epoch(epoch);
         let effects = state.replica.step(Event::Lead { epoch, isr });
         self.publish(state, effects);
     }
