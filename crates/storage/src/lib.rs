@@ -16,6 +16,7 @@ mod epoch_history;
 mod error;
 mod index;
 mod log;
+pub mod log_dir;
 mod names;
 mod producers;
 mod scan;
@@ -27,5 +28,6 @@ pub use log::{
     CheckpointTicket, DeletedSegment, FileSlice, Log, OnDamage, Opening, ReadCursor, Recovery,
     SyncTicket, TimestampedOffset,
 };
+pub use log_dir::LogDir;
 pub use producers::transactions::AbortedTransaction;
 pub use producers::{ProducerSummary, ProducerVerdict};
