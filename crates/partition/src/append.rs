@@ -108,7 +108,6 @@ impl Partition {
             }
             ProducerVerdict::OutOfOrderSequence => return Err(PartitionError::OutOfOrderSequence),
             ProducerVerdict::InvalidEpoch => return Err(PartitionError::InvalidProducerEpoch),
-            ProducerVerdict::UnknownProducer => return Err(PartitionError::UnknownProducer),
         }
         let base_offset = state.log.log_end_offset();
         let log_append_time = stamp(&state, records, base_offset, how.now);

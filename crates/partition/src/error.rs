@@ -44,9 +44,6 @@ pub enum PartitionError {
     /// The producer's epoch is older than one that was seen.
     #[error("the producer's epoch is older than one that was seen")]
     InvalidProducerEpoch,
-    /// Nothing is known of the producer, and its sequence does not begin at 0.
-    #[error("nothing is known of the producer")]
-    UnknownProducer,
     /// An offset outside of the log.
     #[error("offset {offset} is not within {log_start}..={log_end}")]
     OutOfRange {
