@@ -139,7 +139,9 @@ impl<E: Entry> Index<E> {
 
     fn with_written(written: Option<u32>) -> Index<E> {
         let (tail, last) = (Vec::new(), None);
-        let state = State { file: None, written, tail, last, unsynced: false, stale: false };
+        // A file that a crash has left under this name may hold entries that nobody believes.
+        let stale = written == Some(0);
+        let state = State { file: None, written, tail, last, unsynced: false, stale };
         Index { state: Mutex::new(state) }
     }
 

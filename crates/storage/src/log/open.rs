@@ -20,6 +20,7 @@ use crate::epoch_history::EpochHistory;
 use crate::error::{Context, Damage};
 use crate::names::{
     self, CLEANED, DELETED, Home, LOG, OFFSET_INDEX, SNAPSHOT, SWAP, TEMPORARY, TIME_INDEX,
+    TRANSACTION_INDEX,
 };
 use crate::producers::{Producers, snapshot, transactions};
 use crate::scan::HeaderWalk;
@@ -335,6 +336,13 @@ fn tidy(home: &Home) -> Result<Found, StorageError> {
     let mut bases = of(LOG);
     for base in names.iter().filter_map(|name| names::base_offset(name.strip_suffix(SWAP)?, LOG)) {
         complete_swap(home, base, &mut bases)?;
+    }
+    // A crash may keep the name of an index and lose that of its log.
+    for suffix in [OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX] {
+        for orphan in of(suffix).difference(&bases) {
+            let path = home.segment_path(*orphan, suffix);
+            home.disk.remove_file(&path).during("remove", &path)?;
+        }
     }
     let bases = bases.into_iter().collect();
     Ok(Found { bases, snapshots: of(SNAPSHOT).into_iter().collect(), is_new: false })

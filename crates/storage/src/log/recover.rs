@@ -6,11 +6,11 @@
 //! | trusted | trusted . . scanned | scanned | torn
 //! ```
 //!
-//! Segments that end below the recovery point are trusted. In the one that contains it, the scan
-//! begins at the last index entry below it: index entries up to there were made durable by the
-//! checkpoint that moved it. What fails its check behind the recovery point was never durable as a
-//! whole: the log is cut there, and what follows goes, so that it stays a prefix of what was
-//! appended (S2). What fails below it is damage, and nothing is cut (S12).
+//! Segments that end below the recovery point are trusted. In the one that contains it, or ends at
+//! it, the scan begins at the last index entry below it: index entries up to there were made
+//! durable by the checkpoint that moved it. What fails its check behind the recovery point was
+//! never durable as a whole: the log is cut there, and what follows goes, so that it stays a prefix
+//! of what was appended (S2). What fails below it is damage, and nothing is cut (S12).
 
 use model::{BatchError, BatchHeader, Offset};
 
@@ -44,7 +44,8 @@ impl Log {
         opening: Opening,
     ) -> Result<(), StorageError> {
         let mut recovery = Recovery::default();
-        let trusted = found.bases.partition_point(|base| *base <= recovery_point).max(1) - 1;
+        // A segment that ends at the recovery point may have been sealed after the checkpoint.
+        let trusted = found.bases.partition_point(|base| *base < recovery_point).max(1) - 1;
         for base in &found.bases[..trusted] {
             let size = self.segment_file_size(*base)?;
             self.segments.push(Segment::sealed(*base, size));
