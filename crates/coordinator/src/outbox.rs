@@ -3,7 +3,7 @@
 //! Invariant (C13): an answer leaves only when every write that its decision could have seen of its
 //! group is committed. So no client hears of a fact that a failover could take back.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use model::{ErrorCode, GenerationId, Timestamp};
 
@@ -54,6 +54,17 @@ struct Parked {
     deadline: Timestamp,
 }
 
+/// What failed with writes that did not get into the log.
+#[derive(Debug, Default)]
+pub(crate) struct Failed {
+    /// Continuations, latest first: each goes back to what was before it.
+    pub(crate) then: Vec<Then>,
+    /// Groups of which a record was taken back.
+    pub(crate) groups: BTreeSet<GroupId>,
+    /// Those of them that were deleted, and now are not.
+    pub(crate) undeleted: BTreeSet<GroupId>,
+}
+
 /// One write that is not committed.
 #[derive(Debug)]
 struct Pending {
@@ -62,6 +73,8 @@ struct Pending {
     undo: Vec<Undo>,
     /// Whose records it has.
     groups: Vec<GroupId>,
+    /// Whose group it deletes, if that of any.
+    deleted: Option<GroupId>,
     parked: Vec<Parked>,
     then: Option<Then>,
     /// When `then` gives up.
@@ -121,10 +134,22 @@ impl Outbox {
                 groups.push(record.group().clone());
             }
         }
+        let deleted = records.iter().find_map(|record| match record {
+            Record::GroupMetadata { group, value: None } => Some(group.clone()),
+            _ => None,
+        });
         let undo = records.iter().map(|record| durable.replay(record)).collect();
         let records = records.iter().map(Record::encode).collect();
         self.effects.writes.push(Write { id, timestamp: now, records });
-        self.pending.push_back(Pending { id, undo, groups, parked: Vec::new(), then, deadline });
+        self.pending.push_back(Pending {
+            id,
+            undo,
+            groups,
+            deleted,
+            parked: Vec::new(),
+            then,
+            deadline,
+        });
         id
     }
 
@@ -187,27 +212,27 @@ impl Outbox {
     }
 
     /// `from` and everything behind it is not in the log: takes it back and answers with `error`.
-    /// Returns the continuations and the groups concerned.
     pub(crate) fn fail(
         &mut self,
         durable: &mut Durable,
         from: WriteId,
         error: ErrorCode,
-    ) -> (Vec<Then>, Vec<GroupId>) {
+    ) -> Failed {
         let is_pending = self.pending.binary_search_by_key(&from, |pending| pending.id).is_ok();
         assert!(is_pending, "{from:?} was committed, has failed before, or was never made");
-        let (mut then, mut groups) = (Vec::new(), Vec::new());
+        let mut failed = Failed::default();
         while self.pending.back().is_some_and(|pending| pending.id >= from) {
             let pending = self.pending.pop_back().expect("it was there a line above");
             pending.undo.into_iter().rev().for_each(|undo| durable.undo(undo));
             pending.parked.into_iter().for_each(|parked| self.refuse(parked.reply, error));
-            then.extend(pending.then);
-            groups.extend(pending.groups);
+            failed.then.extend(pending.then);
+            failed.groups.extend(pending.groups);
+            failed.undeleted.extend(pending.deleted);
         }
-        self.restore_marks(&groups);
+        self.restore_marks(&failed.groups);
         // A write that the host has not even seen is not to be appended any more.
         self.effects.writes.retain(|write| write.id < from);
-        (then, groups)
+        failed
     }
 
     fn refuse(&mut self, reply: Reply, error: ErrorCode) {
@@ -229,7 +254,7 @@ impl Outbox {
     /// After a failure the marks of its groups lead to earlier writes again, or nowhere. Which of
     /// both an earlier write touched is not kept, so both are set: an answer may wait too long,
     /// never too short.
-    fn restore_marks(&mut self, groups: &[GroupId]) {
+    fn restore_marks(&mut self, groups: &BTreeSet<GroupId>) {
         for group in groups {
             let earlier = self.pending.iter().rev().find(|write| write.groups.contains(group));
             match earlier.map(|write| write.id) {

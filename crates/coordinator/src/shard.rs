@@ -149,14 +149,15 @@ impl Shard {
 
     fn append_failed(&mut self, from: WriteId, error: ErrorCode) {
         let error = answer_for_failed_write(error);
-        let (then, groups) = self.outbox.fail(&mut self.durable, from, error);
-        groups.iter().for_each(|group| self.restore_if_gone(group));
-        self.failed(then, error);
+        let failed = self.outbox.fail(&mut self.durable, from, error);
+        failed.undeleted.iter().for_each(|group| self.discard_if_undeleted(group, error));
+        failed.groups.iter().for_each(|group| self.restore_if_gone(group));
+        self.failed(failed.then, error);
     }
 
-    /// The other end of [`Shard::committed`].
+    /// The other end of [`Shard::committed`]. Latest first, since each goes back to what was
+    /// before it.
     fn failed(&mut self, then: Vec<Then>, error: ErrorCode) {
-        // Latest first: each goes back to what was before it.
         for then in then {
             match then {
                 Then::Assigned { group, generation_id } => {

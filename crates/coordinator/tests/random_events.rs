@@ -42,15 +42,15 @@ fn op() -> impl Strategy<Value = Op> {
     use Op::*;
     let (group, who) = (0u8..2, any::<u8>());
     prop_oneof![
-        8 => (group.clone(), who.clone(), any::<(bool, bool)>(), 0u8..3, any::<u8>()).prop_map(
+        8 => (group.clone(), who, any::<(bool, bool)>(), 0u8..3, any::<u8>()).prop_map(
             |(group, who, (is_static, is_old_client), protocols, timeouts)| {
                 Join { group, who, is_static, is_old_client, protocols, timeouts }
             }
         ),
-        8 => (who.clone(), any::<u8>()).prop_map(|(who, n)| Sync { who, old_generation: n < 20 }),
-        3 => (who.clone(), any::<u8>())
+        8 => (who, any::<u8>()).prop_map(|(who, n)| Sync { who, old_generation: n < 20 }),
+        3 => (who, any::<u8>())
             .prop_map(|(who, n)| Heartbeat { who, old_generation: n < 30 }),
-        2 => (who.clone(), any::<bool>()).prop_map(|(who, by_instance)| Leave { who, by_instance }),
+        2 => (who, any::<bool>()).prop_map(|(who, by_instance)| Leave { who, by_instance }),
         5 => (who, any::<u8>(), any::<u8>(), 0u8..4).prop_map(|(who, a, b, partition)| Commit {
             who, as_nobody: a < 60, old_generation: b < 60, partition,
         }),
@@ -386,12 +386,14 @@ impl World {
         };
         // A static member that comes back has often forgotten its id.
         let member = match &known {
-            Some(known) if known.instance.is_none() || who % 3 != 0 => known.member.clone(),
+            Some(known) if known.instance.is_none() || !who.is_multiple_of(3) => {
+                known.member.clone()
+            }
             _ => MemberId::default(),
         };
         let names: &[&str] =
             [&["range"][..], &["range", "sticky"], &["sticky", "range"]][protocols as usize % 3];
-        let topic = if who % 2 == 0 { "t" } else { "u" };
+        let topic = if who.is_multiple_of(2) { "t" } else { "u" };
         let protocol = |name: &&str| {
             let metadata = [&[0, 0, 0, 0, 0, 1, 0, 1][..], topic.as_bytes()].concat().into();
             Protocol { name: (*name).into(), metadata }
@@ -411,7 +413,7 @@ impl World {
             protocols: names.iter().map(protocol).collect(),
             reason: None,
             require_known_member_id: !is_old_client,
-            supports_skip_assignment: timeouts % 2 == 0,
+            supports_skip_assignment: timeouts.is_multiple_of(2),
         }
     }
 
@@ -458,7 +460,7 @@ impl World {
                 member: own.member,
                 instance: own.instance.as_deref().map(Into::into),
                 generation_id: GenerationId(own.generation - i32::from(old_generation)),
-                retention_ms: (who % 4 == 0).then_some(50_000),
+                retention_ms: who.is_multiple_of(4).then_some(50_000),
                 topics,
             },
         };
@@ -547,7 +549,7 @@ fn partition_of(number: u8) -> (Arc<str>, PartitionIndex) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn promises_hold_whatever_happens(ops in proptest::collection::vec(op(), 1..120)) {
