@@ -4,7 +4,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from harness import BOOTSTRAP, Record, check, equal, name, scenario, wait_until
+from harness import BOOTSTRAP, Record, check, equal, eventually, name, scenario, wait_until
 from records import make_topic
 
 
@@ -29,11 +29,12 @@ def topics(client):
     again = ask(client, lambda admin: admin.create_topics([NewTopic(topic, 2, 1)]))
     equal(again.topic_errors[0][1], 36, "the error of a second creation")
     ask(client, lambda admin: admin.create_partitions({topic: NewPartitions(4)}))
-    [described] = ask(client, lambda admin: admin.describe_topics([topic]))
-    equal(len(described["partitions"]), 4, "partitions")
+    described = lambda: ask(client, lambda admin: admin.describe_topics([topic]))[0]
+    eventually(lambda: len(described()["partitions"]), 4, "partitions")
     check(topic in ask(client, lambda admin: admin.list_topics()), "the topic is not listed")
     ask(client, lambda admin: admin.delete_topics([topic]))
-    check(topic not in ask(client, lambda admin: admin.list_topics()), "the deleted topic is still listed")
+    listed = lambda: topic in ask(client, lambda admin: admin.list_topics())
+    eventually(listed, False, "the deleted topic is listed")
 
 
 @scenario("admin-cluster")
@@ -48,10 +49,13 @@ def configs(client):
     change = ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "77000"})
     ask(client, lambda admin: admin.alter_configs([change]))
     resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-    [answer] = ask(client, lambda admin: admin.describe_configs([resource]))
-    found = {entry[0]: entry[1] for entry in answer.resources[0][4]}
-    equal(found["retention.ms"], "77000", "retention.ms")
-    equal(found["segment.ms"], "604800000", "segment.ms")
+
+    def value(key):
+        [answer] = ask(client, lambda admin: admin.describe_configs([resource]))
+        return {entry[0]: entry[1] for entry in answer.resources[0][4]}[key]
+
+    eventually(lambda: value("retention.ms"), "77000", "retention.ms")
+    equal(value("segment.ms"), "604800000", "segment.ms")
 
 
 @scenario("admin-groups")

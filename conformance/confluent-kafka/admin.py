@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from harness import BOOTSTRAP, Record, check, equal, name, scenario, wait_until
+from harness import BOOTSTRAP, Record, check, equal, eventually, name, scenario, wait_until
 from records import make_topic
 
 LIMIT = 40
@@ -57,12 +57,13 @@ def topics(client):
     only(admin().create_topics([NewTopic(checked, 1, 1)], validate_only=True))
     check(checked not in admin().list_topics(timeout=LIMIT).topics, "validate_only made the topic")
     only(admin().create_partitions([NewPartitions(topic, 4)]))
-    described = only(admin().describe_topics(TopicCollection([topic])))
-    equal(len(described.partitions), 4, "partitions")
+    described = lambda: only(admin().describe_topics(TopicCollection([topic])))
+    eventually(lambda: len(described().partitions), 4, "partitions")
+    described = described()
     equal({partition.leader.id for partition in described.partitions}, {1}, "leaders")
     check(str(described.topic_id) not in ("", "AAAAAAAAAAAAAAAAAAAAAA"), "the topic has no id")
     only(admin().delete_topics([topic]))
-    check(topic not in admin().list_topics(timeout=LIMIT).topics, "the deleted topic is still listed")
+    eventually(lambda: topic in admin().list_topics(timeout=LIMIT).topics, False, "the deleted topic is listed")
     equal(error_of(admin().delete_topics([topic])), "UNKNOWN_TOPIC_OR_PART", "a second deletion")
 
 
@@ -80,15 +81,15 @@ def configs(client):
     change = ConfigEntry("retention.ms", "77000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
     only(admin().incremental_alter_configs([resource]))
-    described = only(admin().describe_configs([ConfigResource(ResourceType.TOPIC, topic)]))
-    equal(described["retention.ms"].value, "77000", "retention.ms")
+    describe = lambda: only(admin().describe_configs([ConfigResource(ResourceType.TOPIC, topic)]))
+    eventually(lambda: describe()["retention.ms"].value, "77000", "retention.ms")
+    described = describe()
     check(not described["retention.ms"].is_default, "a changed value is called a default")
     equal(described["segment.ms"].value, "604800000", "segment.ms")
     check(described["segment.ms"].is_default, "an untouched value is not called a default")
     back = ConfigEntry("retention.ms", None, incremental_operation=AlterConfigOpType.DELETE)
     only(admin().incremental_alter_configs([ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[back])]))
-    described = only(admin().describe_configs([ConfigResource(ResourceType.TOPIC, topic)]))
-    equal(described["retention.ms"].value, "604800000", "retention.ms after its deletion")
+    eventually(lambda: describe()["retention.ms"].value, "604800000", "retention.ms after its deletion")
     broker = only(admin().describe_configs([ConfigResource(ResourceType.BROKER, "1")]))
     check(broker["log.dirs"].value or broker["log.dir"].value, "the broker does not say where its logs are")
 

@@ -5,7 +5,7 @@ import functools
 from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 
-from harness import BOOTSTRAP, Record, check, equal, name, scenario, wait_until
+from harness import BOOTSTRAP, Record, check, equal, eventually, name, scenario, wait_until
 from records import make_topic
 
 
@@ -22,11 +22,10 @@ def topics(client):
     error = client.error_of(lambda: admin().create_topics({topic: options}))
     equal(error, "TopicAlreadyExistsError", "a second creation")
     admin().create_partitions({topic: 4})
-    [described] = admin().describe_topics([topic])
-    equal(len(described["partitions"]), 4, "partitions")
+    eventually(lambda: len(admin().describe_topics([topic])[0]["partitions"]), 4, "partitions")
     check(topic in admin().list_topics(), "the topic is not listed")
     admin().delete_topics([topic])
-    check(topic not in admin().list_topics(), "the deleted topic is still listed")
+    eventually(lambda: topic in admin().list_topics(), False, "the deleted topic is listed")
 
 
 @scenario("admin-cluster")
@@ -47,12 +46,12 @@ def topic_configs(topic):
 def configs(client):
     topic = make_topic(client, "configured")
     admin().alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "77000"})])
-    found = topic_configs(topic)
-    equal(str(found["retention.ms"]["value"]), "77000", "retention.ms")
-    equal(str(found["segment.ms"]["value"]), "604800000", "segment.ms")
+    value = lambda key: str(topic_configs(topic)[key]["value"])
+    eventually(lambda: value("retention.ms"), "77000", "retention.ms")
+    equal(value("segment.ms"), "604800000", "segment.ms")
     delete = ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": ("DELETE", None)})
     admin().alter_configs([delete])
-    equal(str(topic_configs(topic)["retention.ms"]["value"]), "604800000", "retention.ms after its deletion")
+    eventually(lambda: value("retention.ms"), "604800000", "retention.ms after its deletion")
 
 
 @scenario("admin-groups")

@@ -4,7 +4,7 @@
 const assert = require('node:assert')
 const { ConfigResourceTypes } = require('kafkajs')
 const { consume, makeTopic, produce, startMember, withAdmin } = require('./client')
-const { errorOf, name, scenario, waitUntil } = require('./harness')
+const { errorOf, eventually, name, scenario, waitUntil } = require('./harness')
 
 scenario('admin-topics', () =>
   withAdmin(async admin => {
@@ -13,11 +13,11 @@ scenario('admin-topics', () =>
     assert.strictEqual(await admin.createTopics({ topics }), true)
     assert.strictEqual(await admin.createTopics({ topics }), false, 'a second creation succeeded')
     await admin.createPartitions({ topicPartitions: [{ topic, count: 4 }] })
-    const metadata = await admin.fetchTopicMetadata({ topics: [topic] })
-    assert.strictEqual(metadata.topics[0].partitions.length, 4)
+    const metadata = () => admin.fetchTopicMetadata({ topics: [topic] })
+    await eventually(async () => (await metadata()).topics[0].partitions.length, 4, 'partitions')
     assert.ok((await admin.listTopics()).includes(topic))
     await admin.deleteTopics({ topics: [topic] })
-    assert.ok(!(await admin.listTopics()).includes(topic), 'the deleted topic is still listed')
+    await eventually(async () => (await admin.listTopics()).includes(topic), false, 'the deleted topic is listed')
   }))
 
 scenario('admin-cluster', () =>
@@ -38,10 +38,10 @@ scenario('admin-configs', () =>
     }
     const configEntries = [{ name: 'retention.ms', value: '77000' }]
     await admin.alterConfigs({ resources: [{ ...resource, configEntries }] })
-    assert.strictEqual(await value('retention.ms'), '77000')
+    await eventually(() => value('retention.ms'), '77000', 'retention.ms')
     assert.strictEqual(await value('segment.ms'), '604800000')
     await admin.alterConfigs({ resources: [{ ...resource, configEntries: [] }] })
-    assert.strictEqual(await value('retention.ms'), '604800000', 'the whole set was not replaced')
+    await eventually(() => value('retention.ms'), '604800000', 'retention.ms after the whole set was replaced')
   }))
 
 scenario('admin-groups', () =>

@@ -22,10 +22,22 @@ const pause = ms => new Promise(resolve => setTimeout(resolve, ms))
 /** Waits until `condition()` holds; fails with `what()` when it never does. */
 async function waitUntil(condition, what, seconds = 40) {
   const deadline = Date.now() + seconds * 1000
-  while (!condition()) {
+  while (!(await condition())) {
     assert.ok(Date.now() < deadline, `not within ${seconds} s: ${what()}`)
     await pause(20)
   }
+}
+
+/**
+ * Waits until `read()` resolves to `wanted`: a broker of Kafka applies a change of metadata a moment
+ * after the controller has acknowledged it.
+ */
+async function eventually(read, wanted, what) {
+  let found
+  await waitUntil(
+    async () => (found = await read()) === wanted,
+    () => `${what}: ${found} instead of ${wanted}`
+  )
 }
 
 /** The error code or type with which `action` fails; null when it does not. */
@@ -88,4 +100,4 @@ async function main(version, startMember) {
   process.exit(code)
 }
 
-module.exports = { MemberProcess, Skip, errorOf, main, name, pause, scenario, waitUntil }
+module.exports = { MemberProcess, Skip, errorOf, eventually, main, name, pause, scenario, waitUntil }

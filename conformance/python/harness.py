@@ -71,8 +71,14 @@ def wait_until(condition, what, seconds=40):
     """Waits until `condition()` is true; fails with `what` when it never is."""
     deadline = time.monotonic() + seconds
     while not condition():
-        check(time.monotonic() < deadline, f"not within {seconds} s: {what()  if callable(what) else what}")
+        check(time.monotonic() < deadline, f"not within {seconds} s: {what() if callable(what) else what}")
         time.sleep(0.02)
+
+
+def eventually(read, wanted, what):
+    """Waits until `read()` equals `wanted`: a broker of Kafka applies a change of metadata a moment
+    after the controller has acknowledged it."""
+    wait_until(lambda: read() == wanted, lambda: f"{what}: {shortened(read())} instead of {shortened(wanted)}")
 
 
 class MemberProcess:
