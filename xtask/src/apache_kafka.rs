@@ -361,13 +361,14 @@ impl Brokers {
         self.nodes[index].process.kill()
     }
 
-    /// Starts node `index` again on its data and waits until it serves.
+    /// Starts node `index` again on its data. Returns as soon as the process runs: whoever measures
+    /// the start asks the broker itself when it serves.
     pub fn restart(&mut self, index: usize) -> Result<()> {
         self.nodes[index].process.stop(STOP_LIMIT)?;
         let node = self.node_folder(index);
         fs::remove_file(node.join("server.log"))?;
         self.nodes[index].process = start_node(&install()?, &node)?;
-        self.wait_until_serving()
+        Ok(())
     }
 
     fn node_folder(&self, index: usize) -> PathBuf {

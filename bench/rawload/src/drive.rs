@@ -18,6 +18,7 @@ use crate::request;
 
 /// How long answers may stay out after the last request was due.
 const GRACE: Duration = Duration::from_secs(30);
+const NOT_LEADER_OR_FOLLOWER: i16 = 6;
 
 /// What both kinds of load send.
 #[derive(Args)]
@@ -69,6 +70,9 @@ pub struct Flood {
     /// Records to send, rounded up to whole batches
     #[arg(long)]
     records: u64,
+    /// Send again what was refused because the broker does not lead the partition yet, as clients do
+    #[arg(long)]
+    retry_not_leader: bool,
 }
 
 /// Runs the open loop; returns the line to print.
@@ -95,12 +99,14 @@ pub fn rate(arguments: &Rate) -> Result<String> {
 /// Runs the closed loop; returns the line to print.
 pub fn flood(arguments: &Flood) -> Result<String> {
     let mut drive = Drive::open(&arguments.load, arguments.batch_bytes)?;
+    drive.retry_not_leader = arguments.retry_not_leader;
     let total = arguments.records.div_ceil(drive.records_per_request);
     let mut sent = 0;
     let mut progress = (0, Instant::now());
-    while sent < total || drive.outstanding() {
+    while sent < total + drive.refused || drive.outstanding() {
+        let wanted = total + drive.refused;
         for connection in &mut drive.connections {
-            while sent < total && connection.outstanding() < arguments.window {
+            while sent < wanted && connection.outstanding() < arguments.window {
                 connection.send(drive.start.elapsed())?;
                 sent += 1;
             }
@@ -125,7 +131,10 @@ struct Drive {
     /// Answers so far, those with an error included.
     answered: u64,
     failed: u64,
-    /// The first error code, for the message.
+    retry_not_leader: bool,
+    /// Answers that are not counted, because their requests are sent again.
+    refused: u64,
+    /// The last error code, for the message.
     error: i16,
     last_answer: Duration,
     latency: Latency,
@@ -162,6 +171,8 @@ impl Drive {
             records_per_request,
             answered: 0,
             failed: 0,
+            retry_not_leader: false,
+            refused: 0,
             error: 0,
             last_answer: Duration::ZERO,
             latency: Latency::new(),
@@ -192,6 +203,10 @@ impl Drive {
         let connection = &mut self.connections[index];
         connection.pump()?;
         connection.receive(|intended, error| {
+            if error == NOT_LEADER_OR_FOLLOWER && self.retry_not_leader {
+                self.refused += 1;
+                return;
+            }
             self.answered += 1;
             self.last_answer = now;
             if error != 0 {

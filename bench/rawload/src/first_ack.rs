@@ -22,7 +22,7 @@ pub struct Arguments {
     /// Broker, as address:port
     #[arg(long)]
     bootstrap: SocketAddr,
-    /// Names, separated by commas; partition 0 of each is written to
+    /// Names, separated by commas; the first and the last partition of each is written to
     #[arg(long, value_delimiter = ',')]
     topics: Vec<String>,
     /// Partitions of each topic, all of which must have a leader first
@@ -63,10 +63,14 @@ fn attempt(arguments: &Arguments, deadline: Instant, connected: &mut Option<f64>
     }
     topic::wait_for_leaders(&mut caller, &arguments.topics, arguments.partitions, RETRY, deadline)?;
     let (batch, _) = request::batch(100, 0);
+    let last = arguments.partitions - 1;
+    let ends = if last > 0 { vec![0, last] } else { vec![0] };
     for topic in &arguments.topics {
-        let mut reader = caller.call(request::produce(topic, 0, -1, &batch))?;
-        let error = response::produce_error(&mut reader)?;
-        ensure!(error == 0, "producing to {topic}: error code {error}");
+        for partition in &ends {
+            let mut reader = caller.call(request::produce(topic, *partition, -1, &batch))?;
+            let error = response::produce_error(&mut reader)?;
+            ensure!(error == 0, "producing to {topic}-{partition}: error code {error}");
+        }
     }
     Ok(())
 }

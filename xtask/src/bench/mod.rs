@@ -290,6 +290,7 @@ impl Comparison {
         let first = u32::from(!work.uses_running_broker());
         let last = if work.single_round() { 1 } else { self.rounds };
         for round in first..=last {
+            let work = if round == 0 { work.discarded() } else { work };
             for (index, topic) in prepared.iter().enumerate() {
                 let figures = self.run_once(index, row, work, topic.as_deref())?;
                 self.keep(index, row, round, figures)?;

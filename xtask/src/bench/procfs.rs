@@ -85,6 +85,9 @@ pub fn listens_on(pid: u32, port: u16) -> Result<bool> {
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
         sockets.extend(listening_inodes(&fs::read_to_string(table).unwrap_or_default(), port));
     }
+    if sockets.is_empty() {
+        return Ok(false);
+    }
     for file in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let Ok(link) = fs::read_link(file?.path()) else { continue };
         if sockets.iter().any(|inode| link.to_string_lossy() == format!("socket:[{inode}]")) {

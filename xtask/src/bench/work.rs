@@ -17,7 +17,7 @@ const REST: Duration = Duration::from_secs(4);
 /// How long an idle broker is watched.
 const IDLE_WATCH: Duration = Duration::from_secs(10);
 /// How long a start may take until the first record is acknowledged.
-const FIRST_ACK_LIMIT: Duration = Duration::from_secs(150);
+const FIRST_ACK_LIMIT: Duration = Duration::from_secs(300);
 
 /// Writes what a row of reading will read; returns the topic, to be deleted after the last round.
 pub fn prepare(meter: &Meter, broker: &Broker, work: Work) -> Result<Option<String>> {
@@ -95,10 +95,10 @@ fn produce(broker: &Broker, topic: &str, shape: &Produce) -> Load {
     Load::Native(arguments)
 }
 
-/// `seconds` of measured load behind two of warm-up.
+/// `seconds` of measured load behind one of warm-up.
 fn paced(broker: &Broker, topic: &str, rate: u64, seconds: u64, acks: &str) -> Load {
-    let records = (rate * (seconds + 2)).to_string();
-    let warmup = (rate * 2).to_string();
+    let records = (rate * (seconds + 1)).to_string();
+    let warmup = rate.to_string();
     let rate = rate.to_string();
     let mut arguments = words(&["produce", "--bootstrap", &broker.bootstrap(), "--topic", topic]);
     arguments.extend(words(&["--records", &records, "--warmup-records", &warmup]));
@@ -186,8 +186,8 @@ pub fn fixed_costs(meter: &Meter, target: &Target, running: &Broker) -> Result<F
     Ok(figures)
 }
 
-/// Starts a stopped broker; returns the seconds from the start of its process until partition 0 of
-/// every topic has acknowledged a record, when all partitions have leaders.
+/// Starts a stopped broker; returns the seconds from the start of its process until all partitions
+/// have leaders, and the first and the last one of every topic have acknowledged a record.
 fn start_until_acked(
     meter: &Meter,
     broker: &mut Broker,
@@ -206,6 +206,7 @@ fn start_until_acked(
     let asking = meter.generators.start_raw(&arguments)?;
     let begun = broker.start_again()?;
     let figures = generator::finish(asking, FIRST_ACK_LIMIT)?;
+    broker.check_port()?;
     let acked = figures.get("acked_unix_s").context("no time of the acknowledgement")?;
     ensure!(*acked > begun, "acknowledged before it was started");
     Ok(acked - begun)
@@ -224,7 +225,7 @@ pub fn many_partitions(
     let names: Vec<String> = (0..topics).map(|_| meter.fresh_topic()).collect();
     let mut create = words(&["topic", "create", "--bootstrap", &broker.bootstrap()]);
     create.extend(words(&["--topics", &names.join(",")]));
-    create.extend(words(&["--partitions", &partitions.to_string()]));
+    create.extend(words(&["--partitions", &partitions.to_string(), "--limit-seconds", "250"]));
     let created = meter.generators.run(&Load::Raw(create), FIRST_ACK_LIMIT)?;
     figures.extend(created.get("seconds").map(|seconds| ("create_s".to_owned(), *seconds)));
     thread::sleep(REST);
@@ -249,6 +250,8 @@ fn spread_flood(broker: &Broker, topic: &str, bytes: u64) -> Load {
     let records = (bytes / 1024).to_string();
     let mut arguments = words(&["flood", "--bootstrap", &broker.bootstrap(), "--topic", topic]);
     arguments.extend(words(&["--partitions", "100", "--connections", "100", "--window", "1"]));
+    // Metadata may name the leader a moment before the leader itself knows.
+    arguments.push("--retry-not-leader".to_owned());
     arguments.extend(words(&["--batch-bytes", "1000000", "--records", &records]));
     Load::Raw(arguments)
 }
