@@ -41,6 +41,13 @@ pub struct ReadCursor {
     generation: u64,
 }
 
+impl Default for ReadCursor {
+    /// A cursor that no offset matches: for a reader's first read.
+    fn default() -> ReadCursor {
+        ReadCursor { offset: Offset(-1), segment: Offset(-1), position: 0, generation: 0 }
+    }
+}
+
 /// What a reader asks for, behind its offset.
 #[derive(Clone, Copy)]
 struct Bounds {
