@@ -19,14 +19,14 @@ use std::sync::Arc;
 use model::{BrokerEpoch, BrokerId, Offset, Timestamp, TopicId, TopicPartition, Uuid};
 
 use crate::checkpoint::{self, Offsets};
-use crate::disk::Disk;
+use crate::disk::{Disk, OpenMode};
 use crate::error::Context;
+use crate::names::PARTITION_METADATA;
 use crate::{Log, OnDamage, Opening, StorageError};
 
 const LOCK: &str = ".lock";
 const META: &str = "meta.properties";
 const CLEAN_MARKER: &str = ".kafka_cleanshutdown";
-const PARTITION_METADATA: &str = "partition.metadata";
 /// Behind the name of a partition's directory that is to be removed.
 const DELETED_DIR: &str = "-delete";
 /// The longest name of a directory that common file systems take, in bytes.
@@ -249,7 +249,8 @@ impl LogDir {
         }
     }
 
-    /// Writes the topic id into a partition's directory, which must exist, durably.
+    /// Writes the topic id into a partition's directory, which must exist. It becomes durable
+    /// together with the first records: a new log's first sync includes it.
     pub fn store_topic_id(
         &self,
         partition: &TopicPartition,
@@ -257,7 +258,19 @@ impl LogDir {
     ) -> Result<(), StorageError> {
         let path = self.partition_dir(partition).join(PARTITION_METADATA);
         let text = format!("version: 0\ntopic_id: {id}\n");
-        self.disk.write_atomically(&path, text.as_bytes()).during("write", &path)
+        let file = self.disk.open(&path, OpenMode::Create).during("create", &path)?;
+        file.truncate(0).during("truncate", &path)?;
+        file.write_all_at(text.as_bytes(), 0).during("write", &path)
+    }
+
+    /// Puts the directory of a deleted partition out of the way, durably; returns where it is now,
+    /// for [`LogDir::remove_leftover`]. Those who still read its files go on reading.
+    pub fn discard(
+        &self,
+        partition: &TopicPartition,
+        unique: Uuid,
+    ) -> Result<PathBuf, StorageError> {
+        discard(&*self.disk, &self.partition_dir(partition), unique)
     }
 
     /// Removes a directory of a deleted partition, with all that is in it.
@@ -272,14 +285,19 @@ impl Log {
     /// partition has, durably. The new path is returned, to be removed after
     /// `file.delete.delay.ms`. `unique` keeps it apart from those of its namesakes.
     pub fn delete(self, unique: Uuid) -> Result<PathBuf, StorageError> {
-        let dir = self.dir().to_owned();
-        let name = dir.file_name().map(|name| name.to_string_lossy().into_owned());
-        let name = name.expect("a partition's directory has a name");
-        let to = self.home.parent().join(deleted_name(&name, unique));
-        self.home.disk.rename(&dir, &to).during("rename", &dir)?;
-        self.home.disk.sync_dir(self.home.parent()).during("sync", self.home.parent())?;
-        Ok(to)
+        discard(&*self.home.disk, self.dir(), unique)
     }
+}
+
+/// Gives a partition's directory its name on the way out, durably; returns the new path.
+fn discard(disk: &dyn Disk, dir: &Path, unique: Uuid) -> Result<PathBuf, StorageError> {
+    let name = dir.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = name.expect("a partition's directory has a name");
+    let parent = dir.parent().expect("a partition's directory is in a log directory");
+    let to = parent.join(deleted_name(&name, unique));
+    disk.rename(dir, &to).during("rename", dir)?;
+    disk.sync_dir(parent).during("sync", parent)?;
+    Ok(to)
 }
 
 fn deleted_name(name: &str, unique: Uuid) -> String {

@@ -24,6 +24,8 @@ pub(crate) const DAMAGED: &str = ".damaged";
 pub(crate) const TEMPORARY: &str = ".tmp";
 /// Where each leader's term began.
 pub(crate) const LEADER_EPOCHS: &str = "leader-epoch-checkpoint";
+/// The topic's id.
+pub(crate) const PARTITION_METADATA: &str = "partition.metadata";
 /// Ours, not Kafka's: bounds a recovery point that a truncation has made untrue; see `ceiling.rs`.
 pub(crate) const CEILING: &str = "recovery-point-ceiling";
 

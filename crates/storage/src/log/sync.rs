@@ -19,7 +19,7 @@ use crate::StorageError;
 use crate::ceiling;
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::Context;
-use crate::names::{LEADER_EPOCHS, SNAPSHOT, TEMPORARY, TRANSACTION_INDEX};
+use crate::names::{LEADER_EPOCHS, PARTITION_METADATA, SNAPSHOT, TEMPORARY, TRANSACTION_INDEX};
 use crate::producers::snapshot;
 use crate::segment::Segment;
 
@@ -179,16 +179,21 @@ impl Log {
     }
 
     fn empty_ticket(&self) -> SyncTicket {
-        let mut directories = Vec::new();
+        let (mut directories, mut files) = (Vec::new(), Vec::new());
         if self.durability.names_unsynced() {
             directories.push(self.home.dir.clone());
         }
         if self.durability.parent_unsynced {
             directories.push(self.home.parent().to_owned());
+            // Whose records these are must be as durable as the first of them.
+            let metadata = self.home.path(PARTITION_METADATA);
+            if self.home.disk.exists(&metadata) {
+                files.push((metadata, None));
+            }
         }
         SyncTicket {
             disk: Arc::clone(&self.home.disk),
-            files: Vec::new(),
+            files,
             directories,
             segments: Vec::new(),
             up_to: self.log_end,
