@@ -8,10 +8,12 @@ pub mod cluster;
 pub mod connection;
 pub mod error;
 pub mod metadata;
+pub mod producer;
 pub mod versions;
 
 pub use cluster::{Cluster, ClusterConfig, CoordinatorKind, Lane};
 pub use connection::{Connection, ConnectionConfig};
 pub use error::ClientError;
 pub use metadata::Metadata;
+pub use producer::{Delivery, Producer, ProducerConfig, Record};
 pub use versions::ApiVersions;

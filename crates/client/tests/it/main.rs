@@ -1,1 +1,38 @@
-//! The client against real brokers.
+//! The client against brokers.
+//!
+//! The tests in [`scripted`] need none: they play the broker themselves. All others need a cluster
+//! and are passed over without one: `CLIENT_TEST_BOOTSTRAP=host:port cargo test -p client`.
+
+mod cluster;
+mod produce;
+
+use client::{Cluster, ClusterConfig};
+
+/// The cluster to test against; `None` when there is none.
+pub async fn cluster() -> Option<Cluster> {
+    let Ok(bootstrap) = std::env::var("CLIENT_TEST_BOOTSTRAP") else {
+        eprintln!("passed over: CLIENT_TEST_BOOTSTRAP names no cluster");
+        return None;
+    };
+    Some(Cluster::connect(ClusterConfig::new(&bootstrap)).await.expect("the cluster answers"))
+}
+
+/// A topic of its own for each test, with so many partitions.
+pub async fn new_topic(cluster: &Cluster, test: &str, partitions: i32) -> String {
+    use wire::create_topics::CreatableTopic;
+    let name = format!("{test}-{:08x}", fastrand::u32(..));
+    let request = wire::CreateTopicsRequest {
+        topics: vec![CreatableTopic {
+            name: name.clone(),
+            num_partitions: partitions,
+            replication_factor: -1,
+            ..Default::default()
+        }],
+        timeout_ms: 30_000,
+        ..Default::default()
+    };
+    let none = |_: &_| model::ErrorCode::None;
+    let response = cluster.call_controller(&request, none).await.unwrap();
+    assert_eq!(response.topics[0].error(), model::ErrorCode::None, "{response:?}");
+    name
+}

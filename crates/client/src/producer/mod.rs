@@ -1,0 +1,275 @@
+//! Producing: records are written straight into the batch of their partition, and batches go out
+//! when they are full or have lingered.
+//!
+//! Nothing is allocated for a record: what [`Producer::send`] returns shares the outcome of the
+//! record's batch. Read [`queue`] (records to batches), then [`sender`] (batches to brokers).
+//! Not here: transactions.
+
+mod batch;
+mod queue;
+mod request;
+mod sender;
+
+pub use batch::{BatchReport, Delivery, Placed};
+pub use queue::Record;
+
+use crate::cluster::Cluster;
+use crate::error::{ClientError, check};
+use batch::{Outcome, Pool};
+use model::{Compression, ProducerEpoch, ProducerId};
+use queue::{Ready, TopicQueues};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use wire::InitProducerIdRequest;
+
+/// Is told of every batch that ended, well or not. Runs in the sender's task: it must not block.
+pub type OnBatch = Arc<dyn Fn(&BatchReport<'_>) + Send + Sync>;
+
+/// How records are produced. The fields are those of Kafka's producer, and so are the defaults.
+#[derive(Clone)]
+pub struct ProducerConfig {
+    /// `acks`: 0, 1, or -1 for all.
+    pub acks: i16,
+    /// `enable.idempotence`: needs `acks` of -1.
+    pub idempotence: bool,
+    /// `batch.size`, in bytes.
+    pub batch_bytes: usize,
+    /// `linger.ms`.
+    pub linger: Duration,
+    /// `buffer.memory`, in bytes.
+    pub buffer_bytes: usize,
+    /// `max.block.ms`: how long a send may wait for memory.
+    pub block_max: Duration,
+    /// `compression.type`.
+    pub compression: Compression,
+    /// `compression.<codec>.level`; `None` for the codec's default.
+    pub compression_level: Option<i32>,
+    /// `max.request.size`, in bytes.
+    pub request_bytes_max: usize,
+    /// `max.in.flight.requests.per.connection`; at most 5 with idempotence.
+    pub in_flight_max: usize,
+    /// `request.timeout.ms`: how long the broker may wait for `acks`.
+    pub request_timeout: Duration,
+    /// `delivery.timeout.ms`: when a batch is given up, retries included.
+    pub delivery_timeout: Duration,
+    /// `retry.backoff.ms`.
+    pub retry_backoff: Duration,
+    /// Who is told of batches that ended.
+    pub on_batch: Option<OnBatch>,
+}
+
+impl Default for ProducerConfig {
+    fn default() -> ProducerConfig {
+        ProducerConfig {
+            acks: -1,
+            idempotence: true,
+            batch_bytes: 16 * 1024,
+            linger: Duration::from_millis(5),
+            buffer_bytes: 32 * 1024 * 1024,
+            block_max: Duration::from_secs(60),
+            compression: Compression::None,
+            compression_level: None,
+            request_bytes_max: 1024 * 1024,
+            in_flight_max: 5,
+            request_timeout: Duration::from_secs(30),
+            delivery_timeout: Duration::from_secs(120),
+            retry_backoff: Duration::from_millis(100),
+            on_batch: None,
+        }
+    }
+}
+
+impl ProducerConfig {
+    fn check(&self) -> Result<(), ClientError> {
+        let usage = |text: &str| Err(ClientError::Usage(text.to_owned()));
+        match self {
+            c if !(-1..=1).contains(&c.acks) => usage("acks is -1, 0 or 1"),
+            c if c.idempotence && c.acks != -1 => usage("idempotence needs acks of -1 (all)"),
+            c if c.idempotence && c.in_flight_max > 5 => {
+                usage("idempotence allows at most 5 requests in flight")
+            }
+            c if c.in_flight_max == 0 => usage("at least one request must be in flight"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The identity of an idempotent producer; none for another.
+type Identity = (ProducerId, ProducerEpoch);
+
+/// What callers and the sender share.
+struct Shared {
+    cluster: Cluster,
+    config: ProducerConfig,
+    topics: RwLock<HashMap<String, Arc<TopicQueues>>>,
+    identity: Mutex<Identity>,
+    ready: Ready,
+    /// Bytes of `buffer.memory` that no batch has taken.
+    memory: Semaphore,
+    pool: Pool,
+    /// The outcomes of the batches that have not ended, by the order of their opening.
+    incomplete: Mutex<BTreeMap<u64, Arc<Outcome>>>,
+    next_ordinal: AtomicU64,
+    closed: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no code under these locks panics")
+}
+
+/// Tells the sender to end when the last handle goes.
+struct Handle(Arc<Shared>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.closed.store(true, Ordering::Release);
+        self.0.ready.wake();
+    }
+}
+
+/// A producer; clones share its batches and its connections.
+#[derive(Clone)]
+pub struct Producer(Arc<Handle>);
+
+impl Producer {
+    /// A producer for this cluster; asks for a producer id if it is to be idempotent.
+    pub async fn new(cluster: Cluster, config: ProducerConfig) -> Result<Producer, ClientError> {
+        config.check()?;
+        let none = (ProducerId::NONE, ProducerEpoch::NONE);
+        let identity = if config.idempotence { new_identity(&cluster).await? } else { none };
+        let shared = Arc::new(Shared {
+            topics: RwLock::default(),
+            identity: Mutex::new(identity),
+            ready: Ready::default(),
+            memory: Semaphore::new(config.buffer_bytes.max(config.batch_bytes)),
+            pool: Pool::new(config.buffer_bytes / config.batch_bytes.max(1)),
+            incomplete: Mutex::default(),
+            next_ordinal: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            cluster,
+            config,
+        });
+        tokio::spawn(sender::run(shared.clone()));
+        Ok(Producer(Arc::new(Handle(shared))))
+    }
+
+    /// A topic to send to: saves looking it up for every record.
+    pub async fn topic(&self, name: &str) -> Result<TopicProducer, ClientError> {
+        let known = self.topics().get(name).cloned();
+        let queues = match known {
+            Some(queues) => queues,
+            None => {
+                let topic = self.shared().cluster.topic(name).await?;
+                let mut topics = self.shared().topics.write().expect("no code under it panics");
+                let queues = topics.entry(name.to_owned());
+                queues.or_insert_with(|| Arc::new(TopicQueues::new(&topic, self.config()))).clone()
+            }
+        };
+        Ok(TopicProducer { producer: self.clone(), queues })
+    }
+
+    fn topics(&self) -> std::sync::RwLockReadGuard<'_, HashMap<String, Arc<TopicQueues>>> {
+        self.shared().topics.read().expect("no code under it panics")
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.0.0
+    }
+
+    fn config(&self) -> &ProducerConfig {
+        &self.shared().config
+    }
+
+    /// Takes a record; waits only while `buffer.memory` is used up. The record is on its way, not
+    /// there yet: see [`Delivery::wait`].
+    pub async fn send(&self, topic: &str, record: &Record<'_>) -> Result<Delivery, ClientError> {
+        let known = self.topics().get(topic).cloned();
+        match known {
+            Some(queues) => send(self.shared(), &queues, record).await,
+            None => self.topic(topic).await?.send(record).await,
+        }
+    }
+
+    /// Sends what has been taken without lingering, and waits until it has ended, well or not.
+    /// Fails with the first failure.
+    pub async fn flush(&self) -> Result<(), ClientError> {
+        let topics: Vec<_> = self.topics().values().cloned().collect();
+        topics.iter().for_each(|topic| topic.close_open_batches(self.shared()));
+        let incomplete: Vec<_> = lock(&self.shared().incomplete).values().cloned().collect();
+        let mut result = Ok(());
+        for outcome in incomplete {
+            let ended = outcome.wait().await.map(|_| ());
+            result = result.and(ended);
+        }
+        result
+    }
+
+    /// Bytes of `buffer.memory` that are free.
+    pub fn free_buffer_bytes(&self) -> usize {
+        self.shared().memory.available_permits()
+    }
+}
+
+/// A topic of a producer.
+#[derive(Clone)]
+pub struct TopicProducer {
+    producer: Producer,
+    queues: Arc<TopicQueues>,
+}
+
+impl TopicProducer {
+    /// As [`Producer::send`].
+    pub async fn send(&self, record: &Record<'_>) -> Result<Delivery, ClientError> {
+        send(self.producer.shared(), &self.queues, record).await
+    }
+
+    /// How many partitions the topic has, as far as is known.
+    pub fn partition_count(&self) -> i32 {
+        self.queues.partition_count()
+    }
+}
+
+async fn send(
+    shared: &Arc<Shared>,
+    topic: &TopicQueues,
+    record: &Record<'_>,
+) -> Result<Delivery, ClientError> {
+    if let Some(delivery) = topic.append(shared, record)? {
+        return Ok(delivery);
+    }
+    let needed = topic.memory_for(shared, record);
+    let waited = Instant::now();
+    loop {
+        let left = shared.config.block_max.saturating_sub(waited.elapsed());
+        let permit = tokio::time::timeout(left, shared.memory.acquire_many(needed)).await;
+        let Ok(permit) = permit else {
+            let after_ms = shared.config.block_max.as_millis() as u64;
+            let what = "waiting for buffer.memory".to_owned();
+            return Err(ClientError::TimedOut { what, after_ms });
+        };
+        // Given back at once: the append takes what it needs itself, if it still needs it.
+        drop(permit.map_err(|_| ClientError::ClientClosed)?);
+        if let Some(delivery) = topic.append(shared, record)? {
+            return Ok(delivery);
+        }
+    }
+}
+
+/// Asks for a producer id (KIP-98).
+async fn new_identity(cluster: &Cluster) -> Result<Identity, ClientError> {
+    let request = InitProducerIdRequest {
+        transactional_id: None,
+        transaction_timeout_ms: i32::MAX,
+        ..Default::default()
+    };
+    cluster
+        .retry(|| async {
+            let response = cluster.any().await?.call(&request).await?;
+            check(response.error(), None, || "producer id".to_owned())?;
+            Ok((ProducerId(response.producer_id), ProducerEpoch(response.producer_epoch)))
+        })
+        .await
+}

@@ -1,0 +1,541 @@
+//! From closed batches to brokers and back: one task for each producer.
+//!
+//! The order of a partition is kept so: its batches go to one broker at a time, and when one comes
+//! back to be sent again, nothing more is sent until all that were in flight have come back too.
+//! With idempotence the broker refuses whatever arrives out of order; without it, a batch behind a
+//! failed one may get ahead of it unless one request is in flight at a time, as in Kafka.
+
+use super::batch::{Batch, BatchReport, Placed};
+use super::queue::PartitionQueue;
+use super::request::{self, Envelope, Sent};
+use super::{Identity, Shared, lock, new_identity};
+use crate::cluster::Lane;
+use crate::connection::{Connection, read};
+use crate::error::ClientError;
+use bytes::Bytes;
+use model::{ErrorCode, Offset, Sequence, Timestamp};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use tokio::sync::mpsc;
+use wire::produce::PartitionProduceResponse;
+use wire::{ApiKey, ProduceResponse};
+
+/// What other tasks tell the sender.
+enum Event {
+    Answer { request: u64, result: Result<Bytes, ClientError> },
+    Connected { broker: i32, result: Result<Connection, ClientError> },
+    Refreshed,
+    Identity(Result<Identity, ClientError>),
+}
+
+/// The connection to a broker.
+enum Link {
+    Down { until: Option<Instant> },
+    Connecting,
+    Up(Connection),
+}
+
+struct Broker {
+    link: Link,
+    in_flight: usize,
+}
+
+struct InFlight {
+    broker: i32,
+    version: i16,
+    peer: String,
+    sent: Vec<Sent>,
+}
+
+/// Whether the producer needs another identity: a sequence was lost, and whatever is sent next
+/// would be refused.
+#[derive(PartialEq)]
+enum Reset {
+    None,
+    /// As soon as nothing is in flight.
+    Wanted,
+    Asked,
+}
+
+struct Sender {
+    shared: Arc<Shared>,
+    events: mpsc::UnboundedSender<Event>,
+    brokers: HashMap<i32, Broker>,
+    /// Partitions that have, or may have, closed batches.
+    ready: Vec<Arc<PartitionQueue>>,
+    in_flight: HashMap<u64, InFlight>,
+    next_request: u64,
+    refreshing: bool,
+    reset: Reset,
+    /// The earliest moment at which something may change by itself.
+    wake_at: Option<Instant>,
+}
+
+/// The task of a producer: ends when the producer is gone and its batches have ended.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let (events, mut inbox) = mpsc::unbounded_channel();
+    let mut sender = Sender {
+        shared: shared.clone(),
+        events,
+        brokers: HashMap::new(),
+        ready: Vec::new(),
+        in_flight: HashMap::new(),
+        next_request: 0,
+        refreshing: false,
+        reset: Reset::None,
+        wake_at: None,
+    };
+    while sender.pass() {
+        let wake_at = sender.wake_at.map(tokio::time::Instant::from_std);
+        tokio::select! {
+            Some(event) = inbox.recv() => sender.take(event),
+            () = shared.ready.woken() => {}
+            () = tokio::time::sleep_until(wake_at.unwrap_or_else(tokio::time::Instant::now)),
+                if wake_at.is_some() => {}
+        }
+        while let Ok(event) = inbox.try_recv() {
+            sender.take(event);
+        }
+    }
+}
+
+impl Sender {
+    /// Sends what can be sent now. False when there will never be anything again.
+    fn pass(&mut self) -> bool {
+        let now = Instant::now();
+        self.wake_at = None;
+        if self.shared.closed.load(Ordering::Acquire) {
+            if lock(&self.shared.incomplete).is_empty() {
+                return false;
+            }
+            let topics = self.shared.topics.read().expect("no code under it panics");
+            topics.values().for_each(|topic| topic.close_open_batches(&self.shared));
+        }
+        self.collect(now);
+        if self.reset != Reset::None {
+            self.reset_when_quiet();
+            self.expire_all(now);
+            return true;
+        }
+        while self.send_round(now) {}
+        true
+    }
+
+    fn collect(&mut self, now: Instant) {
+        let (lingered, next) = self.shared.ready.take_lingered(now);
+        if let Some(next) = next {
+            self.wake_by(next);
+        }
+        let listed = lingered.into_iter().filter(|q| q.close_lingered(&self.shared, Some(now)));
+        self.ready.extend(listed);
+        self.shared.ready.take_full(&mut self.ready);
+    }
+
+    fn wake_by(&mut self, at: Instant) {
+        self.wake_at = Some(self.wake_at.map_or(at, |before| before.min(at)));
+    }
+
+    /// Sends one request to each broker that can take one. Whether there was any.
+    fn send_round(&mut self, now: Instant) -> bool {
+        let metadata = self.shared.cluster.metadata();
+        let mut requests: HashMap<i32, (usize, Vec<Sent>)> = HashMap::new();
+        for queue in std::mem::take(&mut self.ready) {
+            let leader = metadata.leader(&queue.topic, queue.partition);
+            self.expire(&queue, now);
+            let keep = self.offer(&queue, leader, now, &mut requests);
+            if keep {
+                self.ready.push(queue);
+            }
+        }
+        let any = !requests.is_empty();
+        for (broker, (_, sent)) in requests {
+            self.send(broker, sent);
+        }
+        any
+    }
+
+    /// Moves the partition's next batch into the request for its leader, if it may go now. Whether
+    /// the partition must be looked at again.
+    fn offer(
+        &mut self,
+        queue: &Arc<PartitionQueue>,
+        leader: Option<i32>,
+        now: Instant,
+        requests: &mut HashMap<i32, (usize, Vec<Sent>)>,
+    ) -> bool {
+        let mut state = lock(&queue.state);
+        if !state.has_batch(&self.shared, now) {
+            state.unlist();
+            return false;
+        }
+        if let Some(at) = state.not_before.filter(|at| *at > now) {
+            self.wake_by(at);
+            return true;
+        }
+        let Some(leader) = leader else {
+            self.refresh_metadata(now);
+            return true;
+        };
+        let config = &self.shared.config;
+        let busy = state.in_flight > 0
+            && (state.recovering
+                || state.in_flight_broker != leader
+                || (config.idempotence && !state.established)
+                || state.in_flight >= config.in_flight_max);
+        if busy || !self.has_room(leader, now) {
+            return true;
+        }
+        let next = state.closed.front().map_or(0, |batch| batch.bytes.len());
+        let (size, sent) = requests.entry(leader).or_default();
+        if !sent.is_empty() && *size + next > self.shared.config.request_bytes_max {
+            return true;
+        }
+        if let Some(mut batch) = state.closed.pop_front() {
+            batch.attempts += 1;
+            *size += next;
+            (state.recovering, state.in_flight_broker) = (false, leader);
+            state.in_flight += 1;
+            sent.push(Sent { queue: queue.clone(), batch });
+        }
+        true
+    }
+
+    /// Whether a request may be sent to this broker; connects if there is no connection.
+    fn has_room(&mut self, id: i32, now: Instant) -> bool {
+        let down = || Broker { link: Link::Down { until: None }, in_flight: 0 };
+        let broker = self.brokers.entry(id).or_insert_with(down);
+        match &broker.link {
+            Link::Up(connection) if !connection.is_closed() => {
+                return broker.in_flight < self.shared.config.in_flight_max;
+            }
+            Link::Connecting => return false,
+            Link::Down { until: Some(until) } if *until > now => {
+                let until = *until;
+                self.wake_by(until);
+                return false;
+            }
+            Link::Up(_) | Link::Down { .. } => {}
+        }
+        broker.link = Link::Connecting;
+        let (cluster, events) = (self.shared.cluster.clone(), self.events.clone());
+        tokio::spawn(async move {
+            let result = cluster.broker(id, Lane::Produce).await;
+            // The sender is gone only when nothing is left to be sent.
+            let _ = events.send(Event::Connected { broker: id, result });
+        });
+        false
+    }
+
+    fn send(&mut self, broker: i32, mut sent: Vec<Sent>) {
+        sent.sort_by(|a, b| a.queue.topic.cmp(&b.queue.topic));
+        let Link::Up(connection) = &self.brokers[&broker].link else {
+            unreachable!("has_room() said that it is up");
+        };
+        let connection = connection.clone();
+        let named = sent.iter().any(|s| s.queue.topic_id.is_zero());
+        let limit = if named { 12 } else { i16::MAX };
+        let version = connection.versions().newest_up_to(ApiKey::Produce, limit);
+        let peer = connection.peer().to_owned();
+        let Some(version) = version else {
+            let error = ClientError::Unsupported { peer, api: ApiKey::Produce };
+            return self.settle_all(sent, &error);
+        };
+        let request = self.next_request;
+        self.next_request += 1;
+        let written = self.write(&connection, version, request, &sent);
+        let acked = self.shared.config.acks != 0;
+        match written {
+            Err(error) => self.settle_all(sent, &error),
+            Ok(()) if acked => {
+                self.brokers.entry(broker).and_modify(|b| b.in_flight += 1);
+                self.in_flight.insert(request, InFlight { broker, version, peer, sent });
+            }
+            Ok(()) => {
+                let placed = Placed { base_offset: None, log_append_time: Timestamp::NONE };
+                sent.into_iter().for_each(|s| self.complete(s, Ok(placed)));
+            }
+        }
+    }
+
+    fn write(
+        &self,
+        connection: &Connection,
+        version: i16,
+        request: u64,
+        sent: &[Sent],
+    ) -> Result<(), ClientError> {
+        let config = &self.shared.config;
+        let events = self.events.clone();
+        let reply: crate::connection::Reply =
+            Box::new(move |result| drop(events.send(Event::Answer { request, result })));
+        // The broker gives up before the connection does.
+        let timeout = config.request_timeout + std::time::Duration::from_secs(5);
+        let reply = (config.acks != 0).then_some(reply);
+        connection.send_pieces(timeout, reply, |correlation_id| {
+            let envelope = Envelope {
+                version,
+                correlation_id,
+                client_id: connection.client_id(),
+                acks: config.acks,
+                timeout_ms: config.request_timeout.as_millis() as i32,
+            };
+            request::pieces(&envelope, sent)
+        })
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Answer { request, result } => self.answered(request, result),
+            Event::Connected { broker, result } => self.connected(broker, result),
+            Event::Refreshed => self.refreshed(),
+            Event::Identity(result) => self.reset_identity(result),
+        }
+    }
+
+    fn connected(&mut self, id: i32, result: Result<Connection, ClientError>) {
+        let link = match result {
+            Ok(connection) => Link::Up(connection),
+            Err(error) => {
+                tracing::debug!(broker = id, %error, "cannot connect");
+                let now = Instant::now();
+                self.refresh_metadata(now);
+                Link::Down { until: Some(now + self.shared.config.retry_backoff) }
+            }
+        };
+        self.brokers.entry(id).and_modify(|broker| broker.link = link);
+    }
+
+    fn answered(&mut self, request: u64, result: Result<Bytes, ClientError>) {
+        let Some(flight) = self.in_flight.remove(&request) else { return };
+        self.brokers.entry(flight.broker).and_modify(|b| b.in_flight -= 1);
+        let response = result.and_then(|frame| {
+            read::<ProduceResponse>(&flight.peer, &frame, ApiKey::Produce, flight.version)
+        });
+        let response = match response {
+            Ok(response) => response,
+            Err(error) => return self.settle_all(flight.sent, &error),
+        };
+        let mut answers: HashMap<(usize, i32), &PartitionProduceResponse> = HashMap::new();
+        for (i, topic) in response.responses.iter().enumerate() {
+            answers.extend(topic.partition_responses.iter().map(|p| ((i, p.index), p)));
+        }
+        // Topics are few in one answer; partitions may be many.
+        let topic_of = |s: &Sent| {
+            response.responses.iter().position(|t| match flight.version {
+                13.. => t.topic_id == s.queue.topic_id,
+                _ => *t.name == *s.queue.topic,
+            })
+        };
+        let mut last: Option<(Arc<str>, Option<usize>)> = None;
+        for sent in flight.sent {
+            let known = last.as_ref().filter(|(name, _)| *name == sent.queue.topic);
+            let topic = known.map_or_else(|| topic_of(&sent), |(_, topic)| *topic);
+            last = Some((sent.queue.topic.clone(), topic));
+            match topic.and_then(|t| answers.get(&(t, sent.queue.partition))) {
+                Some(answer) => self.settle_answer(sent, answer),
+                None => {
+                    let error = ErrorCode::UnknownServerError;
+                    self.settle(sent, &ClientError::refused("a partition without answer", error));
+                }
+            }
+        }
+    }
+
+    fn settle_answer(&mut self, sent: Sent, answer: &PartitionProduceResponse) {
+        let placed = |base_offset| {
+            Ok(Placed { base_offset, log_append_time: Timestamp(answer.log_append_time_ms) })
+        };
+        match answer.error() {
+            ErrorCode::None => self.complete(sent, placed(Some(Offset(answer.base_offset)))),
+            // It was appended when it was sent before.
+            ErrorCode::DuplicateSequenceNumber => self.complete(sent, placed(None)),
+            code => {
+                let what = format!("produce to {}-{}", sent.queue.topic, sent.queue.partition);
+                let message = answer.error_message.clone();
+                self.settle(sent, &ClientError::Refused { what, code, message });
+            }
+        }
+    }
+
+    fn settle_all(&mut self, sent: Vec<Sent>, error: &ClientError) {
+        sent.into_iter().for_each(|sent| self.settle(sent, error));
+    }
+
+    /// Decides what becomes of a batch that failed.
+    fn settle(&mut self, sent: Sent, error: &ClientError) {
+        let now = Instant::now();
+        let recovering = lock(&sent.queue.state).recovering || self.reset != Reset::None;
+        let again = match error.code() {
+            // The broker lacks a batch before this one, and that one will be sent again.
+            Some(ErrorCode::OutOfOrderSequenceNumber) if recovering => true,
+            Some(ErrorCode::UnknownProducerId | ErrorCode::InvalidProducerIdMapping) => {
+                self.want_reset();
+                true
+            }
+            _ => error.is_retriable(),
+        };
+        let late = sent.batch.opened + self.shared.config.delivery_timeout <= now;
+        if !again || late {
+            return self.fail(sent, error.clone());
+        }
+        tracing::debug!(topic = %sent.queue.topic, partition = sent.queue.partition, %error, "again");
+        self.refresh_metadata(now);
+        let mut state = lock(&sent.queue.state);
+        state.in_flight -= 1;
+        state.recovering = true;
+        state.not_before = Some(now + crate::cluster::jittered(self.shared.config.retry_backoff));
+        state.put_back(sent.batch);
+        let told = state.list();
+        drop(state);
+        if told {
+            self.ready.push(sent.queue);
+        }
+    }
+
+    /// Gives a batch up that a broker had.
+    fn fail(&mut self, sent: Sent, error: ClientError) {
+        if sent.batch.base_sequence != Sequence::NONE {
+            self.want_reset();
+        }
+        self.complete(sent, Err(error));
+    }
+
+    fn complete(&mut self, sent: Sent, result: Result<Placed, ClientError>) {
+        {
+            let mut state = lock(&sent.queue.state);
+            state.in_flight -= 1;
+            state.established |= result.is_ok();
+        }
+        self.end(&sent.queue, sent.batch, result);
+        // Without linger, records may have gathered meanwhile.
+        if sent.queue.close_lingered(&self.shared, Some(Instant::now())) {
+            self.ready.push(sent.queue);
+        }
+    }
+
+    /// A batch has ended: tells who waits, and takes its memory back.
+    fn end(&self, queue: &PartitionQueue, batch: Batch, result: Result<Placed, ClientError>) {
+        if let Some(on_batch) = &self.shared.config.on_batch {
+            on_batch(&BatchReport {
+                topic: &queue.topic,
+                partition: queue.partition,
+                record_count: batch.record_count,
+                size_bytes: batch.bytes.len(),
+                opened: batch.opened,
+                ended: Instant::now(),
+                result: &result,
+            });
+        }
+        batch.outcome.complete(result);
+        lock(&self.shared.incomplete).remove(&batch.ordinal);
+        self.shared.pool.give(batch.bytes);
+        self.shared.memory.add_permits(batch.memory_bytes as usize);
+    }
+
+    fn expire_all(&mut self, now: Instant) {
+        for queue in self.ready.clone() {
+            self.expire(&queue, now);
+        }
+    }
+
+    /// Gives up what has waited longer than `delivery.timeout.ms`.
+    fn expire(&mut self, queue: &Arc<PartitionQueue>, now: Instant) {
+        let timeout = self.shared.config.delivery_timeout;
+        let mut expired = Vec::new();
+        let mut state = lock(&queue.state);
+        while state.closed.front().is_some_and(|batch| batch.opened + timeout <= now) {
+            expired.extend(state.closed.pop_front());
+        }
+        let next = state.closed.front().map(|batch| batch.opened + timeout);
+        drop(state);
+        if let Some(next) = next {
+            self.wake_by(next);
+        }
+        for batch in expired {
+            if batch.base_sequence != Sequence::NONE {
+                self.want_reset();
+            }
+            let what = format!("delivery to {}-{}", queue.topic, queue.partition);
+            let after_ms = timeout.as_millis() as u64;
+            self.end(queue, batch, Err(ClientError::TimedOut { what, after_ms }));
+        }
+    }
+
+    fn refresh_metadata(&mut self, now: Instant) {
+        self.wake_by(now + self.shared.config.retry_backoff);
+        if std::mem::replace(&mut self.refreshing, true) {
+            return;
+        }
+        let (cluster, events) = (self.shared.cluster.clone(), self.events.clone());
+        let pause = crate::cluster::jittered(self.shared.config.retry_backoff);
+        tokio::spawn(async move {
+            if let Err(error) = cluster.refresh().await {
+                tracing::debug!(%error, "cannot refresh metadata");
+            }
+            // So that a topic without a leader does not ask without end.
+            tokio::time::sleep(pause).await;
+            let _ = events.send(Event::Refreshed);
+        });
+    }
+
+    fn refreshed(&mut self) {
+        self.refreshing = false;
+        let metadata = self.shared.cluster.metadata();
+        let topics = self.shared.topics.read().expect("no code under it panics");
+        for (name, queues) in topics.iter() {
+            if let Some(topic) = metadata.topics.get(name.as_str()) {
+                queues.update(topic);
+            }
+        }
+    }
+
+    fn want_reset(&mut self) {
+        if self.reset == Reset::None {
+            self.reset = Reset::Wanted;
+        }
+    }
+
+    /// Asks for another identity once nothing is in flight under the old one.
+    fn reset_when_quiet(&mut self) {
+        if self.reset != Reset::Wanted || !self.in_flight.is_empty() {
+            return;
+        }
+        self.reset = Reset::Asked;
+        let (cluster, events) = (self.shared.cluster.clone(), self.events.clone());
+        tokio::spawn(async move {
+            let result = new_identity(&cluster).await;
+            let _ = events.send(Event::Identity(result));
+        });
+    }
+
+    /// Numbers all batches that wait anew, under the new identity.
+    fn reset_identity(&mut self, result: Result<Identity, ClientError>) {
+        let identity = match result {
+            Ok(identity) => identity,
+            Err(error) => {
+                tracing::warn!(%error, "no producer id; asking again");
+                self.reset = Reset::Wanted;
+                return;
+            }
+        };
+        self.reset = Reset::None;
+        // First, so that whatever is closed from here on carries it.
+        *lock(&self.shared.identity) = identity;
+        let topics: Vec<_> = {
+            let topics = self.shared.topics.read().expect("no code under it panics");
+            topics.values().cloned().collect()
+        };
+        for queue in topics.iter().flat_map(|topic| topic.queues()) {
+            let mut state = lock(&queue.state);
+            let mut next = Sequence(0);
+            for batch in &mut state.closed {
+                batch.resequence(identity, next);
+                next = next.plus(batch.record_count);
+            }
+            state.next_sequence = next.0;
+            (state.recovering, state.established) = (false, false);
+        }
+    }
+}
