@@ -60,6 +60,11 @@ impl Arguments {
     }
 }
 
+/// The program of the client library `client`, installed and ready to run.
+pub fn program(client: &str) -> Result<programs::Installed> {
+    programs::installed(client)
+}
+
 /// Runs the suite; fails when a scenario failed.
 pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.list {

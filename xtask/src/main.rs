@@ -10,6 +10,7 @@ mod fuzz;
 mod golden;
 mod highwater;
 mod process;
+mod realtext;
 mod tidy;
 
 use clap::{Parser, Subcommand};
@@ -39,6 +40,8 @@ enum Task {
     Fuzz(fuzz::Arguments),
     /// Write crates/wire/testdata/golden: what Kafka's own classes make of every message
     Golden,
+    /// Send a real text of a million lines through the broker and compare every byte
+    Realtext(realtext::Arguments),
     /// Check what no compiler checks: layers, headers, sizes, links
     Tidy,
 }
@@ -52,6 +55,7 @@ fn main() -> anyhow::Result<()> {
         Task::Codegen(arguments) => codegen::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Golden => golden::run(),
+        Task::Realtext(arguments) => realtext::run(&arguments),
         Task::Tidy => tidy::run(),
     }
 }

@@ -1,5 +1,7 @@
 package harness
 
+import "io"
+
 // Record is a record on its way in or out. A nil Key or Value is null.
 type Record struct {
 	Key, Value []byte
@@ -56,4 +58,10 @@ type Client interface {
 	// IsTooLarge and IsUnknownTopic recognise the errors.
 	IsTooLarge(err error) bool
 	UnknownTopicRecognised(topic string) bool
+}
+
+// Dumper is a client that can print a whole topic.
+type Dumper interface {
+	// Dump writes every value up to what is now the end, a line feed after each.
+	Dump(topic string, out io.Writer)
 }

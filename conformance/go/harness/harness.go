@@ -1,7 +1,8 @@
 // Package harness is what both Go clients share: the registry of scenarios and the command line.
 //
 // `list` prints version and scenarios, `run NAME` runs one (0: held, 77: cannot run, else: did not
-// hold), `member TOPIC GROUP` is a group member in a process of its own, to be killed.
+// hold), `member TOPIC GROUP` is a group member in a process of its own, to be killed;
+// `dump TOPIC` prints a topic.
 package harness
 
 import (
@@ -144,6 +145,10 @@ func Main(version string, client Client) {
 		}
 	case "member":
 		serveMember(client, arguments[1], arguments[2])
+	case "dump":
+		out := bufio.NewWriterSize(os.Stdout, 1<<20)
+		client.(Dumper).Dump(arguments[1], out)
+		Must(out.Flush())
 	case "run":
 		at := slices.IndexFunc(scenarios, func(one scenario) bool { return one.name == arguments[1] })
 		os.Exit(run(scenarios[at], client))
