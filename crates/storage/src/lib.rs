@@ -4,12 +4,13 @@
 //! This room owns the disk and knows nothing of replicas, leaders, groups or the network. It has no
 //! clock (time is an argument), no threads and no randomness of its own. A [`Log`] is one
 //! partition; whoever calls it holds that partition's lock. What takes long leaves the lock by a
-//! ticket: syncing ([`SyncTicket`]), checkpointing ([`CheckpointTicket`]), compaction.
+//! ticket: syncing ([`SyncTicket`]), checkpointing ([`CheckpointTicket`]), [`compaction`].
 //!
 //! Read `log/mod.rs` first, then `log/recover.rs` and `segment.rs`.
 
 mod ceiling;
 pub mod checkpoint;
+pub mod compaction;
 mod config;
 pub mod disk;
 mod epoch_history;

@@ -24,6 +24,9 @@ pub(crate) enum ScanError {
     Io(io::Error),
 }
 
+/// A batch met by a scan: its position, its header and all its bytes.
+pub(crate) type Scanned<'a> = (u64, BatchHeader, &'a [u8]);
+
 /// The headers of the batches between two positions of a file. Payloads are skipped, unread where
 /// they are long.
 pub(crate) struct HeaderWalk<'a> {
@@ -102,7 +105,7 @@ impl<'a> BatchScan<'a> {
     }
 
     /// The next batch with its position and bytes; `None` at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<(u64, BatchHeader, &[u8])>, ScanError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Scanned<'_>>, ScanError> {
         if self.position >= self.end {
             return Ok(None);
         }

@@ -294,6 +294,13 @@ impl Segment {
         }
     }
 
+    /// Adds the largest timestamp of all to the time index.
+    pub(crate) fn note_last_peak(&mut self) {
+        if let Some(peak) = *self.peak.get_mut() {
+            self.note_peak(peak);
+        }
+    }
+
     /// Whether an index has no room for another entry.
     pub(crate) fn is_index_full(&mut self, index_bytes: u32) -> bool {
         // The time index keeps room for the entry that closes it.
@@ -304,9 +311,7 @@ impl Segment {
     /// Ends the segment's growth: the largest timestamp enters the time index, the indexes go into
     /// their files, room that was reserved is given back. Nothing is synced.
     pub(crate) fn seal(&mut self, home: &Home) -> Result<(), StorageError> {
-        if let Some(peak) = *self.peak.get_mut() {
-            self.note_peak(peak);
-        }
+        self.note_last_peak();
         self.unsealed = true;
         self.write_indexes(home)?;
         self.give_back(home)

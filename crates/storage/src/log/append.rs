@@ -183,13 +183,19 @@ impl Log {
             return Ok(true);
         }
         let newest = headers.iter().map(|header| header.max_timestamp).max();
-        Ok(self.is_old(newest.unwrap_or(now), now)?)
+        self.is_old(newest.unwrap_or(now), now)
     }
 
     /// Whether the active segment has lived for `segment.ms`: from its first record to `newest`, or
     /// if its records carry no time, from when it was opened to `now`.
     fn is_old(&self, newest: Timestamp, now: Timestamp) -> Result<bool, StorageError> {
-        let lifetime = self.config.segment_ms.saturating_sub(self.config.segment_jitter_ms);
+        let config = &self.config;
+        // What must be compacted by a time must be in a sealed segment by then.
+        let segment_ms = match config.cleanup.compact && config.max_compaction_lag_ms > 0 {
+            true => config.segment_ms.min(config.max_compaction_lag_ms),
+            false => config.segment_ms,
+        };
+        let lifetime = segment_ms.saturating_sub(config.segment_jitter_ms);
         let first = self.active().first_timestamp(&self.home)?;
         let waited = match first {
             Some(first) if first > Timestamp::NONE => newest.ms_since(first),

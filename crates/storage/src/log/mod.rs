@@ -213,7 +213,10 @@ impl Log {
     }
 
     /// Makes a failed write final: whatever the disk says later, it is not believed.
-    fn failing<T>(&mut self, result: Result<T, StorageError>) -> Result<T, StorageError> {
+    pub(crate) fn failing<T>(
+        &mut self,
+        result: Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
         if let Err(error @ StorageError::Io { source, .. }) = &result {
             self.failed.get_or_insert_with(|| format!("{error}: {source}").into());
         }

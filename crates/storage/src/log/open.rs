@@ -359,7 +359,7 @@ fn complete_swap(
     let end = last_offset_in(home, &swap)?.unwrap_or(base);
     let replaced: Vec<Offset> = bases.range(base..=end).copied().collect();
     for old in replaced {
-        for suffix in [OFFSET_INDEX, TIME_INDEX, LOG] {
+        for suffix in [OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, LOG] {
             let path = home.segment_path(old, suffix);
             match home.disk.remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {

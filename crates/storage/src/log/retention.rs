@@ -25,6 +25,10 @@ pub struct DeletedSegment {
 }
 
 impl DeletedSegment {
+    pub(crate) fn new(paths: Vec<PathBuf>, base_offset: Offset, size_bytes: u64) -> DeletedSegment {
+        DeletedSegment { paths, base_offset, size_bytes }
+    }
+
     /// Removes the files. What fails to be removed is removed when the log is opened again.
     pub fn remove(&self, disk: &dyn Disk) -> std::io::Result<()> {
         for path in &self.paths {
@@ -130,7 +134,7 @@ impl Log {
         self.snapshots.retain(|offset| *offset >= start);
         self.start_at(start);
         self.cleaned_below = self.cleaned_below.max(start);
-        Ok(DeletedSegment { paths, base_offset: base, size_bytes })
+        Ok(DeletedSegment::new(paths, base, size_bytes))
     }
 
     /// Gives a segment's files the names of deleted ones.

@@ -44,6 +44,8 @@ pub(super) struct Durability {
     pub(super) transactions_unsynced: bool,
     /// Bytes appended since the last checkpoint.
     pub(super) unchecked_bytes: u64,
+    /// Counts truncations: a ticket from before one says nothing of what was written since.
+    pub(super) truncations: u64,
 }
 
 impl Durability {
@@ -59,6 +61,7 @@ impl Durability {
             parent_unsynced: false,
             transactions_unsynced: false,
             unchecked_bytes: 0,
+            truncations: 0,
         }
     }
 
@@ -87,7 +90,7 @@ pub struct SyncTicket {
     /// Segments by base, and their sizes when the ticket was taken.
     segments: Vec<(Offset, u64)>,
     up_to: Offset,
-    generation: u64,
+    truncations: u64,
     names_version: u64,
 }
 
@@ -197,7 +200,7 @@ impl Log {
             directories,
             segments: Vec::new(),
             up_to: self.log_end,
-            generation: self.generation,
+            truncations: self.durability.truncations,
             names_version: self.durability.names_version,
         }
     }
@@ -221,7 +224,7 @@ impl Log {
 
     fn note_synced(&mut self, ticket: &SyncTicket) {
         self.durability.names_are_synced(ticket.names_version);
-        if ticket.generation != self.generation {
+        if ticket.truncations != self.durability.truncations {
             return;
         }
         self.durability.synced = self.durability.synced.max(ticket.up_to);
@@ -296,7 +299,7 @@ impl Log {
         self.failing(result)?;
         self.usable()?;
         self.note_synced(&ticket.sync);
-        if ticket.sync.generation != self.generation {
+        if ticket.sync.truncations != self.durability.truncations {
             self.drop_small_files(&ticket);
             return Ok(self.durability.recovery_point);
         }

@@ -57,14 +57,16 @@ impl Log {
                 continue;
             }
             let whole = peak.offset < limit && segment.base >= self.log_start;
-            let found = match whole {
-                true => {
-                    let from = segment.position_by_time(&self.home, peak.timestamp)?;
-                    let wanted = |t: Timestamp| t == peak.timestamp;
-                    self.find_in(segment, from, limit, peak.timestamp, wanted)?
-                }
-                false => self.largest_in(segment, limit, known)?,
-            };
+            let mut found = None;
+            if whole {
+                let from = segment.position_by_time(&self.home, peak.timestamp)?;
+                let wanted = |t: Timestamp| t == peak.timestamp;
+                found = self.find_in(segment, from, limit, peak.timestamp, wanted)?;
+            }
+            // A batch that compaction has emptied keeps its timestamp, but has no record of it.
+            if found.is_none() {
+                found = self.largest_in(segment, limit, known)?;
+            }
             best = found.or(best);
         }
         Ok(best)

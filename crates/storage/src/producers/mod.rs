@@ -207,7 +207,9 @@ impl Producers {
             return Some(self.transactions.complete(id, start, header.last_offset(), marker));
         }
         producer.remember(WrittenBatch::of(header));
-        if header.is_transactional() && producer.transaction_start.is_none() {
+        // A batch that compaction has emptied belongs to a transaction that has long ended.
+        let begins = header.is_transactional() && header.record_count > 0;
+        if begins && producer.transaction_start.is_none() {
             producer.transaction_start = Some(header.base_offset);
             self.transactions.begin(id, header.base_offset);
         }
@@ -245,11 +247,6 @@ impl Producers {
         self.transactions.first_open().unwrap_or(completed.last_offset.next())
     }
 
-    /// The first offset of the oldest open transaction.
-    pub(crate) fn first_open_transaction(&self) -> Option<Offset> {
-        self.transactions.first_open()
-    }
-
     /// Offsets of the last batch of each producer: compaction keeps these batches, if only as
     /// empty ones, or a retry behind it would be taken for a new batch (trap 4).
     pub(crate) fn last_offsets(&self) -> Vec<Offset> {
@@ -257,6 +254,12 @@ impl Producers {
         let mut offsets: Vec<Offset> = self.by_id.values().filter_map(last).collect();
         offsets.sort_unstable();
         offsets
+    }
+
+    /// Producers of whose present incarnation only a marker is known: compaction keeps it.
+    pub(crate) fn markers_only(&self) -> Vec<(ProducerId, ProducerEpoch)> {
+        let without = self.iter().filter(|(_, producer)| producer.last_batch().is_none());
+        without.map(|(id, producer)| (id, producer.epoch)).collect()
     }
 
     /// All producers in order of their ids.

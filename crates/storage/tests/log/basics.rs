@@ -166,10 +166,7 @@ fn producers_are_known_again_after_a_clean_stop_and_after_a_crash() {
     let place = Place::small();
     let mut log = place.open_unclean(Offset(0));
     for n in 0..30 {
-        append(
-            &mut log,
-            &Batch::of(2, NOW.plus_ms(n as i64)).producer(n % 3, 0, 2 * (n as i32 / 3)),
-        );
+        append(&mut log, &Batch::of(2, NOW.plus_ms(n)).producer(n % 3, 0, 2 * (n as i32 / 3)));
     }
     let last = Batch::of(2, NOW.plus_ms(29)).producer(2, 0, 18).bytes(Offset(0));
     let last = model::BatchHeader::decode(&last).unwrap();

@@ -67,10 +67,13 @@ impl Place {
     }
 }
 
-/// A batch to be: records of 60 bytes or so.
+/// A record to be: timestamp, key, value.
+pub type RecordOf = (Timestamp, Option<Vec<u8>>, Option<Vec<u8>>);
+
+/// A batch to be.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    pub records: Vec<(Timestamp, Option<Vec<u8>>, Option<Vec<u8>>)>,
+    pub records: Vec<RecordOf>,
     pub epoch: LeaderEpoch,
     pub producer: (ProducerId, ProducerEpoch, Sequence),
     pub flags: i16,
@@ -83,7 +86,7 @@ impl Batch {
         Batch::records(vec![(timestamp, None, value); count])
     }
 
-    pub fn records(records: Vec<(Timestamp, Option<Vec<u8>>, Option<Vec<u8>>)>) -> Batch {
+    pub fn records(records: Vec<RecordOf>) -> Batch {
         Batch {
             records,
             epoch: LeaderEpoch(0),
@@ -192,8 +195,11 @@ pub fn read_to(log: &Log, mut offset: Offset, limit: Offset, max_bytes: u32) -> 
     }
 }
 
+/// A record read: offset, key, value.
+pub type ValueAt = (i64, Option<Vec<u8>>, Option<Vec<u8>>);
+
 /// The values of all records from `offset` on, with their offsets.
-pub fn values(log: &Log, offset: Offset) -> Vec<(i64, Option<Vec<u8>>, Option<Vec<u8>>)> {
+pub fn values(log: &Log, offset: Offset) -> Vec<ValueAt> {
     let bytes = read_all(log, offset, 1 << 20);
     let mut found = Vec::new();
     for batch in Batches::new(&bytes) {

@@ -2,5 +2,6 @@
 //! real directory and against a model that keeps everything in memory.
 
 mod basics;
+mod compacted;
 mod fixture;
 mod golden;
