@@ -69,11 +69,14 @@ impl Reader {
                         bootstrap,
                         "--topic",
                         topic,
-                        "--from-beginning",
+                        "--partition",
+                        "0",
+                        "--offset",
+                        "earliest",
                         "--max-messages",
                         &lines,
                         "--timeout-ms",
-                        "5000",
+                        "8000",
                     ],
                 )
             }

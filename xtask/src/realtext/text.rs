@@ -36,8 +36,11 @@ pub fn load(file: Option<&Path>) -> Result<Text> {
             (fs::read_to_string(folder.join("name"))?, folder.join("text"))
         }
     };
-    let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    ensure!(bytes.last() == Some(&b'\n'), "{name} does not end with a line feed");
+    let mut bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    if bytes.last() != Some(&b'\n') {
+        // Readers put a line feed behind every record, the last one too.
+        bytes.push(b'\n');
+    }
     ensure!(!bytes.contains(&1), "{name} holds the byte 1, which separates keys for kcat");
     let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
     ensure!(lines >= LINES_MIN || file.is_some(), "{name} has only {lines} lines");
