@@ -77,7 +77,7 @@ impl Durable {
     }
 
     /// All stored positions of a group, sorted by partition.
-    pub(crate) fn offsets(
+    pub fn offsets(
         &self,
         group: &GroupId,
     ) -> impl Iterator<Item = (&TopicPartition, &CommittedOffset)> {
@@ -90,7 +90,7 @@ impl Durable {
     }
 
     /// Every group of which there is a record of any kind.
-    pub(crate) fn group_ids(&self) -> BTreeSet<GroupId> {
+    pub fn group_ids(&self) -> BTreeSet<GroupId> {
         self.groups.keys().chain(self.offsets.keys()).cloned().collect()
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Member {
     pub(crate) rebalance_timeout_ms: i32,
     /// In the order of its preference; a member restored from a record has only the chosen one.
     pub(crate) protocols: Vec<Protocol>,
-    /// What the leader assigned in the current generation; empty before the leader's sync.
+    /// What the leader assigned last; in CompletingRebalance still that of an earlier generation.
     pub(crate) assignment: Arc<[u8]>,
     /// JoinGroup requests to answer when the join phase ends; more than one if the client retried.
     pub(crate) awaiting_join: Vec<ReplyTo>,

@@ -33,6 +33,11 @@ impl Shard {
         self.refuse_syncs(id, ErrorCode::RebalanceInProgress);
         self.timers.cancel(&TimerKey::Sync(id.clone()));
         let group = self.groups.get_mut(id).expect("the caller has it");
+        if group.state == GroupState::CompletingRebalance {
+            // Until here operators see what the members had before this generation.
+            let nothing: Arc<[u8]> = Arc::from(&[][..]);
+            group.members.values_mut().for_each(|member| member.assignment = nothing.clone());
+        }
         group.rebalance_reason = Arc::from(reason);
         group.pending_sync.clear();
         group.transition(self.now, GroupState::PreparingRebalance);
@@ -113,7 +118,6 @@ impl Shard {
             group.pending_sync.insert(member_id.clone());
             let member = group.members.get_mut(member_id).expect("it was listed above");
             member.is_new = false;
-            member.assignment = Arc::from(&[][..]);
             let waiting = std::mem::take(&mut member.awaiting_join);
             self.reply_to_join(id, waiting, response);
             self.restart_session(id, member_id);
