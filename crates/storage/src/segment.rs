@@ -33,6 +33,15 @@ pub(crate) struct Peak {
     pub(crate) offset: Offset,
 }
 
+impl Peak {
+    fn max_with(self, header: &BatchHeader) -> Peak {
+        if header.max_timestamp <= self.timestamp {
+            return self;
+        }
+        Peak { timestamp: header.max_timestamp, offset: header.last_offset() }
+    }
+}
+
 /// A batch found in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Located {
@@ -45,6 +54,12 @@ impl Located {
     pub(crate) fn end(&self) -> u64 {
         self.position + self.header.size_bytes as u64
     }
+}
+
+/// The largest timestamp of a batch's records. One that compaction has emptied keeps the timestamp in
+/// its header, but there is nothing to be found at that time.
+fn newest_record(header: &BatchHeader) -> Timestamp {
+    if header.record_count == 0 { Timestamp::NONE } else { header.max_timestamp }
 }
 
 #[derive(Debug, Default)]
@@ -267,7 +282,7 @@ impl Segment {
     pub(crate) fn note(&mut self, position: u64, header: &BatchHeader, interval_bytes: u32) {
         let relative_offset = self.relative(header.last_offset());
         let peak = self.peak.get_mut();
-        let now = Peak { timestamp: header.max_timestamp, offset: header.last_offset() };
+        let now = Peak { timestamp: newest_record(header), offset: header.last_offset() };
         let peak = match peak {
             Some(known) if known.timestamp >= now.timestamp => *known,
             _ => *peak.insert(now),
@@ -507,11 +522,16 @@ impl Segment {
             Ok(last) => Some(last),
             Err(error) => self.unless_broken(home, TimeEntry::SUFFIX, error)?,
         };
-        let Some(last) = last else {
+        let believed = match last {
+            Some(Some(entry)) => self.batch_named(home, &entry)?.is_some(),
+            Some(None) => true,
+            None => false,
+        };
+        if !believed {
             self.rebuild_indexes(home)?;
             return Ok(*self.peak.lock().get_or_insert(self.no_peak()));
-        };
-        let peak = self.peak_of(last);
+        }
+        let peak = self.peak_of(last.flatten());
         *self.peak.lock() = Some(peak);
         Ok(peak)
     }
@@ -544,17 +564,17 @@ impl Segment {
             }
         };
         let Some(entry) = entry else { return Ok(0) };
+        Ok(self.batch_named(home, &entry)?.map_or(0, |batch| batch.position))
+    }
+
+    /// The batch that an entry of the time index names; `None`: the entry was damaged. Compaction
+    /// may have taken records, never moved them, so offset and timestamp must both be right.
+    fn batch_named(&self, home: &Home, entry: &TimeEntry) -> Result<Option<Located>, StorageError> {
         let offset = self.base.plus(entry.relative_offset as i64);
         let found = self.locate(home, offset)?;
-        // Compaction may have taken records, never moved them: a batch that is not the one named,
-        // or has another timestamp, means that the entry was damaged.
-        let holds = |b: &Located| {
+        Ok(found.filter(|b| {
             b.header.last_offset() == offset && b.header.max_timestamp == entry.timestamp
-        };
-        match found {
-            Some(batch) if holds(&batch) => Ok(batch.position),
-            _ => Ok(0),
-        }
+        }))
     }
 
     /// Takes a batch in that a scan found behind the known end.
@@ -597,12 +617,33 @@ impl Segment {
         let path = home.segment_path(self.base, TimeEntry::SUFFIX);
         self.offsets.last(home, self.base).during("read", &path)?;
         let last = self.times.last(home, self.base).during("read", &path)?;
-        *self.peak.get_mut() = Some(self.peak_of(last));
+        *self.peak.get_mut() = Some(self.peak_below(home, last, position)?);
         self.size = position;
         self.synced_bytes = 0;
         self.since_entry_bytes = 0;
         self.unsealed = true;
         Ok(())
+    }
+
+    /// The largest timestamp up to the batch that `last` names, or if that lies before `position`, of
+    /// the batches before there. An entry that names no batch was damaged and counts for nothing.
+    fn peak_below(
+        &self,
+        home: &Home,
+        last: Option<TimeEntry>,
+        position: u64,
+    ) -> Result<Peak, StorageError> {
+        let named = last.map(|entry| self.batch_named(home, &entry)).transpose()?.flatten();
+        let mut peak = self.peak_of(last.filter(|_| named.is_some()));
+        let file = self.file(home)?;
+        let mut walk = HeaderWalk::new(&*file, named.map_or(0, |batch| batch.position), position);
+        loop {
+            match walk.next() {
+                Ok(Some((_, header))) => peak = peak.max_with(&header),
+                Ok(None) => return Ok(peak),
+                Err(error) => return Err(self.unreadable(home, walk.position(), self.base, error)),
+            }
+        }
     }
 
     /// Opens a segment to append to it, trusting its files. Returns the offset behind its last
@@ -660,8 +701,8 @@ impl Segment {
             match walk.next() {
                 Ok(Some((_, header))) => {
                     end = Some(header.next_offset());
-                    if header.max_timestamp > peak.timestamp {
-                        let (timestamp, offset) = (header.max_timestamp, header.last_offset());
+                    if newest_record(&header) > peak.timestamp {
+                        let (timestamp, offset) = (newest_record(&header), header.last_offset());
                         peak = Peak { timestamp, offset };
                     }
                 }

@@ -139,6 +139,10 @@ impl Log {
                     let reason = format!("offset {found} follows where {expected} is due");
                     break Some((segment.size(), reason));
                 }
+                Ok(Some((_, header, _))) if !segment.reaches(header.last_offset()) => {
+                    let found = header.base_offset;
+                    break Some((segment.size(), format!("offset {found} is out of reach")));
+                }
                 Ok(Some((position, header, _))) => {
                     segment.extend(position, &header, self.config.index_interval_bytes);
                     self.epochs.assign(header.leader_epoch, header.base_offset);

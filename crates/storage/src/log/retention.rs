@@ -118,7 +118,12 @@ impl Log {
         if self.config.retention_ms < 0 {
             return Ok(false);
         }
-        let newest = self.segments[number].peak(&self.home)?.timestamp;
+        let segment = &self.segments[number];
+        let mut newest = segment.peak(&self.home)?.timestamp;
+        if newest == Timestamp::NONE {
+            // Compaction may have left nothing but empty batches; their headers still have a time.
+            newest = segment.first_timestamp(&self.home)?.unwrap_or(Timestamp::NONE);
+        }
         Ok(newest > Timestamp::NONE && now.ms_since(newest) > self.config.retention_ms)
     }
 

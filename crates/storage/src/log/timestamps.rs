@@ -63,7 +63,7 @@ impl Log {
                 let wanted = |t: Timestamp| t == peak.timestamp;
                 found = self.find_in(segment, from, limit, peak.timestamp, wanted)?;
             }
-            // A batch that compaction has emptied keeps its timestamp, but has no record of it.
+            // The header of a batch may promise more than its records hold.
             if found.is_none() {
                 found = self.largest_in(segment, limit, known)?;
             }

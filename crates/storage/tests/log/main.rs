@@ -5,3 +5,4 @@ mod basics;
 mod compacted;
 mod fixture;
 mod golden;
+mod peer;
