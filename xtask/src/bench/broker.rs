@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::procfs;
+use crate::cache::repository;
 use crate::process::{self, Guarded};
 use crate::{apache_kafka, highwater};
 
@@ -23,6 +24,8 @@ use crate::{apache_kafka, highwater};
 const STOP_LIMIT: Duration = Duration::from_secs(150);
 /// How long a start may take, recovery included.
 const START_LIMIT: Duration = Duration::from_secs(120);
+/// How long building the program may take.
+const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 /// Deleted topics leave the disk soon, for both alike: the default of a minute would leave the files
 /// of one run to weigh on the next ones.
 const SETTINGS: [(&str, &str); 1] = [("log.segment.delete.delay.ms", "1000")];
@@ -61,6 +64,14 @@ impl fmt::Display for Target {
 }
 
 impl Target {
+    /// Makes sure that what is to be started is there; building takes minutes, and belongs in no run.
+    pub fn make_ready(&self) -> Result<()> {
+        match self {
+            Target::ApacheKafka => apache_kafka::install().map(drop),
+            Target::Highwater(path) => binary(path.as_ref()).map(drop),
+        }
+    }
+
     /// Size of what has to be installed to run it, in 10^6 bytes: a program without its debugging
     /// symbols, or all jars (the Java runtime not counted).
     pub fn program_mb(&self) -> Result<f64> {
@@ -85,8 +96,18 @@ impl Target {
     }
 }
 
+/// The program to start. That of this checkout is always built: a stale one would be measured under
+/// the name of a commit that it does not come from.
 fn binary(path: Option<&PathBuf>) -> Result<PathBuf> {
-    path.map_or_else(highwater::binary, |path| Ok(path.clone()))
+    if let Some(path) = path {
+        return Ok(path.clone());
+    }
+    let mut cargo = process::command("cargo");
+    cargo.args(["build", "--quiet", "--release", "--locked", "--package", "highwater"]);
+    cargo.current_dir(repository()).env_remove("CARGO_TARGET_DIR");
+    let outcome = process::run(&mut cargo, None, BUILD_LIMIT)?;
+    ensure!(outcome.success(), "highwater does not build: {}", outcome.story());
+    Ok(repository().join("target/release/highwater"))
 }
 
 fn stripped_bytes(binary: &PathBuf) -> Result<u64> {

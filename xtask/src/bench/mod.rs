@@ -108,7 +108,11 @@ fn peer(arguments: &Peer) -> Result<()> {
     }
     let partial = arguments.quick || !arguments.rows.is_empty();
     ensure!(!(arguments.publish && partial), "--publish wants all rows, and not quick ones");
+    let named = (&arguments.vs, &arguments.target);
+    let ours = named == (&Target::ApacheKafka, &Target::Highwater(None));
+    ensure!(ours || !arguments.publish, "--publish wants Apache Kafka and this checkout's program");
     let rows = chosen(&arguments.rows)?;
+    [&arguments.vs, &arguments.target].iter().try_for_each(|target| target.make_ready())?;
     let out = out_folder(arguments)?;
     let machine = Machine::look(&std::env::temp_dir())?;
     fs::write(out.join("machine.json"), serde_json::to_string_pretty(&machine)?)?;
@@ -124,7 +128,7 @@ fn peer(arguments: &Peer) -> Result<()> {
             Seat::new(SeatName::Candidate, &arguments.target),
         ],
         meter,
-        commit: commit()?,
+        commit: if ours { commit()? } else { format!("{}, other programs", commit()?) },
         file: File::create(out.join("rounds.jsonl"))?,
         samples: Vec::new(),
     };

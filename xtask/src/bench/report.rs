@@ -124,10 +124,11 @@ impl Report<'_> {
         commits.join(", ")
     }
 
-    /// How many bars were met, and how many there are.
+    /// How many bars were met, and how many there are; one that could not be measured is not met.
     pub fn score(&self) -> (usize, usize) {
-        let verdicts: Vec<bool> = self.lines().iter().filter_map(Line::met).collect();
-        (verdicts.iter().filter(|met| **met).count(), verdicts.len())
+        let lines = self.lines();
+        let met = lines.iter().filter(|line| line.met() == Some(true)).count();
+        (met, lines.iter().filter(|line| line.bar.limit != Limit::Shown).count())
     }
 }
 
@@ -153,7 +154,8 @@ impl Line<'_> {
             match self.met() {
                 Some(true) => "met".to_owned(),
                 Some(false) => "missed".to_owned(),
-                None => String::new(),
+                None if self.bar.limit == Limit::Shown => String::new(),
+                None => "not measured".to_owned(),
             },
             self.durability.clone(),
             rounds.to_string(),
@@ -235,9 +237,11 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_that_failed_gives_no_verdict() {
+    fn a_bar_that_was_not_measured_is_not_met() {
         let samples = [sample(SeatName::Reference, 6.0, 100.0)];
-        assert_eq!(Report { machine: &machine(), samples: &samples }.score(), (0, 0));
+        let report = Report { machine: &machine(), samples: &samples };
+        assert_eq!(report.score(), (0, 2));
+        assert!(report.markdown().contains("| 100 | - | - | ≥ 2× | not measured |"));
     }
 
     #[test]
