@@ -116,6 +116,35 @@ impl ImageDelta {
         }
     }
 
+    /// Adds what a later step changed, so that both can be taken as one.
+    pub fn merge(&mut self, later: &ImageDelta) {
+        self.cluster |= later.cluster;
+        self.brokers.extend(&later.brokers);
+        // Topics first: one that went may have come again under its name, with a configuration.
+        for (id, change) in &later.topics {
+            self.merge_topic(*id, change);
+        }
+        self.configs.extend(later.configs.iter().cloned());
+    }
+
+    fn merge_topic(&mut self, id: TopicId, later: &TopicChange) {
+        match (self.topics.get_mut(&id), later) {
+            (Some(TopicChange::Created), TopicChange::Deleted(name)) => {
+                self.configs.remove(&ConfigResource::Topic(name.to_string()));
+                self.topics.remove(&id);
+            }
+            (Some(TopicChange::Created), TopicChange::Changed(_)) => {}
+            (Some(TopicChange::Changed(partitions)), TopicChange::Changed(more)) => {
+                partitions.extend(more);
+            }
+            (_, TopicChange::Deleted(name)) => {
+                self.configs.remove(&ConfigResource::Topic(name.to_string()));
+                self.topics.insert(id, later.clone());
+            }
+            _ => drop(self.topics.insert(id, later.clone())),
+        }
+    }
+
     /// Compares two images, as after a snapshot from elsewhere replaced one by the other.
     pub fn between(before: &ClusterImage, after: &ClusterImage) -> ImageDelta {
         let mut delta = ImageDelta {
@@ -209,4 +238,28 @@ fn local_change(
     };
     let topic = new.or(old).expect("a replica belongs to a topic");
     Some(LocalChange { topic: topic.name.clone(), topic_id: topic.id, partition, kind })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_that_came_again_keeps_its_configuration_in_a_merged_step() {
+        let of = |id: u8| TopicId::from_random([id; 16]);
+        let name: Arc<str> = "t".into();
+        let resource = ConfigResource::Topic("t".into());
+        let mut later = ImageDelta::default();
+        later.topics.insert(of(1), TopicChange::Deleted(name));
+        later.topics.insert(of(2), TopicChange::Created);
+        later.configs.insert(resource.clone());
+        let mut delta = ImageDelta::default();
+        delta.merge(&later);
+        assert_eq!(delta, later);
+        let mut born_before = ImageDelta::default();
+        born_before.topics.insert(of(1), TopicChange::Created);
+        born_before.merge(&later);
+        assert_eq!(born_before.topics.keys().collect::<Vec<_>>(), [&of(2)]);
+        assert!(born_before.configs.contains(&resource));
+    }
 }

@@ -1,1 +1,22 @@
-//! Carries metadata records between nodes by openraft, one voter or many
+//! Carries metadata records between brokers by openraft, one voter or many.
+//!
+//! This room decides nothing about topics or brokers: [`metadata`] does, on a draft of the image;
+//! here the records of a decision are made durable on a majority, applied in one order everywhere,
+//! and published. Nothing outside this crate names an openraft type. It opens no socket either:
+//! messages go through a [`Transport`].
+//!
+//! Read [`Quorum`] first, then `proposer.rs` (deciding in batches), `state_machine.rs`, `store/`.
+
+mod config;
+mod network;
+mod proposer;
+mod published;
+mod quorum;
+mod raft;
+mod state_machine;
+mod store;
+
+pub use config::{QuorumConfig, QuorumError};
+pub use network::{NoTransport, Sent, Transport, TransportError};
+pub use published::Subscription;
+pub use quorum::Quorum;

@@ -93,15 +93,20 @@ impl World {
             "deciding changed the image"
         );
         let mut delta = ImageDelta::default();
+        let mut merged = ImageDelta::default();
         let mut out = String::new();
         for record in &decision.records {
             delta.note(&self.image, record);
+            let mut one = ImageDelta::default();
+            one.note(&self.image, record);
+            merged.merge(&one);
             self.image.replay(record).unwrap();
             let mut json = Vec::new();
             record.encode(&mut json);
             assert_eq!(MetadataRecord::decode(&json).as_ref(), Ok(record));
             writeln!(out, "{}", String::from_utf8(json).unwrap()).unwrap();
         }
+        assert_eq!(merged, delta, "steps taken one by one and merged are one step");
         self.check_snapshot();
         self.check_delta(&before, &delta);
         out + &answer(&decision.response) + &self.local(before, delta)

@@ -1,0 +1,71 @@
+//! What a quorum is started with, and how it fails.
+
+use metadata::ControllerSettings;
+use model::BrokerId;
+use std::path::PathBuf;
+
+/// How this node takes part in the quorum.
+#[derive(Clone, Debug)]
+pub struct QuorumConfig {
+    /// This node's `node.id`; 0 or larger.
+    pub node: BrokerId,
+    /// The voters of a cluster that does not exist yet. One that exists keeps those it has.
+    pub voters: Vec<BrokerId>,
+    /// The cluster's id; files and messages of another cluster are refused.
+    pub cluster_id: String,
+    /// Where the quorum keeps its files, by custom `__cluster_metadata-0` in a log directory.
+    pub dir: PathBuf,
+    /// What decisions rest on when this node leads.
+    pub controller: ControllerSettings,
+    /// Milliseconds between a leader's heartbeats. A single voter sends none.
+    pub heartbeat_ms: u64,
+    /// Milliseconds without a heartbeat after which a voter wants to lead: drawn from this range.
+    pub election_timeout_ms: std::ops::Range<u64>,
+    /// A snapshot is made, and the log before it purged, every so many entries.
+    pub snapshot_entries: u64,
+}
+
+impl QuorumConfig {
+    /// The usual times and sizes.
+    pub fn new(node: BrokerId, cluster_id: impl Into<String>, dir: PathBuf) -> QuorumConfig {
+        QuorumConfig {
+            node,
+            voters: vec![node],
+            cluster_id: cluster_id.into(),
+            dir,
+            controller: ControllerSettings::default(),
+            heartbeat_ms: 150,
+            election_timeout_ms: 700..1400,
+            snapshot_entries: 5000,
+        }
+    }
+}
+
+/// Why the quorum did not do what it was asked to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuorumError {
+    /// Another node decides: ask it. Nothing has happened.
+    #[error("this node is not the active controller{}", .leader.map(|id| format!(", node {id} is")).unwrap_or_default())]
+    NotLeader {
+        /// Who does, if known.
+        leader: Option<BrokerId>,
+    },
+    /// Leadership was lost on the way. It may have happened, or may yet.
+    #[error(
+        "the active controller changed before the decision was committed: it may have happened"
+    )]
+    OutcomeUnknown,
+    /// A change of members that cannot be made now.
+    #[error("the members cannot be changed so: {0}")]
+    Members(String),
+    /// The quorum has stopped on this node, or could not start: its files cannot be trusted or
+    /// cannot be written. The node must not go on as a member.
+    #[error("the metadata quorum cannot run: {0}")]
+    Stopped(String),
+}
+
+impl QuorumError {
+    pub(crate) fn stopped(reason: impl std::fmt::Display) -> QuorumError {
+        QuorumError::Stopped(reason.to_string())
+    }
+}

@@ -1,0 +1,114 @@
+//! Deciding: one proposal in flight, whatever queued up meanwhile decided together.
+//!
+//! Requests are decided one after the other on a draft of the newest image. Their records become
+//! one entry; when it is applied, all are answered. If the image had changed meanwhile, the entry
+//! was refused everywhere, and all of them are decided anew.
+
+use crate::config::QuorumError;
+use crate::published::{Published, Version};
+use crate::raft::{Outcome, Proposal, TypeConfig, broker_id};
+use crate::state_machine::StateMachine;
+use crate::store::log_store::now;
+use metadata::{ControllerSettings, Draft, Request, Response};
+use openraft::Raft;
+use openraft::errors::{ClientWriteError, ForwardToLeader, RaftError};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+
+/// Requests that may wait to be decided.
+pub(crate) const QUEUE_MAX: usize = 1024;
+/// No more requests are decided together once there are so many records.
+const BATCH_RECORDS_MAX: usize = 10_000;
+
+/// A request and who waits for its answer.
+pub(crate) struct Asked {
+    pub(crate) request: Request,
+    pub(crate) answer: oneshot::Sender<Result<Response, QuorumError>>,
+}
+
+pub(crate) struct Proposer {
+    pub(crate) raft: Raft<TypeConfig, StateMachine>,
+    pub(crate) published: Arc<Published>,
+    pub(crate) settings: Arc<Mutex<ControllerSettings>>,
+    pub(crate) queue: mpsc::Receiver<Asked>,
+}
+
+impl Proposer {
+    /// Works until nobody can ask any more.
+    pub(crate) async fn run(mut self) {
+        let mut asked = Vec::new();
+        while self.queue.recv_many(&mut asked, QUEUE_MAX).await > 0 {
+            while !asked.is_empty() {
+                self.decide_some(&mut asked).await;
+            }
+        }
+    }
+
+    /// Decides the first of what was asked, as many as fit one entry, and answers them.
+    async fn decide_some(&self, asked: &mut Vec<Asked>) {
+        if !self.raft.is_leader() {
+            let leader = self.raft.current_leader().await.map(broker_id);
+            refuse(asked.drain(..), &QuorumError::NotLeader { leader });
+            return;
+        }
+        let version = self.published.version();
+        let (draft, responses) = self.draft(&version, asked);
+        let committed = match draft.records() {
+            [] => Ok(Outcome::Applied),
+            _ => self.commit(&version, draft).await,
+        };
+        match committed {
+            Ok(Outcome::Applied) => {
+                for (asked, response) in asked.drain(..responses.len()).zip(responses) {
+                    // Who does not wait any more does not need the answer.
+                    let _ = asked.answer.send(Ok(response));
+                }
+            }
+            Ok(Outcome::Refused) => {}
+            Err(error) => refuse(asked.drain(..responses.len()), &error),
+        }
+    }
+
+    fn draft(&self, version: &Version, asked: &[Asked]) -> (Draft, Vec<Response>) {
+        let settings = self.settings.lock().clone();
+        let now = now();
+        let mut draft = Draft::new((*version.image).clone());
+        let mut responses = Vec::new();
+        for asked in asked {
+            if draft.records().len() >= BATCH_RECORDS_MAX {
+                break;
+            }
+            responses.push(draft.decide(&settings, now, &asked.request));
+        }
+        (draft, responses)
+    }
+
+    async fn commit(&self, version: &Version, draft: Draft) -> Result<Outcome, QuorumError> {
+        let records = draft.into_records().into();
+        let proposal = Proposal { decided_at: version.changed_at, records };
+        match self.raft.client_write(proposal).await {
+            Ok(written) => Ok(written.data),
+            Err(RaftError::Fatal(fatal)) => Err(QuorumError::stopped(fatal)),
+            Err(RaftError::APIError(error)) => Err(lost(error)),
+        }
+    }
+}
+
+/// What losing the leadership means for a write.
+pub(crate) fn lost(error: ClientWriteError<TypeConfig>) -> QuorumError {
+    match error {
+        ClientWriteError::ForwardToLeader(ForwardToLeader { leader_id, .. }) => {
+            QuorumError::NotLeader { leader: leader_id.map(broker_id) }
+        }
+        ClientWriteError::LogEntryDiscarded(_) => QuorumError::OutcomeUnknown,
+        other => QuorumError::Members(other.to_string()),
+    }
+}
+
+fn refuse(asked: impl Iterator<Item = Asked>, error: &QuorumError) {
+    for asked in asked {
+        // Who does not wait any more does not need the answer.
+        let _ = asked.answer.send(Err(error.clone()));
+    }
+}

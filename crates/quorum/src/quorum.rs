@@ -1,0 +1,324 @@
+//! The quorum as the rest of the broker knows it.
+
+use crate::config::{QuorumConfig, QuorumError};
+use crate::network::{Network, Transport, receive};
+use crate::proposer::{Asked, Proposer, QUEUE_MAX, lost};
+use crate::published::{Published, Subscription};
+use crate::raft::{
+    Entry, LeaderId, LogId, Payload, TypeConfig, Vote, broker_id, membership, node_id,
+};
+use crate::state_machine::StateMachine;
+use crate::store::log_store::LogStore;
+use metadata::{ClusterImage, ControllerSettings, Request, Response};
+use model::BrokerId;
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::errors::{InitializeError, RaftError};
+use openraft::{ChangeMembers, Config, EmptyNode, Raft, SnapshotPolicy};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use storage::disk::Disk;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// One node's part in the metadata quorum. Copies are the same part.
+#[derive(Clone)]
+pub struct Quorum {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    raft: Raft<TypeConfig, StateMachine>,
+    network: Network,
+    store: LogStore,
+    published: Arc<Published>,
+    settings: Arc<Mutex<ControllerSettings>>,
+    proposals: Mutex<Option<mpsc::Sender<Asked>>>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+fn raft_config(config: &QuorumConfig, alone: bool) -> Result<Config, QuorumError> {
+    let timeout = &config.election_timeout_ms;
+    let raft = Config {
+        cluster_name: config.cluster_id.clone(),
+        heartbeat_interval: config.heartbeat_ms,
+        election_timeout_min: timeout.start,
+        election_timeout_max: timeout.end,
+        snapshot_policy: SnapshotPolicy::LogsSinceLast(config.snapshot_entries),
+        max_in_snapshot_log_to_keep: config.snapshot_entries / 5,
+        replication_lag_threshold: config.snapshot_entries * 2,
+        // A voter without peers has nobody to tell or to hear from: it does not look at the clock.
+        enable_tick: !alone,
+        enable_pre_vote: Some(true),
+        ..Config::default()
+    };
+    raft.validate().map_err(QuorumError::stopped)
+}
+
+/// Gives a log whose only voter is this node what an election would have given it: a vote for
+/// itself. Nobody else could have led, so that also heals a first start that was cut off.
+fn lead_alone(store: &LogStore, me: u64) -> Result<(), QuorumError> {
+    let vote = |term| Vote { leader_id: LeaderId { term, node_id: me }, committed: true };
+    match store.last() {
+        None => {
+            let payload = Payload::Membership(membership(vec![vec![me]], Vec::new()));
+            let log_id = LogId::new(LeaderId { term: 1, node_id: me }, 0);
+            store.begin_alone(Some(Entry { log_id, payload }), vote(1))
+        }
+        Some(last) if last.leader_id.node_id == me => {
+            store.begin_alone(None, vote(last.leader_id.term))
+        }
+        Some(last) => {
+            let leader = last.leader_id.node_id;
+            let text = format!("the vote is gone, and node {leader} led the log's last entry");
+            return Err(QuorumError::Stopped(text));
+        }
+    }
+    .map_err(QuorumError::stopped)
+}
+
+impl Quorum {
+    /// Opens what is in the directory, or begins a cluster, and takes part. Must be called within
+    /// a tokio runtime, whose tasks and timers it uses from then on.
+    ///
+    /// A node that is the only voter leads when this returns, and its image is complete. Otherwise
+    /// the image grows as the leader is heard.
+    pub async fn start(
+        config: QuorumConfig,
+        disk: Arc<dyn Disk>,
+        transport: Arc<dyn Transport>,
+    ) -> Result<Quorum, QuorumError> {
+        let me = node_id(config.node);
+        let alone = config.voters == [config.node];
+        let dir = config.dir.clone();
+        let machine =
+            StateMachine::open(Arc::clone(&disk), dir.clone()).map_err(QuorumError::stopped)?;
+        let store =
+            LogStore::open(disk, dir, &config.cluster_id, me).map_err(QuorumError::stopped)?;
+        if !store.has_vote() && alone {
+            lead_alone(&store, me)?;
+        } else if !store.has_vote() && store.last().is_some() {
+            let text = "the file 'vote' is gone: this node may have voted and does not know it";
+            return Err(QuorumError::Stopped(text.into()));
+        }
+        let quorum = Quorum::run(&config, store, machine, transport, alone).await?;
+        quorum.settle(&config, me).await?;
+        Ok(quorum)
+    }
+
+    async fn run(
+        config: &QuorumConfig,
+        store: LogStore,
+        machine: StateMachine,
+        transport: Arc<dyn Transport>,
+        alone: bool,
+    ) -> Result<Quorum, QuorumError> {
+        let me = node_id(config.node);
+        let network = Network { cluster_id: config.cluster_id.as_str().into(), me, transport };
+        let published = machine.published();
+        let raft_config = Arc::new(raft_config(config, alone)?);
+        let raft = Raft::new(me, raft_config, network.clone(), store.clone(), machine).await;
+        let raft = raft.map_err(QuorumError::stopped)?;
+        let settings = Arc::new(Mutex::new(config.controller.clone()));
+        let (proposals, queue) = mpsc::channel(QUEUE_MAX);
+        let proposer = Proposer {
+            raft: raft.clone(),
+            published: Arc::clone(&published),
+            settings: Arc::clone(&settings),
+            queue,
+        };
+        let tasks =
+            vec![tokio::spawn(proposer.run()), tokio::spawn(watch_members(raft.clone(), me))];
+        let inner = Inner {
+            raft,
+            network,
+            store,
+            published,
+            settings,
+            proposals: Mutex::new(Some(proposals)),
+            tasks: Mutex::new(tasks),
+        };
+        Ok(Quorum { inner: Arc::new(inner) })
+    }
+
+    /// Brings a new member of a new cluster in, and waits for what needs no other node.
+    async fn settle(&self, config: &QuorumConfig, me: u64) -> Result<(), QuorumError> {
+        let raft = &self.inner.raft;
+        let fresh = self.inner.store.last().is_none() && !self.inner.store.has_vote();
+        if fresh && config.voters.contains(&config.node) {
+            let voters: BTreeSet<u64> = config.voters.iter().map(|id| node_id(*id)).collect();
+            match raft.initialize(voters).await {
+                // Another voter's leader was quicker.
+                Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
+                Err(error) => return Err(QuorumError::stopped(error)),
+            }
+        }
+        // Answered once the log was read: then it is known whether anybody else votes.
+        let only_voter = raft
+            .with_raft_state(move |state| state.membership_state.effective().voter_ids().eq([me]));
+        let only_voter = only_voter.await.map_err(QuorumError::stopped)?;
+        if let (true, Some(last)) = (only_voter, self.inner.store.last()) {
+            self.wait_applied(last.index).await?;
+        }
+        Ok(())
+    }
+
+    /// Has a request decided, and its records committed and applied. The answer says what was
+    /// decided; a refusal by the controller is an answer. Only the leader decides.
+    pub async fn propose(&self, request: Request) -> Result<Response, QuorumError> {
+        let stopped = || QuorumError::Stopped("it was stopped".into());
+        let proposals = self.inner.proposals.lock().clone().ok_or_else(stopped)?;
+        let (answer, answered) = oneshot::channel();
+        proposals.send(Asked { request, answer }).await.map_err(|_| stopped())?;
+        answered.await.map_err(|_| stopped())?
+    }
+
+    /// The facts as far as this node has applied them.
+    pub fn image(&self) -> Arc<ClusterImage> {
+        Arc::clone(&self.inner.published.version().image)
+    }
+
+    /// The steps of the image from now on, in order, beginning with the step from the empty image
+    /// to the present one.
+    pub fn subscribe(&self) -> Subscription {
+        self.inner.published.subscribe()
+    }
+
+    /// Who leads, as far as this node knows.
+    pub fn leader(&self) -> Option<BrokerId> {
+        self.inner.raft.server_metrics().borrow_watched().current_leader.map(broker_id)
+    }
+
+    /// Whether this node leads: it is the active controller.
+    pub fn is_leader(&self) -> bool {
+        self.inner.raft.is_leader()
+    }
+
+    /// Waits until the leader (or nobody) is another than `known`; returns who leads now.
+    pub async fn leader_changed(
+        &self,
+        known: Option<BrokerId>,
+    ) -> Result<Option<BrokerId>, QuorumError> {
+        let mut metrics = self.inner.raft.server_metrics();
+        loop {
+            let leader = metrics.borrow_watched().current_leader.map(broker_id);
+            if leader != known {
+                return Ok(leader);
+            }
+            metrics.changed().await.map_err(|_| QuorumError::Stopped("it was stopped".into()))?;
+        }
+    }
+
+    /// Waits until every entry up to `index` is applied here.
+    pub async fn wait_applied(&self, index: u64) -> Result<(), QuorumError> {
+        tokio::select! {
+            biased;
+            applied = self.inner.published.wait_applied(index) => match applied {
+                true => Ok(()),
+                false => Err(QuorumError::Stopped("it was stopped".into())),
+            },
+            error = self.failed() => Err(error),
+        }
+    }
+
+    /// Index of the newest entry that is applied here.
+    pub fn applied_index(&self) -> Option<u64> {
+        self.inner.published.applied_index()
+    }
+
+    /// Index of the entry that last changed the image: the `index` of its last step.
+    pub fn changed_at(&self) -> Option<u64> {
+        self.inner.published.version().changed_at
+    }
+
+    /// The voters and the learners.
+    pub fn members(&self) -> (Vec<BrokerId>, Vec<BrokerId>) {
+        let members = self.inner.raft.server_metrics().borrow_watched().membership_config.clone();
+        let voters = members.voter_ids().map(broker_id).collect();
+        let learners = members.membership().learner_ids().map(broker_id).collect();
+        (voters, learners)
+    }
+
+    /// Adds a member that receives everything and does not vote; waits until it has caught up.
+    pub async fn add_learner(&self, node: BrokerId) -> Result<(), QuorumError> {
+        let added = self.inner.raft.add_learner(node_id(node), EmptyNode::new(), true).await;
+        self.members_changed(added.map(drop))
+    }
+
+    /// Makes these members the voters; those that no longer vote stay as learners.
+    pub async fn change_voters(&self, voters: &[BrokerId]) -> Result<(), QuorumError> {
+        let voters: BTreeSet<u64> = voters.iter().map(|id| node_id(*id)).collect();
+        let change = ChangeMembers::ReplaceAllVoters(voters);
+        let changed = self.inner.raft.change_membership(change, true).await;
+        self.members_changed(changed.map(drop))
+    }
+
+    /// Removes a learner.
+    pub async fn remove_learner(&self, node: BrokerId) -> Result<(), QuorumError> {
+        let change = ChangeMembers::RemoveNodes([node_id(node)].into());
+        let changed = self.inner.raft.change_membership(change, true).await;
+        self.members_changed(changed.map(drop))
+    }
+
+    fn members_changed(
+        &self,
+        result: Result<(), RaftError<TypeConfig, openraft::errors::ClientWriteError<TypeConfig>>>,
+    ) -> Result<(), QuorumError> {
+        result.map_err(|error| match error {
+            RaftError::APIError(error) => lost(error),
+            RaftError::Fatal(fatal) => QuorumError::stopped(fatal),
+        })
+    }
+
+    /// What decisions rest on from now on, when this node leads.
+    pub fn set_controller_settings(&self, settings: ControllerSettings) {
+        *self.inner.settings.lock() = settings;
+    }
+
+    /// Answers a message that a [`Transport`] brought from another member.
+    pub async fn receive(&self, message: &[u8]) -> Vec<u8> {
+        receive(&self.inner.raft, &self.inner.network, message).await
+    }
+
+    /// Waits until the quorum fails on this node, as when its disk does, or is stopped.
+    pub async fn failed(&self) -> QuorumError {
+        let mut metrics = self.inner.raft.metrics();
+        loop {
+            if let Err(fatal) = &metrics.borrow_watched().running_state {
+                return QuorumError::stopped(fatal);
+            }
+            if metrics.changed().await.is_err() {
+                return QuorumError::Stopped("it was stopped".into());
+            }
+        }
+    }
+
+    /// Takes part no longer. What is committed is durable; afterwards the directory may be opened
+    /// again, and needs no check.
+    pub async fn stop(&self) -> Result<(), QuorumError> {
+        drop(self.inner.proposals.lock().take());
+        let stopped = self.inner.raft.shutdown().await;
+        let tasks: Vec<_> = std::mem::take(&mut *self.inner.tasks.lock());
+        for task in tasks {
+            task.await.map_err(QuorumError::stopped)?;
+        }
+        self.inner.published.close();
+        self.inner.store.close().await.map_err(QuorumError::stopped)?;
+        stopped.map_err(QuorumError::stopped)
+    }
+}
+
+/// Lets the clock run while there are other members: heartbeats and elections need it.
+async fn watch_members(raft: Raft<TypeConfig, StateMachine>, me: u64) {
+    let mut metrics = raft.server_metrics();
+    loop {
+        let members = metrics.borrow_watched().membership_config.clone();
+        let known = members.nodes().count() > 0;
+        if known {
+            raft.runtime_config().tick(members.nodes().any(|(node, _)| *node != me));
+        }
+        if metrics.changed().await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The types that openraft is run with here. Nothing outside this crate names one of them.
+//!
+//! A proposal carries metadata records and the index of the entry that last changed the image it
+//! was decided on. Whoever applies it refuses it if the image has changed since: so two leaders,
+//! or a leader that has not caught up, can never mix decisions.
+
+use metadata::MetadataRecord;
+use model::BrokerId;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+openraft::declare_raft_types!(
+    /// Metadata records between brokers.
+    pub(crate) TypeConfig:
+        D = Proposal,
+        R = Outcome,
+        NodeId = u64,
+        Node = openraft::EmptyNode,
+);
+
+pub(crate) type LogId = openraft::type_config::alias::LogIdOf<TypeConfig>;
+pub(crate) type LeaderId = openraft::type_config::alias::LeaderIdOf<TypeConfig>;
+pub(crate) type Vote = openraft::type_config::alias::VoteOf<TypeConfig>;
+pub(crate) type Entry = openraft::type_config::alias::EntryOf<TypeConfig>;
+pub(crate) type Payload = openraft::type_config::alias::PayloadOf<TypeConfig>;
+pub(crate) type StoredMembership = openraft::type_config::alias::StoredMembershipOf<TypeConfig>;
+pub(crate) type Membership = openraft::Membership<u64, openraft::EmptyNode>;
+pub(crate) type SnapshotMeta = openraft::type_config::alias::SnapshotMetaOf<TypeConfig>;
+pub(crate) type Snapshot = openraft::type_config::alias::SnapshotOf<TypeConfig, Vec<u8>>;
+
+/// What one entry of the log says: facts, decided together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Proposal {
+    /// Index of the entry that made the image it was decided on; `None` for the empty image.
+    pub(crate) decided_at: Option<u64>,
+    /// The facts. Shared: an entry is copied on its way from the proposer to the log.
+    pub(crate) records: Arc<[MetadataRecord]>,
+}
+
+/// A proposal as it stands in messages between brokers.
+#[derive(Serialize, Deserialize)]
+struct ProposalOnWire {
+    decided_at: Option<u64>,
+    records: Vec<MetadataRecord>,
+}
+
+impl Serialize for Proposal {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let records = self.records.to_vec();
+        ProposalOnWire { decided_at: self.decided_at, records }.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Proposal {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Proposal, D::Error> {
+        let wire = ProposalOnWire::deserialize(from)?;
+        Ok(Proposal { decided_at: wire.decided_at, records: wire.records.into() })
+    }
+}
+
+impl fmt::Display for Proposal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} records", self.records.len())
+    }
+}
+
+/// What became of a proposal that was committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Outcome {
+    /// Its records are facts now. Also the outcome of entries that carry none.
+    Applied,
+    /// The image had changed since it was decided: nothing of it happened, anywhere.
+    Refused,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// The number under which openraft knows a broker.
+pub(crate) fn node_id(broker: BrokerId) -> u64 {
+    u64::try_from(broker.0).expect("a broker's id is not negative")
+}
+
+/// The broker of a number that [`node_id`] gave.
+pub(crate) fn broker_id(node: u64) -> BrokerId {
+    BrokerId(i32::try_from(node).expect("only brokers' ids are given to openraft"))
+}
+
+/// A membership of these voters, all in one configuration, and these learners.
+pub(crate) fn membership(configs: Vec<Vec<u64>>, learners: Vec<u64>) -> Membership {
+    let configs = configs.into_iter().map(|config| config.into_iter().collect()).collect();
+    let learners: std::collections::BTreeSet<u64> = learners.into_iter().collect();
+    Membership::new_with_defaults(configs, learners)
+}

@@ -1,0 +1,165 @@
+//! One entry of the log as bytes: a Kafka batch of one record.
+//!
+//! The record's offset is the entry's index, the batch's leader epoch its term. The value is text,
+//! so that `kafka-dump-log` shows it: a first line of JSON that says what it is and who led, then
+//! a line for every metadata record.
+
+use crate::raft::{Entry, LeaderId, LogId, Payload, Proposal, membership};
+use metadata::{DecodeError, MetadataRecord};
+use model::batch::{BatchError, BatchHeader, HEADER_BYTES};
+use model::record::{BatchBuilder, Records};
+use model::{LeaderEpoch, Offset, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// The newest version of an entry's first line that this code reads.
+const ENTRY_VERSION: u16 = 0;
+
+/// The first line.
+#[derive(Serialize, Deserialize)]
+struct FirstLine {
+    v: u16,
+    term: u64,
+    leader: u64,
+    entry: Kind,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    /// A new leader's first word.
+    Blank,
+    /// Metadata records, on the lines that follow.
+    Records { decided_at: Option<u64> },
+    /// Who votes; two lists while one gives way to the other.
+    Members { voters: Vec<Vec<u64>>, learners: Vec<u64> },
+}
+
+/// Why bytes of the log are not an entry.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EntryError {
+    #[error("entry {index}: {source}")]
+    Batch { index: i64, source: BatchError },
+    #[error("entry {index}: {reason}")]
+    Malformed { index: i64, reason: String },
+    #[error("entry {index}: {source}")]
+    Record { index: i64, source: DecodeError },
+    #[error("entry {index} has version {version}: a newer version wrote it, start that version")]
+    Version { index: i64, version: u16 },
+}
+
+impl From<EntryError> for std::io::Error {
+    fn from(error: EntryError) -> std::io::Error {
+        std::io::Error::new(std::io::ErrorKind::InvalidData, error)
+    }
+}
+
+/// The learners of a membership: its nodes without a vote.
+pub(crate) fn learners(membership: &crate::raft::Membership) -> Vec<u64> {
+    membership.learner_ids().collect()
+}
+
+/// The voters of a membership, by configuration.
+pub(crate) fn voters(membership: &crate::raft::Membership) -> Vec<Vec<u64>> {
+    let configs = membership.get_joint_config().iter();
+    configs.map(|config| config.iter().copied().collect()).collect()
+}
+
+/// The entry as a batch. `now` is only for people who read the log.
+pub(crate) fn encode(entry: &Entry, now: Timestamp) -> Vec<u8> {
+    let (mut records, kind) = (&[][..], Kind::Blank);
+    let kind = match &entry.payload {
+        Payload::Blank => kind,
+        Payload::Normal(proposal) => {
+            records = &proposal.records;
+            Kind::Records { decided_at: proposal.decided_at }
+        }
+        Payload::Membership(members) => {
+            Kind::Members { voters: voters(members), learners: learners(members) }
+        }
+    };
+    let LeaderId { term, node_id } = entry.log_id.leader_id;
+    let first = FirstLine { v: ENTRY_VERSION, term, leader: node_id, entry: kind };
+    let mut value = serde_json::to_vec(&first).expect("writing JSON to memory cannot fail");
+    value.push(b'\n');
+    MetadataRecord::encode_lines(records, &mut value);
+    let offset = i64::try_from(entry.log_id.index).expect("an index fits an offset");
+    let epoch = i32::try_from(term).expect("a term fits a leader epoch");
+    let mut batch = BatchBuilder::new().placed(Offset(offset), LeaderEpoch(epoch));
+    batch.add(now, None, Some(&value));
+    batch.finish()
+}
+
+/// The entry in a batch whose checksum was checked.
+pub(crate) fn decode(header: &BatchHeader, batch: &[u8]) -> Result<Entry, EntryError> {
+    let index = header.base_offset.0;
+    let malformed = |reason: String| EntryError::Malformed { index, reason };
+    let mut records = Records::new(&batch[HEADER_BYTES..], header.record_count);
+    let record = records.next().ok_or_else(|| malformed("it has no record".into()))?;
+    let record = record.map_err(|source| EntryError::Batch { index, source })?;
+    let value = record.value.ok_or_else(|| malformed("its record has no value".into()))?;
+    let split = value.iter().position(|byte| *byte == b'\n').unwrap_or(value.len());
+    let (first, rest) = value.split_at(split);
+    let first: FirstLine =
+        serde_json::from_slice(first).map_err(|error| malformed(error.to_string()))?;
+    if first.v > ENTRY_VERSION {
+        return Err(EntryError::Version { index, version: first.v });
+    }
+    let leader = LeaderId { term: first.term, node_id: first.leader };
+    let raft_index = u64::try_from(index).map_err(|_| malformed("a negative index".into()))?;
+    let payload = match first.entry {
+        Kind::Blank => Payload::Blank,
+        Kind::Members { voters, learners } => Payload::Membership(membership(voters, learners)),
+        Kind::Records { decided_at } => {
+            let records = MetadataRecord::decode_lines(rest);
+            let records = records.map_err(|source| EntryError::Record { index, source })?;
+            Payload::Normal(Proposal { decided_at, records: records.into() })
+        }
+    };
+    Ok(Entry { log_id: LogId::new(leader, raft_index), payload })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(payload: Payload) -> Entry {
+        let leader = LeaderId { term: 3, node_id: 2 };
+        let entry = Entry { log_id: LogId::new(leader, 7), payload };
+        let bytes = encode(&entry, Timestamp(1));
+        let header = BatchHeader::decode_checked(&bytes).unwrap();
+        assert_eq!((header.base_offset, header.leader_epoch), (Offset(7), LeaderEpoch(3)));
+        let decoded = decode(&header, &bytes).unwrap();
+        assert_eq!(decoded, entry);
+        decoded
+    }
+
+    #[test]
+    fn entries_and_back() {
+        round_trip(Payload::Blank);
+        round_trip(Payload::Membership(membership(vec![vec![1, 2], vec![2, 3]], vec![9])));
+        let records = vec![MetadataRecord::ClusterCreated { cluster_id: "c\n".into() }];
+        round_trip(Payload::Normal(Proposal { decided_at: Some(5), records: records.into() }));
+        round_trip(Payload::Normal(Proposal { decided_at: None, records: Arc::new([]) }));
+    }
+
+    use std::sync::Arc;
+
+    #[test]
+    fn a_newer_version_or_record_type_is_named() {
+        for (value, word) in [
+            (&br#"{"v":9,"term":1,"leader":1,"entry":"blank"}"#[..], "version 9"),
+            (
+                b"{\"v\":0,\"term\":1,\"leader\":1,\"entry\":{\"records\":{\"decided_at\":1}}}\n{\"type\":\"new\"}\n",
+                "\"new\" is unknown",
+            ),
+            (b"", "EOF"),
+        ] {
+            let mut batch = BatchBuilder::new().placed(Offset(4), LeaderEpoch(1));
+            batch.add(Timestamp(0), None, Some(value));
+            let bytes = batch.finish();
+            let header = BatchHeader::decode_checked(&bytes).unwrap();
+            let error = decode(&header, &bytes).unwrap_err().to_string();
+            assert!(error.contains(word) && error.contains("entry 4"), "{error}");
+        }
+    }
+}

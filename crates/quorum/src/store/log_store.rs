@@ -1,0 +1,376 @@
+//! openraft's log store on our segment log.
+//!
+//! Entries are appended (and readable) at once and reported when the writer thread has synced
+//! them. The last ones stay decoded in memory, because applying and replicating read them again.
+
+use super::entry;
+use super::vote::VoteFile;
+use super::writer::{Write, Writer};
+use crate::raft::{Entry, LogId, TypeConfig, Vote};
+use model::batch::Batches;
+use model::{BatchHeader, Offset, Timestamp};
+use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
+use openraft::{OptionalSend, RaftLogReader};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::io;
+use std::ops::{Bound, RangeBounds};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use storage::disk::Disk;
+use storage::{CleanupPolicy, Log, LogConfig, Opening};
+
+/// Entries kept decoded.
+const RECENT_MAX: usize = 64;
+/// Bytes read at a time.
+const READ_BYTES: u32 = 1 << 20;
+/// Entries are purged by whole segments, so they are not large.
+const SEGMENT_BYTES: u32 = 16 << 20;
+
+/// The log, the vote, and what was purged. Copies are the same store.
+#[derive(Clone)]
+pub(crate) struct LogStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    log: Arc<Mutex<Log>>,
+    state: Mutex<State>,
+    disk: Arc<dyn Disk>,
+    writer: Writer,
+}
+
+struct State {
+    vote_file: VoteFile,
+    /// The newest entry, purged or not.
+    last: Option<LogId>,
+    /// The newest entries. Invariant: consecutive, ending with `last` unless empty.
+    recent: VecDeque<Entry>,
+}
+
+/// The wall clock, in milliseconds.
+pub(crate) fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Timestamp(since.map_or(0, |since| since.as_millis() as i64))
+}
+
+fn log_config() -> LogConfig {
+    LogConfig {
+        segment_bytes: SEGMENT_BYTES,
+        segment_ms: i64::MAX,
+        retention_ms: -1,
+        retention_bytes: -1,
+        cleanup: CleanupPolicy { delete: true, compact: false },
+        max_message_bytes: i32::MAX as u32,
+        ..LogConfig::default()
+    }
+}
+
+fn open_log(disk: &Arc<dyn Disk>, dir: &Path, known: &VoteFile) -> io::Result<Log> {
+    let start = known.purged.map_or(0, |id| id.index + 1);
+    let opening = Opening {
+        log_start_offset: Offset(start as i64),
+        recovery_point: Offset(known.recovery_point as i64),
+        ..Opening::unknown(now())
+    };
+    let config = Arc::new(log_config());
+    Log::open(Arc::clone(disk), dir.to_owned(), config, opening).map_err(io::Error::other)
+}
+
+impl LogStore {
+    /// Opens what is in the directory, or begins with nothing.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        cluster_id: &str,
+        node: u64,
+    ) -> io::Result<LogStore> {
+        let found = VoteFile::read(&*disk, &dir)?;
+        if let Some(found) = &found {
+            check_owner(found, cluster_id, node, &dir)?;
+        }
+        let vote_file = found.unwrap_or_else(|| VoteFile {
+            cluster_id: cluster_id.into(),
+            node,
+            vote: None,
+            purged: None,
+            recovery_point: 0,
+        });
+        let mut log = open_log(&disk, &dir, &vote_file)?;
+        if let Some(purged) = vote_file.purged {
+            skip_purged(&mut log, purged)?;
+        }
+        let log = Arc::new(Mutex::new(log));
+        let writer = Writer::start(Arc::clone(&log), Arc::clone(&disk), dir)?;
+        let state = State { vote_file, last: None, recent: VecDeque::new() };
+        let store =
+            LogStore { shared: Arc::new(Shared { log, state: Mutex::new(state), disk, writer }) };
+        store.find_last()?;
+        Ok(store)
+    }
+
+    fn find_last(&self) -> io::Result<()> {
+        let end = self.shared.log.lock().log_end_offset().0 as u64;
+        let newest = match end.checked_sub(1) {
+            Some(last) => self.read(last, end, READ_BYTES)?.pop(),
+            None => None,
+        };
+        let mut state = self.shared.state.lock();
+        state.last = newest.map(|entry| entry.log_id).or(state.vote_file.purged);
+        Ok(())
+    }
+
+    /// Whether this node ever voted.
+    pub(crate) fn has_vote(&self) -> bool {
+        self.shared.state.lock().vote_file.vote.is_some()
+    }
+
+    /// The newest entry, purged or not.
+    pub(crate) fn last(&self) -> Option<LogId> {
+        self.shared.state.lock().last
+    }
+
+    /// Votes as the only voter, and begins the log if it has no entry. Both go to the writer, and
+    /// nothing waits for them: what follows is not durable before them.
+    pub(crate) fn begin_alone(&self, first: Option<Entry>, vote: Vote) -> io::Result<()> {
+        self.write_entries(first.as_slice())?;
+        let file = {
+            let mut state = self.shared.state.lock();
+            state.vote_file.vote = Some(vote);
+            state.vote_file.clone()
+        };
+        let (answer, _) = tokio::sync::oneshot::channel();
+        self.shared.writer.send(Write::Vote(file, answer))
+    }
+
+    /// Appends to the log's file; not synced yet.
+    fn write_entries(&self, entries: &[Entry]) -> io::Result<()> {
+        let now = now();
+        let mut bytes = Vec::new();
+        let mut headers = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let batch = entry::encode(entry, now);
+            headers.push(BatchHeader::decode(&batch).expect("a batch that was just built"));
+            bytes.extend_from_slice(&batch);
+        }
+        self.shared.log.lock().append(&bytes, &headers, now).map_err(io::Error::other)?;
+        let mut state = self.shared.state.lock();
+        for entry in entries {
+            state.last = Some(entry.log_id);
+            state.recent.push_back(entry.clone());
+        }
+        let surplus = state.recent.len().saturating_sub(RECENT_MAX);
+        state.recent.drain(..surplus);
+        Ok(())
+    }
+
+    /// Entries from index `from` to `until` (exclusive), at most `max_bytes` bytes but at least
+    /// one, if there is one.
+    fn read(&self, from: u64, until: u64, max_bytes: u32) -> io::Result<Vec<Entry>> {
+        if let Some(entries) = self.read_recent(from, until) {
+            return Ok(entries);
+        }
+        let slice = {
+            let log = self.shared.log.lock();
+            let start = (log.log_start_offset().0 as u64).max(from);
+            let end = log.log_end_offset();
+            let until = Offset(i64::try_from(until).unwrap_or(i64::MAX)).min(end);
+            if start as i64 >= until.0 {
+                return Ok(Vec::new());
+            }
+            log.read(Offset(start as i64), until, max_bytes, true).map_err(io::Error::other)?
+        };
+        let Some(slice) = slice else { return Ok(Vec::new()) };
+        let mut bytes = vec![0; slice.size_bytes as usize];
+        let read = slice.file.read_at(&mut bytes, slice.position)?;
+        decode_all(&bytes[..read], from, until)
+    }
+
+    fn read_recent(&self, from: u64, until: u64) -> Option<Vec<Entry>> {
+        let state = self.shared.state.lock();
+        let first = state.recent.front()?.log_id.index;
+        if from < first {
+            return None;
+        }
+        let wanted = state.recent.iter().filter(|e| (from..until).contains(&e.log_id.index));
+        Some(wanted.cloned().collect())
+    }
+
+    async fn write_vote_file(&self, change: impl FnOnce(&mut VoteFile)) -> io::Result<()> {
+        let (answer, written) = tokio::sync::oneshot::channel();
+        let mut file = self.shared.state.lock().vote_file.clone();
+        change(&mut file);
+        self.shared.writer.send(Write::Vote(file.clone(), answer))?;
+        let ended = |_| io::Error::other("the quorum's writer has ended");
+        written.await.map_err(ended)??;
+        self.shared.state.lock().vote_file = file;
+        Ok(())
+    }
+
+    /// Makes the log need no recovery up to its end; returns that index.
+    fn checkpoint(&self) -> io::Result<u64> {
+        let mut log = self.shared.log.lock();
+        if let Some(ticket) = log.begin_checkpoint().map_err(io::Error::other)? {
+            let result = ticket.run();
+            log.finish_checkpoint(ticket, result).map_err(io::Error::other)?;
+        }
+        Ok(log.recovery_point().0 as u64)
+    }
+
+    /// The end of a clean stop: the next start reads nothing to check it.
+    pub(crate) async fn close(&self) -> io::Result<()> {
+        let recovery_point = self.checkpoint()?;
+        self.write_vote_file(|file| file.recovery_point = recovery_point).await
+    }
+
+    fn cut_behind(&self, keep: Option<LogId>) -> io::Result<()> {
+        let next = keep.map_or(0, |id| id.index + 1);
+        let mut log = self.shared.log.lock();
+        log.truncate_to(Offset(next as i64)).map_err(io::Error::other)?;
+        drop(log);
+        let mut state = self.shared.state.lock();
+        if state.last.is_some_and(|last| last.index >= next) {
+            state.last = keep;
+        }
+        state.recent.retain(|entry| entry.log_id.index < next);
+        Ok(())
+    }
+
+    fn drop_before(&self, purged: LogId) -> io::Result<()> {
+        let deleted = {
+            let mut log = self.shared.log.lock();
+            skip_purged(&mut log, purged)?;
+            let limit = log.log_end_offset();
+            log.retain(now(), limit).map_err(io::Error::other)?
+        };
+        deleted.iter().try_for_each(|segment| segment.remove(&*self.shared.disk))?;
+        let mut state = self.shared.state.lock();
+        state.recent.retain(|entry| entry.log_id.index > purged.index);
+        if state.last.is_none_or(|last| last.index <= purged.index) {
+            state.last = Some(purged);
+        }
+        Ok(())
+    }
+}
+
+fn check_owner(found: &VoteFile, cluster_id: &str, node: u64, dir: &Path) -> io::Result<()> {
+    if found.cluster_id == cluster_id && found.node == node {
+        return Ok(());
+    }
+    let text = format!(
+        "{} belongs to node {} of cluster {}, not to node {node} of cluster {cluster_id}",
+        dir.display(),
+        found.node,
+        found.cluster_id
+    );
+    Err(io::Error::new(io::ErrorKind::InvalidData, text))
+}
+
+/// Moves the log's start behind what was purged, which may be more than the log has.
+fn skip_purged(log: &mut Log, purged: LogId) -> io::Result<()> {
+    let start = Offset(purged.index as i64 + 1);
+    let skipped = if start > log.log_end_offset() {
+        log.truncate_fully_and_start_at(start)
+    } else {
+        log.delete_records_before(start)
+    };
+    skipped.map_err(io::Error::other)
+}
+
+fn decode_all(bytes: &[u8], from: u64, until: u64) -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for batch in Batches::new(bytes) {
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let (_, batch) = batch.map_err(invalid)?;
+        let header = BatchHeader::decode_checked(batch).map_err(invalid)?;
+        let entry = entry::decode(&header, batch)?;
+        if (from..until).contains(&entry.log_id.index) {
+            entries.push(entry);
+        }
+    }
+    Ok(entries)
+}
+
+/// The range as `from..until`.
+fn bounds(range: &impl RangeBounds<u64>) -> (u64, u64) {
+    let from = match range.start_bound() {
+        Bound::Included(index) => *index,
+        Bound::Excluded(index) => index + 1,
+        Bound::Unbounded => 0,
+    };
+    let until = match range.end_bound() {
+        Bound::Included(index) => index.saturating_add(1),
+        Bound::Excluded(index) => *index,
+        Bound::Unbounded => u64::MAX,
+    };
+    (from, until)
+}
+
+impl RaftLogReader<TypeConfig> for LogStore {
+    async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + Debug + OptionalSend>(
+        &mut self,
+        range: RB,
+    ) -> Result<Vec<Entry>, io::Error> {
+        let (mut from, until) = bounds(&range);
+        let mut entries = Vec::new();
+        while from < until {
+            let more = self.read(from, until, READ_BYTES)?;
+            let Some(last) = more.last() else { break };
+            from = last.log_id.index + 1;
+            entries.extend(more);
+        }
+        Ok(entries)
+    }
+
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<Entry>> {
+        self.read(start, end, READ_BYTES)
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<Vote>, io::Error> {
+        Ok(self.shared.state.lock().vote_file.vote)
+    }
+}
+
+impl RaftLogStorage<TypeConfig> for LogStore {
+    type LogReader = LogStore;
+
+    async fn get_log_state(&mut self) -> Result<LogState<TypeConfig>, io::Error> {
+        let state = self.shared.state.lock();
+        Ok(LogState { last_purged_log_id: state.vote_file.purged, last_log_id: state.last })
+    }
+
+    async fn get_log_reader(&mut self) -> LogStore {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
+        let vote = *vote;
+        self.write_vote_file(|file| file.vote = Some(vote)).await
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> io::Result<()>
+    where
+        I: IntoIterator<Item = Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let entries: Vec<Entry> = entries.into_iter().collect();
+        self.write_entries(&entries)?;
+        self.shared.writer.send(Write::Entries(callback))
+    }
+
+    async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
+        self.cut_behind(last_log_id)
+    }
+
+    async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
+        let recovery_point = self.checkpoint()?;
+        // Durably noted first: a start in between finds entries to skip, never a gap.
+        self.write_vote_file(|file| {
+            file.purged = Some(log_id);
+            file.recovery_point = recovery_point;
+        })
+        .await?;
+        self.drop_before(log_id)
+    }
+}

@@ -1,0 +1,127 @@
+//! The thread that makes things durable, in the order in which they were asked for.
+//!
+//! A vote is never durable before the entries that were appended before it, and never after those
+//! appended after it. Entries that queued up while the device was busy are synced together.
+
+use super::vote::VoteFile;
+use crate::raft::TypeConfig;
+use openraft::storage::IOFlushed;
+use parking_lot::Mutex;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use storage::Log;
+use storage::disk::Disk;
+
+/// Requests that may wait for the device.
+const QUEUE_MAX: usize = 4096;
+
+/// Something to make durable.
+pub(super) enum Write {
+    /// Everything appended so far.
+    Entries(IOFlushed<TypeConfig>),
+    /// The file `vote`.
+    Vote(VoteFile, tokio::sync::oneshot::Sender<io::Result<()>>),
+}
+
+/// The way to the thread. It ends when this is dropped.
+pub(super) struct Writer {
+    requests: Option<SyncSender<Write>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Loop {
+    log: Arc<Mutex<Log>>,
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    /// The first write that failed. Nothing is reported durable after it.
+    failure: Option<(io::ErrorKind, String)>,
+}
+
+impl Writer {
+    pub(super) fn start(
+        log: Arc<Mutex<Log>>,
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+    ) -> io::Result<Writer> {
+        let (requests, queue) = sync_channel(QUEUE_MAX);
+        let mut work = Loop { log, disk, dir, failure: None };
+        let thread = std::thread::Builder::new().name("quorum-writer".into());
+        let thread = thread.spawn(move || work.run(&queue))?;
+        Ok(Writer { requests: Some(requests), thread: Some(thread) })
+    }
+
+    /// Queues a request. Waits when too many are queued.
+    pub(super) fn send(&self, write: Write) -> io::Result<()> {
+        let requests = self.requests.as_ref().expect("it is taken only when dropped");
+        requests.send(write).map_err(|_| io::Error::other("the quorum's writer has ended"))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.requests.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported there; here nothing is left to save.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Loop {
+    fn run(&mut self, queue: &Receiver<Write>) {
+        while let Ok(first) = queue.recv() {
+            let mut waiting = Vec::new();
+            for write in std::iter::once(first).chain(queue.try_iter()) {
+                match write {
+                    Write::Entries(flushed) => waiting.push(flushed),
+                    Write::Vote(vote, answer) => {
+                        self.sync_entries(&mut waiting);
+                        let written = self.unless_failed(|this| vote.write(&*this.disk, &this.dir));
+                        // Whoever asked may have gone; the vote stands all the same.
+                        let _ = answer.send(written);
+                    }
+                }
+            }
+            self.sync_entries(&mut waiting);
+        }
+    }
+
+    fn sync_entries(&mut self, waiting: &mut Vec<IOFlushed<TypeConfig>>) {
+        if waiting.is_empty() {
+            return;
+        }
+        for flushed in waiting.drain(..) {
+            // The first of them syncs for all: the others find nothing to do.
+            flushed.io_completed(self.unless_failed(Loop::sync));
+        }
+    }
+
+    /// Does it, unless something failed before; remembers if it fails.
+    fn unless_failed(&mut self, write: impl FnOnce(&Loop) -> io::Result<()>) -> io::Result<()> {
+        if self.failure.is_none() {
+            let failed = write(self).err();
+            self.failure = failed.map(|error| (error.kind(), error.to_string()));
+        }
+        match &self.failure {
+            Some((kind, reason)) => Err(io::Error::new(*kind, reason.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let log = self.log.lock();
+        let Some(ticket) = log.begin_sync() else {
+            return match log.failure() {
+                Some(reason) => Err(io::Error::other(reason.to_owned())),
+                None => Ok(()),
+            };
+        };
+        drop(log);
+        let result = ticket.run();
+        let finished = self.log.lock().finish_sync(ticket, result);
+        finished.map(|_| ()).map_err(io::Error::other)
+    }
+}
