@@ -1,3 +1,28 @@
-//! The broker's shell: network, handlers, flushers, coordinators' hosting, configuration
+//! The broker's shell: sockets, handlers, threads, the real clock. Rules live in the pure rooms; what
+//! is here carries bytes and answers between them and the world.
+//!
+//! Read `network/connection.rs` (how a request is served), `handlers/mod.rs` (what it means), then
+//! `start.rs` (what runs where).
 
+mod clock;
 pub mod configuration;
+mod counters;
+mod endpoints;
+mod fetch_session;
+mod groups;
+mod handlers;
+pub mod inspection;
+mod internal_topics;
+mod logs;
+mod network;
+mod observe;
+mod producer_ids;
+mod read_log;
+mod replicas;
+mod server;
+mod start;
+pub mod telemetry;
+mod topics;
+
+pub use handlers::{Advertised, advertised};
+pub use start::{RunningBroker, StartError, start};

@@ -50,6 +50,11 @@ impl Configuration {
         self.fixed.get(name)
     }
 
+    /// All that was said at the start, by key: what topics inherit of this broker.
+    pub fn static_values(&self) -> BTreeMap<String, String> {
+        self.fixed.iter().map(|(key, assigned)| (key.clone(), assigned.value.clone())).collect()
+    }
+
     /// What was changed at run time for this key.
     pub fn changed(&self, name: &str) -> Option<&str> {
         self.for_this.get(name).or_else(|| self.for_all.get(name)).map(String::as_str)

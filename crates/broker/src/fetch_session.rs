@@ -1,0 +1,272 @@
+//! Fetch sessions (KIP-227): what a consumer wants is kept here between its requests, which then
+//! carry changes only, and answers carry only partitions with something new.
+//!
+//! A session's partitions have one [`Watch`] in common. A request looks only at those that changed
+//! since, that were not exhausted, or that the client mentioned: never at all of them again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use model::{LeaderEpoch, Offset, TopicId};
+use parking_lot::Mutex;
+use partition::{Partition, Watch, WatchKey};
+use storage::ReadCursor;
+
+/// A session that has not been used for this long may be dropped for another's sake.
+const EVICTABLE_AFTER: Duration = Duration::from_secs(120);
+
+/// How a request names a topic: by name up to version 12, by id from 13 on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum TopicKey {
+    /// Versions 4 to 12.
+    Name(Arc<str>),
+    /// Versions 13 and up.
+    Id(TopicId),
+}
+
+/// What a client wants of one partition.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// The first offset wanted.
+    pub offset: Offset,
+    /// Bytes at most.
+    pub max_bytes: u32,
+    /// The term that the client knows.
+    pub known_epoch: LeaderEpoch,
+    /// The term of the last record it has.
+    pub last_fetched_epoch: LeaderEpoch,
+}
+
+/// One partition of a session.
+#[derive(Debug)]
+pub struct Entry {
+    /// The topic as the client names it.
+    pub topic: TopicKey,
+    /// The partition's number.
+    pub partition_index: i32,
+    /// What the client wants of it now.
+    pub wanted: Wanted,
+    /// Where the last read ended.
+    pub cursor: ReadCursor,
+    /// The partition, once it was found, and the registration with it.
+    pub found: Option<(Arc<Partition>, WatchKey)>,
+    /// What the client was last told.
+    pub told_high_watermark: Offset,
+    /// What the client was last told.
+    pub told_log_start: Offset,
+    /// Whether it was in the last answer with an error: then it is told again.
+    pub told_error: bool,
+}
+
+/// The partitions that a client fetches.
+#[derive(Debug, Default)]
+pub struct FetchSession {
+    /// The entries by slot. Slots of forgotten partitions are empty and used again.
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    slots: HashMap<(TopicKey, i32), u32>,
+    /// Which slots have to be looked at: one bit each.
+    ready: Vec<u64>,
+    watch: Arc<Watch>,
+    /// The slot to begin with, so that no partition starves behind one that is always full.
+    turn: u32,
+}
+
+impl FetchSession {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Adds a partition, or changes what is wanted of it; either way it will be looked at.
+    pub fn want(&mut self, topic: TopicKey, partition_index: i32, wanted: Wanted) {
+        let slot = match self.slots.get(&(topic.clone(), partition_index)) {
+            Some(slot) => *slot,
+            None => self.add(topic, partition_index, wanted),
+        };
+        self.entry_mut(slot).wanted = wanted;
+        self.set_ready(slot);
+    }
+
+    fn add(&mut self, topic: TopicKey, partition_index: i32, wanted: Wanted) -> u32 {
+        let entry = Entry {
+            topic: topic.clone(),
+            partition_index,
+            wanted,
+            cursor: ReadCursor::default(),
+            found: None,
+            told_high_watermark: Offset(-1),
+            told_log_start: Offset(-1),
+            told_error: false,
+        };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            self.entries.len() as u32 - 1
+        });
+        self.entries[slot as usize] = Some(entry);
+        self.slots.insert((topic, partition_index), slot);
+        slot
+    }
+
+    /// Removes a partition.
+    pub fn forget(&mut self, topic: TopicKey, partition_index: i32) {
+        let Some(slot) = self.slots.remove(&(topic, partition_index)) else { return };
+        let entry = self.entries[slot as usize].take().expect("a known slot has an entry");
+        if let Some((partition, key)) = entry.found {
+            partition.unwatch(key);
+        }
+        self.clear_ready(slot);
+        self.free.push(slot);
+    }
+
+    /// The entry in a slot that is in use.
+    pub fn entry_mut(&mut self, slot: u32) -> &mut Entry {
+        self.entries[slot as usize].as_mut().expect("the slot is in use")
+    }
+
+    /// Connects the entry in `slot` with its partition, unless it is already.
+    pub fn connect(&mut self, slot: u32, partition: &Arc<Partition>) {
+        let watch = Arc::clone(&self.watch);
+        let entry = self.entry_mut(slot);
+        match &entry.found {
+            Some((known, _)) if Arc::ptr_eq(known, partition) => return,
+            Some((known, key)) => known.unwatch(*key),
+            None => {}
+        }
+        entry.cursor = ReadCursor::default();
+        entry.found = Some((Arc::clone(partition), partition.watch(&watch, slot)));
+    }
+
+    fn set_ready(&mut self, slot: u32) {
+        let word = slot as usize / 64;
+        if self.ready.len() <= word {
+            self.ready.resize(word + 1, 0);
+        }
+        self.ready[word] |= 1 << (slot % 64);
+    }
+
+    /// There is nothing to be had in `slot` until it changes.
+    pub fn clear_ready(&mut self, slot: u32) {
+        if let Some(word) = self.ready.get_mut(slot as usize / 64) {
+            *word &= !(1 << (slot % 64));
+        }
+    }
+
+    /// The slots to look at, beginning where the last answer left off.
+    pub fn ready_slots(&mut self) -> Vec<u32> {
+        self.watch.take_or_wait(&mut self.ready, None);
+        let mut slots = Vec::new();
+        for (at, word) in self.ready.iter().enumerate() {
+            let mut bits = *word;
+            while bits != 0 {
+                slots.push(at as u32 * 64 + bits.trailing_zeros());
+                bits &= bits - 1;
+            }
+        }
+        slots.retain(|slot| self.entries.get(*slot as usize).is_some_and(Option::is_some));
+        let first = slots.partition_point(|slot| *slot < self.turn);
+        slots.rotate_left(first);
+        slots
+    }
+
+    /// The next answer begins behind `slot`.
+    pub fn served(&mut self, slot: u32) {
+        self.turn = slot + 1;
+    }
+
+    /// Whether something changed since; if not, `waker` is woken by the next change.
+    pub fn changed_or_wait(&mut self, waker: &std::task::Waker) -> bool {
+        self.watch.take_or_wait(&mut self.ready, Some(waker))
+    }
+}
+
+impl Drop for FetchSession {
+    fn drop(&mut self) {
+        for entry in self.entries.iter().flatten() {
+            if let Some((partition, key)) = &entry.found {
+                partition.unwatch(*key);
+            }
+        }
+    }
+}
+
+/// A session with its id and epoch.
+#[derive(Debug)]
+pub struct CachedSession {
+    /// Never 0.
+    pub id: i32,
+    /// The epoch that the next request must carry.
+    pub next_epoch: i32,
+    /// Whether the client names topics by id.
+    pub uses_topic_ids: bool,
+    /// When it was last used.
+    pub last_used: Instant,
+    /// The partitions.
+    pub session: FetchSession,
+}
+
+/// A session in the cache; requests of one session come one after the other, so the lock is free.
+pub type SharedSession = Arc<Mutex<CachedSession>>;
+
+/// All sessions (`max.incremental.fetch.session.cache.slots`).
+#[derive(Debug)]
+pub struct FetchSessions {
+    sessions: Mutex<HashMap<i32, SharedSession>>,
+    count_max: usize,
+}
+
+impl FetchSessions {
+    /// A cache of at most `count_max` sessions.
+    pub fn new(count_max: usize) -> FetchSessions {
+        FetchSessions { sessions: Mutex::default(), count_max }
+    }
+
+    /// The session of this id.
+    pub fn get(&self, id: i32) -> Option<SharedSession> {
+        self.sessions.lock().get(&id).cloned()
+    }
+
+    /// Makes room for a session and adds one; gives `session` back if there is no room.
+    pub fn create(
+        &self,
+        session: FetchSession,
+        uses_topic_ids: bool,
+        now: Instant,
+    ) -> Result<SharedSession, FetchSession> {
+        let mut sessions = self.sessions.lock();
+        if sessions.len() >= self.count_max && !evict_one(&mut sessions, now) {
+            return Err(session);
+        }
+        let id = loop {
+            let id = fastrand::i32(1..);
+            if !sessions.contains_key(&id) {
+                break id;
+            }
+        };
+        let cached = CachedSession { id, next_epoch: 1, uses_topic_ids, last_used: now, session };
+        let shared = Arc::new(Mutex::new(cached));
+        sessions.insert(id, Arc::clone(&shared));
+        Ok(shared)
+    }
+
+    /// Ends a session.
+    pub fn remove(&self, id: i32) {
+        self.sessions.lock().remove(&id);
+    }
+}
+
+/// Drops the session that has not been used for longest, if that is long enough.
+fn evict_one(sessions: &mut HashMap<i32, SharedSession>, now: Instant) -> bool {
+    let oldest = sessions
+        .iter()
+        .filter_map(|(id, shared)| shared.try_lock().map(|session| (*id, session.last_used)))
+        .min_by_key(|(_, last_used)| *last_used);
+    match oldest {
+        Some((id, last_used)) if now.duration_since(last_used) >= EVICTABLE_AFTER => {
+            sessions.remove(&id);
+            true
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,57 @@
+//! ApiVersions (key 18), versions 0 to 5. Lists exactly what is served.
+//!
+//! - A version that is not served is answered in version 0 with UNSUPPORTED_VERSION (KIP-511);
+//!   `dispatch` does that.
+//! - v3 software name and version, whose characters are checked; features (KIP-584): only what
+//!   truly works is finalized, because clients change their behaviour by it. No transactions, no new
+//!   group protocol: none of their features.
+//! - v5 the cluster and node that the client means to reach (KIP-1242).
+
+use std::sync::Arc;
+
+use model::ErrorCode;
+use wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+
+use super::{Call, table};
+
+/// From this version on the client says what it is.
+const SOFTWARE_FROM_VERSION: i16 = 3;
+
+/// Answers.
+pub async fn handle(call: Arc<Call>, request: ApiVersionsRequest) -> ApiVersionsResponse {
+    let names = [&request.client_software_name, &request.client_software_version];
+    if call.version >= SOFTWARE_FROM_VERSION
+        && !names.into_iter().all(|name| is_software_name(name))
+    {
+        return table::api_versions(ErrorCode::InvalidRequest);
+    }
+    let other_cluster = request.cluster_id.is_some_and(|id| *id != *call.server.cluster_id);
+    let other_node = request.node_id >= 0 && request.node_id != call.server.node_id.0;
+    if other_cluster || other_node {
+        return table::api_versions(ErrorCode::RebootstrapRequired);
+    }
+    table::api_versions(ErrorCode::None)
+}
+
+/// Letters and digits at both ends, dots and dashes between (KIP-511).
+fn is_software_name(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+    let ends = [name.chars().next(), name.chars().last()];
+    ends.into_iter().all(|end| end.is_some_and(|c| c.is_ascii_alphanumeric()))
+        && name.chars().all(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_software_name;
+
+    #[test]
+    fn software_names_are_checked() {
+        for name in ["librdkafka", "apache-kafka-java", "1.2.3", "a"] {
+            assert!(is_software_name(name), "{name:?}");
+        }
+        for name in ["", "-a", "a.", "a b", "ünï", "a\n"] {
+            assert!(!is_software_name(name), "{name:?}");
+        }
+    }
+}

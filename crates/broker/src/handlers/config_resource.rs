@@ -1,0 +1,52 @@
+//! Resources as the configuration APIs number and name them.
+
+use ::metadata::ConfigResource;
+use model::{BrokerId, ErrorCode};
+
+const TOPIC: i8 = 2;
+const BROKER: i8 = 4;
+const BROKER_LOGGER: i8 = 8;
+const CLIENT_METRICS: i8 = 16;
+const GROUP: i8 = 32;
+
+/// A resource, or why it is none.
+pub fn parse(kind: i8, name: &str) -> Result<ConfigResource, (ErrorCode, String)> {
+    match kind {
+        TOPIC => Ok(ConfigResource::Topic(name.to_owned())),
+        BROKER if name.is_empty() => Ok(ConfigResource::ClusterDefault),
+        BROKER => name.parse().map(|id| ConfigResource::Broker(BrokerId(id))).map_err(|_| {
+            (
+                ErrorCode::InvalidRequest,
+                format!("{name:?} is no broker id: a number, or nothing for all brokers"),
+            )
+        }),
+        GROUP => Ok(ConfigResource::Group(name.to_owned())),
+        CLIENT_METRICS => Ok(ConfigResource::ClientMetrics(name.to_owned())),
+        BROKER_LOGGER => Err((
+            ErrorCode::InvalidRequest,
+            "log levels are set when the broker starts, not through this api".to_owned(),
+        )),
+        _ => Err((ErrorCode::InvalidRequest, format!("no kind of resource has number {kind}"))),
+    }
+}
+
+/// The number of its kind.
+pub fn kind(resource: &ConfigResource) -> i8 {
+    match resource {
+        ConfigResource::Topic(_) => TOPIC,
+        ConfigResource::Broker(_) | ConfigResource::ClusterDefault => BROKER,
+        ConfigResource::Group(_) => GROUP,
+        ConfigResource::ClientMetrics(_) => CLIENT_METRICS,
+    }
+}
+
+/// Its name on the wire.
+pub fn name(resource: &ConfigResource) -> String {
+    match resource {
+        ConfigResource::Topic(name)
+        | ConfigResource::Group(name)
+        | ConfigResource::ClientMetrics(name) => name.clone(),
+        ConfigResource::Broker(id) => id.to_string(),
+        ConfigResource::ClusterDefault => String::new(),
+    }
+}

@@ -1,0 +1,55 @@
+//! The one place where a room's refusals become the protocol's error codes.
+
+use model::{BatchError, ErrorCode};
+use partition::{PartitionError, Refusal};
+use storage::StorageError;
+
+/// What a client is told of a partition's refusal.
+pub fn of_partition(error: &PartitionError) -> ErrorCode {
+    match error {
+        PartitionError::Batch(error) => of_batch(error),
+        PartitionError::Refused(refusal) => of_refusal(refusal),
+        PartitionError::NotLeader => ErrorCode::NotLeaderOrFollower,
+        PartitionError::FencedEpoch { .. } => ErrorCode::FencedLeaderEpoch,
+        PartitionError::UnknownEpoch { .. } => ErrorCode::UnknownLeaderEpoch,
+        PartitionError::NotEnoughReplicas { .. } => ErrorCode::NotEnoughReplicas,
+        PartitionError::OutOfOrderSequence => ErrorCode::OutOfOrderSequenceNumber,
+        PartitionError::InvalidProducerEpoch => ErrorCode::InvalidProducerEpoch,
+        PartitionError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+        PartitionError::Deleted => ErrorCode::UnknownTopicOrPartition,
+        PartitionError::Storage(error) => of_storage(error),
+        PartitionError::Offline => ErrorCode::KafkaStorageError,
+    }
+}
+
+fn of_batch(error: &BatchError) -> ErrorCode {
+    match error {
+        BatchError::Truncated { .. }
+        | BatchError::Length(_)
+        | BatchError::Checksum { .. }
+        | BatchError::Codec(_) => ErrorCode::CorruptMessage,
+        BatchError::Magic(_) | BatchError::Count { .. } | BatchError::Record { .. } => {
+            ErrorCode::InvalidRecord
+        }
+    }
+}
+
+fn of_refusal(refusal: &Refusal) -> ErrorCode {
+    match refusal {
+        Refusal::TooLarge { .. } => ErrorCode::MessageTooLarge,
+        Refusal::LargerThanSegment { .. } => ErrorCode::RecordListTooLarge,
+        Refusal::Invalid(_) | Refusal::NoKey(_) => ErrorCode::InvalidRecord,
+        Refusal::Timestamp(_) => ErrorCode::InvalidTimestamp,
+    }
+}
+
+fn of_storage(error: &StorageError) -> ErrorCode {
+    match error {
+        StorageError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+        StorageError::OutOfOrder { .. } => ErrorCode::UnknownServerError,
+        StorageError::Damaged(_)
+        | StorageError::Failed { .. }
+        | StorageError::Io { .. }
+        | StorageError::Malformed { .. } => ErrorCode::KafkaStorageError,
+    }
+}

@@ -1,0 +1,499 @@
+//! Fetch (key 1), versions 4 to 18.
+//!
+//! - Answers are whole batches as they lie in the segment, from the batch that holds the wanted
+//!   offset on; large ranges leave by `sendfile`, small ones are copied behind their header.
+//! - Waits for `min_bytes` until `max_wait_ms`; an append wakes exactly the sessions that watch the
+//!   partition. The first batch is given even if it is larger than asked for (KIP-74).
+//! - v7 sessions (KIP-227); v9 leader epochs (KIP-320); v12 divergence (KIP-595); v13 topic ids
+//!   (KIP-516); v15 replicas in a tagged field: only brokers may fetch as replicas, so such requests
+//!   are refused here.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use model::{ErrorCode, LeaderEpoch, PartitionIndex};
+use partition::{Isolation, PartitionError, Read, ReadRequest};
+use storage::FileSlice;
+use wire::fetch::EpochEndOffset;
+use wire::frame::RequestHead;
+use wire::hot::Topic as WireTopic;
+use wire::hot::fetch::FetchRequest;
+use wire::hot::fetch_response::{FetchResponder, FetchResponseHead, FetchedPartition, Records};
+
+use crate::fetch_session::{Entry, FetchSession, SharedSession, TopicKey, Wanted};
+use crate::network::outbox::{Outbox, Splice};
+use crate::network::slot::{Hangup, Slot};
+use crate::server::Server;
+use crate::topics::{Topic, Topics};
+
+use super::{Dispatched, error_code};
+
+/// Ranges below this many bytes are copied behind their header; from here on `sendfile` costs less.
+const SENDFILE_BYTES_MIN: u32 = 16 * 1024;
+/// The epoch of a request without a session, or of a session's end.
+const EPOCH_FINAL: i32 = -1;
+/// The epoch of a request that wants a new session.
+const EPOCH_INITIAL: i32 = 0;
+/// The replica id of Kafka's verification tool, which reads like a consumer.
+const DEBUG_REPLICA: i32 = -2;
+
+/// Where the request's partitions are kept.
+enum Held {
+    /// In the cache, to be found by the next request.
+    Session(SharedSession),
+    /// Here only.
+    Own(Box<FetchSession>),
+}
+
+/// A fetch request that is not answered yet.
+pub struct FetchInProgress {
+    server: Arc<Server>,
+    correlation_id: i32,
+    version: i16,
+    held: Held,
+    session_id: i32,
+    /// Answer every partition, not only those with something new.
+    full: bool,
+    error_code: ErrorCode,
+    min_bytes: u64,
+    max_bytes: u32,
+    isolation: Isolation,
+    deadline: Instant,
+}
+
+/// What was found for one partition.
+struct Found {
+    slot: u32,
+    topic: TopicKey,
+    partition_index: i32,
+    result: Result<Read, ErrorCode>,
+}
+
+/// What one look at the partitions gave.
+#[derive(Default)]
+struct Look {
+    found: Vec<Found>,
+    bytes: u64,
+    /// Something that must not wait for `min_bytes`.
+    urgent: bool,
+}
+
+/// Takes the request in.
+pub fn begin(
+    server: &Arc<Server>,
+    request: &mut FetchRequest,
+    head: &RequestHead<'_>,
+    body: &[u8],
+    now: Instant,
+) -> Result<Dispatched, Hangup> {
+    request
+        .decode(body, head.version)
+        .map_err(|error| Hangup(format!("a malformed Fetch: {error}")))?;
+    let max_bytes = request.max_bytes.clamp(0, server.limits.fetch_bytes_max as i32) as u32;
+    let mut fetch = FetchInProgress {
+        server: Arc::clone(server),
+        correlation_id: head.correlation_id,
+        version: head.version,
+        held: Held::Own(Box::default()),
+        session_id: 0,
+        full: true,
+        error_code: ErrorCode::None,
+        min_bytes: (request.min_bytes.max(0) as u64).min(max_bytes as u64),
+        max_bytes,
+        isolation: if request.isolation_level == 1 {
+            Isolation::Stable
+        } else {
+            Isolation::Committed
+        },
+        deadline: now + Duration::from_millis(request.max_wait_ms.max(0) as u64),
+    };
+    fetch.take_in(request, now);
+    Ok(Dispatched::Slot(Slot::Fetch(Box::new(fetch))))
+}
+
+impl FetchInProgress {
+    /// Finds or makes the session; an error here is the answer.
+    fn take_in(&mut self, request: &FetchRequest, now: Instant) {
+        if request.replica_id.0 >= 0 || request.replica_id.0 < DEBUG_REPLICA {
+            self.error_code = ErrorCode::ClusterAuthorizationFailed;
+            return;
+        }
+        match request.session_epoch {
+            EPOCH_FINAL | EPOCH_INITIAL => self.begin_full(request, now),
+            _ => {
+                if let Err(code) = self.resume(request, now) {
+                    self.error_code = code;
+                }
+            }
+        }
+    }
+
+    fn begin_full(&mut self, request: &FetchRequest, now: Instant) {
+        if request.session_id != 0 {
+            self.server.fetch_sessions.remove(request.session_id);
+        }
+        let mut session = FetchSession::default();
+        update(&mut session, request);
+        if request.session_epoch == EPOCH_FINAL || session.is_empty() {
+            self.held = Held::Own(Box::new(session));
+            return;
+        }
+        match self.server.fetch_sessions.create(session, self.version >= 13, now) {
+            Ok(shared) => {
+                self.session_id = shared.lock().id;
+                self.held = Held::Session(shared);
+            }
+            Err(session) => self.held = Held::Own(Box::new(session)),
+        }
+    }
+
+    fn resume(&mut self, request: &FetchRequest, now: Instant) -> Result<(), ErrorCode> {
+        let sessions = &self.server.fetch_sessions;
+        let shared = sessions.get(request.session_id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
+        {
+            let mut cached = shared.lock();
+            if cached.next_epoch != request.session_epoch {
+                return Err(ErrorCode::InvalidFetchSessionEpoch);
+            }
+            if cached.uses_topic_ids != (self.version >= 13) {
+                return Err(ErrorCode::FetchSessionTopicIdError);
+            }
+            cached.next_epoch = cached.next_epoch.checked_add(1).unwrap_or(1);
+            cached.last_used = now;
+            update(&mut cached.session, request);
+            if cached.session.is_empty() {
+                sessions.remove(cached.id);
+            }
+        }
+        self.session_id = request.session_id;
+        self.full = false;
+        self.held = Held::Session(shared);
+        Ok(())
+    }
+
+    /// Writes the answer if there is enough of it, or it is time.
+    pub fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Instant,
+        out: &mut Outbox,
+    ) -> Poll<Result<(), Hangup>> {
+        if self.error_code != ErrorCode::None {
+            return Poll::Ready(self.write(&Look::default(), out));
+        }
+        match self.gather(cx, now) {
+            Some(look) => Poll::Ready(self.write(&look, out)),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Looks until there is enough or it is time; `None` if the task will be woken by a change.
+    fn gather(&mut self, cx: &mut Context<'_>, now: Instant) -> Option<Look> {
+        let topics = self.server.topics.load();
+        let terms = Terms {
+            topics: &topics,
+            isolation: self.isolation,
+            full: self.full,
+            min_bytes: self.min_bytes,
+            max_bytes: self.max_bytes,
+            may_wait: now < self.deadline,
+        };
+        match &mut self.held {
+            Held::Own(session) => terms.gather(session, cx),
+            Held::Session(shared) => terms.gather(&mut shared.lock().session, cx),
+        }
+    }
+
+    /// When it is answered with whatever there is.
+    pub fn deadline(&self) -> Option<Instant> {
+        Some(self.deadline)
+    }
+
+    fn write(&self, look: &Look, out: &mut Outbox) -> Result<(), Hangup> {
+        out.compose(|writer, splices| self.encode(look, writer, splices))
+            .map_err(|error| Hangup(format!("cannot answer a Fetch: {error}")))
+    }
+
+    fn encode(
+        &self,
+        look: &Look,
+        writer: &mut wire::Writer,
+        splices: &mut Vec<Splice>,
+    ) -> Result<(), FetchFailure> {
+        let head = FetchResponseHead {
+            throttle_time_ms: 0,
+            error_code: self.error_code,
+            session_id: self.session_id,
+        };
+        let topics = look.found.chunk_by(|a, b| a.topic == b.topic);
+        let count = topics.clone().count();
+        let mut copies = Vec::new();
+        let mut responder =
+            FetchResponder::begin(writer, self.version, self.correlation_id, head, count)?;
+        for topic in topics {
+            responder.topic(wire_topic(&topic[0].topic), topic.len())?;
+            for found in topic {
+                self.encode_partition(found, &mut responder, splices, &mut copies)?;
+            }
+        }
+        responder.end(&[])?;
+        for (range, slice) in copies {
+            let slice: &FileSlice = slice;
+            let read = slice.file.read_at(&mut writer.buffer()[range], slice.position)?;
+            if read < slice.size_bytes as usize {
+                return Err(FetchFailure::Read(std::io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_partition<'a>(
+        &self,
+        found: &'a Found,
+        responder: &mut FetchResponder<'_>,
+        splices: &mut Vec<Splice>,
+        copies: &mut Vec<(std::ops::Range<usize>, &'a FileSlice)>,
+    ) -> Result<(), FetchFailure> {
+        let index = PartitionIndex(found.partition_index);
+        let read = match &found.result {
+            Ok(read) => read,
+            Err(code) => {
+                let failed = FetchedPartition::failed(index, *code);
+                responder.partition(&failed, Records::Copied(&[]))?;
+                return Ok(());
+            }
+        };
+        let fetched = FetchedPartition {
+            partition: index,
+            error_code: ErrorCode::None,
+            high_watermark: read.high_watermark,
+            last_stable_offset: read.last_stable,
+            log_start_offset: read.log_start,
+            aborted_transactions: (self.isolation == Isolation::Stable).then_some(&[]),
+            preferred_read_replica: model::BrokerId::NONE,
+            diverging_epoch: read
+                .diverging
+                .map(|(epoch, end)| EpochEndOffset { epoch: epoch.0, end_offset: end.0 }),
+            current_leader: None,
+        };
+        match &read.slice {
+            None => drop(responder.partition(&fetched, Records::Copied(&[]))?),
+            Some(slice)
+                if slice.size_bytes < SENDFILE_BYTES_MIN || slice.file.as_fd().is_none() =>
+            {
+                let range =
+                    responder.partition(&fetched, Records::Reserved(slice.size_bytes as usize))?;
+                copies.push((range, slice));
+            }
+            Some(slice) => {
+                let at =
+                    responder.partition(&fetched, Records::Spliced(slice.size_bytes as usize))?;
+                splices.push(Splice {
+                    at: at.start,
+                    file: Arc::clone(&slice.file),
+                    position: slice.position,
+                    size: slice.size_bytes as u64,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why an answer could not be written.
+#[derive(Debug, thiserror::Error)]
+enum FetchFailure {
+    #[error(transparent)]
+    Encode(#[from] wire::EncodeError),
+    #[error("a segment could not be read: {0}")]
+    Read(#[from] std::io::Error),
+}
+
+fn wire_topic(topic: &TopicKey) -> WireTopic<'_> {
+    match topic {
+        TopicKey::Name(name) => WireTopic::Name(name),
+        TopicKey::Id(id) => WireTopic::Id(*id),
+    }
+}
+
+fn key(topic: WireTopic<'_>) -> TopicKey {
+    match topic {
+        WireTopic::Name(name) => TopicKey::Name(name.into()),
+        WireTopic::Id(id) => TopicKey::Id(id),
+    }
+}
+
+/// Brings a session up to date with what a request says.
+fn update(session: &mut FetchSession, request: &FetchRequest) {
+    for forgotten in &request.forgotten {
+        session.forget(key(request.topic(forgotten.topic)), forgotten.partition.0);
+    }
+    for partition in &request.partitions {
+        let wanted = Wanted {
+            offset: partition.fetch_offset,
+            max_bytes: partition.partition_max_bytes.max(0) as u32,
+            known_epoch: partition.current_leader_epoch,
+            last_fetched_epoch: partition.last_fetched_epoch,
+        };
+        session.want(key(request.topic(partition.topic)), partition.partition.0, wanted);
+    }
+}
+
+/// How a request looks at its partitions.
+struct Terms<'a> {
+    topics: &'a Topics,
+    isolation: Isolation,
+    full: bool,
+    min_bytes: u64,
+    max_bytes: u32,
+    may_wait: bool,
+}
+
+impl Terms<'_> {
+    fn gather(&self, session: &mut FetchSession, cx: &mut Context<'_>) -> Option<Look> {
+        loop {
+            let look = self.look(session);
+            let enough = look.urgent || look.bytes >= self.min_bytes || session.is_empty();
+            if enough || !self.may_wait {
+                self.tell(session, &look);
+                return Some(look);
+            }
+            // What this look found is looked up again: it is only positions.
+            self.put_back(session, &look);
+            if !session.changed_or_wait(cx.waker()) {
+                return None;
+            }
+        }
+    }
+
+    fn look(&self, session: &mut FetchSession) -> Look {
+        let mut look = Look::default();
+        for slot in session.ready_slots() {
+            let left = (self.max_bytes as u64).saturating_sub(look.bytes);
+            let found = self.look_at(session, slot, left as u32, look.bytes == 0);
+            let entry = session.entry_mut(slot);
+            let size = found.result.as_ref().map_or(0, size_bytes);
+            let urgent = match &found.result {
+                Ok(read) => read.diverging.is_some(),
+                Err(_) => true,
+            };
+            if size > 0 || urgent || self.full || is_news(entry, &found.result) {
+                look.bytes += size;
+                look.urgent |= urgent;
+                look.found.push(found);
+            } else if left > 0 {
+                session.clear_ready(slot);
+            }
+        }
+        look.found.sort_by(|a, b| order(&a.topic, &b.topic));
+        look
+    }
+
+    fn look_at(
+        &self,
+        session: &mut FetchSession,
+        slot: u32,
+        left_bytes: u32,
+        first: bool,
+    ) -> Found {
+        let entry = session.entry_mut(slot);
+        let (topic, partition_index) = (entry.topic.clone(), entry.partition_index);
+        let known = match &topic {
+            TopicKey::Name(name) => {
+                self.topics.by_name(name).ok_or(ErrorCode::UnknownTopicOrPartition)
+            }
+            TopicKey::Id(id) => self.topics.by_id(id).ok_or(ErrorCode::UnknownTopicId),
+        };
+        let result = known.and_then(|known| self.read(session, slot, known, left_bytes, first));
+        Found { slot, topic, partition_index, result }
+    }
+
+    fn read(
+        &self,
+        session: &mut FetchSession,
+        slot: u32,
+        topic: &Topic,
+        left_bytes: u32,
+        first: bool,
+    ) -> Result<Read, ErrorCode> {
+        let index = PartitionIndex(session.entry_mut(slot).partition_index);
+        let partition = topic.partition(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        // Registered before it is read, so that nothing appended in between is missed.
+        session.connect(slot, partition);
+        let entry = session.entry_mut(slot);
+        let some = |epoch: LeaderEpoch| (epoch != LeaderEpoch::NONE).then_some(epoch);
+        let request = ReadRequest {
+            offset: entry.wanted.offset,
+            cursor: entry.cursor,
+            max_bytes: entry.wanted.max_bytes.min(left_bytes),
+            at_least_one: first,
+            isolation: self.isolation,
+            known_epoch: some(entry.wanted.known_epoch),
+            last_fetched_epoch: some(entry.wanted.last_fetched_epoch),
+        };
+        let read = partition.read(&request);
+        if let Ok(Read { slice: Some(slice), .. }) = &read {
+            topic.counters.fetch_requests.add(1);
+            topic.counters.bytes_out.add(slice.size_bytes as u64);
+        }
+        read.map_err(|error| failed(&error))
+    }
+
+    /// Nothing was sent: what was found stays to be found, unless it was nothing.
+    fn put_back(&self, session: &mut FetchSession, look: &Look) {
+        for found in &look.found {
+            if found.result.as_ref().is_ok_and(|read| read.slice.is_none()) && !self.full {
+                session.clear_ready(found.slot);
+            }
+        }
+    }
+
+    /// Remembers what the client is being told.
+    fn tell(&self, session: &mut FetchSession, look: &Look) {
+        for found in &look.found {
+            let entry = session.entry_mut(found.slot);
+            entry.told_error = found.result.is_err();
+            let Ok(read) = &found.result else { continue };
+            entry.told_high_watermark = read.high_watermark;
+            entry.told_log_start = read.log_start;
+            match &read.slice {
+                Some(slice) => {
+                    entry.cursor = slice.next;
+                    session.served(found.slot);
+                }
+                None => session.clear_ready(found.slot),
+            }
+        }
+    }
+}
+
+fn failed(error: &PartitionError) -> ErrorCode {
+    error_code::of_partition(error)
+}
+
+fn size_bytes(read: &Read) -> u64 {
+    read.slice.as_ref().map_or(0, |slice| slice.size_bytes as u64)
+}
+
+/// Whether the client has not been told this yet.
+fn is_news(entry: &Entry, result: &Result<Read, ErrorCode>) -> bool {
+    match result {
+        Err(_) => true,
+        Ok(read) => {
+            entry.told_error
+                || read.high_watermark != entry.told_high_watermark
+                || read.log_start != entry.told_log_start
+        }
+    }
+}
+
+/// Any order that puts the partitions of one topic side by side.
+fn order(a: &TopicKey, b: &TopicKey) -> std::cmp::Ordering {
+    match (a, b) {
+        (TopicKey::Name(a), TopicKey::Name(b)) => a.cmp(b),
+        (TopicKey::Id(a), TopicKey::Id(b)) => a.cmp(b),
+        (TopicKey::Name(_), TopicKey::Id(_)) => std::cmp::Ordering::Less,
+        (TopicKey::Id(_), TopicKey::Name(_)) => std::cmp::Ordering::Greater,
+    }
+}

@@ -1,0 +1,143 @@
+//! ListOffsets (key 2), versions 1 to 11.
+//!
+//! - A time finds the first record at or after it, exactly: compressed batches are looked into.
+//! - -1 the end that the isolation level sees; -2 the start; -3 the record with the largest
+//!   timestamp (v7, KIP-734); -4 the start of the local log (v8), here the start; -5 the end of what
+//!   was tiered (v9) and -6 the start of what is waiting to be (v11): nothing is, so there is none.
+//! - v4 leader epochs (KIP-320).
+
+use std::sync::Arc;
+
+use model::{ErrorCode, LeaderEpoch, PartitionIndex, Timestamp};
+use partition::{Isolation, OffsetQuery, PartitionError};
+use wire::list_offsets::{
+    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+};
+
+use super::{Call, error_code, known_epoch};
+
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+const MAX_TIMESTAMP: i64 = -3;
+const EARLIEST_LOCAL: i64 = -4;
+const LATEST_TIERED: i64 = -5;
+const EARLIEST_PENDING_UPLOAD: i64 = -6;
+
+/// Answers. Looking up a time may read the disk, so it leaves the connection's thread.
+pub async fn handle(call: Arc<Call>, request: ListOffsetsRequest) -> ListOffsetsResponse {
+    let looks_up_time = request
+        .topics
+        .iter()
+        .flat_map(|topic| &topic.partitions)
+        .any(|p| p.timestamp >= 0 || p.timestamp == MAX_TIMESTAMP);
+    if !looks_up_time {
+        return answer(&call, &request);
+    }
+    let topics = request.topics.clone();
+    match tokio::task::spawn_blocking(move || answer(&call, &request)).await {
+        Ok(response) => response,
+        Err(_) => failed(topics),
+    }
+}
+
+fn failed(topics: Vec<wire::list_offsets::ListOffsetsTopic>) -> ListOffsetsResponse {
+    let topics = topics
+        .into_iter()
+        .map(|topic| ListOffsetsTopicResponse {
+            name: topic.name,
+            partitions: topic
+                .partitions
+                .iter()
+                .map(|p| not_found(p.partition_index, ErrorCode::UnknownServerError))
+                .collect(),
+        })
+        .collect();
+    ListOffsetsResponse { throttle_time_ms: 0, topics }
+}
+
+fn answer(call: &Call, request: &ListOffsetsRequest) -> ListOffsetsResponse {
+    let isolation = match (request.replica_id, request.isolation_level) {
+        (-2, _) => Isolation::LogEnd,
+        (_, 1) => Isolation::Stable,
+        _ => Isolation::Committed,
+    };
+    let topics = request
+        .topics
+        .iter()
+        .map(|topic| ListOffsetsTopicResponse {
+            name: topic.name.clone(),
+            partitions: topic
+                .partitions
+                .iter()
+                .map(|partition| look_up(call, isolation, &topic.name, partition))
+                .collect(),
+        })
+        .collect();
+    ListOffsetsResponse { throttle_time_ms: 0, topics }
+}
+
+/// The version in which a special timestamp came.
+fn since(timestamp: i64) -> i16 {
+    match timestamp {
+        MAX_TIMESTAMP => 7,
+        EARLIEST_LOCAL => 8,
+        LATEST_TIERED => 9,
+        EARLIEST_PENDING_UPLOAD => 11,
+        _ => 1,
+    }
+}
+
+fn look_up(
+    call: &Call,
+    isolation: Isolation,
+    topic: &str,
+    wanted: &ListOffsetsPartition,
+) -> ListOffsetsPartitionResponse {
+    let index = wanted.partition_index;
+    if call.version < since(wanted.timestamp) {
+        return not_found(index, ErrorCode::UnsupportedVersion);
+    }
+    let query = match wanted.timestamp {
+        LATEST => OffsetQuery::Latest(isolation),
+        EARLIEST | EARLIEST_LOCAL => OffsetQuery::Earliest,
+        MAX_TIMESTAMP => OffsetQuery::MaxTimestamp,
+        LATEST_TIERED | EARLIEST_PENDING_UPLOAD => return not_found(index, ErrorCode::None),
+        timestamp if timestamp >= 0 => OffsetQuery::Timestamp(Timestamp(timestamp)),
+        _ => return not_found(index, ErrorCode::InvalidRequest),
+    };
+    match find(call, topic, wanted, query) {
+        Ok(Some(found)) => ListOffsetsPartitionResponse {
+            partition_index: index,
+            error_code: ErrorCode::None.code(),
+            timestamp: found.timestamp.0,
+            offset: found.offset.0,
+            leader_epoch: if call.version >= 4 { found.epoch.0 } else { -1 },
+        },
+        Ok(None) => not_found(index, ErrorCode::None),
+        Err(code) => not_found(index, code),
+    }
+}
+
+fn find(
+    call: &Call,
+    topic: &str,
+    wanted: &ListOffsetsPartition,
+    query: OffsetQuery,
+) -> Result<Option<storage::TimestampedOffset>, ErrorCode> {
+    let partition = call.server.partition(topic, PartitionIndex(wanted.partition_index))?;
+    let known = known_epoch(LeaderEpoch(wanted.current_leader_epoch));
+    partition
+        .find_offset(query, known)
+        .map_err(|error: PartitionError| error_code::of_partition(&error))
+}
+
+fn not_found(partition_index: i32, code: ErrorCode) -> ListOffsetsPartitionResponse {
+    ListOffsetsPartitionResponse {
+        partition_index,
+        error_code: code.code(),
+        timestamp: -1,
+        offset: -1,
+        leader_epoch: -1,
+    }
+}

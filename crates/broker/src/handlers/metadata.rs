@@ -1,0 +1,173 @@
+//! Metadata (key 3), versions 0 to 13.
+//!
+//! - `topics` null asks for all (v0: an empty list does), an empty list for none.
+//! - Topics that do not exist are created if both the client (v4, before: always) and
+//!   `auto.create.topics.enable` allow it; the answer then has them at once.
+//! - v10 topic ids in answers, v12 in requests (KIP-516); v8 to 10 the cluster's authorized
+//!   operations; v13 an error for the whole answer.
+//! - Names and ports are those of the listener that the client came through; without
+//!   `advertised.listeners` they are the very address that it has reached.
+
+use std::sync::Arc;
+
+use ::metadata::decide::{CreateTopics, NewTopic};
+use ::metadata::{ClusterImage, PartitionImage, Request, Response, TopicImage};
+use model::{ErrorCode, Uuid, topic_name};
+use wire::metadata::{
+    MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker,
+    MetadataResponsePartition, MetadataResponseTopic,
+};
+
+use super::{Call, authorized};
+use crate::internal_topics;
+
+/// Before it a client cannot forbid that topics are created.
+const AUTO_CREATE_CHOICE_FROM_VERSION: i16 = 4;
+
+/// Answers.
+pub async fn handle(call: Arc<Call>, request: MetadataRequest) -> MetadataResponse {
+    let wanted = wanted_topics(&call, &request);
+    if let Some(topics) = &wanted {
+        create_missing(&call, &request, topics).await;
+    }
+    let image = call.server.image();
+    let operations = authorized::topic(request.include_topic_authorized_operations);
+    let topics = match &wanted {
+        None => image.topics().map(|topic| describe(&call, &image, topic, operations)).collect(),
+        Some(wanted) => wanted
+            .iter()
+            .map(|topic| match find(&image, topic) {
+                Ok(found) => describe(&call, &image, found, operations),
+                Err(code) => missing(topic, code),
+            })
+            .collect(),
+    };
+    MetadataResponse {
+        throttle_time_ms: 0,
+        brokers: brokers(&call, &image),
+        cluster_id: Some(call.server.cluster_id.to_string()),
+        controller_id: call.server.controller_id().0,
+        topics,
+        cluster_authorized_operations: authorized::cluster(
+            request.include_cluster_authorized_operations,
+        ),
+        error_code: ErrorCode::None.code(),
+    }
+}
+
+/// `None` for all.
+fn wanted_topics(call: &Call, request: &MetadataRequest) -> Option<Vec<MetadataRequestTopic>> {
+    match &request.topics {
+        Some(topics) if call.version == 0 && topics.is_empty() => None,
+        topics => topics.clone(),
+    }
+}
+
+fn by_name(topic: &MetadataRequestTopic) -> Option<&str> {
+    topic.name.as_deref().filter(|_| topic.topic_id.is_zero())
+}
+
+fn find<'a>(
+    image: &'a ClusterImage,
+    topic: &MetadataRequestTopic,
+) -> Result<&'a Arc<TopicImage>, ErrorCode> {
+    if !topic.topic_id.is_zero() {
+        return image.topic_by_id(topic.topic_id).ok_or(ErrorCode::UnknownTopicId);
+    }
+    let name = topic.name.as_deref().ok_or(ErrorCode::UnknownTopicId)?;
+    topic_name::validate(name).map_err(|_| ErrorCode::InvalidTopicException)?;
+    image.topic(name).ok_or(ErrorCode::UnknownTopicOrPartition)
+}
+
+async fn create_missing(call: &Call, request: &MetadataRequest, topics: &[MetadataRequestTopic]) {
+    let config = call.server.config();
+    let allowed =
+        request.allow_auto_topic_creation || call.version < AUTO_CREATE_CHOICE_FROM_VERSION;
+    if !allowed || !config.topics.auto_create {
+        return;
+    }
+    let image = call.server.image();
+    let missing: Vec<NewTopic> = topics
+        .iter()
+        .filter_map(by_name)
+        .filter(|name| topic_name::validate(name).is_ok() && image.topic(name).is_none())
+        .map(|name| internal_topics::new_topic(name, &config, &image))
+        .collect();
+    if missing.is_empty() {
+        return;
+    }
+    let request = Request::CreateTopics(CreateTopics { topics: missing, validate_only: false });
+    if let Ok(Response::CreateTopics(results)) = call.server.decide(request).await {
+        for (name, result) in results {
+            if let Err(refusal) = result {
+                tracing::debug!(topic = name, error = %refusal.error, reason = refusal.message, "not created");
+            }
+        }
+    }
+}
+
+fn missing(topic: &MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTopic {
+    MetadataResponseTopic {
+        error_code: code.code(),
+        name: topic.name.clone(),
+        topic_id: topic.topic_id,
+        is_internal: topic.name.as_deref().is_some_and(internal_topics::is_internal),
+        partitions: Vec::new(),
+        topic_authorized_operations: authorized::topic(false),
+    }
+}
+
+fn describe(
+    call: &Call,
+    image: &ClusterImage,
+    topic: &TopicImage,
+    operations: i32,
+) -> MetadataResponseTopic {
+    MetadataResponseTopic {
+        error_code: ErrorCode::None.code(),
+        name: Some(topic.name.to_string()),
+        topic_id: if call.version >= 10 { topic.id } else { Uuid::ZERO },
+        is_internal: topic.is_internal(),
+        partitions: topic
+            .partitions()
+            .map(|(index, partition)| describe_partition(image, index.0, partition))
+            .collect(),
+        topic_authorized_operations: operations,
+    }
+}
+
+fn describe_partition(
+    image: &ClusterImage,
+    partition_index: i32,
+    partition: &PartitionImage,
+) -> MetadataResponsePartition {
+    let ids = |brokers: &[model::BrokerId]| brokers.iter().map(|broker| broker.0).collect();
+    let offline = partition.replicas.iter().filter(|broker| !image.is_active(**broker));
+    let error_code =
+        if partition.leader.0 < 0 { ErrorCode::LeaderNotAvailable } else { ErrorCode::None };
+    MetadataResponsePartition {
+        error_code: error_code.code(),
+        partition_index,
+        leader_id: partition.leader.0,
+        leader_epoch: partition.leader_epoch.0,
+        replica_nodes: ids(&partition.replicas),
+        isr_nodes: ids(&partition.isr),
+        offline_replicas: offline.map(|broker| broker.0).collect(),
+    }
+}
+
+fn brokers(call: &Call, image: &ClusterImage) -> Vec<MetadataResponseBroker> {
+    image
+        .brokers()
+        .filter(|broker| !broker.fenced)
+        .filter_map(|broker| {
+            let (host, port) = call.endpoint_of(broker)?;
+            Some(MetadataResponseBroker {
+                node_id: broker.id.0,
+                host,
+                port: i32::from(port),
+                rack: broker.rack.clone(),
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,222 @@
+//! What requests mean: one file an API, and the one table of those that are served.
+//!
+//! [`dispatch`] is called once a frame, in the order of the frames. Produce and Fetch are served
+//! right there; every other API becomes a future in the connection's line of answers.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ::metadata::BrokerImage;
+use model::{ErrorCode, LeaderEpoch};
+use wire::frame::{self, RequestHead};
+use wire::hot::fetch::FetchRequest;
+use wire::{ApiKey, Message, Request, Writer};
+
+use crate::network::slot::{Hangup, Reply, Slot};
+use crate::server::Server;
+
+mod alter_configs;
+mod api_versions;
+mod authorized;
+mod config_resource;
+mod create_partitions;
+mod create_topics;
+mod delete_groups;
+mod delete_records;
+mod delete_topics;
+mod describe_cluster;
+mod describe_configs;
+mod describe_groups;
+mod describe_log_dirs;
+mod describe_producers;
+mod describe_topic_partitions;
+pub mod error_code;
+pub mod fetch;
+mod find_coordinator;
+mod group;
+mod heartbeat;
+mod init_producer_id;
+mod join_group;
+mod leave_group;
+mod list_config_resources;
+mod list_groups;
+mod list_offsets;
+mod metadata;
+mod offset_commit;
+mod offset_delete;
+mod offset_fetch;
+mod offset_for_leader_epoch;
+pub mod produce;
+mod sync_group;
+mod table;
+mod telemetry_subscriptions;
+
+pub use table::{Advertised, advertised};
+
+/// What came of a frame.
+pub enum Dispatched {
+    /// It has a place in the line.
+    Slot(Slot),
+    /// It asked for no answer.
+    NoAnswer,
+}
+
+/// What the broker knows of a connection's client.
+#[derive(Debug)]
+pub struct Session {
+    /// Where the client is.
+    pub peer: SocketAddr,
+    /// The address that it reached.
+    pub local: SocketAddr,
+    /// The listener that it came through.
+    pub listener: Arc<str>,
+    /// The name that it gave itself in its last request.
+    client_id: Arc<str>,
+    /// Scratch of the hot path.
+    fetch: FetchRequest,
+}
+
+impl Session {
+    /// A client of which nothing is known but where it is.
+    pub fn new(peer: SocketAddr, local: SocketAddr, listener: Arc<str>) -> Session {
+        Session { peer, local, listener, client_id: "".into(), fetch: FetchRequest::default() }
+    }
+
+    fn note_client(&mut self, client_id: Option<&str>) {
+        let client_id = client_id.unwrap_or_default();
+        if *self.client_id != *client_id {
+            self.client_id = client_id.into();
+        }
+    }
+}
+
+/// A request of an API that is not on the hot path, and what its handler may want to know.
+pub struct Call {
+    /// The broker.
+    pub server: Arc<Server>,
+    /// The API.
+    pub api_key: ApiKey,
+    /// The version asked for.
+    pub version: i16,
+    /// What the answer must carry.
+    pub correlation_id: i32,
+    /// The name that the client gave itself.
+    pub client_id: Arc<str>,
+    /// Where the client is.
+    pub peer: SocketAddr,
+    /// The address that it reached.
+    pub local: SocketAddr,
+    /// The listener that it came through.
+    pub listener: Arc<str>,
+    /// When it arrived.
+    pub arrived: Instant,
+}
+
+impl Call {
+    /// Where a client of this listener reaches `broker`: host and port.
+    fn endpoint_of(&self, broker: &BrokerImage) -> Option<(String, u16)> {
+        if broker.id == self.server.node_id {
+            return Some(self.server.endpoints.for_client(&self.listener, self.local));
+        }
+        let endpoint = broker.endpoint(&self.listener)?;
+        Some((endpoint.host.clone(), endpoint.port))
+    }
+
+    /// The whole frame of an answer.
+    fn reply<M: Message>(&self, response: &M) -> Result<Reply, Hangup> {
+        self.reply_in(response, self.version)
+    }
+
+    fn reply_in<M: Message>(&self, response: &M, version: i16) -> Result<Reply, Hangup> {
+        let mut writer = Writer::new();
+        frame::write_response(&mut writer, response, self.api_key, version, self.correlation_id)
+            .map_err(|error| Hangup(format!("cannot answer {}: {error}", self.api_key)))?;
+        let counters = self.server.counters.api(self.api_key);
+        counters.durations.observe(self.arrived.elapsed());
+        Ok(writer.into_bytes())
+    }
+}
+
+/// Serves one frame, its length taken off. `Err`: the connection has no more meaning.
+pub fn dispatch(
+    server: &Arc<Server>,
+    session: &mut Session,
+    frame: &mut [u8],
+    now: Instant,
+) -> Result<Dispatched, Hangup> {
+    let head = RequestHead::parse(frame)
+        .map_err(|error| Hangup(format!("a frame without a request in it: {error}")))?;
+    server.counters.api(head.api_key).requests.add(1);
+    let (api_key, version, body_from) = (head.api_key, head.version, head.body_from);
+    if !api_key.has_version(version) {
+        return refuse_version(server, session, &head, now);
+    }
+    match api_key {
+        ApiKey::Produce => {
+            let correlation_id = head.correlation_id;
+            produce::begin(server, produce::Head { version, correlation_id, body_from }, frame, now)
+        }
+        ApiKey::Fetch => fetch::begin(server, &mut session.fetch, &head, &frame[body_from..], now),
+        _ => {
+            session.note_client(head.client_id);
+            let call = call(server, session, &head, now);
+            table::dispatch(call, &frame[body_from..]).map(Dispatched::Slot)
+        }
+    }
+}
+
+fn call(server: &Arc<Server>, session: &Session, head: &RequestHead<'_>, now: Instant) -> Call {
+    Call {
+        server: Arc::clone(server),
+        api_key: head.api_key,
+        version: head.version,
+        correlation_id: head.correlation_id,
+        client_id: Arc::clone(&session.client_id),
+        peer: session.peer,
+        local: session.local,
+        listener: Arc::clone(&session.listener),
+        arrived: now,
+    }
+}
+
+/// ApiVersions answers a version that is not served in version 0, with what is (KIP-511); any other
+/// API has no answer that the client could read.
+fn refuse_version(
+    server: &Arc<Server>,
+    session: &Session,
+    head: &RequestHead<'_>,
+    now: Instant,
+) -> Result<Dispatched, Hangup> {
+    if head.api_key != ApiKey::ApiVersions {
+        let RequestHead { api_key, version, .. } = head;
+        return Err(Hangup(format!("{api_key} is not served in version {version}")));
+    }
+    let call = call(server, session, head, now);
+    let response = table::api_versions(ErrorCode::UnsupportedVersion);
+    Ok(Dispatched::Slot(Slot::Ready(call.reply_in(&response, 0)?)))
+}
+
+/// Decodes the request, and makes the handler's future a slot.
+fn answer<R, H, F>(call: Call, body: &[u8], handler: H) -> Result<Slot, Hangup>
+where
+    R: Request,
+    R::Response: Send,
+    H: FnOnce(Arc<Call>, R) -> F,
+    F: Future<Output = R::Response> + Send + 'static,
+{
+    let request: R = wire::decode(body, call.version)
+        .map_err(|error| Hangup(format!("a malformed {}: {error}", call.api_key)))?;
+    let call = Arc::new(call);
+    let future = handler(Arc::clone(&call), request);
+    Ok(Slot::Other(Box::pin(async move {
+        let response = future.await;
+        call.reply(&response)
+    })))
+}
+
+/// The term that a client knows, if it says.
+fn known_epoch(epoch: LeaderEpoch) -> Option<LeaderEpoch> {
+    (epoch != LeaderEpoch::NONE).then_some(epoch)
+}

@@ -1,0 +1,357 @@
+//! Produce (key 0), versions 3 to 13; advertised from 0, because librdkafka needs that to use it at
+//! all (KAFKA-18659), though 0 to 2 are refused.
+//!
+//! - One batch a partition and request; it is stamped in place and written from the very memory it
+//!   was received in. Batches are stored as they are compressed, unless `compression.type` says
+//!   otherwise.
+//! - `acks=0` gets no answer; an error closes the connection, so that the producer learns of it.
+//! - `acks=all` waits for the high watermark, which under `durability=fsync` counts synced
+//!   positions.
+//! - v7 zstd; v8 record errors (KIP-467); v10 the new leader (KIP-951, cluster only); v12
+//!   transactions without AddPartitions (KIP-890): not served; v13 topic ids (KIP-516).
+//! - Transactional requests are refused with UNSUPPORTED_VERSION.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use model::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
+use partition::{Acks, Append, Appended, Partition, PartitionError, Refusal, Status};
+use smallvec::SmallVec;
+use wire::hot::Topic as WireTopic;
+use wire::hot::produce::{self, PartitionRecords};
+use wire::hot::produce_response::{PartitionAnswer, ProduceResponder};
+use wire::produce::BatchIndexAndErrorMessage;
+
+use crate::network::outbox::Outbox;
+use crate::network::slot::{Hangup, Slot};
+use crate::server::Server;
+use crate::topics::{Topic, Topics};
+
+use super::{Dispatched, error_code};
+
+/// Versions below it cannot carry zstd.
+const ZSTD_FROM_VERSION: i16 = 7;
+/// The codec's number in the low byte of a batch's attributes.
+const ZSTD_CODE: u8 = 4;
+const ATTRIBUTES_LOW_BYTE: usize = 22;
+
+/// A topic as an answer names it.
+enum AnswerTopic {
+    Known(Arc<Topic>),
+    Name(Box<str>),
+    Id(Uuid),
+}
+
+/// What became of one partition's batch.
+enum Outcome {
+    Appended {
+        appended: Appended,
+        epoch: LeaderEpoch,
+        /// Waited for until its high watermark covers the batch; `None` when nothing is.
+        awaited: Option<Arc<Partition>>,
+        /// Whether the partition will wake this connection.
+        parked: bool,
+    },
+    Refused(Box<RefusedBatch>),
+}
+
+struct RefusedBatch {
+    error_code: ErrorCode,
+    message: Option<String>,
+    record_errors: Vec<BatchIndexAndErrorMessage>,
+}
+
+impl From<ErrorCode> for Outcome {
+    fn from(error_code: ErrorCode) -> Outcome {
+        Outcome::Refused(Box::new(RefusedBatch {
+            error_code,
+            message: None,
+            record_errors: Vec::new(),
+        }))
+    }
+}
+
+struct Answer {
+    topic: AnswerTopic,
+    first_of_topic: bool,
+    partition: i32,
+    outcome: Outcome,
+}
+
+/// A produce request that was appended and is not answered yet.
+pub struct ProduceInProgress {
+    correlation_id: i32,
+    version: i16,
+    deadline: Instant,
+    answers: SmallVec<[Answer; 1]>,
+}
+
+/// What the dispatcher read of the header; it borrows nothing of the frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    /// The version asked for.
+    pub version: i16,
+    /// What the answer must carry.
+    pub correlation_id: i32,
+    /// Where the message begins in the frame.
+    pub body_from: usize,
+}
+
+/// What was found in the frame for one partition.
+struct Item {
+    topic: AnswerTopic,
+    first_of_topic: bool,
+    partition: i32,
+    records: Option<std::ops::Range<usize>>,
+}
+
+/// Appends all that the request carries.
+pub fn begin(
+    server: &Arc<Server>,
+    head: Head,
+    frame: &mut [u8],
+    now: Instant,
+) -> Result<Dispatched, Hangup> {
+    let Head { version, correlation_id, body_from } = head;
+    let malformed = |error: wire::DecodeError| Hangup(format!("a malformed Produce: {error}"));
+    let (request, partitions) = produce::walk(frame, body_from, version).map_err(malformed)?;
+    let refused = request.transactional_id.is_some().then_some(ErrorCode::UnsupportedVersion);
+    let acks = Acks::from_code(request.acks);
+    let timeout = Duration::from_millis(request.timeout_ms.max(0) as u64);
+    let topics = server.topics.load();
+    let items: SmallVec<[Item; 1]> = partitions
+        .map(|found| found.map(|found| item(&topics, found)))
+        .collect::<Result<_, _>>()
+        .map_err(malformed)?;
+    drop(topics);
+    let call = Call {
+        server,
+        version,
+        acks: acks.unwrap_or(Acks::Leader),
+        now: server.now(),
+        refused: refused.or(acks.is_none().then_some(ErrorCode::InvalidRequiredAcks)),
+    };
+    let answers = items.into_iter().map(|item| call.serve(item, frame)).collect();
+    finish(ProduceInProgress { correlation_id, version, deadline: now + timeout, answers }, acks)
+}
+
+fn item(topics: &Topics, found: PartitionRecords<'_>) -> Item {
+    let known = match found.topic {
+        WireTopic::Name(name) => topics.by_name(name),
+        WireTopic::Id(id) => topics.by_id(&id),
+    };
+    let topic = match (known, found.topic) {
+        (Some(topic), _) => AnswerTopic::Known(Arc::clone(topic)),
+        (None, WireTopic::Name(name)) => AnswerTopic::Name(name.into()),
+        (None, WireTopic::Id(id)) => AnswerTopic::Id(id),
+    };
+    let PartitionRecords { first_of_topic, partition, records, .. } = found;
+    Item { topic, first_of_topic, partition, records }
+}
+
+fn finish(produce: ProduceInProgress, acks: Option<Acks>) -> Result<Dispatched, Hangup> {
+    if acks != Some(Acks::None) {
+        return Ok(Dispatched::Slot(Slot::Produce(Box::new(produce))));
+    }
+    let failed = produce.answers.iter().find_map(|answer| match &answer.outcome {
+        Outcome::Refused(refused) => Some(refused.error_code),
+        Outcome::Appended { .. } => None,
+    });
+    match failed {
+        None => Ok(Dispatched::NoAnswer),
+        Some(code) => Err(Hangup(format!("a Produce with acks=0 failed with {code}"))),
+    }
+}
+
+/// One request's terms.
+struct Call<'a> {
+    server: &'a Arc<Server>,
+    version: i16,
+    acks: Acks,
+    now: Timestamp,
+    /// The request as a whole is refused.
+    refused: Option<ErrorCode>,
+}
+
+impl Call<'_> {
+    fn serve(&self, item: Item, frame: &mut [u8]) -> Answer {
+        let outcome = match (&item.topic, item.records) {
+            _ if self.refused.is_some() => self.refused.expect("just seen").into(),
+            (AnswerTopic::Known(topic), Some(records)) => {
+                self.append(topic, PartitionIndex(item.partition), &mut frame[records])
+            }
+            (AnswerTopic::Known(_), None) => ErrorCode::InvalidRecord.into(),
+            (AnswerTopic::Name(_), _) => ErrorCode::UnknownTopicOrPartition.into(),
+            (AnswerTopic::Id(_), _) => ErrorCode::UnknownTopicId.into(),
+        };
+        let Item { topic, first_of_topic, partition, .. } = item;
+        Answer { topic, first_of_topic, partition, outcome }
+    }
+
+    fn append(&self, topic: &Topic, index: PartitionIndex, records: &mut [u8]) -> Outcome {
+        topic.counters.produce_requests.add(1);
+        let Some(partition) = topic.partition(index) else {
+            topic.counters.failed_produce_requests.add(1);
+            return ErrorCode::UnknownTopicOrPartition.into();
+        };
+        let codec = records.get(ATTRIBUTES_LOW_BYTE).map_or(0, |byte| byte & 7);
+        if self.version < ZSTD_FROM_VERSION && codec == ZSTD_CODE {
+            return ErrorCode::UnsupportedCompressionType.into();
+        }
+        let how = Append { acks: self.acks, now: self.now, internal: false };
+        match partition.append(records, how) {
+            Ok(appended) => {
+                let count = appended.needed.0 - appended.base_offset.0;
+                topic.counters.records_in.add(count as u64);
+                topic.counters.bytes_in.add(records.len() as u64);
+                self.appended(partition, appended)
+            }
+            Err(error) => {
+                topic.counters.failed_produce_requests.add(1);
+                self.refused(partition, &error)
+            }
+        }
+    }
+
+    fn appended(&self, partition: &Arc<Partition>, appended: Appended) -> Outcome {
+        if appended.wants_sync {
+            self.server.flusher.request(Arc::clone(partition));
+        }
+        let wait = self.acks == Acks::All && partition.high_watermark() < appended.needed;
+        Outcome::Appended {
+            appended,
+            epoch: partition.epoch(),
+            awaited: wait.then(|| Arc::clone(partition)),
+            parked: false,
+        }
+    }
+
+    fn refused(&self, partition: &Arc<Partition>, error: &PartitionError) -> Outcome {
+        if let PartitionError::Storage(storage) = error {
+            self.server.log_failed(partition, storage);
+        }
+        let record_errors = match error {
+            PartitionError::Refused(Refusal::NoKey(errors) | Refusal::Timestamp(errors)) => errors
+                .iter()
+                .map(|error| BatchIndexAndErrorMessage {
+                    batch_index: error.index,
+                    batch_index_error_message: Some(error.message.clone()),
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        Outcome::Refused(Box::new(RefusedBatch {
+            error_code: error_code::of_partition(error),
+            message: Some(error.to_string()),
+            record_errors,
+        }))
+    }
+}
+
+impl Outcome {
+    /// Whether it is final. If not, the task will be woken.
+    fn settle(&mut self, cx: &mut Context<'_>, timed_out: bool) -> bool {
+        let Outcome::Appended { appended, epoch, awaited, parked } = self else { return true };
+        let Some(partition) = awaited else { return true };
+        loop {
+            let needed: Offset = appended.needed;
+            // The status first: what was committed before the role ended is committed.
+            let (status, now_epoch) = (partition.status(), partition.epoch());
+            if partition.high_watermark() >= needed
+                && status == Status::Leading
+                && now_epoch == *epoch
+            {
+                *awaited = None;
+                return true;
+            }
+            let error = match status {
+                Status::Offline => ErrorCode::KafkaStorageError,
+                Status::Deleted => ErrorCode::UnknownTopicOrPartition,
+                Status::Following => ErrorCode::NotLeaderOrFollower,
+                Status::Leading if now_epoch != *epoch => ErrorCode::NotLeaderOrFollower,
+                Status::Leading if timed_out => ErrorCode::RequestTimedOut,
+                Status::Leading if *parked => return false,
+                Status::Leading => {
+                    *parked = partition.park(needed, cx.waker());
+                    if *parked {
+                        return false;
+                    }
+                    continue;
+                }
+            };
+            *self = error.into();
+            return true;
+        }
+    }
+}
+
+impl ProduceInProgress {
+    /// Writes the answer if every partition's fate is decided.
+    pub fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Instant,
+        out: &mut Outbox,
+    ) -> Poll<Result<(), Hangup>> {
+        let timed_out = now >= self.deadline;
+        // All are asked, so that all are parked.
+        let mut settled = true;
+        for answer in &mut self.answers {
+            settled &= answer.outcome.settle(cx, timed_out);
+        }
+        if !settled {
+            return Poll::Pending;
+        }
+        let written = out.compose(|writer, _| self.write(writer));
+        Poll::Ready(written.map_err(|error| Hangup(format!("cannot answer a Produce: {error}"))))
+    }
+
+    /// When waiting ends.
+    pub fn deadline(&self) -> Option<Instant> {
+        Some(self.deadline)
+    }
+
+    fn write(&self, writer: &mut wire::Writer) -> Result<(), wire::EncodeError> {
+        let topic_count = self.answers.iter().filter(|answer| answer.first_of_topic).count();
+        let mut responder =
+            ProduceResponder::begin(writer, self.version, self.correlation_id, topic_count)?;
+        for (at, answer) in self.answers.iter().enumerate() {
+            if answer.first_of_topic {
+                let behind = self.answers[at + 1..].iter().take_while(|next| !next.first_of_topic);
+                responder.topic(wire_topic(&answer.topic, self.version), 1 + behind.count())?;
+            }
+            write_answer(&mut responder, answer)?;
+        }
+        responder.end(0, &[])
+    }
+}
+
+fn wire_topic(topic: &AnswerTopic, version: i16) -> WireTopic<'_> {
+    match topic {
+        AnswerTopic::Known(topic) if version >= 13 => WireTopic::Id(topic.id),
+        AnswerTopic::Known(topic) => WireTopic::Name(&topic.name),
+        AnswerTopic::Name(name) => WireTopic::Name(name),
+        AnswerTopic::Id(id) => WireTopic::Id(*id),
+    }
+}
+
+fn write_answer(
+    responder: &mut ProduceResponder<'_>,
+    answer: &Answer,
+) -> Result<(), wire::EncodeError> {
+    let index = PartitionIndex(answer.partition);
+    match &answer.outcome {
+        Outcome::Appended { appended, .. } => responder.partition(&PartitionAnswer::appended(
+            index,
+            appended.base_offset,
+            appended.log_append_time,
+            appended.log_start,
+        )),
+        Outcome::Refused(refused) => responder.partition(&PartitionAnswer {
+            record_errors: &refused.record_errors,
+            error_message: refused.message.as_deref(),
+            ..PartitionAnswer::refused(index, refused.error_code)
+        }),
+    }
+}

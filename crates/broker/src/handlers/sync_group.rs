@@ -1,0 +1,48 @@
+//! SyncGroup (key 14), versions 0 to 5. v3 static members; v5 the protocol, which must be the one
+//! that was chosen. The answer comes when the leader has assigned.
+
+use std::sync::Arc;
+
+use coordinator::request::SyncGroup;
+use coordinator::{Request, Response};
+use model::GenerationId;
+use wire::sync_group::{SyncGroupRequest, SyncGroupResponse};
+
+use super::Call;
+use super::group::{bytes, optional};
+
+/// From this version on the client names the protocol.
+const PROTOCOL_FROM_VERSION: i16 = 5;
+
+/// Answers.
+pub async fn handle(call: Arc<Call>, request: SyncGroupRequest) -> SyncGroupResponse {
+    let group = request.group_id.clone();
+    match call.server.ask_group(&group, sync(&call, request)).await {
+        Ok(Response::SyncGroup(synced)) => SyncGroupResponse {
+            throttle_time_ms: 0,
+            error_code: synced.error.code(),
+            protocol_type: synced.protocol_type.map(|text| text.to_string()),
+            protocol_name: synced.protocol.map(|text| text.to_string()),
+            assignment: bytes(&synced.assignment),
+        },
+        Ok(other) => unreachable!("the answer to another request: {other:?}"),
+        Err(code) => SyncGroupResponse { error_code: code.code(), ..Default::default() },
+    }
+}
+
+fn sync(call: &Call, request: SyncGroupRequest) -> Request {
+    Request::SyncGroup(SyncGroup {
+        group: request.group_id.into(),
+        member: request.member_id.into(),
+        instance: optional(request.group_instance_id),
+        generation_id: GenerationId(request.generation_id),
+        protocol_type: request.protocol_type.map(Into::into),
+        protocol: request.protocol_name.map(Into::into),
+        require_protocol: call.version >= PROTOCOL_FROM_VERSION,
+        assignments: request
+            .assignments
+            .into_iter()
+            .map(|one| (one.member_id.into(), Arc::from(&one.assignment[..])))
+            .collect(),
+    })
+}

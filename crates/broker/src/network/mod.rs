@@ -1,0 +1,9 @@
+//! Sockets: listeners, connections, buffers. Nothing here knows what a request means; frames go to
+//! `handlers::dispatch`, and what comes back is a slot in the connection's line of answers.
+
+pub mod buffer;
+pub mod connection;
+pub mod inbox;
+pub mod listener;
+pub mod outbox;
+pub mod slot;

@@ -1,0 +1,63 @@
+//! A request's place in its connection's line of answers. Requests complete in any order; answers
+//! leave in the order of the requests, so only the head of the line is asked.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use crate::handlers::fetch::FetchInProgress;
+use crate::handlers::produce::ProduceInProgress;
+
+use super::outbox::Outbox;
+
+/// Encoded answer of an API that is not on the hot path: the whole frame, length included.
+pub type Reply = Vec<u8>;
+
+/// The request cannot be answered; the connection ends. The text goes to the log.
+#[derive(Debug)]
+pub struct Hangup(pub String);
+
+/// What a request is waiting for.
+pub enum Slot {
+    /// Appended; waits for the high watermark if it asked for `acks=all`.
+    Produce(Box<ProduceInProgress>),
+    /// Waits for enough bytes or its deadline.
+    Fetch(Box<FetchInProgress>),
+    /// Any other request.
+    Other(Pin<Box<dyn Future<Output = Result<Reply, Hangup>> + Send>>),
+    /// Answered before it got into the line.
+    Ready(Reply),
+}
+
+impl Slot {
+    /// Asks whether the answer is there; if so it is written to `out`. Otherwise the task will be
+    /// woken when asking again makes sense.
+    pub fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Instant,
+        out: &mut Outbox,
+    ) -> Poll<Result<(), Hangup>> {
+        match self {
+            Slot::Produce(produce) => produce.poll(cx, now, out),
+            Slot::Fetch(fetch) => fetch.poll(cx, now, out),
+            Slot::Other(future) => future.as_mut().poll(cx).map_ok(|reply| {
+                out.push_bytes(|bytes| bytes.extend_from_slice(&reply));
+            }),
+            Slot::Ready(reply) => {
+                out.push_bytes(|bytes| bytes.extend_from_slice(reply));
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+
+    /// When it must be asked again even if nothing has happened.
+    pub fn deadline(&self) -> Option<Instant> {
+        match self {
+            Slot::Produce(produce) => produce.deadline(),
+            Slot::Fetch(fetch) => fetch.deadline(),
+            Slot::Other(_) | Slot::Ready(_) => None,
+        }
+    }
+}

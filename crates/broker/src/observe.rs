@@ -1,0 +1,154 @@
+//! What the telemetry is told of this broker: snapshots, taken when somebody looks.
+
+use std::sync::{Arc, Weak};
+
+use metadata::ClusterImage;
+use model::PartitionIndex;
+use partition::Partition;
+
+use crate::counters::Counters;
+use crate::server::Server;
+use crate::telemetry::{
+    BrokerFacts, ClusterFacts, CommittedOffset, GroupFacts, LocalReplica, Observed, PartitionFacts,
+    ThreadTimes, TopicFacts, Trouble,
+};
+
+/// Looks at a broker. It does not keep it alive.
+pub struct Observer {
+    server: Weak<Server>,
+    counters: Arc<Counters>,
+}
+
+impl Observer {
+    /// Looks at `server`.
+    pub fn new(server: &Arc<Server>) -> Observer {
+        Observer { server: Arc::downgrade(server), counters: Arc::clone(&server.counters) }
+    }
+
+    fn ask<T: Default>(&self, question: impl FnOnce(&Server) -> T) -> T {
+        self.server.upgrade().map(|server| question(&server)).unwrap_or_default()
+    }
+}
+
+impl Observed for Observer {
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn cluster(&self) -> ClusterFacts {
+        self.ask(cluster)
+    }
+
+    fn topics(&self) -> Vec<TopicFacts> {
+        self.ask(topics)
+    }
+
+    fn groups(&self) -> Vec<GroupFacts> {
+        self.ask(groups)
+    }
+
+    fn data_threads(&self) -> Option<ThreadTimes> {
+        self.ask(|server| {
+            let metrics = server.data.get()?.metrics();
+            let count = metrics.num_workers();
+            let busy = (0..count).map(|worker| metrics.worker_total_busy_duration(worker)).sum();
+            Some(ThreadTimes { count, busy })
+        })
+    }
+
+    fn troubles(&self) -> Vec<Trouble> {
+        self.ask(troubles)
+    }
+}
+
+fn cluster(server: &Server) -> ClusterFacts {
+    let image = server.image();
+    let brokers = image.brokers().filter(|broker| !broker.fenced).map(|broker| {
+        let endpoint = broker.endpoints.first();
+        let address = endpoint.map(|endpoint| format!("{}:{}", endpoint.host, endpoint.port));
+        BrokerFacts { id: broker.id.0, address: address.unwrap_or_default() }
+    });
+    ClusterFacts {
+        cluster_id: server.cluster_id.to_string(),
+        node_id: server.node_id.0,
+        is_controller: server.quorum.is_leader(),
+        brokers: brokers.collect(),
+        fenced_broker_count: image.brokers().filter(|broker| broker.fenced).count(),
+    }
+}
+
+fn topics(server: &Server) -> Vec<TopicFacts> {
+    let (image, here) = (server.image(), server.topics.snapshot());
+    let facts = image.topics().map(|topic| {
+        let local = here.by_id(&topic.id);
+        let partitions = topic.partitions().map(|(index, state)| PartitionFacts {
+            index: index.0,
+            leader: state.leader.0,
+            replicas: state.replicas.iter().map(|broker| broker.0).collect(),
+            in_sync: state.isr.iter().map(|broker| broker.0).collect(),
+            in_sync_min: 1,
+            local: local.and_then(|local| local.partition(index)).map(replica),
+        });
+        TopicFacts {
+            name: Arc::clone(&topic.name),
+            counters: local.map(|local| Arc::clone(&local.counters)).unwrap_or_default(),
+            partitions: partitions.collect(),
+        }
+    });
+    facts.collect()
+}
+
+fn replica(partition: &Arc<Partition>) -> LocalReplica {
+    let high_watermark = partition.high_watermark().0;
+    partition.with_log(|log| LocalReplica {
+        log_start_offset: log.log_start_offset().0,
+        log_end_offset: log.log_end_offset().0,
+        high_watermark,
+        size_bytes: log.size_bytes(),
+        segment_count: log.segment_count(),
+    })
+}
+
+fn groups(server: &Server) -> Vec<GroupFacts> {
+    let here = server.topics.snapshot();
+    let end_of = |topic: &str, index: PartitionIndex| {
+        here.by_name(topic)?.partition(index).map(|partition| partition.high_watermark().0)
+    };
+    let mut facts = Vec::new();
+    server.groups.each_durable(|durable| {
+        for group in durable.group_ids() {
+            let offsets = durable.offsets(&group).map(|(partition, committed)| CommittedOffset {
+                topic: Arc::clone(&partition.topic),
+                partition: partition.partition.0,
+                offset: committed.offset.0,
+                high_watermark: end_of(&partition.topic, partition.partition),
+            });
+            let offsets = offsets.collect();
+            let member_count = durable.group(&group).map_or(0, |record| record.members.len());
+            facts.push(GroupFacts { name: group.to_string(), member_count, offsets });
+        }
+    });
+    facts
+}
+
+fn troubles(server: &Server) -> Vec<Trouble> {
+    let mut troubles = Vec::new();
+    for (path, reason) in server.logs.offline() {
+        let detail = format!("{}: {reason}", path.display());
+        troubles.push(Trouble { reason: "log directory offline", detail });
+    }
+    for (partition, reason) in server.logs.unopened() {
+        let detail = format!("{partition}: {reason}");
+        troubles.push(Trouble { reason: "partition offline", detail });
+    }
+    if let Some(detail) = leaderless(&server.image()) {
+        troubles.push(Trouble { reason: "partitions without a leader", detail });
+    }
+    troubles
+}
+
+fn leaderless(image: &ClusterImage) -> Option<String> {
+    let partitions = image.topics().flat_map(|topic| topic.partitions());
+    let count = partitions.filter(|(_, state)| state.leader.0 < 0).count();
+    (count > 0).then(|| format!("{count} partitions"))
+}

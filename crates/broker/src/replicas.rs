@@ -1,0 +1,361 @@
+//! Acting upon the cluster's metadata: opening, leading, closing and deleting this broker's replicas
+//! as the image changes, and replacing the table of topics that the data path reads.
+//!
+//! One task does this, update after update; nobody else opens or closes a partition.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use metadata::topic_config::{CompressionChoice, Durability as Wanted, Resolver, TopicSettings};
+use metadata::{
+    ClusterImage, ConfigResource, ImageUpdate, LocalChange, LocalChangeKind, PartitionImage,
+    TopicChange,
+};
+use model::{BrokerId, Compression, PartitionIndex, TopicId, TopicPartition};
+use partition::{CompressionRule, Durability, Partition, Settings};
+use storage::{CleanupPolicy, LogConfig};
+use tokio::sync::watch;
+use tracing::{error, info};
+
+use crate::configuration::{BrokerConfig, Scope};
+use crate::groups::OFFSETS_TOPIC;
+use crate::internal_topics;
+use crate::logs::Opened;
+use crate::server::Server;
+use crate::topics::{Topic, Topics};
+
+/// Logs that are opened at once when the broker starts.
+const OPENING_THREADS_MAX: usize = 8;
+
+/// Acts upon updates until the broker stops.
+pub async fn run(server: Arc<Server>, applied: watch::Sender<u64>) {
+    let mut updates = server.quorum.subscribe();
+    while let Some(update) = updates.next().await {
+        let index = update.index;
+        let acting = Arc::clone(&server);
+        // Opening and deleting works on the disk.
+        let acted = tokio::task::spawn_blocking(move || act_upon(&acting, &update)).await;
+        if acted.is_err() {
+            error!(index, "a bug: acting upon the cluster's metadata panicked");
+            std::process::abort();
+        }
+        applied.send_replace(index);
+    }
+}
+
+/// What the broker does about one step of the cluster.
+pub fn act_upon(server: &Arc<Server>, update: &ImageUpdate) {
+    let image = &update.after;
+    let reconfigured = broker_configs_changed(server, update);
+    if reconfigured {
+        reconfigure_broker(server, image);
+    }
+    let mut topics = Topics::clone(&server.topics.snapshot());
+    let changes = update.local_changes(server.node_id);
+    let removed = remove(server, &mut topics, &changes);
+    serve(server, image, &mut topics, &changes);
+    reconfigure_topics(server, update, &topics, reconfigured);
+    server.topics.replace(topics);
+    for name in deleted_topics(update) {
+        info!(topic = %name, "deleted");
+    }
+    // Only now can nobody find them any more.
+    removed.into_iter().for_each(|partition| server.logs.delete(&partition));
+    tell_groups(server, update, &changes);
+}
+
+fn deleted_topics(update: &ImageUpdate) -> Vec<Arc<str>> {
+    let deleted = update.delta.topics.values().filter_map(|change| match change {
+        TopicChange::Deleted(name) => Some(Arc::clone(name)),
+        TopicChange::Created | TopicChange::Changed(_) => None,
+    });
+    deleted.collect()
+}
+
+fn remove(server: &Server, topics: &mut Topics, changes: &[LocalChange]) -> Vec<Arc<Partition>> {
+    let mut removed = Vec::new();
+    let going = changes.iter().filter(|change| change.kind == LocalChangeKind::Remove);
+    let mut by_topic: BTreeMap<TopicId, BTreeSet<PartitionIndex>> = BTreeMap::new();
+    for change in going {
+        by_topic.entry(change.topic_id).or_default().insert(change.partition);
+    }
+    for (id, indexes) in by_topic {
+        let Some(topic) = topics.remove(&id) else { continue };
+        let mut partitions = topic.partitions.clone();
+        for index in indexes {
+            let slot = usize::try_from(index.0).ok().and_then(|at| partitions.get_mut(at));
+            if let Some(partition) = slot.and_then(Option::take) {
+                partition.mark_deleted();
+                if *topic.name == *OFFSETS_TOPIC {
+                    server.groups.unload(index.0);
+                }
+                removed.push(partition);
+            }
+        }
+        if partitions.iter().any(Option::is_some) {
+            topics.insert(with_partitions(&topic, partitions));
+        }
+    }
+    removed
+}
+
+fn with_partitions(topic: &Topic, partitions: Vec<Option<Arc<Partition>>>) -> Arc<Topic> {
+    Arc::new(Topic {
+        name: Arc::clone(&topic.name),
+        id: topic.id,
+        partitions,
+        counters: Arc::clone(&topic.counters),
+    })
+}
+
+/// Opens what is not open, then leads or follows.
+fn serve(server: &Server, image: &ClusterImage, topics: &mut Topics, changes: &[LocalChange]) {
+    let open = open_missing(server, image, topics, changes);
+    let mut by_topic: BTreeMap<TopicId, Vec<&LocalChange>> = BTreeMap::new();
+    for change in changes.iter().filter(|change| change.kind != LocalChangeKind::Remove) {
+        by_topic.entry(change.topic_id).or_default().push(change);
+    }
+    for (id, changes) in by_topic {
+        let known = topics.by_id(&id).cloned();
+        let count = image.topic_by_id(id).map_or(0, |topic| topic.partition_count());
+        let mut partitions =
+            known.as_ref().map(|topic| topic.partitions.clone()).unwrap_or_default();
+        partitions.resize(count.max(partitions.len()), None);
+        for change in changes {
+            let slot = &mut partitions[change.partition.0 as usize];
+            let key = (id, change.partition);
+            if slot.is_none() {
+                *slot = open.get(&key).cloned().flatten();
+            }
+            if let Some(partition) = slot {
+                take_role(partition, &change.kind);
+            }
+        }
+        let topic = Topic {
+            name: Arc::clone(&image.topic_by_id(id).expect("a change is of a topic").name),
+            id,
+            partitions,
+            counters: known.map(|topic| Arc::clone(&topic.counters)).unwrap_or_default(),
+        };
+        topics.insert(Arc::new(topic));
+    }
+}
+
+fn take_role(partition: &Partition, kind: &LocalChangeKind) {
+    match kind {
+        LocalChangeKind::Lead(PartitionImage { leader_epoch, isr, .. }) => {
+            partition.lead(*leader_epoch, isr.clone());
+        }
+        LocalChangeKind::Follow(PartitionImage { leader_epoch, leader, .. }) => {
+            partition.follow(*leader, *leader_epoch);
+        }
+        LocalChangeKind::Remove => unreachable!("removals were taken out"),
+    }
+}
+
+type OpenedPartitions = BTreeMap<(TopicId, PartitionIndex), Option<Arc<Partition>>>;
+
+/// Opens the logs of all partitions that are new here, several at once. One that cannot be opened
+/// is reported and left out; the others serve.
+fn open_missing(
+    server: &Server,
+    image: &ClusterImage,
+    topics: &Topics,
+    changes: &[LocalChange],
+) -> OpenedPartitions {
+    let missing: Vec<&LocalChange> = changes
+        .iter()
+        .filter(|change| change.kind != LocalChangeKind::Remove)
+        .filter(|change| {
+            let topic = topics.by_id(&change.topic_id);
+            topic.is_none_or(|topic| topic.partition(change.partition).is_none())
+        })
+        .collect();
+    let settings = settings_of(server, image, &missing);
+    let threads =
+        std::thread::available_parallelism().map_or(1, usize::from).min(OPENING_THREADS_MAX);
+    let share = missing.len().div_ceil(threads).max(1);
+    if missing.len() == 1 {
+        return missing.iter().map(|change| open(server, change, &settings)).collect();
+    }
+    std::thread::scope(|scope| {
+        let opening: Vec<_> = missing
+            .chunks(share)
+            .map(|part| {
+                let settings = &settings;
+                scope.spawn(move || {
+                    part.iter().map(|change| open(server, change, settings)).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        opening
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("opening does not panic"))
+            .collect()
+    })
+}
+
+type SettingsByTopic = BTreeMap<TopicId, Arc<Settings>>;
+
+fn settings_of(server: &Server, image: &ClusterImage, changes: &[&LocalChange]) -> SettingsByTopic {
+    let config = server.config();
+    let mut settings = SettingsByTopic::new();
+    for change in changes {
+        settings
+            .entry(change.topic_id)
+            .or_insert_with(|| Arc::new(resolve(&config, image, server.node_id, &change.topic)));
+    }
+    settings
+}
+
+fn open(
+    server: &Server,
+    change: &LocalChange,
+    settings: &SettingsByTopic,
+) -> ((TopicId, PartitionIndex), Option<Arc<Partition>>) {
+    let name = TopicPartition { topic: Arc::clone(&change.topic), partition: change.partition };
+    let settings = Arc::clone(&settings[&change.topic_id]);
+    let opened = server.logs.open(&name, change.topic_id, &settings.log, server.now());
+    let partition = match opened {
+        Ok(opened) => {
+            let Opened { log, high_watermark } = opened;
+            let me = server.node_id;
+            let partition =
+                Partition::new(name, change.topic_id, me, log, settings, high_watermark);
+            let partition = Arc::new(partition);
+            server.logs.register(&partition);
+            Some(partition)
+        }
+        Err(cause) => {
+            error!(partition = %name, error = %cause, "cannot open the log; the partition is offline");
+            server.logs.note_offline(&name, &cause);
+            None
+        }
+    };
+    ((change.topic_id, change.partition), partition)
+}
+
+fn broker_configs_changed(server: &Server, update: &ImageUpdate) -> bool {
+    let own = ConfigResource::Broker(server.node_id);
+    update.delta.configs.contains(&own)
+        || update.delta.configs.contains(&ConfigResource::ClusterDefault)
+}
+
+/// The configuration that was given at the start, and on top of it what the image says now.
+fn reconfigure_broker(server: &Server, image: &ClusterImage) {
+    let own = ConfigResource::Broker(server.node_id);
+    let scopes = [(Scope::AllBrokers, ConfigResource::ClusterDefault), (Scope::ThisBroker, own)];
+    let mut config = BrokerConfig::clone(&server.config());
+    for (scope, resource) in scopes {
+        let wanted =
+            image.configs(&resource).map(|configs| (**configs).clone()).unwrap_or_default();
+        let had = config.configuration.changes(scope).clone();
+        let gone =
+            had.keys().filter(|key| !wanted.contains_key(*key)).map(|key| (key.clone(), None));
+        let set = wanted.iter().map(|(key, value)| (key.clone(), Some(value.as_str())));
+        for (key, value) in gone.chain(set).collect::<Vec<_>>() {
+            match config.with_change(scope, &key, value) {
+                Ok(changed) => config = changed,
+                Err(refused) => error!(key, %refused, "a dynamic configuration is not obeyed"),
+            }
+        }
+    }
+    server.config.store(Arc::new(config));
+}
+
+fn reconfigure_topics(server: &Server, update: &ImageUpdate, topics: &Topics, all: bool) {
+    let config = server.config();
+    for topic in topics.iter() {
+        let own = ConfigResource::Topic(topic.name.to_string());
+        if !all && !update.delta.configs.contains(&own) {
+            continue;
+        }
+        let settings = Arc::new(resolve(&config, &update.after, server.node_id, &topic.name));
+        for partition in topic.partitions.iter().flatten() {
+            partition.set_settings(Arc::clone(&settings));
+            if partition.request_sync() {
+                server.flusher.request(Arc::clone(partition));
+            }
+        }
+    }
+}
+
+fn tell_groups(server: &Server, update: &ImageUpdate, changes: &[LocalChange]) {
+    let topics = server.topics.snapshot();
+    for change in changes.iter().filter(|change| *change.topic == *OFFSETS_TOPIC) {
+        let partition =
+            topics.by_id(&change.topic_id).and_then(|topic| topic.partition(change.partition));
+        match (&change.kind, partition) {
+            (LocalChangeKind::Lead(state), Some(partition)) => {
+                server.groups.load(Arc::clone(partition), state.leader_epoch);
+            }
+            _ => server.groups.unload(change.partition.0),
+        }
+    }
+    let deleted = deleted_topics(update);
+    if !deleted.is_empty() {
+        server.groups.topics_deleted(&deleted);
+    }
+}
+
+/// What a topic's partitions obey.
+pub fn resolve(
+    config: &BrokerConfig,
+    image: &ClusterImage,
+    node_id: BrokerId,
+    topic: &str,
+) -> Settings {
+    let statics = config.configuration.static_values();
+    let wanted = Resolver::new(image, &statics, Some(node_id)).settings(topic);
+    let always_synced = internal_topics::is_internal(topic);
+    Settings {
+        log: Arc::new(log_config(&wanted)),
+        durability: match wanted.durability {
+            Wanted::PageCache if !always_synced => Durability::PageCache,
+            _ => Durability::Fsync,
+        },
+        min_insync_replicas: usize::try_from(wanted.min_insync_replicas).unwrap_or(1),
+        compression: compression_rule(&wanted),
+        timestamp_type: wanted.timestamp_type,
+        timestamp_before_max_ms: wanted.timestamp_before_max_ms,
+        timestamp_after_max_ms: wanted.timestamp_after_max_ms,
+        flush_messages: wanted.flush_messages,
+        flush_ms: wanted.flush_ms,
+    }
+}
+
+fn compression_rule(wanted: &TopicSettings) -> CompressionRule {
+    match wanted.compression {
+        CompressionChoice::Producer => CompressionRule::Producer,
+        CompressionChoice::Codec(codec) => {
+            let level = match codec {
+                Compression::Gzip => Some(wanted.compression_gzip_level),
+                Compression::Lz4 => Some(wanted.compression_lz4_level),
+                Compression::Zstd => Some(wanted.compression_zstd_level),
+                Compression::None | Compression::Snappy => None,
+            };
+            CompressionRule::Codec(codec, level)
+        }
+    }
+}
+
+fn log_config(wanted: &TopicSettings) -> LogConfig {
+    let jitter = wanted.segment_jitter_ms.max(0);
+    LogConfig {
+        segment_bytes: wanted.segment_bytes,
+        segment_ms: wanted.segment_ms,
+        segment_jitter_ms: if jitter == 0 { 0 } else { fastrand::i64(0..jitter) },
+        segment_index_bytes: wanted.segment_index_bytes,
+        index_interval_bytes: wanted.index_interval_bytes,
+        retention_ms: wanted.retention_ms,
+        retention_bytes: wanted.retention_bytes,
+        cleanup: CleanupPolicy { delete: wanted.cleanup_delete, compact: wanted.cleanup_compact },
+        delete_retention_ms: wanted.delete_retention_ms,
+        min_compaction_lag_ms: wanted.min_compaction_lag_ms,
+        max_compaction_lag_ms: wanted.max_compaction_lag_ms,
+        min_cleanable_dirty_ratio: wanted.min_cleanable_dirty_ratio,
+        file_delete_delay_ms: wanted.file_delete_delay_ms,
+        preallocate: wanted.preallocate,
+        max_message_bytes: wanted.max_message_bytes,
+    }
+}

@@ -1,0 +1,213 @@
+//! What all connections of a broker share.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use metadata::topic_config::{DescribedConfig, Resolver};
+use metadata::{ClusterImage, Request, Response};
+use model::{BrokerId, ErrorCode, PartitionIndex, Timestamp};
+use partition::Partition;
+use quorum::Quorum;
+use storage::StorageError;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tracing::error;
+
+use crate::clock::Clock;
+use crate::configuration::BrokerConfig;
+use crate::counters::Counters;
+use crate::endpoints::Endpoints;
+use crate::fetch_session::FetchSessions;
+use crate::groups::{Groups, OFFSETS_TOPIC, partition_of};
+use crate::logs::Logs;
+use crate::logs::flusher::Flusher;
+use crate::network::buffer::BufferPool;
+use crate::network::listener::Connections;
+use crate::producer_ids::ProducerIds;
+use crate::topics::TopicTable;
+
+/// Bytes of incomplete large requests that all connections together may hold, unless
+/// `queued.max.request.bytes` says otherwise.
+const REQUEST_BYTES_MAX: usize = 128 << 20;
+/// How long a request may take to arrive whole while nothing of it comes.
+const FRAME_STALL_MAX: Duration = Duration::from_secs(30);
+
+/// What a connection may cost.
+#[derive(Debug)]
+pub struct Limits {
+    /// Bytes of one request (`socket.request.max.bytes`).
+    pub frame_bytes_max: usize,
+    /// Bytes of incomplete large requests of all connections (`queued.max.request.bytes`).
+    pub request_bytes_max: usize,
+    /// Bytes of one answer to Fetch (`fetch.max.bytes`).
+    pub fetch_bytes_max: u32,
+    /// How long a connection may be silent (`connections.max.idle.ms`).
+    pub connection_idle_max: Duration,
+    /// How long the rest of a request may keep silent.
+    pub frame_stall_max: Duration,
+    /// Connections in all (`max.connections`).
+    pub connections_max: usize,
+    /// Connections from one address (`max.connections.per.ip`).
+    pub connections_per_ip_max: usize,
+    /// `SO_SNDBUF`, if it is not left to the system (`socket.send.buffer.bytes`).
+    pub socket_send_bytes: Option<usize>,
+    /// `SO_RCVBUF`, if it is not left to the system (`socket.receive.buffer.bytes`).
+    pub socket_receive_bytes: Option<usize>,
+}
+
+impl Limits {
+    /// As configured.
+    pub fn new(config: &BrokerConfig) -> Limits {
+        let network = &config.network;
+        let idle_ms = u64::try_from(network.connections_idle_ms_max).ok();
+        // What nobody has set is left to the system, which adapts it to each connection.
+        let chosen = |key: &str, bytes: i32| {
+            let set = config.configuration.is_set(key);
+            usize::try_from(bytes).ok().filter(|_| set)
+        };
+        Limits {
+            frame_bytes_max: network.request_bytes_max,
+            request_bytes_max: usize::try_from(network.queued_request_bytes_max)
+                .ok()
+                .filter(|bytes| *bytes > 0)
+                .unwrap_or(REQUEST_BYTES_MAX),
+            fetch_bytes_max: config.fetch.response_bytes_max.min(i32::MAX as u32),
+            connection_idle_max: idle_ms
+                .map_or(Duration::from_secs(u32::MAX as u64), Duration::from_millis),
+            frame_stall_max: FRAME_STALL_MAX,
+            connections_max: network.connections_max as usize,
+            connections_per_ip_max: network.connections_per_ip_max as usize,
+            socket_send_bytes: chosen("socket.send.buffer.bytes", network.send_buffer_bytes),
+            socket_receive_bytes: chosen(
+                "socket.receive.buffer.bytes",
+                network.receive_buffer_bytes,
+            ),
+        }
+    }
+}
+
+/// One broker, seen from its connections.
+pub struct Server {
+    /// This node.
+    pub node_id: BrokerId,
+    /// The cluster's id.
+    pub cluster_id: Arc<str>,
+    /// The configuration now; dynamic changes replace it.
+    pub config: ArcSwap<BrokerConfig>,
+    /// What a connection may cost.
+    pub limits: Limits,
+    /// The time.
+    pub clock: Clock,
+    /// What is counted.
+    pub counters: Arc<Counters>,
+    /// Buffers for what comes in.
+    pub buffers: Arc<BufferPool>,
+    /// How many connections there are.
+    pub connections: Connections,
+    /// Where this broker listens, and what clients are told.
+    pub endpoints: Endpoints,
+    /// The topics of which partitions are here.
+    pub topics: TopicTable,
+    /// Fetch sessions.
+    pub fetch_sessions: FetchSessions,
+    /// Group commit.
+    pub flusher: Arc<Flusher>,
+    /// The log directories.
+    pub logs: Arc<Logs>,
+    /// The cluster's metadata and who decides it.
+    pub quorum: Arc<Quorum>,
+    /// The groups whose coordinator is here.
+    pub groups: Arc<Groups>,
+    /// Ids for idempotent producers.
+    pub producer_ids: ProducerIds,
+    /// The runtime of the data path, once it serves.
+    pub data: OnceLock<Handle>,
+    /// Index of the last metadata record that this broker has acted upon.
+    pub applied: watch::Receiver<u64>,
+}
+
+impl Server {
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The cluster's metadata now.
+    pub fn image(&self) -> Arc<ClusterImage> {
+        self.quorum.image()
+    }
+
+    /// The configuration now.
+    pub fn config(&self) -> Arc<BrokerConfig> {
+        self.config.load_full()
+    }
+
+    /// A write or a read of a partition's log failed: the log directory goes offline, and everybody
+    /// is told once.
+    pub fn log_failed(&self, partition: &Arc<Partition>, cause: &StorageError) {
+        if cause.is_fatal() {
+            self.logs.fail(partition, cause);
+        } else {
+            error!(partition = %partition.topic_partition(), error = %cause, "the log cannot serve");
+        }
+    }
+
+    /// The partition, if this broker holds it; else what a client is told.
+    pub fn partition(
+        &self,
+        topic: &str,
+        index: PartitionIndex,
+    ) -> Result<Arc<Partition>, ErrorCode> {
+        let topics = self.topics.load();
+        let topic = topics.by_name(topic).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        topic.partition(index).cloned().ok_or(ErrorCode::UnknownTopicOrPartition)
+    }
+
+    /// The broker that clients are told is the controller: with one broker, this one; in a cluster
+    /// any broker forwards, so each names itself.
+    pub fn controller_id(&self) -> BrokerId {
+        self.node_id
+    }
+
+    /// Every configuration of a topic as DescribeConfigs shows it.
+    pub fn describe_topic_configs(&self, topic: &str) -> Vec<DescribedConfig> {
+        let (image, config) = (self.image(), self.config());
+        let statics = config.configuration.static_values();
+        Resolver::new(&image, &statics, Some(self.node_id)).describe(topic)
+    }
+
+    /// Asks the coordinator of `group`.
+    pub async fn ask_group(
+        &self,
+        group: &str,
+        request: coordinator::Request,
+    ) -> Result<coordinator::Response, ErrorCode> {
+        let image = self.image();
+        let topic = image.topic(OFFSETS_TOPIC).ok_or(ErrorCode::CoordinatorNotAvailable)?;
+        let partition = partition_of(group, topic.partition_count() as i32);
+        self.groups.ask(partition, request).await
+    }
+
+    /// Has the controller decide, and waits until what it decided has been acted upon here.
+    pub async fn decide(&self, request: Request) -> Result<Response, ErrorCode> {
+        match self.quorum.propose(request).await {
+            Ok(response) => {
+                self.applied().await;
+                Ok(response)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the controller could not decide");
+                Err(ErrorCode::NotController)
+            }
+        }
+    }
+
+    /// Waits until this broker has acted upon all metadata that is known now: a topic that was
+    /// created is then open.
+    pub async fn applied(&self) {
+        let Some(index) = self.quorum.changed_at() else { return };
+        // An error means that the broker is stopping; then nothing is waited for.
+        let _ = self.applied.clone().wait_for(|applied| *applied >= index).await;
+    }
+}

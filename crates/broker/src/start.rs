@@ -1,0 +1,319 @@
+//! Starting and stopping a broker: what runs where, and in which order it comes and goes.
+//!
+//! ```text
+//! data runtime      one thread a core: connections, produce, fetch
+//! control runtime   the caller's: quorum, coordinators' timers, metadata, HTTP
+//! flusher threads   group commit
+//! chores thread     retention, checkpoints; cleaner threads: compaction
+//! ```
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use metadata::decide::{BrokerRef, CreateCluster, RegisterBroker};
+use metadata::record::Endpoint;
+use metadata::{ControllerSettings, Refusal, Request, Response};
+use model::{BrokerEpoch, BrokerId, Uuid};
+use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError};
+use storage::disk::{Disk, RealDisk};
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::watch;
+use tracing::{error, info};
+
+use crate::clock::Clock;
+use crate::configuration::{BrokerConfig, Listener};
+use crate::counters::Counters;
+use crate::endpoints::Endpoints;
+use crate::fetch_session::FetchSessions;
+use crate::groups::{Groups, group_config};
+use crate::logs::chores::Chores;
+use crate::logs::flusher::Flusher;
+use crate::logs::{Logs, LogsError};
+use crate::network::buffer::BufferPool;
+use crate::network::listener::{Connections, accept, bind};
+use crate::observe::Observer;
+use crate::producer_ids::ProducerIds;
+use crate::replicas;
+use crate::server::{Limits, Server};
+use crate::telemetry;
+use crate::topics::TopicTable;
+
+/// Where the quorum keeps its log, within a log directory.
+const METADATA_DIR: &str = "__cluster_metadata-0";
+
+/// Why a broker did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The log directories cannot be used.
+    #[error(transparent)]
+    Logs(#[from] LogsError),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Bind {
+        /// The address.
+        address: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The metadata quorum did not start.
+    #[error(transparent)]
+    Quorum(#[from] QuorumError),
+    /// The controller does not want this broker.
+    #[error("the controller refuses this broker: {}: {}", .0.error, .0.message)]
+    Refused(Refusal),
+    /// Threads cannot be started.
+    #[error("cannot start threads: {0}")]
+    Threads(io::Error),
+}
+
+/// A broker that serves.
+pub struct RunningBroker {
+    server: Arc<Server>,
+    broker_epoch: BrokerEpoch,
+    http: Option<SocketAddr>,
+    stopping: watch::Sender<bool>,
+    chores: Chores,
+    data: Runtime,
+}
+
+/// Starts a broker. It runs on threads of its own and, for what is not on the data path, on the
+/// runtime that this is called on.
+pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let data = data_runtime(&config)?;
+    let (logs, cluster_id) = Logs::open_directories(
+        Arc::clone(&disk),
+        &config.log_dirs,
+        config.node_id,
+        config.cluster_id,
+    )?;
+    let logs = Arc::new(logs);
+    let listeners = bind_all(&config, data.handle()).await?;
+    let bound: Vec<(Listener, SocketAddr)> =
+        listeners.iter().map(|(listener, _, address)| (listener.clone(), *address)).collect();
+    let endpoints = Endpoints::new(bound);
+    let quorum = Arc::new(
+        Quorum::start(quorum_config(&config, &cluster_id), disk, Arc::new(NoTransport)).await?,
+    );
+    let broker_epoch = join_cluster(&quorum, &config, &logs, &endpoints, &cluster_id).await?;
+
+    let counters = Arc::new(Counters::default());
+    let flusher = start_flusher(&logs, &counters)?;
+    let clock = Clock::default();
+    let groups = Arc::new(Groups::new(
+        group_config(&config),
+        clock.clone(),
+        Arc::clone(&flusher),
+        Handle::current(),
+    ));
+    let (applied_now, applied) = watch::channel(0);
+    let server = Arc::new(Server {
+        node_id: config.node_id,
+        cluster_id: cluster_id.into(),
+        limits: Limits::new(&config),
+        clock,
+        counters,
+        buffers: Arc::new(BufferPool::default()),
+        connections: Connections::default(),
+        endpoints,
+        topics: TopicTable::default(),
+        fetch_sessions: FetchSessions::new(config.fetch.session_slots),
+        flusher,
+        logs,
+        quorum,
+        groups,
+        producer_ids: ProducerIds::new(config.node_id, broker_epoch),
+        applied,
+        data: data.handle().clone().into(),
+        config: ArcSwap::from_pointee(config),
+    });
+    tokio::spawn(replicas::run(Arc::clone(&server), applied_now));
+    server.applied().await;
+
+    let (stopping, stopped) = watch::channel(false);
+    for (listener, socket, _) in listeners {
+        let name: Arc<str> = listener.name.into();
+        data.spawn(accept(socket, name, Arc::clone(&server), stopped.clone()));
+    }
+    let http = serve_http(&server, stopped).await?;
+    let chores = Chores::start(&server).map_err(StartError::Threads)?;
+    Ok(RunningBroker { server, broker_epoch, http, stopping, chores, data })
+}
+
+fn data_runtime(config: &BrokerConfig) -> Result<Runtime, StartError> {
+    Builder::new_multi_thread()
+        .worker_threads(config.threads.data.max(1))
+        .thread_name("data")
+        .enable_all()
+        .build()
+        .map_err(StartError::Threads)
+}
+
+async fn bind_all(
+    config: &BrokerConfig,
+    data: &Handle,
+) -> Result<Vec<(Listener, TcpListener, SocketAddr)>, StartError> {
+    // A socket belongs to the runtime that it is registered with.
+    let _on_data = data.enter();
+    let mut sockets = Vec::new();
+    for listener in &config.listeners {
+        let address = format!("{}:{}", listener.bind.host, listener.bind.port);
+        let failed = |source| StartError::Bind { address: address.clone(), source };
+        let at = resolve(&listener.bind.host, listener.bind.port).await.map_err(failed)?;
+        let socket = bind(at).map_err(failed)?;
+        let bound = socket.local_addr().map_err(failed)?;
+        sockets.push((listener.clone(), socket, bound));
+    }
+    Ok(sockets)
+}
+
+/// An empty host is every interface: IPv6 with IPv4, or IPv4 alone where there is no IPv6.
+async fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
+    if host.is_empty() {
+        let all: SocketAddr = (std::net::Ipv6Addr::UNSPECIFIED, port).into();
+        let works = std::net::TcpListener::bind((std::net::Ipv6Addr::LOCALHOST, 0)).is_ok();
+        return Ok(if works { all } else { (std::net::Ipv4Addr::UNSPECIFIED, port).into() });
+    }
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let mut found = tokio::net::lookup_host((host, port)).await?;
+    found.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
+}
+
+fn start_flusher(logs: &Arc<Logs>, counters: &Arc<Counters>) -> Result<Arc<Flusher>, StartError> {
+    let logs = Arc::clone(logs);
+    let on_failure = Box::new(
+        move |partition: &Arc<partition::Partition>, cause: &partition::PartitionError| {
+            // The files of a deleted partition may be gone under a sync.
+            if partition.status() != partition::Status::Deleted {
+                logs.fail(partition, cause);
+            }
+        },
+    );
+    let flusher = Flusher::start(Arc::clone(counters), on_failure).map_err(StartError::Threads)?;
+    Ok(Arc::new(flusher))
+}
+
+fn quorum_config(config: &BrokerConfig, cluster_id: &str) -> QuorumConfig {
+    let dir = config.metadata_dir.join(METADATA_DIR);
+    let mut quorum = QuorumConfig::new(config.node_id, cluster_id, dir);
+    if !config.voters.is_empty() {
+        quorum.voters = config.voters.iter().map(|voter| BrokerId(voter.id)).collect();
+    }
+    quorum.controller = controller_settings(config);
+    quorum
+}
+
+/// Metrics and health, on the control runtime.
+async fn serve_http(
+    server: &Arc<Server>,
+    mut stopped: watch::Receiver<bool>,
+) -> Result<Option<SocketAddr>, StartError> {
+    let Some(at) = server.config().http.bind.clone() else { return Ok(None) };
+    let address = format!("{}:{}", at.host, at.port);
+    let failed = |source| StartError::Bind { address: address.clone(), source };
+    let resolved = resolve(&at.host, at.port).await.map_err(failed)?;
+    let socket = bind(resolved).map_err(failed)?;
+    let bound = socket.local_addr().map_err(failed)?;
+    let observed: Arc<dyn telemetry::Observed> = Arc::new(Observer::new(server));
+    tokio::spawn(async move {
+        let stop = async move { stopped.wait_for(|stopping| *stopping).await.map_or((), drop) };
+        let telemetry = telemetry::Telemetry::new(observed);
+        if let Err(cause) = telemetry::serve(socket, telemetry, stop).await {
+            error!(%cause, "metrics and health are not served any more");
+        }
+    });
+    Ok(Some(bound))
+}
+
+/// Makes the cluster if there is none, and registers this incarnation of the broker.
+async fn join_cluster(
+    quorum: &Quorum,
+    config: &BrokerConfig,
+    logs: &Logs,
+    endpoints: &Endpoints,
+    cluster_id: &str,
+) -> Result<BrokerEpoch, StartError> {
+    if quorum.image().cluster_id().is_none() {
+        let create = CreateCluster { cluster_id: cluster_id.to_owned(), features: Vec::new() };
+        match quorum.propose(Request::CreateCluster(create)).await? {
+            Response::CreateCluster(Ok(())) => info!(cluster_id, "made a new cluster"),
+            Response::CreateCluster(Err(refusal)) => return Err(StartError::Refused(refusal)),
+            other => unreachable!("the answer to another request: {other:?}"),
+        }
+    }
+    let register = RegisterBroker {
+        broker: config.node_id,
+        incarnation: Uuid::from_random(fastrand::u128(..).to_be_bytes()),
+        cluster_id: cluster_id.to_owned(),
+        endpoints: endpoints.iter().map(registered).collect(),
+        rack: config.rack.clone(),
+        log_dirs: logs.directories().map(|directory| directory.id()).collect(),
+        clean: logs.was_clean() || logs.is_new(),
+        fenced: false,
+        earlier_incarnation_alive: false,
+    };
+    match quorum.propose(Request::RegisterBroker(register)).await? {
+        Response::RegisterBroker(Ok(epoch)) => Ok(epoch),
+        Response::RegisterBroker(Err(refusal)) => Err(StartError::Refused(refusal)),
+        other => unreachable!("the answer to another request: {other:?}"),
+    }
+}
+
+fn registered(open: &crate::endpoints::OpenListener) -> Endpoint {
+    let host = open.advertised.host.clone();
+    Endpoint {
+        listener: open.name.to_string(),
+        host: host.unwrap_or_else(|| open.bound.ip().to_string()),
+        port: open.advertised.port.filter(|port| *port != 0).unwrap_or(open.bound.port()),
+        security_protocol: "PLAINTEXT".to_owned(),
+    }
+}
+
+/// The controller's own settings.
+pub fn controller_settings(config: &BrokerConfig) -> ControllerSettings {
+    ControllerSettings {
+        partitions_default: config.topics.partitions,
+        replication_factor_default: config.topics.replication_factor,
+        static_configs: config.configuration.static_values(),
+    }
+}
+
+impl RunningBroker {
+    /// Where clients connect: the real addresses.
+    pub fn listeners(&self) -> Vec<SocketAddr> {
+        self.server.endpoints.iter().map(|open| open.bound).collect()
+    }
+
+    /// Where metrics and health are, if anywhere.
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.http
+    }
+
+    /// Stops cleanly: takes no more requests, tells the controller, syncs and closes the logs, and
+    /// leaves the marker that saves the next start its recovery.
+    pub async fn stop(self) {
+        self.stopping.send_replace(true);
+        self.data.shutdown_background();
+        let leaving = BrokerRef { broker: self.server.node_id, epoch: self.broker_epoch };
+        if let Err(cause) = self.server.quorum.propose(Request::FenceBroker(leaving)).await {
+            error!(%cause, "could not tell the controller that this broker stops");
+        }
+        self.server.groups.unload_all();
+        let server = Arc::clone(&self.server);
+        let mut chores = self.chores;
+        let closing = tokio::task::spawn_blocking(move || {
+            chores.stop();
+            server.flusher.stop();
+            server.logs.close(self.broker_epoch);
+        });
+        if closing.await.is_err() {
+            error!("a bug: closing the logs panicked");
+        }
+        if let Err(cause) = self.server.quorum.stop().await {
+            error!(%cause, "the quorum did not stop cleanly");
+        }
+    }
+}
