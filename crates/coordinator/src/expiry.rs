@@ -18,6 +18,7 @@ impl Shard {
     pub(crate) fn retain(&mut self) {
         let groups: Vec<GroupId> = self.groups.keys().cloned().collect();
         groups.iter().for_each(|id| self.retain_group(id));
+        assert!(!self.timers.is_set(&TimerKey::Retention), "it has just fired");
         let interval_ms = self.config.offsets_retention_check_interval_ms;
         self.timers.set(TimerKey::Retention, self.now.plus_ms(interval_ms));
     }
@@ -29,6 +30,7 @@ impl Shard {
             group.expires(partition, value, now, retention_ms)
         });
         let may_go = group.state == GroupState::Empty && group.pending_members.is_empty();
+        assert!(records.len() <= self.durable.offsets(id).count());
         let all_expire = records.len() == self.durable.offsets(id).count();
         if may_go && all_expire {
             self.forget_group(id, false);

@@ -114,8 +114,7 @@ impl Group {
         group.protocol_type = record.protocol_type.clone();
         group.state_timestamp =
             (record.state_timestamp != Timestamp::NONE).then_some(record.state_timestamp);
-        // Members without a protocol cannot have been written; if the log says so nevertheless,
-        // nobody could go on, so they are left out and join anew.
+        assert!(record.members.is_empty() || record.protocol.is_some(), "decoding checks it");
         if let Some(protocol) = record.protocol.as_ref().filter(|_| !record.members.is_empty()) {
             group.protocol = Some(protocol.clone());
             for member in &record.members {
@@ -183,6 +182,7 @@ impl Group {
     /// votes win, then the first name.
     fn choose_protocol(&self) -> Option<Arc<str>> {
         let common = |name: &str| self.members.values().all(|member| member.supports(name));
+        assert!(self.members.values().all(|member| !member.protocols.is_empty()));
         let mut votes: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
         for member in self.members.values() {
             let choice = member.protocols.iter().find(|protocol| common(&protocol.name));
@@ -334,7 +334,9 @@ impl Group {
         }
         let joined = self.members.iter().find(|(_, member)| member.is_awaiting_join());
         let Some((id, _)) = joined else { return false };
-        self.leader = Some(id.clone());
+        let id = id.clone();
+        assert!(!self.is_leader(&id), "a leader that has joined stays");
+        self.leader = Some(id);
         true
     }
 

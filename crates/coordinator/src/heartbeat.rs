@@ -13,6 +13,7 @@ impl Shard {
     pub(crate) fn heartbeat(&mut self, to: ReplyTo, request: Heartbeat) {
         let error = match self.check_heartbeat(&request) {
             Ok(state) => {
+                assert!(!request.member.is_empty(), "a member has an id");
                 self.restart_session(&request.group, &request.member);
                 match state {
                     GroupState::PreparingRebalance => ErrorCode::RebalanceInProgress,

@@ -123,6 +123,7 @@ impl Shard {
         self.timers.cancel(&TimerKey::PendingMember(id.clone(), member_id.clone()));
         // It does not know its id yet and cannot send heartbeats; but it must not wait for ever,
         // since its client may have gone away and come back as somebody else.
+        assert!(!self.groups[id].pending_members.contains(&member_id), "it has come");
         let deadline = self.now.plus_ms(self.config.new_member_join_timeout_ms);
         self.timers.set(TimerKey::Session(id.clone(), member_id), deadline);
         self.rebalance(id, request.reason.as_deref().unwrap_or("a member joined"));
@@ -168,6 +169,7 @@ impl Shard {
 
     /// A member comes (back) for the next generation.
     fn rejoin(&mut self, to: ReplyTo, request: &JoinGroup) {
+        assert!(!request.member.is_empty(), "who has no id is new");
         let id = &request.group;
         let group = self.groups.get_mut(id).expect("the caller saw it");
         let member = group.members.get_mut(&request.member).expect("the caller checked it");
@@ -195,7 +197,8 @@ impl Shard {
         member.client_id = request.client_id.clone();
         member.client_host = request.client_host.clone();
         member.awaiting_join.push(to);
-        let (state, keeps_protocol) = (group.state, group.next_protocol() == group.protocol);
+        let (state, generation_id) = (group.state, group.generation_id);
+        let keeps_protocol = group.next_protocol() == group.protocol;
         self.timers.cancel(&TimerKey::Session(id.clone(), old_id.clone()));
         self.restart_session(id, &new_id);
         let old_member =
@@ -205,6 +208,7 @@ impl Shard {
             let then = Replaced {
                 group: id.clone(),
                 instance: instance.clone(),
+                generation_id,
                 old_id,
                 new_id,
                 old_member,
@@ -252,7 +256,7 @@ impl Shard {
         let Replaced { group: id, old_id, new_id, old_member, .. } = replaced;
         let Some(group) = self.groups.get_mut(&id) else { return };
         let holds = group.static_member(&replaced.instance) == Some(&new_id);
-        if !holds || !group.members[&new_id].is_awaiting_join() {
+        if !holds || group.generation_id != replaced.generation_id {
             // It is gone, was replaced again, or has been let into a later generation.
             return;
         }

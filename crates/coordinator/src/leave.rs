@@ -17,6 +17,7 @@ impl Shard {
             let response = refused_leave(&request, ErrorCode::UnknownMemberId);
             return self.reply(id, Scope::Membership, to, response);
         }
+        assert!(!id.is_empty(), "a group that has members has a name");
         let mut members = Vec::with_capacity(request.members.len());
         let mut reason = None;
         for leaving in &request.members {
@@ -30,6 +31,7 @@ impl Shard {
         if members.iter().any(|left| left.error.is_none()) {
             self.rebalance_without_left(id, reason.unwrap_or("a member left"));
         }
+        assert_eq!(members.len(), request.members.len(), "one result for each");
         let response = LeaveGroupResponse { error: ErrorCode::None, members };
         self.reply(id, Scope::Membership, to, Response::LeaveGroup(response));
     }

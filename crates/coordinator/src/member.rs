@@ -87,6 +87,7 @@ impl Member {
 
     /// What it sent for `protocol`; empty if it does not support it.
     pub(crate) fn metadata(&self, protocol: &str) -> Arc<[u8]> {
+        assert!(!self.protocols.is_empty(), "it supports something");
         let supported = self.protocols.iter().find(|own| &*own.name == protocol);
         supported.map_or_else(|| Arc::from(&[][..]), |own| own.metadata.clone())
     }

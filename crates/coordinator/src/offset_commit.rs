@@ -68,6 +68,7 @@ impl Shard {
             }
             errors.push((topic.topic.clone(), partitions));
         }
+        assert_eq!(errors.len(), request.topics.len(), "one result for each");
         if !records.is_empty() {
             self.groups.entry(request.group.clone()).or_insert_with(Group::new);
             self.write(&records, None);

@@ -38,6 +38,7 @@ impl Shard {
                 None => FetchedOffset::none(*partition, ErrorCode::None),
             });
         }
+        assert_eq!(fetched.len(), asked.partitions.len(), "one result for each");
         (asked.topic.clone(), fetched)
     }
 

@@ -39,6 +39,8 @@ pub(crate) enum Then {
 pub(crate) struct Replaced {
     pub(crate) group: GroupId,
     pub(crate) instance: GroupInstanceId,
+    /// In which generation it was replaced; in a later one it cannot go back.
+    pub(crate) generation_id: GenerationId,
     pub(crate) old_id: MemberId,
     pub(crate) new_id: MemberId,
     /// What it was before, to go back to if the write fails.
@@ -195,6 +197,7 @@ impl Outbox {
     fn park(&mut self, write: WriteId, reply: Reply, deadline: Timestamp) {
         let at = self.pending.binary_search_by_key(&write, |pending| pending.id);
         let at = at.expect("who parks does so behind a pending write");
+        assert!(write <= self.last, "it was made before");
         self.pending[at].parked.push(Parked { reply, deadline });
     }
 
@@ -229,6 +232,7 @@ impl Outbox {
             failed.groups.extend(pending.groups);
             failed.undeleted.extend(pending.deleted);
         }
+        assert!(failed.undeleted.is_subset(&failed.groups), "a deletion is a record of its group");
         self.restore_marks(&failed.groups);
         // A write that the host has not even seen is not to be appended any more.
         self.effects.writes.retain(|write| write.id < from);
@@ -236,6 +240,7 @@ impl Outbox {
     }
 
     fn refuse(&mut self, reply: Reply, error: ErrorCode) {
+        assert!(!error.is_none(), "a refusal says why");
         let response = reply.response.with_error(error);
         self.effects.replies.push(Reply { to: reply.to, response });
     }
@@ -294,12 +299,10 @@ impl Outbox {
 
     /// Refuses everything that is parked: the shard is no longer here.
     pub(crate) fn refuse_all(&mut self, error: ErrorCode) {
-        let parked: Vec<Parked> = self
-            .pending
-            .iter_mut()
-            .flat_map(|pending| std::mem::take(&mut pending.parked))
-            .collect();
-        parked.into_iter().for_each(|parked| self.refuse(parked.reply, error));
+        for pending in std::mem::take(&mut self.pending) {
+            pending.parked.into_iter().for_each(|parked| self.refuse(parked.reply, error));
+        }
+        self.marks.clear();
     }
 
     /// Whether nothing is on its way.

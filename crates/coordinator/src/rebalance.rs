@@ -74,7 +74,8 @@ impl Shard {
         if group.is_initial_rebalance && group.new_member_added && group.initial_remaining_ms > 0 {
             let extension_ms = delay_ms.min(group.initial_remaining_ms);
             group.new_member_added = false;
-            group.initial_remaining_ms = (group.initial_remaining_ms - extension_ms).max(0);
+            group.initial_remaining_ms -= extension_ms;
+            assert!(group.initial_remaining_ms >= 0, "an extension is at most what remains");
             self.timers.set(TimerKey::Join(id.clone()), self.now.plus_ms(extension_ms.max(1)));
         } else {
             self.complete_join(id);
@@ -84,6 +85,7 @@ impl Shard {
     /// Ends the join phase: who has not come is out, unless it is a static member, which may be
     /// restarting and has until its session ends.
     fn complete_join(&mut self, id: &GroupId) {
+        assert_eq!(self.groups[id].state, GroupState::PreparingRebalance);
         self.timers.cancel(&TimerKey::Join(id.clone()));
         for member in self.dynamic_members_not_joined(id) {
             self.drop_member(id, &member, ErrorCode::UnknownMemberId);
@@ -111,6 +113,7 @@ impl Shard {
 
     /// The generation has begun: everyone who waits learns of it and must ask for its assignment.
     fn answer_joins(&mut self, id: &GroupId) {
+        assert_eq!(self.groups[id].state, GroupState::CompletingRebalance);
         let members: Vec<MemberId> = self.groups[id].members.keys().cloned().collect();
         for member_id in &members {
             let response = self.joined_response(id, member_id);
@@ -129,6 +132,7 @@ impl Shard {
     /// What a member of the current generation is told when it joins; the leader gets all members.
     pub(crate) fn joined_response(&self, id: &GroupId, member: &MemberId) -> JoinGroupResponse {
         let group = &self.groups[id];
+        assert!(group.members.contains_key(member), "only a member is told of its generation");
         let members = if group.is_leader(member) { self.joined_members(id) } else { Vec::new() };
         JoinGroupResponse {
             error: ErrorCode::None,
@@ -157,6 +161,7 @@ impl Shard {
     /// The deadline of the sync phase has come: who has not asked for its assignment is out.
     pub(crate) fn sync_phase_ended(&mut self, id: &GroupId) {
         let Some(group) = self.groups.get(id) else { return };
+        assert!(!matches!(group.state, GroupState::Empty | GroupState::PreparingRebalance));
         let missing: Vec<MemberId> = group.pending_sync.iter().cloned().collect();
         if missing.is_empty() {
             return;
@@ -183,6 +188,7 @@ impl Shard {
     /// An id that was given out has not come back in time.
     pub(crate) fn pending_member_ended(&mut self, id: &GroupId, member: &MemberId) {
         let Some(group) = self.groups.get_mut(id) else { return };
+        assert!(!group.members.contains_key(member), "its deadline ended when it joined");
         if group.pending_members.remove(member) {
             self.complete_join_if_all_joined(id);
         }

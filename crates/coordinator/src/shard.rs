@@ -56,6 +56,7 @@ impl Shard {
         }
         self.set_parked_timer();
         self.outbox.drain(out);
+        assert!(self.timers.is_set(&TimerKey::Retention), "the shard always has a deadline");
     }
 
     /// When to send [`Event::Expire`] at the latest. There always is a time.
@@ -91,6 +92,7 @@ impl Shard {
         }
         self.outbox.refuse_all(ErrorCode::NotCoordinator);
         self.outbox.drain(out);
+        assert!(self.outbox.is_idle(), "an answer would be lost");
     }
 
     /// Panics if something does not hold that must hold between two events; for tests.
@@ -158,6 +160,7 @@ impl Shard {
     /// The other end of [`Shard::committed`]. Latest first, since each goes back to what was
     /// before it.
     fn failed(&mut self, then: Vec<Then>, error: ErrorCode) {
+        assert!(!error.is_none(), "a failure says why");
         for then in then {
             match then {
                 Then::Assigned { group, generation_id } => {
@@ -203,6 +206,7 @@ impl Shard {
     }
 
     pub(crate) fn write(&mut self, records: &[Record], then: Option<Then>) {
+        assert!(!records.is_empty(), "nothing to write is not written");
         let deadline = self.now.plus_ms(self.config.write_timeout_ms);
         self.outbox.write(&mut self.durable, self.now, deadline, records, then);
     }

@@ -21,6 +21,7 @@ impl Shard {
             Err(error) => return self.refuse_sync(id, to, error),
         };
         let group = self.groups.get_mut(id).expect("the check found it");
+        assert!(group.members.contains_key(&request.member), "the check found it");
         group.pending_sync.remove(&request.member);
         match state {
             GroupState::Stable => self.answer_sync(id, &request.member, to),
@@ -82,6 +83,8 @@ impl Shard {
         let id = request.group;
         let assignments: BTreeMap<_, _> = request.assignments.into_iter().collect();
         let group = self.groups.get_mut(&id).expect("the caller has it");
+        assert!(group.is_leader(&request.member), "only the leader assigns");
+        assert_eq!(group.state, GroupState::CompletingRebalance);
         group.assignment_in_flight = true;
         let assignment_of = |id: &MemberId, _: &_| {
             assignments.get(id).cloned().unwrap_or_else(|| Arc::from(&[][..]))
@@ -126,6 +129,7 @@ impl Shard {
         if !self.groups.get(id).is_some_and(|group| group.awaits_assignment(generation_id)) {
             return;
         }
+        assert!(!error.is_none(), "a failure says why");
         self.refuse_syncs(id, error);
         self.prepare_rebalance(id, "the assignment could not be stored");
     }

@@ -46,6 +46,7 @@ impl Timers {
             let removed = self.by_time.remove(&(deadline, key.clone()));
             assert!(removed, "both maps hold the same pairs");
         }
+        assert_eq!(self.by_time.len(), self.by_key.len());
     }
 
     /// The earliest deadline.

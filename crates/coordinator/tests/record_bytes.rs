@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use coordinator::GroupId;
 use coordinator::records::{CommittedOffset, GroupRecord, MemberRecord, Record, RecordError};
+use coordinator::{Event, GroupConfig, GroupId, Loader};
 use model::{GenerationId, LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
 use proptest::prelude::*;
 
@@ -132,6 +132,21 @@ fn an_unknown_version_is_refused() {
 }
 
 #[test]
+fn a_group_that_could_not_have_been_written_is_refused() {
+    let decode = |group: GroupRecord| {
+        let bytes = Record::GroupMetadata { group: "group".into(), value: Some(group) }.encode();
+        Record::decode(&bytes.key, bytes.value.as_deref())
+    };
+    assert!(decode(group_of(3)).is_ok());
+    let mut twice = group_of(3);
+    twice.members[1].member = twice.members[0].member.clone();
+    assert_eq!(decode(twice), Err(RecordError::Malformed("a member is there twice")));
+    let mut twice = group_of(3);
+    twice.members[1].instance = twice.members[0].instance.clone();
+    assert_eq!(decode(twice), Err(RecordError::Malformed("a member is there twice")));
+}
+
+#[test]
 fn every_cut_of_a_record_is_refused() {
     for (key, value) in [
         ("offset_commit_key", "offset_commit_value_v3"),
@@ -171,6 +186,15 @@ proptest! {
         let mut value = golden(&format!("group_metadata_value_v{version}"));
         let at = at.index(value.len());
         value[at] = byte;
-        let _ = Record::decode(&golden("group_metadata_key"), Some(&value));
+        // What is let in must be a group that a shard can live with.
+        let mut loader = Loader::new(GroupConfig::default());
+        let _ = loader.replay(&golden("group_metadata_key"), Some(&value));
+        let (mut shard, mut effects) = loader.finish(Timestamp(0));
+        shard.assert_consistent();
+        for _ in 0..20 {
+            let now = shard.next_deadline().expect("there always is one");
+            shard.step(now, Event::Expire, &mut effects);
+            shard.assert_consistent();
+        }
     }
 }

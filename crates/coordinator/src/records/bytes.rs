@@ -71,6 +71,9 @@ impl<'a> Reader<'a> {
     pub(crate) fn nullable_string(&mut self) -> Result<Option<Arc<str>>, RecordError> {
         let classic = if self.flexible { 0 } else { self.i16()? as i64 };
         let Some(length) = self.length(classic)? else { return Ok(None) };
+        if length > STRING_BYTES_MAX {
+            return Err(malformed("a text is longer than can be written"));
+        }
         let text = std::str::from_utf8(self.take(length)?);
         Ok(Some(Arc::from(text.map_err(|_| malformed("a text is not UTF-8"))?)))
     }

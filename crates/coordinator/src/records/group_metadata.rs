@@ -11,6 +11,7 @@
 //!
 //! Version 3 is written.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::{GenerationId, Timestamp};
@@ -112,10 +113,28 @@ pub(super) fn decode_value(value: &[u8]) -> Result<GroupRecord, RecordError> {
     let leader = value.nullable_string()?.map(MemberId);
     let state_timestamp = Timestamp(if version >= 2 { value.i64()? } else { -1 });
     let count = value.count()?;
-    let members =
+    let members: Vec<MemberRecord> =
         (0..count).map(|_| decode_member(&mut value, version)).collect::<Result<_, _>>()?;
     value.tagged_fields(|_, _| ())?;
+    check_members(&members, protocol.as_deref())?;
     Ok(GroupRecord { protocol_type, generation_id, protocol, leader, state_timestamp, members })
+}
+
+/// The promises of [`encode_value`], and that nobody is there twice.
+fn check_members(members: &[MemberRecord], protocol: Option<&str>) -> Result<(), RecordError> {
+    let ids: BTreeSet<&MemberId> = members.iter().map(|member| &member.member).collect();
+    let instances = || members.iter().filter_map(|member| member.instance.as_ref());
+    let distinct: BTreeSet<&GroupInstanceId> = instances().collect();
+    if ids.len() < members.len() || distinct.len() < instances().count() {
+        return Err(RecordError::Malformed("a member is there twice"));
+    }
+    if ids.iter().any(|id| id.is_empty()) {
+        return Err(RecordError::Malformed("a member has no id"));
+    }
+    if protocol.is_none() && !members.is_empty() {
+        return Err(RecordError::Malformed("members have no protocol"));
+    }
+    Ok(())
 }
 
 fn decode_member(value: &mut Reader<'_>, version: i16) -> Result<MemberRecord, RecordError> {
