@@ -16,7 +16,7 @@ use super::timeline::{Batch, Timeline};
 const LOG_DIR: &str = "data";
 const CLEAN_MARKER: &str = "data/.kafka_cleanshutdown";
 /// How long after one append the next one comes.
-const STEP_MS: i64 = 10;
+const STEP_MS: i64 = 1000;
 
 /// What to do with the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,8 @@ pub struct Load {
     pub disk: SimDisk,
     pub log: Log,
     pub timeline: Timeline,
+    /// What the timeline was to become by the action that was tried last.
+    pub attempted: Timeline,
     pub steps: Vec<Step>,
     config: Arc<LogConfig>,
     now: Timestamp,
@@ -159,8 +161,12 @@ pub fn store_checkpoints(disk: &SimDisk, log: &Log) -> Result<(), StorageError> 
 }
 
 /// The last thing of a clean stop.
-pub fn store_marker(disk: &SimDisk) {
-    disk.write_atomically(Path::new(CLEAN_MARKER), b"{}").unwrap();
+pub fn store_marker(disk: &SimDisk) -> Result<(), StorageError> {
+    disk.write_atomically(Path::new(CLEAN_MARKER), b"{}").map_err(|source| StorageError::Io {
+        operation: "write",
+        path: CLEAN_MARKER.into(),
+        source,
+    })
 }
 
 impl Load {
@@ -178,8 +184,9 @@ impl Load {
         let (config, now) = (Arc::new(config), Timestamp(1_000_000));
         let log = open(&disk, &config, now).unwrap();
         let producer_epochs = [0; 4];
-        let (timeline, steps, epoch) = (Timeline::default(), Vec::new(), LeaderEpoch(0));
-        Load { disk, log, timeline, steps, config, now, epoch, producer_epochs }
+        let (timeline, attempted) = (Timeline::default(), Timeline::default());
+        let (steps, epoch) = (Vec::new(), LeaderEpoch(0));
+        Load { disk, log, timeline, attempted, steps, config, now, epoch, producer_epochs }
     }
 
     pub fn config(&self) -> &Arc<LogConfig> {
@@ -193,6 +200,7 @@ impl Load {
     /// Does one step; on an error the timeline stays as it was.
     pub fn run(&mut self, action: Action) -> Result<(), StorageError> {
         let (before, first) = (self.timeline.clone(), self.disk.operation_count());
+        self.attempted = before.clone();
         self.act(action)?;
         let operations = first..self.disk.operation_count();
         self.steps.push(Step { action, operations, before, after: self.timeline.clone() });
@@ -250,8 +258,9 @@ impl Load {
         self.now = self.now.plus_ms(STEP_MS);
         let bytes = self.batch(records, value_bytes, producer, codec);
         let header = BatchHeader::decode_checked(&bytes).unwrap();
+        self.attempted.batches.push(Batch { header, bytes: bytes.clone().into() });
         self.log.append(&bytes, &[header], self.now)?;
-        self.timeline.batches.push(Batch { header, bytes: bytes.into() });
+        self.timeline = self.attempted.clone();
         assert_eq!(self.log.log_end_offset(), self.timeline.log_end());
         Ok(())
     }
@@ -275,9 +284,10 @@ impl Load {
             builder = builder.producer(ProducerId(producer), epoch, next);
         }
         for i in 0..records {
-            // Times within a batch and between batches go up and down.
-            let jitter = (self.now.0 / STEP_MS * 7 + i as i64 * 3) % 40;
-            let key = format!("key-{}", (self.now.0 / STEP_MS + i as i64) % 5);
+            // Times go up and down, within a batch and between batches; no two batches share one.
+            let step = self.now.0 / STEP_MS;
+            let jitter = (step * 7 + i as i64 * 3) % 40 * 100 + step % 97;
+            let key = format!("key-{}", (step + i as i64) % 5);
             let value = vec![b'a' + (self.now.0 % 26) as u8; value_bytes];
             builder.add(self.now.plus_ms(jitter), Some(key.as_bytes()), Some(&value));
         }
@@ -296,8 +306,9 @@ impl Load {
             keep => self.timeline.batches[keep - 1].header.next_offset(),
         };
         let offset = offset.max(self.timeline.log_start).max(self.timeline.retained_from);
+        self.attempted = self.timeline.clone().truncated(offset);
         self.log.truncate_to(offset)?;
-        self.timeline = self.timeline.clone().truncated(offset);
+        self.timeline = self.attempted.clone();
         assert_eq!(self.log.log_end_offset(), self.timeline.log_end());
         Ok(())
     }
@@ -328,7 +339,11 @@ impl Load {
 
     fn retain(&mut self) -> Result<(), StorageError> {
         for deleted in self.log.retain(self.now, self.timeline.synced)? {
-            deleted.remove(&self.disk).unwrap();
+            deleted.remove(&self.disk).map_err(|source| StorageError::Io {
+                operation: "remove",
+                path: partition_dir(),
+                source,
+            })?;
         }
         self.timeline.log_start = self.log.log_start_offset();
         self.timeline.retained_from = self.timeline.log_start;
@@ -338,7 +353,7 @@ impl Load {
     fn close_and_reopen(&mut self) -> Result<(), StorageError> {
         self.log.close()?;
         store_checkpoints(&self.disk, &self.log)?;
-        store_marker(&self.disk);
+        store_marker(&self.disk)?;
         self.log = open(&self.disk, &self.config, self.now)?;
         assert_eq!(self.log.log_end_offset(), self.timeline.log_end());
         assert_eq!(self.log.log_start_offset(), self.timeline.log_start);

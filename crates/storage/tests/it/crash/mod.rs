@@ -1,5 +1,7 @@
 //! Power fails at every operation of a scripted load, with every kind of remains (S1 to S8, S11).
 
+mod damage;
+mod faults;
 mod load;
 mod recovered;
 mod timeline;
@@ -147,7 +149,7 @@ fn a_recovered_log_that_is_closed_leaves_true_indexes_and_opens_as_it_was() {
         let verdict = indexes(&step.before).or_else(|_| indexes(&step.after));
         assert_eq!(verdict, Ok(()), "{what}");
         load::store_checkpoints(&disk, &log).unwrap();
-        load::store_marker(&disk);
+        load::store_marker(&disk).unwrap();
         assert_eq!(essence(&recover(&disk, &load, step, what)), found, "{what}");
     });
 }

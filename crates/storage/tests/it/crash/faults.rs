@@ -1,0 +1,102 @@
+//! A disk that refuses: errors at every operation, no room, syncs that fail (S9, S10).
+
+use rustix::io::Errno;
+use storage::StorageError;
+use storage::disk::SimDisk;
+
+use super::load::{self, Action, Load};
+use super::recovered::check;
+
+/// What the faults hit: without the emptying of the whole log, whose middle is a history of its own.
+fn script(seed: u64, appends: usize) -> Vec<Action> {
+    let all = load::script(seed, appends);
+    all.into_iter().filter(|action| *action != Action::TruncateFully).collect()
+}
+
+/// Runs until something fails; the action and the error, if anything did.
+fn run_until_failure(load: &mut Load, script: &[Action]) -> Option<(Action, StorageError)> {
+    script.iter().find_map(|action| load.run(*action).err().map(|error| (*action, error)))
+}
+
+/// After a failure: what is there is still read, nothing is written any more, and a restart finds a
+/// prefix with all that was synced. `reboot`: after a power failure, else after a kill.
+fn assert_fails_well(load: &mut Load, action: Action, what: &str, reboot: Option<u64>) {
+    let reopening = matches!(action, Action::CloseAndReopen | Action::KillAndReopen);
+    if !reopening && load.log.failure().is_some() {
+        let append = Action::Append {
+            records: 1,
+            value_bytes: 1,
+            producer: 0,
+            codec: model::Compression::None,
+        };
+        let (timeline, attempted) = (load.timeline.clone(), load.attempted.clone());
+        let refused = load.run(append).unwrap_err();
+        assert!(matches!(refused, StorageError::Failed { .. }), "{what}: {refused}");
+        assert!(load.log.begin_sync().is_none(), "{what}: a failed log is not synced");
+        (load.timeline, load.attempted) = (timeline, attempted);
+    }
+    let durable = load.timeline.synced.min(load.attempted.synced);
+    let disk = match reboot {
+        Some(seed) => load.disk.after_crash(seed),
+        None => load.disk.snapshot(),
+    };
+    let log = load::open(&disk, load.config(), load.now())
+        .unwrap_or_else(|error| panic!("{what}: cannot open: {error}"));
+    let verdict = check(&log, &load.timeline, durable).or_else(|first| {
+        check(&log, &load.attempted, durable).map_err(|e| format!("{first}; {e}"))
+    });
+    assert_eq!(verdict, Ok(()), "{what}");
+}
+
+#[test]
+fn an_error_at_any_operation_is_told_and_loses_nothing_that_was_synced() {
+    let script = script(30, 60);
+    let mut whole = Load::on(SimDisk::new(), load::config());
+    assert!(run_until_failure(&mut whole, &script).is_none());
+    let begun = Load::on(SimDisk::new(), load::config()).disk.operation_count();
+    let mut failures = 0;
+    for operation in begun..whole.disk.operation_count() {
+        let mut load = Load::on(SimDisk::new(), load::config());
+        load.disk.fail_at(operation, Errno::IO);
+        let Some((action, error)) = run_until_failure(&mut load, &script) else { continue };
+        failures += 1;
+        let failed = load.disk.operations()[operation as usize].to_string();
+        let what = format!("{action:?}, {failed} ({operation}): {error}");
+        assert!(error.is_fatal(), "{what}");
+        assert_fails_well(&mut load, action, &what, Some(operation));
+    }
+    assert!(failures * 10 > (whole.disk.operation_count() - begun) * 9, "{failures} failures");
+}
+
+#[test]
+fn a_disk_that_fills_up_anywhere_loses_nothing_and_goes_on_when_there_is_room() {
+    let script = script(31, 60);
+    let mut whole = Load::on(SimDisk::new(), load::config());
+    assert!(run_until_failure(&mut whole, &script).is_none());
+    for capacity in (200..whole.disk.used_bytes()).step_by(131) {
+        let mut load = Load::on(SimDisk::new(), load::config());
+        load.disk.limit_capacity(Some(capacity));
+        let Some((action, error)) = run_until_failure(&mut load, &script) else { continue };
+        let what = format!("{capacity} bytes, {action:?}: {error}");
+        assert!(error.is_fatal(), "{what}");
+        load.disk.limit_capacity(None);
+        assert_fails_well(&mut load, action, &what, None);
+        assert_fails_well(&mut load, action, &what, Some(capacity));
+    }
+}
+
+#[test]
+fn a_failed_sync_is_final_whatever_the_next_one_says() {
+    let script = script(32, 60);
+    for failing in 0..script.len() {
+        let mut load = Load::on(SimDisk::new(), load::config());
+        assert!(run_until_failure(&mut load, &script[..failing]).is_none());
+        load.disk.fail_syncs(true);
+        let Some((action, error)) = run_until_failure(&mut load, &script[failing..]) else {
+            continue;
+        };
+        let what = format!("from step {failing} on, {action:?}: {error}");
+        load.disk.fail_syncs(false);
+        assert_fails_well(&mut load, action, &what, Some(failing as u64));
+    }
+}
