@@ -5,6 +5,7 @@ use crate::error::{ClientError, check};
 use crate::metadata::{Metadata, Topic};
 use model::ErrorCode;
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use wire::metadata::MetadataRequestTopic;
@@ -42,18 +43,36 @@ impl ClusterConfig {
     }
 }
 
-/// Connections of different kinds do not wait for each other: answers come in order, and a join of
-/// a group may take minutes.
+/// Which connection to a broker: answers come in order, so whoever asks what may take long needs a
+/// connection of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lane {
     /// Whatever is answered at once.
     Common,
     /// Produce requests.
     Produce,
-    /// Fetches, which wait for records.
-    Fetch,
-    /// What members of a group say to its coordinator.
-    Group,
+    /// One user's own: [`Cluster::private_lane`].
+    Private(u64),
+}
+
+/// A lane that no one else uses; its connections are closed with it.
+pub struct PrivateLane {
+    cluster: Cluster,
+    id: u64,
+}
+
+impl PrivateLane {
+    /// A connection to this broker.
+    pub async fn broker(&self, id: i32) -> Result<Connection, ClientError> {
+        self.cluster.broker(id, Lane::Private(self.id)).await
+    }
+}
+
+impl Drop for PrivateLane {
+    fn drop(&mut self) {
+        let mine = Lane::Private(self.id);
+        lock(&self.cluster.0.connections).retain(|(_, lane), _| *lane != mine);
+    }
 }
 
 /// Who coordinates what.
@@ -78,6 +97,7 @@ struct Inner {
     /// The connection that metadata is asked on.
     seed: tokio::sync::Mutex<Option<Connection>>,
     coordinators: Mutex<HashMap<(CoordinatorKind, String), i32>>,
+    next_lane: AtomicU64,
 }
 
 /// A handle to a cluster; clones share connections and metadata.
@@ -95,6 +115,7 @@ impl Cluster {
             connections: Mutex::default(),
             seed: tokio::sync::Mutex::default(),
             coordinators: Mutex::default(),
+            next_lane: AtomicU64::new(0),
         }))
     }
 
@@ -232,6 +253,12 @@ impl Cluster {
         let opened = Connection::open(&broker.address(), &self.0.config.connection).await?;
         *slot = Some(opened.clone());
         Ok(opened)
+    }
+
+    /// Connections for one user alone.
+    pub fn private_lane(&self) -> PrivateLane {
+        let id = self.0.next_lane.fetch_add(1, Ordering::Relaxed);
+        PrivateLane { cluster: self.clone(), id }
     }
 
     /// Asks some broker, again if that may help.

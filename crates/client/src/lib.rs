@@ -6,14 +6,18 @@
 
 pub mod cluster;
 pub mod connection;
+pub mod consumer;
 pub mod error;
 pub mod metadata;
+pub mod offsets;
 pub mod producer;
 pub mod versions;
 
-pub use cluster::{Cluster, ClusterConfig, CoordinatorKind, Lane};
+pub use cluster::{Cluster, ClusterConfig, CoordinatorKind, Lane, PrivateLane};
 pub use connection::{Connection, ConnectionConfig};
+pub use consumer::{Consumer, ConsumerConfig, ConsumerRecord, Fetched, OffsetReset};
 pub use error::ClientError;
 pub use metadata::Metadata;
+pub use offsets::{CommittedOffset, FoundOffset, OffsetSpec};
 pub use producer::{Delivery, Producer, ProducerConfig, Record};
 pub use versions::ApiVersions;

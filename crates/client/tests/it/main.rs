@@ -4,6 +4,7 @@
 //! and are passed over without one: `CLIENT_TEST_BOOTSTRAP=host:port cargo test -p client`.
 
 mod cluster;
+mod consume;
 mod produce;
 
 use client::{Cluster, ClusterConfig};

@@ -1,0 +1,320 @@
+//! Consuming: partitions that are assigned by hand or by a group, fetched in sessions, handed out
+//! as they came.
+//!
+//! A consumer belongs to one task and does its work within [`Consumer::poll`]; only heartbeats run
+//! beside it. While the caller works on what a poll gave, the next records are on their way.
+//! Read [`fetcher`], then [`group`].
+
+pub mod assignor;
+mod config;
+mod fetched;
+mod fetcher;
+mod group;
+mod session;
+
+pub use config::{ConsumerConfig, OffsetReset};
+pub use fetched::{ConsumerRecord, Fetched};
+
+use crate::cluster::Cluster;
+use crate::error::ClientError;
+use crate::offsets::{self, CommittedOffset, Committer, FoundOffset, OffsetSpec};
+use fetcher::{Fetcher, Place};
+use group::Membership;
+use model::{ErrorCode, LeaderEpoch, Offset, TopicPartition};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// A consumer.
+pub struct Consumer {
+    cluster: Cluster,
+    config: ConsumerConfig,
+    places: HashMap<TopicPartition, Place>,
+    fetcher: Fetcher,
+    membership: Option<Membership>,
+    /// The group wants something.
+    changed: Arc<Notify>,
+    committed_at: Instant,
+}
+
+impl Consumer {
+    /// A consumer of nothing yet.
+    pub fn new(cluster: Cluster, config: ConsumerConfig) -> Consumer {
+        Consumer {
+            fetcher: Fetcher::new(cluster.clone()),
+            cluster,
+            config,
+            places: HashMap::new(),
+            membership: None,
+            changed: Arc::default(),
+            committed_at: Instant::now(),
+        }
+    }
+
+    /// Reads these partitions, and no others; begins where the group has committed, or else where
+    /// `offset_reset` says.
+    pub async fn assign(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        if self.membership.is_some() {
+            let text = "partitions are assigned by the group".to_owned();
+            return Err(ClientError::Usage(text));
+        }
+        for partition in partitions {
+            self.cluster.topic(&partition.topic).await?;
+        }
+        self.place(partitions);
+        Ok(())
+    }
+
+    /// Replaces the assignment; partitions that stay keep their places.
+    fn place(&mut self, partitions: &[TopicPartition]) {
+        let mut old = std::mem::take(&mut self.places);
+        let kept = |p: &TopicPartition| (p.clone(), old.remove(p).unwrap_or_default());
+        self.places = partitions.iter().map(kept).collect();
+    }
+
+    /// Reads these topics as a member of the group. Partitions come with the polls.
+    pub fn subscribe(&mut self, topics: &[&str]) -> Result<(), ClientError> {
+        let Some(group_id) = self.config.group_id.clone() else {
+            return Err(ClientError::Usage("a group.id is needed to subscribe".to_owned()));
+        };
+        self.cluster.want(topics.iter().copied());
+        let topics: BTreeSet<String> = topics.iter().map(|t| (*t).to_owned()).collect();
+        let changed = self.changed.clone();
+        self.places.clear();
+        self.membership = Some(Membership::new(self.cluster.clone(), group_id, topics, changed));
+        Ok(())
+    }
+
+    /// The topics that are subscribed to, in their order.
+    pub fn subscription(&self) -> Vec<String> {
+        self.membership.iter().flat_map(|m| m.topics().iter().cloned()).collect()
+    }
+
+    /// The partitions that are read now, in their order.
+    pub fn assignment(&self) -> Vec<TopicPartition> {
+        let mut out: Vec<_> = self.places.keys().cloned().collect();
+        out.sort();
+        out
+    }
+
+    /// The next offset of a partition, if it is known.
+    pub fn position(&self, partition: &TopicPartition) -> Option<Offset> {
+        self.places.get(partition)?.position
+    }
+
+    /// Goes on at this offset.
+    pub fn seek(&mut self, partition: &TopicPartition, offset: Offset) -> Result<(), ClientError> {
+        let place = self.place_of(partition)?;
+        *place = Place { paused: place.paused, ..Place::at(offset) };
+        Ok(())
+    }
+
+    /// Fetches no more of a partition until it is resumed.
+    pub fn pause(&mut self, partition: &TopicPartition) -> Result<(), ClientError> {
+        self.place_of(partition).map(|place| place.paused = true)
+    }
+
+    /// Fetches it again.
+    pub fn resume(&mut self, partition: &TopicPartition) -> Result<(), ClientError> {
+        self.place_of(partition).map(|place| place.paused = false)
+    }
+
+    fn place_of(&mut self, partition: &TopicPartition) -> Result<&mut Place, ClientError> {
+        let unassigned = || ClientError::Usage(format!("{partition} is not assigned"));
+        self.places.get_mut(partition).ok_or_else(unassigned)
+    }
+
+    /// The next records, or nothing when there are none for so long. A poll in which the group
+    /// shares its partitions out anew takes as long as that takes.
+    pub async fn poll(&mut self, timeout: Duration) -> Result<Vec<Fetched>, ClientError> {
+        let deadline = Instant::now() + timeout;
+        self.commit_if_due().await?;
+        loop {
+            self.keep_membership().await?;
+            self.find_positions().await?;
+            if std::mem::take(&mut self.fetcher.stale) {
+                self.cluster.refresh().await?;
+            }
+            let records = self.take_answers()?;
+            // Behind the answers, so that brokers that answered are asked again: either the next
+            // records travel while the caller works, or there is something to wait for.
+            self.fetcher.send(&self.places, &self.config).await?;
+            if !records.is_empty() {
+                return Ok(records);
+            }
+            if !self.wait(deadline).await? {
+                return Ok(Vec::new());
+            }
+        }
+    }
+
+    fn take_answers(&mut self) -> Result<Vec<Fetched>, ClientError> {
+        let mut out = Vec::new();
+        while let Some(answer) = self.fetcher.try_answer() {
+            out.extend(self.fetcher.take(answer, &mut self.places, &self.config)?);
+        }
+        Ok(out)
+    }
+
+    /// Waits for something to happen; false when the time is over.
+    async fn wait(&mut self, deadline: Instant) -> Result<bool, ClientError> {
+        let again = self.cluster.config().retry_backoff;
+        let unsettled = self.fetcher.stale || self.places.values().any(|p| p.position.is_none());
+        let mut until = deadline.min(self.fetcher.next_attempt().unwrap_or(deadline));
+        if unsettled {
+            until = until.min(Instant::now() + again);
+        }
+        tokio::select! {
+            answer = self.fetcher.answer() => {
+                // Handed back, so that one place takes answers.
+                self.fetcher.put_back(answer);
+                return Ok(true);
+            }
+            () = self.changed.notified() => return Ok(true),
+            () = tokio::time::sleep_until(until.into()) => {}
+        }
+        Ok(Instant::now() < deadline)
+    }
+
+    /// Joins (again) if need be.
+    async fn keep_membership(&mut self) -> Result<(), ClientError> {
+        let Some(membership) = &mut self.membership else { return Ok(()) };
+        if !membership.poll()? {
+            return Ok(());
+        }
+        if self.config.auto_commit.is_some() && membership.is_member() {
+            // In the old generation; a failure means that it is over, and others will read again.
+            if let Err(error) = self.commit().await {
+                tracing::debug!(%error, "the last commit of a generation failed");
+            }
+        }
+        let Some(membership) = &mut self.membership else { return Ok(()) };
+        let assigned = membership.join(&self.config).await?;
+        self.places.clear();
+        self.place(&assigned);
+        Ok(())
+    }
+
+    /// Finds out where to begin in partitions that have no position.
+    async fn find_positions(&mut self) -> Result<(), ClientError> {
+        let unknown = self.places.iter().filter(|(_, place)| place.position.is_none());
+        let (mut reset, mut committed) = (Vec::new(), Vec::new());
+        for (partition, place) in unknown {
+            let list = if place.reset { &mut reset } else { &mut committed };
+            list.push(partition.clone());
+        }
+        if let Some(group_id) = self.config.group_id.as_deref().filter(|_| !committed.is_empty()) {
+            let found =
+                offsets::committed_offsets(&self.cluster, group_id, Some(&committed)).await?;
+            for (partition, committed) in found {
+                self.places.insert(partition, Place::at(committed.offset));
+            }
+            committed.retain(|p| self.places[p].position.is_none());
+        }
+        reset.append(&mut committed);
+        if reset.is_empty() { Ok(()) } else { self.reset(&reset).await }
+    }
+
+    async fn reset(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        let spec = match self.config.offset_reset {
+            OffsetReset::Earliest => OffsetSpec::Earliest,
+            OffsetReset::Latest => OffsetSpec::Latest,
+            OffsetReset::Fail => {
+                let what = format!("{} has no offset to begin at", partitions[0]);
+                return Err(ClientError::refused(what, ErrorCode::OffsetOutOfRange));
+            }
+        };
+        let wanted: Vec<_> = partitions.iter().map(|p| (p.clone(), spec)).collect();
+        for (partition, found) in self.offsets(&wanted).await? {
+            let offset = found.offset.unwrap_or(Offset(0));
+            let paused = self.places.get(&partition).is_some_and(|place| place.paused);
+            self.places.insert(partition, Place { paused, ..Place::at(offset) });
+        }
+        Ok(())
+    }
+
+    /// Looks offsets up: first, last, or by time.
+    pub async fn offsets(
+        &self,
+        wanted: &[(TopicPartition, OffsetSpec)],
+    ) -> Result<HashMap<TopicPartition, FoundOffset>, ClientError> {
+        offsets::list_offsets(&self.cluster, wanted, self.config.read_committed).await
+    }
+
+    async fn commit_if_due(&mut self) -> Result<(), ClientError> {
+        let due = self.config.auto_commit.is_some_and(|every| self.committed_at.elapsed() >= every);
+        if !due || self.config.group_id.is_none() {
+            return Ok(());
+        }
+        match self.commit().await {
+            // The group moves on; what was read is read again by whoever gets it.
+            Err(error) if error.code().is_some() => {
+                tracing::debug!(%error, "an automatic commit failed");
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// Commits the positions: everything that polls have given so far.
+    pub async fn commit(&mut self) -> Result<(), ClientError> {
+        let positions = self.places.iter().filter_map(|(partition, place)| {
+            let leader_epoch = place.leader_epoch.unwrap_or(LeaderEpoch::NONE);
+            let committed =
+                CommittedOffset { leader_epoch, ..CommittedOffset::at(place.position?) };
+            Some((partition.clone(), committed))
+        });
+        let positions = positions.collect();
+        self.commit_offsets(&positions).await
+    }
+
+    /// Commits these offsets.
+    pub async fn commit_offsets(
+        &mut self,
+        offsets: &HashMap<TopicPartition, CommittedOffset>,
+    ) -> Result<(), ClientError> {
+        self.committed_at = Instant::now();
+        if offsets.is_empty() {
+            return Ok(());
+        }
+        let Some(group_id) = &self.config.group_id else {
+            return Err(ClientError::Usage("a group.id is needed to commit".to_owned()));
+        };
+        let committer = match &self.membership {
+            Some(membership) => membership.committer(&self.config),
+            None => Committer::administrator(),
+        };
+        let answers = offsets::commit_offsets(&self.cluster, group_id, &committer, offsets).await?;
+        match answers.iter().find(|(_, code)| !code.is_none()) {
+            Some((partition, code)) => {
+                Err(ClientError::refused(format!("commit of {partition}"), *code))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What the group has committed.
+    pub async fn committed(
+        &self,
+        partitions: &[TopicPartition],
+    ) -> Result<HashMap<TopicPartition, CommittedOffset>, ClientError> {
+        let Some(group_id) = &self.config.group_id else {
+            return Err(ClientError::Usage("a group.id is needed for that".to_owned()));
+        };
+        offsets::committed_offsets(&self.cluster, group_id, Some(partitions)).await
+    }
+
+    /// Commits, if commits are automatic, and leaves the group.
+    pub async fn close(mut self) -> Result<(), ClientError> {
+        let grouped = self.membership.is_some() || self.config.group_id.is_some();
+        let mut result = Ok(());
+        if self.config.auto_commit.is_some() && grouped {
+            result = self.commit().await;
+        }
+        if let Some(mut membership) = self.membership.take() {
+            result = result.and(membership.leave(&self.config).await);
+        }
+        result
+    }
+}

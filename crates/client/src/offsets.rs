@@ -1,0 +1,361 @@
+//! Offsets: those of a partition by time, and those that groups have committed.
+
+use crate::cluster::{Cluster, CoordinatorKind, Lane};
+use crate::error::{ClientError, check};
+use model::{ErrorCode, LeaderEpoch, Offset, Timestamp, TopicPartition};
+use std::collections::{BTreeMap, HashMap};
+use wire::list_offsets::{ListOffsetsPartition, ListOffsetsTopic};
+use wire::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
+use wire::offset_fetch::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+};
+use wire::{
+    ApiKey, ListOffsetsRequest, ListOffsetsResponse, OffsetCommitRequest, OffsetFetchRequest,
+    OffsetFetchResponse,
+};
+
+/// Which offset of a partition is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OffsetSpec {
+    /// The first readable one.
+    Earliest,
+    /// The one behind the last readable record.
+    Latest,
+    /// The record with the largest timestamp (KIP-734).
+    MaxTimestamp,
+    /// The first record whose timestamp is not below this one.
+    AtOrAfter(Timestamp),
+}
+
+impl OffsetSpec {
+    fn code(self) -> i64 {
+        match self {
+            OffsetSpec::Latest => -1,
+            OffsetSpec::Earliest => -2,
+            OffsetSpec::MaxTimestamp => -3,
+            OffsetSpec::AtOrAfter(timestamp) => timestamp.0,
+        }
+    }
+}
+
+/// An offset that was looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoundOffset {
+    /// The offset; `None` if no record is as late as asked.
+    pub offset: Option<Offset>,
+    /// The record's timestamp, for look-ups by time; else none.
+    pub timestamp: Timestamp,
+    /// The term in which the record was written; none if not known.
+    pub leader_epoch: LeaderEpoch,
+}
+
+/// An offset that a group committed, or is about to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommittedOffset {
+    /// The next offset that the group will read.
+    pub offset: Offset,
+    /// The term of the last record that it has read; none if not known.
+    pub leader_epoch: LeaderEpoch,
+    /// Whatever the group wants to remember with it.
+    pub metadata: Option<String>,
+}
+
+impl CommittedOffset {
+    /// An offset and nothing else.
+    pub fn at(offset: Offset) -> CommittedOffset {
+        CommittedOffset { offset, leader_epoch: LeaderEpoch::NONE, metadata: None }
+    }
+}
+
+/// As whom offsets are committed: a member of a generation, or an administrator.
+#[derive(Debug, Clone, Default)]
+pub struct Committer {
+    /// The member; empty for an administrator.
+    pub member_id: String,
+    /// The member's static id, if it has one.
+    pub group_instance_id: Option<String>,
+    /// The generation; -1 for an administrator.
+    pub generation_id: i32,
+}
+
+impl Committer {
+    /// Someone who is no member: allowed while the group has none.
+    pub fn administrator() -> Committer {
+        Committer { generation_id: -1, ..Committer::default() }
+    }
+}
+
+/// Looks offsets up, each at the partition's leader. A partition that fails for good fails all.
+pub async fn list_offsets(
+    cluster: &Cluster,
+    wanted: &[(TopicPartition, OffsetSpec)],
+    read_committed: bool,
+) -> Result<HashMap<TopicPartition, FoundOffset>, ClientError> {
+    let mut found = HashMap::new();
+    for (partition, _) in wanted {
+        cluster.topic(&partition.topic).await?;
+    }
+    let done = tokio::sync::Mutex::new(&mut found);
+    cluster
+        .retry(|| async {
+            let mut found = done.lock().await;
+            let missing = wanted.iter().filter(|(p, _)| !found.contains_key(p));
+            let missing: Vec<_> = missing.cloned().collect();
+            let asked = list_once(cluster, &missing, read_committed, &mut found).await;
+            if asked.is_err() {
+                cluster.refresh().await?;
+            }
+            asked
+        })
+        .await?;
+    Ok(found)
+}
+
+/// Asks every leader once; what is found is kept even if something else fails.
+async fn list_once(
+    cluster: &Cluster,
+    wanted: &[(TopicPartition, OffsetSpec)],
+    read_committed: bool,
+    found: &mut HashMap<TopicPartition, FoundOffset>,
+) -> Result<(), ClientError> {
+    let metadata = cluster.metadata();
+    let mut by_leader: BTreeMap<i32, Vec<&(TopicPartition, OffsetSpec)>> = BTreeMap::new();
+    for wish in wanted {
+        let leader = metadata.leader(&wish.0.topic, wish.0.partition.0);
+        let none = || ClientError::refused(wish.0.to_string(), ErrorCode::LeaderNotAvailable);
+        by_leader.entry(leader.ok_or_else(none)?).or_default().push(wish);
+    }
+    let mut result = Ok(());
+    for (leader, wishes) in by_leader {
+        let request = list_request(&wishes, read_committed);
+        let connection = cluster.broker(leader, Lane::Common).await?;
+        let response = connection.call(&request).await?;
+        result = result.and(take_found(&response, found));
+    }
+    result
+}
+
+fn list_request(
+    wishes: &[&(TopicPartition, OffsetSpec)],
+    read_committed: bool,
+) -> ListOffsetsRequest {
+    let mut topics: BTreeMap<&str, Vec<ListOffsetsPartition>> = BTreeMap::new();
+    for (partition, spec) in wishes {
+        topics.entry(&partition.topic).or_default().push(ListOffsetsPartition {
+            partition_index: partition.partition.0,
+            timestamp: spec.code(),
+            ..Default::default()
+        });
+    }
+    let topics = topics.into_iter();
+    ListOffsetsRequest {
+        replica_id: -1,
+        isolation_level: read_committed as i8,
+        topics: topics
+            .map(|(name, partitions)| ListOffsetsTopic { name: name.to_owned(), partitions })
+            .collect(),
+        ..Default::default()
+    }
+}
+
+fn take_found(
+    response: &ListOffsetsResponse,
+    found: &mut HashMap<TopicPartition, FoundOffset>,
+) -> Result<(), ClientError> {
+    let mut result = Ok(());
+    for topic in &response.topics {
+        for answer in &topic.partitions {
+            let partition = TopicPartition::new(&*topic.name, answer.partition_index);
+            let checked = check(answer.error(), None, || format!("offset of {partition}"));
+            if checked.is_ok() {
+                let offset = (answer.offset >= 0).then_some(Offset(answer.offset));
+                let timestamp = Timestamp(answer.timestamp);
+                let leader_epoch = LeaderEpoch(answer.leader_epoch);
+                found.insert(partition, FoundOffset { offset, timestamp, leader_epoch });
+            }
+            result = result.and(checked);
+        }
+    }
+    result
+}
+
+/// The newest version of committing and fetching offsets that names topics.
+const BY_NAME: i16 = 9;
+
+/// Commits offsets of a group; what went wrong, partition by partition, in the answer's order.
+pub async fn commit_offsets(
+    cluster: &Cluster,
+    group_id: &str,
+    committer: &Committer,
+    offsets: &HashMap<TopicPartition, CommittedOffset>,
+) -> Result<Vec<(TopicPartition, ErrorCode)>, ClientError> {
+    let request = commit_request(group_id, committer, offsets);
+    let mut errors = Vec::new();
+    let collected = std::sync::Mutex::new(&mut errors);
+    cluster
+        .retry(|| async {
+            let id = cluster.coordinator(CoordinatorKind::Group, group_id).await?;
+            let connection = cluster.broker(id, Lane::Common).await;
+            let connection = connection.inspect_err(|_| forget(cluster, group_id))?;
+            let version = version_by_name(&connection, ApiKey::OffsetCommit)?;
+            let response = connection.call_version(&request, version).await;
+            let response = response.inspect_err(|_| forget(cluster, group_id))?;
+            let answers: Vec<_> = response
+                .topics
+                .iter()
+                .flat_map(|t| t.partitions.iter().map(move |p| (t, p)))
+                .map(|(t, p)| (TopicPartition::new(&*t.name, p.partition_index), p.error()))
+                .collect();
+            let again = answers.iter().find(|(_, error)| error.is_retriable());
+            if let Some((partition, code)) = again {
+                forget(cluster, group_id);
+                return Err(ClientError::refused(format!("commit of {partition}"), *code));
+            }
+            **collected.lock().expect("nothing panics under it") = answers;
+            Ok(())
+        })
+        .await?;
+    Ok(errors)
+}
+
+fn forget(cluster: &Cluster, group_id: &str) {
+    cluster.forget_coordinator(CoordinatorKind::Group, group_id);
+}
+
+fn version_by_name(
+    connection: &crate::connection::Connection,
+    api: ApiKey,
+) -> Result<i16, ClientError> {
+    let version = connection.versions().newest_up_to(api, BY_NAME);
+    let peer = connection.peer().to_owned();
+    version.ok_or(ClientError::Unsupported { peer, api })
+}
+
+fn commit_request(
+    group_id: &str,
+    committer: &Committer,
+    offsets: &HashMap<TopicPartition, CommittedOffset>,
+) -> OffsetCommitRequest {
+    let mut topics: BTreeMap<&str, Vec<OffsetCommitRequestPartition>> = BTreeMap::new();
+    for (partition, committed) in offsets {
+        topics.entry(&partition.topic).or_default().push(OffsetCommitRequestPartition {
+            partition_index: partition.partition.0,
+            committed_offset: committed.offset.0,
+            committed_leader_epoch: committed.leader_epoch.0,
+            committed_metadata: Some(committed.metadata.clone().unwrap_or_default()),
+        });
+    }
+    let topic = |(name, partitions): (&str, _)| OffsetCommitRequestTopic {
+        name: name.to_owned(),
+        partitions,
+        ..Default::default()
+    };
+    OffsetCommitRequest {
+        group_id: group_id.to_owned(),
+        generation_id_or_member_epoch: committer.generation_id,
+        member_id: committer.member_id.clone(),
+        group_instance_id: committer.group_instance_id.clone(),
+        topics: topics.into_iter().map(topic).collect(),
+        ..Default::default()
+    }
+}
+
+/// What a group has committed for these partitions, or for all with `None`. Partitions without a
+/// commit are left out.
+pub async fn committed_offsets(
+    cluster: &Cluster,
+    group_id: &str,
+    partitions: Option<&[TopicPartition]>,
+) -> Result<HashMap<TopicPartition, CommittedOffset>, ClientError> {
+    let named = partitions.map(by_topic);
+    cluster
+        .retry(|| async {
+            let id = cluster.coordinator(CoordinatorKind::Group, group_id).await?;
+            let connection = cluster.broker(id, Lane::Common).await;
+            let connection = connection.inspect_err(|_| forget(cluster, group_id))?;
+            let version = version_by_name(&connection, ApiKey::OffsetFetch)?;
+            let request = fetch_request(group_id, named.as_ref(), version);
+            let response = connection.call_version(&request, version).await;
+            let response = response.inspect_err(|_| forget(cluster, group_id))?;
+            take_committed(&response, version).inspect_err(|_| forget(cluster, group_id))
+        })
+        .await
+}
+
+fn by_topic(partitions: &[TopicPartition]) -> BTreeMap<String, Vec<i32>> {
+    let mut topics: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+    for partition in partitions {
+        topics.entry(partition.topic.to_string()).or_default().push(partition.partition.0);
+    }
+    topics
+}
+
+fn fetch_request(
+    group_id: &str,
+    topics: Option<&BTreeMap<String, Vec<i32>>>,
+    version: i16,
+) -> OffsetFetchRequest {
+    let named = |(name, indexes): (&String, &Vec<i32>)| (name.clone(), indexes.clone());
+    let topics = topics.map(|topics| topics.iter().map(named));
+    if version < 8 {
+        let topic = |(name, partition_indexes)| OffsetFetchRequestTopic { name, partition_indexes };
+        return OffsetFetchRequest {
+            group_id: group_id.to_owned(),
+            topics: topics.map(|topics| topics.map(topic).collect()),
+            require_stable: version >= 7,
+            ..Default::default()
+        };
+    }
+    let topic = |(name, partition_indexes)| OffsetFetchRequestTopics {
+        name,
+        partition_indexes,
+        ..Default::default()
+    };
+    let group = OffsetFetchRequestGroup {
+        group_id: group_id.to_owned(),
+        topics: topics.map(|topics| topics.map(topic).collect()),
+        ..Default::default()
+    };
+    OffsetFetchRequest { groups: vec![group], require_stable: true, ..Default::default() }
+}
+
+/// One row of an answer, whichever its version.
+type Row<'a> = (&'a str, i32, ErrorCode, i64, i32, Option<&'a String>);
+
+fn take_committed(
+    response: &OffsetFetchResponse,
+    version: i16,
+) -> Result<HashMap<TopicPartition, CommittedOffset>, ClientError> {
+    let what = || "committed offsets".to_owned();
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    if version < 8 {
+        check(response.error(), None, what)?;
+        for t in &response.topics {
+            rows.extend(t.partitions.iter().map(|p| {
+                let (offset, epoch) = (p.committed_offset, p.committed_leader_epoch);
+                (&*t.name, p.partition_index, p.error(), offset, epoch, p.metadata.as_ref())
+            }));
+        }
+    } else {
+        for group in &response.groups {
+            check(group.error(), None, what)?;
+            for t in &group.topics {
+                rows.extend(t.partitions.iter().map(|p| {
+                    let (offset, epoch) = (p.committed_offset, p.committed_leader_epoch);
+                    (&*t.name, p.partition_index, p.error(), offset, epoch, p.metadata.as_ref())
+                }));
+            }
+        }
+    }
+    let mut out = HashMap::new();
+    for (topic, index, error, offset, epoch, metadata) in rows {
+        let partition = TopicPartition::new(topic, index);
+        check(error, None, || format!("committed offset of {partition}"))?;
+        if offset >= 0 {
+            let (offset, leader_epoch) = (Offset(offset), LeaderEpoch(epoch));
+            let metadata = metadata.cloned();
+            out.insert(partition, CommittedOffset { offset, leader_epoch, metadata });
+        }
+    }
+    Ok(out)
+}
