@@ -148,7 +148,12 @@ pub struct LogDir {
 impl LogDir {
     /// The log directory at `path`, which is made if need be.
     pub fn new(disk: Arc<dyn Disk>, path: PathBuf) -> Result<LogDir, StorageError> {
-        disk.create_dir_all(&path).during("create", &path)?;
+        if !disk.exists(&path) {
+            disk.create_dir_all(&path).during("create", &path)?;
+            if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                disk.sync_dir(parent).during("sync", parent)?;
+            }
+        }
         Ok(LogDir { disk, path })
     }
 

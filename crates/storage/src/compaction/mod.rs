@@ -103,7 +103,7 @@ pub struct Tally {
 pub struct Compacted {
     /// Files to be removed after `file.delete.delay.ms`.
     pub deleted: Vec<DeletedSegment>,
-    /// Bytes by which the log has become smaller.
+    /// Bytes by which the log has become smaller; setting delete horizons may make it larger.
     pub freed_bytes: u64,
 }
 
@@ -191,6 +191,10 @@ impl Log {
         let mut done = Compacted { deleted: Vec::new(), freed_bytes: 0 };
         let before = self.size_bytes();
         let mut valid = compaction.generation == self.generation && self.failure().is_none();
+        if valid {
+            let result = self.keep_producers_behind(&compaction);
+            self.failing(result)?;
+        }
         for group in &compaction.groups {
             let place = self.place_of_group(group);
             valid &= place.is_some();
@@ -206,8 +210,19 @@ impl Log {
             self.cleaned_below = self.cleaned_below.max(compaction.cleaned_below);
         }
         self.generation += 1;
-        done.freed_bytes = before - self.size_bytes();
+        done.freed_bytes = before.saturating_sub(self.size_bytes());
         Ok(done)
+    }
+
+    /// Of a producer whose last batch is behind the compacted segments, no batch within them stays.
+    /// If that last one is truncated away, a snapshot must tell of those before it.
+    fn keep_producers_behind(&mut self, compaction: &Compaction) -> Result<(), StorageError> {
+        let last = compaction.groups.last().and_then(|group| group.replaced.last());
+        let Some((last, _)) = last else { return Ok(()) };
+        match self.segments.get(self.segment_of(*last) + 1).map(|next| next.base) {
+            Some(next) => self.keep_producers_at(next),
+            None => Ok(()),
+        }
     }
 
     /// Where the group's segments are, if all of them are as they were.

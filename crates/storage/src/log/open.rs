@@ -235,15 +235,24 @@ impl Log {
 
     /// Derives the producers from the newest snapshot and the batches behind it.
     pub(super) fn reload_producers(&mut self) -> Result<(), StorageError> {
-        self.reload_producers_from(self.log_end)?;
+        self.replay_producers(self.log_end, self.log_end)?;
         Ok(())
     }
 
-    /// As [`Log::reload_producers`], with a snapshot at or below `most`. Returns the aborted
-    /// transactions whose markers were met on the way.
-    pub(super) fn reload_producers_from(
+    /// The producers as they were when the log ended at `offset`, a batch boundary.
+    pub(super) fn producers_at(&mut self, offset: Offset) -> Result<Producers, StorageError> {
+        let now = self.producers.clone();
+        let result = self.replay_producers(offset, offset);
+        let then = std::mem::replace(&mut self.producers, now);
+        result.map(|_| then)
+    }
+
+    /// Derives the producers from a snapshot at or below `most` and the batches behind it, up to
+    /// `until`. Returns the aborted transactions whose markers were met on the way.
+    pub(super) fn replay_producers(
         &mut self,
         most: Offset,
+        until: Offset,
     ) -> Result<Vec<transactions::AbortedTransaction>, StorageError> {
         let from = self.load_snapshot(most)?;
         let mut aborted = Vec::new();
@@ -256,8 +265,8 @@ impl Log {
             let mut walk = HeaderWalk::new(&*file, start.position, size);
             loop {
                 let header = match walk.next() {
-                    Ok(Some((_, header))) => header,
-                    Ok(None) => break,
+                    Ok(Some((_, header))) if header.base_offset < until => header,
+                    Ok(_) => break,
                     Err(error) => {
                         let at = walk.position();
                         return Err(self.segments[number].unreadable(&home, at, base, error));

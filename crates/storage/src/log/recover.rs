@@ -249,7 +249,11 @@ impl Log {
 
     /// Derives the producers, and the aborted transactions of the segments that were scanned.
     fn derive_producers(&mut self, first: usize, scan_from: Offset) -> Result<(), StorageError> {
-        let met = self.reload_producers_from(scan_from)?;
+        let met = self.replay_producers(scan_from, self.log_end)?;
+        if self.snapshots.iter().any(|offset| *offset > scan_from) {
+            // A newer snapshot may know producers whose batches were deleted.
+            self.reload_producers()?;
+        }
         for number in first..self.segments.len() {
             let (base, end) = (self.segments[number].base, self.end_of(number));
             let mut aborted = transactions::load_aborted(&self.home, base)?;

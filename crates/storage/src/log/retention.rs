@@ -9,9 +9,10 @@ use model::{Offset, Timestamp};
 
 use super::Log;
 use crate::StorageError;
-use crate::disk::Disk;
+use crate::disk::{Disk, OpenMode};
 use crate::error::Context;
 use crate::names::{self, DELETED};
+use crate::producers::snapshot;
 
 /// Files that no log refers to any more, to be removed after `file.delete.delay.ms`.
 #[derive(Debug)]
@@ -132,6 +133,7 @@ impl Log {
         assert!(self.segments.len() > 1, "the active segment stays");
         let segment = &self.segments[0];
         let (base, size_bytes) = (segment.base, segment.size());
+        self.keep_producers_at(self.segments[1].base)?;
         let paths = self.rename_deleted(base)?;
         self.home.disk.sync_dir(&self.home.dir).during("sync", &self.home.dir)?;
         self.segments.remove(0);
@@ -140,6 +142,23 @@ impl Log {
         self.start_at(start);
         self.cleaned_below = self.cleaned_below.max(start);
         Ok(DeletedSegment::new(paths, base, size_bytes))
+    }
+
+    /// Makes sure of a durable snapshot at the base of a segment: of what the batches before it tell
+    /// of producers and will not tell any more.
+    pub(crate) fn keep_producers_at(&mut self, next: Offset) -> Result<(), StorageError> {
+        if self.producers.len() == 0 {
+            return Ok(());
+        }
+        let path = self.home.segment_path(next, names::SNAPSHOT);
+        if let Err(at) = self.snapshots.binary_search(&next) {
+            let bytes = snapshot::encode(&self.producers_at(next)?);
+            self.home.disk.write_atomically(&path, &bytes).during("write", &path)?;
+            self.snapshots.insert(at, next);
+            return Ok(());
+        }
+        let file = self.home.disk.open(&path, OpenMode::ReadWrite).during("open", &path)?;
+        file.sync().during("sync", &path)
     }
 
     /// Gives a segment's files the names of deleted ones.

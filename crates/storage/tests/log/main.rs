@@ -6,3 +6,4 @@ mod compacted;
 mod fixture;
 mod golden;
 mod peer;
+mod random;

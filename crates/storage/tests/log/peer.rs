@@ -48,7 +48,8 @@ fn kafka_dump_log_finds_nothing_amiss() {
             (NOW.plus_ms(n * 10 - i), Some(key), (n % 7 != 0).then(|| vec![b'v'; 30]))
         };
         let batch = Batch::records((0..3).map(record).collect());
-        let batch = if n % 2 == 0 { batch.producer(n % 3 * 2, 0, (n / 6 * 3) as i32) } else { batch };
+        let batch =
+            if n % 2 == 0 { batch.producer(n % 3 * 2, 0, (n / 6 * 3) as i32) } else { batch };
         append(&mut log, &batch.epoch(n as i32 / 50));
     }
     sync(&mut log);
