@@ -1,6 +1,5 @@
 //! The draft: an image plus the records that made it so, not yet committed.
 
-use crate::delta::ImageDelta;
 use crate::image::ClusterImage;
 use crate::record::MetadataRecord;
 
@@ -51,17 +50,5 @@ impl Draft {
             self.records.truncate(before.2);
         }
         answer
-    }
-
-    /// What the records change, seen from the image that the draft began as.
-    pub fn delta_from(&self, base: &ClusterImage) -> ImageDelta {
-        let mut image = base.clone();
-        let mut delta = ImageDelta::default();
-        for record in &self.records {
-            delta.note(&image, record);
-            image.replay(record).expect("the draft replayed it");
-        }
-        assert!(image == self.image, "a draft is its base and its records");
-        delta
     }
 }

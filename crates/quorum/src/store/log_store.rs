@@ -4,6 +4,7 @@
 //! them. The last ones stay decoded in memory, because applying and replicating read them again.
 
 use super::entry;
+use super::holes;
 use super::vote::VoteFile;
 use super::writer::{Write, Writer};
 use crate::raft::{Entry, LogId, TypeConfig, Vote};
@@ -97,6 +98,7 @@ impl LogStore {
             purged: None,
             recovery_point: 0,
         });
+        holes::check(&*disk, &dir, vote_file.recovery_point)?;
         let mut log = open_log(&disk, &dir, &vote_file)?;
         if let Some(purged) = vote_file.purged {
             skip_purged(&mut log, purged)?;

@@ -9,6 +9,7 @@
 //! Everything is synced before it counts. The first write or sync that fails is final.
 
 pub(crate) mod entry;
+mod holes;
 pub(crate) mod log_store;
 pub(crate) mod snapshot;
 #[cfg(test)]

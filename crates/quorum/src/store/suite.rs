@@ -1,10 +1,12 @@
-//! Upstream's test suite of log stores and state machines, run on ours.
+//! Upstream's test suite of log stores and state machines, run on ours, and what it does not ask:
+//! whether a vote is durable.
 
 use super::log_store::LogStore;
-use crate::raft::TypeConfig;
+use crate::raft::{LeaderId, TypeConfig, Vote};
 use crate::state_machine::StateMachine;
-use openraft::StorageError;
+use openraft::storage::RaftLogStorage;
 use openraft::testing::log::{StoreBuilder, Suite};
+use openraft::{RaftLogReader, StorageError};
 use std::path::PathBuf;
 use std::sync::Arc;
 use storage::disk::{Disk, SimDisk};
@@ -25,4 +27,23 @@ impl StoreBuilder<TypeConfig, LogStore, StateMachine> for Builder {
 #[tokio::test]
 async fn upstream_suite_passes_on_our_store() {
     Suite::test_all(Builder).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_vote_that_was_saved_is_there_after_a_crash() {
+    let disk = SimDisk::new();
+    disk.create_dir_all(&PathBuf::from("/data")).unwrap();
+    disk.sync_dir(&PathBuf::from("/")).unwrap();
+    let dir = PathBuf::from("/data/__cluster_metadata-0");
+    let open =
+        |disk: &SimDisk| LogStore::open(Arc::new(disk.clone()), dir.clone(), "c", 1).unwrap();
+    let mut store = open(&disk);
+    for term in 1..10 {
+        let vote = Vote { leader_id: LeaderId { term, node_id: 1 }, committed: term % 2 == 0 };
+        store.save_vote(&vote).await.unwrap();
+        for seed in 0..5 {
+            let mut after = open(&disk.after_crash(seed));
+            assert_eq!(after.read_vote().await.unwrap(), Some(vote), "term {term}, seed {seed}");
+        }
+    }
 }

@@ -38,6 +38,8 @@ struct Loop {
     dir: PathBuf,
     /// The first write that failed. Nothing is reported durable after it.
     failure: Option<(io::ErrorKind, String)>,
+    /// Whether the directory itself is known to be durable: a new one may hold a vote and no entry.
+    dir_durable: bool,
 }
 
 impl Writer {
@@ -47,7 +49,7 @@ impl Writer {
         dir: PathBuf,
     ) -> io::Result<Writer> {
         let (requests, queue) = sync_channel(QUEUE_MAX);
-        let mut work = Loop { log, disk, dir, failure: None };
+        let mut work = Loop { log, disk, dir, failure: None, dir_durable: false };
         let thread = std::thread::Builder::new().name("quorum-writer".into());
         let thread = thread.spawn(move || work.run(&queue))?;
         Ok(Writer { requests: Some(requests), thread: Some(thread) })
@@ -79,7 +81,7 @@ impl Loop {
                     Write::Entries(flushed) => waiting.push(flushed),
                     Write::Vote(vote, answer) => {
                         self.sync_entries(&mut waiting);
-                        let written = self.unless_failed(|this| vote.write(&*this.disk, &this.dir));
+                        let written = self.unless_failed(|this| this.write_vote(&vote));
                         // Whoever asked may have gone; the vote stands all the same.
                         let _ = answer.send(written);
                     }
@@ -100,7 +102,7 @@ impl Loop {
     }
 
     /// Does it, unless something failed before; remembers if it fails.
-    fn unless_failed(&mut self, write: impl FnOnce(&Loop) -> io::Result<()>) -> io::Result<()> {
+    fn unless_failed(&mut self, write: impl FnOnce(&mut Loop) -> io::Result<()>) -> io::Result<()> {
         if self.failure.is_none() {
             let failed = write(self).err();
             self.failure = failed.map(|error| (error.kind(), error.to_string()));
@@ -111,7 +113,16 @@ impl Loop {
         }
     }
 
-    fn sync(&self) -> io::Result<()> {
+    fn write_vote(&mut self, vote: &VoteFile) -> io::Result<()> {
+        vote.write(&*self.disk, &self.dir)?;
+        if !self.dir_durable {
+            self.disk.sync_dir(self.dir.parent().unwrap_or(&self.dir))?;
+            self.dir_durable = true;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
         let log = self.log.lock();
         let Some(ticket) = log.begin_sync() else {
             return match log.failure() {
@@ -120,7 +131,7 @@ impl Loop {
             };
         };
         drop(log);
-        let result = Ok(());
+        let result = ticket.run();
         let finished = self.log.lock().finish_sync(ticket, result);
         finished.map(|_| ()).map_err(io::Error::other)
     }

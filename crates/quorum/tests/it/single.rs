@@ -175,3 +175,27 @@ async fn nothing_is_acknowledged_once_a_sync_has_failed() {
     disk.fail_syncs(false);
     assert!(quorum.propose(create("u", 2)).await.is_err());
 }
+
+#[tokio::test]
+async fn damage_before_whole_entries_is_refused_even_after_a_crash() {
+    let disk = new_disk();
+    let quorum = alone(&disk).await.unwrap();
+    prepare(&quorum).await;
+    assert!(created(&quorum.propose(create("t", 1)).await.unwrap()));
+    // No clean stop: nothing says up to where the log was durable.
+    let after = disk.after_crash(7);
+    let log = Path::new("/data/__cluster_metadata-0/00000000000000000000.log");
+    let size = after.read(log).unwrap().len() as u64;
+    let damaged = after.snapshot();
+    damaged.flip_bit(log, 200, 3);
+    let error = alone(&damaged).await.err().expect("a damaged log must not be opened");
+    assert!(error.to_string().contains("whole entries follow"), "{error}");
+    assert_eq!(damaged.read(log).unwrap().len() as u64, size, "nothing was cut off");
+    // The very last entry may have been cut off by the crash.
+    let torn = after.snapshot();
+    torn.flip_bit(log, size - 5, 3);
+    let reopened = alone(&torn).await.unwrap();
+    assert_eq!(reopened.image().topic_count(), 0);
+    reopened.stop().await.unwrap();
+    quorum.stop().await.unwrap();
+}
