@@ -1,0 +1,402 @@
+//! One process of the broker: what its network, flusher and maintenance threads do, one step at a time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+
+use coordinator::request::{OffsetCommit, OffsetFetch, PartitionCommit, TopicCommits};
+use coordinator::{GroupId, MemberId, Reply, ReplyTo, Response as GroupResponse};
+use model::{ErrorCode, GenerationId, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
+use partition::{Acks, Append, Isolation, Partition, PartitionError, PartitionSync, ReadRequest};
+use storage::disk::SimDisk;
+use storage::{ReadCursor, StorageError};
+
+use crate::controller::Controller;
+use crate::groups::Groups;
+use crate::message::{ClientId, Fetched, PartitionId, Refused, Request, Response};
+use crate::network::Address;
+use crate::start::{LogDirectory, OFFSETS, TOPIC};
+
+/// Bytes of one answer to a fetch, but for a larger batch.
+const FETCH_BYTES_MAX: u32 = 900;
+
+/// Bytes past the recovery point that are worth a checkpoint.
+const CHECKPOINT_BYTES_MIN: u64 = 2_000;
+
+/// A flag that a [`Waker`] sets.
+#[derive(Debug, Default)]
+pub(crate) struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.set();
+    }
+}
+
+impl Woken {
+    pub(crate) fn waker(self: &Arc<Self>) -> Waker {
+        Waker::from(Arc::clone(self))
+    }
+
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// A produce request that waits for its commit.
+#[derive(Debug)]
+struct Waiting {
+    address: Address,
+    partition: PartitionId,
+    base_offset: Offset,
+    needed: Offset,
+    woken: Arc<Woken>,
+}
+
+/// A client's connection: answers leave in the order of the requests.
+#[derive(Debug, Default)]
+struct Connection {
+    link: u64,
+    answers: VecDeque<(u64, Option<Response>)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Broker {
+    disk: SimDisk,
+    log_dir: LogDirectory,
+    partitions: Vec<Arc<Partition>>,
+    groups: Groups,
+    connections: BTreeMap<ClientId, Connection>,
+    waiting: Vec<Waiting>,
+    group_requests: BTreeMap<ReplyTo, Address>,
+    replies_made: u64,
+    /// Partitions with something to sync, oldest first.
+    sync_queue: VecDeque<PartitionId>,
+    syncing: Option<(PartitionId, PartitionSync)>,
+    /// The disk failed: the log directory, and with it this broker, is of no use any more.
+    pub(crate) is_failed: bool,
+}
+
+impl Broker {
+    pub(crate) fn start(
+        disk: &SimDisk,
+        controller: &mut Controller,
+        now: Timestamp,
+    ) -> Result<Broker, StorageError> {
+        let log_dir = LogDirectory::new(disk)?;
+        let partitions = log_dir.open(controller, now)?;
+        let groups = Groups::load(Arc::clone(&partitions[OFFSETS]), now);
+        Ok(Broker {
+            disk: disk.clone(),
+            log_dir,
+            partitions,
+            groups,
+            connections: BTreeMap::new(),
+            waiting: Vec::new(),
+            group_requests: BTreeMap::new(),
+            replies_made: 0,
+            sync_queue: VecDeque::new(),
+            syncing: None,
+            is_failed: false,
+        })
+    }
+
+    pub(crate) fn partition(&self, partition: PartitionId) -> &Arc<Partition> {
+        &self.partitions[partition]
+    }
+
+    /// Stops accepting, syncs and closes all logs, and leaves the clean marker.
+    pub(crate) fn stop_cleanly(mut self) -> Result<(), PartitionError> {
+        self.syncing.take().map_or(Ok(false), |(_, sync)| sync.run())?;
+        for partition in &self.partitions {
+            partition.maintain(|log, _| log.close())?;
+        }
+        self.log_dir.store_offsets_of(&self.partitions)?;
+        Ok(self.log_dir.mark_clean()?)
+    }
+
+    /// Takes a request off the wire.
+    pub(crate) fn receive(&mut self, now: Timestamp, from: Address, request: Request) {
+        let connection = self.connections.entry(from.client).or_default();
+        if connection.link != from.link {
+            *connection = Connection { link: from.link, answers: VecDeque::new() };
+        }
+        connection.answers.push_back((from.request, None));
+        match request {
+            Request::Produce { partition, acks, records } => {
+                self.produce(now, from, partition, acks, records);
+            }
+            Request::Fetch { partition, offset } => {
+                let fetched = self.fetch(partition, offset);
+                self.answer(from, Response::Fetched(fetched));
+            }
+            Request::DeleteRecords { partition, offset } => {
+                let deleted = self.partitions[partition].delete_records(Some(offset));
+                let deleted = deleted.map_err(|error| self.refuse(error));
+                self.answer(from, Response::Deleted(deleted));
+            }
+            Request::CommitOffsets { offsets } => {
+                self.ask_groups(now, from, commit_request(from.client, offsets));
+            }
+            Request::FetchOffsets => {
+                let (group, topics) = (group_of(from.client), None);
+                let request = OffsetFetch { group, topics, require_stable: false };
+                self.ask_groups(now, from, coordinator::Request::OffsetFetch(request));
+            }
+        }
+    }
+
+    fn produce(
+        &mut self,
+        now: Timestamp,
+        address: Address,
+        partition: PartitionId,
+        acks: Acks,
+        mut records: Vec<u8>,
+    ) {
+        let how = Append { acks, now, internal: false };
+        let appended = match self.partitions[partition].append(&mut records, how) {
+            Ok(appended) => appended,
+            Err(error) => {
+                let refused = self.refuse(error);
+                return self.answer(address, Response::Produced(Err(refused)));
+            }
+        };
+        if appended.wants_sync {
+            self.sync_queue.push_back(partition);
+        }
+        let (base_offset, needed) = (appended.base_offset, appended.needed);
+        if acks != Acks::All {
+            return self.answer(address, Response::Produced(Ok(base_offset)));
+        }
+        let woken = Arc::new(Woken::default());
+        if !self.partitions[partition].park(needed, &woken.waker()) {
+            woken.set();
+        }
+        self.waiting.push(Waiting { address, partition, base_offset, needed, woken });
+    }
+
+    fn fetch(&mut self, partition: PartitionId, offset: Offset) -> Result<Fetched, Refused> {
+        let request = read_request(offset, Isolation::Committed);
+        let read = match self.partitions[partition].read(&request) {
+            Ok(read) => read,
+            Err(error) => return Err(self.refuse(error)),
+        };
+        let mut bytes = Vec::new();
+        if let Some(slice) = read.slice {
+            bytes.resize(slice.size_bytes as usize, 0);
+            let length =
+                slice.file.read_at(&mut bytes, slice.position).map_err(|_| Refused::Retriable)?;
+            bytes.truncate(length);
+        }
+        let (high_watermark, log_start) = (read.high_watermark, read.log_start);
+        Ok(Fetched { bytes, high_watermark, log_start })
+    }
+
+    fn ask_groups(&mut self, now: Timestamp, from: Address, request: coordinator::Request) {
+        self.replies_made += 1;
+        let to = ReplyTo(self.replies_made);
+        self.group_requests.insert(to, from);
+        let replies = self.groups.request(now, to, request);
+        self.answer_groups(replies);
+    }
+
+    fn answer_groups(&mut self, replies: Vec<Reply>) {
+        for Reply { to, response } in replies {
+            let address = self.group_requests.remove(&to).expect("one answer to each request");
+            self.answer(address, group_answer(response));
+        }
+        if std::mem::take(&mut self.groups.wants_sync) {
+            self.sync_queue.push_back(OFFSETS);
+        }
+    }
+
+    fn answer(&mut self, to: Address, response: Response) {
+        let Some(connection) = self.connections.get_mut(&to.client) else { return };
+        let mut answers = connection.answers.iter_mut();
+        if connection.link == to.link
+            && let Some((_, answer)) = answers.find(|(request, _)| *request == to.request)
+        {
+            *answer = Some(response);
+        }
+    }
+
+    /// What a client is told; notes whether the disk is at fault.
+    fn refuse(&mut self, error: PartitionError) -> Refused {
+        self.is_failed |= matches!(&error, PartitionError::Storage(error) if error.is_fatal());
+        match error {
+            PartitionError::OutOfOrderSequence => Refused::OutOfOrderSequence,
+            PartitionError::OutOfRange { log_start, .. } => Refused::OutOfRange { log_start },
+            PartitionError::NotLeader | PartitionError::Offline | PartitionError::Storage(_) => {
+                Refused::Retriable
+            }
+            _ => Refused::Invalid,
+        }
+    }
+
+    /// Answers whatever can be answered by now; returns what leaves.
+    pub(crate) fn progress(&mut self, now: Timestamp) -> Vec<(Address, Response)> {
+        let replies = self.groups.progress(now);
+        self.answer_groups(replies);
+        for waiting in std::mem::take(&mut self.waiting) {
+            if !waiting.woken.take() {
+                self.waiting.push(waiting);
+            } else if self.partitions[waiting.partition].high_watermark() >= waiting.needed {
+                self.answer(waiting.address, Response::Produced(Ok(waiting.base_offset)));
+            } else {
+                self.answer(waiting.address, Response::Produced(Err(Refused::Retriable)));
+            }
+        }
+        self.take_answers()
+    }
+
+    fn take_answers(&mut self) -> Vec<(Address, Response)> {
+        let mut leaving = Vec::new();
+        for (client, connection) in &mut self.connections {
+            while let Some((_, Some(_))) = connection.answers.front() {
+                let answer = connection.answers.pop_front().expect("it was just looked at");
+                let (request, Some(response)) = answer else { unreachable!("it was looked at") };
+                leaving
+                    .push((Address { client: *client, link: connection.link, request }, response));
+            }
+        }
+        leaving
+    }
+
+    /// Whether the flusher has something to begin.
+    pub(crate) fn wants_sync(&self) -> bool {
+        !self.sync_queue.is_empty() && self.syncing.is_none()
+    }
+
+    /// The flusher takes the next partition; true if there is a sync to run.
+    pub(crate) fn begin_sync(&mut self) -> bool {
+        while self.syncing.is_none()
+            && let Some(partition) = self.sync_queue.pop_front()
+        {
+            self.syncing = self.partitions[partition].begin_sync().map(|sync| (partition, sync));
+        }
+        self.syncing.is_some()
+    }
+
+    /// The device is done, well or badly. Returns the partition and how far it is synced now.
+    pub(crate) fn run_sync(&mut self) -> Option<(PartitionId, Offset)> {
+        let (partition, sync) = self.syncing.take()?;
+        match sync.run() {
+            Ok(more) => {
+                if more {
+                    self.sync_queue.push_back(partition);
+                }
+                Some((partition, self.partitions[partition].with_log(|log| log.synced_below())))
+            }
+            Err(_) => {
+                self.is_failed = true;
+                None
+            }
+        }
+    }
+
+    /// Moves recovery points on where enough was written, and stores all offsets.
+    pub(crate) fn checkpoint(&mut self) {
+        let moved = self.partitions.iter().try_for_each(|partition| {
+            let begun = partition.begin_checkpoint(CHECKPOINT_BYTES_MIN)?;
+            begun.map_or(Ok(()), |checkpoint| checkpoint.run().map(drop))
+        });
+        self.is_failed |=
+            moved.is_err() || self.log_dir.store_offsets_of(&self.partitions).is_err();
+    }
+
+    /// Rolls and retains, as the maintenance thread does. Returns where each log starts then.
+    pub(crate) fn maintain(&mut self, now: Timestamp) -> Vec<Offset> {
+        let mut log_starts = Vec::new();
+        for partition in &self.partitions {
+            let result = partition.maintain(|log, high_watermark| {
+                log.roll_if_due(now)?;
+                log.retain(now, high_watermark)
+            });
+            match result {
+                Ok(deleted) => {
+                    self.is_failed |=
+                        deleted.into_iter().any(|segment| segment.remove(&self.disk).is_err());
+                }
+                Err(_) => self.is_failed = true,
+            }
+            log_starts.push(partition.with_log(|log| log.log_start_offset()));
+        }
+        log_starts
+    }
+}
+
+fn read_request(offset: Offset, isolation: Isolation) -> ReadRequest {
+    ReadRequest {
+        offset,
+        cursor: ReadCursor::default(),
+        max_bytes: FETCH_BYTES_MAX,
+        at_least_one: true,
+        isolation,
+        known_epoch: None,
+        last_fetched_epoch: None,
+    }
+}
+
+/// All that the log of a partition holds, up to its end.
+pub(crate) fn read_log(partition: &Partition) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let (mut offset, end) =
+        partition.with_log(|log| (log.log_start_offset(), log.log_end_offset()));
+    while offset < end {
+        let request = read_request(offset, Isolation::LogEnd);
+        let read = partition.read(&request).expect("a partition that is led can be read");
+        let slice = read.slice.expect("below the log end there is something");
+        let at = bytes.len();
+        bytes.resize(at + slice.size_bytes as usize, 0);
+        slice.file.read_at(&mut bytes[at..], slice.position).expect("the disk reads");
+        for batch in model::batch::Batches::new(&bytes[at..]) {
+            offset = batch.expect("a slice is whole batches").0.next_offset();
+        }
+    }
+    bytes
+}
+
+fn group_of(client: ClientId) -> GroupId {
+    GroupId::from(format!("g{client}"))
+}
+
+fn commit_request(client: ClientId, offsets: Vec<(PartitionId, Offset)>) -> coordinator::Request {
+    let commit = |(partition, offset): (PartitionId, Offset)| PartitionCommit {
+        partition: PartitionIndex(partition as i32),
+        offset,
+        leader_epoch: LeaderEpoch::NONE,
+        metadata: "".into(),
+    };
+    let partitions = offsets.into_iter().map(commit).collect();
+    coordinator::Request::OffsetCommit(OffsetCommit {
+        group: group_of(client),
+        member: MemberId::default(),
+        instance: None,
+        generation_id: GenerationId(-1),
+        retention_ms: None,
+        topics: vec![TopicCommits { topic: TOPIC.into(), topic_id: Uuid::ZERO, partitions }],
+    })
+}
+
+fn group_answer(response: GroupResponse) -> Response {
+    match response {
+        GroupResponse::OffsetCommit(response) => {
+            let errors = response.topics.iter().flat_map(|(_, partitions)| partitions);
+            let failed = errors.map(|(_, error)| *error).find(|error| !error.is_none());
+            Response::Committed(failed.unwrap_or(ErrorCode::None))
+        }
+        GroupResponse::OffsetFetch(response) if response.error.is_none() => {
+            let offsets = response.topics.into_iter().flat_map(|(_, partitions)| partitions);
+            let stored = offsets.map(|o| (o.partition.0 as PartitionId, o.offset));
+            Response::Offsets(Ok(stored.collect()))
+        }
+        GroupResponse::OffsetFetch(response) => Response::Offsets(Err(response.error)),
+        other => unreachable!("nobody asks for {other:?}"),
+    }
+}

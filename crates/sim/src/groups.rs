@@ -1,0 +1,121 @@
+//! Hosts the groups' shard: appends what it writes, tells it what is committed, passes its answers on.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use coordinator::{
+    Effects, Event, GroupConfig, Loader, Reply, ReplyTo, Request, Shard, Write, WriteId,
+};
+use model::batch::Batches;
+use model::record::BatchBuilder;
+use model::{ErrorCode, Offset, Timestamp};
+use partition::{Acks, Append, Partition};
+
+use crate::broker::Woken;
+
+/// More than any batch of offsets expands to.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Groups {
+    shard: Shard,
+    partition: Arc<Partition>,
+    /// What is written and not yet committed, oldest first.
+    uncommitted: VecDeque<(WriteId, Offset)>,
+    woken: Arc<Woken>,
+    /// The flusher must be told.
+    pub(crate) wants_sync: bool,
+}
+
+impl Groups {
+    /// Reads all that is stored.
+    pub(crate) fn load(partition: Arc<Partition>, now: Timestamp) -> Groups {
+        let mut loader = Loader::new(GroupConfig::default());
+        replay(&partition, &mut loader);
+        let (shard, effects) = loader.finish(now);
+        let (uncommitted, woken) = (VecDeque::new(), Arc::default());
+        let mut groups = Groups { shard, partition, uncommitted, woken, wants_sync: false };
+        let replies = groups.perform(now, effects);
+        assert!(replies.is_empty(), "nobody has asked yet");
+        groups
+    }
+
+    pub(crate) fn request(&mut self, now: Timestamp, to: ReplyTo, request: Request) -> Vec<Reply> {
+        self.step(now, Event::Request { reply_to: to, request })
+    }
+
+    /// Tells the shard what was committed since the last time, and that time has passed.
+    pub(crate) fn progress(&mut self, now: Timestamp) -> Vec<Reply> {
+        let mut replies = Vec::new();
+        if self.woken.take() {
+            let high_watermark = self.partition.high_watermark();
+            let committed = self.uncommitted.partition_point(|(_, end)| *end <= high_watermark);
+            let last = self.uncommitted.drain(..committed).next_back();
+            if let Some((write, _)) = last {
+                replies.extend(self.step(now, Event::Committed { write }));
+            }
+            self.park();
+        }
+        if self.shard.next_deadline().is_some_and(|deadline| deadline <= now) {
+            replies.extend(self.step(now, Event::Expire));
+        }
+        replies
+    }
+
+    fn step(&mut self, now: Timestamp, event: Event) -> Vec<Reply> {
+        let mut effects = Effects::default();
+        self.shard.step(now, event, &mut effects);
+        self.shard.assert_consistent();
+        self.perform(now, effects)
+    }
+
+    fn perform(&mut self, now: Timestamp, effects: Effects) -> Vec<Reply> {
+        let mut replies = effects.replies;
+        for write in effects.writes {
+            let from = write.id;
+            if self.append(now, write).is_err() {
+                let error = ErrorCode::KafkaStorageError;
+                replies.extend(self.step(now, Event::AppendFailed { from, error }));
+                break;
+            }
+        }
+        self.park();
+        replies
+    }
+
+    fn append(&mut self, now: Timestamp, write: Write) -> Result<(), partition::PartitionError> {
+        let mut builder = BatchBuilder::new();
+        for record in &write.records {
+            builder.add(write.timestamp, Some(&record.key), record.value.as_deref());
+        }
+        let how = Append { acks: Acks::All, now, internal: true };
+        let appended = self.partition.append(&mut builder.finish(), how)?;
+        self.uncommitted.push_back((write.id, appended.needed));
+        self.wants_sync |= appended.wants_sync;
+        Ok(())
+    }
+
+    /// Asks to be woken for the oldest write that is not committed.
+    fn park(&mut self) {
+        if let Some((_, needed)) = self.uncommitted.front()
+            && !self.partition.park(*needed, &self.woken.waker())
+        {
+            self.woken.set();
+        }
+    }
+}
+
+fn replay(partition: &Partition, loader: &mut Loader) {
+    let mut buffer = Vec::new();
+    let bytes = crate::broker::read_log(partition);
+    for batch in Batches::new(&bytes) {
+        let (header, batch) = batch.expect("a log is whole batches");
+        let records = compression::records::read(&header, batch, BATCH_BYTES_MAX, &mut buffer)
+            .expect("the groups' records were written by us");
+        for record in records {
+            let record = record.expect("the groups' records were written by us");
+            let key = record.key.expect("the groups' records have keys");
+            loader.replay(key, record.value).expect("the groups' records were written by us");
+        }
+    }
+}

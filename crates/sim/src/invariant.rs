@@ -1,0 +1,49 @@
+//! What must hold, by name. The names are those of the project's list of invariants.
+
+use std::fmt;
+
+use model::Timestamp;
+
+/// A promise to users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Invariant {
+    /// What was acknowledged with `acks=all` is read back at its offset (C1).
+    AckedIsReadable,
+    /// What is read was sent, to this partition (C2, C12).
+    NothingInvented,
+    /// An offset has one value, over all acknowledgements and reads ever made (C3, C8).
+    OneOffsetOneValue,
+    /// An idempotent producer's record has one offset, and reading skips nothing (C4, C6).
+    NoGapNoDuplicate,
+    /// What one producer sent is in the order in which it sent it (C5).
+    ProducerOrder,
+    /// No reader ever sees the high watermark go back (R1).
+    MonotonicHighWatermark,
+    /// What a group stored, it gets back, or something stored later (C13).
+    CommittedOffsetNeverLost,
+    /// A broker that comes up has all that was ever synced (S2).
+    SyncedSurvives,
+    /// A broker comes up whatever the crash has left (S1, S12).
+    BrokerStarts,
+    /// An idempotent producer that does everything right is never refused (KIP-98).
+    SequenceAccepted,
+    /// Whoever waits gets an answer once the faults are over.
+    EverybodyIsAnswered,
+}
+
+/// A broken promise: a bug.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// Which one.
+    pub invariant: Invariant,
+    /// When, on the simulated clock.
+    pub at: Timestamp,
+    /// What was seen.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} does not hold at {} ms: {}", self.invariant, self.at, self.what)
+    }
+}

@@ -1,0 +1,119 @@
+//! How a broker comes up and goes down cleanly: markers, checkpoints, logs, in the order that S11 asks.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use model::{BrokerEpoch, Offset, Timestamp, TopicPartition, Uuid};
+use partition::{Partition, Settings};
+use storage::checkpoint;
+use storage::disk::{Disk, SimDisk};
+use storage::log_dir::{Loading, LogDir};
+use storage::{CleanupPolicy, Log, LogConfig, StorageError};
+
+use crate::controller::{BROKER, Controller};
+use crate::message::PartitionId;
+use crate::plan::PARTITIONS;
+
+pub(crate) const TOPIC: &str = "t";
+pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
+/// The one partition in which groups store offsets.
+pub(crate) const OFFSETS: PartitionId = PARTITIONS;
+
+const LOG_DIR: &str = "data";
+
+/// Segments so small that all that happens to segments happens often.
+fn settings(partition: PartitionId) -> Arc<Settings> {
+    let retention_bytes = if partition == OFFSETS { -1 } else { 60_000 };
+    let log = LogConfig {
+        segment_bytes: 4_000,
+        segment_index_bytes: 400,
+        index_interval_bytes: 300,
+        retention_ms: -1,
+        retention_bytes,
+        cleanup: CleanupPolicy { delete: true, compact: false },
+        ..LogConfig::default()
+    };
+    Arc::new(Settings { log: Arc::new(log), ..Settings::default() })
+}
+
+pub(crate) fn topic_partition(partition: PartitionId) -> TopicPartition {
+    match partition {
+        OFFSETS => TopicPartition::new(OFFSETS_TOPIC, 0),
+        partition => TopicPartition::new(TOPIC, partition as i32),
+    }
+}
+
+/// Makes the log directory on an empty disk.
+pub(crate) fn format(disk: &SimDisk) {
+    disk.create_dir_all(Path::new(LOG_DIR)).expect("an empty disk takes a directory");
+    disk.sync_dir(Path::new("")).expect("an empty disk syncs its root");
+}
+
+/// The broker's one log directory.
+#[derive(Debug)]
+pub(crate) struct LogDirectory(LogDir);
+
+impl LogDirectory {
+    pub(crate) fn new(disk: &SimDisk) -> Result<LogDirectory, StorageError> {
+        LogDir::new(Arc::new(disk.clone()), PathBuf::from(LOG_DIR)).map(LogDirectory)
+    }
+
+    /// Opens all partitions as a new process does, and leads them.
+    pub(crate) fn open(
+        &self,
+        controller: &mut Controller,
+        now: Timestamp,
+    ) -> Result<Vec<Arc<Partition>>, StorageError> {
+        let loading = self.0.begin_loading()?;
+        let mut partitions = Vec::new();
+        for id in 0..=OFFSETS {
+            partitions.push(Arc::new(self.open_partition(id, &loading, now)?));
+        }
+        controller.register(now, loading.clean);
+        for partition in &partitions {
+            let name = partition.topic_partition();
+            let image = controller.partition(&name.topic, name.partition.0 as usize);
+            partition.lead(image.leader_epoch, image.isr.clone());
+        }
+        Ok(partitions)
+    }
+
+    fn open_partition(
+        &self,
+        id: PartitionId,
+        loading: &Loading,
+        now: Timestamp,
+    ) -> Result<Partition, StorageError> {
+        let (name, settings) = (topic_partition(id), settings(id));
+        let dir = self.0.partition_dir(&name);
+        let (disk, config) = (Arc::clone(self.0.disk()), Arc::clone(&settings.log));
+        let mut log = Log::open(disk, dir, config, loading.opening(&name, now))?;
+        // What only the page cache knows must not be shown to anybody before it is safe.
+        while let Some(ticket) = log.begin_sync() {
+            let result = ticket.run();
+            log.finish_sync(ticket, result)?;
+        }
+        let high_watermark = loading.high_watermarks.get(&name).copied().unwrap_or(Offset(0));
+        let topic_id = Uuid::from_random([id as u8; 16]);
+        Ok(Partition::new(name, topic_id, BROKER, log, settings, high_watermark))
+    }
+
+    /// Stores what a broker stores now and then.
+    pub(crate) fn store_offsets_of(
+        &self,
+        partitions: &[Arc<Partition>],
+    ) -> Result<(), StorageError> {
+        let store = |name, offset: &dyn Fn(&Partition) -> Offset| {
+            let of = |p: &Arc<Partition>| (p.topic_partition().clone(), offset(p));
+            self.0.store_offsets(name, &partitions.iter().map(of).collect())
+        };
+        store(checkpoint::RECOVERY_POINT, &|p| p.with_log(Log::recovery_point))?;
+        store(checkpoint::LOG_START, &|p| p.with_log(Log::log_start_offset))?;
+        store(checkpoint::HIGH_WATERMARK, &Partition::high_watermark)
+    }
+
+    /// The last thing of a clean stop, when all logs are closed.
+    pub(crate) fn mark_clean(&self) -> Result<(), StorageError> {
+        self.0.mark_clean(BrokerEpoch(1))
+    }
+}

@@ -1,0 +1,29 @@
+//! Some seeds in every test run; `cargo run -p sim -- --runs N` runs more.
+
+use std::collections::BTreeSet;
+
+#[test]
+fn every_invariant_holds_over_many_seeds() {
+    let (mut stops, mut acked) = (0, 0);
+    for seed in 0..60 {
+        let outcome = sim::run(seed, false);
+        if let Some(violation) = outcome.violation {
+            panic!("{violation}; repeat with: cargo run -p sim -- --seed {seed} --verbose");
+        }
+        stops += outcome.stops;
+        acked += outcome.acked;
+    }
+    // A simulation in which nothing happens would find nothing.
+    assert!(stops > 100 && acked > 5_000, "{stops} stops, {acked} acked");
+}
+
+#[test]
+fn one_seed_is_one_history_and_another_seed_another() {
+    let mut traces = BTreeSet::new();
+    for seed in 1000..1010 {
+        let outcome = sim::run(seed, false);
+        assert_eq!(outcome.trace, sim::run(seed, false).trace, "seed {seed}");
+        traces.insert(outcome.trace);
+    }
+    assert_eq!(traces.len(), 10);
+}
