@@ -349,12 +349,18 @@ fn tidy(home: &Home) -> Result<Found, StorageError> {
     // A crash may keep the name of an index and lose that of its log.
     for suffix in [OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX] {
         for orphan in of(suffix).difference(&bases) {
-            let path = home.segment_path(*orphan, suffix);
-            home.disk.remove_file(&path).during("remove", &path)?;
+            remove_if_there(home, &home.segment_path(*orphan, suffix))?;
         }
     }
     let bases = bases.into_iter().collect();
     Ok(Found { bases, snapshots: of(SNAPSHOT).into_iter().collect(), is_new: false })
+}
+
+fn remove_if_there(home: &Home, path: &std::path::Path) -> Result<(), StorageError> {
+    match home.disk.remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).during("remove", path),
+        _ => Ok(()),
+    }
 }
 
 /// Puts a compacted log in the place of those it was made of: all that begin within its offsets.
@@ -369,13 +375,7 @@ fn complete_swap(
     let replaced: Vec<Offset> = bases.range(base..=end).copied().collect();
     for old in replaced {
         for suffix in [OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, LOG] {
-            let path = home.segment_path(old, suffix);
-            match home.disk.remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(error).during("remove", &path);
-                }
-                _ => {}
-            }
+            remove_if_there(home, &home.segment_path(old, suffix))?;
         }
         bases.remove(&old);
     }

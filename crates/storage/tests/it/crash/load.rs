@@ -9,7 +9,7 @@ use model::{BatchHeader, Compression, LeaderEpoch, Offset, ProducerEpoch, Produc
 use model::{Timestamp, TopicPartition};
 use storage::checkpoint::{self, Offsets};
 use storage::disk::{Disk, SimDisk};
-use storage::{CleanupPolicy, Log, LogConfig, OnDamage, Opening, StorageError};
+use storage::{CleanupPolicy, DeletedSegment, Log, LogConfig, OnDamage, Opening, StorageError};
 
 use super::timeline::{Batch, Timeline};
 
@@ -43,6 +43,8 @@ pub enum Action {
     /// DeleteRecords up to the middle of what is there.
     DeleteRecords,
     Retain,
+    /// Compacts what can be compacted.
+    Compact,
     CloseAndReopen,
     /// The process dies and comes up again; the machine stays up.
     KillAndReopen,
@@ -77,6 +79,8 @@ pub struct Load {
     /// What the timeline was to become by the action that was tried last.
     pub attempted: Timeline,
     pub steps: Vec<Step>,
+    /// How many compactions had something to do.
+    pub compactions: u32,
     config: Arc<LogConfig>,
     now: Timestamp,
     epoch: LeaderEpoch,
@@ -153,6 +157,7 @@ pub fn store_checkpoints(disk: &SimDisk, log: &Log) -> Result<(), StorageError> 
     for (name, offset) in [
         (checkpoint::RECOVERY_POINT, log.recovery_point()),
         (checkpoint::LOG_START, log.log_start_offset()),
+        (checkpoint::CLEANER, log.cleaned_below()),
     ] {
         let offsets = Offsets::from([(partition(), offset)]);
         checkpoint::store(disk, LOG_DIR.as_ref(), name, &offsets)?;
@@ -185,8 +190,19 @@ impl Load {
         let log = open(&disk, &config, now).unwrap();
         let producer_epochs = [0; 4];
         let (timeline, attempted) = (Timeline::default(), Timeline::default());
-        let (steps, epoch) = (Vec::new(), LeaderEpoch(0));
-        Load { disk, log, timeline, attempted, steps, config, now, epoch, producer_epochs }
+        let (steps, compactions, epoch) = (Vec::new(), 0, LeaderEpoch(0));
+        Load {
+            disk,
+            log,
+            timeline,
+            attempted,
+            steps,
+            compactions,
+            config,
+            now,
+            epoch,
+            producer_epochs,
+        }
     }
 
     pub fn config(&self) -> &Arc<LogConfig> {
@@ -237,6 +253,7 @@ impl Load {
             Action::TruncateFully => self.truncate_fully(),
             Action::DeleteRecords => self.delete_records(),
             Action::Retain => self.retain(),
+            Action::Compact => self.compact(),
             Action::CloseAndReopen => self.close_and_reopen(),
             Action::KillAndReopen => {
                 self.log = open(&self.disk, &self.config, self.now)?;
@@ -338,16 +355,27 @@ impl Load {
     }
 
     fn retain(&mut self) -> Result<(), StorageError> {
-        for deleted in self.log.retain(self.now, self.timeline.synced)? {
-            deleted.remove(&self.disk).map_err(|source| StorageError::Io {
-                operation: "remove",
-                path: partition_dir(),
-                source,
-            })?;
-        }
+        let deleted = self.log.retain(self.now, self.timeline.synced)?;
+        self.remove(deleted)?;
         self.timeline.log_start = self.log.log_start_offset();
         self.timeline.retained_from = self.timeline.log_start;
         Ok(())
+    }
+
+    fn compact(&mut self) -> Result<(), StorageError> {
+        let Some(plan) = self.log.plan_compaction(self.now, self.timeline.synced)? else {
+            return Ok(());
+        };
+        let compaction = plan.run(1 << 20, [1, 2], &mut |_| true)?.expect("nobody ended it");
+        let compacted = self.log.finish_compaction(compaction)?;
+        self.compactions += 1;
+        self.remove(compacted.deleted)
+    }
+
+    fn remove(&self, deleted: Vec<DeletedSegment>) -> Result<(), StorageError> {
+        deleted.iter().try_for_each(|segment| segment.remove(&self.disk)).map_err(|source| {
+            StorageError::Io { operation: "remove", path: partition_dir(), source }
+        })
     }
 
     fn close_and_reopen(&mut self) -> Result<(), StorageError> {

@@ -1,5 +1,6 @@
 //! Power fails at every operation of a scripted load, with every kind of remains (S1 to S8, S11).
 
+mod compacting;
 mod damage;
 mod faults;
 mod load;

@@ -81,7 +81,7 @@ fn check_any_offset(log: &Log, timeline: &Timeline) -> Result<(), String> {
 }
 
 /// S7: the epochs are those of the batches.
-fn check_epochs(log: &Log, timeline: &Timeline) -> Result<(), String> {
+pub fn check_epochs(log: &Log, timeline: &Timeline) -> Result<(), String> {
     let (start, end) = (log.log_start_offset(), log.log_end_offset());
     let mut last = LeaderEpoch::NONE;
     for Batch { header, .. } in &timeline.batches {
@@ -101,7 +101,7 @@ fn check_epochs(log: &Log, timeline: &Timeline) -> Result<(), String> {
 }
 
 /// S6: producers are what replaying all batches makes of them.
-fn check_producers(log: &Log, timeline: &Timeline) -> Result<(), String> {
+pub fn check_producers(log: &Log, timeline: &Timeline) -> Result<(), String> {
     let end = log.log_end_offset();
     let prefix = Timeline {
         batches: timeline.batches.iter().filter(|b| b.header.base_offset < end).cloned().collect(),
