@@ -29,7 +29,10 @@ impl Shard {
         let records = self.offset_tombstones(id, |partition, value| {
             group.expires(partition, value, now, retention_ms)
         });
-        let may_go = group.state == GroupState::Empty && group.pending_members.is_empty();
+        // What is on its way may be taken back, and then be all there is of the group.
+        let may_go = group.state == GroupState::Empty
+            && group.pending_members.is_empty()
+            && self.outbox.is_settled(id);
         assert!(records.len() <= self.durable.offsets(id).count());
         let all_expire = records.len() == self.durable.offsets(id).count();
         if may_go && all_expire {

@@ -1,7 +1,7 @@
 //! From records to a shard, when this broker becomes the leader of the partition. Until it has
 //! finished, the host answers COORDINATOR_LOAD_IN_PROGRESS; there is no shard that it could ask.
 
-use model::{ErrorCode, Timestamp};
+use model::Timestamp;
 
 use crate::durable::Durable;
 use crate::event::Effects;
@@ -10,7 +10,7 @@ use crate::outbox::Outbox;
 use crate::records::{Record, RecordError};
 use crate::shard::Shard;
 use crate::timers::{TimerKey, Timers};
-use crate::{GroupConfig, GroupId, MemberId};
+use crate::{GroupConfig, GroupId};
 
 /// Reads a partition's records, from its log start to its log end, in order.
 #[derive(Debug)]
@@ -69,32 +69,6 @@ impl Shard {
         members.iter().for_each(|member| self.restart_session(id, member));
         if members.len() > self.config.group_size_max {
             self.prepare_rebalance(id, "the group is larger than group.max.size");
-        }
-    }
-
-    /// The records that deleted a group were taken back: one that was made under the same name since
-    /// began anew with generation 0, which the old one has used. It gives way to the old one.
-    pub(crate) fn discard_if_undeleted(&mut self, id: &GroupId, error: ErrorCode) {
-        if self.durable.group(id).is_none() {
-            return;
-        }
-        let Some(group) = self.groups.remove(id) else { return };
-        self.timers.cancel(&TimerKey::Join(id.clone()));
-        self.timers.cancel(&TimerKey::Sync(id.clone()));
-        for member in group.pending_members {
-            self.timers.cancel(&TimerKey::PendingMember(id.clone(), member));
-        }
-        for (member_id, member) in group.members {
-            self.timers.cancel(&TimerKey::Session(id.clone(), member_id));
-            self.refuse_waiting(member, MemberId::default(), error);
-        }
-    }
-
-    /// After records were taken back: what they removed is there again.
-    pub(crate) fn restore_if_gone(&mut self, id: &GroupId) {
-        let is_recorded = self.durable.group(id).is_some() || self.durable.has_offsets(id);
-        if is_recorded && !self.groups.contains_key(id) {
-            self.restore(id);
         }
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use model::{ErrorCode, PartitionIndex, TopicPartition};
 
 use crate::group::{Group, GroupState};
-use crate::outbox::Scope;
+use crate::outbox::{Scope, Then};
 use crate::records::Record;
 use crate::request::{OffsetDelete, TopicPartitions};
 use crate::response::{OffsetDeleteResponse, PartitionErrors, Response};
 use crate::shard::Shard;
 use crate::timers::TimerKey;
-use crate::{GroupId, ReplyTo};
+use crate::{GroupId, MemberId, ReplyTo};
 
 impl Shard {
     pub(crate) fn delete_offsets(&mut self, to: ReplyTo, request: OffsetDelete) {
@@ -87,9 +87,9 @@ impl Shard {
     /// Removes an empty group with all it stored. `always_write`: also if nothing says that it
     /// ever was, so that the answer waits for the log.
     pub(crate) fn forget_group(&mut self, id: &GroupId, always_write: bool) {
-        let group: Group = self.groups.remove(id).expect("the caller saw it");
+        let mut group = self.groups.remove(id).expect("the caller saw it");
         assert_eq!(group.state, GroupState::Empty, "only an empty group is removed");
-        for member in group.pending_members {
+        for member in std::mem::take(&mut group.pending_members) {
             self.timers.cancel(&TimerKey::PendingMember(id.clone(), member));
         }
         let mut records = self.offset_tombstones(id, |_, _| true);
@@ -97,8 +97,26 @@ impl Shard {
             records.push(Record::GroupMetadata { group: id.clone(), value: None });
         }
         if !records.is_empty() {
-            self.write(&records, None);
+            let then = Then::Deleted { group: id.clone(), was: Box::new(group) };
+            self.write(&records, Some(then));
         }
         assert!(!self.durable.has_offsets(id) && self.durable.group(id).is_none());
+    }
+
+    /// The records that removed a group are not in the log: it is what it was. A group made since
+    /// under the same name gives way, for its generations, begun anew, are those of the old one.
+    pub(crate) fn deletion_failed(&mut self, id: &GroupId, was: Group, error: ErrorCode) {
+        assert!(was.members.is_empty() && was.pending_members.is_empty());
+        let since = self.groups.insert(id.clone(), was);
+        let Some(since) = since else { return };
+        self.timers.cancel(&TimerKey::Join(id.clone()));
+        self.timers.cancel(&TimerKey::Sync(id.clone()));
+        for member in since.pending_members {
+            self.timers.cancel(&TimerKey::PendingMember(id.clone(), member));
+        }
+        for (member_id, member) in since.members {
+            self.timers.cancel(&TimerKey::Session(id.clone(), member_id));
+            self.refuse_waiting(member, MemberId::default(), error);
+        }
     }
 }

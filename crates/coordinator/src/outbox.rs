@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use model::{ErrorCode, GenerationId, Timestamp};
 
 use crate::durable::{Durable, Undo};
+use crate::group::Group;
 use crate::member::Member;
 use crate::records::Record;
 use crate::{
@@ -32,6 +33,16 @@ pub(crate) enum Then {
     Assigned { group: GroupId, generation_id: GenerationId },
     /// A static member came back to a stable group under a new id.
     Replaced(Box<Replaced>),
+    /// A group was removed: this is what it was, to go back to if the write fails.
+    Deleted { group: GroupId, was: Box<Group> },
+}
+
+impl Then {
+    /// Whether it counts as failed when its write is not committed in time. A deletion does not:
+    /// nobody waits for it to go on, and it may yet be committed.
+    fn gives_up(&self) -> bool {
+        !matches!(self, Then::Deleted { .. })
+    }
 }
 
 /// A static member that got a new id without a rebalance.
@@ -56,17 +67,6 @@ struct Parked {
     deadline: Timestamp,
 }
 
-/// What failed with writes that did not get into the log.
-#[derive(Debug, Default)]
-pub(crate) struct Failed {
-    /// Continuations, latest first: each goes back to what was before it.
-    pub(crate) then: Vec<Then>,
-    /// Groups of which a record was taken back.
-    pub(crate) groups: BTreeSet<GroupId>,
-    /// Those of them that were deleted, and now are not.
-    pub(crate) undeleted: BTreeSet<GroupId>,
-}
-
 /// One write that is not committed.
 #[derive(Debug)]
 struct Pending {
@@ -75,8 +75,6 @@ struct Pending {
     undo: Vec<Undo>,
     /// Whose records it has.
     groups: Vec<GroupId>,
-    /// Whose group it deletes, if that of any.
-    deleted: Option<GroupId>,
     parked: Vec<Parked>,
     then: Option<Then>,
     /// When `then` gives up.
@@ -136,22 +134,10 @@ impl Outbox {
                 groups.push(record.group().clone());
             }
         }
-        let deleted = records.iter().find_map(|record| match record {
-            Record::GroupMetadata { group, value: None } => Some(group.clone()),
-            _ => None,
-        });
         let undo = records.iter().map(|record| durable.replay(record)).collect();
         let records = records.iter().map(Record::encode).collect();
         self.effects.writes.push(Write { id, timestamp: now, records });
-        self.pending.push_back(Pending {
-            id,
-            undo,
-            groups,
-            deleted,
-            parked: Vec::new(),
-            then,
-            deadline,
-        });
+        self.pending.push_back(Pending { id, undo, groups, parked: Vec::new(), then, deadline });
         id
     }
 
@@ -215,28 +201,27 @@ impl Outbox {
     }
 
     /// `from` and everything behind it is not in the log: takes it back and answers with `error`.
+    /// Returns the continuations, latest first.
     pub(crate) fn fail(
         &mut self,
         durable: &mut Durable,
         from: WriteId,
         error: ErrorCode,
-    ) -> Failed {
+    ) -> Vec<Then> {
         let is_pending = self.pending.binary_search_by_key(&from, |pending| pending.id).is_ok();
         assert!(is_pending, "{from:?} was committed, has failed before, or was never made");
-        let mut failed = Failed::default();
+        let (mut then, mut groups) = (Vec::new(), BTreeSet::new());
         while self.pending.back().is_some_and(|pending| pending.id >= from) {
             let pending = self.pending.pop_back().expect("it was there a line above");
             pending.undo.into_iter().rev().for_each(|undo| durable.undo(undo));
             pending.parked.into_iter().for_each(|parked| self.refuse(parked.reply, error));
-            failed.then.extend(pending.then);
-            failed.groups.extend(pending.groups);
-            failed.undeleted.extend(pending.deleted);
+            then.extend(pending.then);
+            groups.extend(pending.groups);
         }
-        assert!(failed.undeleted.is_subset(&failed.groups), "a deletion is a record of its group");
-        self.restore_marks(&failed.groups);
+        self.restore_marks(&groups);
         // A write that the host has not even seen is not to be appended any more.
         self.effects.writes.retain(|write| write.id < from);
-        failed
+        then
     }
 
     fn refuse(&mut self, reply: Reply, error: ErrorCode) {
@@ -277,7 +262,8 @@ impl Outbox {
     /// The earliest time at which something parked gives up.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
         let deadlines = self.pending.iter().flat_map(|pending| {
-            let then = pending.then.as_ref().map(|_| pending.deadline);
+            let then = pending.then.as_ref().filter(|then| then.gives_up());
+            let then = then.map(|_| pending.deadline);
             then.into_iter().chain(pending.parked.iter().map(|parked| parked.deadline))
         });
         deadlines.min()
@@ -290,7 +276,7 @@ impl Outbox {
         for pending in &mut self.pending {
             late.extend(pending.parked.extract_if(.., |parked| parked.deadline <= now));
             if pending.deadline <= now {
-                then.extend(pending.then.take());
+                then.extend(pending.then.take_if(|then| then.gives_up()));
             }
         }
         late.into_iter().for_each(|parked| self.refuse(parked.reply, error));
@@ -303,6 +289,11 @@ impl Outbox {
             pending.parked.into_iter().for_each(|parked| self.refuse(parked.reply, error));
         }
         self.marks.clear();
+    }
+
+    /// Whether nothing that was written of a group can be taken back any more.
+    pub(crate) fn is_settled(&self, group: &GroupId) -> bool {
+        !self.marks.contains_key(group)
     }
 
     /// Whether nothing is on its way.

@@ -145,16 +145,20 @@ impl Shard {
             match then {
                 Then::Assigned { group, generation_id } => self.assigned(&group, generation_id),
                 Then::Replaced(replaced) => self.replaced(*replaced),
+                Then::Deleted { .. } => {}
             }
         }
     }
 
     fn append_failed(&mut self, from: WriteId, error: ErrorCode) {
         let error = answer_for_failed_write(error);
-        let failed = self.outbox.fail(&mut self.durable, from, error);
-        failed.undeleted.iter().for_each(|group| self.discard_if_undeleted(group, error));
-        failed.groups.iter().for_each(|group| self.restore_if_gone(group));
-        self.failed(failed.then, error);
+        let mut others = self.outbox.fail(&mut self.durable, from, error);
+        // Groups come back before anything else is undone in them: what was made under their names
+        // since is of no account.
+        let is_deletion = |then: &mut Then| matches!(then, Then::Deleted { .. });
+        let deletions: Vec<Then> = others.extract_if(.., is_deletion).collect();
+        self.failed(deletions, error);
+        self.failed(others, error);
     }
 
     /// The other end of [`Shard::committed`]. Latest first, since each goes back to what was
@@ -167,6 +171,7 @@ impl Shard {
                     self.assignment_failed(&group, generation_id, error);
                 }
                 Then::Replaced(replaced) => self.replacement_failed(*replaced, error),
+                Then::Deleted { group, was } => self.deletion_failed(&group, *was, error),
             }
         }
     }
