@@ -380,6 +380,8 @@ impl Shared {
             state.outgoing.clear();
             std::mem::take(&mut state.pending).into_iter().map(move |p| (p, reason.clone()))
         };
+        // Handles may outlive it by far, and the broker shall know now. An error says that it does.
+        let _ = socket2::SockRef::from(&self.stream).shutdown(std::net::Shutdown::Both);
         pending.for_each(|(pending, reason)| (pending.reply)(Err(reason)));
         self.wake.notify_one();
     }

@@ -4,6 +4,7 @@
 //! [`connection`] speaks to one broker, [`cluster`] knows who leads what and tries again,
 //! [`producer`], [`consumer`] and [`admin`] stand on it.
 
+pub mod admin;
 pub mod cluster;
 pub mod connection;
 pub mod consumer;
@@ -13,6 +14,7 @@ pub mod offsets;
 pub mod producer;
 pub mod versions;
 
+pub use admin::Admin;
 pub use cluster::{Cluster, ClusterConfig, CoordinatorKind, Lane, PrivateLane};
 pub use connection::{Connection, ConnectionConfig};
 pub use consumer::{Consumer, ConsumerConfig, ConsumerRecord, Fetched, OffsetReset};

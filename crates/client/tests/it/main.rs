@@ -3,9 +3,11 @@
 //! The tests in [`scripted`] need none: they play the broker themselves. All others need a cluster
 //! and are passed over without one: `CLIENT_TEST_BOOTSTRAP=host:port cargo test -p client`.
 
+mod admin;
 mod cluster;
 mod consume;
 mod produce;
+mod scripted;
 
 use client::{Cluster, ClusterConfig};
 
