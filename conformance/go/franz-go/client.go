@@ -156,10 +156,12 @@ func (client) Commit(group, topic string, partition int32, offset int64, metadat
 
 func (client) Committed(group, topic string, partition int32) (offset int64, metadata string) {
 	withAdmin(func(context context.Context, admin *kadm.Client) {
-		fetched, err := admin.FetchOffsetsForTopics(context, group, topic)
+		fetched, err := admin.FetchOffsets(context, group)
 		harness.Must(err)
-		answer, _ := fetched.Lookup(topic, partition)
-		offset, metadata = answer.At, answer.Metadata
+		offset = -1
+		if answer, found := fetched.Lookup(topic, partition); found {
+			offset, metadata = answer.At, answer.Metadata
+		}
 	})
 	return offset, metadata
 }

@@ -12,7 +12,7 @@ use ::metadata::BrokerImage;
 use model::{ErrorCode, LeaderEpoch};
 use wire::frame::{self, RequestHead};
 use wire::hot::fetch::FetchRequest;
-use wire::{ApiKey, Message, Request, Writer};
+use wire::{ApiKey, Message, Reader, Request, Writer};
 
 use crate::network::slot::{Hangup, Reply, Slot};
 use crate::server::Server;
@@ -206,7 +206,9 @@ where
     H: FnOnce(Arc<Call>, R) -> F,
     F: Future<Output = R::Response> + Send + 'static,
 {
-    let request: R = wire::decode(body, call.version)
+    // What follows the message is left unread, as Kafka leaves it: librdkafka 2.16 sends three bytes
+    // more than a Metadata request for all topics has.
+    let request = R::decode(&mut Reader::new(body), call.version)
         .map_err(|error| Hangup(format!("a malformed {}: {error}", call.api_key)))?;
     let call = Arc::new(call);
     let future = handler(Arc::clone(&call), request);
