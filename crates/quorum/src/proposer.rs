@@ -10,8 +10,8 @@ use crate::raft::{Outcome, Proposal, TypeConfig, broker_id};
 use crate::state_machine::StateMachine;
 use crate::store::log_store::now;
 use metadata::{ControllerSettings, Draft, Request, Response};
-use openraft::Raft;
-use openraft::errors::{ClientWriteError, ForwardToLeader, RaftError};
+use openraft::errors::{ClientWriteError, ForwardToLeader, LinearizableReadError, RaftError};
+use openraft::{Raft, ReadPolicy};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
@@ -47,9 +47,8 @@ impl Proposer {
 
     /// Decides the first of what was asked, as many as fit one entry, and answers them.
     async fn decide_some(&self, asked: &mut Vec<Asked>) {
-        if !self.raft.is_leader() {
-            let leader = self.raft.current_leader().await.map(broker_id);
-            refuse(asked.drain(..), &QuorumError::NotLeader { leader });
+        if let Err(error) = self.catch_up().await {
+            refuse(asked.drain(..), &error);
             return;
         }
         let version = self.published.version();
@@ -67,6 +66,21 @@ impl Proposer {
             }
             Ok(Outcome::Refused) => {}
             Err(error) => refuse(asked.drain(..responses.len()), &error),
+        }
+    }
+
+    /// Waits until this node surely leads and has applied all that was committed before it did. A
+    /// decision without records is not checked again when it is applied, so it must not rest on
+    /// an old image. Costs no message while the leader's lease holds.
+    async fn catch_up(&self) -> Result<(), QuorumError> {
+        match self.raft.ensure_linearizable(ReadPolicy::LeaseRead).await {
+            Ok(_) => Ok(()),
+            Err(RaftError::Fatal(fatal)) => Err(QuorumError::stopped(fatal)),
+            Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward))) => {
+                Err(QuorumError::NotLeader { leader: forward.leader_id.map(broker_id) })
+            }
+            // It leads, as far as it knows, and has not heard from a majority for too long.
+            Err(RaftError::APIError(_)) => Err(QuorumError::NotLeader { leader: None }),
         }
     }
 

@@ -191,7 +191,7 @@ impl Quorum {
 
     /// Whether this node leads: it is the active controller.
     pub fn is_leader(&self) -> bool {
-        self.inner.raft.is_leader()
+        self.leader() == Some(broker_id(self.inner.network.me))
     }
 
     /// Waits until the leader (or nobody) is another than `known`; returns who leads now.

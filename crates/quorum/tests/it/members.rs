@@ -30,7 +30,7 @@ async fn one_voter_becomes_three_and_survives_the_loss_of_the_first() {
     assert!(created(&first.propose(create("together", 2)).await.unwrap()));
     mesh.cut_off(1);
     let others = nodes.split_off(1);
-    assert!(created(&ask(&others, create("without", 3)).await));
+    assert!(there(&ask(&others, create("without", 3)).await));
     let leader = await_leader(&others).await;
     let node = &others.iter().find(|(id, _)| *id == leader).unwrap().1;
     let image = node.image();

@@ -2,7 +2,7 @@
 
 use metadata::decide::{CreateCluster, CreateTopics, NewTopic, RegisterBroker};
 use metadata::{Request, Response};
-use model::{BrokerId, Uuid};
+use model::{BrokerId, ErrorCode, Uuid};
 use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError, Sent, Transport, TransportError};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -80,6 +80,17 @@ pub fn created(response: &Response) -> bool {
     }
 }
 
+/// Whether a topic is there now, be it that an earlier attempt created it.
+pub fn there(response: &Response) -> bool {
+    let exists = |refusal: &metadata::Refusal| refusal.error == ErrorCode::TopicAlreadyExists;
+    match response {
+        Response::CreateTopics(answers) => {
+            answers.iter().all(|(_, answer)| answer.as_ref().err().is_none_or(exists))
+        }
+        other => panic!("an answer to something else: {other:?}"),
+    }
+}
+
 /// A cluster with a broker to place topics on.
 pub async fn prepare(quorum: &Quorum) {
     quorum.propose(cluster()).await.unwrap();
@@ -135,20 +146,25 @@ pub fn voter(node: i32) -> QuorumConfig {
     }
 }
 
-/// Waits until some of the nodes agree on a leader among them; returns it.
+/// Waits until one of the nodes says that it leads; returns it.
 pub async fn await_leader(nodes: &[(i32, Quorum)]) -> i32 {
     loop {
-        for (id, node) in nodes {
-            if node.is_leader() && node.leader() == Some(BrokerId(*id)) {
+        let known: Vec<Option<BrokerId>> = nodes.iter().map(|(_, node)| node.leader()).collect();
+        for ((id, _), leader) in nodes.iter().zip(&known) {
+            if *leader == Some(BrokerId(*id)) {
                 return *id;
             }
         }
-        let waits = nodes.iter().map(|(_, node)| Box::pin(node.leader_changed(node.leader())));
+        let waits = nodes
+            .iter()
+            .zip(known)
+            .map(|((_, node), leader)| Box::pin(node.leader_changed(leader)));
         futures_util::future::select_all(waits).await.0.unwrap();
     }
 }
 
-/// Asks whoever leads until somebody says what became of it.
+/// Asks whoever leads until somebody says what became of it. What was asked twice because of that
+/// may be refused the second time.
 pub async fn ask(nodes: &[(i32, Quorum)], request: Request) -> Response {
     loop {
         let leader = await_leader(nodes).await;

@@ -45,14 +45,14 @@ async fn what_a_killed_leader_acknowledged_is_led_on_by_another() {
     let mut cluster = cluster_of_three(voter).await;
     cluster.ask(crate::support::cluster()).await;
     cluster.ask(register(1)).await;
-    assert!(created(&cluster.ask(create("before", 1)).await));
+    assert!(there(&cluster.ask(create("before", 1)).await));
     let killed = await_leader(&cluster.nodes).await;
     // Power fails on the leader: it answers nobody, and its disk is as the crash left it.
     cluster.mesh.cut_off(killed);
     let disk = cluster.disks.iter().find(|(id, _)| *id == killed).unwrap().1.after_crash(1);
     let position = cluster.nodes.iter().position(|(id, _)| *id == killed).unwrap();
     let (_, dead) = cluster.nodes.remove(position);
-    assert!(created(&cluster.ask(create("after", 2)).await));
+    assert!(there(&cluster.ask(create("after", 2)).await));
     let leader = await_leader(&cluster.nodes).await;
     assert_ne!(leader, killed);
     let image = cluster.node(leader).image();
@@ -81,7 +81,7 @@ async fn a_leader_that_is_cut_off_commits_nothing() {
         async move { node.propose(create("lonely", 1)).await }
     });
     let others: Vec<_> = cluster.nodes.iter().filter(|(id, _)| *id != old).cloned().collect();
-    assert!(created(&ask(&others, create("common", 2)).await));
+    assert!(there(&ask(&others, create("common", 2)).await));
     let node = cluster.node(await_leader(&others).await);
     // It is heard again: its proposal is gone, and it says that it does not know.
     cluster.mesh.join(old, cluster.node(old));
@@ -107,7 +107,7 @@ async fn a_node_that_missed_what_was_purged_gets_a_snapshot() {
     let (_, missing) = cluster.nodes.remove(position);
     missing.stop().await.unwrap();
     for i in 0..60 {
-        assert!(created(&cluster.ask(create(&format!("t{i}"), i)).await));
+        assert!(there(&cluster.ask(create(&format!("t{i}"), i)).await));
     }
     let disk = &cluster.disks.iter().find(|(id, _)| *id == away).unwrap().1;
     let back = cluster.mesh.start(config(away), disk).await.unwrap();
