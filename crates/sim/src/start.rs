@@ -87,12 +87,7 @@ impl LogDirectory {
         let (name, settings) = (topic_partition(id), settings(id));
         let dir = self.0.partition_dir(&name);
         let (disk, config) = (Arc::clone(self.0.disk()), Arc::clone(&settings.log));
-        let mut log = Log::open(disk, dir, config, loading.opening(&name, now))?;
-        // What only the page cache knows must not be shown to anybody before it is safe.
-        while let Some(ticket) = log.begin_sync() {
-            let result = ticket.run();
-            log.finish_sync(ticket, result)?;
-        }
+        let log = Log::open(disk, dir, config, loading.opening(&name, now))?;
         let high_watermark = loading.high_watermarks.get(&name).copied().unwrap_or(Offset(0));
         let topic_id = Uuid::from_random([id as u8; 16]);
         Ok(Partition::new(name, topic_id, BROKER, log, settings, high_watermark))

@@ -123,6 +123,7 @@ impl Log {
             log.recover(&found, recovery_point, opening)?;
         }
         log.settle_ends(opening)?;
+        log.sync_recovered()?;
         log.segments.iter_mut().for_each(Segment::release);
         log.assert_ordered();
         Ok(log)
@@ -205,6 +206,18 @@ impl Log {
         self.drop_snapshots_behind_end()?;
         self.reload_producers()?;
         Ok(true)
+    }
+
+    /// Makes durable what recovery found behind the recovery point: after the mere death of a process
+    /// it may be in the page cache alone, and nobody may be shown it before it is safe. So what was
+    /// acknowledged is readable from the first moment on.
+    fn sync_recovered(&mut self) -> Result<(), StorageError> {
+        while self.synced_below() < self.log_end {
+            let Some(ticket) = self.begin_sync() else { return Ok(()) };
+            let result = ticket.run();
+            self.finish_sync(ticket, result)?;
+        }
+        Ok(())
     }
 
     pub(super) fn segment_file_size(&self, base: Offset) -> Result<u64, StorageError> {

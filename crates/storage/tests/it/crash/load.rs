@@ -258,7 +258,8 @@ impl Load {
             Action::KillAndReopen => {
                 self.log = open(&self.disk, &self.config, self.now)?;
                 assert_eq!(self.log.log_end_offset(), self.timeline.log_end());
-                self.timeline.synced = self.log.synced_below();
+                assert_eq!(self.log.synced_below(), self.timeline.log_end());
+                self.timeline.synced = self.timeline.log_end();
                 self.timeline.log_start = self.log.log_start_offset();
                 Ok(())
             }
