@@ -41,6 +41,14 @@ pub struct ReadCursor {
     generation: u64,
 }
 
+impl ReadCursor {
+    /// The offset to go on at, if the slice's last header was read; otherwise the reader learns it
+    /// from the batches.
+    pub fn offset(&self) -> Option<Offset> {
+        (self.offset >= Offset(0)).then_some(self.offset)
+    }
+}
+
 impl Default for ReadCursor {
     /// A cursor that no offset matches: for a reader's first read.
     fn default() -> ReadCursor {

@@ -138,7 +138,10 @@ impl Log {
         self.home.disk.sync_dir(&self.home.dir).during("sync", &self.home.dir)?;
         self.segments.remove(0);
         let start = self.segments[0].base;
-        self.snapshots.retain(|offset| *offset >= start);
+        let kept = self.snapshots.split_off(self.snapshots.partition_point(|at| *at < start));
+        for offset in std::mem::replace(&mut self.snapshots, kept) {
+            self.remove_snapshot(offset)?;
+        }
         self.start_at(start);
         self.cleaned_below = self.cleaned_below.max(start);
         Ok(DeletedSegment::new(paths, base, size_bytes))

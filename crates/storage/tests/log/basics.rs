@@ -251,6 +251,25 @@ fn retention_by_size_time_and_request() {
 }
 
 #[test]
+fn deleting_a_segment_takes_all_its_snapshots() {
+    let mut place = Place::small();
+    place.config.retention_bytes = 300;
+    let mut log = place.open_unclean(Offset(0));
+    append(&mut log, &Batch::of(1, NOW).producer(7, 0, 0));
+    checkpoint(&mut log);
+    while log.segment_count() < 3 {
+        append(&mut log, &Batch::of(1, NOW));
+    }
+    let deleted = log.retain(NOW, log.log_end_offset()).unwrap();
+    deleted.iter().for_each(|segment| segment.remove(&*place.disk()).unwrap());
+    log.truncate_fully_and_start_at(Offset(0)).unwrap();
+    append(&mut log, &Batch::of(3, NOW));
+    drop(log);
+    assert!(!place.names().iter().any(|name| name.ends_with(".snapshot")), "{:?}", place.names());
+    assert_eq!(place.open_unclean(Offset(0)).producers().count(), 0, "none of this life");
+}
+
+#[test]
 fn a_segment_rolls_by_age_and_by_a_full_index() {
     let mut place = Place::new();
     place.config.segment_ms = 1000;
