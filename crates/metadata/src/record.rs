@@ -1,18 +1,18 @@
 //! The facts that metadata is made of, and how one fact is written: one JSON object, one line.
 //!
-//! Records say what *is* from now on, never what to do: deciding may change between versions,
-//! replaying must not. A field that a reader does not know is skipped, a field that is absent has
-//! its default; a record *type* that a reader does not know is an error, because skipping a fact
-//! would make two nodes disagree. A change that old readers must not misread raises `v`.
+//! The object has one key, the record's type, whose value are its fields. Records say what *is* from
+//! now on, never what to do: deciding may change between versions, replaying must not. A field that
+//! a reader does not know is skipped, a field that is absent has its default; a *type* that a reader
+//! does not know is an error, because skipping a fact would make two nodes disagree. A change that
+//! old readers must not misread is therefore another type (`topic-created-2`).
 
 use crate::json;
 use model::{
     BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, ProducerId, Timestamp, TopicId, Uuid,
 };
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-
-/// The newest version of a record (`v`) that this code reads. Absent says 0.
-pub const RECORD_VERSION: u16 = 0;
+use std::collections::BTreeMap;
 
 /// What a configuration belongs to. Ordered, so that a resource's keys lie together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -98,7 +98,7 @@ fn is_false(flag: &bool) -> bool {
 
 /// One fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
 pub enum MetadataRecord {
     /// The cluster exists and is called so. Once, and first.
     ClusterCreated {
@@ -203,7 +203,7 @@ pub enum MetadataRecord {
     },
 }
 
-/// The record types that this code reads, as `type` spells them.
+/// The record types that this code reads, as their keys are spelled.
 const TYPES: [&str; 14] = [
     "cluster-created",
     "feature-level-set",
@@ -227,27 +227,9 @@ pub enum DecodeError {
     /// A type that this version does not know: a newer one wrote it.
     #[error("record type {0:?} is unknown: a newer version wrote it, start that version")]
     UnknownType(String),
-    /// A version of a known type that this version does not know.
-    #[error(
-        "record type {name:?} has version {version}, this program reads up to {RECORD_VERSION}"
-    )]
-    UnknownVersion {
-        /// The type.
-        name: String,
-        /// The version found.
-        version: u16,
-    },
     /// No record at all.
     #[error("not a metadata record: {0}")]
     Malformed(String),
-}
-
-/// What every record of every version carries.
-#[derive(Deserialize)]
-struct Kind {
-    r#type: String,
-    #[serde(default)]
-    v: u16,
 }
 
 impl MetadataRecord {
@@ -258,15 +240,7 @@ impl MetadataRecord {
 
     /// Reads one JSON object.
     pub fn decode(bytes: &[u8]) -> Result<MetadataRecord, DecodeError> {
-        let malformed = |error: serde_json::Error| DecodeError::Malformed(error.to_string());
-        let kind: Kind = serde_json::from_slice(bytes).map_err(malformed)?;
-        if !TYPES.contains(&kind.r#type.as_str()) {
-            return Err(DecodeError::UnknownType(kind.r#type));
-        }
-        if kind.v > RECORD_VERSION {
-            return Err(DecodeError::UnknownVersion { name: kind.r#type, version: kind.v });
-        }
-        serde_json::from_slice(bytes).map_err(malformed)
+        serde_json::from_slice(bytes).map_err(|error| explain(bytes, &error))
     }
 
     /// Appends records, one a line, each line ended.
@@ -281,6 +255,16 @@ impl MetadataRecord {
     pub fn decode_lines(bytes: &[u8]) -> Result<Vec<MetadataRecord>, DecodeError> {
         let lines = bytes.split(|byte| *byte == b'\n');
         lines.filter(|line| !line.is_empty()).map(MetadataRecord::decode).collect()
+    }
+}
+
+/// Why bytes are no record: an unknown type is told from garbage.
+fn explain(bytes: &[u8], error: &serde_json::Error) -> DecodeError {
+    let keys = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(bytes).unwrap_or_default();
+    let mut unknown = keys.into_keys().filter(|key| !TYPES.contains(&key.as_str()));
+    match unknown.next() {
+        Some(key) => DecodeError::UnknownType(key),
+        None => DecodeError::Malformed(error.to_string()),
     }
 }
 
@@ -312,7 +296,7 @@ mod tests {
         topic().encode(&mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            r#"{"type":"topic-created","topic_id":"MDEyMzQ1Njc4OWFiY2RlZg","name":"t","created":5,"partitions":[{"partition":0,"replicas":[1,2],"isr":[1],"leader":1,"leader_epoch":3,"partition_epoch":4}]}"#
+            r#"{"topic-created":{"topic_id":"MDEyMzQ1Njc4OWFiY2RlZg","name":"t","created":5,"partitions":[{"partition":0,"replicas":[1,2],"isr":[1],"leader":1,"leader_epoch":3,"partition_epoch":4}]}}"#
         );
     }
 
@@ -328,35 +312,25 @@ mod tests {
 
     #[test]
     fn unknown_fields_are_skipped_and_unknown_types_are_not() {
-        let newer = br#"{"type":"topic-deleted","topic_id":"MDEyMzQ1Njc4OWFiY2RlZg","why":[1,{}]}"#;
+        let newer = br#"{"topic-deleted":{"topic_id":"MDEyMzQ1Njc4OWFiY2RlZg","why":[1,{}]}}"#;
         assert!(matches!(MetadataRecord::decode(newer), Ok(MetadataRecord::TopicDeleted { .. })));
-        let unknown = br#"{"type":"acl-set","principal":"x"}"#;
-        assert_eq!(
-            MetadataRecord::decode(unknown),
-            Err(DecodeError::UnknownType("acl-set".into()))
-        );
+        let unknown = br#"{"topic-deleted-2":{"topic_id":"MDEyMzQ1Njc4OWFiY2RlZg"}}"#;
+        let error = MetadataRecord::decode(unknown).unwrap_err();
+        assert_eq!(error, DecodeError::UnknownType("topic-deleted-2".into()));
+        assert!(error.to_string().contains("a newer version wrote it"), "{error}");
     }
 
     #[test]
-    fn newer_versions_and_garbage_are_refused() {
-        let newer = br#"{"type":"topic-deleted","v":9,"topic_id":"MDEyMzQ1Njc4OWFiY2RlZg"}"#;
-        assert!(matches!(
-            MetadataRecord::decode(newer),
-            Err(DecodeError::UnknownVersion { version: 9, .. })
-        ));
-        for bytes in [&b""[..], b"{}", b"[1]", b"{\"type\":\"topic-deleted\"}", b"\xff"] {
+    fn garbage_is_refused() {
+        for bytes in [&b""[..], b"{}", b"[1]", b"{\"topic-deleted\":{}}", b"\xff"] {
             assert!(matches!(MetadataRecord::decode(bytes), Err(DecodeError::Malformed(_))));
         }
     }
 
     #[test]
     fn the_list_of_types_is_complete() {
-        for name in TYPES {
-            let bare = format!("{{\"type\":{name:?}}}");
-            let error = serde_json::from_str::<MetadataRecord>(&bare).unwrap_err().to_string();
-            assert!(!error.contains("unknown variant"), "{name}: {error}");
-        }
-        let error = serde_json::from_str::<MetadataRecord>("{\"type\":\"?\"}").unwrap_err();
-        assert_eq!(error.to_string().matches('`').count(), 2 + 2 * TYPES.len());
+        let error = serde_json::from_str::<MetadataRecord>("{\"?\":{}}").unwrap_err().to_string();
+        assert!(TYPES.iter().all(|name| error.contains(&format!("`{name}`"))), "{error}");
+        assert_eq!(error.matches('`').count(), 2 + 2 * TYPES.len());
     }
 }

@@ -149,7 +149,7 @@ mod tests {
         for (value, word) in [
             (&br#"{"v":9,"term":1,"leader":1,"entry":"blank"}"#[..], "version 9"),
             (
-                b"{\"v\":0,\"term\":1,\"leader\":1,\"entry\":{\"records\":{\"decided_at\":1}}}\n{\"type\":\"new\"}\n",
+                b"{\"v\":0,\"term\":1,\"leader\":1,\"entry\":{\"records\":{\"decided_at\":1}}}\n{\"new\":{}}\n",
                 "\"new\" is unknown",
             ),
             (b"", "EOF"),

@@ -142,8 +142,7 @@ impl LogStore {
             state.vote_file.vote = Some(vote);
             state.vote_file.clone()
         };
-        let (answer, _) = tokio::sync::oneshot::channel();
-        self.shared.writer.send(Write::Vote(file, answer))
+        self.shared.writer.send(Write::FirstVote(file))
     }
 
     /// Appends to the log's file; not synced yet.

@@ -24,6 +24,9 @@ pub(super) enum Write {
     Entries(IOFlushed<TypeConfig>),
     /// The file `vote`.
     Vote(VoteFile, tokio::sync::oneshot::Sender<io::Result<()>>),
+    /// The first vote of a node that votes alone. Written while entries are synced: nobody else
+    /// can have led, so entries without that vote are as good, and none is reported before it.
+    FirstVote(VoteFile),
 }
 
 /// The way to the thread. It ends when this is dropped.
@@ -40,6 +43,8 @@ struct Loop {
     failure: Option<(io::ErrorKind, String)>,
     /// Whether the directory itself is known to be durable: a new one may hold a vote and no entry.
     dir_durable: bool,
+    /// A first vote that is being written.
+    first_vote: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Writer {
@@ -49,7 +54,7 @@ impl Writer {
         dir: PathBuf,
     ) -> io::Result<Writer> {
         let (requests, queue) = sync_channel(QUEUE_MAX);
-        let mut work = Loop { log, disk, dir, failure: None, dir_durable: false };
+        let mut work = Loop { log, disk, dir, failure: None, dir_durable: false, first_vote: None };
         let thread = std::thread::Builder::new().name("quorum-writer".into());
         let thread = thread.spawn(move || work.run(&queue))?;
         Ok(Writer { requests: Some(requests), thread: Some(thread) })
@@ -79,6 +84,12 @@ impl Loop {
             for write in std::iter::once(first).chain(queue.try_iter()) {
                 match write {
                     Write::Entries(flushed) => waiting.push(flushed),
+                    Write::FirstVote(vote) => {
+                        let begun = self.unless_failed(|this| this.begin_first_vote(vote));
+                        if let Err(error) = begun {
+                            tracing::error!(%error, "the first vote cannot be written");
+                        }
+                    }
                     Write::Vote(vote, answer) => {
                         self.sync_entries(&mut waiting);
                         let written = self.unless_failed(|this| this.write_vote(&vote));
@@ -89,6 +100,9 @@ impl Loop {
             }
             self.sync_entries(&mut waiting);
         }
+        if let Err(error) = self.end_first_vote() {
+            tracing::warn!(%error, "the first vote was not written; the next start makes up for it");
+        }
     }
 
     fn sync_entries(&mut self, waiting: &mut Vec<IOFlushed<TypeConfig>>) {
@@ -97,7 +111,10 @@ impl Loop {
         }
         for flushed in waiting.drain(..) {
             // The first of them syncs for all: the others find nothing to do.
-            flushed.io_completed(self.unless_failed(Loop::sync));
+            flushed.io_completed(self.unless_failed(|this| {
+                this.sync()?;
+                this.end_first_vote()
+            }));
         }
     }
 
@@ -113,7 +130,20 @@ impl Loop {
         }
     }
 
+    fn begin_first_vote(&mut self, vote: VoteFile) -> io::Result<()> {
+        let (disk, dir) = (Arc::clone(&self.disk), self.dir.clone());
+        let thread = std::thread::Builder::new().name("quorum-first-vote".into());
+        self.first_vote = Some(thread.spawn(move || vote.write(&*disk, &dir))?);
+        Ok(())
+    }
+
+    fn end_first_vote(&mut self) -> io::Result<()> {
+        let Some(thread) = self.first_vote.take() else { return Ok(()) };
+        thread.join().map_err(|_| io::Error::other("writing the first vote panicked"))?
+    }
+
     fn write_vote(&mut self, vote: &VoteFile) -> io::Result<()> {
+        self.end_first_vote()?;
         vote.write(&*self.disk, &self.dir)?;
         if !self.dir_durable {
             self.disk.sync_dir(self.dir.parent().unwrap_or(&self.dir))?;
@@ -122,7 +152,7 @@ impl Loop {
         Ok(())
     }
 
-    fn sync(&mut self) -> io::Result<()> {
+    fn sync(&self) -> io::Result<()> {
         let log = self.log.lock();
         let Some(ticket) = log.begin_sync() else {
             return match log.failure() {
@@ -133,6 +163,6 @@ impl Loop {
         drop(log);
         let result = ticket.run();
         let finished = self.log.lock().finish_sync(ticket, result);
-        finished.map(|_| ()).map_err(io::Error::other)
+        finished.map(drop).map_err(io::Error::other)
     }
 }
