@@ -4,9 +4,12 @@
 //! idle, so an idle partition holds no descriptor. The last segment of a log is the active one; it
 //! differs from the others only in that it grows.
 //!
-//! Not here: when to roll, what an offset means for the log as a whole (`log/`).
+//! Not here: finding things in it (`segment/find.rs`), taking it up again (`segment/reopen.rs`), when
+//! to roll, what an offset means for the log as a whole (`log/`).
 
-use std::io;
+mod find;
+mod reopen;
+
 use std::sync::Arc;
 
 use model::{BatchHeader, Offset, Timestamp};
@@ -17,7 +20,7 @@ use crate::disk::{DiskFile, OpenMode};
 use crate::error::Context;
 use crate::index::{Entry, Index, OffsetEntry, TimeEntry};
 use crate::names::{Home, LOG};
-use crate::scan::{HeaderWalk, ScanError};
+use crate::scan::ScanError;
 
 /// Below this size nothing is reserved: most partitions stay small.
 const PREALLOCATE_FROM_BYTES: u64 = 256 << 10;
@@ -277,6 +280,11 @@ impl Segment {
         self.reserved = until;
     }
 
+    /// After a crash nobody knows what was reserved behind the end: sealing gives it back.
+    pub(crate) fn forget_reservation(&mut self) {
+        self.reserved = self.size + 1;
+    }
+
     /// Takes a batch into the indexes that stands at `position` now. Allocates only when an index
     /// grows.
     pub(crate) fn note(&mut self, position: u64, header: &BatchHeader, interval_bytes: u32) {
@@ -364,355 +372,11 @@ impl Segment {
         Ok(files)
     }
 
-    /// The batch that contains `offset`, or else the first one behind it; `None` if the segment
-    /// ends before `offset`.
-    pub(crate) fn locate(
-        &self,
-        home: &Home,
-        offset: Offset,
-    ) -> Result<Option<Located>, StorageError> {
-        let from = self.start_of_search(home, offset)?;
-        let file = self.file(home)?;
-        self.locate_from(home, &*file, from, offset)
-    }
-
-    /// As [`Segment::locate`], from a batch known to be no later than the one wanted.
-    fn locate_from(
-        &self,
-        home: &Home,
-        file: &dyn DiskFile,
-        position: u64,
-        offset: Offset,
-    ) -> Result<Option<Located>, StorageError> {
-        let mut walk = HeaderWalk::new(file, position, self.size);
-        loop {
-            match walk.next() {
-                Ok(Some((position, header))) if header.last_offset() >= offset => {
-                    return Ok(Some(Located { position, header }));
-                }
-                Ok(Some(_)) => {}
-                Ok(None) => return Ok(None),
-                Err(error) => return Err(self.unreadable(home, walk.position(), offset, error)),
-            }
-        }
-    }
-
-    /// Where to begin looking for `offset`: the position that the index gives, if a batch begins
-    /// there that ends at or before the entry's offset. Otherwise the index lies: it is rebuilt.
-    fn start_of_search(&self, home: &Home, offset: Offset) -> Result<u64, StorageError> {
-        let relative = self.relative(offset) as i64;
-        match self.indexed_start(home, |e| e.key(), relative)? {
-            Some(position) => Ok(position),
-            None => {
-                self.rebuild_indexes(home)?;
-                Ok(self.indexed_start(home, |e| e.key(), relative)?.unwrap_or(0))
-            }
-        }
-    }
-
-    /// `None`: the index cannot be believed.
-    fn indexed_start(
-        &self,
-        home: &Home,
-        value: impl Fn(&OffsetEntry) -> i64,
-        most: i64,
-    ) -> Result<Option<u64>, StorageError> {
-        let entry = match self.offsets.floor(home, self.base, value, most) {
-            Ok(Some(entry)) => entry,
-            Ok(None) => return Ok(Some(0)),
-            Err(error) => return self.unless_broken(home, OffsetEntry::SUFFIX, error),
-        };
-        let position = entry.position as u64;
-        let holds = *self.rebuilt.lock() || self.is_batch_of(home, position, &entry)?;
-        Ok(holds.then_some(position))
-    }
-
-    /// An index that is missing or cut is `None`, anything else an error.
-    fn unless_broken<T>(
-        &self,
-        home: &Home,
-        suffix: &str,
-        error: io::Error,
-    ) -> Result<Option<T>, StorageError> {
-        match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::InvalidData => Ok(None),
-            _ => Err(error).during("read", &home.segment_path(self.base, suffix)),
-        }
-    }
-
-    fn is_batch_of(
-        &self,
-        home: &Home,
-        position: u64,
-        entry: &OffsetEntry,
-    ) -> Result<bool, StorageError> {
-        let file = self.file(home)?;
-        let end = self.base.plus(entry.relative_offset as i64);
-        Ok(match HeaderWalk::new(&*file, position, self.size).next() {
-            Ok(Some((_, header))) => self.base <= header.base_offset && header.last_offset() <= end,
-            _ => false,
-        })
-    }
-
-    /// Makes the indexes anew out of the headers of all batches.
-    fn rebuild_indexes(&self, home: &Home) -> Result<(), StorageError> {
-        let file = self.file(home)?;
-        let mut fresh = Segment::unscanned(self.base);
-        let mut walk = HeaderWalk::new(&*file, 0, self.size);
-        loop {
-            match walk.next() {
-                Ok(Some((at, header))) => {
-                    fresh.note(at, &header, crate::LogConfig::default().index_interval_bytes);
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    return Err(self.unreadable(home, walk.position(), self.base, error));
-                }
-            }
-        }
-        let peak = *fresh.peak.get_mut();
-        if let Some(peak) = peak {
-            fresh.note_peak(peak);
-        }
-        self.offsets.replace(fresh.offsets.take_memory());
-        self.times.replace(fresh.times.take_memory());
-        *self.peak.lock() = peak;
-        *self.rebuilt.lock() = true;
-        Ok(())
-    }
-
-    /// The position up to which whole batches reach that begin at `start` and end at or before
-    /// `most`, which is less than the segment's size; `start` if none does. With it comes the offset
-    /// behind the last of them, if its header was read.
-    pub(crate) fn batches_end(
-        &self,
-        home: &Home,
-        start: u64,
-        most: u64,
-    ) -> Result<(u64, Option<Offset>), StorageError> {
-        let indexed = self.indexed_start(home, |e| e.position as i64, most as i64)?;
-        let file = self.file(home)?;
-        let mut walk = HeaderWalk::new(&*file, indexed.unwrap_or(start).max(start), self.size);
-        let mut end = None;
-        loop {
-            let at = walk.position();
-            match walk.next() {
-                Ok(Some((_, header))) if walk.position() <= most => {
-                    end = Some(header.next_offset());
-                }
-                Ok(_) => return Ok((at, end)),
-                // What was found so far is whole; the reader meets the damage when it gets there.
-                Err(ScanError::Batch(_)) if at > start => return Ok((at, end)),
-                Err(error) => return Err(self.unreadable(home, at, self.base, error)),
-            }
-        }
-    }
-
-    /// The position at which the first batch begins that is not wholly below `limit`.
-    pub(crate) fn position_of(&self, home: &Home, limit: Offset) -> Result<u64, StorageError> {
-        Ok(self.locate(home, limit)?.map_or(self.size, |found| found.position))
-    }
-
-    /// The largest timestamp in the segment.
-    pub(crate) fn peak(&self, home: &Home) -> Result<Peak, StorageError> {
-        if let Some(peak) = *self.peak.lock() {
-            return Ok(peak);
-        }
-        let last = match self.times.last(home, self.base) {
-            Ok(last) => Some(last),
-            Err(error) => self.unless_broken(home, TimeEntry::SUFFIX, error)?,
-        };
-        let believed = match last {
-            Some(Some(entry)) => self.batch_named(home, &entry)?.is_some(),
-            Some(None) => true,
-            None => false,
-        };
-        if !believed {
-            self.rebuild_indexes(home)?;
-            return Ok(*self.peak.lock().get_or_insert(self.no_peak()));
-        }
-        let peak = self.peak_of(last.flatten());
-        *self.peak.lock() = Some(peak);
-        Ok(peak)
-    }
-
-    /// The largest timestamp of the first batch; `None` if there is none.
-    pub(crate) fn first_timestamp(&self, home: &Home) -> Result<Option<Timestamp>, StorageError> {
-        if self.size == 0 {
-            return Ok(None);
-        }
-        if let Some(known) = *self.first_timestamp.lock() {
-            return Ok(Some(known));
-        }
-        let first = self.locate(home, self.base)?.map(|found| found.header.max_timestamp);
-        *self.first_timestamp.lock() = first;
-        Ok(first)
-    }
-
-    /// From where a record of at least this timestamp may be found: no earlier batch has one.
-    pub(crate) fn position_by_time(
-        &self,
-        home: &Home,
-        timestamp: Timestamp,
-    ) -> Result<u64, StorageError> {
-        let entry = match self.times.floor(home, self.base, |e| e.key(), timestamp.0) {
-            Ok(entry) => entry,
-            Err(error) => {
-                self.unless_broken::<()>(home, TimeEntry::SUFFIX, error)?;
-                self.rebuild_indexes(home)?;
-                return self.position_by_time(home, timestamp);
-            }
-        };
-        let Some(entry) = entry else { return Ok(0) };
-        Ok(self.batch_named(home, &entry)?.map_or(0, |batch| batch.position))
-    }
-
-    /// The batch that an entry of the time index names; `None`: the entry was damaged. Compaction
-    /// may have taken records, never moved them, so offset and timestamp must both be right.
-    fn batch_named(&self, home: &Home, entry: &TimeEntry) -> Result<Option<Located>, StorageError> {
-        let offset = self.base.plus(entry.relative_offset as i64);
-        let found = self.locate(home, offset)?;
-        Ok(found.filter(|b| {
-            b.header.last_offset() == offset && b.header.max_timestamp == entry.timestamp
-        }))
-    }
-
     /// Takes a batch in that a scan found behind the known end.
     pub(crate) fn extend(&mut self, position: u64, header: &BatchHeader, interval_bytes: u32) {
         assert_eq!(position, self.size, "a scan takes batches in one after the other");
         self.note(position, header, interval_bytes);
         self.size = position + header.size_bytes as u64;
-    }
-
-    /// Cuts the segment at `position`, the start of a batch, durably: indexes first, so that no
-    /// index ever names what is not there.
-    pub(crate) fn truncate(
-        &mut self,
-        home: &Home,
-        position: u64,
-        cut: Offset,
-    ) -> Result<Option<Offset>, StorageError> {
-        let (base, relative) = (self.base, self.relative(cut));
-        self.offsets
-            .truncate(home, base, relative)
-            .during("truncate", &home.segment_path(base, OffsetEntry::SUFFIX))?;
-        self.times
-            .truncate(home, base, relative)
-            .during("truncate", &home.segment_path(base, TimeEntry::SUFFIX))?;
-        let path = home.segment_path(base, LOG);
-        let file = self.file(home)?;
-        file.truncate(position).during("truncate", &path)?;
-        file.sync().during("sync", &path)?;
-        self.size = position;
-        self.synced_bytes = position;
-        self.reserved = 0;
-        self.unsealed = true;
-        self.recompute(home)
-    }
-
-    /// Takes the segment as known up to `position`, where the batch of the last index entry begins,
-    /// as it was when that entry had just been made.
-    pub(crate) fn resume(&mut self, home: &Home, position: u64) -> Result<(), StorageError> {
-        // Asked once, both indexes know their last entry without their file.
-        let path = home.segment_path(self.base, TimeEntry::SUFFIX);
-        self.offsets.last(home, self.base).during("read", &path)?;
-        let last = self.times.last(home, self.base).during("read", &path)?;
-        *self.peak.get_mut() = Some(self.peak_below(home, last, position)?);
-        self.size = position;
-        self.synced_bytes = 0;
-        self.since_entry_bytes = 0;
-        self.unsealed = true;
-        Ok(())
-    }
-
-    /// The largest timestamp up to the batch that `last` names, or if that lies before `position`, of
-    /// the batches before there. An entry that names no batch was damaged and counts for nothing.
-    fn peak_below(
-        &self,
-        home: &Home,
-        last: Option<TimeEntry>,
-        position: u64,
-    ) -> Result<Peak, StorageError> {
-        let named = last.map(|entry| self.batch_named(home, &entry)).transpose()?.flatten();
-        let mut peak = self.peak_of(last.filter(|_| named.is_some()));
-        let file = self.file(home)?;
-        let mut walk = HeaderWalk::new(&*file, named.map_or(0, |batch| batch.position), position);
-        loop {
-            match walk.next() {
-                Ok(Some((_, header))) => peak = peak.max_with(&header),
-                Ok(None) => return Ok(peak),
-                Err(error) => return Err(self.unreadable(home, walk.position(), self.base, error)),
-            }
-        }
-    }
-
-    /// Opens a segment to append to it, trusting its files. Returns the offset behind its last
-    /// batch, `None` if there is none. Missing or damaged indexes are made anew.
-    pub(crate) fn reopen(&mut self, home: &Home) -> Result<Option<Offset>, StorageError> {
-        let path = home.segment_path(self.base, OffsetEntry::SUFFIX);
-        let broken = self.offsets.is_broken(home, self.base).during("read", &path)?
-            || self.times.is_broken(home, self.base).during("read", &path)?
-            || self.start_is_wrong(home)?;
-        if broken {
-            self.rebuild_indexes(home)?;
-            self.unsealed = true;
-        }
-        self.recompute(home)
-    }
-
-    fn start_is_wrong(&self, home: &Home) -> Result<bool, StorageError> {
-        Ok(self.indexed_start(home, |e| e.key(), i64::MAX)?.is_none())
-    }
-
-    /// The offset behind the last batch that ends at or before `position`, a batch boundary.
-    pub(crate) fn end_before(
-        &self,
-        home: &Home,
-        position: u64,
-    ) -> Result<Option<Offset>, StorageError> {
-        let most = position as i64 - 1;
-        let from = self.indexed_start(home, |e| e.position as i64, most)?.unwrap_or(0);
-        let file = self.file(home)?;
-        let mut walk = HeaderWalk::new(&*file, from, position);
-        let mut end = None;
-        loop {
-            match walk.next() {
-                Ok(Some((_, header))) => end = Some(header.next_offset()),
-                Ok(None) => return Ok(end),
-                Err(error) => return Err(self.unreadable(home, walk.position(), self.base, error)),
-            }
-        }
-    }
-
-    /// Learns again, from the last index entry on, what opening or truncation left unknown. Returns
-    /// the offset behind the last batch, `None` if there is no batch.
-    pub(crate) fn recompute(&mut self, home: &Home) -> Result<Option<Offset>, StorageError> {
-        let base = self.base;
-        *self.first_timestamp.get_mut() = None;
-        let path = |suffix| home.segment_path(base, suffix);
-        let last = self.offsets.last(home, base).during("read", &path(OffsetEntry::SUFFIX))?;
-        let time = self.times.last(home, base).during("read", &path(TimeEntry::SUFFIX))?;
-        let mut peak = self.peak_of(time);
-        let from = last.map_or(0, |entry| entry.position as u64);
-        let mut end = None;
-        let file = self.file(home)?;
-        let mut walk = HeaderWalk::new(&*file, from, self.size);
-        loop {
-            match walk.next() {
-                Ok(Some((_, header))) => {
-                    end = Some(header.next_offset());
-                    if newest_record(&header) > peak.timestamp {
-                        let (timestamp, offset) = (newest_record(&header), header.last_offset());
-                        peak = Peak { timestamp, offset };
-                    }
-                }
-                Ok(None) => break,
-                Err(error) => return Err(self.unreadable(home, walk.position(), base, error)),
-            }
-        }
-        self.since_entry_bytes = self.size - from;
-        *self.peak.get_mut() = Some(peak);
-        Ok(end)
     }
 
     /// What a scan that stopped means for whoever wanted `offset`.

@@ -14,7 +14,7 @@ use crate::producers::transactions::{self, AbortedTransaction, Marker};
 use crate::segment::Segment;
 
 /// Ends of batches remembered; a high watermark is rarely further behind.
-const BOUNDARIES: usize = 64;
+const BOUNDARIES: usize = 32;
 
 /// Where the batches appended last end in the active segment.
 #[derive(Debug)]

@@ -239,11 +239,14 @@ impl Log {
     }
 
     pub(super) fn drop_snapshots_behind_end(&mut self) -> Result<(), StorageError> {
-        while let Some(last) = self.snapshots.last().copied().filter(|last| *last > self.log_end) {
-            self.snapshots.pop();
-            self.remove_snapshot(last)?;
+        let kept = self.snapshots.partition_point(|offset| *offset <= self.log_end);
+        let gone = self.snapshots.split_off(kept);
+        gone.iter().try_for_each(|offset| self.remove_snapshot(*offset))?;
+        if gone.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        // One that came back after another crash would speak of records that were never written.
+        self.home.disk.sync_dir(&self.home.dir).during("sync", &self.home.dir)
     }
 
     /// Derives the producers from the newest snapshot and the batches behind it.

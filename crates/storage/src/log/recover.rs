@@ -153,6 +153,7 @@ impl Log {
                 Err(ScanError::Io(error)) => return Err(error).during("read", &path),
             }
         };
+        segment.forget_reservation();
         recovery.scanned_bytes += segment.size() - start;
         self.log_end = expected;
         self.segments.push(segment);

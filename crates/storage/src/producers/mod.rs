@@ -169,7 +169,8 @@ impl Producer {
 /// All producers of one log. An empty one owns no memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Producers {
-    by_id: BTreeMap<ProducerId, Producer>,
+    /// Boxed, for a node of the tree has room for eleven, and most logs know one or none.
+    by_id: BTreeMap<ProducerId, Box<Producer>>,
     transactions: Transactions,
 }
 
@@ -197,7 +198,8 @@ impl Producers {
             return None;
         }
         let id = header.producer_id;
-        let producer = self.by_id.entry(id).or_insert_with(|| Producer::new(header.producer_epoch));
+        let producer =
+            self.by_id.entry(id).or_insert_with(|| Box::new(Producer::new(header.producer_epoch)));
         producer.begin_epoch(header.producer_epoch);
         if header.is_control() {
             let marker = marker?;
@@ -221,7 +223,7 @@ impl Producers {
         if let Some(start) = producer.transaction_start {
             self.transactions.begin(id, start);
         }
-        self.by_id.insert(id, producer);
+        self.by_id.insert(id, Box::new(producer));
     }
 
     /// Forgets producers whose last batch is at least so old and that have no transaction open.
@@ -250,8 +252,8 @@ impl Producers {
     /// Offsets of the last batch of each producer: compaction keeps these batches, if only as
     /// empty ones, or a retry behind it would be taken for a new batch (trap 4).
     pub(crate) fn last_offsets(&self) -> Vec<Offset> {
-        let last = |producer: &Producer| producer.last_batch().map(|batch| batch.last_offset);
-        let mut offsets: Vec<Offset> = self.by_id.values().filter_map(last).collect();
+        let last = |(_, producer): (_, &Producer)| producer.last_batch().map(|b| b.last_offset);
+        let mut offsets: Vec<Offset> = self.iter().filter_map(last).collect();
         offsets.sort_unstable();
         offsets
     }
@@ -264,7 +266,7 @@ impl Producers {
 
     /// All producers in order of their ids.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ProducerId, &Producer)> {
-        self.by_id.iter().map(|(id, producer)| (*id, producer))
+        self.by_id.iter().map(|(id, producer)| (*id, &**producer))
     }
 
     /// All producers as `DescribeProducers` shows them.

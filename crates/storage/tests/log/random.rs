@@ -475,6 +475,27 @@ fn run(cleanup: CleanupPolicy, steps: &[Step]) {
     world.run(&Step::Reopen { clean: false });
 }
 
+/// A snapshot behind the end of a log that a power failure cut was removed, came back after the next
+/// one, and told of producers as they had not been.
+#[test]
+fn a_removed_snapshot_does_not_come_back() {
+    let append =
+        |producer| Step::Append { records: 1, key: 0, later_ms: 0, producer, new_epoch: false };
+    for seed in 0..200u64 {
+        let steps = [
+            append(None),
+            Step::Checkpoint,
+            append(None),
+            Step::AppendFollowing { batches: 6, gap: 0 },
+            Step::PowerFailure { seed },
+            append(Some(0)),
+            Step::AppendFollowing { batches: 8, gap: 0 },
+            Step::PowerFailure { seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) },
+        ];
+        run(CleanupPolicy { delete: true, compact: true }, &steps);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 5000, failure_persistence: None, ..Default::default() })]
 

@@ -1,0 +1,235 @@
+//! Finding things in a segment: a batch by offset, a position by time, the end of a range.
+//!
+//! An index entry is followed only if the batch that it leads to is one it may speak of; an index
+//! that lies, or is missing, is made anew out of the batches' headers.
+
+use std::io;
+
+use model::{Offset, Timestamp};
+
+use super::{Located, Peak, Segment};
+use crate::StorageError;
+use crate::disk::DiskFile;
+use crate::error::Context;
+use crate::index::{Entry, OffsetEntry, TimeEntry};
+use crate::names::Home;
+use crate::scan::{HeaderWalk, ScanError};
+
+impl Segment {
+    /// The batch that contains `offset`, or else the first one behind it; `None` if the segment
+    /// ends before `offset`.
+    pub(crate) fn locate(
+        &self,
+        home: &Home,
+        offset: Offset,
+    ) -> Result<Option<Located>, StorageError> {
+        let from = self.start_of_search(home, offset)?;
+        let file = self.file(home)?;
+        self.locate_from(home, &*file, from, offset)
+    }
+
+    /// As [`Segment::locate`], from a batch known to be no later than the one wanted.
+    fn locate_from(
+        &self,
+        home: &Home,
+        file: &dyn DiskFile,
+        position: u64,
+        offset: Offset,
+    ) -> Result<Option<Located>, StorageError> {
+        let mut walk = HeaderWalk::new(file, position, self.size);
+        loop {
+            match walk.next() {
+                Ok(Some((position, header))) if header.last_offset() >= offset => {
+                    return Ok(Some(Located { position, header }));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(None),
+                Err(error) => return Err(self.unreadable(home, walk.position(), offset, error)),
+            }
+        }
+    }
+
+    /// Where to begin looking for `offset`: the position that the index gives, if a batch begins
+    /// there that ends at or before the entry's offset. Otherwise the index lies: it is rebuilt.
+    fn start_of_search(&self, home: &Home, offset: Offset) -> Result<u64, StorageError> {
+        let relative = self.relative(offset) as i64;
+        match self.indexed_start(home, |e| e.key(), relative)? {
+            Some(position) => Ok(position),
+            None => {
+                self.rebuild_indexes(home)?;
+                Ok(self.indexed_start(home, |e| e.key(), relative)?.unwrap_or(0))
+            }
+        }
+    }
+
+    /// `None`: the index cannot be believed.
+    pub(super) fn indexed_start(
+        &self,
+        home: &Home,
+        value: impl Fn(&OffsetEntry) -> i64,
+        most: i64,
+    ) -> Result<Option<u64>, StorageError> {
+        let entry = match self.offsets.floor(home, self.base, value, most) {
+            Ok(Some(entry)) => entry,
+            Ok(None) => return Ok(Some(0)),
+            Err(error) => return self.unless_broken(home, OffsetEntry::SUFFIX, error),
+        };
+        let position = entry.position as u64;
+        let holds = *self.rebuilt.lock() || self.is_batch_of(home, position, &entry)?;
+        Ok(holds.then_some(position))
+    }
+
+    /// An index that is missing or cut is `None`, anything else an error.
+    fn unless_broken<T>(
+        &self,
+        home: &Home,
+        suffix: &str,
+        error: io::Error,
+    ) -> Result<Option<T>, StorageError> {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::InvalidData => Ok(None),
+            _ => Err(error).during("read", &home.segment_path(self.base, suffix)),
+        }
+    }
+
+    fn is_batch_of(
+        &self,
+        home: &Home,
+        position: u64,
+        entry: &OffsetEntry,
+    ) -> Result<bool, StorageError> {
+        let file = self.file(home)?;
+        let end = self.base.plus(entry.relative_offset as i64);
+        Ok(match HeaderWalk::new(&*file, position, self.size).next() {
+            Ok(Some((_, header))) => self.base <= header.base_offset && header.last_offset() <= end,
+            _ => false,
+        })
+    }
+
+    /// Makes the indexes anew out of the headers of all batches.
+    pub(super) fn rebuild_indexes(&self, home: &Home) -> Result<(), StorageError> {
+        let file = self.file(home)?;
+        let mut fresh = Segment::unscanned(self.base);
+        let mut walk = HeaderWalk::new(&*file, 0, self.size);
+        loop {
+            match walk.next() {
+                Ok(Some((at, header))) => {
+                    fresh.note(at, &header, crate::LogConfig::default().index_interval_bytes);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    return Err(self.unreadable(home, walk.position(), self.base, error));
+                }
+            }
+        }
+        let peak = *fresh.peak.get_mut();
+        if let Some(peak) = peak {
+            fresh.note_peak(peak);
+        }
+        self.offsets.replace(fresh.offsets.take_memory());
+        self.times.replace(fresh.times.take_memory());
+        *self.peak.lock() = peak;
+        *self.rebuilt.lock() = true;
+        Ok(())
+    }
+
+    /// The position up to which whole batches reach that begin at `start` and end at or before
+    /// `most`, which is less than the segment's size; `start` if none does. With it comes the offset
+    /// behind the last of them, if its header was read.
+    pub(crate) fn batches_end(
+        &self,
+        home: &Home,
+        start: u64,
+        most: u64,
+    ) -> Result<(u64, Option<Offset>), StorageError> {
+        let indexed = self.indexed_start(home, |e| e.position as i64, most as i64)?;
+        let file = self.file(home)?;
+        let mut walk = HeaderWalk::new(&*file, indexed.unwrap_or(start).max(start), self.size);
+        let mut end = None;
+        loop {
+            let at = walk.position();
+            match walk.next() {
+                Ok(Some((_, header))) if walk.position() <= most => {
+                    end = Some(header.next_offset());
+                }
+                Ok(_) => return Ok((at, end)),
+                // What was found so far is whole; the reader meets the damage when it gets there.
+                Err(ScanError::Batch(_)) if at > start => return Ok((at, end)),
+                Err(error) => return Err(self.unreadable(home, at, self.base, error)),
+            }
+        }
+    }
+
+    /// The position at which the first batch begins that is not wholly below `limit`.
+    pub(crate) fn position_of(&self, home: &Home, limit: Offset) -> Result<u64, StorageError> {
+        Ok(self.locate(home, limit)?.map_or(self.size, |found| found.position))
+    }
+
+    /// The largest timestamp in the segment.
+    pub(crate) fn peak(&self, home: &Home) -> Result<Peak, StorageError> {
+        if let Some(peak) = *self.peak.lock() {
+            return Ok(peak);
+        }
+        let last = match self.times.last(home, self.base) {
+            Ok(last) => Some(last),
+            Err(error) => self.unless_broken(home, TimeEntry::SUFFIX, error)?,
+        };
+        let believed = match last {
+            Some(Some(entry)) => self.batch_named(home, &entry)?.is_some(),
+            Some(None) => true,
+            None => false,
+        };
+        if !believed {
+            self.rebuild_indexes(home)?;
+            return Ok(*self.peak.lock().get_or_insert(self.no_peak()));
+        }
+        let peak = self.peak_of(last.flatten());
+        *self.peak.lock() = Some(peak);
+        Ok(peak)
+    }
+
+    /// The largest timestamp of the first batch; `None` if there is none.
+    pub(crate) fn first_timestamp(&self, home: &Home) -> Result<Option<Timestamp>, StorageError> {
+        if self.size == 0 {
+            return Ok(None);
+        }
+        if let Some(known) = *self.first_timestamp.lock() {
+            return Ok(Some(known));
+        }
+        let first = self.locate(home, self.base)?.map(|found| found.header.max_timestamp);
+        *self.first_timestamp.lock() = first;
+        Ok(first)
+    }
+
+    /// From where a record of at least this timestamp may be found: no earlier batch has one.
+    pub(crate) fn position_by_time(
+        &self,
+        home: &Home,
+        timestamp: Timestamp,
+    ) -> Result<u64, StorageError> {
+        let entry = match self.times.floor(home, self.base, |e| e.key(), timestamp.0) {
+            Ok(entry) => entry,
+            Err(error) => {
+                self.unless_broken::<()>(home, TimeEntry::SUFFIX, error)?;
+                self.rebuild_indexes(home)?;
+                return self.position_by_time(home, timestamp);
+            }
+        };
+        let Some(entry) = entry else { return Ok(0) };
+        Ok(self.batch_named(home, &entry)?.map_or(0, |batch| batch.position))
+    }
+
+    /// The batch that an entry of the time index names; `None`: the entry was damaged. Compaction
+    /// may have taken records, never moved them, so offset and timestamp must both be right.
+    pub(super) fn batch_named(
+        &self,
+        home: &Home,
+        entry: &TimeEntry,
+    ) -> Result<Option<Located>, StorageError> {
+        let offset = self.base.plus(entry.relative_offset as i64);
+        let found = self.locate(home, offset)?;
+        Ok(found.filter(|b| {
+            b.header.last_offset() == offset && b.header.max_timestamp == entry.timestamp
+        }))
+    }
+}
