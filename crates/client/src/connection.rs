@@ -400,7 +400,8 @@ impl Shared {
             }
             let whole = frame::LENGTH_BYTES + length as usize;
             if buffer.len() < whole {
-                buffer.reserve(whole - buffer.len());
+                // With room behind it, so that its last bytes do not make the buffer move.
+                buffer.reserve(whole - buffer.len() + READ_BYTES);
                 return Ok(());
             }
             let mut frame = buffer.split_to(whole).freeze();

@@ -340,3 +340,69 @@ impl<'a> Reader<'a> {
         self.tagged_fields(|_, _| Ok(false))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads tag 1 as a byte and skips the others.
+    fn tag_one(bytes: &[u8]) -> Result<Option<i8>> {
+        let mut found = None;
+        let mut reader = Reader::new(bytes);
+        reader.tagged_fields(|tag, r| {
+            if tag == 1 {
+                found = Some(r.i8()?);
+            }
+            Ok(tag == 1)
+        })?;
+        reader.finish()?;
+        Ok(found)
+    }
+
+    #[test]
+    fn unknown_tags_are_skipped_and_known_ones_read() {
+        assert_eq!(tag_one(&[0]), Ok(None));
+        assert_eq!(tag_one(&[3, 0, 2, 9, 9, 1, 1, 7, 5, 0]), Ok(Some(7)));
+    }
+
+    #[test]
+    fn tags_must_rise_and_hold_exactly_their_field() {
+        assert_eq!(tag_one(&[2, 1, 1, 7, 1, 1, 7]), Err(DecodeError::TagOrder(1)));
+        assert_eq!(tag_one(&[2, 4, 0, 1, 1, 7]), Err(DecodeError::TagOrder(1)));
+        assert_eq!(tag_one(&[1, 1, 2, 7, 7]), Err(DecodeError::Trailing(1)));
+        // The field may not read beyond its size, even if bytes follow.
+        let cut = DecodeError::Truncated { needed: 1, remaining: 0 };
+        assert_eq!(tag_one(&[2, 1, 0, 2, 0]), Err(cut));
+        assert!(tag_one(&[1, 1, 0x7f]).is_err());
+    }
+
+    #[test]
+    fn null_is_refused_where_it_is_not_allowed() {
+        assert_eq!(Reader::new(&[0xff, 0xff]).nullable_str(false), Ok(None));
+        assert_eq!(Reader::new(&[0xff, 0xff]).string(false), Err(DecodeError::Null));
+        assert_eq!(Reader::new(&[0]).string(true), Err(DecodeError::Null));
+        assert_eq!(Reader::new(&[0]).array(true, 1, Reader::i8), Err(DecodeError::Null));
+        assert_eq!(Reader::new(&[0xff; 4]).bytes(false), Err(DecodeError::Null));
+        assert_eq!(Reader::new(&[0xff, 0xfe]).nullable_str(false), Err(DecodeError::Length(-2)));
+    }
+
+    #[test]
+    fn counts_are_held_against_what_remains_and_against_memory() {
+        let claim = [0, 0, 0, 3, 1, 2];
+        let error = Reader::new(&claim).array(false, 1, Reader::i8);
+        assert_eq!(error, Err(DecodeError::Truncated { needed: 3, remaining: 2 }));
+        // A thousand elements fit the frame, but not at a kilobyte of memory each.
+        let mut frame = vec![0, 0, 3, 0xe8];
+        frame.resize(1004, 0);
+        let large = Reader::new(&frame).array(false, 1, |r| Ok([r.i8()?; 1024]));
+        assert!(matches!(large, Err(DecodeError::Budget { .. })));
+        assert!(Reader::new(&frame).array(false, 1, |r| Ok([r.i8()?; 16])).is_ok());
+    }
+
+    #[test]
+    fn shared_bytes_are_not_copied() {
+        let frame = Bytes::from_static(&[4, b'a', b'b', b'c']);
+        let read = Reader::shared(&frame).bytes(true).expect("three bytes");
+        assert_eq!(read.as_ptr(), frame[1..].as_ptr());
+    }
+}
