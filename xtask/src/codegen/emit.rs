@@ -55,7 +55,7 @@ fn message_trait(message: &Message) -> String {
 
 fn structure(context: &Context<'_>, part: &Struct) -> String {
     let name = context.rust_name(&part.name);
-    let derived = part.fields.iter().all(|f| default_is_rusts(f));
+    let derived = part.fields.iter().all(default_is_rusts);
     let mut out = String::new();
     let top = part.name == context.message.name;
     let doc = match top {

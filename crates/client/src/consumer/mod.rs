@@ -133,9 +133,7 @@ impl Consumer {
         loop {
             self.keep_membership().await?;
             self.find_positions().await?;
-            if std::mem::take(&mut self.fetcher.stale) {
-                self.cluster.refresh().await?;
-            }
+            self.refresh_if_stale().await?;
             let records = self.take_answers()?;
             // Behind the answers, so that brokers that answered are asked again: either the next
             // records travel while the caller works, or there is something to wait for.
@@ -146,6 +144,22 @@ impl Consumer {
             if !self.wait(deadline).await? {
                 return Ok(Vec::new());
             }
+        }
+    }
+
+    /// Asks for metadata if something pointed to the wrong broker. While no broker can be reached
+    /// the poll goes on: there may be one again before its time is over.
+    async fn refresh_if_stale(&mut self) -> Result<(), ClientError> {
+        if !std::mem::take(&mut self.fetcher.stale) {
+            return Ok(());
+        }
+        match self.cluster.refresh().await {
+            Err(error) if error.is_retriable() => {
+                tracing::debug!(%error, "cannot refresh metadata");
+                self.fetcher.stale = true;
+                Ok(())
+            }
+            result => result,
         }
     }
 

@@ -1,11 +1,12 @@
 //! Producing, and looking at what is then in the log.
 
 use crate::{cluster, new_topic};
+use client::admin::NewTopic;
 use client::producer::BatchReport;
-use client::{Cluster, Lane, Producer, ProducerConfig, Record};
+use client::{Admin, Cluster, Lane, Producer, ProducerConfig, Record};
 use model::batch::{Batches, HEADER_BYTES};
 use model::record::Records;
-use model::{Compression, Offset};
+use model::{Compression, ErrorCode, Offset};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -170,4 +171,56 @@ async fn a_record_that_no_request_can_hold_is_refused_at_once() {
     let producer = Producer::new(cluster, ProducerConfig::default()).await.unwrap();
     let error = producer.send(&topic, &Record::value(&vec![0; 2 << 20])).await.unwrap_err();
     assert!(matches!(error, client::ClientError::RecordTooLarge { .. }), "{error}");
+}
+
+/// A topic that takes no batch above 2,000 bytes.
+async fn small_topic(cluster: &Cluster) -> String {
+    let name = format!("small-{:08x}", fastrand::u32(..));
+    let mut topic = NewTopic::new(&name, 2, 1);
+    topic.configs.push(("max.message.bytes".to_owned(), "2000".to_owned()));
+    Admin::new(cluster.clone()).create_topic(&topic).await.unwrap();
+    name
+}
+
+#[tokio::test]
+async fn an_idempotent_producer_goes_on_after_a_batch_that_was_refused() {
+    let Some(cluster) = cluster().await else { return };
+    let topic = small_topic(&cluster).await;
+    let config = ProducerConfig { batch_bytes: 200, linger: Duration::ZERO, ..Default::default() };
+    let producer = Producer::new(cluster.clone(), config).await.unwrap();
+    let mut deliveries = Vec::new();
+    for i in 0..300 {
+        // Every hundredth is too large; those behind it are refused at first, as out of order.
+        let value = if i % 100 == 50 { "x".repeat(5000) } else { format!("{i}") };
+        for partition in [0, 1] {
+            let record = Record { partition: Some(partition), ..Record::value(value.as_bytes()) };
+            deliveries.push((i, producer.send(&topic, &record).await.unwrap()));
+        }
+    }
+    for (i, delivery) in deliveries {
+        match delivery.wait().await {
+            Ok(_) => assert_ne!(i % 100, 50),
+            Err(error) => {
+                assert_eq!((i % 100, error.code()), (50, Some(ErrorCode::MessageTooLarge)));
+            }
+        }
+    }
+    let expected: Vec<_> = (0..300).filter(|i| i % 100 != 50).map(|i| i.to_string()).collect();
+    for partition in [0, 1] {
+        assert_eq!(values(&cluster, &topic, partition).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_delivered_in_time_is_given_up() {
+    let Some(cluster) = cluster().await else { return };
+    let name = new_topic(&cluster, "gone", 1).await;
+    let config = ProducerConfig { delivery_timeout: Duration::from_secs(1), ..Default::default() };
+    let producer = Producer::new(cluster.clone(), config).await.unwrap();
+    let topic = producer.topic(&name).await.unwrap();
+    Admin::new(cluster.clone()).delete_topics(&[&name]).await.unwrap();
+    let delivery = topic.send(&Record::value(b"v")).await.unwrap();
+    let error = delivery.wait().await.unwrap_err();
+    assert!(error.is_retriable(), "{error}");
+    assert_eq!(producer.free_buffer_bytes(), ProducerConfig::default().buffer_bytes);
 }
