@@ -24,6 +24,9 @@ const FETCH_BYTES_MAX: u32 = 900;
 /// Bytes past the recovery point that are worth a checkpoint.
 const CHECKPOINT_BYTES_MIN: u64 = 2_000;
 
+/// Memory for the keys of one compaction.
+const COMPACTION_BYTES: usize = 64 << 10;
+
 /// A flag that a [`Waker`] sets.
 #[derive(Debug, Default)]
 pub(crate) struct Woken(AtomicBool);
@@ -80,6 +83,8 @@ pub(crate) struct Broker {
     syncing: Option<(PartitionId, PartitionSync)>,
     /// The disk failed: the log directory, and with it this broker, is of no use any more.
     pub(crate) is_failed: bool,
+    /// How often the groups' partition was compacted.
+    pub(crate) compactions: u64,
 }
 
 impl Broker {
@@ -103,6 +108,7 @@ impl Broker {
             sync_queue: VecDeque::new(),
             syncing: None,
             is_failed: false,
+            compactions: 0,
         })
     }
 
@@ -327,7 +333,24 @@ impl Broker {
             }
             log_starts.push(partition.with_log(|log| log.log_start_offset()));
         }
+        self.is_failed |= self.compact(now).is_err();
         log_starts
+    }
+
+    /// Compacts the groups' partition if it is worth it.
+    fn compact(&mut self, now: Timestamp) -> Result<(), PartitionError> {
+        let partition = &self.partitions[OFFSETS];
+        let plan =
+            partition.maintain(|log, high_watermark| log.plan_compaction(now, high_watermark))?;
+        let Some(plan) = plan else { return Ok(()) };
+        let compaction = plan.run(COMPACTION_BYTES, [1, 2], &mut |_| true)?;
+        let compaction = compaction.expect("nobody has ended it");
+        let compacted = partition.maintain(|log, _| log.finish_compaction(compaction))?;
+        for segment in compacted.deleted {
+            self.is_failed |= segment.remove(&self.disk).is_err();
+        }
+        self.compactions += 1;
+        Ok(())
     }
 }
 

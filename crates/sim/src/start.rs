@@ -23,14 +23,15 @@ const LOG_DIR: &str = "data";
 
 /// Segments so small that all that happens to segments happens often.
 fn settings(partition: PartitionId) -> Arc<Settings> {
-    let retention_bytes = if partition == OFFSETS { -1 } else { 60_000 };
+    let compact = partition == OFFSETS;
     let log = LogConfig {
         segment_bytes: 4_000,
         segment_index_bytes: 400,
         index_interval_bytes: 300,
         retention_ms: -1,
-        retention_bytes,
-        cleanup: CleanupPolicy { delete: true, compact: false },
+        retention_bytes: if compact { -1 } else { 60_000 },
+        cleanup: CleanupPolicy { delete: !compact, compact },
+        min_cleanable_dirty_ratio: 0.2,
         ..LogConfig::default()
     };
     Arc::new(Settings { log: Arc::new(log), ..Settings::default() })
@@ -104,6 +105,7 @@ impl LogDirectory {
         };
         store(checkpoint::RECOVERY_POINT, &|p| p.with_log(Log::recovery_point))?;
         store(checkpoint::LOG_START, &|p| p.with_log(Log::log_start_offset))?;
+        store(checkpoint::CLEANER, &|p| p.with_log(Log::cleaned_below))?;
         store(checkpoint::HIGH_WATERMARK, &Partition::high_watermark)
     }
 

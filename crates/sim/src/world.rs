@@ -56,14 +56,20 @@ pub struct Outcome {
     pub stops: u64,
     /// Records acknowledged with `acks=all`.
     pub acked: u64,
+    /// How often the groups' partition was compacted.
+    pub compactions: u64,
     /// The first promise that did not hold.
     pub violation: Option<Violation>,
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Outcome { trace, events, ended, stops, acked, .. } = self;
-        write!(f, "{events} events in {ended} ms, {stops} stops, {acked} acked, trace {trace:016x}")
+        let Outcome { trace, events, ended, stops, acked, compactions, .. } = self;
+        write!(
+            f,
+            "{events} events in {ended} ms, {stops} stops, {compactions} compactions, {acked} acked, \
+             trace {trace:016x}"
+        )
     }
 }
 
@@ -78,6 +84,7 @@ pub struct World {
     queued: u64,
     events: u64,
     stops: u64,
+    compactions: u64,
     trace: Trace,
     machine: Machine,
     controller: Controller,
@@ -113,6 +120,7 @@ impl World {
             queued: 0,
             events: 0,
             stops: 0,
+            compactions: 0,
             trace: Trace::new(verbose),
             machine: Machine::new(&plan),
             controller,
@@ -193,6 +201,7 @@ impl World {
             ended: self.now,
             stops: self.stops,
             acked: self.history.acked_count,
+            compactions: self.compactions,
             violation,
         }
     }
@@ -239,6 +248,7 @@ impl World {
         for (partition, log_start) in broker.maintain(self.now).into_iter().enumerate() {
             self.history.may_start_at(partition, log_start);
         }
+        self.compactions += std::mem::take(&mut broker.compactions);
     }
 
     fn stop_somehow(&mut self) {

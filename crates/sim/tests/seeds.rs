@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 #[test]
 fn every_invariant_holds_over_many_seeds() {
-    let (mut stops, mut acked) = (0, 0);
+    let (mut stops, mut acked, mut compactions) = (0, 0, 0);
     for seed in 0..60 {
         let outcome = sim::run(seed, false);
         if let Some(violation) = outcome.violation {
@@ -12,9 +12,11 @@ fn every_invariant_holds_over_many_seeds() {
         }
         stops += outcome.stops;
         acked += outcome.acked;
+        compactions += outcome.compactions;
     }
     // A simulation in which nothing happens would find nothing.
     assert!(stops > 100 && acked > 5_000, "{stops} stops, {acked} acked");
+    assert!(compactions > 50, "{compactions} compactions");
 }
 
 #[test]
