@@ -13,9 +13,11 @@
 //! the log knows, if only as an empty one, or its next retry would pass for new; and the last batch
 //! of every new segment, likewise, so that no offset is missing between segments.
 
+mod aborted;
 mod offset_map;
 mod rewrite;
 mod run;
+mod write;
 
 use std::path::PathBuf;
 use std::sync::Arc;

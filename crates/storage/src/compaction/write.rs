@@ -1,0 +1,225 @@
+//! Writing the new segments of a compaction, under temporary names and durably.
+
+use std::sync::Arc;
+
+use model::record::Record;
+use model::{BatchHeader, Offset};
+
+use super::aborted::Aborted;
+use super::offset_map::OffsetMap;
+use super::rewrite::{Clock, Left, Rewriter, Treatment};
+use super::run::Met;
+use super::{CompactionPlan, Group, Source, Tally, cleaned_path};
+use crate::StorageError;
+use crate::disk::{DiskFile, OpenMode};
+use crate::error::Context;
+use crate::index::{Entry, OffsetEntry, TimeEntry};
+use crate::names::{LOG, OFFSET_INDEX, TIME_INDEX};
+use crate::producers::transactions::Marker;
+use crate::scan::{BatchScan, ScanError};
+use crate::segment::Segment;
+
+/// Bytes collected before they are written.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// The writing of all new segments, front to end.
+pub(super) struct Writing<'a> {
+    plan: &'a CompactionPlan,
+    /// The last offsets of all keys between where the plan begins to be dirty and `until`.
+    map: &'a OffsetMap,
+    until: Offset,
+    aborted: Aborted,
+    rewriter: Rewriter,
+    pub(super) tally: Tally,
+}
+
+/// A new segment being written.
+struct Target {
+    base: Offset,
+    file: Arc<dyn DiskFile>,
+    /// Bytes of batches written or collected.
+    size: u64,
+    collected: Vec<u8>,
+    /// Gathers the index entries.
+    indexes: Segment,
+    changed: bool,
+}
+
+impl<'a> Writing<'a> {
+    pub(super) fn new(
+        plan: &'a CompactionPlan,
+        map: &'a OffsetMap,
+        until: Offset,
+        tally: Tally,
+    ) -> Writing<'a> {
+        let aborted = Aborted::new(&plan.aborted);
+        Writing { plan, map, until, aborted, rewriter: Rewriter::default(), tally }
+    }
+
+    /// Writes what stays of these segments into one. `None`: the pace ended it.
+    pub(super) fn group(
+        &mut self,
+        sources: &[Source],
+        pace: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<Group>, StorageError> {
+        let plan = self.plan;
+        let mut target = plan.begin_target(sources[0].base)?;
+        target.changed = sources.len() > 1;
+        let mut buffer = Vec::new();
+        for (number, source) in sources.iter().enumerate() {
+            let mut scan = BatchScan::new(&*source.file, 0, source.size);
+            loop {
+                let at = scan.position();
+                let next = scan.next().map_err(|error| plan.unreadable(source, at, error))?;
+                let Some((_, header, bytes)) = next else { break };
+                if !pace(header.size_bytes as u64) {
+                    return Ok(None);
+                }
+                let end = at + header.size_bytes as u64;
+                let is_last = number + 1 == sources.len() && end == source.size;
+                self.batch(Met { source, at, header, bytes }, is_last, &mut target, &mut buffer)?;
+            }
+        }
+        self.tally.bytes_written += target.size;
+        plan.end_target(target, sources).map(Some)
+    }
+
+    /// Writes what stays of one batch.
+    fn batch(
+        &mut self,
+        met: Met<'_>,
+        is_last: bool,
+        target: &mut Target,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), StorageError> {
+        let plan = self.plan;
+        let unreadable = |error| plan.unreadable(met.source, met.at, ScanError::Batch(error));
+        let treatment = self.treatment(&met, is_last);
+        self.tally.bytes_read += met.header.size_bytes as u64;
+        self.tally.records_read += met.header.record_count as u64;
+        let payload = plan.payload(&met, buffer)?;
+        let clock = Clock { now: plan.now, delete_retention_ms: plan.config.delete_retention_ms };
+        let (map, until) = (self.map, self.until);
+        let is_latest = |offset, record: &Record<'_>| is_latest(map, until, offset, record);
+        let left = self
+            .rewriter
+            .rewrite(&met.header, payload, treatment, clock, is_latest)
+            .map_err(unreadable)?;
+        self.tally.records_kept += self.rewriter.kept as u64;
+        target.changed |= left != Left::Unchanged;
+        match left {
+            Left::Nothing => Ok(()),
+            Left::Unchanged => plan.put(target, &met.header, met.bytes),
+            Left::Rewritten => {
+                let header = BatchHeader::decode(&self.rewriter.batch).map_err(unreadable)?;
+                plan.put(target, &header, &self.rewriter.batch)
+            }
+        }
+    }
+
+    fn treatment(&mut self, met: &Met<'_>, is_last: bool) -> Treatment {
+        let header = &met.header;
+        let mut is_empty_marker = false;
+        let discard_records = if header.is_control() {
+            is_empty_marker = self.aborted.meets_marker(header, Marker::read(header, met.bytes));
+            let due = header.delete_horizon().is_some_and(|horizon| horizon <= self.plan.now);
+            is_empty_marker && due
+        } else {
+            self.aborted.meets_batch(header)
+        };
+        let keep_empty = is_last || self.plan.is_a_producers_last(header);
+        Treatment { discard_records, is_empty_marker, keep_empty }
+    }
+}
+
+impl CompactionPlan {
+    fn is_a_producers_last(&self, header: &BatchHeader) -> bool {
+        header.producer_id.is_idempotent()
+            && match header.is_control() {
+                false => self.last_batches.binary_search(&header.last_offset()).is_ok(),
+                true => self.markers_only.contains(&(header.producer_id, header.producer_epoch)),
+            }
+    }
+
+    fn begin_target(&self, base: Offset) -> Result<Target, StorageError> {
+        let path = cleaned_path(&self.home, base, LOG);
+        let open = || {
+            let file = self.home.disk.open(&path, OpenMode::Create)?;
+            file.truncate(0)?;
+            Ok(file)
+        };
+        let file = open().during("create", &path)?;
+        let indexes = Segment::unscanned(base);
+        Ok(Target { base, file, size: 0, collected: Vec::new(), indexes, changed: false })
+    }
+
+    fn put(
+        &self,
+        target: &mut Target,
+        header: &BatchHeader,
+        batch: &[u8],
+    ) -> Result<(), StorageError> {
+        target.indexes.note(target.size, header, self.config.index_interval_bytes);
+        target.collected.extend_from_slice(batch);
+        target.size += batch.len() as u64;
+        if target.collected.len() >= WRITE_BYTES {
+            self.write_collected(target)?;
+        }
+        Ok(())
+    }
+
+    fn write_collected(&self, target: &mut Target) -> Result<(), StorageError> {
+        let at = target.size - target.collected.len() as u64;
+        let path = cleaned_path(&self.home, target.base, LOG);
+        target.file.write_all_at(&target.collected, at).during("write", &path)?;
+        target.collected.clear();
+        Ok(())
+    }
+
+    /// Writes what is left and the indexes, all of it durably.
+    fn end_target(&self, mut target: Target, sources: &[Source]) -> Result<Group, StorageError> {
+        self.write_collected(&mut target)?;
+        let path = cleaned_path(&self.home, target.base, LOG);
+        target.file.sync().during("sync", &path)?;
+        let (offsets, times) = target.indexes.into_entries();
+        self.write_index(target.base, OFFSET_INDEX, &offsets)?;
+        self.write_index(target.base, TIME_INDEX, &times)?;
+        let replaced = sources.iter().map(|source| (source.base, source.size)).collect();
+        Ok(Group { replaced, size: target.size, changed: target.changed })
+    }
+
+    fn write_index<E: Entry>(
+        &self,
+        base: Offset,
+        suffix: &str,
+        entries: &[E],
+    ) -> Result<(), StorageError> {
+        let path = cleaned_path(&self.home, base, suffix);
+        let mut bytes = Vec::with_capacity(entries.len() * E::BYTES);
+        entries.iter().for_each(|entry| entry.encode(&mut bytes));
+        let write = || {
+            let file = self.home.disk.open(&path, OpenMode::Create)?;
+            file.truncate(0)?;
+            file.write_all_at(&bytes, 0)?;
+            file.sync()
+        };
+        write().during("write", &path)
+    }
+}
+
+/// Whether no later record of the same key is known. A record without a key has no place in a
+/// compacted log.
+fn is_latest(map: &OffsetMap, until: Offset, offset: Offset, record: &Record<'_>) -> bool {
+    if offset >= until {
+        return true;
+    }
+    record.key.is_some_and(|key| map.get(key).is_none_or(|last| offset >= last))
+}
+
+impl Segment {
+    /// The entries of indexes that were gathered in memory, the largest timestamp included.
+    fn into_entries(mut self) -> (Vec<OffsetEntry>, Vec<TimeEntry>) {
+        self.note_last_peak();
+        (self.offsets.take_memory(), self.times.take_memory())
+    }
+}
