@@ -250,7 +250,7 @@ impl<E: Entry> Index<E> {
         state.tail.truncate(keep);
         state.last = state.tail.last().copied();
         let count = state.count(home, base)?;
-        let kept =
+        let (kept, _) =
             state.search(home, base, |e| e.relative_offset() as i64, relative_offset as i64 - 1)?;
         if kept < count {
             let file = state.file(home, base, OpenMode::ReadWrite)?;
@@ -363,31 +363,32 @@ impl<E: Entry> State<E> {
         value: impl Fn(&E) -> i64,
         most: i64,
     ) -> io::Result<Option<E>> {
-        match self.search(home, base, value, most)? {
-            0 => Ok(None),
-            found => self.entry(home, base, found - 1).map(Some),
-        }
+        Ok(self.search(home, base, value, most)?.1)
     }
 
-    /// How many entries of the file have a value of at most `most`: by halves down to a block.
+    /// How many entries of the file have a value of at most `most`, and the last of them: by halves
+    /// down to a block.
     fn search(
         &mut self,
         home: &Home,
         base: Offset,
         value: impl Fn(&E) -> i64,
         most: i64,
-    ) -> io::Result<u32> {
+    ) -> io::Result<(u32, Option<E>)> {
         let (mut low, mut high) = (0, self.count(home, base)?);
+        let mut found = None;
         while high - low > BLOCK_ENTRIES {
             let middle = low + (high - low) / 2;
-            if value(&self.entry(home, base, middle)?) <= most {
-                low = middle + 1;
+            let entry = self.entry(home, base, middle)?;
+            if value(&entry) <= most {
+                (low, found) = (middle + 1, Some(entry));
             } else {
                 high = middle;
             }
         }
         let block = self.block(home, base, low, high - low)?;
-        Ok(low + block.partition_point(|e| value(e) <= most) as u32)
+        let within = block.partition_point(|e| value(e) <= most);
+        Ok((low + within as u32, block[..within].last().copied().or(found)))
     }
 }
 

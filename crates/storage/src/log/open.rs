@@ -125,6 +125,7 @@ impl Log {
         log.settle_ends(opening)?;
         log.sync_recovered()?;
         log.segments.iter_mut().for_each(Segment::release);
+        log.segments.shrink_to_fit();
         log.assert_ordered();
         Ok(log)
     }
@@ -176,7 +177,7 @@ impl Log {
             self.remove_snapshot(*offset)?;
         }
         let start = opening.log_start_offset.max(Offset(0));
-        self.segments.push(Segment::create(&self.home, start)?);
+        self.segments = vec![Segment::create(&self.home, start)?];
         (self.log_start, self.log_end) = (start, start);
         self.durability.synced = start;
         self.durability.recovery_point = start;

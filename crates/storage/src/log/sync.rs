@@ -100,8 +100,8 @@ impl SyncTicket {
         self.up_to
     }
 
-    /// The files to sync, for whoever does that in parallel; afterwards [`SyncTicket::run`] has
-    /// nothing to do but the directories.
+    /// Syncs the files, the oldest first, then the directories. After an error nothing may be believed
+    /// of what the ticket covers.
     pub fn run(&self) -> io::Result<()> {
         for (path, file) in &self.files {
             match file {

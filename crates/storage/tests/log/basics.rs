@@ -15,6 +15,15 @@ fn filled(place: &Place, count: usize) -> (storage::Log, Vec<u8>) {
 }
 
 #[test]
+fn logs_may_be_opened_and_read_on_any_thread() {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<storage::Log>();
+    is_shared::<storage::SyncTicket>();
+    is_shared::<storage::CheckpointTicket>();
+    is_shared::<storage::compaction::CompactionPlan>();
+}
+
+#[test]
 fn what_was_appended_is_read_in_pieces_of_any_size() {
     let place = Place::small();
     let (log, all) = filled(&place, 60);
