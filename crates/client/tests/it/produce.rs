@@ -19,7 +19,13 @@ async fn values(cluster: &Cluster, topic: &str, partition: i32) -> Vec<String> {
     let mut out = Vec::new();
     let mut offset = 0;
     loop {
-        let mut request = wire::FetchRequest { max_bytes: 1 << 20, ..Default::default() };
+        let mut request = wire::FetchRequest {
+            max_bytes: 1 << 20,
+            // With acks of 1, records may be acknowledged before they may be read.
+            max_wait_ms: 500,
+            min_bytes: 1,
+            ..Default::default()
+        };
         request.topics.push(wire::fetch::FetchTopic {
             topic: topic.to_owned(),
             topic_id: id,
