@@ -1,0 +1,512 @@
+//! What can be typed: commands, arguments and flags. What they do is in `commands`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::logging;
+use crate::output::Format;
+use crate::pattern::Form;
+use crate::position::Place;
+
+/// Event streaming in one binary: a broker that speaks Kafka's protocol, and its tools.
+#[derive(Debug, Parser)]
+#[command(name = "highwater", version, arg_required_else_help = true)]
+pub struct Program {
+    /// How much is reported on standard error
+    #[arg(long, global = true, value_name = "LEVEL")]
+    pub log_level: Option<logging::Level>,
+    /// The form of reports
+    #[arg(long, global = true, value_name = "FORM")]
+    pub log_format: Option<logging::Form>,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a broker
+    Start(Start),
+    /// Create, list, show, change and delete topics
+    #[command(subcommand)]
+    Topic(Topic),
+    /// List, show, move and delete consumer groups
+    #[command(subcommand)]
+    Group(Group),
+    /// Send lines of standard input or a file as records
+    Produce(Produce),
+    /// Write records to standard output
+    Consume(Consume),
+    /// Show and change configurations of topics and brokers
+    #[command(subcommand)]
+    Config(Config),
+    /// Show the cluster
+    #[command(subcommand)]
+    Cluster(Cluster),
+    /// Look into the files of a broker
+    #[command(subcommand)]
+    Log(Log),
+    /// Say which version this is
+    Version,
+}
+
+/// KEY=VALUE.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// What stands before the first `=`.
+    pub key: String,
+    /// What stands behind it.
+    pub value: String,
+}
+
+impl FromStr for Pair {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Pair, &'static str> {
+        match text.split_once('=') {
+            Some((key, value)) if !key.trim().is_empty() => {
+                Ok(Pair { key: key.trim().to_owned(), value: value.to_owned() })
+            }
+            _ => Err("write KEY=VALUE"),
+        }
+    }
+}
+
+/// Where the values of a broker come from.
+#[derive(Debug, Args)]
+pub struct ConfigSources {
+    /// Read the configuration from this file, a server.properties of Kafka's for example
+    #[arg(value_name = "server.properties")]
+    pub file: Option<PathBuf>,
+    /// Keep all data in this folder; it is made if it is missing [key: log.dirs]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Set a configuration key; may be given many times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<Pair>,
+    /// Refuse unknown keys rather than warn of them
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// `start`
+#[derive(Debug, Args)]
+pub struct Start {
+    #[command(flatten)]
+    pub sources: ConfigSources,
+}
+
+/// How to reach a cluster.
+#[derive(Debug, Args)]
+pub struct Connection {
+    /// Brokers to ask first: host:port, separated by commas
+    #[arg(
+        long,
+        short = 'b',
+        value_name = "HOST:PORT",
+        default_value = "127.0.0.1:9092",
+        env = "HIGHWATER_BOOTSTRAP_SERVER"
+    )]
+    pub bootstrap_server: String,
+}
+
+/// How to write the answer.
+#[derive(Debug, Args)]
+pub struct Listing {
+    /// The form of the answer
+    #[arg(long, default_value = "table")]
+    pub format: Format,
+}
+
+/// `topic …`
+#[derive(Debug, Subcommand)]
+pub enum Topic {
+    /// Create topics
+    Create {
+        /// The topics' names
+        #[arg(required = true)]
+        names: Vec<String>,
+        /// Partitions of each; otherwise the broker's num.partitions
+        #[arg(long, short = 'p', value_parser = clap::value_parser!(i32).range(1..))]
+        partitions: Option<i32>,
+        /// Replicas of each partition; otherwise the broker's default.replication.factor
+        #[arg(long, short = 'r', value_parser = clap::value_parser!(i16).range(1..))]
+        replication_factor: Option<i16>,
+        /// A configuration of the topics; may be given many times
+        #[arg(long = "config", short = 'c', value_name = "KEY=VALUE")]
+        configs: Vec<Pair>,
+        /// Be content if a topic is there already
+        #[arg(long)]
+        if_not_exists: bool,
+        /// Only check whether they could be created
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// List topics
+    List {
+        /// List the cluster's own topics too
+        #[arg(long)]
+        internal: bool,
+        #[command(flatten)]
+        listing: Listing,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Show the partitions of topics
+    Describe {
+        /// The topics' names; none: all
+        names: Vec<String>,
+        #[command(flatten)]
+        listing: Listing,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Change the configuration of a topic
+    Alter {
+        /// The topic's name
+        name: String,
+        #[command(flatten)]
+        changes: Changes,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Delete topics with all their records
+    Delete {
+        /// The topics' names
+        #[arg(required = true)]
+        names: Vec<String>,
+        /// Be content if a topic is not there
+        #[arg(long)]
+        if_exists: bool,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Give a topic more partitions; keys will go to other partitions than before
+    AddPartitions {
+        /// The topic's name
+        name: String,
+        /// How many partitions it has afterwards
+        #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..))]
+        total: i32,
+        #[command(flatten)]
+        connection: Connection,
+    },
+}
+
+/// What to set and what to remove.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub struct Changes {
+    /// Set this key; may be given many times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<Pair>,
+    /// Take this key back to its default; may be given many times
+    #[arg(long = "delete", value_name = "KEY")]
+    pub deletes: Vec<String>,
+}
+
+/// `group …`
+#[derive(Debug, Subcommand)]
+pub enum Group {
+    /// List groups
+    List {
+        #[command(flatten)]
+        listing: Listing,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Show offsets, lag and members of groups
+    Describe {
+        /// The groups' names
+        #[arg(required = true)]
+        names: Vec<String>,
+        #[command(flatten)]
+        listing: Listing,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Move a group to another place; it must have no members
+    Seek {
+        /// The group's name
+        name: String,
+        /// Where to: start, end, an offset, +N, -N, or ts:MS
+        #[arg(long, value_name = "PLACE", allow_hyphen_values = true)]
+        to: Place,
+        /// Only this topic, or topic:partition; may be given many times
+        #[arg(long = "topic", value_name = "TOPIC[:PARTITION]")]
+        topics: Vec<String>,
+        /// Only show where it would go
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        listing: Listing,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Delete groups with their offsets
+    Delete {
+        /// The groups' names
+        #[arg(required = true)]
+        names: Vec<String>,
+        #[command(flatten)]
+        connection: Connection,
+    },
+}
+
+/// A codec of record batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Codec {
+    /// None.
+    None,
+    /// gzip
+    Gzip,
+    /// snappy
+    Snappy,
+    /// lz4
+    Lz4,
+    /// zstd
+    Zstd,
+}
+
+/// Who must have a record before it counts as sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Acks {
+    /// Nobody: what is lost is not noticed
+    #[value(name = "0")]
+    None,
+    /// The partition's leader
+    #[value(name = "1")]
+    Leader,
+    /// All in-sync replicas
+    #[value(name = "all", alias = "-1")]
+    All,
+}
+
+/// `produce`
+#[derive(Debug, Args)]
+pub struct Produce {
+    /// The topic
+    pub topic: String,
+    /// Read from this file rather than from standard input
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// What stands between key and value on each line; without it, lines are values
+    #[arg(long, value_name = "TEXT", value_parser = separator)]
+    pub key_separator: Option<Separator>,
+    /// A header of every record; may be given many times
+    #[arg(long = "header", alias = "headers", value_name = "NAME=VALUE")]
+    pub headers: Vec<Pair>,
+    /// Send everything to this partition
+    #[arg(long, short = 'p', value_parser = clap::value_parser!(i32).range(0..))]
+    pub partition: Option<i32>,
+    /// How batches are compressed
+    #[arg(long, default_value = "none")]
+    pub compression: Codec,
+    /// Who must have a record before it counts as sent
+    #[arg(long, default_value = "all")]
+    pub acks: Acks,
+    /// Whether the cluster sorts out what was sent twice; with --acks all it does unless this is
+    /// false
+    #[arg(long, value_name = "BOOL")]
+    pub idempotent: Option<bool>,
+    /// Give up on a record that was not acknowledged for this long, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
+    pub timeout: Duration,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// Some bytes, not none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Separator(pub Vec<u8>);
+
+fn separator(text: &str) -> Result<Separator, String> {
+    match text.replace("\\t", "\t") {
+        text if text.is_empty() => Err("it must not be empty".to_owned()),
+        text => Ok(Separator(text.into_bytes())),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "write a number of seconds".to_owned())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("write a number of seconds above 0".to_owned()),
+    }
+}
+
+/// `consume`
+#[derive(Debug, Args)]
+pub struct Consume {
+    /// The topic
+    pub topic: String,
+    /// Where to begin: start, end, an offset, +N, -N, or ts:MS. With --group: where the group has
+    /// no offset yet
+    #[arg(long, value_name = "PLACE", default_value = "start", allow_hyphen_values = true)]
+    pub from: Place,
+    /// Only this partition; may be given many times
+    #[arg(long = "partition", short = 'p', value_parser = clap::value_parser!(i32).range(0..))]
+    pub partitions: Vec<i32>,
+    /// Read as a member of this group, and commit what was written
+    #[arg(long, short = 'g', conflicts_with = "partitions")]
+    pub group: Option<String>,
+    /// Stop after this many records
+    #[arg(long, short = 'n', value_name = "COUNT")]
+    pub count: Option<u64>,
+    /// Stop at what was the end when the command began
+    #[arg(long)]
+    pub until_end: bool,
+    /// text, json, or a pattern such as '%t %p %o %k %v\n'
+    #[arg(long, short = 'f', default_value = "text")]
+    pub format: Form,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// Whose configuration.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct Resource {
+    /// Of this topic
+    #[arg(long, value_name = "NAME")]
+    pub topic: Option<String>,
+    /// Of this broker
+    #[arg(long, value_name = "ID")]
+    pub broker: Option<i32>,
+    /// Of all brokers
+    #[arg(long)]
+    pub brokers: bool,
+}
+
+/// `config …`
+#[derive(Debug, Subcommand)]
+pub enum Config {
+    /// Show the configuration of a topic or of brokers
+    Get {
+        /// Only these keys
+        keys: Vec<String>,
+        #[command(flatten)]
+        resource: Resource,
+        #[command(flatten)]
+        listing: Listing,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Change the configuration of a topic or of brokers
+    Set {
+        /// What to set
+        #[arg(value_name = "KEY=VALUE", required_unless_present = "deletes")]
+        sets: Vec<Pair>,
+        /// Take this key back to its default; may be given many times
+        #[arg(long = "delete", value_name = "KEY")]
+        deletes: Vec<String>,
+        #[command(flatten)]
+        resource: Resource,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Show what a broker started like this would work with, and where each value comes from
+    Explain {
+        #[command(flatten)]
+        sources: ConfigSources,
+        /// Show only what is not at its default
+        #[arg(long)]
+        changed: bool,
+        /// Write the list of all keys as a document
+        #[arg(long, conflicts_with = "changed")]
+        markdown: bool,
+        #[command(flatten)]
+        listing: Listing,
+    },
+}
+
+/// `cluster …`
+#[derive(Debug, Subcommand)]
+pub enum Cluster {
+    /// Show the brokers
+    Info {
+        #[command(flatten)]
+        listing: Listing,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Say whether every partition has its leader and its replicas; exit code 1 if not
+    Health {
+        #[command(flatten)]
+        listing: Listing,
+        #[command(flatten)]
+        connection: Connection,
+    },
+}
+
+/// `log …`
+#[derive(Debug, Subcommand)]
+pub enum Log {
+    /// Check and show segments, indexes and snapshots; exit code 1 on damage
+    Dump {
+        /// Files, folders of partitions, or a whole data folder
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+        /// Show the records of each batch too
+        #[arg(long)]
+        records: bool,
+        #[command(flatten)]
+        listing: Listing,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Program, clap::Error> {
+        Program::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_definition_of_all_arguments_is_sound() {
+        Program::command().debug_assert();
+    }
+
+    #[test]
+    fn places_before_the_end_are_no_flags() {
+        let program = parse("highwater consume t --from -3 -p 1 -p 2").unwrap();
+        let Command::Consume(consume) = program.command else { panic!("{program:?}") };
+        assert_eq!(consume.from, Place::BeforeEnd(3));
+        assert_eq!(consume.partitions, [1, 2]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_before_anything_is_asked() {
+        for line in [
+            "highwater",
+            "highwater topic create",
+            "highwater topic create t -p 0",
+            "highwater topic alter t",
+            "highwater config get",
+            "highwater config get --topic t --broker 1",
+            "highwater config set --topic t",
+            "highwater config set --topic t nonsense",
+            "highwater consume t --group g -p 1",
+            "highwater consume t --from nowhere",
+            "highwater produce t --timeout 0",
+            "highwater start --set nonsense",
+            "highwater log dump",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_value_may_hold_an_equals_sign() {
+        let pair: Pair = "sasl.jaas.config=a b=c".parse().unwrap();
+        assert_eq!((pair.key.as_str(), pair.value.as_str()), ("sasl.jaas.config", "a b=c"));
+    }
+}

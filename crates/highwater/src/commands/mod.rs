@@ -1,0 +1,55 @@
+//! What the commands do, one file each; this one chooses. A command returns the exit code, or a
+//! `Failure` that says what is wrong and what to do.
+
+mod cluster;
+mod cluster_access;
+mod config;
+mod config_explain;
+mod consume;
+mod group;
+mod log_dump;
+mod outcome;
+mod produce;
+mod sources;
+mod start;
+mod topic;
+
+use std::process::ExitCode;
+
+use crate::arguments::{Command, Config, Log, Program};
+use crate::failure::Failure;
+
+/// Runs the command that was typed.
+pub fn run(program: Program) -> Result<ExitCode, Failure> {
+    let reporting = start::Reporting::typed(&program);
+    match program.command {
+        Command::Start(typed) => start::run(&typed, reporting),
+        Command::Topic(command) => topic::run(&command),
+        Command::Group(command) => group::run(&command),
+        Command::Produce(typed) => produce::run(&typed),
+        Command::Consume(typed) => consume::run(&typed),
+        Command::Config(command) => run_config(&command),
+        Command::Cluster(command) => cluster::run(&command),
+        Command::Log(Log::Dump { paths, records, listing }) => {
+            log_dump::run(&paths, records, listing.format)
+        }
+        Command::Version => {
+            println!("highwater {}", env!("CARGO_PKG_VERSION"));
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn run_config(command: &Config) -> Result<ExitCode, Failure> {
+    match command {
+        Config::Get { keys, resource, listing, connection } => {
+            config::get(resource, keys, listing.format, connection)
+        }
+        Config::Set { sets, deletes, resource, connection } => {
+            config::set(resource, sets, deletes, connection)
+        }
+        Config::Explain { sources, changed, markdown, listing } => {
+            config_explain::run(sources, *changed, *markdown, listing.format)
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! `start`: runs a broker until it is told to stop, and says on standard output what runs where.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::ExitCode;
+
+use broker::configuration::{BrokerConfig, Configuration, Warning};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{info, warn};
+
+use crate::arguments::Program;
+use crate::arguments::Start;
+use crate::commands::config_explain::contradiction;
+use crate::commands::sources;
+use crate::failure::{Failure, on_output};
+use crate::{logging, system};
+
+/// What a shell expects of a program that a second Ctrl-C has ended.
+const EXIT_CODE_INTERRUPTED: u8 = 130;
+
+/// Runs until SIGTERM or SIGINT; a second one does not wait for an orderly end.
+pub fn run(typed: &Start, report: Reporting) -> Result<ExitCode, Failure> {
+    let (configuration, warnings) = sources::load(&typed.sources)?;
+    report.start(&configuration);
+    warnings.iter().for_each(say);
+    let config = BrokerConfig::new(configuration).map_err(|invalid| contradiction(&invalid))?;
+    let open_files = system::raise_open_files_limit();
+    info!(open_files_max = open_files, "limit of open files");
+    // The broker brings the threads of its data path; here only signals are waited for.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new("cannot start").detail(error))?;
+    runtime.block_on(serve(config))
+}
+
+/// How to report: flags win over keys.
+#[derive(Debug, Clone, Copy)]
+pub struct Reporting {
+    form: Option<logging::Form>,
+    level: Option<logging::Level>,
+}
+
+impl Reporting {
+    /// As typed.
+    pub fn typed(program: &Program) -> Reporting {
+        Reporting { form: program.log_format, level: program.log_level }
+    }
+
+    fn start(self, configuration: &Configuration) {
+        let form = match configuration.value("log.format") {
+            Some("json") => logging::Form::Json,
+            _ => logging::Form::Text,
+        };
+        let level = match configuration.value("log.level") {
+            Some("error") => logging::Level::Error,
+            Some("warn") => logging::Level::Warn,
+            Some("debug") => logging::Level::Debug,
+            Some("trace") => logging::Level::Trace,
+            _ => logging::Level::Info,
+        };
+        logging::start(self.form.unwrap_or(form), self.level.unwrap_or(level));
+    }
+}
+
+fn say(warning: &Warning) {
+    match warning {
+        // A file of Kafka's has many of these: they are no surprise, only good to know.
+        Warning::WithoutEffect { .. } => info!("{warning}"),
+        _ => warn!("{warning}"),
+    }
+}
+
+async fn serve(config: BrokerConfig) -> Result<ExitCode, Failure> {
+    let cannot_start = || Failure::new("the broker cannot start");
+    let mut signals = Signals::listen().map_err(|error| cannot_start().detail(error))?;
+    let starting = broker::start(config.clone());
+    let broker = tokio::select! {
+        started = starting => started.map_err(|error| cannot_start().detail(error))?,
+        () = signals.next() => return Ok(ExitCode::from(EXIT_CODE_INTERRUPTED)),
+    };
+    let text = announcement(&config, &broker.listeners(), broker.http());
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(on_output)?;
+    signals.next().await;
+    info!("stopping");
+    tokio::select! {
+        () = broker.stop() => Ok(ExitCode::SUCCESS),
+        () = signals.next() => Ok(ExitCode::from(EXIT_CODE_INTERRUPTED)),
+    }
+}
+
+/// The signals that ask the program to end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Signals> {
+        let terminate = signal(SignalKind::terminate())?;
+        Ok(Signals { terminate, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// What runs where, and how to try it. Programs that start a broker on port 0 read the addresses
+/// off these lines.
+fn announcement(
+    config: &BrokerConfig,
+    listeners: &[SocketAddr],
+    http: Option<SocketAddr>,
+) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let dirs: Vec<String> = config.log_dirs.iter().map(|dir| dir.display().to_string()).collect();
+    let mut lines = vec![
+        format!("highwater {version}: node {}", config.node_id),
+        format!("data: {}, durability={}", dirs.join(", "), config.durability.name()),
+    ];
+    lines.extend(listeners.iter().map(|at| format!("broker: listening on {at}")));
+    lines.extend(http.map(|at| {
+        let at = reachable(at);
+        format!("http: http://{at}/metrics http://{at}/public_metrics http://{at}/healthz")
+    }));
+    if let Some(at) = listeners.first().copied().map(reachable) {
+        lines.push(format!("try: echo hello | highwater produce greetings -b {at}"));
+        lines.push(format!("     kcat -b {at} -t greetings -C -e"));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// An address under which this machine reaches what is bound to all interfaces.
+fn reachable(at: SocketAddr) -> SocketAddr {
+    let ip = match at.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, at.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_announcement_says_what_runs_where_and_how_to_try_it() {
+        let config = BrokerConfig::from_pairs([("log.dirs", "data"), ("node.id", "7")]).unwrap();
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let http = Some(at("127.0.0.1:8080"));
+        let text = announcement(&config, &[at("0.0.0.0:9092"), at("[::1]:9093")], http);
+        let expected = format!(
+            "highwater {}: node 7\n\
+             data: data, durability=fsync\n\
+             broker: listening on 0.0.0.0:9092\n\
+             broker: listening on [::1]:9093\n\
+             http: http://127.0.0.1:8080/metrics http://127.0.0.1:8080/public_metrics \
+             http://127.0.0.1:8080/healthz\n\
+             try: echo hello | highwater produce greetings -b 127.0.0.1:9092\n     \
+             kcat -b 127.0.0.1:9092 -t greetings -C -e\n",
+            env!("CARGO_PKG_VERSION")
+        );
+        assert_eq!(text, expected);
+    }
+}
