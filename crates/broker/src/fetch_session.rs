@@ -203,7 +203,7 @@ pub struct CachedSession {
     /// When it was last used.
     pub last_used: Instant,
     /// The partitions.
-    pub session: FetchSession,
+    pub session: Box<FetchSession>,
 }
 
 /// A session in the cache; requests of one session come one after the other, so the lock is free.
@@ -230,10 +230,10 @@ impl FetchSessions {
     /// Makes room for a session and adds one; gives `session` back if there is no room.
     pub fn create(
         &self,
-        session: FetchSession,
+        session: Box<FetchSession>,
         uses_topic_ids: bool,
         now: Instant,
-    ) -> Result<SharedSession, FetchSession> {
+    ) -> Result<SharedSession, Box<FetchSession>> {
         let mut sessions = self.sessions.lock();
         if sessions.len() >= self.count_max && !evict_one(&mut sessions, now) {
             return Err(session);

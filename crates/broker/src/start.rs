@@ -30,6 +30,7 @@ use crate::endpoints::Endpoints;
 use crate::fetch_session::FetchSessions;
 use crate::groups::{Groups, group_config};
 use crate::logs::chores::Chores;
+use crate::logs::cleaner::Cleaner;
 use crate::logs::flusher::Flusher;
 use crate::logs::{Logs, LogsError};
 use crate::network::buffer::BufferPool;
@@ -76,6 +77,7 @@ pub struct RunningBroker {
     http: Option<SocketAddr>,
     stopping: watch::Sender<bool>,
     chores: Chores,
+    cleaner: Cleaner,
     data: Runtime,
 }
 
@@ -140,7 +142,8 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     }
     let http = serve_http(&server, stopped).await?;
     let chores = Chores::start(&server).map_err(StartError::Threads)?;
-    Ok(RunningBroker { server, broker_epoch, http, stopping, chores, data })
+    let cleaner = Cleaner::start(&server).map_err(StartError::Threads)?;
+    Ok(RunningBroker { server, broker_epoch, http, stopping, chores, cleaner, data })
 }
 
 fn data_runtime(config: &BrokerConfig) -> Result<Runtime, StartError> {
@@ -303,9 +306,10 @@ impl RunningBroker {
         }
         self.server.groups.unload_all();
         let server = Arc::clone(&self.server);
-        let mut chores = self.chores;
+        let (mut chores, mut cleaner) = (self.chores, self.cleaner);
         let closing = tokio::task::spawn_blocking(move || {
             chores.stop();
+            cleaner.stop();
             server.flusher.stop();
             server.logs.close(self.broker_epoch);
         });

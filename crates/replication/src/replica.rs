@@ -222,13 +222,8 @@ impl Replica {
     fn lead(&mut self, epoch: LeaderEpoch, isr: &[BrokerId]) -> bool {
         assert!(epoch >= self.epoch(), "terms only rise");
         let ended = epoch > self.epoch();
-        self.role = Role::Leader(Leadership::begin(
-            self.me,
-            epoch,
-            self.written,
-            isr,
-            self.high_watermark,
-        ));
+        self.role =
+            Role::Leader(Leadership::begin(self.me, epoch, self.written, isr, self.high_watermark));
         ended
     }
 

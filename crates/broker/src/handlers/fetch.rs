@@ -133,10 +133,10 @@ impl FetchInProgress {
         if request.session_id != 0 {
             self.server.fetch_sessions.remove(request.session_id);
         }
-        let mut session = FetchSession::default();
+        let mut session = Box::<FetchSession>::default();
         update(&mut session, request);
         if request.session_epoch == EPOCH_FINAL || session.is_empty() {
-            self.held = Held::Own(Box::new(session));
+            self.held = Held::Own(session);
             return;
         }
         match self.server.fetch_sessions.create(session, self.version >= 13, now) {
@@ -144,7 +144,7 @@ impl FetchInProgress {
                 self.session_id = shared.lock().id;
                 self.held = Held::Session(shared);
             }
-            Err(session) => self.held = Held::Own(Box::new(session)),
+            Err(session) => self.held = Held::Own(session),
         }
     }
 
@@ -278,7 +278,9 @@ impl FetchInProgress {
             current_leader: None,
         };
         match &read.slice {
-            None => drop(responder.partition(&fetched, Records::Copied(&[]))?),
+            None => {
+                responder.partition(&fetched, Records::Copied(&[]))?;
+            }
             Some(slice)
                 if slice.size_bytes < SENDFILE_BYTES_MIN || slice.file.as_fd().is_none() =>
             {

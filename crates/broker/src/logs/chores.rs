@@ -2,15 +2,12 @@
 //! forgetting producers, closing idle files, removing what was deleted. One thread, which sleeps
 //! until the next chore is due.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use partition::{Durability, Partition, PartitionError};
-use storage::DeletedSegment;
-use storage::disk::{Disk, RealDisk};
 use tracing::{debug, error, info};
 
 use crate::configuration::BrokerConfig;
@@ -33,14 +30,7 @@ pub struct Chores {
 struct Due {
     at: Instant,
     every: Duration,
-    chore: fn(&mut Chore),
-}
-
-/// What a chore works with.
-struct Chore {
-    server: Arc<Server>,
-    /// Files to remove, the earliest first.
-    deleted: VecDeque<(Instant, DeletedSegment)>,
+    chore: fn(&Arc<Server>),
 }
 
 impl Chores {
@@ -84,7 +74,6 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
 }
 
 fn run(stop: &(Mutex<bool>, Condvar), server: &Weak<Server>, mut timetable: Vec<Due>) {
-    let mut deleted = VecDeque::new();
     loop {
         let next = timetable.iter().map(|due| due.at).min().expect("there are chores");
         {
@@ -97,13 +86,11 @@ fn run(stop: &(Mutex<bool>, Condvar), server: &Weak<Server>, mut timetable: Vec<
             }
         }
         let Some(server) = server.upgrade() else { return };
-        let mut chore = Chore { server, deleted: std::mem::take(&mut deleted) };
         let now = Instant::now();
         for due in timetable.iter_mut().filter(|due| due.at <= now) {
-            (due.chore)(&mut chore);
+            (due.chore)(&server);
             due.at = Instant::now() + due.every;
         }
-        deleted = std::mem::take(&mut chore.deleted);
     }
 }
 
@@ -117,12 +104,11 @@ fn each(server: &Server, mut act: impl FnMut(&Arc<Partition>) -> Result<(), Part
     }
 }
 
-fn retain(chore: &mut Chore) {
-    let server = Arc::clone(&chore.server);
+fn retain(server: &Arc<Server>) {
     let now = server.now();
-    each(&server, |partition| {
+    each(server, |partition| {
         let gone = partition.maintain(|log, high_watermark| log.retain(now, high_watermark))?;
-        let delay = partition.settings().log.file_delete_delay_ms.max(0) as u64;
+        let delay_ms = partition.settings().log.file_delete_delay_ms;
         for segment in gone {
             info!(
                 partition = %partition.topic_partition(),
@@ -130,27 +116,17 @@ fn retain(chore: &mut Chore) {
                 bytes = segment.size_bytes,
                 "a segment has served its time"
             );
-            chore.deleted.push_back((Instant::now() + Duration::from_millis(delay), segment));
+            server.logs.trash.add(segment, delay_ms);
         }
         Ok(())
     });
 }
 
-fn remove_deleted(chore: &mut Chore) {
-    let now = Instant::now();
-    let (due, later): (Vec<_>, Vec<_>) = chore.deleted.drain(..).partition(|(at, _)| *at <= now);
-    chore.deleted.extend(later);
-    for (_, segment) in due {
-        if let Err(cause) = segment.remove(&RealDisk as &dyn Disk) {
-            // It is found and removed when the log is opened again.
-            debug!(base_offset = segment.base_offset.0, %cause, "cannot remove a deleted segment");
-        }
-    }
-    chore.server.logs.remove_leftovers();
+fn remove_deleted(server: &Arc<Server>) {
+    server.logs.empty_trash();
 }
 
-fn checkpoint(chore: &mut Chore) {
-    let server = &chore.server;
+fn checkpoint(server: &Arc<Server>) {
     each(server, |partition| {
         // One that is synced needs only small files; the others have their turn in bound_recovery.
         let synced = partition.settings().durability == Durability::Fsync;
@@ -167,8 +143,7 @@ fn run_checkpoint(partition: &Arc<Partition>, bytes_min: u64) -> Result<(), Part
 }
 
 /// Checkpoints the logs with the most to recover until what is left is little.
-fn bound_recovery(chore: &mut Chore) {
-    let server = &chore.server;
+fn bound_recovery(server: &Arc<Server>) {
     let topics = server.topics.snapshot();
     let mut unchecked: Vec<(u64, &Arc<Partition>)> = topics
         .partitions()
@@ -192,8 +167,7 @@ fn bound_recovery(chore: &mut Chore) {
     server.logs.checkpoint();
 }
 
-fn flush_by_age(chore: &mut Chore) {
-    let server = &chore.server;
+fn flush_by_age(server: &Arc<Server>) {
     for partition in server.topics.load().partitions() {
         let settings = partition.settings();
         let aged = settings.durability == Durability::PageCache && settings.flush_ms < i64::MAX;
@@ -203,10 +177,10 @@ fn flush_by_age(chore: &mut Chore) {
     }
 }
 
-fn expire_producers(chore: &mut Chore) {
-    let now = chore.server.now();
-    let expiration_ms = chore.server.config().producers.expiration_ms;
-    each(&chore.server, |partition| {
+fn expire_producers(server: &Arc<Server>) {
+    let now = server.now();
+    let expiration_ms = server.config().producers.expiration_ms;
+    each(server, |partition| {
         partition.maintain(|log, _| {
             log.expire_producers(now, expiration_ms);
             Ok(())
@@ -214,12 +188,12 @@ fn expire_producers(chore: &mut Chore) {
     });
 }
 
-fn release_idle(chore: &mut Chore) {
-    each(&chore.server, |partition| {
+fn release_idle(server: &Arc<Server>) {
+    each(server, |partition| {
         partition.maintain(|log, _| {
             log.release_idle_files();
             Ok(())
         })
     });
-    chore.server.buffers.trim();
+    server.buffers.trim();
 }

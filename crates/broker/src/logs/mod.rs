@@ -17,8 +17,12 @@ use storage::log_dir::{DirLock, Loading, LockError, LogDir, MetaProperties};
 use storage::{Log, LogConfig, StorageError};
 use tracing::{error, info, warn};
 
+use self::trash::Trash;
+
 pub mod chores;
+pub mod cleaner;
 pub mod flusher;
+pub mod trash;
 
 /// Why the log directories cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +111,8 @@ pub struct Logs {
     homes: Mutex<HashMap<(TopicId, i32), Home>>,
     /// Partitions that could not be opened, with the reason.
     unopened: Mutex<BTreeMap<TopicPartition, String>>,
+    /// Files of deleted segments.
+    pub trash: Trash,
     /// Directories of deleted partitions, to be removed.
     leftovers: Mutex<Vec<(usize, PathBuf)>>,
 }
@@ -149,6 +155,7 @@ impl Logs {
             disk,
             homes: Mutex::default(),
             unopened: Mutex::default(),
+            trash: Trash::default(),
             leftovers: Mutex::default(),
         };
         logs.collect_leftovers();
@@ -302,8 +309,9 @@ impl Logs {
         }
     }
 
-    /// Removes what deleted partitions left.
-    pub fn remove_leftovers(&self) {
+    /// Removes what nobody needs any more.
+    pub fn empty_trash(&self) {
+        self.trash.empty(&*self.disk);
         let leftovers = std::mem::take(&mut *self.leftovers.lock());
         for (at, path) in leftovers {
             if let Err(cause) = self.directories[at].dir.remove_leftover(&path) {

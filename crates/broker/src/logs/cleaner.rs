@@ -1,0 +1,173 @@
+//! Compaction: threads that look for logs worth compacting and compact them, one each at a time.
+//! What is worth it and how it is done is decided in the room `storage`.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use model::TopicPartition;
+use parking_lot::{Condvar, Mutex};
+use partition::{Partition, PartitionError};
+use storage::StorageError;
+use storage::compaction::{Compaction, CompactionPlan};
+use tracing::{error, info};
+
+use crate::configuration::Cleaner as Settings;
+use crate::server::Server;
+
+/// The threads, and how to end them.
+pub struct Cleaner {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Told when the broker stops.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    stopping: bool,
+    /// Logs that a thread works on.
+    busy: HashSet<TopicPartition>,
+    /// Logs with bytes that cannot be read: somebody has to look at them first.
+    unreadable: HashSet<TopicPartition>,
+}
+
+impl Cleaner {
+    /// Starts `log.cleaner.threads` threads, or none if `log.cleaner.enable` is false.
+    pub fn start(server: &Arc<Server>) -> std::io::Result<Cleaner> {
+        let settings = server.config().log.cleaner.clone();
+        let shared = Arc::new(Shared::default());
+        let count = if settings.enabled { settings.threads } else { 0 };
+        let threads = (0..count)
+            .map(|n| {
+                let (shared, server) = (Arc::clone(&shared), Arc::downgrade(server));
+                std::thread::Builder::new()
+                    .name(format!("cleaner-{n}"))
+                    .stack_size(512 * 1024)
+                    .spawn(move || shared.run(&server))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Cleaner { shared, threads })
+    }
+
+    /// Ends the threads; a compaction under way is given up, nothing of it stays.
+    pub fn stop(&mut self) {
+        self.shared.state.lock().stopping = true;
+        self.shared.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                error!("a cleaner thread had panicked");
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self, server: &Weak<Server>) {
+        loop {
+            let Some(backoff) = self.round(server) else { return };
+            let mut state = self.state.lock();
+            if !state.stopping {
+                self.changed.wait_for(&mut state, backoff);
+            }
+            if state.stopping {
+                return;
+            }
+        }
+    }
+
+    /// Looks at every log once. Returns how long to rest; `None` when the broker is gone.
+    fn round(&self, server: &Weak<Server>) -> Option<Duration> {
+        let server = server.upgrade()?;
+        let settings = server.config().log.cleaner.clone();
+        for partition in server.topics.snapshot().partitions() {
+            if partition.settings().log.cleanup.compact && self.claim(partition) {
+                self.clean(&server, partition, &settings);
+                self.state.lock().busy.remove(partition.topic_partition());
+            }
+        }
+        Some(Duration::from_millis(settings.backoff_ms.max(1)))
+    }
+
+    fn claim(&self, partition: &Partition) -> bool {
+        let name = partition.topic_partition();
+        let mut state = self.state.lock();
+        !state.stopping && !state.unreadable.contains(name) && state.busy.insert(name.clone())
+    }
+
+    fn clean(&self, server: &Server, partition: &Arc<Partition>, settings: &Settings) {
+        let result = self.compact(server, partition, settings);
+        let Err(PartitionError::Storage(cause)) = result else { return };
+        if let StorageError::Damaged(_) = cause {
+            error!(partition = %partition.topic_partition(), %cause, "not compacted any more");
+            self.state.lock().unreadable.insert(partition.topic_partition().clone());
+        }
+        server.log_failed(partition, &cause);
+    }
+
+    fn compact(
+        &self,
+        server: &Server,
+        partition: &Arc<Partition>,
+        settings: &Settings,
+    ) -> Result<(), PartitionError> {
+        let now = server.now();
+        let plan = partition.maintain(|log, committed| log.plan_compaction(now, committed))?;
+        let Some(plan) = plan else { return Ok(()) };
+        let Some(compaction) = self.work(&plan, settings)? else { return Ok(()) };
+        let tally = compaction.tally;
+        let done = partition.maintain(|log, _| log.finish_compaction(compaction))?;
+        info!(
+            partition = %partition.topic_partition(),
+            records_read = tally.records_read,
+            records_kept = tally.records_kept,
+            freed_bytes = done.freed_bytes,
+            "compacted"
+        );
+        let delay_ms = partition.settings().log.file_delete_delay_ms;
+        done.deleted.into_iter().for_each(|segment| server.logs.trash.add(segment, delay_ms));
+        Ok(())
+    }
+
+    fn work(
+        &self,
+        plan: &CompactionPlan,
+        settings: &Settings,
+    ) -> Result<Option<Compaction>, PartitionError> {
+        let threads = settings.threads.max(1) as u64;
+        let memory =
+            (settings.dedupe_buffer_bytes / threads) as f64 * settings.io_buffer_load_factor();
+        let began = Instant::now();
+        let (mut done, limit) = (0u64, settings.io_bytes_per_s_max);
+        let mut pace = |bytes: u64| {
+            done += bytes;
+            let due = Duration::try_from_secs_f64(done as f64 / limit).unwrap_or(Duration::ZERO);
+            let ahead = due.saturating_sub(began.elapsed());
+            self.rest(ahead)
+        };
+        let hash_key = [fastrand::u64(..), fastrand::u64(..)];
+        Ok(plan.run(memory as usize, hash_key, &mut pace)?)
+    }
+
+    /// Rests for a while; false when the broker stops.
+    fn rest(&self, ahead: Duration) -> bool {
+        let mut state = self.state.lock();
+        if !state.stopping && !ahead.is_zero() {
+            self.changed.wait_for(&mut state, ahead);
+        }
+        !state.stopping
+    }
+}
+
+impl Settings {
+    /// The share of the memory for keys that may be used.
+    fn io_buffer_load_factor(&self) -> f64 {
+        self.buffer_load_factor.clamp(0.1, 1.0)
+    }
+}

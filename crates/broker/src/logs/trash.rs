@@ -1,0 +1,35 @@
+//! Files that no log refers to any more and somebody may still be reading: they are removed after
+//! `file.delete.delay.ms`.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use storage::DeletedSegment;
+use storage::disk::Disk;
+use tracing::debug;
+
+/// The files, and when each may go.
+#[derive(Debug, Default)]
+pub struct Trash {
+    waiting: Mutex<Vec<(Instant, DeletedSegment)>>,
+}
+
+impl Trash {
+    /// Removes the files of `segment` when `delay_ms` have passed.
+    pub fn add(&self, segment: DeletedSegment, delay_ms: i64) {
+        let delay = Duration::from_millis(delay_ms.max(0) as u64);
+        self.waiting.lock().push((Instant::now() + delay, segment));
+    }
+
+    /// Removes what is due.
+    pub fn empty(&self, disk: &dyn Disk) {
+        let now = Instant::now();
+        let due: Vec<_> = self.waiting.lock().extract_if(.., |(at, _)| *at <= now).collect();
+        for (_, segment) in due {
+            if let Err(cause) = segment.remove(disk) {
+                // It is found and removed when the log is opened again.
+                debug!(base_offset = segment.base_offset.0, %cause, "cannot remove a deleted segment");
+            }
+        }
+    }
+}
