@@ -17,10 +17,6 @@ use clap::Parser;
 
 use arguments::Program;
 
-/// Fewer page faults and less contention than the system's allocator under many connections.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     match commands::run(Program::parse()) {
         Ok(code) => code,
