@@ -23,6 +23,8 @@ pub struct QuorumConfig {
     pub election_timeout_ms: std::ops::Range<u64>,
     /// A snapshot is made, and the log before it purged, every so many entries.
     pub snapshot_entries: u64,
+    /// A snapshot is also made, and all of the log purged, when the log has so many bytes.
+    pub snapshot_bytes: u64,
 }
 
 impl QuorumConfig {
@@ -37,6 +39,7 @@ impl QuorumConfig {
             heartbeat_ms: 150,
             election_timeout_ms: 700..1400,
             snapshot_entries: 5000,
+            snapshot_bytes: 32 << 20,
         }
     }
 }

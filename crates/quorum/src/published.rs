@@ -127,6 +127,11 @@ impl Published {
         self.applied_below.send_replace(index + 1);
     }
 
+    /// Tells of every entry that is applied, if slowly: only the newest counts.
+    pub(crate) fn watch_applied(&self) -> watch::Receiver<u64> {
+        self.applied_below.subscribe()
+    }
+
     /// Index of the newest entry applied.
     pub(crate) fn applied_index(&self) -> Option<u64> {
         self.applied_below.borrow().checked_sub(1)

@@ -93,8 +93,8 @@ impl Quorum {
         let dir = config.dir.clone();
         let machine =
             StateMachine::open(Arc::clone(&disk), dir.clone()).map_err(QuorumError::stopped)?;
-        let store =
-            LogStore::open(disk, dir, &config.cluster_id, me).map_err(QuorumError::stopped)?;
+        let store = LogStore::open(disk, dir, &config.cluster_id, me, config.snapshot_bytes)
+            .map_err(QuorumError::stopped)?;
         if !store.has_vote() && alone {
             lead_alone(&store, me)?;
         } else if !store.has_vote() && store.last().is_some() {
@@ -127,8 +127,10 @@ impl Quorum {
             settings: Arc::clone(&settings),
             queue,
         };
-        let tasks =
-            vec![tokio::spawn(proposer.run()), tokio::spawn(watch_members(raft.clone(), me))];
+        let bound =
+            bound_log(raft.clone(), store.clone(), Arc::clone(&published), config.snapshot_bytes);
+        let members = watch_members(raft.clone(), me);
+        let tasks = vec![tokio::spawn(proposer.run()), tokio::spawn(members), tokio::spawn(bound)];
         let inner = Inner {
             raft,
             network,
@@ -319,6 +321,40 @@ async fn watch_members(raft: Raft<TypeConfig, StateMachine>, me: u64) {
         }
         if metrics.changed().await.is_err() {
             return;
+        }
+    }
+}
+
+/// Makes a snapshot and purges the log when it has grown large, however few its entries are: they
+/// would all be read at the next start.
+async fn bound_log(
+    raft: Raft<TypeConfig, StateMachine>,
+    store: LogStore,
+    published: Arc<Published>,
+    bytes_max: u64,
+) {
+    let mut metrics = raft.metrics();
+    let mut applied = published.watch_applied();
+    loop {
+        let below = *applied.borrow_and_update();
+        if store.size_bytes() > bytes_max && below > 0 {
+            if raft.trigger().snapshot().await.is_err() {
+                return;
+            }
+            let wanted = Some(below - 1);
+            let made = metrics.wait_until(|m| m.snapshot.map(|id| id.index) >= wanted).await;
+            if made.is_err() || raft.trigger().purge_log(below - 1).await.is_err() {
+                return;
+            }
+            let gone = metrics.wait_until(|m| m.purged.map(|id| id.index) >= wanted).await;
+            if gone.is_err() {
+                return;
+            }
+        }
+        tokio::select! {
+            changed = applied.changed() => if changed.is_err() { return },
+            // The raft has stopped: nothing is applied any more.
+            ended = metrics.wait_until(|m| m.running_state.is_err()) => { drop(ended); return }
         }
     }
 }

@@ -26,8 +26,9 @@ use storage::{CleanupPolicy, Log, LogConfig, Opening};
 const RECENT_MAX: usize = 64;
 /// Bytes read at a time.
 const READ_BYTES: u32 = 1 << 20;
-/// Entries are purged by whole segments, so they are not large.
-const SEGMENT_BYTES: u32 = 16 << 20;
+/// Entries are purged by whole segments, so they are not large: of what makes a snapshot due, a
+/// log has so many.
+const SEGMENTS: u64 = 8;
 
 /// The log, the vote, and what was purged. Copies are the same store.
 #[derive(Clone)]
@@ -56,9 +57,9 @@ pub(crate) fn now() -> Timestamp {
     Timestamp(since.map_or(0, |since| since.as_millis() as i64))
 }
 
-fn log_config() -> LogConfig {
+fn log_config(bytes_max: u64) -> LogConfig {
     LogConfig {
-        segment_bytes: SEGMENT_BYTES,
+        segment_bytes: (bytes_max / SEGMENTS).clamp(1024, 1 << 30) as u32,
         segment_ms: i64::MAX,
         retention_ms: -1,
         retention_bytes: -1,
@@ -68,24 +69,26 @@ fn log_config() -> LogConfig {
     }
 }
 
-fn open_log(disk: &Arc<dyn Disk>, dir: &Path, known: &VoteFile) -> io::Result<Log> {
+fn open_log(disk: &Arc<dyn Disk>, dir: &Path, known: &VoteFile, bytes_max: u64) -> io::Result<Log> {
     let start = known.purged.map_or(0, |id| id.index + 1);
     let opening = Opening {
         log_start_offset: Offset(start as i64),
         recovery_point: Offset(known.recovery_point as i64),
         ..Opening::unknown(now())
     };
-    let config = Arc::new(log_config());
+    let config = Arc::new(log_config(bytes_max));
     Log::open(Arc::clone(disk), dir.to_owned(), config, opening).map_err(io::Error::other)
 }
 
 impl LogStore {
-    /// Opens what is in the directory, or begins with nothing.
+    /// Opens what is in the directory, or begins with nothing. The log is meant to stay below
+    /// `bytes_max` bytes; whoever purges it sees to that.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         dir: PathBuf,
         cluster_id: &str,
         node: u64,
+        bytes_max: u64,
     ) -> io::Result<LogStore> {
         let found = VoteFile::read(&*disk, &dir)?;
         if let Some(found) = &found {
@@ -99,7 +102,7 @@ impl LogStore {
             recovery_point: 0,
         });
         holes::check(&*disk, &dir, vote_file.recovery_point)?;
-        let mut log = open_log(&disk, &dir, &vote_file)?;
+        let mut log = open_log(&disk, &dir, &vote_file, bytes_max)?;
         if let Some(purged) = vote_file.purged {
             skip_purged(&mut log, purged)?;
         }
@@ -131,6 +134,11 @@ impl LogStore {
     /// The newest entry, purged or not.
     pub(crate) fn last(&self) -> Option<LogId> {
         self.shared.state.lock().last
+    }
+
+    /// Bytes of the log's files.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.shared.log.lock().size_bytes()
     }
 
     /// Votes as the only voter, and begins the log if it has no entry. Both go to the writer, and

@@ -18,7 +18,7 @@ impl StoreBuilder<TypeConfig, LogStore, StateMachine> for Builder {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new());
         disk.create_dir_all(&PathBuf::from("/data")).unwrap();
         let dir = PathBuf::from("/data/__cluster_metadata-0");
-        let store = LogStore::open(Arc::clone(&disk), dir.clone(), "c", 0).unwrap();
+        let store = LogStore::open(Arc::clone(&disk), dir.clone(), "c", 0, 1 << 20).unwrap();
         let machine = StateMachine::open(disk, dir).unwrap();
         Ok(((), store, machine))
     }
@@ -35,8 +35,9 @@ async fn a_vote_that_was_saved_is_there_after_a_crash() {
     disk.create_dir_all(&PathBuf::from("/data")).unwrap();
     disk.sync_dir(&PathBuf::from("/")).unwrap();
     let dir = PathBuf::from("/data/__cluster_metadata-0");
-    let open =
-        |disk: &SimDisk| LogStore::open(Arc::new(disk.clone()), dir.clone(), "c", 1).unwrap();
+    let open = |disk: &SimDisk| {
+        LogStore::open(Arc::new(disk.clone()), dir.clone(), "c", 1, 1 << 20).unwrap()
+    };
     let mut store = open(&disk);
     for term in 1..10 {
         let vote = Vote { leader_id: LeaderId { term, node_id: 1 }, committed: term % 2 == 0 };

@@ -199,3 +199,34 @@ async fn damage_before_whole_entries_is_refused_even_after_a_crash() {
     reopened.stop().await.unwrap();
     quorum.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_log_of_few_large_entries_is_bounded_too() {
+    let disk = new_disk();
+    let config = || QuorumConfig { snapshot_bytes: 20_000, ..config(1) };
+    let transport = || std::sync::Arc::new(quorum::NoTransport);
+    let quorum = start(config(), &disk, transport()).await.unwrap();
+    prepare(&quorum).await;
+    let log_bytes = || {
+        let dir = Path::new("/data/__cluster_metadata-0");
+        let names = disk.list(dir).unwrap();
+        let logs = names.iter().filter(|name| name.ends_with(".log"));
+        logs.map(|name| disk.read(&dir.join(name)).unwrap().len()).sum::<usize>()
+    };
+    for i in 0..200 {
+        assert!(created(&quorum.propose(create(&format!("t{i}"), i)).await.unwrap()));
+    }
+    // 200 entries are some 70,000 bytes. Purging goes on beside proposing.
+    let purged = async {
+        while log_bytes() > 24_000 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), purged).await.expect("it is purged");
+    let before = quorum.image();
+    quorum.stop().await.unwrap();
+    let quorum = start(config(), &disk, transport()).await.unwrap();
+    assert_eq!(quorum.image().digest(), before.digest());
+    assert!(created(&quorum.propose(create("later", 1000)).await.unwrap()));
+    quorum.stop().await.unwrap();
+}
