@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,25 +16,29 @@ use crate::process::{self, Guarded};
 
 /// How long a broker may take until it accepts connections, recovery included.
 const START_LIMIT: Duration = Duration::from_secs(60);
+/// How long a release build may take.
+const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 /// How long an orderly stop may take.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
-/// The binary: `$HIGHWATER_BINARY`, or the release build of this checkout, built when missing.
+/// The binary: `$HIGHWATER_BINARY`, or the release build of this checkout, made anew when a source has
+/// changed.
 pub fn binary() -> Result<PathBuf> {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
     if let Some(path) = std::env::var_os("HIGHWATER_BINARY") {
         return Ok(PathBuf::from(path));
     }
+    if let Some(path) = BINARY.get() {
+        return Ok(path.clone());
+    }
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| repository().join("target"), PathBuf::from);
-    let binary = target.join("release/highwater");
-    if !binary.exists() {
-        eprintln!("building highwater (release) …");
-        let mut cargo = process::command("cargo");
-        cargo.args(["build", "--release", "--package", "highwater"]).current_dir(repository());
-        let outcome = process::run(&mut cargo, None, Duration::from_secs(1800))?;
-        ensure!(outcome.success(), "the build failed: {}", outcome.story());
-    }
-    Ok(binary)
+    eprintln!("building highwater (release) …");
+    let mut cargo = process::command("cargo");
+    cargo.args(["build", "--release", "--package", "highwater"]).current_dir(repository());
+    let outcome = process::run(&mut cargo, None, BUILD_LIMIT)?;
+    ensure!(outcome.success(), "the build failed: {}", outcome.story());
+    Ok(BINARY.get_or_init(|| target.join("release/highwater")).clone())
 }
 
 /// A running broker.
