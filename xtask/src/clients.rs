@@ -7,7 +7,7 @@
 mod kafka_tools;
 mod kcat;
 mod programs;
-mod report;
+pub mod report;
 mod scenario;
 mod target;
 

@@ -6,6 +6,7 @@ mod cache;
 mod ci;
 mod clients;
 mod codegen;
+mod compatibility;
 mod fuzz;
 mod golden;
 mod highwater;
@@ -34,6 +35,8 @@ enum Task {
     /// Install, start or use the project's own Apache Kafka
     #[command(subcommand)]
     Kafka(apache_kafka::Task),
+    /// Write docs/compatibility.md from the table of APIs and what the clients did
+    Compatibility(compatibility::Arguments),
     /// Write crates/wire/src/generated from the message schemas of Kafka's client jar
     Codegen(codegen::Arguments),
     /// Run every fuzz target for a short while
@@ -52,6 +55,7 @@ fn main() -> anyhow::Result<()> {
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Clients(arguments) => clients::run(&arguments),
         Task::Kafka(task) => apache_kafka::task(task),
+        Task::Compatibility(arguments) => compatibility::run(&arguments),
         Task::Codegen(arguments) => codegen::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Golden => golden::run(),

@@ -1,0 +1,161 @@
+//! docs/compatibility.md, made of what is true: the table of served APIs with the head comment of each
+//! handler, and the rows that the real clients left in docs/clients.json.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use wire::ApiKey;
+
+use crate::clients::report::{Ending, Row, Run};
+use crate::tidy;
+
+const DOCUMENT: &str = "docs/compatibility.md";
+const HANDLERS: &str = "crates/broker/src/handlers";
+const CLIENTS: &str = "docs/clients.json";
+/// Served, but not through the table's macro.
+const HOT: [(&str, &str); 2] = [("Produce", "produce"), ("Fetch", "fetch")];
+/// librdkafka needs Produce offered from version 0 (KAFKA-18659).
+const PRODUCE_ADVERTISED_FROM: i16 = 0;
+
+/// What to do with the document.
+#[derive(Args)]
+pub struct Arguments {
+    /// Only check that the document is what would be written
+    #[arg(long)]
+    check: bool,
+}
+
+/// Writes the document, or checks it.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let root = tidy::root()?;
+    let text = document(&root)?;
+    let path = root.join(DOCUMENT);
+    if !arguments.check {
+        return fs::write(&path, text).context("cannot write docs/compatibility.md");
+    }
+    if fs::read_to_string(&path).unwrap_or_default() != text {
+        bail!("{DOCUMENT} is not fresh: run cargo xt compatibility");
+    }
+    Ok(())
+}
+
+fn document(root: &Path) -> Result<String> {
+    let mut text = String::from(HEAD);
+    text.push_str("| API | key | versions | notes |\n|---|---|---|---|\n");
+    for (api, module) in served(root)? {
+        let notes = notes(&fs::read_to_string(root.join(HANDLERS).join(format!("{module}.rs")))?);
+        let min = if api == ApiKey::Produce { PRODUCE_ADVERTISED_FROM } else { api.min_version() };
+        writeln!(text, "| {api} | {} | {min}–{} | {notes} |", api.code(), api.max_version())?;
+    }
+    text.push_str(NOT_SERVED);
+    let clients = fs::read_to_string(root.join(CLIENTS)).unwrap_or_else(|_| "{}".to_owned());
+    let runs: BTreeMap<String, Run> = serde_json::from_str(&clients)?;
+    for (target, run) in &runs {
+        client_table(&mut text, target, run)?;
+    }
+    Ok(text)
+}
+
+/// The served APIs by number, each with the module of its handler.
+fn served(root: &Path) -> Result<Vec<(ApiKey, String)>> {
+    let table = fs::read_to_string(root.join(HANDLERS).join("table.rs"))?;
+    let body = table.split_once("\nserved! {").context("the table has no entries")?.1;
+    let body = body.split_once("\n}").context("the table has no end")?.0;
+    let lines = body.lines().filter_map(|line| {
+        let (api, handler) = line.trim().trim_end_matches(',').split_once(" => ")?;
+        Some((api.to_owned(), handler.split_once("::")?.0.to_owned()))
+    });
+    let hot = HOT.iter().map(|(api, module)| ((*api).to_owned(), (*module).to_owned()));
+    let mut served = Vec::new();
+    for (name, module) in hot.chain(lines) {
+        let api = ApiKey::all().iter().copied().find(|api| api.name() == name);
+        served.push((api.with_context(|| format!("there is no API {name}"))?, module));
+    }
+    served.sort_by_key(|(api, _)| api.code());
+    Ok(served)
+}
+
+/// The head comment behind its first clause, as one line.
+fn notes(source: &str) -> String {
+    let head: Vec<&str> = source
+        .lines()
+        .take_while(|line| line.starts_with("//!"))
+        .map(|line| line.trim_start_matches("//!").trim())
+        .collect();
+    head.join(" ").replace('|', "\\|").replace(" - ", "<br>- ").trim().to_owned()
+}
+
+fn client_table(text: &mut String, target: &str, run: &Run) -> Result<()> {
+    writeln!(text, "\n## Real clients against {target} {}\n", run.version)?;
+    let mut clients: BTreeMap<(&str, &str), Vec<&Row>> = BTreeMap::new();
+    for row in run.rows.iter().filter(|row| !row.version.is_empty()) {
+        clients.entry((&row.client, &row.version)).or_default().push(row);
+    }
+    writeln!(text, "| client | version | pass | fail | skip | what passed |\n|---|---|---|---|---|---|")?;
+    for ((client, version), rows) in &clients {
+        let count = |ending| rows.iter().filter(|row| row.result == ending).count();
+        let passed: Vec<&str> =
+            rows.iter().filter(|row| row.result == Ending::Pass).map(|row| row.scenario.as_str()).collect();
+        let (pass, fail, skip) = (count(Ending::Pass), count(Ending::Fail), count(Ending::Skip));
+        writeln!(text, "| {client} | {version} | {pass} | {fail} | {skip} | {} |", passed.join(", "))?;
+    }
+    let others: Vec<&Row> = run.rows.iter().filter(|row| row.result != Ending::Pass).collect();
+    if !others.is_empty() {
+        writeln!(text, "\n| did not pass | scenario | why |\n|---|---|---|")?;
+    }
+    for row in others {
+        let reason = row.reason.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let word = if row.result == Ending::Fail { "failed" } else { "skipped" };
+        let reason = reason.replace('|', "\\|");
+        writeln!(text, "| {} | {} | {word}: {reason} |", row.client, row.scenario)?;
+    }
+    Ok(())
+}
+
+const HEAD: &str = "# Compatibility
+
+Written by `cargo xt compatibility` out of the table of served APIs and of what real clients did
+(`cargo xt clients`); not to be edited. What is not in the table is not advertised to clients.
+
+## APIs
+
+";
+
+const NOT_SERVED: &str = "
+## What is not served
+
+- Transactions: a transactional id is refused by FindCoordinator and InitProducerId with UNSUPPORTED_VERSION.
+- TLS, SASL and ACLs: listeners other than PLAINTEXT are refused when the broker starts.
+- The newer group protocols (KIP-848, share groups, streams groups), quotas, tiered storage.
+- Clusters of several brokers: reassignment, leader elections, replica fetching.
+
+## Where it differs from Kafka
+
+- `durability=fsync`, the default: `acks=all` waits for the device, and a record is visible to consumers when it is synced.
+  `durability=page-cache` is Kafka's contract.
+- Records inside compressed batches are not looked into on the way in, unless the topic is compacted; Kafka decompresses
+  every batch.
+- A member that is turned away with GROUP_MAX_SIZE_REACHED does not hold the others up.
+- Auto-created topics are in the very answer to the Metadata request that created them; Kafka asks clients to come again.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_served_api_has_notes_that_name_it() {
+        let root = tidy::root().unwrap();
+        let served = served(&root).unwrap();
+        assert!(served.len() >= 32, "{} APIs", served.len());
+        for (api, module) in served {
+            let path = root.join(HANDLERS).join(format!("{module}.rs"));
+            let source = fs::read_to_string(path).unwrap();
+            assert!(notes(&source).contains(api.name()), "{module}.rs does not name {api}");
+        }
+    }
+}
