@@ -14,7 +14,7 @@ use storage::disk::SimDisk;
 use storage::{Log, LogConfig};
 
 use load::{Action, Load, Step};
-use recovered::{check, check_index_files, read_all};
+use recovered::{check, check_index_files, check_no_leftovers, read_all};
 use timeline::Timeline;
 
 fn run_script(seed: u64, appends: usize, config: LogConfig) -> Load {
@@ -149,6 +149,7 @@ fn a_recovered_log_that_is_closed_leaves_true_indexes_and_opens_as_it_was() {
         let indexes = |timeline| check_index_files(&log, &disk, timeline);
         let verdict = indexes(&step.before).or_else(|_| indexes(&step.after));
         assert_eq!(verdict, Ok(()), "{what}");
+        assert_eq!(check_no_leftovers(&log, &disk), Ok(()), "{what}");
         load::store_checkpoints(&disk, &log).unwrap();
         load::store_marker(&disk).unwrap();
         assert_eq!(essence(&recover(&disk, &load, step, what)), found, "{what}");

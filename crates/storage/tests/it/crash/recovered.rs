@@ -207,6 +207,26 @@ pub fn check_index_files(log: &Log, disk: &SimDisk, timeline: &Timeline) -> Resu
     Ok(())
 }
 
+/// S13: a closed log has its segments' files, snapshots, and nothing else.
+pub fn check_no_leftovers(log: &Log, disk: &SimDisk) -> Result<(), String> {
+    let names = disk.list(&partition_dir()).map_err(|e| e.to_string())?;
+    let has = |name: String| names.contains(&name);
+    for name in &names {
+        let known = match name.split_once('.') {
+            None => matches!(&**name, "leader-epoch-checkpoint" | "recovery-point-ceiling"),
+            Some((_, "log")) => true,
+            Some((base, "index" | "timeindex" | "txnindex")) => has(format!("{base}.log")),
+            // One whose removal a crash has undone goes with the next checkpoint.
+            Some((at, "snapshot")) => at.parse().is_ok_and(|at| Offset(at) <= log.log_end_offset()),
+            Some(_) => false,
+        };
+        if !known {
+            return Err(format!("{name} is left over"));
+        }
+    }
+    Ok(())
+}
+
 /// Where each batch of the segment begins, by its last offset.
 fn batch_positions(disk: &SimDisk, index: &Path) -> BTreeMap<i64, u64> {
     let bytes = disk.read(&index.with_extension("log")).unwrap_or_default();
