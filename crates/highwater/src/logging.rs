@@ -3,8 +3,10 @@
 use std::io::IsTerminal;
 
 use clap::ValueEnum;
-use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::fmt;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{fmt, registry};
 
 /// The form of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -42,17 +44,22 @@ impl From<Level> for LevelFilter {
     }
 }
 
+/// What other people's crates report is for those who look for a fault.
+const OF_OTHERS: &[&str] = &["openraft", "hyper", "h2", "mio"];
+
 /// Starts reporting. Only the first call of a process has an effect.
 pub fn start(form: Form, level: Level) {
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let reports = fmt()
+    let of_others = if level >= Level::Debug { level } else { level.min(Level::Warn) };
+    let others = OF_OTHERS.iter().map(|target| (*target, LevelFilter::from(of_others)));
+    let shown = Targets::new().with_default(LevelFilter::from(level)).with_targets(others);
+    let lines = fmt::layer()
         .with_writer(std::io::stderr)
-        .with_max_level(LevelFilter::from(level))
         .with_ansi(colours)
         .with_target(level >= Level::Debug);
     // Whoever comes second (a test in the same process) goes on with the first one's.
     let _ = match form {
-        Form::Text => reports.try_init(),
-        Form::Json => reports.json().flatten_event(true).try_init(),
+        Form::Text => registry().with(shown).with(lines).try_init(),
+        Form::Json => registry().with(shown).with(lines.json().flatten_event(true)).try_init(),
     };
 }

@@ -137,6 +137,9 @@ fn write_requests(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Resu
 
 fn write_quantiles(row: Row<'_, f64>, scrape: &Scrape<'_>, api: ApiKey) -> fmt::Result {
     let durations = &scrape.counters.api(api).durations;
+    if durations.count() == 0 {
+        return Ok(());
+    }
     QUANTILES.iter().try_for_each(|(label, part)| {
         let labels = [("request", api.name()), ("quantile", *label)];
         row(&labels, quantile(durations, *part) * 1e3)

@@ -1,0 +1,299 @@
+//! The program as people use it: the built binary, a broker on a free port and a folder of its
+//! own, and what its commands say and return.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const HIGHWATER: &str = env!("CARGO_BIN_EXE_highwater");
+
+/// A broker that ends with the test.
+struct Broker {
+    process: Child,
+    address: String,
+    http: String,
+    _folder: Option<TempDir>,
+}
+
+impl Broker {
+    fn start() -> Broker {
+        let folder = tempfile::tempdir().unwrap();
+        let mut broker = Broker::start_in(&folder.path().join("data"));
+        broker._folder = Some(folder);
+        broker
+    }
+
+    fn start_in(data: &Path) -> Broker {
+        let mut process = Command::new(HIGHWATER)
+            .args(["--log-level", "warn", "start", "--data-dir"])
+            .arg(data)
+            .args(["--set", "listeners=PLAINTEXT://127.0.0.1:0"])
+            .args(["--set", "http.listener=127.0.0.1:0"])
+            .args(["--set", "offsets.topic.num.partitions=2"])
+            .args(["--set", "group.initial.rebalance.delay.ms=0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut found = |prefix: &str| {
+            let line = lines.by_ref().map(Result::unwrap).find(|line| line.starts_with(prefix));
+            line.unwrap_or_else(|| panic!("no line begins with {prefix:?}"))[prefix.len()..]
+                .to_owned()
+        };
+        let address = found("broker: listening on ");
+        let http = found("http: http://");
+        let http = http[..http.find('/').unwrap()].to_owned();
+        Broker { process, address, http, _folder: None }
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(HIGHWATER);
+        command.args(line.split(' ')).env("HIGHWATER_BOOTSTRAP_SERVER", &self.address);
+        command
+    }
+
+    /// Runs a command that must succeed; what it wrote to standard output.
+    fn run(&self, line: &str) -> String {
+        let output = self.command(line).output().unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs a command that must fail with exit code 1; what it wrote to standard error.
+    fn fail(&self, line: &str) -> String {
+        failure(self.command(line).output().unwrap())
+    }
+
+    /// Runs a command with this on its standard input.
+    fn feed(&self, line: &str, input: &[u8]) -> Output {
+        let mut command = self.command(line);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        process.stdin.take().unwrap().write_all(input).unwrap();
+        process.wait_with_output().unwrap()
+    }
+
+    fn produce(&self, line: &str, input: &[u8]) {
+        let output = self.feed(line, input);
+        assert!(output.status.success(), "{line}: {output:?}");
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut connection = TcpStream::connect(&self.http).unwrap();
+        write!(connection, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn stop(mut self) {
+        let pid = Pid::from_child(&self.process);
+        kill_process(pid, Signal::TERM).unwrap();
+        assert!(self.process.wait().unwrap().success(), "an orderly stop ends with 0");
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn failure(output: Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn highwater(line: &str) -> Output {
+    Command::new(HIGHWATER).args(line.split(' ')).stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn lines_come_back_byte_for_byte() {
+    let broker = Broker::start();
+    broker.run("topic create lines");
+    let text = b"one\n\n two\r\n\xff\xfe\0binary\nlast without line feed";
+    broker.produce("produce lines", text);
+    let output = broker.command("consume lines --until-end").output().unwrap();
+    assert_eq!(output.stdout, [&text[..], b"\n"].concat());
+    let tail = broker.command("consume lines --from -2 --count 1").output().unwrap();
+    assert_eq!(tail.stdout, b"\xff\xfe\0binary\n");
+}
+
+#[test]
+fn a_hundred_thousand_lines_in_every_codec_survive() {
+    let broker = Broker::start();
+    broker.run("topic create many -p 1");
+    let text: Vec<u8> = (0..20_000).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
+    for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
+        broker.produce(&format!("produce many --compression {codec}"), &text);
+    }
+    let output = broker.command("consume many --until-end").output().unwrap();
+    assert!(output.stdout == text.repeat(5), "{} bytes", output.stdout.len());
+}
+
+#[test]
+fn keys_headers_partitions_and_patterns_go_together() {
+    let broker = Broker::start();
+    broker.run("topic create keyed --partitions 3");
+    broker.produce("produce keyed --key-separator : --header h=1 -p 2", b"k:v:w\n:empty key\n");
+    let pattern = r"%t/%p@%o[%K:%k][%S:%v][%h]\n";
+    assert_eq!(
+        broker.run(&format!("consume keyed --until-end -f {pattern}")),
+        "keyed/2@0[1:k][3:v:w][h=1]\nkeyed/2@1[0:][9:empty key][h=1]\n"
+    );
+    let json = broker.run("consume keyed -p 2 --count 1 -f json");
+    let record: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&record["key"], &record["offset"]), (&"k".into(), &0.into()));
+    let output = broker.feed("produce keyed --key-separator :", b"a:b\nno separator\nc:d\n");
+    assert!(failure(output).contains("line 2 has no key separator"));
+}
+
+#[test]
+fn topics_are_created_listed_changed_and_deleted() {
+    let broker = Broker::start();
+    assert_eq!(
+        broker.run("topic create b a -p 2 -c retention.ms=1000"),
+        "b: created\na: created\n"
+    );
+    assert!(broker.fail("topic create a").contains("TOPIC_ALREADY_EXISTS"));
+    assert_eq!(broker.run("topic create a --if-not-exists"), "a: was there\n");
+    let list = "NAME  PARTITIONS  REPLICAS\na     2           1\nb     2           1\n";
+    assert_eq!(broker.run("topic list"), list);
+    broker.run("topic alter a --set retention.ms=2000 --delete cleanup.policy");
+    let config = broker.run("config get --topic a retention.ms");
+    assert_eq!(config, "KEY           VALUE  SOURCE\nretention.ms  2000   topic\n");
+    broker.run("topic add-partitions a --total 3");
+    let described = broker.run("topic describe a --format json");
+    let described: serde_json::Value = serde_json::from_str(&described).unwrap();
+    assert_eq!(described.as_array().unwrap().len(), 3);
+    assert_eq!(described[2]["log_end_offset"], 0);
+    assert_eq!(broker.run("topic delete a"), "a: deleted\n");
+    let gone = broker.fail("topic describe a");
+    assert!(gone.contains("UNKNOWN_TOPIC") && gone.contains("hint:"), "{gone}");
+    assert!(broker.fail("consume a").contains("there is no topic a"));
+}
+
+#[test]
+fn a_group_goes_on_where_it_was_and_can_be_moved() {
+    let broker = Broker::start();
+    broker.run("topic create orders");
+    broker.produce("produce orders", b"1\n2\n3\n");
+    assert_eq!(broker.run("consume orders --group readers --count 2"), "1\n2\n");
+    assert_eq!(broker.run("consume orders --group readers --count 1"), "3\n");
+    let lag = broker.run("group describe readers --format json");
+    let lag: serde_json::Value = serde_json::from_str(&lag).unwrap();
+    assert_eq!((&lag[0]["current_offset"], &lag[0]["lag"]), (&3.into(), &0.into()));
+    assert!(broker.run("group seek readers --to -1 --dry-run").contains("orders"));
+    broker.run("group seek readers --to +1");
+    assert_eq!(broker.run("consume orders --group readers --count 2"), "2\n3\n");
+    assert!(broker.run("group list").contains("readers"));
+    assert_eq!(broker.run("group delete readers"), "readers: deleted\n");
+    assert!(broker.fail("group describe readers").contains("GROUP_ID_NOT_FOUND"));
+}
+
+#[test]
+fn a_broker_shows_itself_and_its_configuration() {
+    let broker = Broker::start();
+    broker.produce("produce seen", b"1\n2\n");
+    assert!(broker.get("/healthz").starts_with("HTTP/1.1 200 OK"));
+    let metrics = broker.get("/metrics");
+    let counted = "\nkafka_server_brokertopicmetrics_messagesin_total{topic=\"seen\"} 2\n";
+    assert!(metrics.contains(counted), "{metrics}");
+    assert!(broker.run("cluster info").contains("127.0.0.1"));
+    assert!(broker.run("cluster health").starts_with("healthy: yes\n"));
+    broker.run("config set --broker 1 log.retention.ms=5000");
+    let shown = broker.run("config get --broker 1 log.retention.ms");
+    assert!(shown.contains("5000") && shown.contains("broker (changed)"), "{shown}");
+    let refused = broker.fail("config set --broker 1 node.id=7");
+    assert!(refused.contains("cannot be changed while the broker runs"), "{refused}");
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_stop_and_the_files_are_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let broker = Broker::start_in(&data);
+    broker.produce("produce kept", b"1\n2\n3\n");
+    broker.stop();
+    let dump = highwater(&format!("log dump --records {}", data.display()));
+    assert!(dump.status.success(), "{dump:?}");
+    let text = String::from_utf8(dump.stdout).unwrap();
+    assert!(text.contains(" value: 2 "), "{text}");
+    let broker = Broker::start_in(&data);
+    assert_eq!(broker.run("consume kept --until-end"), "1\n2\n3\n");
+    broker.stop();
+    let log = data.join("kept-0/00000000000000000000.log");
+    let mut bytes = fs::read(&log).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&log, bytes).unwrap();
+    let dump = highwater(&format!("log dump --format json {}", log.display()));
+    let found = String::from_utf8(dump.stdout.clone()).unwrap();
+    assert!(found.contains("\"finding\":\"damage\""), "{found}");
+    assert!(failure(dump).contains("1 places are damaged"));
+}
+
+#[test]
+fn without_a_cluster_a_command_fails_in_time_and_says_what_to_do() {
+    // Nobody listens on a port that was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let said = failure(highwater(&format!("produce t --timeout 0.5 -b {free}")));
+    assert!(said.contains("cannot reach the cluster") && said.contains("hint:"), "{said}");
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("server.properties");
+    fs::write(&file, "node.id=1\nnum.partitions=many\nlisteners=SASL_SSL://:9092\n").unwrap();
+    let said = failure(highwater(&format!("start {}", file.display())));
+    assert!(said.contains("server.properties:2: num.partitions=many: it accepts"), "{said}");
+    fs::write(&file, "listeners=SASL_SSL://:9092\n").unwrap();
+    let said = failure(highwater(&format!("start {}", file.display())));
+    assert!(said.contains("needs SSL or SASL, which come later"), "{said}");
+    let said = failure(highwater("start --strict --set num.partition=1"));
+    assert!(said.contains("is num.partitions meant?"), "{said}");
+}
+
+#[test]
+fn the_configuration_is_explained_with_its_sources() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("server.properties");
+    fs::write(&file, "num.partitions=4\n").unwrap();
+    let output = Command::new(HIGHWATER)
+        .args([
+            "config",
+            "explain",
+            "--changed",
+            "--format",
+            "json",
+            "--set",
+            "durability=page-cache",
+        ])
+        .arg(&file)
+        .env("KAFKA_BROKER_RACK", "r1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let sources: Vec<(String, String)> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["key"].as_str().unwrap().into(), row["source"].as_str().unwrap().into()))
+        .collect();
+    let source = |key: &str| &sources.iter().find(|(found, _)| found == key).unwrap().1;
+    assert_eq!(source("durability"), "--set");
+    assert!(source("num.partitions").ends_with("server.properties:1"));
+    assert_eq!(source("broker.rack"), "environment variable KAFKA_BROKER_RACK");
+    let markdown = highwater("config explain --markdown");
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.md");
+    assert!(markdown.stdout == fs::read(document).unwrap(), "docs/config.md is stale");
+}
