@@ -95,7 +95,7 @@ impl Broker {
     ) -> Result<Broker, StorageError> {
         let log_dir = LogDirectory::new(disk)?;
         let partitions = log_dir.open(controller, now)?;
-        let groups = Groups::load(Arc::clone(&partitions[OFFSETS]), now);
+        let groups = Groups::load(Arc::clone(&partitions[OFFSETS]), now)?;
         Ok(Broker {
             disk: disk.clone(),
             log_dir,
@@ -366,23 +366,33 @@ fn read_request(offset: Offset, isolation: Isolation) -> ReadRequest {
     }
 }
 
-/// All that the log of a partition holds, up to its end.
-pub(crate) fn read_log(partition: &Partition) -> Vec<u8> {
+/// All that the log of a partition holds, up to its end. Fails on what is no whole batch: on a disk
+/// that has lied, even a segment below the recovery point may be full of zeros.
+pub(crate) fn read_log(partition: &Partition) -> Result<Vec<u8>, StorageError> {
     let mut bytes = Vec::new();
     let (mut offset, end) =
         partition.with_log(|log| (log.log_start_offset(), log.log_end_offset()));
     while offset < end {
         let request = read_request(offset, Isolation::LogEnd);
-        let read = partition.read(&request).expect("a partition that is led can be read");
-        let slice = read.slice.expect("below the log end there is something");
+        let slice = match partition.read(&request) {
+            Ok(read) => read.slice.expect("below the log end there is something"),
+            Err(PartitionError::Storage(error)) => return Err(error),
+            Err(other) => panic!("a partition that is led can be read: {other}"),
+        };
         let at = bytes.len();
         bytes.resize(at + slice.size_bytes as usize, 0);
         slice.file.read_at(&mut bytes[at..], slice.position).expect("the disk reads");
         for batch in model::batch::Batches::new(&bytes[at..]) {
-            offset = batch.expect("a slice is whole batches").0.next_offset();
+            offset = batch.map_err(|error| unreadable(partition, error))?.0.next_offset();
         }
     }
-    bytes
+    Ok(bytes)
+}
+
+/// What is said of bytes in a log that are no records.
+pub(crate) fn unreadable(partition: &Partition, reason: impl ToString) -> StorageError {
+    let path = partition.topic_partition().to_string().into();
+    StorageError::Malformed { path, reason: reason.to_string() }
 }
 
 fn group_of(client: ClientId) -> GroupId {

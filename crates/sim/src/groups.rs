@@ -8,10 +8,11 @@ use coordinator::{
 };
 use model::batch::Batches;
 use model::record::BatchBuilder;
-use model::{ErrorCode, Offset, Timestamp};
+use model::{BatchHeader, ErrorCode, Offset, Timestamp};
 use partition::{Acks, Append, Partition};
+use storage::StorageError;
 
-use crate::broker::Woken;
+use crate::broker::{Woken, read_log, unreadable};
 
 /// More than any batch of offsets expands to.
 const BATCH_BYTES_MAX: usize = 1 << 20;
@@ -29,15 +30,15 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// Reads all that is stored.
-    pub(crate) fn load(partition: Arc<Partition>, now: Timestamp) -> Groups {
+    pub(crate) fn load(partition: Arc<Partition>, now: Timestamp) -> Result<Groups, StorageError> {
         let mut loader = Loader::new(GroupConfig::default());
-        replay(&partition, &mut loader);
+        replay(&partition, &mut loader)?;
         let (shard, effects) = loader.finish(now);
         let (uncommitted, woken) = (VecDeque::new(), Arc::default());
         let mut groups = Groups { shard, partition, uncommitted, woken, wants_sync: false };
         let replies = groups.perform(now, effects);
         assert!(replies.is_empty(), "nobody has asked yet");
-        groups
+        Ok(groups)
     }
 
     pub(crate) fn request(&mut self, now: Timestamp, to: ReplyTo, request: Request) -> Vec<Reply> {
@@ -105,17 +106,20 @@ impl Groups {
     }
 }
 
-fn replay(partition: &Partition, loader: &mut Loader) {
+fn replay(partition: &Partition, loader: &mut Loader) -> Result<(), StorageError> {
     let mut buffer = Vec::new();
-    let bytes = crate::broker::read_log(partition);
+    let bytes = read_log(partition)?;
     for batch in Batches::new(&bytes) {
-        let (header, batch) = batch.expect("a log is whole batches");
+        let (_, batch) = batch.map_err(|error| unreadable(partition, error))?;
+        let header =
+            BatchHeader::decode_checked(batch).map_err(|error| unreadable(partition, error))?;
         let records = compression::records::read(&header, batch, BATCH_BYTES_MAX, &mut buffer)
-            .expect("the groups' records were written by us");
+            .expect("what has its checksum was written by us");
         for record in records {
-            let record = record.expect("the groups' records were written by us");
+            let record = record.expect("what has its checksum was written by us");
             let key = record.key.expect("the groups' records have keys");
-            loader.replay(key, record.value).expect("the groups' records were written by us");
+            loader.replay(key, record.value).expect("what has its checksum was written by us");
         }
     }
+    Ok(())
 }

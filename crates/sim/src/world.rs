@@ -456,7 +456,9 @@ impl World {
         for partition in 0..PARTITIONS {
             let log = broker.partition(partition);
             let log_start = log.with_log(|log| log.log_start_offset());
-            let records: Vec<(Offset, Vec<u8>)> = decode(&read_log(log));
+            let records: Vec<(Offset, Vec<u8>)> = decode(
+                &read_log(log).map_err(|error| (Invariant::AckedIsReadable, error.to_string()))?,
+            );
             self.history.final_scan(partition, log_start, &records)?;
         }
         Ok(())
