@@ -35,6 +35,7 @@ class Client:
     codecs = ["gzip", "snappy", "lz4", "zstd"]
     null_headers = True
     both_null = False
+    tells_fencing = False
 
     def __init__(self, version):
         self.version = version

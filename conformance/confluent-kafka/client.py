@@ -7,6 +7,7 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     TIMESTAMP_NOT_AVAILABLE,
     Consumer,
+    KafkaError,
     KafkaException,
     Producer,
     TopicPartition,
@@ -24,6 +25,7 @@ class Client:
     codecs = ["gzip", "snappy", "lz4", "zstd"]
     null_headers = True
     both_null = True
+    tells_fencing = True
 
     def __init__(self, version):
         self.version = version
@@ -156,6 +158,7 @@ class Member:
         if cooperative:
             settings["partition.assignment.strategy"] = "cooperative-sticky"
         self._cooperative = cooperative
+        self._failed = None
         self._consumer = client.consumer(group, **settings)
         self._owned, self._seen, self._changes, self._revoked = set(), [], 0, 0
         self._closing = threading.Event()
@@ -178,8 +181,12 @@ class Member:
     def _poll(self):
         while not self._closing.is_set():
             message = self._consumer.poll(0.05)
-            if message is not None and message.error() is None:
+            if message is None:
+                continue
+            if message.error() is None:
                 self._seen.append(message.value())
+            elif message.error().code() == KafkaError._FATAL:
+                self._failed = message.error().str()
         self._consumer.close()
         self._owned = set()
 
@@ -194,6 +201,10 @@ class Member:
 
     def revoked(self):
         return self._revoked
+
+    def failed(self):
+        """The error that ended the membership; None while there is none."""
+        return self._failed
 
     def close(self):
         self._closing.set()

@@ -19,6 +19,7 @@ class Client:
     codecs = ["gzip", "snappy", "lz4", "zstd"]
     null_headers = False
     both_null = False
+    tells_fencing = True
 
     def __init__(self, version):
         self.version = version
@@ -144,6 +145,7 @@ class Member(ConsumerRebalanceListener):
         self._cooperative = cooperative
         self._consumer = client.consumer(**settings)
         self._owned, self._seen, self._changes, self._revoked = set(), [], 0, 0
+        self._failed = None
         self._closing = threading.Event()
         self._consumer.subscribe([topic], listener=self)
         self._thread = threading.Thread(target=self._poll, daemon=True)
@@ -162,9 +164,12 @@ class Member(ConsumerRebalanceListener):
         self._owned = self._owned - gone
 
     def _poll(self):
-        while not self._closing.is_set():
-            for batch in self._consumer.poll(50).values():
-                self._seen.extend(found.value for found in batch)
+        try:
+            while not self._closing.is_set():
+                for batch in self._consumer.poll(50).values():
+                    self._seen.extend(found.value for found in batch)
+        except KafkaError as error:
+            self._failed = type(error).__name__
         self._consumer.close()
         self._owned = set()
 
@@ -179,6 +184,10 @@ class Member(ConsumerRebalanceListener):
 
     def revoked(self):
         return self._revoked
+
+    def failed(self):
+        """The error that ended the membership; None while there is none."""
+        return self._failed
 
     def close(self):
         self._closing.set()

@@ -2,7 +2,7 @@
 
 import time
 
-from harness import MemberProcess, Record, check, equal, name, scenario, wait_until
+from harness import MemberProcess, Record, Skip, check, equal, name, scenario, wait_until
 from records import make_topic
 
 PARTITIONS = 6
@@ -77,6 +77,20 @@ def a_static_member_returns_without_a_rebalance(adapter):
     equal(stays.changes(), changes, "changes of the other member's assignment")
     stays.close()
     again.close()
+
+
+@scenario("static-fenced")
+def of_two_members_with_one_instance_id_the_older_is_fenced(adapter):
+    if not adapter.tells_fencing:
+        raise Skip("this client does not tell its user that it was fenced")
+    topic, group = make_topic(adapter, "fenced", PARTITIONS), name("group")
+    older = adapter.member(topic, group, instance="one")
+    wait_until(lambda: older.owned() == ALL, "the first member owns everything")
+    newer = adapter.member(topic, group, instance="one")
+    wait_until(lambda: newer.owned() == ALL, "the second member owns everything")
+    wait_until(older.failed, "the first member has failed")
+    check("FENCED" in older.failed().upper(), f"the first member's error is {older.failed()}")
+    newer.close()
 
 
 @scenario("cooperative-sticky")
