@@ -22,6 +22,7 @@ use crate::groups::OFFSETS_TOPIC;
 use crate::internal_topics;
 use crate::logs::Opened;
 use crate::server::Server;
+use crate::start::controller_settings;
 use crate::topics::{Topic, Topics};
 
 /// Logs that are opened at once when the broker starts.
@@ -260,6 +261,7 @@ fn reconfigure_broker(server: &Server, image: &ClusterImage) {
             }
         }
     }
+    server.quorum.set_controller_settings(controller_settings(&config));
     server.config.store(Arc::new(config));
 }
 

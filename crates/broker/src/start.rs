@@ -295,6 +295,12 @@ impl RunningBroker {
         self.http
     }
 
+    /// Waits until this broker cannot go on: the metadata quorum failed on this node, as when its
+    /// disk does. Whoever runs the broker ends it then.
+    pub async fn failed(&self) -> QuorumError {
+        self.server.quorum.failed().await
+    }
+
     /// Stops cleanly: takes no more requests, tells the controller, syncs and closes the logs, and
     /// leaves the marker that saves the next start its recovery.
     pub async fn stop(self) {

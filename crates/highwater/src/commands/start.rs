@@ -80,7 +80,13 @@ async fn serve(config: BrokerConfig) -> Result<ExitCode, Failure> {
     let text = announcement(&config, &broker.listeners(), broker.http());
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(on_output)?;
-    signals.next().await;
+    let failed = tokio::select! {
+        () = signals.next() => None,
+        cause = broker.failed() => Some(cause),
+    };
+    if let Some(cause) = failed {
+        return Err(Failure::new("the broker cannot go on").detail(cause));
+    }
     info!("stopping");
     tokio::select! {
         () = broker.stop() => Ok(ExitCode::SUCCESS),
