@@ -78,6 +78,8 @@ pub(crate) struct Broker {
     waiting: Vec<Waiting>,
     group_requests: BTreeMap<ReplyTo, Address>,
     replies_made: u64,
+    /// Where each client's last fetch of a partition ended, as fetch sessions remember it.
+    cursors: BTreeMap<(ClientId, PartitionId), ReadCursor>,
     /// Partitions with something to sync, oldest first.
     sync_queue: VecDeque<PartitionId>,
     syncing: Option<(PartitionId, PartitionSync)>,
@@ -105,6 +107,7 @@ impl Broker {
             waiting: Vec::new(),
             group_requests: BTreeMap::new(),
             replies_made: 0,
+            cursors: BTreeMap::new(),
             sync_queue: VecDeque::new(),
             syncing: None,
             is_failed: false,
@@ -138,7 +141,7 @@ impl Broker {
                 self.produce(now, from, partition, acks, records);
             }
             Request::Fetch { partition, offset } => {
-                let fetched = self.fetch(partition, offset);
+                let fetched = self.fetch(from.client, partition, offset);
                 self.answer(from, Response::Fetched(fetched));
             }
             Request::DeleteRecords { partition, offset } => {
@@ -187,14 +190,21 @@ impl Broker {
         self.waiting.push(Waiting { address, partition, base_offset, needed, woken });
     }
 
-    fn fetch(&mut self, partition: PartitionId, offset: Offset) -> Result<Fetched, Refused> {
-        let request = read_request(offset, Isolation::Committed);
+    fn fetch(
+        &mut self,
+        client: ClientId,
+        partition: PartitionId,
+        offset: Offset,
+    ) -> Result<Fetched, Refused> {
+        let cursor = self.cursors.get(&(client, partition)).copied().unwrap_or_default();
+        let request = ReadRequest { cursor, ..read_request(offset, Isolation::Committed) };
         let read = match self.partitions[partition].read(&request) {
             Ok(read) => read,
             Err(error) => return Err(self.refuse(error)),
         };
         let mut bytes = Vec::new();
         if let Some(slice) = read.slice {
+            self.cursors.insert((client, partition), slice.next);
             bytes.resize(slice.size_bytes as usize, 0);
             let length =
                 slice.file.read_at(&mut bytes, slice.position).map_err(|_| Refused::Retriable)?;
