@@ -353,11 +353,16 @@ fn check_protocol(reading: &Reading<'_>, name: &str, protocols: &[(String, Secur
         Some((_, SecurityProtocol::Plaintext)) => {}
         Some(_) => reading.refuse(
             "listeners",
-            format!("listener {name} needs SSL or SASL, which come later; only PLAINTEXT is served"),
+            format!(
+                "listener {name} needs SSL or SASL, which come later; only PLAINTEXT is served"
+            ),
         ),
         None => reading.refuse(
             "listeners",
-            format!("listener {name} has no protocol; add {name}:PLAINTEXT to listener.security.protocol.map"),
+            format!(
+                "listener {name} has no protocol; add {name}:PLAINTEXT to \
+                 listener.security.protocol.map"
+            ),
         ),
     }
 }

@@ -210,7 +210,8 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "server.properties:3: log.cleanup.policy=shrink: it accepts a list of compact, delete",
+                "server.properties:3: log.cleanup.policy=shrink: it accepts a list of compact, \
+                 delete",
                 "server.properties:2: num.partitions=many: it accepts a whole number from 1 up",
             ]
         );

@@ -4,7 +4,8 @@
 //! ```text
 //! .index      | relative offset u32 | position u32 |
 //! .timeindex  | timestamp i64 | relative offset u32 |
-//! .txnindex   | version i16 | producer id | first offset | last offset | last stable offset, i64 each |
+//! .txnindex   | version i16 | producer id | first offset | last offset | last stable offset |
+//!             (the last four are i64)
 //! ```
 
 use std::io;

@@ -5,8 +5,8 @@
 //! looks, through [`Observed`]. Nothing here knows a partition or a connection.
 //!
 //! Three layers of names: those of Kafka's JMX beans as `jmx_exporter` writes them
-//! (`kafka_server_…`), those of `kafka_exporter` (`kafka_topic_…`, `kafka_consumergroup_…`), and
-//! our own (`highwater_…`, in seconds and bytes).
+//! (`kafka_server_…`), those of `kafka_exporter` (`kafka_topic_…`, `kafka_consumergroup_…`),
+//! and our own (`highwater_…`, in seconds and bytes).
 
 mod exporter;
 mod family;

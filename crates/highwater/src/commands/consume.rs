@@ -13,6 +13,7 @@ use model::{Offset, TopicPartition};
 use crate::arguments::Consume;
 use crate::commands::cluster_access::{PATIENCE, block_on, connect, existing_topic, failed};
 use crate::commands::group::targets;
+use crate::commands::start::Signals;
 use crate::failure::{Failure, on_output};
 use crate::pattern::{Form, Shown};
 use crate::position::Place;
@@ -72,13 +73,14 @@ impl<'a> Consuming<'a> {
     }
 
     async fn run(mut self) -> Result<(), Failure> {
-        let interrupted = tokio::signal::ctrl_c();
-        tokio::pin!(interrupted);
+        let signals = Signals::listen();
+        let mut signals =
+            signals.map_err(|error| Failure::new("cannot listen for signals").detail(error))?;
         let mut commit = tokio::time::interval(COMMIT_EVERY);
         while !self.is_done() {
             let polled = tokio::select! {
                 polled = self.consumer.poll(POLL_MAX) => polled,
-                _ = &mut interrupted => break,
+                () = signals.next() => break,
             };
             match polled {
                 Ok(found) => self.write(&found)?,

@@ -95,18 +95,20 @@ async fn serve(config: BrokerConfig) -> Result<ExitCode, Failure> {
 }
 
 /// The signals that ask the program to end.
-struct Signals {
+pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn listen() -> std::io::Result<Signals> {
+    /// Listens from now on; without this they end the program at once.
+    pub fn listen() -> std::io::Result<Signals> {
         let terminate = signal(SignalKind::terminate())?;
         Ok(Signals { terminate, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    async fn next(&mut self) {
+    /// Waits for one of them.
+    pub async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -292,7 +292,7 @@ async fn add_offsets(cluster: &Cluster, rows: &mut [Described]) -> Result<(), Cl
     let (starts, ends) = ends(cluster, &led).await?;
     for row in rows {
         let partition = TopicPartition::new(row.topic.as_str(), row.partition);
-        let offset = |found: &HashMap<TopicPartition, FoundOffset>| {
+        let offset = |found: &Offsets| {
             found.get(&partition).and_then(|found| found.offset).map(|offset| offset.0)
         };
         (row.log_start_offset, row.log_end_offset) = (offset(&starts), offset(&ends));
@@ -300,12 +300,14 @@ async fn add_offsets(cluster: &Cluster, rows: &mut [Described]) -> Result<(), Cl
     Ok(())
 }
 
+/// An offset of each partition.
+pub type Offsets = HashMap<TopicPartition, FoundOffset>;
+
 /// The first and the next offset of each of these partitions.
 pub async fn ends(
     cluster: &Cluster,
     partitions: &[TopicPartition],
-) -> Result<(HashMap<TopicPartition, FoundOffset>, HashMap<TopicPartition, FoundOffset>), ClientError>
-{
+) -> Result<(Offsets, Offsets), ClientError> {
     let wanted = |spec: OffsetSpec| -> Vec<(TopicPartition, OffsetSpec)> {
         partitions.iter().map(|partition| (partition.clone(), spec)).collect()
     };
