@@ -1,6 +1,6 @@
 //! Files that are not what they were: torn, cut, flipped bits (S3, S4, S6, S7, S12).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use model::Offset;
 use storage::disk::{Disk, OpenMode, SimDisk};
@@ -49,12 +49,7 @@ fn reopened(disk: &SimDisk, load: &Load) -> Result<Log, StorageError> {
 }
 
 /// Every `step`th bit of a file, flipped one at a time.
-fn for_each_flip(
-    disk: &SimDisk,
-    path: &PathBuf,
-    step: usize,
-    mut check: impl FnMut(SimDisk, &str),
-) {
+fn for_each_flip(disk: &SimDisk, path: &Path, step: usize, mut check: impl FnMut(SimDisk, &str)) {
     let bits = disk.read(path).unwrap().len() * 8;
     for bit in (0..bits).step_by(step) {
         let damaged = disk.snapshot();
@@ -128,7 +123,7 @@ fn a_flipped_bit_past_the_recovery_point_cuts_the_log_before_it() {
 }
 
 /// Whether the bit lies in what a leader stamps outside of the checksum.
-fn is_in_a_stamp(disk: &SimDisk, path: &PathBuf, what: &str) -> bool {
+fn is_in_a_stamp(disk: &SimDisk, path: &Path, what: &str) -> bool {
     let bit: usize = what.split(' ').nth(1).unwrap().parse().unwrap();
     let bytes = disk.read(path).unwrap();
     let mut position = 0;
