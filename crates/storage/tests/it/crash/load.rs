@@ -324,6 +324,10 @@ impl Load {
             keep => self.timeline.batches[keep - 1].header.next_offset(),
         };
         let offset = offset.max(self.timeline.log_start).max(self.timeline.retained_from);
+        if self.compactions > 0 && offset < self.log.active_base_offset() {
+            // In a compacted segment the batch before the cut may be gone: the end is another one.
+            return Ok(());
+        }
         self.attempted = self.timeline.clone().truncated(offset);
         self.log.truncate_to(offset)?;
         self.timeline = self.attempted.clone();
