@@ -32,6 +32,11 @@ pub async fn handle(call: Arc<Call>, request: DeleteRecordsRequest) -> DeleteRec
         }
         topics.push(DeleteRecordsTopicResult { name: topic.name, partitions });
     }
+    // What was deleted does not come back after a crash.
+    let server = Arc::clone(&call.server);
+    if tokio::task::spawn_blocking(move || server.logs.checkpoint()).await.is_err() {
+        tracing::error!("a bug: writing checkpoints panicked");
+    }
     DeleteRecordsResponse { throttle_time_ms: 0, topics }
 }
 

@@ -59,6 +59,7 @@ pub struct FetchInProgress {
     min_bytes: u64,
     max_bytes: u32,
     isolation: Isolation,
+    arrived: Instant,
     deadline: Instant,
 }
 
@@ -106,6 +107,7 @@ pub fn begin(
         } else {
             Isolation::Committed
         },
+        arrived: now,
         deadline: now + Duration::from_millis(request.max_wait_ms.max(0) as u64),
     };
     fetch.take_in(request, now);
@@ -203,6 +205,11 @@ impl FetchInProgress {
             Held::Own(session) => terms.gather(session, cx),
             Held::Session(shared) => terms.gather(&mut shared.lock().session, cx),
         }
+    }
+
+    /// When the request came.
+    pub fn arrived(&self) -> Instant {
+        self.arrived
     }
 
     /// When it is answered with whatever there is.

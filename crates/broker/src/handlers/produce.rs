@@ -83,6 +83,7 @@ struct Answer {
 pub struct ProduceInProgress {
     correlation_id: i32,
     version: i16,
+    arrived: Instant,
     deadline: Instant,
     answers: SmallVec<[Answer; 1]>,
 }
@@ -133,7 +134,14 @@ pub fn begin(
         refused: refused.or(acks.is_none().then_some(ErrorCode::InvalidRequiredAcks)),
     };
     let answers = items.into_iter().map(|item| call.serve(item, frame)).collect();
-    finish(ProduceInProgress { correlation_id, version, deadline: now + timeout, answers }, acks)
+    let produce = ProduceInProgress {
+        correlation_id,
+        version,
+        arrived: now,
+        deadline: now + timeout,
+        answers,
+    };
+    finish(produce, acks)
 }
 
 fn item(topics: &Topics, found: PartitionRecords<'_>) -> Item {
@@ -305,6 +313,11 @@ impl ProduceInProgress {
         }
         let written = out.compose(|writer, _| self.write(writer));
         Poll::Ready(written.map_err(|error| Hangup(format!("cannot answer a Produce: {error}"))))
+    }
+
+    /// When the request came.
+    pub fn arrived(&self) -> Instant {
+        self.arrived
     }
 
     /// When waiting ends.

@@ -116,7 +116,7 @@ impl Connection {
             if self.outbox.queued_bytes() > QUEUED_BYTES_MAX {
                 break;
             }
-            match slot.poll(cx, now, &mut self.outbox) {
+            match slot.poll(cx, now, &mut self.outbox, &self.server.counters) {
                 Poll::Ready(result) => {
                     self.line.pop_front();
                     result?;

@@ -6,6 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use wire::ApiKey;
+
+use crate::counters::Counters;
 use crate::handlers::fetch::FetchInProgress;
 use crate::handlers::produce::ProduceInProgress;
 
@@ -38,10 +41,18 @@ impl Slot {
         cx: &mut Context<'_>,
         now: Instant,
         out: &mut Outbox,
+        counters: &Counters,
     ) -> Poll<Result<(), Hangup>> {
+        let answered = |api, arrived: Instant| {
+            counters.api(api).durations.observe(arrived.elapsed());
+        };
         match self {
-            Slot::Produce(produce) => produce.poll(cx, now, out),
-            Slot::Fetch(fetch) => fetch.poll(cx, now, out),
+            Slot::Produce(produce) => {
+                produce.poll(cx, now, out).map_ok(|()| answered(ApiKey::Produce, produce.arrived()))
+            }
+            Slot::Fetch(fetch) => {
+                fetch.poll(cx, now, out).map_ok(|()| answered(ApiKey::Fetch, fetch.arrived()))
+            }
             Slot::Other(future) => future.as_mut().poll(cx).map_ok(|reply| {
                 out.push_bytes(|bytes| bytes.extend_from_slice(&reply));
             }),
