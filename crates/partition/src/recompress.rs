@@ -41,7 +41,11 @@ pub(crate) fn recompress(
     let mut out = bytes[..HEADER_BYTES].to_vec();
     match codec {
         Compression::None => out.append(&mut records),
-        codec => compression::compress(codec, level, &records, &mut out),
+        codec => {
+            let mut compressed = Vec::new();
+            compression::compress(codec, level, &records, &mut compressed);
+            out.append(&mut compressed);
+        }
     }
     let rewritten = BatchHeader {
         size_bytes: out.len() as u32,
