@@ -78,7 +78,7 @@ pub struct RunningBroker {
     stopping: watch::Sender<bool>,
     chores: Chores,
     cleaner: Cleaner,
-    data: Runtime,
+    data: DataRuntime,
 }
 
 /// Starts a broker. It runs on threads of its own and, for what is not on the data path, on the
@@ -138,7 +138,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let (stopping, stopped) = watch::channel(false);
     for (listener, socket, _) in listeners {
         let name: Arc<str> = listener.name.into();
-        data.spawn(accept(socket, name, Arc::clone(&server), stopped.clone()));
+        data.handle().spawn(accept(socket, name, Arc::clone(&server), stopped.clone()));
     }
     let http = serve_http(&server, stopped).await?;
     let chores = Chores::start(&server).map_err(StartError::Threads)?;
@@ -146,13 +146,32 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     Ok(RunningBroker { server, broker_epoch, http, stopping, chores, cleaner, data })
 }
 
-fn data_runtime(config: &BrokerConfig) -> Result<Runtime, StartError> {
-    Builder::new_multi_thread()
+/// The data path's threads. They end in the background: a runtime may not be waited for where
+/// futures run, and that is where a start that fails gives it up.
+struct DataRuntime(Option<Runtime>);
+
+impl DataRuntime {
+    fn handle(&self) -> &Handle {
+        self.0.as_ref().expect("it is taken when it is dropped").handle()
+    }
+}
+
+impl Drop for DataRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn data_runtime(config: &BrokerConfig) -> Result<DataRuntime, StartError> {
+    let runtime = Builder::new_multi_thread()
         .worker_threads(config.threads.data.max(1))
         .thread_name("data")
         .enable_all()
         .build()
-        .map_err(StartError::Threads)
+        .map_err(StartError::Threads)?;
+    Ok(DataRuntime(Some(runtime)))
 }
 
 async fn bind_all(
@@ -305,7 +324,7 @@ impl RunningBroker {
     /// leaves the marker that saves the next start its recovery.
     pub async fn stop(self) {
         self.stopping.send_replace(true);
-        self.data.shutdown_background();
+        drop(self.data);
         let leaving = BrokerRef { broker: self.server.node_id, epoch: self.broker_epoch };
         if let Err(cause) = self.server.quorum.propose(Request::FenceBroker(leaving)).await {
             error!(%cause, "could not tell the controller that this broker stops");
