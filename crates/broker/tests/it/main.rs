@@ -1,0 +1,15 @@
+//! A broker on a directory of its own, spoken to over its socket: the promises of the protocol that
+//! clients rely on, and what hostile peers must not achieve.
+//!
+//! Not here: clients of others (`conformance/`), the rules of the pure rooms (their own tests).
+//! Read [`fixture`] first.
+
+mod fetching;
+mod fixture;
+mod hostile;
+mod memory;
+mod mutation;
+mod negotiation;
+mod offsets;
+mod producing;
+mod sessions;

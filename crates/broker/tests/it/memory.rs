@@ -1,0 +1,154 @@
+//! What hostile or many peers may cost in memory. These tests measure the process, so each runs
+//! while no other broker of this binary does.
+
+use std::time::{Duration, Instant};
+
+use model::{Compression, ErrorCode, Timestamp, record::BatchBuilder};
+
+use crate::fixture::*;
+use crate::hostile::enormous_arrays;
+
+const MIB: u64 = 1 << 20;
+
+/// The most memory that the process has had resident since some moment.
+struct Peak {
+    before_bytes: u64,
+}
+
+impl Peak {
+    fn begin() -> Peak {
+        // Makes the kernel forget the peak so far.
+        std::fs::write("/proc/self/clear_refs", "5").expect("a process may reset its own peak");
+        Peak { before_bytes: status_bytes("VmRSS:") }
+    }
+
+    fn growth_bytes(&self) -> u64 {
+        status_bytes("VmHWM:").saturating_sub(self.before_bytes)
+    }
+}
+
+fn status_bytes(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+#[tokio::test]
+async fn sizes_that_peers_only_claim_cost_nothing() {
+    let broker = Broker::start_alone(&[]).await;
+    broker.assert_serves().await;
+    let peak = Peak::begin();
+    for frame in enormous_arrays() {
+        let mut conn = broker.connect().await;
+        conn.write(&frame).await;
+        conn.assert_closed().await;
+    }
+    // Beyond the limit, and at it: 100 MiB announced by forty peers, of which none sends any.
+    let mut silent = Vec::new();
+    for _ in 0..40 {
+        let mut conn = broker.connect().await;
+        conn.write(&0x7fff_ffffi32.to_be_bytes()).await;
+        conn.assert_closed().await;
+        let mut conn = broker.connect().await;
+        conn.write(&(100i32 << 20).to_be_bytes()).await;
+        silent.push(conn);
+    }
+    broker.assert_serves().await;
+    let growth = peak.growth_bytes();
+    assert!(growth < 64 * MIB, "grew by {} MiB", growth / MIB);
+    drop(silent);
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_never_reads_costs_little_and_disturbs_nobody() {
+    let broker = Broker::start_alone(&[]).await;
+    let mut other = broker.connect().await;
+    other.create_topic("large", &[]).await;
+    let value = "x".repeat(500_000);
+    for _ in 0..40 {
+        other.append("large", batch(&[&value])).await;
+    }
+    let peak = Peak::begin();
+    let mut deaf = broker.connect().await;
+    let mut requests = Vec::new();
+    for correlation in 0..200 {
+        requests.extend(frame_of(&fetch_request("large", 0), FETCH, correlation));
+        // Small answers are copied, so these would hold memory.
+        requests.extend(frame_of(&wire::ApiVersionsRequest::default(), 0, correlation));
+    }
+    deaf.write(&requests).await;
+    for round in 0..50 {
+        assert_eq!(other.append("large", batch(&["meanwhile"])).await, 40 + round);
+    }
+    assert_eq!(headers(&other.fetch_at_most("large", 80, 1000).await)[0].base_offset.0, 80);
+    let growth = peak.growth_bytes();
+    assert!(growth < 64 * MIB, "grew by {} MiB", growth / MIB);
+    // It could still read: the first answer is there.
+    let mut first = [0; 4];
+    deaf.stream.peek(&mut first).await.unwrap();
+    assert!(i32::from_be_bytes(first) > 19_000_000);
+    drop(deaf);
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn two_thousand_idle_connections_cost_less_than_fifty_kib_each() {
+    const COUNT: u64 = 2000;
+    raise_open_files();
+    let broker = Broker::start_alone(&[]).await;
+    broker.assert_serves().await;
+    let before = status_bytes("VmRSS:");
+    let mut idle = Vec::new();
+    for _ in 0..COUNT {
+        let mut conn = broker.connect().await;
+        conn.call(&wire::ApiVersionsRequest::default(), 0).await;
+        idle.push(conn);
+    }
+    let each = status_bytes("VmRSS:").saturating_sub(before) / COUNT;
+    assert!(each < 50 * 1024, "{each} bytes a connection, the client's side included");
+    // All of them are still served.
+    for conn in idle.iter_mut().step_by(100) {
+        conn.call(&wire::ApiVersionsRequest::default(), 0).await;
+    }
+    drop(idle);
+    broker.stop().await;
+}
+
+/// Both ends of every connection are in this process.
+fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).expect("a process may use all that it is given");
+}
+
+#[tokio::test]
+async fn a_compressed_bomb_is_refused_quickly_and_with_little_memory() {
+    let broker = Broker::start_alone(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("bombed", &[("cleanup.policy", "compact")]).await;
+    conn.create_topic("recompressed", &[("compression.type", "lz4")]).await;
+    let bomb = bomb();
+    assert!(bomb.len() < 200_000, "{} bytes are sent", bomb.len());
+    for topic in ["bombed", "recompressed"] {
+        let peak = Peak::begin();
+        let began = Instant::now();
+        let answer = conn.produce(topic, bomb.clone()).await;
+        let took = began.elapsed();
+        assert_ne!(answer.error(), ErrorCode::None, "{topic}");
+        assert!(took < Duration::from_secs(5), "{topic}: {took:?}");
+        let growth = peak.growth_bytes();
+        assert!(growth < 150 * MIB, "{topic}: grew by {} MiB", growth / MIB);
+        assert_eq!(conn.end_offset(topic).await, 0);
+    }
+    broker.assert_serves().await;
+    broker.stop().await;
+}
+
+/// One record of half a GiB of zeros.
+fn bomb() -> Vec<u8> {
+    let mut builder = BatchBuilder::new();
+    builder.add(Timestamp(now_ms()), Some(b"key"), Some(&vec![0; 1 << 29]));
+    compressed(builder, Compression::Zstd)
+}
