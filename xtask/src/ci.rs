@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::tidy;
+use crate::{highwater, tidy};
 
 /// How to check.
 #[derive(Args)]
@@ -39,8 +39,9 @@ const QUICK: &[Step] = &[
 ];
 
 const CLIENTS: &[Step] = &[
+    cargo("documents are fresh", &["xt", "compatibility", "--check"]),
     cargo("fuzz, shortly", &["xt", "fuzz", "--seconds", "5"]),
-    cargo("real clients", &["xt", "clients"]),
+    cargo("real clients", &["xt", "clients", "--output", "target/clients.json"]),
     cargo("a real text, with crashes", &["xt", "realtext"]),
 ];
 
@@ -49,11 +50,31 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let began = Instant::now();
     println!("== tidy");
     tidy::run()?;
-    let more = if arguments.quick { &[] } else { CLIENTS };
-    for step in QUICK.iter().chain(more) {
-        run_step(step)?;
+    QUICK.iter().try_for_each(run_step)?;
+    client_tests()?;
+    if !arguments.quick {
+        CLIENTS.iter().try_for_each(run_step)?;
     }
     println!("== all of it in {} s", began.elapsed().as_secs());
+    Ok(())
+}
+
+/// Our own client's tests that need a broker: against a fresh one.
+fn client_tests() -> Result<()> {
+    let scratch = tempfile::tempdir()?;
+    let settings = [("group.initial.rebalance.delay.ms", "0"), ("http.listener", "")];
+    let server =
+        highwater::start(&scratch.path().join("data"), highwater::free_port()?, &settings)?;
+    println!("== our client: cargo test -p client, against {}", server.bootstrap());
+    let status = Command::new("cargo")
+        .args(["test", "-p", "client", "--quiet"])
+        .env("CLIENT_TEST_BOOTSTRAP", server.bootstrap())
+        .current_dir(tidy::root()?)
+        .status()?;
+    server.stop()?;
+    if !status.success() {
+        bail!("our client's tests failed against the broker");
+    }
     Ok(())
 }
 

@@ -95,13 +95,23 @@ fn client_table(text: &mut String, target: &str, run: &Run) -> Result<()> {
     for row in run.rows.iter().filter(|row| !row.version.is_empty()) {
         clients.entry((&row.client, &row.version)).or_default().push(row);
     }
-    writeln!(text, "| client | version | pass | fail | skip | what passed |\n|---|---|---|---|---|---|")?;
+    writeln!(
+        text,
+        "| client | version | pass | fail | skip | what passed |\n|---|---|---|---|---|---|"
+    )?;
     for ((client, version), rows) in &clients {
         let count = |ending| rows.iter().filter(|row| row.result == ending).count();
-        let passed: Vec<&str> =
-            rows.iter().filter(|row| row.result == Ending::Pass).map(|row| row.scenario.as_str()).collect();
+        let passed: Vec<&str> = rows
+            .iter()
+            .filter(|row| row.result == Ending::Pass)
+            .map(|row| row.scenario.as_str())
+            .collect();
         let (pass, fail, skip) = (count(Ending::Pass), count(Ending::Fail), count(Ending::Skip));
-        writeln!(text, "| {client} | {version} | {pass} | {fail} | {skip} | {} |", passed.join(", "))?;
+        writeln!(
+            text,
+            "| {client} | {version} | {pass} | {fail} | {skip} | {} |",
+            passed.join(", ")
+        )?;
     }
     let others: Vec<&Row> = run.rows.iter().filter(|row| row.result != Ending::Pass).collect();
     if !others.is_empty() {

@@ -37,6 +37,18 @@ pub struct Row {
     pub seconds: f64,
 }
 
+impl Row {
+    /// A scenario that failed and was tried once more: machines that run continuous integration
+    /// stall. What passes then says so, and why it did not pass at first.
+    #[must_use]
+    pub fn or_second(self, mut second: Row) -> Row {
+        if second.result == Ending::Pass {
+            second.reason = format!("at the second try; the first: {}", self.reason);
+        }
+        second
+    }
+}
+
 /// All rows of one run against one target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
