@@ -131,7 +131,7 @@ fn announcement(
     ];
     lines.extend(listeners.iter().map(|at| format!("broker: listening on {at}")));
     lines.extend(http.map(|at| {
-        let at = reachable(at);
+        let at = in_url(at);
         format!("http: http://{at}/metrics http://{at}/public_metrics http://{at}/healthz")
     }));
     if let Some(at) = listeners.first().copied().map(reachable) {
@@ -139,6 +139,11 @@ fn announcement(
         lines.push(format!("     kcat -b {at} -t greetings -C -e"));
     }
     lines.join("\n") + "\n"
+}
+
+/// The same in a URL, where this machine has a name for itself.
+fn in_url(at: SocketAddr) -> String {
+    if at.ip().is_unspecified() { format!("localhost:{}", at.port()) } else { at.to_string() }
 }
 
 /// An address under which this machine reaches what is bound to all interfaces.
