@@ -391,7 +391,7 @@ impl Terms<'_> {
                 look.bytes += size;
                 look.urgent |= urgent;
                 look.found.push(found);
-            } else if left > 0 {
+            } else if self.is_exhausted(entry, &found.result) {
                 session.clear_ready(slot);
             }
         }
@@ -449,10 +449,23 @@ impl Terms<'_> {
         read.map_err(|error| failed(&error))
     }
 
+    /// Whether there is nothing to be had until the partition changes. That an answer had no room
+    /// for a batch is another matter: that partition has to be looked at by the next request, which
+    /// does not mention it.
+    fn is_exhausted(&self, entry: &Entry, result: &Result<Read, ErrorCode>) -> bool {
+        let Ok(read) = result else { return false };
+        let end = match self.isolation {
+            Isolation::Stable => read.last_stable,
+            Isolation::Committed | Isolation::LogEnd => read.high_watermark,
+        };
+        read.slice.is_none() && entry.wanted.offset >= end
+    }
+
     /// Nothing was sent: what was found stays to be found, unless it was nothing.
     fn put_back(&self, session: &mut FetchSession, look: &Look) {
         for found in &look.found {
-            if found.result.as_ref().is_ok_and(|read| read.slice.is_none()) && !self.full {
+            let exhausted = self.is_exhausted(session.entry_mut(found.slot), &found.result);
+            if exhausted && !self.full {
                 session.clear_ready(found.slot);
             }
         }
@@ -462,6 +475,7 @@ impl Terms<'_> {
     fn tell(&self, session: &mut FetchSession, look: &Look) {
         for found in &look.found {
             let entry = session.entry_mut(found.slot);
+            let exhausted = self.is_exhausted(entry, &found.result);
             entry.told_error = found.result.is_err();
             let Ok(read) = &found.result else { continue };
             entry.told_high_watermark = read.high_watermark;
@@ -471,7 +485,8 @@ impl Terms<'_> {
                     entry.cursor = slice.next;
                     session.served(found.slot);
                 }
-                None => session.clear_ready(found.slot),
+                None if exhausted => session.clear_ready(found.slot),
+                None => {}
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use model::ErrorCode;
+use model::{ErrorCode, Uuid};
 use wire::{ApiKey, MetadataRequest};
 
 use crate::fixture::*;
@@ -229,6 +229,84 @@ async fn every_version_of_fetch_carries_the_same_records() {
         let answer = conn.call(&request, version).await;
         let found = values(&answer.responses[0].partitions[0]);
         assert_eq!(found, [(0, "small".to_owned()), (1, large.clone())], "version {version}");
+    }
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn deleting_a_topic_ends_the_long_polls_on_it() {
+    let broker = Broker::start(&[]).await;
+    let (mut poller, mut other) = (broker.connect().await, broker.connect().await);
+    let id = other.create_topic("doomed", &[]).await;
+    for (name, id, version) in [("doomed", Uuid::ZERO, FETCH), ("", id, 17)] {
+        let mut poll = fetch_request(name, 0);
+        poll.topics[0].topic_id = id;
+        (poll.min_bytes, poll.max_wait_ms) = (1, FOREVER_MS);
+        poller.send(&poll, version).await;
+    }
+    let delete = wire::DeleteTopicsRequest {
+        topic_names: vec!["doomed".to_owned()],
+        timeout_ms: 30_000,
+        ..Default::default()
+    };
+    other.call(&delete, 5).await;
+    let by_name = poller.receive::<wire::FetchRequest>(FETCH, 1).await;
+    let error = by_name.responses[0].partitions[0].error();
+    assert_eq!(error, ErrorCode::UnknownTopicOrPartition);
+    let by_id = poller.receive::<wire::FetchRequest>(17, 2).await;
+    assert_eq!(by_id.responses[0].partitions[0].error(), ErrorCode::UnknownTopicId);
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn a_leader_epoch_that_is_not_the_leaders_is_refused() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("epochs", &[]).await;
+    let request = MetadataRequest { topics: None, ..Default::default() };
+    let metadata = conn.call(&request, 12).await;
+    let epoch = metadata.topics[0].partitions[0].leader_epoch;
+    for (known, error) in [
+        (epoch, ErrorCode::None),
+        (-1, ErrorCode::None),
+        (epoch + 1, ErrorCode::UnknownLeaderEpoch),
+    ] {
+        let mut request = fetch_request("epochs", 0);
+        request.topics[0].partitions[0].current_leader_epoch = known;
+        let answer = conn.call(&request, FETCH).await;
+        assert_eq!(answer.responses[0].partitions[0].error(), error, "epoch {known}");
+    }
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn isolation_changes_nothing_where_there_are_no_transactions() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("plain", &[]).await;
+    conn.append("plain", batch(&["value"])).await;
+    let mut request = fetch_request("plain", 0);
+    request.isolation_level = 1;
+    let answer = conn.call(&request, FETCH).await;
+    let partition = &answer.responses[0].partitions[0];
+    assert_eq!(partition.aborted_transactions, Some(Vec::new()));
+    assert_eq!(partition.last_stable_offset, 1);
+    assert_eq!(partition.records, conn.fetch("plain", 0).await.records);
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn only_brokers_may_fetch_as_replicas() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("replicated", &[]).await;
+    conn.append("replicated", batch(&["value"])).await;
+    for replica_id in [0, 1, 2] {
+        let mut request = fetch_request("replicated", 0);
+        request.replica_id = replica_id;
+        let answer = conn.call(&request, FETCH).await;
+        assert_eq!(answer.error(), ErrorCode::ClusterAuthorizationFailed);
+        assert_eq!(answer.responses, []);
     }
     broker.stop().await;
 }

@@ -23,7 +23,9 @@ impl Peak {
     }
 
     fn growth_bytes(&self) -> u64 {
-        status_bytes("VmHWM:").saturating_sub(self.before_bytes)
+        let growth = status_bytes("VmHWM:").saturating_sub(self.before_bytes);
+        eprintln!("grew by {} KiB", growth / 1024);
+        growth
     }
 }
 
@@ -106,6 +108,7 @@ async fn two_thousand_idle_connections_cost_less_than_fifty_kib_each() {
         idle.push(conn);
     }
     let each = status_bytes("VmRSS:").saturating_sub(before) / COUNT;
+    eprintln!("{each} bytes a connection");
     assert!(each < 50 * 1024, "{each} bytes a connection, the client's side included");
     // All of them are still served.
     for conn in idle.iter_mut().step_by(100) {
@@ -136,6 +139,7 @@ async fn a_compressed_bomb_is_refused_quickly_and_with_little_memory() {
         let began = Instant::now();
         let answer = conn.produce(topic, bomb.clone()).await;
         let took = began.elapsed();
+        eprintln!("{topic}: {took:?} {answer:?}");
         assert_ne!(answer.error(), ErrorCode::None, "{topic}");
         assert!(took < Duration::from_secs(5), "{topic}: {took:?}");
         let growth = peak.growth_bytes();

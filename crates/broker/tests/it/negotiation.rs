@@ -1,6 +1,7 @@
 //! What a client meets first: versions, metadata, topics by name and by id, coordinators.
 
 use model::{ErrorCode, Uuid};
+use wire::describe_configs::DescribeConfigsResource;
 use wire::metadata::MetadataRequestTopic;
 use wire::{ApiKey, MetadataRequest, Reader, Request, Writer, api_versions::ApiVersion, frame};
 
@@ -342,5 +343,34 @@ async fn a_second_broker_on_the_same_directory_is_refused_by_name() {
     let words = error.to_string();
     assert!(words.contains("process") || words.contains("in use"), "{words}");
     broker.assert_serves().await;
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn describe_configs_lists_defaults_as_well() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("described", &[("retention.ms", "12345")]).await;
+    const TOPIC: i8 = 2;
+    const DYNAMIC_TOPIC: i8 = 1;
+    const DEFAULT: i8 = 5;
+    let request = wire::DescribeConfigsRequest {
+        resources: vec![DescribeConfigsResource {
+            resource_type: TOPIC,
+            resource_name: "described".to_owned(),
+            configuration_keys: None,
+        }],
+        ..Default::default()
+    };
+    let answer = conn.call(&request, 4).await;
+    assert_eq!(answer.results[0].error(), ErrorCode::None);
+    let source = |name: &str| {
+        let config = answer.results[0].configs.iter().find(|config| config.name == name);
+        let config = config.unwrap_or_else(|| panic!("{name} is listed"));
+        (config.value.clone().unwrap(), config.config_source)
+    };
+    assert_eq!(source("retention.ms"), ("12345".to_owned(), DYNAMIC_TOPIC));
+    assert_eq!(source("cleanup.policy"), ("delete".to_owned(), DEFAULT));
+    assert_eq!(source("max.message.bytes"), ("1048588".to_owned(), DEFAULT));
     broker.stop().await;
 }

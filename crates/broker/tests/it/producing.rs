@@ -106,25 +106,83 @@ async fn log_append_time_replaces_the_producers_times() {
     broker.stop().await;
 }
 
+const CODECS: [Compression; 5] = [
+    Compression::None,
+    Compression::Gzip,
+    Compression::Snappy,
+    Compression::Lz4,
+    Compression::Zstd,
+];
+
 #[tokio::test]
-async fn compression_type_zstd_recompresses_what_comes() {
+async fn compression_type_decides_how_records_are_stored() {
     let broker = Broker::start(&[]).await;
     let mut conn = broker.connect().await;
-    conn.create_topic("zstd", &[("compression.type", "zstd")]).await;
-    conn.create_topic("as-sent", &[]).await;
     let text = "again and again ".repeat(200);
-    for codec in [Compression::None, Compression::Gzip, Compression::Zstd, Compression::Lz4] {
-        conn.append("zstd", compressed(builder(&[&text, "two"]), codec)).await;
-        conn.append("as-sent", compressed(builder(&[&text, "two"]), codec)).await;
+    for (topic, stored) in [
+        ("uncompressed", [Compression::None; 5]),
+        ("gzip", [Compression::Gzip; 5]),
+        ("snappy", [Compression::Snappy; 5]),
+        ("lz4", [Compression::Lz4; 5]),
+        ("zstd", [Compression::Zstd; 5]),
+        ("producer", CODECS),
+    ] {
+        conn.create_topic(topic, &[("compression.type", topic)]).await;
+        let mut expected = Vec::new();
+        for (at, codec) in CODECS.into_iter().enumerate() {
+            let sent = compressed(builder(&[&text, "two"]), codec);
+            assert_eq!(conn.append(topic, sent).await, at as i64 * 2);
+            expected.push((at as i64 * 2, text.clone()));
+            expected.push((at as i64 * 2 + 1, "two".to_owned()));
+        }
+        let fetched = conn.fetch(topic, 0).await;
+        let codecs: Vec<_> = headers(&fetched).iter().map(|header| header.compression()).collect();
+        assert_eq!(codecs, stored, "{topic}");
+        assert_eq!(values(&fetched), expected, "{topic}");
     }
-    let (ours, as_sent) = (conn.fetch("zstd", 0).await, conn.fetch("as-sent", 0).await);
-    let codecs = |fetched| -> Vec<_> {
-        headers(fetched).iter().map(|header| header.compression()).collect()
-    };
-    assert_eq!(codecs(&ours), [Compression::Zstd; 4]);
-    use Compression::{Gzip, Lz4, None, Zstd};
-    assert_eq!(codecs(&as_sent), [None, Gzip, Zstd, Lz4]);
-    assert_eq!(values(&ours), values(&as_sent), "the records are the same");
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn log_append_time_holds_for_compressed_batches_as_well() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    let stamped = ("message.timestamp.type", "LogAppendTime");
+    conn.create_topic("as-sent", &[stamped]).await;
+    conn.create_topic("anew", &[stamped, ("compression.type", "zstd")]).await;
+    for topic in ["as-sent", "anew"] {
+        let answer = conn.produce(topic, compressed(timed(&[5, 7]), Compression::Gzip)).await;
+        assert_eq!(answer.error(), ErrorCode::None, "{topic}");
+        let fetched = conn.fetch(topic, 0).await;
+        assert_eq!(values(&fetched).len(), 2, "{topic}: the checksum holds");
+        let header = headers(&fetched)[0];
+        assert_eq!(header.timestamp_type(), TimestampType::LogAppendTime, "{topic}");
+        assert_eq!(header.max_timestamp, Timestamp(answer.log_append_time_ms), "{topic}");
+    }
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn many_producers_at_once_share_the_offsets_without_a_gap() {
+    let broker = Broker::start(&[]).await;
+    broker.connect().await.create_topic("shared", &[]).await;
+    let mut producers = tokio::task::JoinSet::new();
+    for number in 0..8 {
+        let mut conn = broker.connect().await;
+        producers.spawn(async move {
+            let mut told = Vec::new();
+            for round in 0..25 {
+                let value = format!("{number}-{round}");
+                told.push((conn.append("shared", batch_of(&[&value])).await, value));
+            }
+            told
+        });
+    }
+    let mut told: Vec<(i64, String)> = producers.join_all().await.concat();
+    told.sort();
+    assert_eq!(told.iter().map(|(offset, _)| *offset).collect::<Vec<_>>(), Vec::from_iter(0..200));
+    let fetched = broker.connect().await.fetch("shared", 0).await;
+    assert_eq!(values(&fetched), told, "each is where its producer was told");
     broker.stop().await;
 }
 

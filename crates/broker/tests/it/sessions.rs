@@ -14,13 +14,19 @@ struct Session {
 }
 
 impl Session {
-    async fn open(
+    async fn open(conn: Conn, topic: &'static str, partitions: i32) -> (Session, FetchResponse) {
+        Session::open_with(conn, topic, partitions, 50 << 20).await
+    }
+
+    /// As [`Session::open`], with a first answer of about so many bytes.
+    async fn open_with(
         mut conn: Conn,
         topic: &'static str,
         partitions: i32,
+        max_bytes: i32,
     ) -> (Session, FetchResponse) {
         let mut request = fetch_request(topic, 0);
-        request.session_epoch = 0;
+        (request.session_epoch, request.max_bytes) = (0, max_bytes);
         request.topics[0].partitions =
             (0..partitions).map(|partition| fetch_partition(partition, 0)).collect();
         let answer = conn.call(&request, FETCH).await;
@@ -185,5 +191,64 @@ async fn without_room_for_sessions_fetches_are_full_ones() {
     let answer = conn.call(&request, FETCH).await;
     assert_eq!((answer.error_code, answer.session_id), (0, 0));
     assert_eq!(values(&answer.responses[0].partitions[0]).len(), 1);
+    broker.stop().await;
+}
+
+/// A session over four partitions that hold four batches of a thousand bytes each.
+/// The first answer has room for one of them.
+async fn open_full(broker: &Broker) -> Session {
+    let mut producer = broker.connect().await;
+    producer.create_topic_of("full", 4, &[]).await;
+    for partition in 0..4 {
+        for _ in 0..4 {
+            append_to(&mut producer, "full", partition, &"x".repeat(1000)).await;
+        }
+    }
+    let (session, answer) = Session::open_with(broker.connect().await, "full", 4, 1200).await;
+    assert_eq!(partitions_in(&answer), [0, 1, 2, 3]);
+    assert_eq!(served_in(&answer).len(), 1);
+    session
+}
+
+/// The partitions of which there are records in the answer.
+fn served_in(answer: &FetchResponse) -> Vec<i32> {
+    let partitions = answer.responses.iter().flat_map(|topic| &topic.partitions);
+    let full = partitions.filter(|partition| !headers(partition).is_empty());
+    full.map(|partition| partition.partition_index).collect()
+}
+
+#[tokio::test]
+async fn no_partition_starves_behind_one_that_is_always_full() {
+    let broker = Broker::start(&[]).await;
+    let mut session = open_full(&broker).await;
+    let mut served = Vec::new();
+    for _ in 0..4 {
+        // Room for one batch; the client never moves on.
+        let mut request = session.request(&[]);
+        request.max_bytes = 1200;
+        served.extend(served_in(&session.call(&request).await));
+    }
+    served.sort_unstable();
+    assert_eq!(served, [0, 1, 2, 3], "each in its turn");
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn what_an_answer_had_no_room_for_comes_without_being_asked_for_again() {
+    let broker = Broker::start(&[]).await;
+    let mut session = open_full(&broker).await;
+    let mut next = [0; 4];
+    let mut changes = Vec::new();
+    // A client mentions only the partitions of which it got something.
+    for _ in 0..16 {
+        let mut request = session.request(&changes);
+        (request.max_bytes, request.min_bytes, request.max_wait_ms) = (1200, 1200, 50);
+        let answer = session.call(&request).await;
+        let [partition] = served_in(&answer)[..] else { panic!("stuck at {next:?}") };
+        next[partition as usize] += 1;
+        changes = vec![(partition, next[partition as usize])];
+    }
+    assert_eq!(next, [4; 4], "all was read");
+    assert_eq!(served_in(&session.fetch(&changes).await), NONE);
     broker.stop().await;
 }
