@@ -100,8 +100,9 @@ fn admit(
     stopping: &watch::Receiver<bool>,
 ) {
     let limits = &server.limits;
-    let address = peer.ip();
-    if !server.connections.enter(address, limits.connections_max, limits.connections_per_ip_max) {
+    let address = peer.ip().to_canonical();
+    let from_here = limits.connections_from(address);
+    if !server.connections.enter(address, limits.connections_max, from_here) {
         server.counters.connections_refused.add(1);
         warn!(%peer, "refused: max.connections or max.connections.per.ip is reached");
         return;
