@@ -5,7 +5,7 @@ use model::{Offset, Timestamp, TimestampType};
 use replication::{Durability, Event};
 use storage::ProducerVerdict;
 
-use crate::check::{CheckedBatch, check};
+use crate::check::{CheckedBatch, check, check_size};
 use crate::error::PartitionError;
 use crate::partition::{Partition, State};
 use crate::recompress::recompress;
@@ -86,6 +86,9 @@ impl Partition {
             None => self.append_checked(records, checked, how),
             Some(mut stored) => {
                 let header = model::BatchHeader::decode(&stored)?;
+                if !how.internal {
+                    check_size(&header, &settings)?;
+                }
                 self.append_checked(&mut stored, CheckedBatch { header }, how)
             }
         }

@@ -97,7 +97,8 @@ fn invalid(reason: impl Into<String>) -> crate::PartitionError {
     Refusal::Invalid(reason.into()).into()
 }
 
-fn check_size(header: &BatchHeader, settings: &Settings) -> Result<(), Refusal> {
+/// Whether the batch is small enough, as it came and again as it is stored.
+pub(crate) fn check_size(header: &BatchHeader, settings: &Settings) -> Result<(), Refusal> {
     let size_bytes = header.size_bytes;
     let max = settings.log.max_message_bytes;
     if size_bytes > max {

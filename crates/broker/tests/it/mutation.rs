@@ -1,9 +1,13 @@
-//! Requests recorded from Kafka's own code, as they are and with bytes flipped: whatever comes of
-//! them, no thread of the data path panics and the broker goes on.
+//! Requests recorded from Kafka's own code, as they are and with bytes flipped, and batches with
+//! bytes flipped under a right checksum: whatever comes of them, no thread of the broker panics and
+//! it goes on.
 
 use std::path::Path;
+use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use model::Compression;
+use model::batch::write_checksum;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use wire::ApiKey;
@@ -18,9 +22,15 @@ const VARIANTS: usize = 2;
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 fn count_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(set_hook);
+}
+
+fn set_hook() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if std::thread::current().name() == Some("data") {
+        // A test's own thread is named after its path.
+        if !std::thread::current().name().is_some_and(|name| name.contains("::")) {
             PANICS.fetch_add(1, Ordering::SeqCst);
         }
         before(panic);
@@ -96,4 +106,88 @@ async fn flipped_bytes_in_any_request_leave_the_broker_alive() {
     }
     assert!(sent > 500, "only {sent} requests were recorded");
     broker.stop().await;
+}
+
+/// Topics that look at batches in different ways.
+const TOPICS: [(&str, &[(&str, &str)]); 5] = [
+    ("plain", &[]),
+    ("compacted", &[("cleanup.policy", "compact")]),
+    ("stamped", &[("message.timestamp.type", "LogAppendTime")]),
+    ("anew", &[("compression.type", "lz4")]),
+    ("expanded", &[("compression.type", "uncompressed"), ("internal.segment.bytes", "2000")]),
+];
+/// Broken variants of a batch for each topic and codec.
+const BROKEN_BATCHES: usize = 150;
+/// What the checksum covers begins here.
+const COVERED_FROM: usize = 21;
+
+fn broken_batch(codec: Compression, random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut batch = compressed(builder(&["one", "two", "three"]), codec);
+    // Half of the time in the header, where each byte means something.
+    let until = if random.bool() { model::batch::HEADER_BYTES } else { batch.len() };
+    mutate(&mut batch[COVERED_FROM..until], random);
+    write_checksum(&mut batch);
+    batch
+}
+
+#[tokio::test]
+async fn flipped_bytes_in_batches_with_a_right_checksum_do_no_harm() {
+    count_panics();
+    let broker = Broker::start(&[]).await;
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut conn = broker.connect().await;
+    for (topic, configs) in TOPICS {
+        conn.create_topic(topic, configs).await;
+        for codec in [Compression::None, Compression::Zstd, Compression::Snappy] {
+            for _ in 0..BROKEN_BATCHES {
+                conn.produce(topic, broken_batch(codec, &mut random)).await;
+            }
+        }
+        assert_eq!(PANICS.load(Ordering::SeqCst), 0, "{topic}");
+        for timestamp in [-3, 0, now_ms(), now_ms() + 1_000_000, i64::MAX] {
+            conn.call(&list_offsets(topic, timestamp), 11).await;
+        }
+        conn.append(topic, batch(&["still served"])).await;
+        assert_readable(&mut conn, topic).await;
+    }
+    let broker = broker.restart().await;
+    let mut conn = broker.connect().await;
+    for (topic, _) in TOPICS {
+        assert_readable(&mut conn, topic).await;
+    }
+    assert_eq!(PANICS.load(Ordering::SeqCst), 0);
+    broker.stop().await;
+}
+
+fn list_offsets(topic: &str, timestamp: i64) -> wire::ListOffsetsRequest {
+    let partition = wire::list_offsets::ListOffsetsPartition {
+        current_leader_epoch: -1,
+        timestamp,
+        ..Default::default()
+    };
+    wire::ListOffsetsRequest {
+        replica_id: -1,
+        topics: vec![wire::list_offsets::ListOffsetsTopic {
+            name: topic.to_owned(),
+            partitions: vec![partition],
+        }],
+        ..Default::default()
+    }
+}
+
+/// From the start to the end, batch follows batch.
+async fn assert_readable(conn: &mut Conn, topic: &str) {
+    let end = conn.end_offset(topic).await;
+    assert!(end > 0);
+    let mut next = 0;
+    while next < end {
+        let fetched = conn.fetch(topic, next).await;
+        let found = headers(&fetched);
+        assert!(!found.is_empty(), "{topic}: nothing at {next}");
+        for header in found {
+            assert_eq!(header.base_offset.0, next, "{topic}");
+            next = header.next_offset().0;
+        }
+    }
+    assert_eq!(next, end);
 }

@@ -286,3 +286,38 @@ async fn what_only_brokers_may_write_is_refused() {
     assert_eq!(conn.end_offset("plain").await, 0);
     broker.stop().await;
 }
+
+#[tokio::test]
+async fn a_batch_that_becomes_too_large_by_being_stored_anew_is_refused() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    let plain = ("compression.type", "uncompressed");
+    conn.create_topic("message", &[plain, ("max.message.bytes", "2000")]).await;
+    conn.create_topic("segment", &[plain, ("internal.segment.bytes", "2000")]).await;
+    let sent = compressed(builder(&[&"x".repeat(10_000)]), Compression::Zstd);
+    assert!(sent.len() < 500);
+    let answer = conn.produce("message", sent.clone()).await;
+    assert_eq!(answer.error(), ErrorCode::MessageTooLarge);
+    let answer = conn.produce("segment", sent).await;
+    assert_eq!(answer.error(), ErrorCode::RecordListTooLarge);
+    for topic in ["message", "segment"] {
+        assert_eq!(conn.end_offset(topic).await, 0, "{topic}");
+    }
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn sequences_go_on_at_0_behind_the_largest() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("wrapped", &[]).await;
+    let id = producer_id(&mut conn).await;
+    conn.append("wrapped", sequenced(id, 0, i32::MAX - 2)).await;
+    // Two records: one with the largest sequence, one with 0.
+    assert_eq!(conn.append("wrapped", sequenced(id, 0, i32::MAX)).await, 2);
+    assert_eq!(conn.append("wrapped", sequenced(id, 0, 1)).await, 4);
+    assert_eq!(conn.append("wrapped", sequenced(id, 0, i32::MAX)).await, 2, "a duplicate");
+    let gap = conn.produce("wrapped", sequenced(id, 0, 5)).await;
+    assert_eq!(gap.error(), ErrorCode::OutOfOrderSequenceNumber);
+    broker.stop().await;
+}
