@@ -47,7 +47,8 @@ pub struct Broker {
     turn: Turn,
 }
 
-async fn run(path: &Path, settings: &[(String, String)]) -> Result<RunningBroker, StartError> {
+/// A broker on `path`, in no turn: for those that are not meant to start.
+pub async fn run(path: &Path, settings: &[(String, String)]) -> Result<RunningBroker, StartError> {
     let path = path.to_str().expect("a temporary directory has a plain name");
     let mut pairs = vec![
         ("log.dirs", path),

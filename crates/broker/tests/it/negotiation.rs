@@ -347,6 +347,19 @@ async fn a_second_broker_on_the_same_directory_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn an_address_in_use_is_said_so_and_leaves_the_directory_free() {
+    let broker = Broker::start(&[]).await;
+    let dir = tempfile::tempdir().unwrap();
+    let taken = format!("PLAINTEXT://{}", broker.address());
+    let settings = [("listeners".to_owned(), taken)];
+    let Err(error) = run(dir.path(), &settings).await else { panic!("two listen on one port") };
+    assert!(error.to_string().contains(&broker.address().to_string()), "{error}");
+    let other = run(dir.path(), &[]).await.expect("the directory is free");
+    other.stop().await;
+    broker.stop().await;
+}
+
+#[tokio::test]
 async fn describe_configs_lists_defaults_as_well() {
     let broker = Broker::start(&[]).await;
     let mut conn = broker.connect().await;
