@@ -13,8 +13,9 @@ use tracing::{debug, error, info};
 use crate::configuration::BrokerConfig;
 use crate::server::Server;
 
-/// Bytes that recovery may have to read after a crash. Above it the fullest logs are checkpointed.
-const UNCHECKED_BYTES_MAX: u64 = 1 << 30;
+/// Bytes that recovery may have to read after a crash, one or two seconds' worth. Above it the
+/// fullest logs are checkpointed, which writes back what the system had not written yet.
+const UNCHECKED_BYTES_MAX: u64 = 3 << 30;
 /// How often that is looked at.
 const UNCHECKED_LOOK: Duration = Duration::from_secs(5);
 /// How often files that nobody uses are closed, and unused buffers freed.
