@@ -210,7 +210,16 @@ mod tests {
         let outcome = run(&mut endless, None, Duration::from_millis(300)).unwrap();
         assert!(outcome.status.is_none());
         let grandchild = outcome.text().trim().to_owned();
-        let state = std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
-        assert!(state.is_empty() || state.contains(") Z "), "still there: {state}");
+        // A killed process ends when the kernel gets round to it: wait for that.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let stat = format!("/proc/{grandchild}/stat");
+            let state = std::fs::read_to_string(stat).unwrap_or_default();
+            if state.is_empty() || state.contains(") Z ") {
+                break;
+            }
+            assert!(Instant::now() < deadline, "still there: {state}");
+            std::thread::yield_now();
+        }
     }
 }
