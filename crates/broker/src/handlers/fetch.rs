@@ -446,7 +446,8 @@ impl Terms<'_> {
             topic.counters.fetch_requests.add(1);
             topic.counters.bytes_out.add(slice.size_bytes as u64);
         }
-        read.map_err(|error| failed(&error))
+        let by_id = matches!(entry.topic, TopicKey::Id(_));
+        read.map_err(|error| failed(&error, by_id))
     }
 
     /// Whether there is nothing to be had until the partition changes. That an answer had no room
@@ -492,8 +493,13 @@ impl Terms<'_> {
     }
 }
 
-fn failed(error: &PartitionError) -> ErrorCode {
-    error_code::of_partition(error)
+/// A topic that is being deleted may still be found: whoever named it by id learns that the id is
+/// unknown, as a moment later.
+fn failed(error: &PartitionError, by_id: bool) -> ErrorCode {
+    match error {
+        PartitionError::Deleted if by_id => ErrorCode::UnknownTopicId,
+        other => error_code::of_partition(other),
+    }
 }
 
 fn size_bytes(read: &Read) -> u64 {

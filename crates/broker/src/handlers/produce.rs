@@ -250,7 +250,10 @@ impl Call<'_> {
             _ => Vec::new(),
         };
         Outcome::Refused(Box::new(RefusedBatch {
-            error_code: error_code::of_partition(error),
+            error_code: match error {
+                PartitionError::Deleted => unknown_topic(self.version),
+                other => error_code::of_partition(other),
+            },
             message: Some(error.to_string()),
             record_errors,
         }))
@@ -259,7 +262,7 @@ impl Call<'_> {
 
 impl Outcome {
     /// Whether it is final. If not, the task will be woken.
-    fn settle(&mut self, cx: &mut Context<'_>, timed_out: bool) -> bool {
+    fn settle(&mut self, cx: &mut Context<'_>, version: i16, timed_out: bool) -> bool {
         let Outcome::Appended { appended, epoch, awaited, parked } = self else { return true };
         let Some(partition) = awaited else { return true };
         loop {
@@ -275,7 +278,7 @@ impl Outcome {
             }
             let error = match status {
                 Status::Offline => ErrorCode::KafkaStorageError,
-                Status::Deleted => ErrorCode::UnknownTopicOrPartition,
+                Status::Deleted => unknown_topic(version),
                 Status::Following => ErrorCode::NotLeaderOrFollower,
                 Status::Leading if now_epoch != *epoch => ErrorCode::NotLeaderOrFollower,
                 Status::Leading if timed_out => ErrorCode::RequestTimedOut,
@@ -306,7 +309,7 @@ impl ProduceInProgress {
         // All are asked, so that all are parked.
         let mut settled = true;
         for answer in &mut self.answers {
-            settled &= answer.outcome.settle(cx, timed_out);
+            settled &= answer.outcome.settle(cx, self.version, timed_out);
         }
         if !settled {
             return Poll::Pending;
@@ -338,6 +341,11 @@ impl ProduceInProgress {
         }
         responder.end(0, &[])
     }
+}
+
+/// What a topic that is gone is called in a version that names topics by name, or by id.
+const fn unknown_topic(version: i16) -> ErrorCode {
+    if version >= 13 { ErrorCode::UnknownTopicId } else { ErrorCode::UnknownTopicOrPartition }
 }
 
 fn wire_topic(topic: &AnswerTopic, version: i16) -> WireTopic<'_> {
