@@ -24,7 +24,7 @@ pub struct Record<'a> {
     pub value: Option<&'a [u8]>,
     /// The headers.
     pub headers: &'a [Header<'a>],
-    /// When it happened; `None` for now.
+    /// When it happened; `None`: the time of sending.
     pub timestamp: Option<Timestamp>,
     /// Where it goes; `None` to go by its key, or wherever it suits.
     pub partition: Option<i32>,
