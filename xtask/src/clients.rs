@@ -17,8 +17,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail};
 use clap::Args;
 
-use crate::apache_kafka;
-use crate::cache::repository;
+use crate::repository::repository;
+use peer::apache_kafka;
 use report::{Row, Run};
 use scenario::{Context, Scenario};
 use target::Target;

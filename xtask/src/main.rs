@@ -1,8 +1,6 @@
 //! The project's own tasks: a dispatcher. Each task is a module of its own; nothing is decided here.
 
-mod apache_kafka;
 mod bench;
-mod cache;
 mod ci;
 mod clients;
 mod codegen;
@@ -10,11 +8,12 @@ mod compatibility;
 mod fuzz;
 mod golden;
 mod highwater;
-mod process;
 mod realtext;
+mod repository;
 mod tidy;
 
 use clap::{Parser, Subcommand};
+use peer::apache_kafka;
 
 #[derive(Parser)]
 #[command(name = "cargo xt", about = "The project's own tasks")]

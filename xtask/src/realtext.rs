@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::apache_kafka;
-use crate::process;
 use broker::Broker;
+use peer::apache_kafka;
+use peer::process;
 use producers::{Producer, Running};
 
 /// How long producing may take, crashes included.

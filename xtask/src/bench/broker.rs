@@ -15,10 +15,11 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::procfs;
-use crate::cache::repository;
-use crate::process::{self, Guarded};
-use crate::{apache_kafka, highwater};
+use crate::highwater;
+use crate::repository::repository;
+use peer::apache_kafka;
+use peer::process::{self, Guarded};
+use peer::procfs;
 
 /// How long an orderly stop may take; thousands of partitions take long to close.
 const STOP_LIMIT: Duration = Duration::from_secs(150);

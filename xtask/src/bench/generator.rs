@@ -7,9 +7,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::figures::Figures;
-use crate::apache_kafka;
-use crate::cache::repository;
-use crate::process::{self, Guarded, Outcome};
+use crate::repository::repository;
+use peer::apache_kafka;
+use peer::process::{self, Guarded, Outcome};
 
 /// Where the programs of `bench/` are.
 pub struct Generators {

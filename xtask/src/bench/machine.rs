@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::figures::median;
-use super::procfs;
+use peer::procfs;
 
 /// How many syncs are timed, and for how long at most.
 const SYNCS: usize = 200;

@@ -11,7 +11,7 @@ use super::broker::Broker;
 use super::figures::Figures;
 use super::generator::{Generators, Load};
 use super::memory::MemoryHolder;
-use super::procfs;
+use peer::procfs;
 
 /// How long the files of deleted topics need to be gone (see the brokers' settings).
 const DELETED: Duration = Duration::from_millis(1500);

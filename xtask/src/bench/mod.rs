@@ -12,7 +12,6 @@ mod generator;
 mod machine;
 mod memory;
 mod meter;
-mod procfs;
 mod report;
 mod rows;
 mod work;
@@ -34,8 +33,8 @@ use meter::Meter;
 use report::Report;
 use rows::{ROWS, Row, Work};
 
-use crate::cache::repository;
-use crate::process;
+use crate::repository::repository;
+use peer::process;
 
 /// `cargo xt bench …`
 #[derive(Debug, Subcommand)]
@@ -150,7 +149,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Row>> {
 }
 
 fn out_folder(arguments: &Peer) -> Result<PathBuf> {
-    let name = format!("target/bench/{:.0}", procfs::unix_s());
+    let name = format!("target/bench/{:.0}", peer::procfs::unix_s());
     let out = arguments.out.clone().unwrap_or_else(|| repository().join(name));
     fs::create_dir_all(&out)?;
     Ok(out)
@@ -350,7 +349,7 @@ impl Comparison {
             target: seat.target.to_string(),
             durability: seat.target.durability(row.class).to_owned(),
             round,
-            at_unix_s: procfs::unix_s(),
+            at_unix_s: peer::procfs::unix_s(),
             commit: self.commit.clone(),
             figures,
         };

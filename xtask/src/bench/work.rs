@@ -9,8 +9,8 @@ use super::broker::{Broker, Class, Target};
 use super::figures::Figures;
 use super::generator::{self, Load};
 use super::meter::{Meter, settle, words};
-use super::procfs;
 use super::rows::{Produce, Work};
+use peer::procfs;
 
 /// How long a started broker rests before its memory is read.
 const REST: Duration = Duration::from_secs(4);

@@ -8,7 +8,7 @@ use super::report::{Ending, Row, print_row};
 use super::scenario::{Context, Scenario, Verdict, must_contain};
 use super::target::Target;
 use super::{Arguments, run_scenarios};
-use crate::process::{self, Outcome};
+use peer::process::{self, Outcome};
 
 /// How long one call may take.
 const LIMIT: Duration = Duration::from_secs(60);

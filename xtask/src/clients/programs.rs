@@ -20,8 +20,9 @@ use super::Arguments;
 use super::report::{Ending, Row, print_row};
 use super::scenario::rounded;
 use super::target::Target;
-use crate::cache::{self, repository};
-use crate::process;
+use crate::repository::repository;
+use peer::cache;
+use peer::process;
 
 /// How long one scenario may take.
 const SCENARIO_LIMIT: Duration = Duration::from_secs(90);

@@ -9,8 +9,8 @@ use tempfile::TempDir;
 
 use super::report::{Ending, Row};
 use super::target::Target;
-use crate::apache_kafka;
-use crate::process::{self, Outcome};
+use peer::apache_kafka;
+use peer::process::{self, Outcome};
 
 /// How long one call of a tool may take.
 pub const TOOL_LIMIT: Duration = Duration::from_secs(90);

@@ -6,9 +6,9 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::apache_kafka::{self, Brokers};
-use crate::cache::repository;
 use crate::highwater::{self, Server};
+use crate::repository::repository;
+use peer::apache_kafka::{self, Brokers};
 
 /// Shorter than the defaults, so that the suite waits less; both are ordinary settings.
 const SETTINGS: [(&str, &str); 2] =

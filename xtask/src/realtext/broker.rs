@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::apache_kafka::{self, Brokers};
 use crate::highwater::{self, Server};
+use peer::apache_kafka::{self, Brokers};
 
 /// The broker under test.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use tempfile::NamedTempFile;
 
 use crate::highwater;
-use crate::process::{self, Guarded};
+use peer::process::{self, Guarded};
 
 /// A program that sends one record a line and ends with 0 only when all were acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::apache_kafka;
 use crate::clients;
 use crate::highwater;
-use crate::process;
+use peer::apache_kafka;
+use peer::process;
 
 /// How long reading may take.
 const READ_LIMIT: Duration = Duration::from_secs(180);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::cache;
-use crate::process;
+use peer::cache;
+use peer::process;
 
 /// The package; its text is the dictionary's articles, one after the other.
 const PACKAGE: &str = "dict-gcide";

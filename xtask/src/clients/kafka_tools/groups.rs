@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::apache_kafka;
 use crate::clients::scenario::{Context, Verdict, must_contain, must_have_row, must_lack};
-use crate::process::Guarded;
+use peer::apache_kafka;
+use peer::process::Guarded;
 
 const TOOL: &str = "kafka-consumer-groups";
 

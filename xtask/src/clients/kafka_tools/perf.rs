@@ -2,9 +2,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::apache_kafka;
 use crate::clients::scenario::{Context, TOOL_LIMIT, Verdict, must_contain};
-use crate::process;
+use peer::apache_kafka;
+use peer::process;
 
 /// All records are acknowledged with every codec.
 pub fn producer(context: &Context<'_>) -> Result<Verdict> {

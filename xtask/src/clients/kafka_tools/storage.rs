@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::apache_kafka;
 use crate::clients::scenario::{Context, TOOL_LIMIT, Verdict, must_contain, must_lack};
-use crate::process;
+use peer::apache_kafka;
+use peer::process;
 
 /// The size on disk of what was written.
 pub fn log_dirs(context: &Context<'_>) -> Result<Verdict> {

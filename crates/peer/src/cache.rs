@@ -18,12 +18,6 @@ pub fn folder() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The checkout this program was built from.
-#[must_use]
-pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
-}
-
 /// Makes the folder `name` of the cache by calling `make` with an empty folder beside it, once;
 /// another process that wants the same waits. Half an installation is never left under `name`.
 pub fn once(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {

@@ -1,0 +1,10 @@
+//! Experiments as data, and what may be concluded from their rounds. Pure: nothing is run here.
+//!
+//! A [`definition::Report`] (one TOML file in `reports/`) holds a published report's experiments: their factors,
+//! rows, claims and how they are run in little or much time. [`workload::Workload`] is what one cell asks of a
+//! target. [`round::Round`] is what was measured, one line of `rounds.jsonl`. Not here: targets, clocks, files
+//! (`lab`), pictures (`report`), mathematics (`stats`).
+
+pub mod definition;
+pub mod round;
+pub mod workload;

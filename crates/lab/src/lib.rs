@@ -1,0 +1,1 @@
+//! The performance laboratory: targets, rounds, what they cost, reports.

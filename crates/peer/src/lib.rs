@@ -1,0 +1,8 @@
+//! Brokers beside us as processes: Apache Kafka from Maven Central and Highwater itself, started, measured,
+//! stopped. Nothing here knows what is asked of them.
+
+pub mod apache_kafka;
+pub mod cache;
+pub mod highwater;
+pub mod process;
+pub mod procfs;

@@ -1,0 +1,1 @@
+//! Load on any Kafka cluster, and Kafka's performance tools by name.

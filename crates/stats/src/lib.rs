@@ -1,0 +1,1 @@
+//! Statistics for measurements: confidence intervals, ratios of pairs, fits and tests. Pure.
