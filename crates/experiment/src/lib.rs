@@ -5,6 +5,10 @@
 //! target. [`round::Round`] is what was measured, one line of `rounds.jsonl`. Not here: targets, clocks, files
 //! (`lab`), pictures (`report`), mathematics (`stats`).
 
+pub mod analysis;
+pub mod compare;
 pub mod definition;
+pub mod environment;
+pub mod explain;
 pub mod round;
 pub mod workload;

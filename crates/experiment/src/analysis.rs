@@ -1,0 +1,266 @@
+//! What a run's rounds say: each cell's metrics with their intervals, the ratios of two targets, how much of a
+//! difference this machine makes by itself, and whether it drifted. Not here: verdicts on published claims
+//! (`claims`), two runs against one another (`compare`), why a number is what it is (`explain`).
+
+use crate::definition::Levels;
+use crate::round::{Durability, Verdict};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Rounds below which no confidence interval is given, only the range.
+pub const ROUNDS_FOR_INTERVAL: usize = 5;
+/// Drift of the canary above which a run's numbers are not to be compared: a share.
+pub const DRIFT_LIMIT: f64 = 0.05;
+
+/// What may be said about a run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Analysis {
+    /// Every cell on every target, sorted by experiment, then by the first round's order in time.
+    pub cells: Vec<CellAnalysis>,
+    /// Every cell of every target beside the base target, in the same order.
+    pub pairs: Vec<PairAnalysis>,
+    /// For each metric, what the same target differs from itself by.
+    pub floors: BTreeMap<String, Floor>,
+    /// The canary of each target, sorted by target.
+    pub drifts: Vec<Drift>,
+    /// What a reader must know before the numbers, in sentences: drift, records lost, rounds that failed.
+    pub banners: Vec<String>,
+}
+
+/// One cell of one experiment on one target.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CellAnalysis {
+    /// The experiment's id.
+    pub experiment: String,
+    /// Its factors' levels.
+    pub cell: Levels,
+    /// The target.
+    pub target: String,
+    /// Name of the emulation, or empty.
+    pub emulated: String,
+    /// How the target differed from what the experiment asks for.
+    pub deviations: Vec<String>,
+    /// Rounds that measured something.
+    pub rounds: usize,
+    /// Why the other rounds did not, each reason once with how many rounds gave it.
+    pub failures: Vec<(String, usize)>,
+    /// Each metric that at least one round measured.
+    pub metrics: BTreeMap<String, Summary>,
+    /// Records per partition (or broker), summed over the rounds; empty where the experiment is not about that.
+    pub counts: Vec<u64>,
+    /// What became of the records of all rounds that were checked; `checked` only if every round was.
+    pub verdict: Verdict,
+    /// Rounds whose records were checked.
+    pub rounds_checked: usize,
+    /// What an acknowledgement was worth, at the least; `Unknown` if it was in any round.
+    pub durability: Durability,
+    /// What looked wrong, each once: the rounds' own warnings, then those of this analysis.
+    pub warnings: Vec<String>,
+}
+
+/// In one word, what became of a cell's acknowledged records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Delivered {
+    /// All there in every round: once, whole, in order.
+    Clean,
+    /// Clean in the rounds that were checked; some were not.
+    PartlyChecked,
+    /// Something was lost, duplicated, reordered or damaged.
+    Broken,
+    /// Nobody looked.
+    Unchecked,
+}
+
+/// From where to where.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// The lower bound.
+    pub low: f64,
+    /// The upper bound.
+    pub high: f64,
+}
+
+/// One metric over a cell's rounds, in the metric's unit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Rounds that measured it.
+    pub n: usize,
+    /// Mean of the rounds.
+    pub mean: f64,
+    /// Median of the rounds.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// 95 % confidence interval of the mean by Student's t; none below [`ROUNDS_FOR_INTERVAL`] rounds.
+    pub interval: Option<Interval>,
+    /// The rounds' numbers whose values lie far outside the others. They are counted all the same.
+    pub outliers: Vec<u32>,
+    /// Whether the first round is such an outlier, on the bad side: something was still cold.
+    pub first_round_slow: bool,
+    /// The values in order of the rounds' numbers, for drawing.
+    pub values: Vec<f64>,
+}
+
+/// One cell of a target beside the same cell of the base target.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PairAnalysis {
+    /// The experiment's id.
+    pub experiment: String,
+    /// Its factors' levels.
+    pub cell: Levels,
+    /// The target that is divided by.
+    pub base: String,
+    /// The target.
+    pub target: String,
+    /// For each metric that both measured.
+    pub ratios: BTreeMap<String, Ratio>,
+}
+
+/// How a target's metric compares with the base's: over the rounds of one number, which ran back to back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// Pairs of rounds.
+    pub n: usize,
+    /// Target by base: the geometric mean of the pairs' ratios.
+    pub ratio: f64,
+    /// The 95 % confidence interval of it; none below [`ROUNDS_FOR_INTERVAL`] pairs.
+    pub interval: Option<Interval>,
+    /// How the interval was made.
+    pub method: Method,
+    /// Smallest and largest ratio of a pair.
+    pub range: Interval,
+    /// Wilcoxon's signed-rank test, two-sided; none below 6 pairs.
+    pub p: Option<f64>,
+    /// The ratio that the same target differs from itself by, above 1: `1.03` for 3 %. None if nothing was run
+    /// against itself.
+    pub floor: Option<f64>,
+    /// What may be said.
+    pub standing: Standing,
+}
+
+/// How an interval of a ratio was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Student's t on the logarithms.
+    LogT,
+    /// Bias-corrected and accelerated bootstrap.
+    Bca,
+}
+
+/// What may be said about a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// No larger than what the same target differs from itself by, or the interval includes 1.
+    WithinNoise,
+    /// Larger, and the target is better.
+    Better,
+    /// Larger, and the target is worse.
+    Worse,
+    /// Larger, in a metric that is neither good nor bad.
+    Different,
+    /// Too little was measured to say.
+    Unknown,
+}
+
+/// What the same target differs from itself by, for one metric: over all rounds of
+/// [`Purpose::SameTarget`](crate::round::Purpose::SameTarget).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Floor {
+    /// Pairs of rounds.
+    pub n: usize,
+    /// Ratio of `#b` to `#a`, geometric mean.
+    pub ratio: f64,
+    /// Spread of one pair's ratio: the root of the mean squared logarithm.
+    pub spread: f64,
+    /// The ratio, above 1, that a cell of as many pairs stays within 19 times of 20.
+    pub within: f64,
+}
+
+/// How much the canary's throughput (or runtime) changed while all was run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Drift {
+    /// The target.
+    pub target: String,
+    /// The metric that was watched.
+    pub metric: String,
+    /// Its values, in order of time.
+    pub values: Vec<f64>,
+    /// From the first third of the rounds to the last: a share, negative if it fell.
+    pub change: f64,
+    /// The largest difference between the thirds, as a share of the smallest.
+    pub worst: f64,
+    /// Whether it is above [`DRIFT_LIMIT`].
+    pub beyond: bool,
+}
+
+/// Whether more of a metric is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Better {
+    /// More is.
+    Higher,
+    /// Less is.
+    Lower,
+    /// Neither: it explains.
+    Neither,
+}
+
+/// Whether more of a metric of [`METRICS`](crate::round::METRICS) is better.
+pub fn better(metric: &str) -> Better {
+    const HIGHER: &[&str] = &[
+        "throughput",
+        "mib_per_s",
+        "throughput_per_broker",
+        "throughput_per_producer",
+        "reached_share",
+        "consumed_per_s",
+        "fetch_mib_per_s",
+        "fetch_records_per_s",
+    ];
+    const NEITHER: &[&str] = &[
+        "records",
+        "data_mib",
+        "requests",
+        "records_per_request",
+        "batch_fill",
+        "in_flight_used",
+        "client_busy_share",
+        "broker_cpu_share",
+        "steal_share",
+        "chi_squared_p",
+        "predicted_p50_ms",
+        "law_ratio",
+    ];
+    match metric {
+        _ if HIGHER.contains(&metric) => Better::Higher,
+        _ if NEITHER.contains(&metric) => Better::Neither,
+        _ => Better::Lower,
+    }
+}
+
+impl CellAnalysis {
+    /// In one word, what became of the acknowledged records.
+    pub fn delivered(&self) -> Delivered {
+        let wrong = &self.verdict;
+        if wrong.lost + wrong.duplicated + wrong.reordered + wrong.damaged > 0 {
+            return Delivered::Broken;
+        }
+        match self.rounds_checked {
+            0 => Delivered::Unchecked,
+            checked if checked < self.rounds => Delivered::PartlyChecked,
+            _ => Delivered::Clean,
+        }
+    }
+}
+
+impl Ratio {
+    /// Whether the difference is no more than noise; false also where nothing can be said.
+    pub fn within_noise(&self) -> bool {
+        self.standing == Standing::WithinNoise
+    }
+}
