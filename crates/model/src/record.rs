@@ -4,7 +4,7 @@
 //! key, value, headers. Keys and values may be null, which is not the same as empty.
 
 use crate::batch::{self, BatchError, BatchHeader, Compression, HEADER_BYTES};
-use crate::varint::{read_i32, read_i64, size_i64, write_i32, write_i64};
+use crate::varint::{read_i32, read_i64, size_i64, write_i32};
 use crate::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 /// One header of a record: a name and a value that may be null.
@@ -235,17 +235,64 @@ impl BatchBuilder {
         headers: &[Header<'_>],
     ) {
         assert!(offset_delta > self.last_offset_delta, "offsets within a batch must rise");
+        let base_timestamp = if self.count == 0 { timestamp } else { self.base_timestamp };
+        let delta = timestamp.ms_since(base_timestamp);
+        let size = record_size(delta, offset_delta, key, value, headers);
+        self.write_record(size, offset_delta, timestamp, key, value, headers);
+    }
+
+    /// Adds a record with headers at the next offset, unless the batch would then be larger than
+    /// `size_bytes_max`, which only a batch's first record may make it. Whether it was added.
+    #[inline]
+    pub fn add_within(
+        &mut self,
+        size_bytes_max: usize,
+        timestamp: Timestamp,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[Header<'_>],
+    ) -> bool {
+        let base_timestamp = if self.count == 0 { timestamp } else { self.base_timestamp };
+        let delta = timestamp.ms_since(base_timestamp);
+        let offset_delta = self.last_offset_delta + 1;
+        let size = record_size(delta, offset_delta, key, value, headers);
+        let whole = self.bytes.len() + size_i64(size as i64) + size;
+        if self.count > 0 && whole > size_bytes_max {
+            return false;
+        }
+        self.write_record(size, offset_delta, timestamp, key, value, headers);
+        true
+    }
+
+    /// Writes a record of `size` bytes behind its length.
+    #[inline]
+    fn write_record(
+        &mut self,
+        size: usize,
+        offset_delta: i32,
+        timestamp: Timestamp,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[Header<'_>],
+    ) {
         if self.count == 0 {
             self.base_timestamp = timestamp;
         }
         let delta = timestamp.ms_since(self.base_timestamp);
-        let size = record_size(delta, offset_delta, key, value, headers);
-        write_i32(&mut self.bytes, size as i32);
-        self.bytes.push(0);
-        write_i64(&mut self.bytes, delta);
-        write_i32(&mut self.bytes, offset_delta);
-        write_bytes(&mut self.bytes, key);
-        write_bytes(&mut self.bytes, value);
+        // All that stands before the key is at most 21 bytes: written at once, not byte by byte.
+        let mut head = Head::default();
+        head.varint(size as i64);
+        head.push(0);
+        head.varint(delta);
+        head.varint(offset_delta as i64);
+        head.varint(key.map_or(-1, |key| key.len() as i64));
+        self.bytes.reserve(size + 2 * Head::BYTES_MAX);
+        self.bytes.extend_from_slice(head.bytes());
+        self.bytes.extend_from_slice(key.unwrap_or_default());
+        let mut head = Head::default();
+        head.varint(value.map_or(-1, |value| value.len() as i64));
+        self.bytes.extend_from_slice(head.bytes());
+        self.bytes.extend_from_slice(value.unwrap_or_default());
         write_i32(&mut self.bytes, headers.len() as i32);
         for (name, value) in headers {
             write_bytes(&mut self.bytes, Some(name.as_bytes()));
@@ -308,6 +355,40 @@ impl BatchBuilder {
         };
         header.encode(&mut self.bytes);
         batch::write_checksum(&mut self.bytes);
+    }
+}
+
+/// Some varints, side by side.
+#[derive(Default)]
+struct Head {
+    bytes: [u8; Head::BYTES_MAX],
+    used: usize,
+}
+
+impl Head {
+    /// Length, attributes, timestamp, offset, length of the key.
+    const BYTES_MAX: usize = 5 + 1 + 10 + 5 + 5;
+
+    #[inline]
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.used] = byte;
+        self.used += 1;
+    }
+
+    /// Adds a zigzag number.
+    #[inline]
+    fn varint(&mut self, value: i64) {
+        let mut rest = ((value << 1) ^ (value >> 63)) as u64;
+        while rest >= 0x80 {
+            self.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        self.push(rest as u8);
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.used]
     }
 }
 

@@ -85,6 +85,14 @@ pub struct BatchReport<'a> {
     pub record_count: i32,
     /// Its size as sent, in bytes.
     pub size_bytes: usize,
+    /// How many records the producer took for this partition before those of this batch.
+    pub first_record: u64,
+    /// The [`Record::tag`](super::Record::tag)s of its records, in their order.
+    pub tags: &'a [u64],
+    /// How often it was sent.
+    pub attempts: u32,
+    /// When it was first handed to a socket; `None` if it never was.
+    pub sent: Option<Instant>,
     /// When its first record was taken.
     pub opened: Instant,
     /// When it ended.
@@ -106,6 +114,11 @@ pub(super) struct Batch {
     pub(super) opened: Instant,
     /// How often it was sent.
     pub(super) attempts: u32,
+    /// When it was first sent.
+    pub(super) sent: Option<Instant>,
+    /// Records of its partition before it.
+    pub(super) first_record: u64,
+    pub(super) tags: Vec<u64>,
     /// Bytes of `buffer.memory` that it holds.
     pub(super) memory_bytes: u32,
 }
@@ -152,6 +165,27 @@ impl Pool {
     }
 }
 
+/// Lists of tags, to be used again.
+#[derive(Debug, Default)]
+pub(super) struct TagLists(Mutex<Vec<Vec<u64>>>);
+
+impl TagLists {
+    /// Lists that are kept at most.
+    const COUNT_MAX: usize = 1024;
+
+    pub(super) fn take(&self) -> Vec<u64> {
+        super::lock(&self.0).pop().unwrap_or_default()
+    }
+
+    pub(super) fn give(&self, mut tags: Vec<u64>) {
+        tags.clear();
+        let mut lists = super::lock(&self.0);
+        if tags.capacity() > 0 && lists.len() < TagLists::COUNT_MAX {
+            lists.push(tags);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,6 +204,9 @@ mod tests {
             ordinal: 0,
             opened: Instant::now(),
             attempts: 1,
+            sent: None,
+            first_record: 0,
+            tags: Vec::new(),
             memory_bytes: 0,
         };
         batch.resequence((ProducerId(3), ProducerEpoch(4)), Sequence(5));

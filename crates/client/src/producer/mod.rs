@@ -6,16 +6,19 @@
 //! Not here: transactions.
 
 mod batch;
+mod metrics;
 mod queue;
 mod request;
 mod sender;
 
 pub use batch::{BatchReport, Delivery, Placed};
-pub use queue::Record;
+pub use metrics::ProducerMetrics;
+pub use queue::{Fed, Feed, Record};
 
 use crate::cluster::Cluster;
 use crate::error::{ClientError, check};
-use batch::{Outcome, Pool};
+use batch::{Outcome, Pool, TagLists};
+use metrics::Counters;
 use model::{Compression, ProducerEpoch, ProducerId};
 use queue::{Ready, TopicQueues};
 use std::collections::{BTreeMap, HashMap};
@@ -27,6 +30,16 @@ use wire::InitProducerIdRequest;
 
 /// Is told of every batch that ended, well or not. Runs in the sender's task: it must not block.
 pub type OnBatch = Arc<dyn Fn(&BatchReport<'_>) + Send + Sync>;
+
+/// Where records go that have neither a partition nor a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Partitioner {
+    /// To one partition until a batch is full, then to another (KIP-480, KIP-794).
+    #[default]
+    Sticky,
+    /// To one after the other, as Kafka's clients did up to 2.3.
+    RoundRobin,
+}
 
 /// How records are produced. The fields are those of Kafka's producer, and so are the defaults.
 #[derive(Clone)]
@@ -57,6 +70,10 @@ pub struct ProducerConfig {
     pub delivery_timeout: Duration,
     /// `retry.backoff.ms`.
     pub retry_backoff: Duration,
+    /// `retries`: how often a batch that failed is sent again; 0 is impossible with idempotence.
+    pub retries: u32,
+    /// Where records without a key go.
+    pub partitioner: Partitioner,
     /// Who is told of batches that ended.
     pub on_batch: Option<OnBatch>,
 }
@@ -77,6 +94,8 @@ impl Default for ProducerConfig {
             request_timeout: Duration::from_secs(30),
             delivery_timeout: Duration::from_secs(120),
             retry_backoff: Duration::from_millis(100),
+            retries: u32::MAX,
+            partitioner: Partitioner::Sticky,
             on_batch: None,
         }
     }
@@ -91,6 +110,7 @@ impl ProducerConfig {
             c if c.idempotence && c.in_flight_max > 5 => {
                 usage("idempotence allows at most 5 requests in flight")
             }
+            c if c.idempotence && c.retries == 0 => usage("idempotence needs retries"),
             c if c.in_flight_max == 0 => usage("at least one request must be in flight"),
             _ => Ok(()),
         }
@@ -110,6 +130,8 @@ struct Shared {
     /// Bytes of `buffer.memory` that no batch has taken.
     memory: Semaphore,
     pool: Pool,
+    tags: TagLists,
+    counters: Counters,
     /// The outcomes of the batches that have not ended, by the order of their opening.
     incomplete: Mutex<BTreeMap<u64, Arc<Outcome>>>,
     next_ordinal: AtomicU64,
@@ -146,6 +168,8 @@ impl Producer {
             ready: Ready::default(),
             memory: Semaphore::new(config.buffer_bytes.max(config.batch_bytes)),
             pool: Pool::new(config.buffer_bytes / config.batch_bytes.max(1)),
+            tags: TagLists::default(),
+            counters: Counters::default(),
             incomplete: Mutex::default(),
             next_ordinal: AtomicU64::new(0),
             closed: AtomicBool::new(false),
@@ -207,6 +231,11 @@ impl Producer {
         result
     }
 
+    /// What was done so far.
+    pub fn metrics(&self) -> ProducerMetrics {
+        self.shared().counters.read()
+    }
+
     /// Bytes of `buffer.memory` that are free.
     pub fn free_buffer_bytes(&self) -> usize {
         self.shared().memory.available_permits()
@@ -224,6 +253,16 @@ impl TopicProducer {
     /// As [`Producer::send`].
     pub async fn send(&self, record: &Record<'_>) -> Result<Delivery, ClientError> {
         send(self.producer.shared(), &self.queues, record).await
+    }
+
+    /// Takes a record if that needs no waiting; `None` while `buffer.memory` is used up.
+    pub fn try_send(&self, record: &Record<'_>) -> Result<Option<Delivery>, ClientError> {
+        self.queues.append(self.producer.shared(), record)
+    }
+
+    /// A way in that costs less for each record.
+    pub fn feed(&self) -> Feed {
+        Feed::new(self.producer.clone(), self.queues.clone())
     }
 
     /// How many partitions the topic has, as far as is known.
@@ -244,18 +283,26 @@ async fn send(
     let waited = Instant::now();
     loop {
         let left = shared.config.block_max.saturating_sub(waited.elapsed());
-        let permit = tokio::time::timeout(left, shared.memory.acquire_many(needed)).await;
-        let Ok(permit) = permit else {
-            let after_ms = shared.config.block_max.as_millis() as u64;
-            let what = "waiting for buffer.memory".to_owned();
-            return Err(ClientError::TimedOut { what, after_ms });
-        };
-        // Given back at once: the append takes what it needs itself, if it still needs it.
-        drop(permit.map_err(|_| ClientError::ClientClosed)?);
+        wait_for_memory(shared, needed, left).await?;
         if let Some(delivery) = topic.append(shared, record)? {
             return Ok(delivery);
         }
     }
+}
+
+/// Waits until so many bytes of `buffer.memory` are free, at most for `left`.
+async fn wait_for_memory(shared: &Shared, needed: u32, left: Duration) -> Result<(), ClientError> {
+    let began = Instant::now();
+    let permit = tokio::time::timeout(left, shared.memory.acquire_many(needed)).await;
+    shared.counters.blocked(began.elapsed());
+    let Ok(permit) = permit else {
+        let after_ms = shared.config.block_max.as_millis() as u64;
+        let what = "waiting for buffer.memory".to_owned();
+        return Err(ClientError::TimedOut { what, after_ms });
+    };
+    // Given back at once: the append takes what it needs itself, if it still needs it.
+    drop(permit.map_err(|_| ClientError::ClientClosed)?);
+    Ok(())
 }
 
 /// Asks for a producer id (KIP-98).

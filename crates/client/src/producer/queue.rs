@@ -1,17 +1,18 @@
 //! From records to closed batches: the part of the producer that runs for every record.
 
 use super::batch::{Batch, Delivery, Outcome};
-use super::{ProducerConfig, Shared, lock};
+use super::{Partitioner, Producer, ProducerConfig, Shared, lock};
 use crate::error::ClientError;
 use crate::metadata::Topic;
 use bytes::Bytes;
 use model::batch::HEADER_BYTES;
 use model::partitioner::{Sticky, partition_of_key};
 use model::record::{BatchBuilder, Header};
+use model::varint::size_i64;
 use model::{Compression, Sequence, Timestamp, TopicId};
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 
@@ -28,6 +29,9 @@ pub struct Record<'a> {
     pub timestamp: Option<Timestamp>,
     /// Where it goes; `None` to go by its key, or wherever it suits.
     pub partition: Option<i32>,
+    /// A number of the caller's, which comes back in [`BatchReport::tags`](super::BatchReport). Not
+    /// sent.
+    pub tag: u64,
 }
 
 impl<'a> Record<'a> {
@@ -41,14 +45,28 @@ impl<'a> Record<'a> {
         Record { key: Some(key), value: Some(value), ..Record::default() }
     }
 
-    /// Bytes that it takes in a batch at most.
+    /// Bytes that it takes in a batch at most, by Kafka's own estimate: 21 for length, attributes,
+    /// timestamp and offset, then key, value and headers exactly.
     fn size_bytes_max(&self) -> usize {
-        let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
-        // Length, attributes, timestamp, offset, two lengths, the count of headers.
-        let fixed = 5 + 1 + 10 + 5 + 5 + 5 + 5;
-        let headers: usize = self.headers.iter().map(|(n, v)| 10 + n.len() + length(*v)).sum();
-        fixed + length(self.key) + length(self.value) + headers
+        let sized = |bytes: Option<&[u8]>| {
+            bytes.map_or(1, |bytes| size_i64(bytes.len() as i64) + bytes.len())
+        };
+        let headers: usize =
+            self.headers.iter().map(|(name, v)| sized(Some(name.as_bytes())) + sized(*v)).sum();
+        let count = size_i64(self.headers.len() as i64);
+        21 + sized(self.key) + sized(self.value) + count + headers
     }
+}
+
+/// What became of a record that was offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fed {
+    /// It is in an open batch.
+    Taken,
+    /// It was taken, and a batch waits to be sent: let the sender run.
+    Closed,
+    /// It was not taken: no batch has room, and `buffer.memory` is used up.
+    NoMemory,
 }
 
 /// The partitions that have something for the sender.
@@ -126,6 +144,8 @@ pub(super) struct QueueState {
     pub(super) closed: VecDeque<Batch>,
     /// The sequence of the next batch to be closed.
     pub(super) next_sequence: i32,
+    /// Records taken so far.
+    taken: u64,
     /// Batches that a broker has and has not answered.
     pub(super) in_flight: usize,
     /// The broker that has them; meaningless while there are none.
@@ -149,6 +169,10 @@ struct OpenBatch {
     opened: Instant,
     ordinal: u64,
     memory_bytes: u32,
+    /// Bytes at which it is full, uncompressed.
+    limit_bytes: usize,
+    first_record: u64,
+    tags: Vec<u64>,
 }
 
 impl QueueState {
@@ -171,6 +195,9 @@ impl QueueState {
             ordinal: open.ordinal,
             opened: open.opened,
             attempts: 0,
+            sent: None,
+            first_record: open.first_record,
+            tags: open.tags,
             memory_bytes: open.memory_bytes,
         });
     }
@@ -218,40 +245,87 @@ fn finish(shared: &Shared, builder: BatchBuilder) -> Bytes {
 }
 
 impl PartitionQueue {
-    /// Appends a record; `None` if a new batch is needed and there is no memory for it.
+    /// Appends a record. The outcome of its batch and its place there, if `delivery` wants them.
     fn append(
         self: &Arc<Self>,
         shared: &Shared,
         record: &Record<'_>,
-        size_bytes_max: usize,
-    ) -> Option<Delivery> {
-        let batch_bytes = shared.config.batch_bytes;
+        delivery: Option<&mut Option<Delivery>>,
+    ) -> Fed {
         let mut state = lock(&self.state);
-        let room = |open: &OpenBatch| open.builder.size_bytes() + size_bytes_max <= batch_bytes;
-        if state.open.as_ref().is_some_and(|open| !room(open)) {
-            state.close_open(shared);
+        let timestamp = record.timestamp.unwrap_or_else(now);
+        let added = state.open.as_mut().is_some_and(|open| open.append(shared, record, timestamp));
+        if !added {
+            return self.append_anew(shared, state, record, timestamp, delivery);
         }
-        let opened = state.open.is_none();
-        if opened {
-            state.open = OpenBatch::new(shared, memory_bytes(shared, size_bytes_max));
+        state.taken += 1;
+        let full = self.settle_open(&mut state, shared, delivery);
+        let listed = full && state.list();
+        drop(state);
+        if listed {
+            shared.ready.add_full(self.clone());
         }
-        let delivery = state.open.as_mut().map(|open| open.append(record, self.partition));
-        let full = state.open.as_ref().is_some_and(|open| open.builder.size_bytes() >= batch_bytes);
-        let lingers = !shared.config.linger.is_zero() && !full;
-        if state.open.is_some() && !lingers {
-            self.close_unless_gathering(&mut state, shared, full);
-        }
-        let until =
-            state.open.as_ref().filter(|_| lingers).map(|o| o.opened + shared.config.linger);
+        if full { Fed::Closed } else { Fed::Taken }
+    }
+
+    /// Closes the open batch, which has no room for the record, and opens another.
+    fn append_anew(
+        self: &Arc<Self>,
+        shared: &Shared,
+        mut state: MutexGuard<'_, QueueState>,
+        record: &Record<'_>,
+        timestamp: Timestamp,
+        delivery: Option<&mut Option<Delivery>>,
+    ) -> Fed {
+        let mut closed = state.open.is_some();
+        state.close_open(shared);
+        let mut until = None;
+        let taken = match OpenBatch::new(shared, state.taken, record) {
+            None => false,
+            Some(mut open) => {
+                let added = open.append(shared, record, timestamp);
+                assert!(added, "an empty batch takes any record");
+                state.open = Some(open);
+                state.taken += 1;
+                closed |= self.settle_open(&mut state, shared, delivery);
+                let lingering = state.open.as_ref().filter(|_| !shared.config.linger.is_zero());
+                until = lingering.map(|open| open.opened + shared.config.linger);
+                true
+            }
+        };
         let listed = state.list();
         drop(state);
         if listed {
             shared.ready.add_full(self.clone());
         }
-        if let Some(until) = until.filter(|_| opened) {
+        if let Some(until) = until {
             shared.ready.add_lingering(until, self.clone());
         }
-        delivery
+        match (taken, closed) {
+            (false, _) => Fed::NoMemory,
+            (true, true) => Fed::Closed,
+            (true, false) => Fed::Taken,
+        }
+    }
+
+    /// Behind an append: whether the open batch was closed.
+    fn settle_open(
+        &self,
+        state: &mut QueueState,
+        shared: &Shared,
+        delivery: Option<&mut Option<Delivery>>,
+    ) -> bool {
+        let Some(open) = &state.open else { return false };
+        if let Some(delivery) = delivery {
+            let index = open.builder.record_count() - 1;
+            let outcome = open.outcome.clone();
+            *delivery = Some(Delivery { outcome, index, partition: self.partition });
+        }
+        let full = open.builder.size_bytes() >= open.limit_bytes;
+        if full || shared.config.linger.is_zero() {
+            self.close_unless_gathering(state, shared, full);
+        }
+        state.open.is_none()
     }
 
     /// Closes a full batch. Without linger an unfilled one is closed too, unless batches before it
@@ -282,21 +356,39 @@ fn memory_bytes(shared: &Shared, size_bytes_max: usize) -> u32 {
 }
 
 impl OpenBatch {
-    /// An empty batch, if there is memory for it.
-    fn new(shared: &Shared, memory_bytes: u32) -> Option<OpenBatch> {
+    /// An empty batch, if there is memory for it. `first_record` counts the records before it.
+    fn new(shared: &Shared, first_record: u64, record: &Record<'_>) -> Option<OpenBatch> {
+        let size_bytes_max = record.size_bytes_max();
+        let memory_bytes = memory_bytes(shared, size_bytes_max);
         shared.memory.try_acquire_many(memory_bytes).ok()?.forget();
         let ordinal = shared.next_ordinal.fetch_add(1, Ordering::Relaxed);
         let outcome = Arc::<Outcome>::default();
         lock(&shared.incomplete).insert(ordinal, outcome.clone());
-        let builder = BatchBuilder::over(shared.pool.take());
-        Some(OpenBatch { builder, outcome, opened: Instant::now(), ordinal, memory_bytes })
+        // A first record that is larger stays alone.
+        let limit_bytes = shared.config.batch_bytes;
+        let mut buffer = shared.pool.take();
+        buffer.reserve(limit_bytes.max(HEADER_BYTES + size_bytes_max));
+        Some(OpenBatch {
+            builder: BatchBuilder::over(buffer),
+            outcome,
+            opened: Instant::now(),
+            ordinal,
+            memory_bytes,
+            limit_bytes,
+            first_record,
+            tags: if shared.config.on_batch.is_some() { shared.tags.take() } else { Vec::new() },
+        })
     }
 
-    fn append(&mut self, record: &Record<'_>, partition: i32) -> Delivery {
-        let index = self.builder.record_count();
-        let timestamp = record.timestamp.unwrap_or_else(now);
-        self.builder.add_with_headers(timestamp, record.key, record.value, record.headers);
-        Delivery { outcome: self.outcome.clone(), index, partition }
+    /// Adds a record if there is room. Whether it was added.
+    #[inline]
+    fn append(&mut self, shared: &Shared, record: &Record<'_>, timestamp: Timestamp) -> bool {
+        let Record { key, value, headers, .. } = *record;
+        let added = self.builder.add_within(self.limit_bytes, timestamp, key, value, headers);
+        if added && shared.config.on_batch.is_some() {
+            self.tags.push(record.tag);
+        }
+        added
     }
 }
 
@@ -310,6 +402,10 @@ pub(super) struct TopicQueues {
     name: Arc<str>,
     partitions: RwLock<Partitions>,
     sticky: Mutex<Sticky>,
+    /// How many records without a key were dealt out in turn.
+    dealt: AtomicU32,
+    /// Changes with `partitions`.
+    generation: AtomicU32,
 }
 
 struct Partitions {
@@ -322,8 +418,13 @@ impl TopicQueues {
     pub(super) fn new(topic: &Topic, config: &ProducerConfig) -> TopicQueues {
         let partitions = Partitions { queues: Vec::new(), available: Vec::new() };
         let sticky = Mutex::new(Sticky::new(config.batch_bytes));
-        let queues =
-            TopicQueues { name: topic.name.clone(), partitions: RwLock::new(partitions), sticky };
+        let queues = TopicQueues {
+            name: topic.name.clone(),
+            partitions: RwLock::new(partitions),
+            sticky,
+            dealt: AtomicU32::new(fastrand::u32(..)),
+            generation: AtomicU32::new(0),
+        };
         queues.update(topic);
         queues
     }
@@ -344,6 +445,7 @@ impl TopicQueues {
         if partitions.available.is_empty() {
             partitions.available = (0..partitions.queues.len() as i32).collect();
         }
+        self.generation.fetch_add(1, Ordering::Release);
     }
 
     pub(super) fn partition_count(&self) -> i32 {
@@ -354,9 +456,19 @@ impl TopicQueues {
         self.partitions.read().expect("no code under it panics").queues.clone()
     }
 
+    /// The partitions with a leader; all if none has one.
+    pub(super) fn available(&self) -> Vec<i32> {
+        self.partitions.read().expect("no code under it panics").available.clone()
+    }
+
+    pub(super) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
+    }
+
     /// The queue that a record goes to.
     fn queue_of(
         &self,
+        shared: &Shared,
         record: &Record<'_>,
         size_bytes: usize,
     ) -> Result<Arc<PartitionQueue>, ClientError> {
@@ -368,14 +480,27 @@ impl TopicQueues {
         let partition = match (record.partition, record.key) {
             (Some(partition), _) => partition,
             (None, Some(key)) => partition_of_key(key, count),
-            (None, None) => {
-                let draw = || partitions.available[fastrand::usize(..partitions.available.len())];
-                lock(&self.sticky).next(size_bytes, draw)
-            }
+            (None, None) => self.keyless(shared, &partitions.available, size_bytes),
         };
         let queue = usize::try_from(partition).ok().and_then(|p| partitions.queues.get(p));
-        let unknown = || ClientError::Usage(format!("{} has no partition {partition}", self.name));
-        queue.cloned().ok_or_else(unknown)
+        queue.cloned().ok_or_else(|| self.unknown(partition))
+    }
+
+    fn keyless(&self, shared: &Shared, available: &[i32], size_bytes: usize) -> i32 {
+        match shared.config.partitioner {
+            Partitioner::Sticky => {
+                let draw = || available[fastrand::usize(..available.len())];
+                lock(&self.sticky).next(size_bytes, draw)
+            }
+            Partitioner::RoundRobin => {
+                let turn = self.dealt.fetch_add(1, Ordering::Relaxed) as usize;
+                available[turn % available.len()]
+            }
+        }
+    }
+
+    pub(super) fn unknown(&self, partition: i32) -> ClientError {
+        ClientError::Usage(format!("{} has no partition {partition}", self.name))
     }
 
     /// Appends a record; `None` if there is no memory for it now.
@@ -384,15 +509,11 @@ impl TopicQueues {
         shared: &Shared,
         record: &Record<'_>,
     ) -> Result<Option<Delivery>, ClientError> {
-        let size_bytes = record.size_bytes_max();
-        let limit_bytes = shared.config.request_bytes_max;
-        if HEADER_BYTES + size_bytes > limit_bytes {
-            return Err(ClientError::RecordTooLarge { size_bytes, limit_bytes });
-        }
-        if shared.closed.load(Ordering::Acquire) {
-            return Err(ClientError::ClientClosed);
-        }
-        Ok(self.queue_of(record, size_bytes)?.append(shared, record, size_bytes))
+        let size_bytes = check_record(shared, record)?;
+        let mut delivery = None;
+        let queue = self.queue_of(shared, record, size_bytes)?;
+        queue.append(shared, record, Some(&mut delivery));
+        Ok(delivery)
     }
 
     /// Bytes of memory that a new batch for this record takes.
@@ -406,5 +527,83 @@ impl TopicQueues {
                 shared.ready.add_full(queue);
             }
         }
+    }
+}
+
+/// Refuses what can never be sent; the record's size in bytes at most.
+#[inline]
+fn check_record(shared: &Shared, record: &Record<'_>) -> Result<usize, ClientError> {
+    let size_bytes = record.size_bytes_max();
+    let limit_bytes = shared.config.request_bytes_max;
+    if HEADER_BYTES + size_bytes > limit_bytes {
+        return Err(ClientError::RecordTooLarge { size_bytes, limit_bytes });
+    }
+    if shared.closed.load(Ordering::Acquire) {
+        return Err(ClientError::ClientClosed);
+    }
+    Ok(size_bytes)
+}
+
+/// The way in for whoever sends millions: partitions are chosen by the caller, and what becomes of
+/// the records is told to `on_batch` alone.
+pub struct Feed {
+    producer: Producer,
+    topic: Arc<TopicQueues>,
+    queues: Vec<Arc<PartitionQueue>>,
+    generation: u32,
+}
+
+impl Feed {
+    pub(super) fn new(producer: Producer, topic: Arc<TopicQueues>) -> Feed {
+        let (generation, queues) = (topic.generation(), topic.queues());
+        Feed { producer, topic, queues, generation }
+    }
+
+    /// How many partitions the topic has, as far as is known.
+    pub fn partition_count(&self) -> i32 {
+        self.queues.len() as i32
+    }
+
+    /// The partitions that have a leader now; all if none has one.
+    pub fn available(&self) -> Vec<i32> {
+        self.topic.available()
+    }
+
+    /// A number that changes when [`Feed::available`] may have.
+    pub fn generation(&self) -> u32 {
+        self.topic.generation()
+    }
+
+    /// Offers a record to its [`Record::partition`], which must be given. Never waits.
+    #[inline]
+    pub fn offer(&mut self, record: &Record<'_>) -> Result<Fed, ClientError> {
+        let shared = self.producer.shared();
+        check_record(shared, record)?;
+        let partition = record.partition.unwrap_or(-1);
+        let queue = usize::try_from(partition).ok().and_then(|p| self.queues.get(p));
+        match queue {
+            Some(queue) => Ok(queue.append(shared, record, None)),
+            None => self.offer_to_new(record, partition),
+        }
+    }
+
+    /// The topic may have got partitions since.
+    fn offer_to_new(&mut self, record: &Record<'_>, partition: i32) -> Result<Fed, ClientError> {
+        if self.generation == self.topic.generation() {
+            return Err(self.topic.unknown(partition));
+        }
+        (self.generation, self.queues) = (self.topic.generation(), self.topic.queues());
+        self.offer(record)
+    }
+
+    /// Waits until there may be memory for a record that was not taken. Fails after `max.block.ms`.
+    pub async fn memory(&self, record: &Record<'_>) -> Result<(), ClientError> {
+        let shared = self.producer.shared();
+        super::wait_for_memory(
+            shared,
+            memory_bytes(shared, record.size_bytes_max()),
+            shared.config.block_max,
+        )
+        .await
     }
 }

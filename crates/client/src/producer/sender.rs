@@ -42,6 +42,12 @@ struct Broker {
     in_flight: usize,
 }
 
+impl Broker {
+    fn down() -> Broker {
+        Broker { link: Link::Down { until: None }, in_flight: 0 }
+    }
+}
+
 struct InFlight {
     broker: i32,
     version: i16,
@@ -194,6 +200,9 @@ impl Sender {
         }
         if let Some(mut batch) = state.closed.pop_front() {
             batch.attempts += 1;
+            batch.sent = batch.sent.or(Some(now));
+            let (records, bytes) = (batch.record_count as u64, batch.bytes.len() as u64);
+            self.shared.counters.batch_sent(records, bytes, batch.attempts > 1);
             *size += next;
             (state.recovering, state.in_flight_broker) = (false, leader);
             state.in_flight += 1;
@@ -204,8 +213,7 @@ impl Sender {
 
     /// Whether a request may be sent to this broker; connects if there is no connection.
     fn has_room(&mut self, id: i32, now: Instant) -> bool {
-        let down = || Broker { link: Link::Down { until: None }, in_flight: 0 };
-        let broker = self.brokers.entry(id).or_insert_with(down);
+        let broker = self.brokers.entry(id).or_insert_with(Broker::down);
         match &broker.link {
             Link::Up(connection) if !connection.is_closed() => {
                 return broker.in_flight < self.shared.config.in_flight_max;
@@ -249,10 +257,14 @@ impl Sender {
         match written {
             Err(error) => self.settle_all(sent, &error),
             Ok(()) if acked => {
-                self.brokers.entry(broker).and_modify(|b| b.in_flight += 1);
+                let in_flight =
+                    &mut self.brokers.entry(broker).or_insert_with(Broker::down).in_flight;
+                *in_flight += 1;
+                self.shared.counters.request_sent(*in_flight as u64);
                 self.in_flight.insert(request, InFlight { broker, version, peer, sent });
             }
             Ok(()) => {
+                self.shared.counters.request_sent(1);
                 let placed = Placed { base_offset: None, log_append_time: Timestamp::NONE };
                 sent.into_iter().for_each(|s| self.complete(s, Ok(placed)));
             }
@@ -377,7 +389,8 @@ impl Sender {
             _ => error.is_retriable(),
         };
         let late = sent.batch.opened + self.shared.config.delivery_timeout <= now;
-        if !again || late {
+        let tired = sent.batch.attempts > self.shared.config.retries;
+        if !again || late || tired {
             return self.fail(sent, error.clone());
         }
         tracing::debug!(topic = %sent.queue.topic, partition = sent.queue.partition, %error, "again");
@@ -417,12 +430,21 @@ impl Sender {
 
     /// A batch has ended: tells who waits, and takes its memory back.
     fn end(&self, queue: &PartitionQueue, batch: Batch, result: Result<Placed, ClientError>) {
+        let records = batch.record_count as u64;
+        match &result {
+            Ok(_) => self.shared.counters.acknowledged(records, batch.bytes.len() as u64),
+            Err(_) => self.shared.counters.failed(records),
+        }
         if let Some(on_batch) = &self.shared.config.on_batch {
             on_batch(&BatchReport {
                 topic: &queue.topic,
                 partition: queue.partition,
                 record_count: batch.record_count,
                 size_bytes: batch.bytes.len(),
+                first_record: batch.first_record,
+                tags: &batch.tags,
+                attempts: batch.attempts,
+                sent: batch.sent,
                 opened: batch.opened,
                 ended: Instant::now(),
                 result: &result,
@@ -430,6 +452,7 @@ impl Sender {
         }
         batch.outcome.complete(result);
         lock(&self.shared.incomplete).remove(&batch.ordinal);
+        self.shared.tags.give(batch.tags);
         self.shared.pool.give(batch.bytes);
         self.shared.memory.add_permits(batch.memory_bytes as usize);
     }

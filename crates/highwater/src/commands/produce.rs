@@ -203,7 +203,8 @@ impl Sending<'_> {
             }
         };
         let partition = self.typed.partition;
-        let record = Record { key, value: Some(value), headers, timestamp: None, partition };
+        let record =
+            Record { key, value: Some(value), headers, timestamp: None, partition, tag: 0 };
         let number = self.line;
         self.topic.send(&record).await.map(|_| ()).map_err(|error| {
             failed(format!("line {number} could not be sent, nor what follows it"), &error)
