@@ -211,6 +211,7 @@ fn java(home: &Path, heap: &str, logging: &str) -> Command {
 pub struct Brokers {
     nodes: Vec<Node>,
     folder: TempDir,
+    heap_mib: u32,
 }
 
 #[derive(Debug)]
@@ -224,6 +225,16 @@ struct Node {
 /// without a base. `extra` properties come last, so they win. Heap: 1 GiB as in Kafka's script,
 /// unless `KAFKA_BROKER_HEAP_OPTS` says otherwise.
 pub fn start(n: usize, base_port: Option<u16>, extra: &[(&str, &str)]) -> Result<Brokers> {
+    start_sized(n, base_port, extra, 1024)
+}
+
+/// As [`start`], with a heap of `heap_mib` MiB for each broker.
+pub fn start_sized(
+    n: usize,
+    base_port: Option<u16>,
+    extra: &[(&str, &str)],
+    heap_mib: u32,
+) -> Result<Brokers> {
     let home = install()?;
     let folder = tempfile::Builder::new().prefix("apache-kafka-").tempdir()?;
     let ports = ports(n, base_port)?;
@@ -233,9 +244,9 @@ pub fn start(n: usize, base_port: Option<u16>, extra: &[(&str, &str)]) -> Result
         fs::write(node.join("server.properties"), properties(&node, index, &ports, extra))?;
         format_storage(&home, &node)?;
     }
-    let mut brokers = Brokers { nodes: Vec::new(), folder };
+    let mut brokers = Brokers { nodes: Vec::new(), folder, heap_mib };
     for (index, (port, _)) in ports.iter().enumerate() {
-        let process = start_node(&home, &brokers.node_folder(index))?;
+        let process = start_node(&home, &brokers.node_folder(index), heap_mib)?;
         brokers.nodes.push(Node { process, port: *port });
     }
     brokers.wait_until_serving()?;
@@ -318,8 +329,9 @@ fn format_storage(home: &Path, node: &Path) -> Result<()> {
     Ok(())
 }
 
-fn start_node(home: &Path, node: &Path) -> Result<Guarded> {
-    let heap = std::env::var("KAFKA_BROKER_HEAP_OPTS").unwrap_or_else(|_| "-Xmx1G -Xms1G".into());
+fn start_node(home: &Path, node: &Path, heap_mib: u32) -> Result<Guarded> {
+    let heap = std::env::var("KAFKA_BROKER_HEAP_OPTS")
+        .unwrap_or_else(|_| format!("-Xmx{heap_mib}m -Xms{heap_mib}m"));
     let mut java = java(home, &heap, "broker.properties");
     java.arg(format!("-Dkafka.logs.dir={}", node.display()));
     java.arg("kafka.Kafka").arg(node.join("server.properties"));
@@ -348,6 +360,18 @@ impl Brokers {
         self.node_folder(index).join("data")
     }
 
+    /// Whether all of them run.
+    pub fn are_running(&mut self) -> bool {
+        self.nodes.iter_mut().all(|node| node.process.is_running())
+    }
+
+    /// The end of what the brokers wrote.
+    #[must_use]
+    pub fn last_words(&self) -> String {
+        let logs = (0..self.nodes.len()).map(|i| self.node_folder(i).join("server.log"));
+        logs.map(|log| last_lines(&log)).collect::<Vec<_>>().join("\n")
+    }
+
     /// Stops all brokers in an orderly way; their data goes too.
     pub fn stop(mut self) -> Result<()> {
         for node in &mut self.nodes {
@@ -367,7 +391,7 @@ impl Brokers {
         self.nodes[index].process.stop(STOP_LIMIT)?;
         let node = self.node_folder(index);
         fs::remove_file(node.join("server.log"))?;
-        self.nodes[index].process = start_node(&install()?, &node)?;
+        self.nodes[index].process = start_node(&install()?, &node, self.heap_mib)?;
         Ok(())
     }
 

@@ -1,0 +1,125 @@
+//! What the lab asks of a cluster beside load: topics, configurations, versions.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use client::admin::NewTopic;
+use client::admin::Resource;
+use client::{Admin, Cluster, ClusterConfig};
+use experiment::round::Durability;
+use experiment::workload::{Acks, Workload};
+
+/// How long a call may take, retries included.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long a new topic may be without leaders.
+const LEADERS: Duration = Duration::from_secs(30);
+
+/// Runs it to its end in this thread.
+pub fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(work)
+}
+
+/// An administrator of the cluster at `bootstrap`.
+pub async fn connect(bootstrap: &str) -> Result<Admin> {
+    let config = ClusterConfig { call_timeout: CONNECT, ..ClusterConfig::new(bootstrap) };
+    let connected = Cluster::connect(config).await;
+    drop(connected.with_context(|| format!("cannot reach {bootstrap}"))?);
+    let config = ClusterConfig { call_timeout: PATIENCE, ..ClusterConfig::new(bootstrap) };
+    Ok(Admin::new(Cluster::connect(config).await?))
+}
+
+/// Makes the round's topic and waits until each partition has a leader. Fails if it is there already: its records
+/// would be counted as ours.
+pub fn create_topic(
+    bootstrap: &str,
+    name: &str,
+    workload: &Workload,
+    partitions: u32,
+    replication: u32,
+) -> Result<()> {
+    block_on(async {
+        let admin = connect(bootstrap).await?;
+        let mut topic = NewTopic::new(name, partitions.try_into()?, replication.try_into()?);
+        let min_isr = workload.min_isr.min(replication).max(1);
+        topic.configs.push(("min.insync.replicas".to_owned(), min_isr.to_string()));
+        admin.create_topic(&topic).await.with_context(|| {
+            format!("cannot make the topic {name}; if it is there already, delete it or choose another --topic-prefix")
+        })?;
+        wait_for_leaders(&admin, name, partitions).await
+    })
+}
+
+async fn wait_for_leaders(admin: &Admin, name: &str, partitions: u32) -> Result<()> {
+    let deadline = Instant::now() + LEADERS;
+    loop {
+        admin.cluster().refresh().await?;
+        let topic = admin.cluster().topic(name).await?;
+        let led = topic.partitions.iter().filter(|partition| partition.leader.is_some()).count();
+        if led == partitions as usize {
+            return Ok(());
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "{name} has leaders for {led} of {partitions} partitions only"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Deletes topics; a failure is told, not fatal: the round has been measured.
+pub fn delete_topics(bootstrap: &str, names: &[String]) {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let deleted = block_on(async { Ok(connect(bootstrap).await?.delete_topics(&names).await?) });
+    if let Err(error) = deleted {
+        tracing::warn!(?names, %error, "topics stay behind");
+    }
+}
+
+/// What an acknowledgement of this workload is worth on this topic: from what the brokers say of it.
+pub fn durability(bootstrap: &str, topic: &str, acks: Acks, replication: u32) -> Durability {
+    let described = block_on(async {
+        let admin = connect(bootstrap).await?;
+        Ok(admin.describe_configs(&Resource::topic(topic)).await?)
+    });
+    let Ok(described) = described else { return Durability::Unknown };
+    let value = |name: &str| {
+        let entry = described.configs.iter().find(|config| config.name == name)?;
+        entry.value.clone()
+    };
+    // Highwater's own word; or Kafka's flush before every answer.
+    let synced = match value("durability") {
+        Some(durability) => durability == "fsync",
+        None => value("flush.messages").as_deref() == Some("1"),
+    };
+    let own_word = value("durability").is_some();
+    match (acks, synced, replication > 1) {
+        (Acks::None, _, _) => Durability::Unacknowledged,
+        // Highwater syncs before it confirms to `acks=all` only; Kafka's flush comes before any answer.
+        (Acks::Leader, true, _) if own_word => Durability::PageCache,
+        (Acks::Leader, true, _) => Durability::Synced,
+        (Acks::Leader, false, _) => Durability::PageCache,
+        (Acks::All, true, false) => Durability::Synced,
+        (Acks::All, true, true) => Durability::ReplicatedSynced,
+        (Acks::All, false, false) => Durability::PageCache,
+        (Acks::All, false, true) => Durability::ReplicatedPageCache,
+    }
+}
+
+/// The end offsets of a topic's partitions, in their order.
+pub fn end_offsets(bootstrap: &str, topic: &str, partitions: u32) -> Result<Vec<u64>> {
+    block_on(async {
+        let admin = connect(bootstrap).await?;
+        let partitions = (0..partitions as i32).map(|p| model::TopicPartition::new(topic, p));
+        let wanted: Vec<_> = partitions.map(|p| (p, client::OffsetSpec::Latest)).collect();
+        let found = admin.list_offsets(&wanted).await?;
+        let end = |offset: Option<model::Offset>| offset.map_or(0, |offset| offset.0.max(0) as u64);
+        let mut ends: Vec<(i32, u64)> =
+            found.into_iter().map(|(p, found)| (p.partition.0, end(found.offset))).collect();
+        ends.sort_unstable();
+        Ok(ends.into_iter().map(|(_, end)| end).collect())
+    })
+}

@@ -1,0 +1,115 @@
+//! What a round costs: CPU of brokers and clients, memory, disk, and what the host took away.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::Result;
+use peer::procfs;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Bytes in the GB of CPU-seconds per GB, as in the comparison with Apache Kafka.
+const GB: f64 = 1e9;
+
+/// Counters at the beginning of a round.
+pub struct Meter {
+    pids: Vec<u32>,
+    began: Instant,
+    brokers_cpu_s: f64,
+    own_cpu_s: f64,
+    steal_s: f64,
+    busy_s: f64,
+}
+
+/// What was used between two looks.
+#[derive(Debug, Clone, Copy)]
+pub struct Used {
+    /// Seconds between.
+    pub elapsed_s: f64,
+    /// CPU seconds of the brokers; `None` if they are not on this machine.
+    pub brokers_cpu_s: Option<f64>,
+    /// CPU seconds of this process.
+    pub own_cpu_s: f64,
+    /// CPU seconds that the hypervisor withheld, by those that there were.
+    pub steal_share: f64,
+    /// CPU seconds that all processes used, by those that there were.
+    pub busy_share: f64,
+    /// Memory of the brokers now, MiB.
+    pub brokers_rss_mib: Option<f64>,
+}
+
+impl Meter {
+    /// Looks at the counters.
+    pub fn start(pids: &[u32]) -> Result<Meter> {
+        let (busy_s, steal_s) = procfs::machine_cpu_s()?;
+        Ok(Meter {
+            pids: pids.to_vec(),
+            began: Instant::now(),
+            brokers_cpu_s: cpu_s(pids)?,
+            own_cpu_s: own_cpu_s(),
+            steal_s,
+            busy_s,
+        })
+    }
+
+    /// Looks again.
+    pub fn used(&self) -> Result<Used> {
+        let elapsed_s = self.began.elapsed().as_secs_f64();
+        let (busy_s, steal_s) = procfs::machine_cpu_s()?;
+        let cores = thread::available_parallelism().map_or(1, usize::from) as f64;
+        let local = !self.pids.is_empty();
+        let resident: Vec<f64> =
+            self.pids.iter().filter_map(|pid| procfs::resident_mib(*pid).ok()).collect();
+        Ok(Used {
+            elapsed_s,
+            brokers_cpu_s: if local { Some(cpu_s(&self.pids)? - self.brokers_cpu_s) } else { None },
+            own_cpu_s: own_cpu_s() - self.own_cpu_s,
+            steal_share: (steal_s - self.steal_s) / (elapsed_s * cores),
+            busy_share: (busy_s - self.busy_s) / (elapsed_s * cores),
+            brokers_rss_mib: local.then(|| resident.iter().sum()),
+        })
+    }
+}
+
+impl Used {
+    /// As metrics of a round of so many records and bytes of values.
+    pub fn into_metrics(self, records: u64, bytes: u64, metrics: &mut BTreeMap<String, f64>) {
+        let cores = thread::available_parallelism().map_or(1, usize::from) as f64;
+        let mut put = |name: &str, value: f64| {
+            if value.is_finite() {
+                metrics.insert(name.to_owned(), value);
+            }
+        };
+        let (million, gb) = (records as f64 / 1e6, bytes as f64 / GB);
+        if let Some(cpu_s) = self.brokers_cpu_s {
+            put("broker_cpu_s_per_mrec", cpu_s / million);
+            put("broker_cpu_s_per_gb", cpu_s / gb);
+            put("broker_cpu_share", cpu_s / (self.elapsed_s * cores));
+        }
+        if let Some(mib) = self.brokers_rss_mib {
+            put("broker_rss_mib", mib);
+        }
+        put("client_cpu_s_per_mrec", self.own_cpu_s / million);
+        put("steal_share", self.steal_share);
+        put("machine_busy_share", self.busy_share);
+    }
+}
+
+/// CPU seconds of processes.
+fn cpu_s(pids: &[u32]) -> Result<f64> {
+    pids.iter().map(|pid| procfs::cpu_s(*pid)).sum()
+}
+
+/// CPU seconds of this process, to the nanosecond.
+fn own_cpu_s() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// The topic's bytes on the disk by bytes of values.
+pub fn disk_per_byte(data_folders: &[PathBuf], topics: &[String], bytes: u64) -> Option<f64> {
+    let on_disk: u64 =
+        topics.iter().map(|topic| crate::target::disk_bytes(data_folders, topic)).sum();
+    (on_disk > 0 && bytes > 0).then(|| on_disk as f64 / bytes as f64)
+}

@@ -1,0 +1,194 @@
+//! A run's folder: the plan, written first; the rounds, appended as they are measured; the environment. What is in
+//! it is never rewritten, so that whatever ends a run, what was measured stays and another run goes on from it.
+//!
+//! `plan.json`, `environment.json`, `rounds.jsonl`, `lock`.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use experiment::environment::Environment;
+use experiment::round::Round;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A run's folder, locked by this process.
+pub struct Store {
+    folder: PathBuf,
+    rounds: File,
+    _lock: File,
+}
+
+impl Store {
+    /// A folder for a new run: made if missing, refused if it holds one.
+    pub fn create(folder: &Path) -> Result<Store> {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        ensure!(
+            !folder.join("plan.json").exists(),
+            "{} holds a run already: go on with `highwater lab resume {}`, or name another --out",
+            folder.display(),
+            folder.display()
+        );
+        Store::lock(folder)
+    }
+
+    /// The folder of a run that was begun.
+    pub fn open(folder: &Path) -> Result<Store> {
+        ensure!(
+            folder.join("plan.json").exists(),
+            "{} holds no run: there is no plan.json",
+            folder.display()
+        );
+        Store::lock(folder)
+    }
+
+    fn lock(folder: &Path) -> Result<Store> {
+        let lock = File::create(folder.join("lock"))?;
+        if lock.try_lock().is_err() {
+            bail!("another lab runs in {}", folder.display());
+        }
+        let rounds = File::options()
+            .create(true)
+            .append(true)
+            .read(true)
+            .open(folder.join("rounds.jsonl"))?;
+        let mut store = Store { folder: folder.to_owned(), rounds, _lock: lock };
+        store.cut_torn_line()?;
+        Ok(store)
+    }
+
+    /// A process that was killed while it wrote leaves half a line behind: that round is run again.
+    fn cut_torn_line(&mut self) -> Result<()> {
+        let path = self.folder.join("rounds.jsonl");
+        let bytes = fs::read(&path)?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        if whole < bytes.len() {
+            self.rounds.set_len(whole as u64)?;
+            self.rounds.seek(SeekFrom::End(0))?;
+        }
+        Ok(())
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Adds a round, and sees to it that it stays.
+    pub fn append(&mut self, round: &Round) -> Result<()> {
+        let mut line = serde_json::to_vec(round)?;
+        line.push(b'\n');
+        self.rounds
+            .write_all(&line)
+            .with_context(|| format!("cannot write to {}", self.folder.display()))?;
+        self.rounds.sync_data()?;
+        Ok(())
+    }
+
+    /// Writes a document such as the plan.
+    pub fn write<T: Serialize>(&self, name: &str, document: &T) -> Result<()> {
+        write_whole(&self.folder.join(name), &serde_json::to_vec_pretty(document)?)
+    }
+}
+
+/// Writes a file so that it is there as a whole or not at all.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let fresh = path.with_extension("new");
+    fs::write(&fresh, bytes).with_context(|| format!("cannot write {}", fresh.display()))?;
+    fs::rename(&fresh, path).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A document of a run's folder.
+pub fn read<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T> {
+    let path = folder.join(name);
+    let text = fs::read(&path).with_context(|| {
+        format!("{} is no folder of a run: cannot read {name}", folder.display())
+    })?;
+    serde_json::from_slice(&text).with_context(|| format!("{} is damaged", path.display()))
+}
+
+/// The environment of a run.
+pub fn environment(folder: &Path) -> Result<Environment> {
+    read(folder, "environment.json")
+}
+
+/// All rounds of a run. A torn last line is left out.
+pub fn rounds(folder: &Path) -> Result<Vec<Round>> {
+    let path = folder.join("rounds.jsonl");
+    let file =
+        File::open(&path).with_context(|| format!("{} holds no rounds", folder.display()))?;
+    let lines: Vec<String> = BufReader::new(file).lines().collect::<std::io::Result<_>>()?;
+    let mut rounds = Vec::with_capacity(lines.len());
+    for (number, line) in lines.iter().enumerate() {
+        match serde_json::from_str(line) {
+            Ok(round) => rounds.push(round),
+            Err(_) if number + 1 == lines.len() => break,
+            Err(error) => bail!("line {} of {} is damaged: {error}", number + 1, path.display()),
+        }
+    }
+    Ok(rounds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use experiment::round::{Durability, Purpose, Verdict};
+
+    fn round(order: u32) -> Round {
+        Round {
+            experiment: "e".to_owned(),
+            cell: Default::default(),
+            target: "t".to_owned(),
+            round: 0,
+            order,
+            purpose: Purpose::Cell,
+            started_ms: 0,
+            emulated: String::new(),
+            deviations: Vec::new(),
+            metrics: Default::default(),
+            histograms: Default::default(),
+            counts: Vec::new(),
+            verdict: Verdict::default(),
+            durability: Durability::Unknown,
+            warnings: Vec::new(),
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn a_torn_line_costs_its_round_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::create(folder.path()).unwrap();
+        store.append(&round(0)).unwrap();
+        store.append(&round(1)).unwrap();
+        drop(store);
+        let path = folder.path().join("rounds.jsonl");
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, &bytes[..bytes.len() - 7]).unwrap();
+        fs::write(folder.path().join("plan.json"), "{}").unwrap();
+        assert_eq!(rounds(folder.path()).unwrap(), [round(0)]);
+        let mut store = Store::open(folder.path()).unwrap();
+        store.append(&round(2)).unwrap();
+        assert_eq!(rounds(folder.path()).unwrap(), [round(0), round(2)]);
+    }
+
+    #[test]
+    fn two_labs_do_not_share_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let _store = Store::create(folder.path()).unwrap();
+        assert!(Store::create(folder.path()).err().unwrap().to_string().contains("another lab"));
+    }
+
+    #[test]
+    fn a_run_is_not_begun_over_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::create(folder.path()).unwrap();
+        store.write("plan.json", &1).unwrap();
+        drop(store);
+        assert!(Store::create(folder.path()).err().unwrap().to_string().contains("resume"));
+    }
+}

@@ -1,0 +1,109 @@
+//! Clusters that the lab starts and stops.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use anyhow::{Context, Result, ensure};
+use peer::apache_kafka::{self, Brokers};
+use peer::highwater::{self, Server};
+use tempfile::TempDir;
+
+use super::{Cluster, Shape};
+
+/// Deleted topics leave the disk soon, for all targets alike: the files of one round shall not weigh on the next.
+const SETTINGS: [(&str, &str); 1] = [("log.segment.delete.delay.ms", "1000")];
+/// Heap of each of several Kafka brokers, MiB; one alone has the 1024 of Kafka's own script.
+const HEAP_OF_MANY_MIB: u32 = 512;
+
+/// What keeps a cluster alive: dropping it stops the brokers and removes their data.
+pub(super) enum Keeper {
+    Highwater { server: Mutex<Server>, _folder: TempDir },
+    ApacheKafka(Mutex<Brokers>),
+    Others,
+}
+
+impl Keeper {
+    pub(super) fn is_running(&mut self) -> bool {
+        match self {
+            Keeper::Highwater { server, .. } => server.get_mut().is_ok_and(Server::is_running),
+            Keeper::ApacheKafka(brokers) => brokers.get_mut().is_ok_and(|b| b.are_running()),
+            Keeper::Others => true,
+        }
+    }
+
+    pub(super) fn last_words(&self) -> String {
+        match self {
+            Keeper::Highwater { server, .. } => {
+                server.lock().map_or_else(|_| String::new(), |s| s.last_words())
+            }
+            Keeper::ApacheKafka(brokers) => {
+                brokers.lock().map_or_else(|_| String::new(), |b| b.last_words())
+            }
+            Keeper::Others => String::new(),
+        }
+    }
+}
+
+pub(super) fn highwater(program: &Path, shape: &Shape) -> Result<Cluster> {
+    ensure!(shape.brokers <= 1, "Highwater runs as one broker so far");
+    let folder = tempfile::Builder::new().prefix("highwater-lab-").tempdir()?;
+    let data = folder.path().join("data");
+    let settings = settings(shape);
+    let server = highwater::start(program, &data, highwater::free_port()?, &borrowed(&settings))
+        .with_context(|| format!("cannot start {} as a broker", program.display()))?;
+    Ok(Cluster {
+        bootstrap: server.bootstrap(),
+        brokers: 1,
+        pids: vec![server.pid()],
+        data_folders: vec![data],
+        keeper: Keeper::Highwater { server: Mutex::new(server), _folder: folder },
+    })
+}
+
+pub(super) fn apache_kafka(shape: &Shape) -> Result<Cluster> {
+    let count = shape.brokers.max(1);
+    let settings = settings(shape);
+    let heap_mib = if count == 1 { 1024 } else { HEAP_OF_MANY_MIB };
+    let brokers = apache_kafka::start_sized(count as usize, None, &borrowed(&settings), heap_mib)
+        .with_context(|| format!("cannot start {count} Apache Kafka brokers"))?;
+    Ok(Cluster {
+        bootstrap: brokers.bootstrap(),
+        brokers: count,
+        pids: brokers.pids(),
+        data_folders: (0..count as usize).map(|index| brokers.data_folder(index)).collect(),
+        keeper: Keeper::ApacheKafka(Mutex::new(brokers)),
+    })
+}
+
+fn settings(shape: &Shape) -> Vec<(String, String)> {
+    let ours = SETTINGS.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    ours.chain(shape.settings.clone()).collect()
+}
+
+fn borrowed(settings: &[(String, String)]) -> Vec<(&str, &str)> {
+    settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+}
+
+/// Bytes that a topic's partitions take on the disk, in these data folders.
+pub fn disk_bytes(data_folders: &[PathBuf], topic: &str) -> u64 {
+    let prefix = format!("{topic}-");
+    let partitions =
+        data_folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    let ours = partitions.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
+    ours.map(|partition| folder_bytes(&partition.path())).sum()
+}
+
+/// Bytes of the log segments in a partition's folder; indexes are allocated ahead and say nothing.
+fn folder_bytes(folder: &Path) -> u64 {
+    let Ok(files) = fs::read_dir(folder) else { return 0 };
+    let segments =
+        files.flatten().filter(|file| file.path().extension().is_some_and(|e| e == "log"));
+    segments.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
+}
+
+/// Bytes that are free where temporary data goes.
+pub fn free_disk_bytes() -> Result<u64> {
+    let stat = rustix::fs::statvfs(std::env::temp_dir())?;
+    Ok(stat.f_bavail * stat.f_frsize)
+}
