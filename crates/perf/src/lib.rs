@@ -1,1 +1,4 @@
 //! Load on any Kafka cluster, and Kafka's performance tools by name.
+
+pub mod load;
+pub mod stamp;
