@@ -138,7 +138,11 @@ pub struct Experiment {
     /// What it needs of a target beside one broker.
     #[serde(default)]
     pub needs: Vec<Need>,
-    /// The published rows: factors and metrics together, under their names.
+    /// The experiment whose runs it shows from another side; it has no cells of its own then and is never run.
+    #[serde(default)]
+    pub same_runs_as: Option<String>,
+    /// The published rows: factors and metrics together, under their names. A factor that a row leaves out is at the
+    /// level that all cells share. `counts` is text: records per partition from the first, with spaces between.
     #[serde(default)]
     pub published: Vec<Levels>,
     /// What was observed, as predicates.
@@ -159,6 +163,8 @@ pub struct Profile {
     pub rounds: u32,
     /// What is changed in the workload.
     pub workload: toml::Table,
+    /// Levels that stand in place of the grid's.
+    pub grid: BTreeMap<String, Vec<Level>>,
 }
 
 /// A picture of an experiment.

@@ -106,6 +106,7 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("mib_per_s", "MiB/s", "the same in bytes of values"),
     ("throughput_per_broker", "records/s", "throughput by brokers"),
     ("throughput_per_producer", "records/s", "throughput by producers"),
+    ("scaling_efficiency", "", "throughput per broker by that of the fewest brokers"),
     ("reached_share", "", "throughput by what was offered"),
     ("runtime_ms", "ms", "from the first record to the last"),
     ("avg_ms", "ms", "mean time to acknowledgement, from the intended time if a rate was offered"),

@@ -1,0 +1,408 @@
+//! Each kind of predicate as numbers to be judged.
+
+use super::judge::{Bounds, Check, Standing, digits, judge, outcome, ratio, shown, together};
+use super::rows::{accepts, groups, number};
+use super::{Direction, Estimate, Filter, Outcome, Row, Rows, Share, Test, Want};
+use crate::definition::{Level, Levels};
+
+type Judged = (Outcome, String);
+
+/// Tests a predicate on an experiment's rows.
+pub(super) fn run(test: &Test, experiment: &str, all: &Rows) -> Judged {
+    let rows = all.of(experiment);
+    match test {
+        Test::All { tests } => {
+            let judged: Vec<Judged> = tests.iter().map(|test| run(test, experiment, all)).collect();
+            let texts: Vec<&str> = judged.iter().map(|(_, text)| text.as_str()).collect();
+            (together(judged.iter().map(|(outcome, _)| *outcome)), texts.join(". "))
+        }
+        Test::Published { test } if all.published => run(test, experiment, all),
+        Test::Published { .. } => not_testable("it is about the published numbers"),
+        Test::Untestable { why } => not_testable(why),
+        _ if rows.is_empty() => not_testable(match all.published {
+            true => "the report gives no numbers",
+            false => "no row of this experiment was measured",
+        }),
+        Test::Counts { exact, filter } => counts(rows, exact, filter),
+        Test::Even { sigmas, filter } => even(rows, *sigmas, filter),
+        Test::Ratio { to_experiment, .. } => {
+            let below = to_experiment.as_deref().map_or(rows, |other| all.of(other));
+            ratio_of_rows(test, rows, below, all)
+        }
+        _ => of_metric(test, rows, all),
+    }
+}
+
+fn not_testable(why: &str) -> Judged {
+    (Outcome::NotTestable, why.to_owned())
+}
+
+/// The kinds that look at one metric of one experiment.
+fn of_metric(test: &Test, rows: &[Row], all: &Rows) -> Judged {
+    let floor = |metric: &str| all.floors.get(metric).copied().unwrap_or(1.0);
+    match test {
+        Test::Monotone { metric, over, direction, tolerance, groups: by, filter } => {
+            let series = groups(rows, filter, by);
+            let steps = Steps {
+                metric,
+                over,
+                direction: *direction,
+                tolerance: *tolerance,
+                floor: floor(metric),
+            };
+            each(series.values().map(|rows| steps.judge(rows, by)))
+        }
+        Test::Flat { metric, at_most, groups: by, filter } => {
+            let what = format!("largest by smallest {metric}");
+            let checks = groups(rows, filter, by);
+            let checks = checks.values().filter_map(|rows| {
+                let (least, most) = extremes(rows, metric)?;
+                Some(Check {
+                    label: label(rows[0], by),
+                    estimate: ratio(most, least, floor(metric)),
+                })
+            });
+            judge(&what, &checks.collect::<Vec<_>>(), Bounds::at_most(*at_most), Share::Each)
+        }
+        Test::Bound { metric, at_least, at_most, share, filter } => {
+            let checks = rows.iter().filter(|row| accepts(filter, row)).filter_map(|row| {
+                Some(Check {
+                    label: label_beside(row, filter),
+                    estimate: *row.metrics.get(metric)?,
+                })
+            });
+            let bounds = Bounds { at_least: *at_least, at_most: *at_most };
+            judge(metric, &checks.collect::<Vec<_>>(), bounds, *share)
+        }
+        Test::Separated { metric, low, high, at_least } => {
+            separated(rows, metric, [low, high], *at_least, floor(metric))
+        }
+        Test::PowerLaw { metric, over, exponent, within, groups: by, filter } => {
+            let checks = groups(rows, filter, by);
+            let checks = checks.values().filter_map(|rows| {
+                Some(Check { label: label(rows[0], by), estimate: slope(rows, metric, over)? })
+            });
+            let bounds =
+                Bounds { at_least: Some(exponent - within), at_most: Some(exponent + within) };
+            let what = format!("power of {over} that {metric} goes with");
+            judge(&what, &checks.collect::<Vec<_>>(), bounds, Share::Each)
+        }
+        Test::GapShrinks { metric, of, to, over, filter } => {
+            gap_shrinks(rows, metric, [of, to, filter], over, floor(metric))
+        }
+        _ => not_testable("this kind is tested elsewhere"),
+    }
+}
+
+fn each(judged: impl Iterator<Item = Judged>) -> Judged {
+    let judged: Vec<Judged> = judged.collect();
+    if judged.is_empty() {
+        return not_testable("no rows are as the claim wants them");
+    }
+    let texts: Vec<&str> = judged.iter().map(|(_, text)| text.as_str()).collect();
+    (together(judged.iter().map(|(outcome, _)| *outcome)), texts.join(". "))
+}
+
+/// A metric along a factor.
+struct Steps<'a> {
+    metric: &'a str,
+    over: &'a str,
+    direction: Direction,
+    tolerance: f64,
+    floor: f64,
+}
+
+impl Steps<'_> {
+    /// The ends decide, and a step that clearly goes back contradicts.
+    fn judge(&self, rows: &[&Row], by: &[String]) -> Judged {
+        let points = points(rows, self.metric, self.over);
+        let (Some(first), Some(last)) = (points.first(), points.last()) else {
+            return not_testable(&format!("no {} along {}", self.metric, self.over));
+        };
+        if first.0 == last.0 {
+            return not_testable(&format!("only one level of {} was measured", self.over));
+        }
+        let ends = ratio(last.1, first.1, self.floor);
+        let standing = match self.bounds(0.0).standing(ends) {
+            Standing::Holds if self.goes_back(&points).is_some() => Standing::Fails,
+            standing => standing,
+        };
+        let back = self.goes_back(&points).map(|at| format!(", but goes back at {}", digits(at)));
+        let of = Some(label(rows[0], by)).filter(|label| !label.is_empty());
+        let text = format!(
+            "{}{} from {}={} to {}: {} to {}, a ratio of {}{}",
+            self.metric,
+            of.map(|label| format!(" ({label})")).unwrap_or_default(),
+            self.over,
+            digits(first.0),
+            digits(last.0),
+            digits(first.1.value),
+            digits(last.1.value),
+            shown(ends),
+            back.unwrap_or_default(),
+        );
+        (outcome(standing), text)
+    }
+
+    fn bounds(&self, tolerance: f64) -> Bounds {
+        match self.direction {
+            Direction::Rises => Bounds::at_least(1.0 - tolerance),
+            Direction::Falls => Bounds::at_most(1.0 + tolerance),
+        }
+    }
+
+    fn goes_back(&self, points: &[(f64, Estimate)]) -> Option<f64> {
+        let back = |pair: &&[(f64, Estimate)]| {
+            let step = ratio(pair[1].1, pair[0].1, self.floor);
+            self.bounds(self.tolerance).standing(step) == Standing::Fails
+        };
+        points.windows(2).find(back).map(|pair| pair[1].0)
+    }
+}
+
+/// A metric along a factor, in its order.
+fn points(rows: &[&Row], metric: &str, over: &str) -> Vec<(f64, Estimate)> {
+    let point = |row: &&Row| Some((number(row, over)?, *row.metrics.get(metric)?));
+    let mut points: Vec<_> = rows.iter().filter_map(point).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points
+}
+
+fn extremes(rows: &[&Row], metric: &str) -> Option<(Estimate, Estimate)> {
+    let all = || rows.iter().filter_map(|row| row.metrics.get(metric).copied());
+    let by_value = |a: &Estimate, b: &Estimate| a.value.total_cmp(&b.value);
+    // One row alone is flat, but shows nothing.
+    (all().count() > 1).then_some(())?;
+    Some((all().min_by(by_value)?, all().max_by(by_value)?))
+}
+
+fn separated(
+    rows: &[Row],
+    metric: &str,
+    [low, high]: [&Filter; 2],
+    at_least: f64,
+    floor: f64,
+) -> Judged {
+    let of = |filter: &Filter| -> Vec<Estimate> {
+        let rows = rows.iter().filter(|row| accepts(filter, row));
+        rows.filter_map(|row| row.metrics.get(metric).copied()).collect()
+    };
+    let by_value = |a: &Estimate, b: &Estimate| a.value.total_cmp(&b.value);
+    let (Some(below), Some(above)) =
+        (of(low).into_iter().max_by(by_value), of(high).into_iter().min_by(by_value))
+    else {
+        return not_testable(&format!("{metric} is missing on one side of the step"));
+    };
+    let what = format!(
+        "smallest {metric} above the step ({}) by the largest below ({})",
+        digits(above.value),
+        digits(below.value)
+    );
+    let check = Check { label: String::new(), estimate: ratio(above, below, floor) };
+    judge(&what, &[check], Bounds::at_least(at_least), Share::Each)
+}
+
+/// The slope of logarithms by least squares; its interval follows from the points', taken as independent.
+fn slope(rows: &[&Row], metric: &str, over: &str) -> Option<Estimate> {
+    let points = points(rows, metric, over);
+    let points: Vec<_> = points.into_iter().filter(|(x, y)| *x > 0.0 && y.value > 0.0).collect();
+    let n = points.len() as f64;
+    let mean = points.iter().map(|(x, _)| x.ln()).sum::<f64>() / n;
+    let squares: f64 = points.iter().map(|(x, _)| (x.ln() - mean).powi(2)).sum();
+    if points.len() < 2 || squares == 0.0 {
+        return None;
+    }
+    let weight = |x: f64| (x.ln() - mean) / squares;
+    let value: f64 = points.iter().map(|(x, y)| weight(*x) * y.value.ln()).sum();
+    let off = |y: &Estimate| (y.high / y.low).ln() / 2.0;
+    let half = points.iter().map(|(x, y)| (weight(*x) * off(y)).powi(2)).sum::<f64>().sqrt();
+    Some(Estimate { value, low: value - half, high: value + half })
+}
+
+fn ratio_of_rows(test: &Test, above: &[Row], below: &[Row], all: &Rows) -> Judged {
+    let Test::Ratio { metric, of, to, to_experiment, matching, at_least, at_most, share, filter } =
+        test
+    else {
+        return not_testable("no ratio");
+    };
+    let floor = all.floors.get(metric).copied().unwrap_or(1.0);
+    let pairs = pairs(above, below, [of, to, filter], matching.as_deref());
+    let checks = pairs.into_iter().filter_map(|(above, below)| {
+        let estimate = ratio(*above.metrics.get(metric)?, *below.metrics.get(metric)?, floor);
+        Some(Check { label: rest_label(above, of, filter, matching.as_deref()), estimate })
+    });
+    let other = to_experiment.as_ref().map(|other| format!("{other} ")).unwrap_or_default();
+    let what = format!("{metric}, {} by {other}{}", filter_label(of), filter_label(to));
+    let bounds = Bounds { at_least: *at_least, at_most: *at_most };
+    judge(&what, &checks.collect::<Vec<_>>(), bounds, *share)
+}
+
+/// Rows of one sort, each with the rows of the other sort that agree with it.
+fn pairs<'a>(
+    above: &'a [Row],
+    below: &'a [Row],
+    [of, to, filter]: [&Filter; 3],
+    matching: Option<&[String]>,
+) -> Vec<(&'a Row, &'a Row)> {
+    let key = |row: &Row| -> Levels {
+        let kept = |factor: &String| match matching {
+            Some(matching) => matching.contains(factor),
+            None => !of.contains_key(factor) && !to.contains_key(factor),
+        };
+        row.cell
+            .iter()
+            .filter(|(factor, _)| kept(factor))
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect()
+    };
+    let mut pairs = Vec::new();
+    for one in above.iter().filter(|row| accepts(of, row) && accepts(filter, row)) {
+        let own = key(one);
+        let agrees = |row: &&Row| accepts(to, row) && accepts(filter, row) && key(row) == own;
+        pairs.extend(below.iter().filter(agrees).map(|other| (one, other)));
+    }
+    pairs
+}
+
+fn gap_shrinks(
+    rows: &[Row],
+    metric: &str,
+    [of, to, filter]: [&Filter; 3],
+    over: &str,
+    floor: f64,
+) -> Judged {
+    let mut gaps: Vec<(f64, Vec<Estimate>)> = Vec::new();
+    for (above, below) in pairs(rows, rows, [of, to, filter], None) {
+        let (Some(at), Some(a), Some(b)) =
+            (number(above, over), above.metrics.get(metric), below.metrics.get(metric))
+        else {
+            continue;
+        };
+        let one = ratio(*a, *b, floor);
+        match gaps.iter_mut().find(|(level, _)| *level == at) {
+            Some((_, ratios)) => ratios.push(one),
+            None => gaps.push((at, vec![one])),
+        }
+    }
+    gaps.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (Some(first), Some(last)) = (gaps.first(), gaps.last()) else {
+        return not_testable(&format!("no pairs of {metric} along {over}"));
+    };
+    if first.0 == last.0 {
+        return not_testable(&format!("only one level of {over} was measured"));
+    }
+    let (wide, narrow) = (gap(&first.1), gap(&last.1));
+    let off = |e: Estimate| (e.high - e.low) / 2.0;
+    let half = off(wide).hypot(off(narrow));
+    let value = wide.value - narrow.value;
+    let standing =
+        Bounds::at_least(0.0).standing(Estimate { value, low: value - half, high: value + half });
+    let percent = |gap: Estimate| format!("{} %", digits(gap.value.exp_m1() * 100.0));
+    let text = format!(
+        "gap of {metric}, {} to {}: {} at {over}={}, {} at {}",
+        filter_label(of),
+        filter_label(to),
+        percent(wide),
+        digits(first.0),
+        percent(narrow),
+        digits(last.0)
+    );
+    (outcome(standing), text)
+}
+
+/// How far apart, in logarithms, on average: the value is not negative.
+fn gap(ratios: &[Estimate]) -> Estimate {
+    let n = ratios.len() as f64;
+    let value = ratios.iter().map(|one| one.value.ln().abs()).sum::<f64>() / n;
+    let off = |one: &Estimate| (one.high / one.low).ln() / 2.0;
+    let half = ratios.iter().map(|one| off(one).powi(2)).sum::<f64>().sqrt() / n;
+    Estimate { value, low: value - half, high: value + half }
+}
+
+fn counts(rows: &[Row], exact: &[u64], filter: &Filter) -> Judged {
+    let found: Vec<&Row> =
+        rows.iter().filter(|row| accepts(filter, row) && !row.counts.is_empty()).collect();
+    if found.is_empty() {
+        return not_testable(&format!("no counts for {}", filter_label(filter)));
+    }
+    let total: u64 = exact.iter().sum();
+    let same = |row: &&Row| {
+        let sum: u64 = row.counts.iter().sum();
+        let scaled = |(own, wanted): (&u64, &u64)| {
+            u128::from(*own) * u128::from(total) == u128::from(*wanted) * u128::from(sum)
+        };
+        row.counts.len() == exact.len() && row.counts.iter().zip(exact).all(scaled)
+    };
+    let standing = if found.iter().all(same) { Standing::Holds } else { Standing::Fails };
+    let text = format!("{}; claimed {}", listed(&found[0].counts), listed(exact));
+    (outcome(standing), text)
+}
+
+fn listed(counts: &[u64]) -> String {
+    counts.iter().map(u64::to_string).collect::<Vec<_>>().join(" / ")
+}
+
+/// Half as many standard deviations again are open: chance does that too, though rarely.
+fn even(rows: &[Row], sigmas: f64, filter: &Filter) -> Judged {
+    let checks = rows.iter().filter(|row| accepts(filter, row) && row.counts.len() > 1);
+    let checks: Vec<Check> = checks
+        .map(|row| {
+            let sum = row.counts.iter().sum::<u64>() as f64;
+            let share = 1.0 / row.counts.len() as f64;
+            let sigma = (sum * share * (1.0 - share)).sqrt();
+            let off = row.counts.iter().map(|count| (*count as f64 - sum * share).abs());
+            let value = off.fold(0.0, f64::max) / sigma;
+            let low = if value > sigmas { value / 1.5 } else { value };
+            Check { label: listed(&row.counts), estimate: Estimate { value, low, high: value } }
+        })
+        .collect();
+    judge("standard deviations from even", &checks, Bounds::at_most(sigmas), Share::Each)
+}
+
+/// Some of a row's factors: `a=1, b=2`.
+fn label(row: &Row, factors: &[String]) -> String {
+    let one = |factor: &String| Some(format!("{factor}={}", row.cell.get(factor)?));
+    factors.iter().filter_map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// A row's factors but those that a filter fixes.
+fn label_beside(row: &Row, filter: &Filter) -> String {
+    let fixed = |factor: &str| matches!(filter.get(factor), Some(Want::One(_)));
+    let factors: Vec<String> = row.cell.keys().filter(|factor| !fixed(factor)).cloned().collect();
+    label(row, &factors)
+}
+
+/// In what a pair agrees.
+fn rest_label(row: &Row, of: &Filter, filter: &Filter, matching: Option<&[String]>) -> String {
+    let told = |factor: &str| {
+        matches!(of.get(factor), Some(Want::One(_)))
+            || matches!(filter.get(factor), Some(Want::One(_)))
+    };
+    match matching {
+        Some(matching) => label(row, matching),
+        None => {
+            let rest: Vec<String> =
+                row.cell.keys().filter(|factor| !told(factor)).cloned().collect();
+            label(row, &rest)
+        }
+    }
+}
+
+/// A filter in words.
+fn filter_label(filter: &Filter) -> String {
+    let one = |(factor, want): (&String, &Want)| match want {
+        Want::One(level) => format!("{factor}={level}"),
+        Want::Any(levels) => {
+            let levels: Vec<String> = levels.iter().map(Level::to_string).collect();
+            format!("{factor}={}", levels.join("|"))
+        }
+        Want::Between(between) => match (between.at_least, between.at_most) {
+            (Some(least), Some(most)) => format!("{factor} {} to {}", digits(least), digits(most)),
+            (Some(least), None) => format!("{factor} ≥ {}", digits(least)),
+            (None, Some(most)) => format!("{factor} ≤ {}", digits(most)),
+            (None, None) => factor.clone(),
+        },
+    };
+    let words: Vec<String> = filter.iter().map(one).collect();
+    if words.is_empty() { "these".to_owned() } else { words.join(", ") }
+}

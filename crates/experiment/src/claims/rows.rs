@@ -1,0 +1,195 @@
+//! What claims are tested on: rows of factors and metrics, published or measured. Not here: the tests.
+
+use super::{Filter, Want};
+use crate::analysis::Analysis;
+use crate::catalogue;
+use crate::definition::{Experiment, Level, Levels};
+use crate::round::METRICS;
+use std::collections::BTreeMap;
+
+/// A number and where it may lie. Invariant: `low` ≤ `value` ≤ `high`; all three are one for published numbers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The number.
+    pub value: f64,
+    /// Not less, with 95 % confidence; the smallest round where there are too few for that.
+    pub low: f64,
+    /// Not more.
+    pub high: f64,
+}
+
+impl Estimate {
+    /// A number without an interval.
+    pub fn point(value: f64) -> Estimate {
+        Estimate { value, low: value, high: value }
+    }
+
+    /// So many times as much; `factor` is positive.
+    pub fn times(self, factor: f64) -> Estimate {
+        Estimate { value: self.value * factor, low: self.low * factor, high: self.high * factor }
+    }
+}
+
+/// One cell: what it was set to and what was measured.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Row {
+    /// The factors.
+    pub cell: Levels,
+    /// The metrics, by the names of [`METRICS`].
+    pub metrics: BTreeMap<String, Estimate>,
+    /// Records per partition, from the first.
+    pub counts: Vec<u64>,
+}
+
+/// All rows of a target, or the published ones.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Rows {
+    /// Whether they are the published ones.
+    pub published: bool,
+    /// For each metric, the ratio above 1 that the target differs from itself by.
+    pub floors: BTreeMap<String, f64>,
+    /// By experiment.
+    pub experiments: BTreeMap<String, Vec<Row>>,
+}
+
+impl Rows {
+    /// The rows of an experiment, or of the one whose runs it shows.
+    pub fn of(&self, experiment: &str) -> &[Row] {
+        let shown = || catalogue::experiment(experiment)?.same_runs_as.as_deref();
+        let own = self.experiments.get(experiment).filter(|rows| !rows.is_empty());
+        let own = own.or_else(|| self.experiments.get(shown()?));
+        own.map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The published rows of these experiments, with what follows from their numbers.
+    pub fn published<'a>(experiments: impl IntoIterator<Item = &'a Experiment>) -> Rows {
+        let rows = |experiment: &Experiment| {
+            let mut rows: Vec<Row> =
+                experiment.published.iter().map(|row| published_row(experiment, row)).collect();
+            derive(experiment, &mut rows);
+            (experiment.id.clone(), rows)
+        };
+        let experiments = experiments.into_iter().map(rows).collect();
+        Rows { published: true, floors: BTreeMap::new(), experiments }
+    }
+
+    /// A target's rows of an analysed run.
+    pub fn measured(analysis: &Analysis, target: &str) -> Rows {
+        let mut experiments: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+        for cell in analysis.cells.iter().filter(|cell| cell.target == target) {
+            let estimate = |summary: &crate::analysis::Summary| Estimate {
+                value: summary.mean,
+                low: summary.interval.map_or(summary.min, |interval| interval.low),
+                high: summary.interval.map_or(summary.max, |interval| interval.high),
+            };
+            let metrics = cell.metrics.iter().map(|(name, one)| (name.clone(), estimate(one)));
+            let row = Row {
+                cell: cell.cell.clone(),
+                metrics: metrics.collect(),
+                counts: cell.counts.clone(),
+            };
+            experiments.entry(cell.experiment.clone()).or_default().push(row);
+        }
+        for (id, rows) in &mut experiments {
+            if let Some(experiment) = catalogue::experiment(id) {
+                derive(experiment, rows);
+            }
+        }
+        let floors = analysis.floors.iter().map(|(name, floor)| (name.clone(), floor.within));
+        Rows { published: false, floors: floors.collect(), experiments }
+    }
+}
+
+fn published_row(experiment: &Experiment, row: &Levels) -> Row {
+    let is_metric = |name: &str| METRICS.iter().any(|(metric, _, _)| *metric == name);
+    let numbers =
+        row.iter().filter(|(name, _)| is_metric(name) && !experiment.factors.contains(name));
+    let metrics =
+        numbers.filter_map(|(name, level)| Some((name.clone(), Estimate::point(level.number()?))));
+    Row {
+        cell: catalogue::factors_of(experiment, row),
+        metrics: metrics.collect(),
+        counts: row.get("counts").map(counts).unwrap_or_default(),
+    }
+}
+
+fn counts(level: &Level) -> Vec<u64> {
+    level.to_string().split_whitespace().filter_map(|count| count.parse().ok()).collect()
+}
+
+/// Fills in what follows from the other numbers of a row, and from the rows beside it.
+pub fn derive(experiment: &Experiment, rows: &mut [Row]) {
+    for row in rows.iter_mut() {
+        derive_row(experiment, row);
+    }
+    let brokers = |row: &Row| number(row, "brokers");
+    let per_broker = |row: &Row| row.metrics.get("throughput_per_broker").copied();
+    let fewest = rows.iter().filter(|row| brokers(row).is_some() && per_broker(row).is_some());
+    let fewest = fewest.min_by(|a, b| brokers(a).partial_cmp(&brokers(b)).expect("numbers"));
+    let Some(base) = fewest.and_then(per_broker) else { return };
+    for row in rows.iter_mut() {
+        if let (Some(_), Some(own)) = (brokers(row), per_broker(row)) {
+            fill(row, "scaling_efficiency", own.times(1.0 / base.value));
+        }
+    }
+}
+
+fn derive_row(experiment: &Experiment, row: &mut Row) {
+    let full = catalogue::ProfileName::Full;
+    let workload = catalogue::workload(experiment, full, &toml::Table::new(), &row.cell);
+    let (Ok(workload), Some(throughput)) = (workload, row.metrics.get("throughput").copied())
+    else {
+        return;
+    };
+    if row.cell.contains_key("brokers") {
+        fill(row, "throughput_per_broker", throughput.times(1.0 / f64::from(workload.brokers)));
+    }
+    if row.cell.contains_key("producers") && workload.producers > 0 {
+        fill(row, "throughput_per_producer", throughput.times(1.0 / f64::from(workload.producers)));
+    }
+    if workload.offered > 0.0 {
+        fill(row, "reached_share", throughput.times(1.0 / workload.offered));
+    }
+    if workload.record_bytes > 0 {
+        let mib = f64::from(workload.record_bytes) / 1_048_576.0;
+        fill(row, "mib_per_s", throughput.times(mib));
+    }
+}
+
+fn fill(row: &mut Row, metric: &str, estimate: Estimate) {
+    row.metrics.entry(metric.to_owned()).or_insert(estimate);
+}
+
+/// A factor's number, or the one that follows from several.
+pub(super) fn number(row: &Row, factor: &str) -> Option<f64> {
+    if factor == "offered_mib_per_s" {
+        return Some(number(row, "offered")? * number(row, "record_bytes")? / 1_048_576.0);
+    }
+    row.cell.get(factor)?.number()
+}
+
+/// Whether a row is as a filter wants. A factor that the row does not have is not.
+pub(super) fn accepts(filter: &Filter, row: &Row) -> bool {
+    filter.iter().all(|(factor, want)| match want {
+        Want::One(level) => row.cell.get(factor) == Some(level),
+        Want::Any(levels) => row.cell.get(factor).is_some_and(|own| levels.contains(own)),
+        Want::Between(between) => number(row, factor).is_some_and(|own| {
+            between.at_least.is_none_or(|least| own >= least)
+                && between.at_most.is_none_or(|most| own <= most)
+        }),
+    })
+}
+
+/// The rows that a filter accepts, grouped by some factors.
+pub(super) fn groups<'a>(
+    rows: &'a [Row],
+    filter: &Filter,
+    by: &[String],
+) -> BTreeMap<Vec<Option<Level>>, Vec<&'a Row>> {
+    let mut groups: BTreeMap<_, Vec<&Row>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| accepts(filter, row)) {
+        let key = by.iter().map(|factor| row.cell.get(factor).cloned()).collect::<Vec<_>>();
+        groups.entry(key).or_default().push(row);
+    }
+    groups
+}
