@@ -1,1 +1,36 @@
 //! A Kafka-protocol proxy: one listener for each broker, addresses rewritten, delay and bandwidth shaped.
+//!
+//! It stands between any Kafka client and any Kafka cluster. What it must change it parses: the
+//! addresses in answers, and the versions that brokers offer. All else goes through as bytes, large
+//! frames piece by piece. It can also behave like a slow network ([`Shape`]), and, so that a check
+//! of deliveries can be seen to find something, lose, repeat, reorder and damage records
+//! ([`Misbehave`]). It is no gateway: it decodes no records but those that it damages, ends no TLS,
+//! and does not choose a broker for anybody.
+//!
+//! Read [`proxy`], then `connection` and `pump` (bytes from one socket to the other), then
+//! `requests` and `answers` (what is looked at on the way), `endpoints` and `rewrite` (what is
+//! changed). [`bucket`] and [`delay`] are the arithmetic of shaping, without a clock.
+
+mod alarm;
+mod answers;
+pub mod bucket;
+mod connection;
+pub mod counters;
+pub mod delay;
+mod endpoints;
+mod frames;
+mod link;
+pub mod misbehave;
+mod mischief;
+mod nodes;
+mod produced;
+pub mod proxy;
+mod pump;
+mod requests;
+mod rewrite;
+pub mod shape;
+
+pub use counters::{ApiTraffic, Counters, Traffic};
+pub use misbehave::{Misbehave, Misdeeds};
+pub use proxy::{Proxy, ProxyConfig, ProxyError};
+pub use shape::{EMULATIONS, Emulation, Shape, emulation};

@@ -1,0 +1,93 @@
+//! What the two directions of a connection tell each other: which answers are to come, in which
+//! order, and what is to be done with them.
+
+use crate::produced::Produced;
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+
+/// What is to be done with an answer.
+#[derive(Debug)]
+pub enum Fate {
+    /// It goes to the client.
+    Forward,
+    /// It answers a request that the client did not send: it goes nowhere.
+    Swallow,
+    /// The client expects the next answer first: it goes behind that.
+    Postpone,
+    /// No broker will send it: these bytes go to the client.
+    Fabricated(Bytes),
+}
+
+/// An answer to come.
+#[derive(Debug)]
+pub struct Expected {
+    /// The API's number.
+    pub api_key: i16,
+    /// The version asked for.
+    pub version: i16,
+    /// What the answer must bear.
+    pub correlation_id: i32,
+    /// What is to be done with it.
+    pub fate: Fate,
+    /// What was produced, if its offsets are to be learnt from the answer.
+    pub produced: Option<Produced>,
+}
+
+/// Requests without an answer at which a connection's requests are read no further.
+const EXPECTED_MAX: usize = 8192;
+
+/// Shared by the directions of one connection.
+#[derive(Debug, Default)]
+pub struct Link {
+    /// In the order in which the answers will come.
+    expected: Mutex<VecDeque<Expected>>,
+    /// Rung when answers have been taken off after there were too many.
+    pub room: Notify,
+    /// Rung when an answer has been fabricated.
+    pub fabricated: Notify,
+}
+
+impl Link {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Expected>> {
+        self.expected.lock().expect("no code under this lock panics")
+    }
+
+    /// Expects one more answer.
+    pub fn expect(&self, expected: Expected) {
+        let is_fabricated = matches!(expected.fate, Fate::Fabricated(_));
+        self.lock().push_back(expected);
+        if is_fabricated {
+            self.fabricated.notify_one();
+        }
+    }
+
+    /// Whether more requests may be read.
+    pub fn has_room(&self) -> bool {
+        self.lock().len() < EXPECTED_MAX
+    }
+
+    /// Takes the next answer off if it is a fabricated one.
+    pub fn take_fabricated(&self) -> Option<Expected> {
+        self.take_if(|next| matches!(next.fate, Fate::Fabricated(_)))
+    }
+
+    /// Takes the next answer off.
+    pub fn take(&self) -> Option<Expected> {
+        self.take_if(|_| true)
+    }
+
+    fn take_if(&self, wanted: impl FnOnce(&Expected) -> bool) -> Option<Expected> {
+        let mut expected = self.lock();
+        if !wanted(expected.front()?) {
+            return None;
+        }
+        let was_full = expected.len() >= EXPECTED_MAX;
+        let taken = expected.pop_front();
+        if was_full {
+            self.room.notify_one();
+        }
+        taken
+    }
+}

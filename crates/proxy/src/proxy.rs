@@ -1,0 +1,220 @@
+//! The proxy as its caller sees it: configured, started, asked what it has seen, stopped.
+
+use crate::bucket::TokenBucket;
+use crate::counters::{Counters, Traffic};
+use crate::misbehave::{Misbehave, Misdeeds};
+use crate::mischief::Mischief;
+use crate::nodes::{self, Nodes, Target};
+use crate::shape::Shape;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// How a proxy is set up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProxyConfig {
+    /// The brokers to begin with, each `host:port`.
+    pub upstream: Vec<String>,
+    /// The host to listen at: a name or an address of this machine.
+    pub listen_host: String,
+    /// The host that clients are told to connect to; `None` for `listen_host`.
+    pub advertised_host: Option<String>,
+    /// The port of the bootstrap listener; 0 for a free one.
+    pub bootstrap_port: u16,
+    /// The port of broker 0's listener, from which those of the others are counted; `None` for
+    /// free ones. With fixed ports, proxies of one cluster are interchangeable.
+    pub node_start_port: Option<u16>,
+    /// What the network between is like.
+    pub shape: Shape,
+    /// What goes wrong on purpose.
+    pub misbehave: Misbehave,
+    /// What the jitter is drawn from.
+    pub seed: u64,
+    /// How long connecting to a broker may take.
+    pub connect_timeout: Duration,
+    /// The largest frame that is held as a whole, in bytes. Of the frames that need not be, any
+    /// size goes through.
+    pub held_bytes_max: usize,
+    /// Bytes that a delay may keep in memory, for each direction of a connection. To carry a rate
+    /// over a delay takes their product.
+    pub in_flight_bytes_max: usize,
+}
+
+impl ProxyConfig {
+    /// In front of these brokers, `host:port` with commas between, at free ports of 127.0.0.1.
+    pub fn new(upstream: &str) -> ProxyConfig {
+        let addresses = upstream.split(',').map(str::trim).filter(|address| !address.is_empty());
+        ProxyConfig {
+            upstream: addresses.map(str::to_owned).collect(),
+            listen_host: "127.0.0.1".to_owned(),
+            advertised_host: None,
+            bootstrap_port: 0,
+            node_start_port: None,
+            shape: Shape::default(),
+            misbehave: Misbehave::default(),
+            seed: 0,
+            connect_timeout: Duration::from_secs(10),
+            held_bytes_max: 100 * 1024 * 1024,
+            in_flight_bytes_max: 64 * 1024 * 1024,
+        }
+    }
+}
+
+/// Why a proxy does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyError {
+    /// The configuration is at fault.
+    #[error("{0}")]
+    Usage(&'static str),
+    /// It cannot listen.
+    #[error("cannot listen at {address}")]
+    Listen {
+        /// Where.
+        address: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// What all connections of a proxy share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    upstream: Vec<String>,
+    /// Whose turn among them it is.
+    turn: AtomicUsize,
+    pub(crate) listen_address: SocketAddr,
+    pub(crate) advertised_host: String,
+    node_start_port: Option<u16>,
+    pub(crate) shape: Shape,
+    pub(crate) ingress: Option<Arc<Mutex<TokenBucket>>>,
+    pub(crate) egress: Option<Arc<Mutex<TokenBucket>>>,
+    pub(crate) mischief: Option<Arc<Mischief>>,
+    pub(crate) seed: u64,
+    pub(crate) connections: AtomicU64,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) held_bytes_max: usize,
+    pub(crate) in_flight_bytes_max: usize,
+    pub(crate) nodes: Nodes,
+    pub(crate) counters: Arc<Counters>,
+    /// Changes when the proxy stops, or is dropped.
+    pub(crate) stop: watch::Receiver<()>,
+}
+
+impl Shared {
+    fn new(config: ProxyConfig, listen_address: SocketAddr, stop: watch::Receiver<()>) -> Shared {
+        let now = Instant::now();
+        let bucket =
+            |rate: Option<u64>| rate.map(|rate| Arc::new(Mutex::new(TokenBucket::new(rate, now))));
+        Shared {
+            upstream: config.upstream,
+            turn: AtomicUsize::new(0),
+            listen_address,
+            advertised_host: config.advertised_host.unwrap_or(config.listen_host),
+            node_start_port: config.node_start_port,
+            ingress: bucket(config.shape.ingress_bytes_per_second),
+            egress: bucket(config.shape.egress_bytes_per_second),
+            shape: config.shape,
+            mischief: Mischief::new(config.misbehave).map(Arc::new),
+            seed: config.seed,
+            connections: AtomicU64::new(0),
+            connect_timeout: config.connect_timeout,
+            held_bytes_max: config.held_bytes_max,
+            in_flight_bytes_max: config.in_flight_bytes_max,
+            nodes: Nodes::default(),
+            counters: Arc::default(),
+            stop,
+        }
+    }
+
+    /// The brokers to begin with, each call from another one on.
+    pub(crate) fn bootstrap_turn(&self) -> Vec<String> {
+        let mut addresses = self.upstream.clone();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        addresses.rotate_left(turn % self.upstream.len());
+        addresses
+    }
+
+    /// The port for a broker's listener; 0 for a free one.
+    pub(crate) fn port_of(&self, node_id: i32) -> io::Result<u16> {
+        let Some(start) = self.node_start_port else { return Ok(0) };
+        let port = i64::from(start) + i64::from(node_id);
+        u16::try_from(port).map_err(|_| {
+            io::Error::new(io::ErrorKind::AddrNotAvailable, format!("no port for broker {node_id}"))
+        })
+    }
+}
+
+/// Where to listen, as an address.
+async fn lookup(config: &ProxyConfig) -> io::Result<SocketAddr> {
+    let place = (config.listen_host.as_str(), config.bootstrap_port);
+    let first = tokio::net::lookup_host(place).await?.next();
+    first.ok_or_else(|| io::Error::other("an unknown host"))
+}
+
+/// A proxy that runs. Dropping it ends it and its connections.
+#[derive(Debug)]
+pub struct Proxy {
+    shared: Arc<Shared>,
+    stop: watch::Sender<()>,
+    bootstrap: String,
+}
+
+impl Proxy {
+    /// Starts a proxy in this runtime. No broker need be there yet: each client's connection makes
+    /// one.
+    pub async fn start(config: ProxyConfig) -> Result<Proxy, ProxyError> {
+        if config.upstream.is_empty() {
+            return Err(ProxyError::Usage("no broker is named"));
+        }
+        if let Some(fault) = config.shape.fault() {
+            return Err(ProxyError::Usage(fault));
+        }
+        let address = format!("{}:{}", config.listen_host, config.bootstrap_port);
+        let failed = |source| ProxyError::Listen { address: address.clone(), source };
+        let place = lookup(&config).await.map_err(failed)?;
+        let listener = nodes::listen(place, place.port()).map_err(failed)?;
+        let listen_address = listener.local_addr().map_err(failed)?;
+        let (stop, stopped) = watch::channel(());
+        let shared = Arc::new(Shared::new(config, listen_address, stopped));
+        let bootstrap = format!("{}:{}", shared.advertised_host, listen_address.port());
+        tokio::spawn(nodes::accept(shared.clone(), listener, Target::Bootstrap));
+        Ok(Proxy { shared, stop, bootstrap })
+    }
+
+    /// Where clients begin, `host:port`.
+    pub fn bootstrap(&self) -> &str {
+        &self.bootstrap
+    }
+
+    /// The ports of the brokers that are known so far, by id.
+    pub fn node_ports(&self) -> BTreeMap<i32, u16> {
+        self.shared.nodes.ports()
+    }
+
+    /// What went through so far.
+    pub fn traffic(&self) -> Traffic {
+        self.shared.counters.traffic()
+    }
+
+    /// The counters themselves: they outlive the proxy.
+    pub fn counters(&self) -> Arc<Counters> {
+        self.shared.counters.clone()
+    }
+
+    /// What went wrong on purpose so far.
+    pub fn misdeeds(&self) -> Misdeeds {
+        self.shared.mischief.as_ref().map(|mischief| mischief.misdeeds()).unwrap_or_default()
+    }
+
+    /// Ends all listeners and connections, and waits until they have ended.
+    pub async fn stop(self) {
+        drop(self.shared);
+        self.stop.send_replace(());
+        self.stop.closed().await;
+    }
+}

@@ -1,0 +1,229 @@
+//! Bytes from one socket to the other: read, looked at by a [`Relay`], shaped, written. One task
+//! runs both directions of a connection; nothing is read that there is no room for, so a slow
+//! reader slows its writer.
+
+use crate::alarm::Alarm;
+use crate::bucket::TokenBucket;
+use crate::delay::DelayLine;
+use crate::frames::Broken;
+use bytes::{BufMut, Bytes, BytesMut};
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+/// What looks at the bytes on their way.
+pub trait Relay {
+    /// Takes from `incoming` what can go on, and puts what goes on into `out`, in order. What it
+    /// cannot judge yet stays in `incoming`.
+    fn relay(&mut self, incoming: &mut BytesMut, out: &mut Vec<Bytes>) -> Result<(), Broken>;
+
+    /// Whether more may be read.
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    /// Rung when [`Relay::relay`] or [`Relay::has_room`] may say something else than before.
+    fn bell(&self) -> &Notify;
+
+    /// When [`Relay::tick`] wants to be called.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Lets go what has been held back until `now`.
+    fn tick(&mut self, _now: Instant, _out: &mut Vec<Bytes>) -> Result<(), Broken> {
+        Ok(())
+    }
+}
+
+/// What limits the rate: buckets that all must give.
+#[derive(Debug, Default)]
+pub struct Tolls {
+    buckets: Vec<Arc<Mutex<TokenBucket>>>,
+    /// The most to read at once.
+    quantum_bytes: Option<usize>,
+}
+
+impl Tolls {
+    /// The caps of one direction: all connections' and this one's.
+    pub fn new(buckets: impl IntoIterator<Item = Arc<Mutex<TokenBucket>>>) -> Tolls {
+        let buckets: Vec<_> = buckets.into_iter().collect();
+        let quantum = buckets.iter().map(|bucket| lock(bucket).quantum_bytes()).min();
+        Tolls { buckets, quantum_bytes: quantum }
+    }
+
+    /// Pays for bytes that were read; returns when they may pass.
+    fn take(&self, now: Instant, bytes: usize) -> Instant {
+        let passes = self.buckets.iter().map(|bucket| lock(bucket).take(now, bytes));
+        passes.max().unwrap_or(now)
+    }
+}
+
+fn lock(bucket: &Mutex<TokenBucket>) -> std::sync::MutexGuard<'_, TokenBucket> {
+    bucket.lock().expect("no code under this lock panics")
+}
+
+/// Bytes to read at once at first, and at most.
+const READ_BYTES_MIN: usize = 8 * 1024;
+const READ_BYTES_MAX: usize = 256 * 1024;
+/// Pieces that are written at once at most.
+const SLICES_MAX: usize = 64;
+
+/// Who failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// Reading, or what was read.
+    Source(Broken),
+    /// Writing.
+    Sink(Broken),
+}
+
+/// One direction of a connection.
+pub struct Pump<'a, R> {
+    from: &'a TcpStream,
+    to: &'a TcpStream,
+    relay: R,
+    tolls: Tolls,
+    line: DelayLine,
+    alarm: Alarm,
+    /// What was read and could not be judged yet.
+    incoming: BytesMut,
+    /// What goes onto the line next.
+    out: Vec<Bytes>,
+    /// Bytes to read at once.
+    read_bytes: usize,
+    /// When what was read last may pass; nothing more is read before.
+    passes_at: Instant,
+    /// Whether `from` has said its last.
+    ended: bool,
+}
+
+impl<'a, R: Relay> Pump<'a, R> {
+    /// A pump that has not moved anything yet.
+    pub fn new(
+        from: &'a TcpStream,
+        to: &'a TcpStream,
+        relay: R,
+        tolls: Tolls,
+        line: DelayLine,
+    ) -> Pump<'a, R> {
+        Pump {
+            from,
+            to,
+            relay,
+            tolls,
+            line,
+            alarm: Alarm::default(),
+            incoming: BytesMut::new(),
+            out: Vec::new(),
+            read_bytes: READ_BYTES_MIN,
+            passes_at: Instant::now(),
+            ended: false,
+        }
+    }
+
+    /// Moves bytes until the source has ended and everything has been written; then tells the sink
+    /// that nothing more will come.
+    pub async fn run(mut self) -> Result<(), Failure> {
+        loop {
+            let now = Instant::now();
+            self.relay.tick(now, &mut self.out).map_err(Failure::Source)?;
+            self.send(now);
+            self.write(now).map_err(|error| Failure::Sink(error.into()))?;
+            if self.ended && self.line.is_empty() && self.relay.deadline().is_none() {
+                // It may be gone already: then it knows.
+                let _ = rustix::net::shutdown(self.to, rustix::net::Shutdown::Write);
+                return Ok(());
+            }
+            self.wait(now).await?;
+        }
+    }
+
+    /// Waits until there is something to do, and does what was waited for, but for writing.
+    async fn wait(&mut self, now: Instant) -> Result<(), Failure> {
+        let room = !self.ended && self.line.has_room() && self.relay.has_room();
+        let reads = room && self.passes_at <= now;
+        let due = self.line.next_due();
+        let writes = due.is_some_and(|due| due <= now);
+        let paid = (room && !reads).then_some(self.passes_at);
+        let arrives = due.filter(|_| !writes);
+        let deadline = [paid, arrives, self.relay.deadline()].into_iter().flatten().min();
+        let source = |error: io::Error| Failure::Source(error.into());
+        tokio::select! {
+            biased;
+            ready = self.to.writable(), if writes => {
+                return ready.map_err(|error| Failure::Sink(error.into()));
+            }
+            rang = until(&mut self.alarm, deadline), if deadline.is_some() => {
+                return rang.map_err(source);
+            }
+            ready = self.from.readable(), if reads => ready.map_err(source)?,
+            () = self.relay.bell().notified() => {
+                return self.look(Instant::now()).map_err(Failure::Source);
+            }
+        }
+        self.read().map_err(Failure::Source)
+    }
+
+    /// Reads what is there, up to one helping.
+    fn read(&mut self) -> Result<(), Broken> {
+        let helping = self.tolls.quantum_bytes.unwrap_or(READ_BYTES_MAX).min(self.read_bytes);
+        self.incoming.reserve(helping);
+        let mut place = (&mut self.incoming).limit(helping);
+        let count = match self.from.try_read_buf(&mut place) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        self.ended = count == 0;
+        if count == self.read_bytes {
+            self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
+        }
+        let now = Instant::now();
+        self.passes_at = self.tolls.take(now, count);
+        self.look(now)
+    }
+
+    /// Has what was read looked at, and puts what may go on on its way.
+    fn look(&mut self, now: Instant) -> Result<(), Broken> {
+        self.relay.relay(&mut self.incoming, &mut self.out)?;
+        self.send(now);
+        Ok(())
+    }
+
+    fn send(&mut self, now: Instant) {
+        let sent = self.passes_at.max(now);
+        for piece in self.out.drain(..) {
+            self.line.push(sent, piece);
+        }
+    }
+
+    /// Writes what has arrived, as far as the socket takes it.
+    fn write(&mut self, now: Instant) -> io::Result<()> {
+        loop {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let mut count = 0;
+            for (slice, piece) in slices.iter_mut().zip(self.line.arrived(now)) {
+                *slice = IoSlice::new(piece);
+                count += 1;
+            }
+            if count == 0 {
+                return Ok(());
+            }
+            match self.to.try_write_vectored(&slices[..count]) {
+                Ok(written) => self.line.take(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+async fn until(alarm: &mut Alarm, deadline: Option<Instant>) -> io::Result<()> {
+    match deadline {
+        Some(deadline) => alarm.until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

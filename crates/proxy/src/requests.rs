@@ -1,0 +1,265 @@
+//! From the client to the broker: requests go through as bytes, and it is noted which answers are
+//! to come. With misbehaviour, produce requests are held as a whole and judged.
+
+use crate::counters::Counters;
+use crate::frames::{Broken, RequestFront, request_front, version_max};
+use crate::link::{Expected, Fate, Link};
+use crate::mischief::{Culprit, Deed};
+use crate::produced::Produced;
+use crate::pump::Relay;
+use crate::rewrite::unsupported_api_versions;
+use bytes::{Bytes, BytesMut};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use wire::ApiKey;
+
+/// How long a request waits for one that may overtake it.
+const OVERTAKING_MAX: Duration = Duration::from_millis(100);
+
+/// A produce request that is held as a whole.
+struct Held {
+    front: RequestFront,
+    frame: BytesMut,
+    produced: Produced,
+    until: Instant,
+}
+
+/// The requests of one connection.
+pub struct Requests<'a> {
+    link: &'a Link,
+    counters: &'a Counters,
+    held_bytes_max: usize,
+    culprit: Option<Culprit>,
+    /// Bytes of a frame that still go through without being looked at.
+    passing: usize,
+    /// What waits for another to overtake it.
+    held: Option<Held>,
+}
+
+impl<'a> Requests<'a> {
+    /// Requests that put what they expect into `link`.
+    pub fn new(
+        link: &'a Link,
+        counters: &'a Counters,
+        held_bytes_max: usize,
+        culprit: Option<Culprit>,
+    ) -> Requests<'a> {
+        Requests { link, counters, held_bytes_max, culprit, passing: 0, held: None }
+    }
+
+    fn expect(&self, front: &RequestFront, fate: Fate, produced: Option<Produced>) {
+        let learns = self.culprit.as_ref().is_some_and(|c| c.mischief.learns_offsets());
+        if front.answered {
+            self.link.expect(Expected {
+                api_key: front.api_key,
+                version: front.version,
+                correlation_id: front.correlation_id,
+                fate,
+                produced: produced.filter(|_| learns),
+            });
+        }
+    }
+
+    /// Refuses what was not offered and cannot be carried.
+    fn check(front: &RequestFront) -> Result<(), Broken> {
+        let too_new = version_max(front.api_key).is_some_and(|max| front.version > max);
+        let raw_sasl = front.api_key == ApiKey::SaslHandshake.code() && front.version == 0;
+        if too_new || raw_sasl {
+            return Err(Broken::Version { api_key: front.api_key, version: front.version });
+        }
+        Ok(())
+    }
+
+    /// Judges a produce request that is there as a whole.
+    fn judge(&mut self, front: RequestFront, mut frame: BytesMut, out: &mut Vec<Bytes>) {
+        let Some(produced) = Produced::parse(&frame) else {
+            return self.forward(front, frame, None, out);
+        };
+        if let Some(first) = self.held.take() {
+            return self.overtake(first, front, frame, produced, out);
+        }
+        let Some(culprit) = &mut self.culprit else {
+            return self.forward(front, frame, Some(produced), out);
+        };
+        match culprit.judge() {
+            Deed::Lose => self.lose(front, produced),
+            Deed::Repeat => self.repeat(front, frame, produced, out),
+            Deed::Reorder => self.hold(front, frame, produced),
+            Deed::Damage => {
+                culprit.damage(&mut frame, &produced);
+                self.forward(front, frame, Some(produced), out);
+            }
+            Deed::Forward => self.forward(front, frame, Some(produced), out),
+        }
+    }
+
+    fn forward(
+        &mut self,
+        front: RequestFront,
+        frame: BytesMut,
+        produced: Option<Produced>,
+        out: &mut Vec<Bytes>,
+    ) {
+        self.expect(&front, Fate::Forward, produced);
+        out.push(frame.freeze());
+    }
+
+    fn lose(&mut self, front: RequestFront, produced: Produced) {
+        let Some(culprit) = &self.culprit else { return };
+        let acknowledged =
+            produced.acknowledge(front.version, front.correlation_id, &culprit.mischief.offsets());
+        // It was parsed in this version, so it can be answered in it.
+        let Ok(answer) = acknowledged else { return };
+        let mut count = culprit.mischief.count();
+        count.lost_requests += 1;
+        count.lost_records += produced.record_count();
+        drop(count);
+        self.expect(&front, Fate::Fabricated(answer.into()), None);
+    }
+
+    fn repeat(
+        &mut self,
+        front: RequestFront,
+        frame: BytesMut,
+        produced: Produced,
+        out: &mut Vec<Bytes>,
+    ) {
+        let Some(culprit) = &self.culprit else { return };
+        let mut count = culprit.mischief.count();
+        count.repeated_requests += 1;
+        count.repeated_records += produced.record_count();
+        drop(count);
+        let frame = frame.freeze();
+        self.expect(&front, Fate::Forward, Some(produced));
+        self.expect(&front, Fate::Swallow, None);
+        out.extend([frame.clone(), frame]);
+    }
+
+    /// Sends the second request before the first, if they write to a common partition.
+    fn overtake(
+        &mut self,
+        first: Held,
+        front: RequestFront,
+        frame: BytesMut,
+        produced: Produced,
+        out: &mut Vec<Bytes>,
+    ) {
+        if !first.produced.shares_partition_with(&produced) {
+            // The second now waits in the first one's place.
+            self.forward(first.front, first.frame, Some(first.produced), out);
+            return self.hold(front, frame, produced);
+        }
+        if let Some(culprit) = &mut self.culprit {
+            culprit.reordered();
+        }
+        let fate = if first.front.answered { Fate::Postpone } else { Fate::Forward };
+        self.expect(&front, fate, Some(produced));
+        self.expect(&first.front, Fate::Forward, Some(first.produced));
+        out.extend([frame.freeze(), first.frame.freeze()]);
+    }
+
+    fn hold(&mut self, front: RequestFront, frame: BytesMut, produced: Produced) {
+        let until = Instant::now() + OVERTAKING_MAX;
+        self.held = Some(Held { front, frame, produced, until });
+    }
+
+    /// Lets what is held go as it is.
+    fn release(&mut self, out: &mut Vec<Bytes>) {
+        if let Some(held) = self.held.take() {
+            self.forward(held.front, held.frame, Some(held.produced), out);
+        }
+    }
+
+    /// Whether a request is held until it is whole.
+    fn is_judged(&self, front: &RequestFront) -> bool {
+        self.culprit.is_some() && front.api_key == ApiKey::Produce.code()
+    }
+
+    /// Takes a request of which only the front need be there. Returns how many bytes of it may
+    /// pass from `at` on; `None` if more must come first.
+    fn begin(
+        &mut self,
+        incoming: &mut BytesMut,
+        at: &mut usize,
+        out: &mut Vec<Bytes>,
+    ) -> Result<Option<usize>, Broken> {
+        let Some(front) = request_front(&incoming[*at..])? else { return Ok(None) };
+        let judged = self.is_judged(&front);
+        let asks_in_vain = front.api_key == ApiKey::ApiVersions.code()
+            && front.version > ApiKey::ApiVersions.max_version();
+        if !judged && !asks_in_vain {
+            Self::check(&front)?;
+            if self.held.is_some() {
+                flush(incoming, at, out);
+                self.release(out);
+            }
+            self.counters.request(front.api_key, front.size_bytes);
+            self.expect(&front, Fate::Forward, None);
+            return Ok(Some(front.size_bytes));
+        }
+        if front.size_bytes > self.held_bytes_max {
+            return Err(Broken::TooLarge(front.size_bytes));
+        }
+        if incoming.len() - *at < front.size_bytes {
+            return Ok(None);
+        }
+        flush(incoming, at, out);
+        let frame = incoming.split_to(front.size_bytes);
+        self.counters.request(front.api_key, front.size_bytes);
+        if asks_in_vain {
+            self.release(out);
+            let answer = unsupported_api_versions(front.correlation_id);
+            self.expect(&front, Fate::Fabricated(answer), None);
+        } else {
+            Self::check(&front)?;
+            self.judge(front, frame, out);
+        }
+        Ok(Some(0))
+    }
+}
+
+/// Lets the bytes in front of `at` go.
+fn flush(incoming: &mut BytesMut, at: &mut usize, out: &mut Vec<Bytes>) {
+    if *at > 0 {
+        out.push(incoming.split_to(std::mem::take(at)).freeze());
+    }
+}
+
+impl Relay for Requests<'_> {
+    fn relay(&mut self, incoming: &mut BytesMut, out: &mut Vec<Bytes>) -> Result<(), Broken> {
+        let mut at = 0;
+        loop {
+            let passed = self.passing.min(incoming.len() - at);
+            self.passing -= passed;
+            at += passed;
+            if self.passing > 0 {
+                break;
+            }
+            match self.begin(incoming, &mut at, out)? {
+                Some(size) => self.passing = size,
+                None => break,
+            }
+        }
+        flush(incoming, &mut at, out);
+        Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        self.link.has_room()
+    }
+
+    fn bell(&self) -> &Notify {
+        &self.link.room
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.held.as_ref().map(|held| held.until)
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Vec<Bytes>) -> Result<(), Broken> {
+        if self.deadline().is_some_and(|until| until <= now) {
+            self.release(out);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! The answers that are decoded as a whole because they bear addresses or versions, and what they
+//! become. Answers that bear addresses only at their end are [`crate::endpoints`]'s.
+
+use crate::endpoints::{self, Form};
+use crate::frames::{Broken, SHARE_ACKNOWLEDGE, SHARE_FETCH, version_max};
+use bytes::{Bytes, BytesMut};
+use std::io;
+use wire::api_versions::ApiVersion;
+use wire::frame::{self, LENGTH_BYTES, read_response_head, write_response};
+use wire::reader::DecodeError;
+use wire::{
+    ApiKey, ApiVersionsResponse, DescribeClusterResponse, FindCoordinatorResponse, Message,
+    MetadataResponse, Reader, Writer,
+};
+
+/// Gives brokers the addresses by which clients reach them through the proxy.
+pub trait Addresses {
+    /// The address for a broker whose own is `host` and `port`. A broker that was not known before
+    /// becomes known by this; that may fail for want of a port.
+    fn of(&self, node_id: i32, host: &str, port: i32) -> io::Result<(String, i32)>;
+}
+
+/// Whether an answer must be held as a whole, whatever its size.
+pub fn needs_whole(api_key: i16) -> bool {
+    let has_end = [ApiKey::Produce.code(), ApiKey::Fetch.code(), SHARE_FETCH, SHARE_ACKNOWLEDGE];
+    version_max(api_key).is_some() && !has_end.contains(&api_key)
+}
+
+/// What becomes of a whole answer, its frame's length included.
+pub fn rewrite(
+    answer: BytesMut,
+    api_key: i16,
+    version: i16,
+    addresses: &dyn Addresses,
+) -> Result<Bytes, Broken> {
+    let Some(api) = ApiKey::from_code(api_key) else {
+        return rewrite_end(answer, api_key, version, addresses);
+    };
+    match api {
+        ApiKey::ApiVersions => api_versions(&answer, version),
+        ApiKey::Metadata => {
+            alter(&answer, api, version, |m: &mut MetadataResponse| metadata(m, addresses))
+        }
+        ApiKey::FindCoordinator => {
+            alter(&answer, api, version, |m: &mut FindCoordinatorResponse| {
+                coordinators(m, version, addresses)
+            })
+        }
+        ApiKey::DescribeCluster => {
+            alter(&answer, api, version, |m: &mut DescribeClusterResponse| cluster(m, addresses))
+        }
+        _ => rewrite_end(answer, api_key, version, addresses),
+    }
+}
+
+/// Decodes an answer, alters it and encodes it again.
+fn alter<M: Message>(
+    answer: &[u8],
+    api: ApiKey,
+    version: i16,
+    change: impl FnOnce(&mut M) -> io::Result<()>,
+) -> Result<Bytes, Broken> {
+    let mut reader = Reader::new(&answer[LENGTH_BYTES..]);
+    let correlation_id = read_response_head(&mut reader, api, version)?;
+    let mut message = M::decode(&mut reader, version)?;
+    reader.finish()?;
+    change(&mut message)?;
+    let mut writer = Writer::new();
+    write_response(&mut writer, &message, api, version, correlation_id)?;
+    Ok(writer.into_bytes().into())
+}
+
+fn place(addresses: &dyn Addresses, id: i32, host: &mut String, port: &mut i32) -> io::Result<()> {
+    (*host, *port) = addresses.of(id, host, *port)?;
+    Ok(())
+}
+
+fn metadata(message: &mut MetadataResponse, addresses: &dyn Addresses) -> io::Result<()> {
+    for broker in &mut message.brokers {
+        place(addresses, broker.node_id, &mut broker.host, &mut broker.port)?;
+    }
+    Ok(())
+}
+
+/// Up to version 3 there is one coordinator. Without one the node is -1, and it has no address.
+fn coordinators(
+    message: &mut FindCoordinatorResponse,
+    version: i16,
+    addresses: &dyn Addresses,
+) -> io::Result<()> {
+    if version < 4 && message.node_id >= 0 {
+        place(addresses, message.node_id, &mut message.host, &mut message.port)?;
+    }
+    for found in message.coordinators.iter_mut().filter(|found| found.node_id >= 0) {
+        place(addresses, found.node_id, &mut found.host, &mut found.port)?;
+    }
+    Ok(())
+}
+
+/// `endpoint_type` of an answer that lists brokers; 2 lists controllers, whose ids are others.
+const BROKERS: i8 = 1;
+
+fn cluster(message: &mut DescribeClusterResponse, addresses: &dyn Addresses) -> io::Result<()> {
+    if message.endpoint_type != BROKERS {
+        return Ok(());
+    }
+    for broker in &mut message.brokers {
+        place(addresses, broker.broker_id, &mut broker.host, &mut broker.port)?;
+    }
+    Ok(())
+}
+
+/// `UNSUPPORTED_VERSION`.
+const UNSUPPORTED_VERSION: i16 = 35;
+
+/// Offers what brokers offer, but no version whose answers could not be rewritten.
+fn api_versions(answer: &[u8], version: i16) -> Result<Bytes, Broken> {
+    let error = answer.get(8..10).ok_or(DecodeError::Truncated { needed: 2, remaining: 0 })?;
+    // A broker that does not know the version answers in version 0 (KIP-511).
+    let refused = error == UNSUPPORTED_VERSION.to_be_bytes();
+    let version = if refused { 0 } else { version };
+    alter(answer, ApiKey::ApiVersions, version, |message: &mut ApiVersionsResponse| {
+        message.api_keys.retain_mut(clamp);
+        Ok(())
+    })
+}
+
+/// Narrows a row to what can be carried; false if nothing is left of it.
+fn clamp(row: &mut ApiVersion) -> bool {
+    if let Some(max) = version_max(row.api_key) {
+        row.max_version = row.max_version.min(max);
+    }
+    // Version 0 is followed by frames without headers.
+    if row.api_key == ApiKey::SaslHandshake.code() {
+        row.min_version = row.min_version.max(1);
+    }
+    row.min_version <= row.max_version
+}
+
+/// The answer to a question about versions in a version that is not known here: the client asks
+/// again in one that it finds in it.
+pub fn unsupported_api_versions(correlation_id: i32) -> Bytes {
+    let api = ApiKey::ApiVersions;
+    let message = ApiVersionsResponse {
+        error_code: UNSUPPORTED_VERSION,
+        api_keys: vec![ApiVersion {
+            api_key: api.code(),
+            min_version: api.min_version(),
+            max_version: api.max_version(),
+        }],
+        ..ApiVersionsResponse::default()
+    };
+    let mut writer = Writer::new();
+    write_response(&mut writer, &message, api, 0, correlation_id)
+        .expect("one row fits a frame, and version 0 has all that is set");
+    writer.into_bytes().into()
+}
+
+/// Replaces the addresses at the end of an answer, if there are any; else the bytes stay.
+fn rewrite_end(
+    answer: BytesMut,
+    api_key: i16,
+    version: i16,
+    addresses: &dyn Addresses,
+) -> Result<Bytes, Broken> {
+    let Some(form) = Form::of(api_key, version) else { return Ok(answer.freeze()) };
+    let at = LENGTH_BYTES + endpoints::tail_of(&answer[LENGTH_BYTES..], form, version)?;
+    let Some(tail) = endpoints::rewrite_tail(&answer[at..], form, addresses)? else {
+        return Ok(answer.freeze());
+    };
+    let mut writer = Writer::new();
+    let start = frame::begin(&mut writer);
+    writer.raw(&answer[LENGTH_BYTES..at]);
+    writer.raw(&tail);
+    frame::end(&mut writer, start)?;
+    Ok(writer.into_bytes().into())
+}
