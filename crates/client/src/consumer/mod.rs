@@ -36,6 +36,8 @@ pub struct Consumer {
     /// The group wants something.
     changed: Arc<Notify>,
     committed_at: Instant,
+    /// Time spent on joining the group.
+    rebalancing: Duration,
 }
 
 impl Consumer {
@@ -49,6 +51,7 @@ impl Consumer {
             membership: None,
             changed: Arc::default(),
             committed_at: Instant::now(),
+            rebalancing: Duration::ZERO,
         }
     }
 
@@ -96,6 +99,11 @@ impl Consumer {
         let mut out: Vec<_> = self.places.keys().cloned().collect();
         out.sort();
         out
+    }
+
+    /// How long polls have waited for the group to share its partitions out, all together.
+    pub fn rebalance_time(&self) -> Duration {
+        self.rebalancing
     }
 
     /// The next offset of a partition, if it is known.
@@ -204,7 +212,9 @@ impl Consumer {
             }
         }
         let Some(membership) = &mut self.membership else { return Ok(()) };
+        let began = Instant::now();
         let assigned = membership.join(&self.config).await?;
+        self.rebalancing += began.elapsed();
         self.places.clear();
         self.place(&assigned);
         Ok(())
