@@ -1,0 +1,69 @@
+//! The report as one HTML file: style, script, pictures and numbers inside, nothing fetched. Without script the still
+//! pictures show; with it they answer the pointer, tables sort, and the page can be light or dark.
+
+mod figure;
+mod ledger;
+mod opening;
+mod section;
+mod tables;
+
+use crate::caption;
+use crate::run::Run;
+use crate::sheet::Sheet;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+const STYLE: &str = include_str!("../../assets/report.css");
+const SCRIPT: &str = include_str!("../../assets/report.js");
+/// Apache ECharts as its project publishes it, packed with gzip.
+const ECHARTS: &[u8] = include_bytes!("../../assets/echarts/echarts.min.js.gz");
+const ECHARTS_NOTICE: &str = include_str!("../../assets/echarts/NOTICE");
+/// Nothing may be loaded from anywhere; what is inside may run.
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
+
+/// The file.
+pub(crate) fn page(run: &Run, sheets: &[Sheet<'_>]) -> String {
+    let mark_up = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                title { (run.title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                (opening::masthead(run))
+                main {
+                    (opening::summary(run, sheets))
+                    (opening::contents(run, sheets))
+                    @for report in &run.reports { (section::report(run, report, sheets)) }
+                    (section::waiting(run))
+                    (section::environment(run))
+                    (section::reading(run))
+                }
+                (foot(run))
+                script type="text/plain" id="echarts" { (PreEscaped(STANDARD.encode(ECHARTS))) }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    mark_up.into_string()
+}
+
+fn foot(run: &Run) -> Markup {
+    html! {
+        footer {
+            p { "Made by Highwater's lab, commit " code { (run.commit) } ", environment " code { (caption::environment(run)) } "." }
+            p { "Interactive pictures: " (ECHARTS_NOTICE.replace('\n', " ").trim()) " Licensed under the Apache License, version 2.0." }
+        }
+    }
+}
+
+/// The place in the page of an experiment.
+fn anchor(experiment: &str) -> String {
+    format!("e-{experiment}")
+}

@@ -1,0 +1,122 @@
+//! The body of the page: reports with their experiments, what waits, the environment, how to read it all.
+
+use super::{anchor, figure, ledger, tables};
+use crate::caption;
+use crate::run::Run;
+use crate::sheet::Sheet;
+use crate::table;
+use crate::wording;
+use experiment::definition::Report;
+use maud::{Markup, html};
+
+/// A report and its experiments.
+pub(super) fn report(run: &Run, report: &Report, sheets: &[Sheet<'_>]) -> Markup {
+    let number = run.reports.iter().position(|other| other.id == report.id).unwrap_or(0) + 1;
+    let of_report = sheets.iter().filter(|sheet| sheet.report.id == report.id);
+    html! {
+        section id=(format!("r-{}", report.id)) {
+            h2 { span.number { (number) } (report.title) " (" (report.year) ")" }
+            p.setting { (report.setting) }
+            p.setting { (report.source) }
+            @for (place, sheet) in of_report.enumerate() {
+                (experiment(run, sheet, &format!("{number}.{}", place + 1)))
+            }
+        }
+    }
+}
+
+fn experiment(run: &Run, sheet: &Sheet<'_>, number: &str) -> Markup {
+    let experiment = sheet.experiment;
+    let tables = table::tables(sheet);
+    html! {
+        article id=(anchor(&experiment.id)) {
+            h3 { span.number { (number) } (experiment.title) code { (experiment.id) } }
+            p.question { (experiment.question) }
+            (ran(run, sheet))
+            @if !experiment.notes.is_empty() { ul.notes { @for note in &experiment.notes { li { (note) } } } }
+            (figure::figures(run, sheet))
+            @if let Some(first) = tables.first() { (tables::numbered(first, &experiment.title)) }
+            @if tables.len() > 1 {
+                details {
+                    summary { "More columns: " (captions(&tables[1..])) }
+                    @for table in &tables[1..] { (tables::numbered(table, &experiment.title)) }
+                }
+            }
+            (ledger::ledger(run, sheet))
+            (limits(run, sheet))
+        }
+    }
+}
+
+fn captions(tables: &[table::Table]) -> String {
+    tables.iter().map(|table| table.caption.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+/// What it ran on, and what was otherwise than asked for.
+fn ran(run: &Run, sheet: &Sheet<'_>) -> Markup {
+    let lines = caption::ran_lines(run, sheet);
+    html! {
+        @if !lines.is_empty() { dl.ran { @for (what, text) in &lines { dt { (what) } dd { (text) } } } }
+    }
+}
+
+fn limits(run: &Run, sheet: &Sheet<'_>) -> Markup {
+    let lines = caption::limits(run, sheet);
+    html! {
+        @if !lines.is_empty() {
+            h4 { "What limits it" }
+            ul.limits { @for line in &lines { li { (line) } } }
+        }
+    }
+}
+
+/// Cells that were not run.
+pub(super) fn waiting(run: &Run) -> Markup {
+    let lines = caption::waiting(run);
+    html! {
+        @if !lines.is_empty() {
+            section id="waiting" {
+                h2 { "What waits, and why" }
+                p { "Nothing is simulated in place of what a target cannot do yet. These cells run as soon as it can." }
+                div.scroll.words tabindex="0" role="region" aria-label="Cells that wait" {
+                    table {
+                        thead { tr { th scope="col" { "experiment" } th scope="col" { "target" } th scope="col" { "cells" } th scope="col" { "why" } } }
+                        tbody { @for line in &lines { tr {
+                            td { (line.experiment) } td data-head="target" { (line.target) } td data-head="cells" { (line.cells) } td { span.says { (line.why) } }
+                        } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The machine, programs and settings.
+pub(super) fn environment(run: &Run) -> Markup {
+    html! {
+        @if !run.environment.is_empty() {
+            section id="environment" {
+                h2 { "Environment" }
+                p { "Hash of the lasting part: " code { (run.environment.hash()) } ". Two runs are comparable where theirs agree." }
+                div.scroll.words tabindex="0" role="region" aria-label="Environment" {
+                    table {
+                        thead { tr { th scope="col" { "key" } th scope="col" { "value" } } }
+                        tbody { @for (key, value) in run.environment.iter() { tr { td { (key) } td { (value) } } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What words and signs mean.
+pub(super) fn reading(run: &Run) -> Markup {
+    html! {
+        section id="reading" {
+            h2 { "How to read it" }
+            dl.ran {
+                @for (what, text) in wording::reading(!run.targets.is_empty()) { dt { (what) } dd { (text) } }
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A table in HTML: two rows of heads where metrics have several columns, numbers at the right, sortable.
+
+use crate::table::{Cell, Head, Table, Tone};
+use maud::{Markup, html};
+
+/// A numbered table of an experiment.
+pub(super) fn numbered(table: &Table, subject: &str) -> Markup {
+    html! {
+        div.scroll.numbered tabindex="0" role="region" aria-label=(format!("{subject}: {}", table.caption)) {
+            table {
+                caption { b { } (capital(&table.caption)) }
+                (heads(&table.heads))
+                (body(table))
+            }
+        }
+    }
+}
+
+/// A table whose heading stands above it.
+pub(super) fn plain(table: &Table) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label=(table.caption) {
+            table { (heads(&table.heads)) (body(table)) }
+        }
+    }
+}
+
+/// `throughput` becomes `Throughput`; `p95 latency` stays.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) if letters.as_str().starts_with(|c: char| c.is_alphabetic()) => {
+            format!("{}{}", first.to_uppercase(), letters.as_str())
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// A metric's columns have one head together; a column alone has one head over both rows.
+fn heads(heads: &[Head]) -> Markup {
+    let grouped = heads.iter().any(|head| !head.group.is_empty());
+    html! {
+        thead {
+            @if grouped {
+                tr {
+                    @for (place, span) in spans(heads) {
+                        @let head = &heads[place];
+                        @if head.group.is_empty() { (last(head, place, 2)) }
+                        @else { th scope="colgroup" colspan=(span) { (head.group) } }
+                    }
+                }
+                tr {
+                    @for (place, head) in heads.iter().enumerate().filter(|(_, head)| !head.group.is_empty()) {
+                        (last(head, place, 1))
+                    }
+                }
+            } @else {
+                tr { @for (place, head) in heads.iter().enumerate() { (last(head, place, 1)) } }
+            }
+        }
+    }
+}
+
+fn last(head: &Head, place: usize, rows: usize) -> Markup {
+    let rows = (rows > 1).then_some(rows);
+    html! {
+        th.n[head.numeric] scope="col" rowspan=[rows] aria-sort="none" data-c=(place) { (head.text) }
+    }
+}
+
+/// Where each group begins, and how many columns it has.
+fn spans(heads: &[Head]) -> Vec<(usize, usize)> {
+    let mut spans: Vec<(usize, usize)> = Vec::new();
+    for (place, head) in heads.iter().enumerate() {
+        match spans.last_mut() {
+            Some((start, span)) if !head.group.is_empty() && heads[*start].group == head.group => {
+                *span += 1;
+            }
+            _ => spans.push((place, 1)),
+        }
+    }
+    spans
+}
+
+fn body(table: &Table) -> Markup {
+    html! {
+        tbody {
+            @for row in &table.rows {
+                tr { @for (cell, head) in row.iter().zip(&table.heads) { (data(cell, head)) } }
+            }
+        }
+    }
+}
+
+fn data(cell: &Cell, head: &Head) -> Markup {
+    let title = (!cell.title.is_empty()).then_some(&cell.title);
+    let class = match (head.numeric, cell.tone) {
+        (true, Tone::Plain) => Some("n"),
+        (true, Tone::Quiet) => Some("n quiet"),
+        (true, Tone::Good) => Some("n good"),
+        (true, Tone::Bad) => Some("n bad"),
+        (false, Tone::Plain) => None,
+        (false, Tone::Quiet) => Some("quiet"),
+        (false, Tone::Good) => Some("good"),
+        (false, Tone::Bad) => Some("bad"),
+    };
+    html! {
+        td class=[class] title=[title] data-v=[cell.value] {
+            (cell.text) @if !cell.small.is_empty() { small { (cell.small) } }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Numbers as people read them: thousands separators, few digits, units. It does not know metrics; see `wording`.
+
+/// `1,234,567.8`: `digits` behind the point, a comma between thousands, a true minus.
+pub(crate) fn fixed(number: f64, digits: usize) -> String {
+    if !number.is_finite() {
+        return "–".to_owned();
+    }
+    let plain = format!("{:.digits$}", number.abs());
+    let (whole, rest) = plain.split_once('.').unwrap_or((plain.as_str(), ""));
+    let mut text = String::new();
+    if number < 0.0 && plain.bytes().any(|b| b.is_ascii_digit() && b != b'0') {
+        text.push('−');
+    }
+    for (place, digit) in whole.chars().enumerate() {
+        if place > 0 && (whole.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if !rest.is_empty() {
+        text.push('.');
+        text.push_str(rest);
+    }
+    text
+}
+
+/// How many digits behind the point show `significant` digits of `number`; 0 to 6.
+pub(crate) fn digits_for(number: f64, significant: i32) -> usize {
+    if number == 0.0 || !number.is_finite() {
+        return 0;
+    }
+    let magnitude = number.abs().log10().floor() as i32;
+    (significant - 1 - magnitude).clamp(0, 6) as usize
+}
+
+/// A measured value: three to four significant digits, whole above a hundred.
+pub(crate) fn measured(number: f64) -> String {
+    fixed(number, digits_for(number, 3))
+}
+
+/// A value as a report printed it: as many digits as it has, four behind the point at most.
+pub(crate) fn published(number: f64) -> String {
+    let digits = (0..4).find(|d| is_whole(number * 10f64.powi(*d))).unwrap_or(4);
+    fixed(number, digits as usize)
+}
+
+fn is_whole(number: f64) -> bool {
+    (number - number.round()).abs() < 1e-9 * number.abs().max(1.0)
+}
+
+/// A ratio: `1.32`, `0.998`, `14.2`.
+pub(crate) fn ratio(number: f64) -> String {
+    let significant = if (0.9..1.1).contains(&number) { 4 } else { 3 };
+    fixed(number, digits_for(number, significant).min(3))
+}
+
+/// An axis label: `0`, `0.5`, `2,000`, `50 k`, `1.5 M`.
+pub(crate) fn tick(number: f64) -> String {
+    let size = number.abs();
+    let (scaled, suffix) = match size {
+        _ if size >= 1e9 => (number / 1e9, " G"),
+        _ if size >= 1e6 => (number / 1e6, " M"),
+        _ if size >= 1e4 => (number / 1e3, " k"),
+        _ => (number, ""),
+    };
+    let digits = (0..6).find(|d| is_whole(scaled * 10f64.powi(*d))).unwrap_or(6);
+    format!("{}{suffix}", fixed(scaled, digits as usize))
+}
+
+/// `512 B`, `16 KiB`, `32 MiB`: bytes, if they are whole in a binary unit; else with separators.
+pub(crate) fn bytes(number: f64) -> String {
+    const UNITS: [(f64, &str); 3] =
+        [(1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1024.0, "KiB")];
+    for (size, unit) in UNITS {
+        if number >= size && is_whole(number / size) {
+            return format!("{} {unit}", fixed(number / size, 0));
+        }
+    }
+    format!("{} B", fixed(number, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_separated_and_small_values_keep_three_digits() {
+        assert_eq!(measured(1_234_567.8), "1,234,568");
+        assert_eq!(measured(12.345), "12.3");
+        assert_eq!(measured(0.001234), "0.00123");
+        assert_eq!(measured(0.0), "0");
+        assert_eq!(measured(-1234.5), "−1,234");
+        assert_eq!(measured(f64::NAN), "–");
+    }
+
+    #[test]
+    fn published_values_keep_their_digits() {
+        assert_eq!(published(523_964.0), "523,964");
+        assert_eq!(published(183.7121), "183.7121");
+        assert_eq!(published(99.998), "99.998");
+        assert_eq!(published(0.1), "0.1");
+    }
+
+    #[test]
+    fn ratios_near_one_show_more() {
+        assert_eq!(ratio(1.0042), "1.004");
+        assert_eq!(ratio(1.3249), "1.32");
+        assert_eq!(ratio(14.25), "14.2");
+    }
+
+    #[test]
+    fn ticks_are_short() {
+        assert_eq!(tick(2000.0), "2,000");
+        assert_eq!(tick(50_000.0), "50 k");
+        assert_eq!(tick(1_500_000.0), "1.5 M");
+        assert_eq!(tick(0.25), "0.25");
+        assert_eq!(bytes(33_554_432.0), "32 MiB");
+        assert_eq!(bytes(512_000.0), "500 KiB");
+        assert_eq!(bytes(100.0), "100 B");
+    }
+}

@@ -1,0 +1,120 @@
+//! A picture before it is drawn: axes with their ticks, series with their points. `svg` draws it with plotters,
+//! `echarts` says it in ECharts' options; both show the same because all choices are made here.
+
+pub(crate) mod axis;
+mod build;
+mod counts;
+mod heat;
+
+pub(crate) use build::pictures;
+
+use axis::Axis;
+use experiment::analysis::Interval;
+
+/// One panel.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Picture {
+    /// The chart's title, as the definition has it.
+    pub(crate) title: String,
+    /// Whose numbers it shows, where panels stand beside one another; else empty.
+    pub(crate) subject: String,
+    /// What the reader must know: a truncated axis, levels held fixed. Sentences; often empty.
+    pub(crate) notes: Vec<String>,
+    pub(crate) body: Body,
+}
+
+/// What is in the panel.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Body {
+    Plot(Plot),
+    Heat(Heat),
+}
+
+/// Lines or bars.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Plot {
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    /// The axis at the right.
+    pub(crate) right: Option<Axis>,
+    pub(crate) series: Vec<Series>,
+}
+
+/// Points of one kind.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    /// Place in the palette, and of the marker's shape.
+    pub(crate) colour: usize,
+    /// Drawn as bars.
+    pub(crate) bars: bool,
+    /// Measured on the axis at the right.
+    pub(crate) right: bool,
+    /// Sorted by x.
+    pub(crate) points: Vec<Point>,
+}
+
+/// What a series is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Ours: filled markers.
+    Measured,
+    /// The report's: hollow markers, a thin line.
+    Published,
+    /// A reference such as linear scaling: a thin grey line without markers.
+    Ideal,
+}
+
+/// One value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Point {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    /// 95 % confidence interval of y.
+    pub(crate) interval: Option<Interval>,
+}
+
+/// Colours over two categories.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Heat {
+    pub(crate) x_title: String,
+    pub(crate) columns: Vec<String>,
+    pub(crate) y_title: String,
+    pub(crate) rows: Vec<String>,
+    /// What the colours mean, with its unit.
+    pub(crate) value_title: String,
+    /// Column, row, value.
+    pub(crate) cells: Vec<(usize, usize, f64)>,
+    /// The values of the palest and the darkest colour.
+    pub(crate) bounds: (f64, f64),
+    pub(crate) logarithmic: bool,
+}
+
+impl Heat {
+    /// Where between the ends of the colours a value lies, 0 to 1.
+    pub(crate) fn share(&self, value: f64) -> f64 {
+        let scale = |v: f64| if self.logarithmic { v.max(f64::MIN_POSITIVE).ln() } else { v };
+        let (low, high) = (scale(self.bounds.0), scale(self.bounds.1));
+        if high > low { ((scale(value) - low) / (high - low)).clamp(0.0, 1.0) } else { 0.5 }
+    }
+}
+
+impl Picture {
+    /// One line for people who cannot see it: what is drawn over what, and whose values.
+    pub(crate) fn description(&self) -> String {
+        let (what, over, names) = match &self.body {
+            Body::Plot(plot) => {
+                let names: Vec<&str> = plot.series.iter().map(|s| s.name.as_str()).collect();
+                (plot.y.title.clone(), plot.x.title.clone(), names.join("; "))
+            }
+            Body::Heat(heat) => {
+                let over = format!("{} and {}", heat.x_title, heat.y_title);
+                (heat.value_title.clone(), over, String::new())
+            }
+        };
+        let subject = if self.subject.is_empty() { String::new() } else { format!(" ({})", self.subject) };
+        let names = if names.is_empty() { String::new() } else { format!(": {names}") };
+        format!("{}{subject}. {what} over {over}{names}", self.title)
+    }
+}

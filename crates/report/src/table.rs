@@ -1,0 +1,321 @@
+//! Tables before they are written: heads, cells and what they mean. `html` and `markdown` write the same ones.
+
+use crate::number;
+use crate::sheet::{Row, Sheet};
+use crate::wording;
+use experiment::analysis::{CellAnalysis, Ratio, Standing, Summary};
+use experiment::definition::Level;
+
+/// Columns of numbers that a page has room for.
+const ROOM: usize = 9;
+
+/// A table.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Table {
+    /// What it shows, for people who cannot see it and for the heading.
+    pub(crate) caption: String,
+    pub(crate) heads: Vec<Head>,
+    pub(crate) rows: Vec<Vec<Cell>>,
+}
+
+/// One column's head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// What stands over several columns: a metric with its unit. Empty: the column stands alone.
+    pub(crate) group: String,
+    pub(crate) text: String,
+    /// Numbers stand right.
+    pub(crate) numeric: bool,
+}
+
+/// One cell.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    /// Behind it, smaller: an interval, a label.
+    pub(crate) small: String,
+    /// More of it, where one can point at it.
+    pub(crate) title: String,
+    /// What it is sorted by, if it is a number.
+    pub(crate) value: Option<f64>,
+    pub(crate) tone: Tone,
+}
+
+/// How loud a cell is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Tone {
+    #[default]
+    Plain,
+    Quiet,
+    Good,
+    Bad,
+}
+
+impl Head {
+    /// A column of its own.
+    pub(crate) fn alone(text: &str, numeric: bool) -> Head {
+        Head { group: String::new(), text: text.to_owned(), numeric }
+    }
+}
+
+impl Cell {
+    /// A text.
+    pub(crate) fn text(text: impl Into<String>) -> Cell {
+        Cell { text: text.into(), ..Cell::default() }
+    }
+
+    /// Nothing was measured.
+    pub(crate) fn none(why: &str) -> Cell {
+        Cell { text: "–".to_owned(), title: why.to_owned(), tone: Tone::Quiet, ..Cell::default() }
+    }
+
+    /// With a tone.
+    pub(crate) fn toned(self, tone: Tone) -> Cell {
+        Cell { tone, ..self }
+    }
+}
+
+/// What a column of numbers shows of a metric.
+#[derive(Debug, Clone, Copy)]
+enum Part<'a> {
+    Published,
+    Target(usize, &'a str),
+    Ratio(&'a str, &'a str),
+}
+
+/// The tables of an experiment: as many as its columns need.
+pub(crate) fn tables(sheet: &Sheet<'_>) -> Vec<Table> {
+    if sheet.rows.is_empty() {
+        return Vec::new();
+    }
+    let columns: Vec<Vec<(&str, Part<'_>)>> =
+        sheet.experiment.columns.iter().map(|metric| parts(sheet, metric)).collect();
+    let mut chunks: Vec<Vec<(&str, Part<'_>)>> = Vec::new();
+    for parts in columns.into_iter().filter(|parts| !parts.is_empty()) {
+        match chunks.last_mut() {
+            Some(last) if last.len() + parts.len() <= ROOM => last.extend(parts),
+            _ => chunks.push(parts),
+        }
+    }
+    if chunks.is_empty() && !sheet.targets.is_empty() {
+        chunks.push(Vec::new());
+    }
+    chunks.iter().map(|columns| table(sheet, columns)).collect()
+}
+
+fn parts<'a>(sheet: &Sheet<'a>, metric: &'a str) -> Vec<(&'a str, Part<'a>)> {
+    let mut parts = Vec::new();
+    if sheet.is_published(metric) {
+        parts.push(Part::Published);
+    }
+    if sheet.is_measured(metric) {
+        parts.extend(sheet.targets.iter().enumerate().map(|(n, name)| Part::Target(n, name)));
+        let compared = |row: &Row<'_>| row.ratios.is_some_and(|all| all.contains_key(metric));
+        if let Some((target, base)) = sheet.versus.filter(|_| sheet.rows.iter().any(compared)) {
+            parts.push(Part::Ratio(target, base));
+        }
+    }
+    parts.into_iter().map(|part| (metric, part)).collect()
+}
+
+fn table(sheet: &Sheet<'_>, columns: &[(&str, Part<'_>)]) -> Table {
+    let factors = sheet.factors();
+    let mut heads: Vec<Head> = factors.iter().map(|factor| factor_head(sheet, factor)).collect();
+    let alone = sheet.targets.is_empty();
+    heads.extend(columns.iter().map(|(metric, part)| head(metric, *part, alone)));
+    if !alone {
+        heads.push(Head::alone("durability", false));
+        heads.push(Head::alone("delivery", false));
+    }
+    let mut metrics: Vec<String> = Vec::new();
+    for (metric, _) in columns {
+        let name = wording::metric(metric).text;
+        if !metrics.contains(&name) {
+            metrics.push(name);
+        }
+    }
+    let rows = sheet.rows.iter().map(|row| line(sheet, row, &factors, columns)).collect();
+    Table { caption: metrics.join(", "), heads, rows }
+}
+
+fn factor_head(sheet: &Sheet<'_>, factor: &str) -> Head {
+    let numeric = |row: &Row<'_>| matches!(row.cell.get(factor), None | Some(Level::Number(_)));
+    Head::alone(&wording::factor(factor).with_unit(), sheet.rows.iter().all(numeric))
+}
+
+fn head(metric: &str, part: Part<'_>, alone: bool) -> Head {
+    let group = wording::metric(metric).with_unit();
+    let text = match part {
+        Part::Published if alone => return Head::alone(&group, true),
+        Part::Published => "published".to_owned(),
+        Part::Target(_, name) => name.to_owned(),
+        Part::Ratio(target, base) => format!("{target} ÷ {base}"),
+    };
+    Head { group, text, numeric: true }
+}
+
+fn line(
+    sheet: &Sheet<'_>,
+    row: &Row<'_>,
+    factors: &[&str],
+    columns: &[(&str, Part<'_>)],
+) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = factors.iter().map(|factor| level_cell(row, factor)).collect();
+    cells.extend(columns.iter().map(|(metric, part)| match part {
+        Part::Published => published_cell(row, metric),
+        Part::Target(number, _) => measured_cell(row, *number, metric),
+        Part::Ratio(..) => ratio_cell(row, metric),
+    }));
+    if !sheet.targets.is_empty() {
+        cells.push(label_cell(sheet, row, |cell| {
+            Cell::text(wording::durability(cell.durability))
+        }));
+        cells.push(label_cell(sheet, row, delivery));
+    }
+    cells
+}
+
+fn level_cell(row: &Row<'_>, factor: &str) -> Cell {
+    match row.cell.get(factor) {
+        Some(level) => {
+            Cell { value: level.number(), ..Cell::text(wording::level(factor, level)) }
+        }
+        None => Cell::none(""),
+    }
+}
+
+fn published_cell(row: &Row<'_>, metric: &str) -> Cell {
+    match row.published.get(metric) {
+        Some(value) => Cell { value: Some(*value), ..Cell::text(number::published(*value)) },
+        None => Cell::none("not published"),
+    }
+}
+
+fn measured_cell(row: &Row<'_>, target: usize, metric: &str) -> Cell {
+    let Some(cell) = row.measured.get(target).copied().flatten() else {
+        return Cell::none("not run");
+    };
+    let Some(summary) = cell.metrics.get(metric) else { return missing(cell) };
+    Cell {
+        text: number::measured(summary.mean),
+        small: spread(summary),
+        title: details(summary),
+        value: Some(summary.mean),
+        tone: Tone::Plain,
+    }
+}
+
+fn missing(cell: &CellAnalysis) -> Cell {
+    let reasons: Vec<&str> = cell.failures.iter().map(|(why, _)| why.as_str()).collect();
+    match (cell.rounds, reasons.is_empty()) {
+        (0, false) => Cell { text: "failed".to_owned(), tone: Tone::Bad, ..Cell::none(&reasons.join("; ")) },
+        _ => Cell::none("not measured"),
+    }
+}
+
+/// `±1.2 %`: half the confidence interval; without one, half the range.
+fn spread(summary: &Summary) -> String {
+    let (low, high) = match summary.interval {
+        Some(interval) => (interval.low, interval.high),
+        None => (summary.min, summary.max),
+    };
+    if summary.n < 2 || summary.mean == 0.0 {
+        return String::new();
+    }
+    let half = (high - low) / 2.0 / summary.mean.abs() * 100.0;
+    let digits = if half < 1.0 { 1 } else { 0 };
+    format!("±{} %", number::fixed(half, digits))
+}
+
+fn details(summary: &Summary) -> String {
+    let mut text = format!(
+        "mean {} of {}; median {}; {} to {}",
+        number::measured(summary.mean),
+        wording::count(summary.n, "round"),
+        number::measured(summary.median),
+        number::measured(summary.min),
+        number::measured(summary.max),
+    );
+    if let Some(interval) = summary.interval {
+        let (low, high) = (number::measured(interval.low), number::measured(interval.high));
+        text.push_str(&format!("; 95 % CI of the mean {low} to {high}"));
+    }
+    if !summary.outliers.is_empty() {
+        let rounds: Vec<String> = summary.outliers.iter().map(u32::to_string).collect();
+        text.push_str(&format!("; far outside: round {}", rounds.join(", ")));
+    }
+    text
+}
+
+fn ratio_cell(row: &Row<'_>, metric: &str) -> Cell {
+    match row.ratios.and_then(|ratios| ratios.get(metric)) {
+        Some(ratio) => ratio_text(ratio),
+        None => Cell::none("not compared"),
+    }
+}
+
+/// A ratio with its interval and what may be said about it.
+pub(crate) fn ratio_text(ratio: &Ratio) -> Cell {
+    let (between, kind) = match ratio.interval {
+        Some(interval) => (interval, "95 % CI"),
+        None => (ratio.range, "range"),
+    };
+    let between = format!("{}–{}", number::ratio(between.low), number::ratio(between.high));
+    let (mark, tone) = match ratio.standing {
+        Standing::Better => (" ▲", Tone::Good),
+        Standing::Worse => (" ▼", Tone::Bad),
+        Standing::WithinNoise => ("", Tone::Quiet),
+        Standing::Different | Standing::Unknown => ("", Tone::Plain),
+    };
+    let small = match ratio.standing {
+        Standing::WithinNoise => format!("{between}, within noise"),
+        _ => between.clone(),
+    };
+    let floor = ratio.floor.map_or(String::new(), |floor| {
+        format!("; noise floor {} %", number::fixed((floor - 1.0) * 100.0, 1))
+    });
+    let p = ratio.p.map_or(String::new(), |p| format!("; p = {}", number::fixed(p, 3)));
+    Cell {
+        text: format!("{}{mark}", number::ratio(ratio.ratio)),
+        small,
+        title: format!("{kind} {between} of {}{floor}{p}", wording::count(ratio.n, "pair")),
+        value: Some(ratio.ratio),
+        tone,
+    }
+}
+
+/// A label of each target's cell: once if all say the same.
+fn label_cell(sheet: &Sheet<'_>, row: &Row<'_>, label: impl Fn(&CellAnalysis) -> Cell) -> Cell {
+    let labels: Vec<(&str, Cell)> = sheet
+        .targets
+        .iter()
+        .zip(&row.measured)
+        .filter_map(|(name, cell)| Some((*name, label(cell.as_ref()?))))
+        .collect();
+    let Some((_, first)) = labels.first() else { return Cell::none("not run") };
+    if labels.iter().all(|(_, cell)| cell.text == first.text) {
+        return first.clone();
+    }
+    let loudest = labels.iter().find(|(_, cell)| cell.tone == Tone::Bad).map(|(_, cell)| cell.tone);
+    let texts: Vec<String> =
+        labels.iter().map(|(name, cell)| format!("{name}: {}", cell.text)).collect();
+    Cell::text(texts.join("; ")).toned(loudest.unwrap_or(first.tone))
+}
+
+fn delivery(cell: &CellAnalysis) -> Cell {
+    let text = wording::delivery(&cell.verdict);
+    let broken = cell.verdict.lost + cell.verdict.duplicated + cell.verdict.reordered + cell.verdict.damaged;
+    let tone = match (broken > 0, cell.verdict.checked) {
+        (true, _) => Tone::Bad,
+        (false, true) => Tone::Plain,
+        (false, false) => Tone::Quiet,
+    };
+    let checked = wording::count(cell.rounds_checked, "round");
+    let title = format!(
+        "{checked} checked; {} sent, {} acknowledged, {} found",
+        number::fixed(cell.verdict.sent as f64, 0),
+        number::fixed(cell.verdict.acknowledged as f64, 0),
+        number::fixed(cell.verdict.found as f64, 0)
+    );
+    Cell { title, ..Cell::text(text).toned(tone) }
+}

@@ -1,0 +1,4 @@
+//! Documents of a made-up run and of the published numbers, looked at as their readers would.
+
+mod fake;
+mod pages;
