@@ -3,9 +3,13 @@
 //! (`claims`), two runs against one another (`compare`), why a number is what it is (`explain`).
 
 use crate::definition::Levels;
-use crate::round::{Durability, Verdict};
+use crate::round::{Durability, Purpose, Round, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+mod cells;
+mod drift;
+mod pairs;
 
 /// Rounds below which no confidence interval is given, only the range.
 pub const ROUNDS_FOR_INTERVAL: usize = 5;
@@ -111,6 +115,9 @@ pub struct PairAnalysis {
     pub experiment: String,
     /// Its factors' levels.
     pub cell: Levels,
+    /// Name of the emulation, or empty.
+    #[serde(default)]
+    pub emulated: String,
     /// The target that is divided by.
     pub base: String,
     /// The target.
@@ -240,6 +247,64 @@ pub fn better(metric: &str) -> Better {
         _ if HIGHER.contains(&metric) => Better::Higher,
         _ if NEITHER.contains(&metric) => Better::Neither,
         _ => Better::Lower,
+    }
+}
+
+/// What a run's rounds say. `base` is the target that the others are divided by; without one, the first by name.
+/// `seed` is of the bootstrap intervals: the same seed and rounds give the same analysis.
+///
+/// Rounds that failed are counted, not measured; of a round that was run twice the later counts. Cells are told apart
+/// by experiment, levels, target and emulation.
+pub fn analyse(rounds: &[Round], base: Option<&str>, seed: u64) -> Analysis {
+    let groups = cells::groups(rounds, Purpose::Cell);
+    let floors = pairs::floors(rounds);
+    let base = base.or_else(|| groups.iter().map(|group| group.target).min()).unwrap_or_default();
+    let mut analysis = Analysis {
+        pairs: pairs::pairs(&groups, base, &floors, seed),
+        cells: groups.iter().map(cells::cell).collect(),
+        floors,
+        drifts: drift::drifts(rounds),
+        banners: Vec::new(),
+    };
+    analysis.banners = banners(&analysis);
+    analysis
+}
+
+fn banners(analysis: &Analysis) -> Vec<String> {
+    let drifted = analysis.drifts.iter().filter(|drift| drift.beyond).map(|drift| {
+        format!(
+            "The machine drifted: {} of the canary on {} changed by up to {:.1} % while all was run ({} % is \
+             allowed). Compare numbers of this run with care.",
+            drift.metric,
+            drift.target,
+            100.0 * drift.worst,
+            100.0 * DRIFT_LIMIT
+        )
+    });
+    let broken = analysis.cells.iter().filter(|cell| cell.delivered() == Delivered::Broken).map(
+        |cell| {
+            let verdict = &cell.verdict;
+            format!(
+                "{} on {}: of {} acknowledged records {} were lost, {} duplicated, {} reordered, {} damaged.",
+                cell.experiment,
+                cell.target,
+                verdict.acknowledged,
+                verdict.lost,
+                verdict.duplicated,
+                verdict.reordered,
+                verdict.damaged
+            )
+        },
+    );
+    let failed: usize = analysis.cells.iter().flat_map(|cell| &cell.failures).map(|f| f.1).sum();
+    let failed =
+        (failed > 0).then(|| format!("Rounds that failed and were not measured: {failed}."));
+    drifted.chain(broken).chain(failed).collect()
+}
+
+impl From<stats::Interval> for Interval {
+    fn from(interval: stats::Interval) -> Interval {
+        Interval { low: interval.low, high: interval.high }
     }
 }
 

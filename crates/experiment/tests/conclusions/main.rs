@@ -1,0 +1,4 @@
+//! What is concluded from rounds, tried on simulated systems whose truth is known.
+
+mod analysis;
+mod simulated;
