@@ -7,8 +7,8 @@ use crate::round::{Durability, Purpose, Round, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-mod cells;
-mod drift;
+pub(crate) mod cells;
+pub(crate) mod drift;
 mod pairs;
 
 /// Rounds below which no confidence interval is given, only the range.

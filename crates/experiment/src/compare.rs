@@ -1,10 +1,20 @@
 //! Two runs against one another: what changed in each cell, whether gates hold, and a row of history for change
 //! point detection. The rounds are not paired: the runs may be years apart.
 
-use crate::analysis::{Interval, Standing};
+mod gate;
+mod history;
+
+pub use gate::{GateError, decide, parse_gates, verdict};
+pub use history::{History, Stamp, history};
+
+use crate::analysis::cells::{Group, groups};
+use crate::analysis::drift::drifts;
+use crate::analysis::{Interval, ROUNDS_FOR_INTERVAL, Standing};
 use crate::definition::Levels;
+use crate::round::{Purpose, Round};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use stats::ratio::{LogDifference, pooled, unpaired_ratio};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What changed from one run to another.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -106,4 +116,134 @@ pub struct Decision {
     pub outcome: Outcome,
     /// Why, with the numbers.
     pub because: String,
+}
+
+/// Compares two runs: every cell that both have, on the target of the same name. Where each run has a single target
+/// and their names differ, those two are compared.
+///
+/// The spread is that of rounds within a run. What changes only between runs (another boot, another place on the
+/// disk) is not in it: a surprising difference wants a second run of each.
+pub fn compare(base: &[Round], new: &[Round]) -> Comparison {
+    let (base_groups, new_groups) = (groups(base, Purpose::Cell), groups(new, Purpose::Cell));
+    let renamed = sole_targets(&base_groups, &new_groups);
+    let alike = |base: &Group<'_>, new: &Group<'_>| {
+        let targets = renamed == Some((base.target, new.target)) || base.target == new.target;
+        targets
+            && (base.experiment, base.cell, base.emulated)
+                == (new.experiment, new.cell, new.emulated)
+    };
+    let pairs: Vec<(&Group<'_>, &Group<'_>)> = new_groups
+        .iter()
+        .filter_map(|new| Some((base_groups.iter().find(|base| alike(base, new))?, new)))
+        .collect();
+    let cells: Vec<ComparedCell> = pairs.iter().map(|(base, new)| compared(base, new)).collect();
+    let lone_base = base_groups.iter().filter(|base| !pairs.iter().any(|pair| same(pair.0, base)));
+    let lone_new = new_groups.iter().filter(|new| !pairs.iter().any(|pair| same(pair.1, new)));
+    Comparison {
+        overall: overall(&cells),
+        unmatched: lone_base
+            .map(|group| format!("only in the base run: {}", named(group)))
+            .chain(lone_new.map(|group| format!("only in the new run: {}", named(group))))
+            .collect(),
+        doubts: [("base", base), ("new", new)]
+            .iter()
+            .flat_map(|(name, rounds)| doubts(name, rounds))
+            .collect(),
+        cells,
+    }
+}
+
+/// The only target of each run, if each has one.
+fn sole_targets<'a>(base: &[Group<'a>], new: &[Group<'a>]) -> Option<(&'a str, &'a str)> {
+    let sole = |groups: &[Group<'a>]| {
+        let targets: BTreeSet<&str> = groups.iter().map(|group| group.target).collect();
+        (targets.len() == 1).then(|| groups[0].target)
+    };
+    Some((sole(base)?, sole(new)?))
+}
+
+fn same(a: &Group<'_>, b: &Group<'_>) -> bool {
+    std::ptr::eq(a, b)
+}
+
+fn named(group: &Group<'_>) -> String {
+    let levels: Vec<String> =
+        group.cell.iter().map(|(factor, level)| format!("{factor}={level}")).collect();
+    format!("{} {} on {}", group.experiment, levels.join(" "), group.target)
+}
+
+fn compared(base: &Group<'_>, new: &Group<'_>) -> ComparedCell {
+    let values = |group: &Group<'_>, metric: &str| -> Vec<f64> {
+        group.values(metric).into_values().collect()
+    };
+    let (base_metrics, new_metrics) = (base.metrics(), new.metrics());
+    let changes = base_metrics.intersection(&new_metrics).filter_map(|metric| {
+        let change = change(metric, &values(base, metric), &values(new, metric))?;
+        Some(((*metric).to_owned(), change))
+    });
+    ComparedCell {
+        experiment: new.experiment.to_owned(),
+        cell: new.cell.clone(),
+        base: base.target.to_owned(),
+        target: new.target.to_owned(),
+        changes: changes.collect(),
+    }
+}
+
+/// How a metric changed. None where a value is not above 0.
+fn change(metric: &str, base: &[f64], new: &[f64]) -> Option<Change> {
+    let log = unpaired_ratio(base, new).ok()?;
+    Some(Change::of(metric, base.len(), new.len(), log, stats::ranks::mann_whitney(base, new).ok()))
+}
+
+impl Change {
+    fn of(metric: &str, base_n: usize, new_n: usize, log: LogDifference, p: Option<f64>) -> Change {
+        let enough = base_n.min(new_n) >= ROUNDS_FOR_INTERVAL;
+        let interval = log.interval(0.95).filter(|_| enough);
+        Change {
+            base_n,
+            new_n,
+            ratio: log.ratio(),
+            interval: interval.map(Interval::from),
+            p,
+            standing: match interval {
+                None => Standing::Unknown,
+                Some(interval) if interval.contains(1.0) => Standing::WithinNoise,
+                Some(_) => Standing::of(metric, log.mean),
+            },
+            log: LogChange { mean: log.mean, error: log.error, freedom: log.freedom },
+        }
+    }
+}
+
+/// Each metric over all cells that have it, each cell weighing the same: the geometric mean of their ratios.
+fn overall(cells: &[ComparedCell]) -> BTreeMap<String, Change> {
+    let metrics: BTreeSet<&String> = cells.iter().flat_map(|cell| cell.changes.keys()).collect();
+    let over = |metric: &String| {
+        let changes: Vec<&Change> =
+            cells.iter().filter_map(|cell| cell.changes.get(metric)).collect();
+        let logs: Vec<LogDifference> = changes.iter().map(|change| change.log.into()).collect();
+        let rounds = |of: fn(&Change) -> usize| changes.iter().map(|change| of(change)).sum();
+        let (base_n, new_n) = (rounds(|change| change.base_n), rounds(|change| change.new_n));
+        let p = (changes.len() == 1).then(|| changes[0].p).flatten();
+        Some((metric.clone(), Change::of(metric, base_n, new_n, pooled(&logs)?, p)))
+    };
+    metrics.into_iter().filter_map(over).collect()
+}
+
+fn doubts(name: &str, rounds: &[Round]) -> Vec<String> {
+    drifts(rounds)
+        .iter()
+        .filter(|drift| drift.beyond)
+        .map(|drift| {
+            let percent = 100.0 * drift.worst;
+            format!("the canary of the {name} run drifted by {percent:.1} % on {}", drift.target)
+        })
+        .collect()
+}
+
+impl From<LogChange> for LogDifference {
+    fn from(log: LogChange) -> LogDifference {
+        LogDifference { mean: log.mean, error: log.error, freedom: log.freedom }
+    }
 }

@@ -1,4 +1,5 @@
 //! What is concluded from rounds, tried on simulated systems whose truth is known.
 
 mod analysis;
+mod compare;
 mod simulated;
