@@ -241,3 +241,169 @@ impl Relay for Answers<'_> {
         &self.link.fabricated
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoints::tests::{ById, share_fetch};
+    use crate::frames::SHARE_FETCH;
+    use wire::fetch::{FetchableTopicResponse, NodeEndpoint, PartitionData};
+    use wire::frame::write_response;
+    use wire::metadata::MetadataResponseBroker;
+    use wire::{FetchResponse, Message, MetadataResponse, Writer};
+
+    fn expected(api_key: i16, version: i16, correlation_id: i32, fate: Fate) -> Expected {
+        Expected { api_key, version, correlation_id, fate, produced: None }
+    }
+
+    fn answer<M: Message>(message: &M, api: ApiKey, version: i16, id: i32) -> Vec<u8> {
+        let mut writer = Writer::new();
+        write_response(&mut writer, message, api, version, id).unwrap();
+        writer.into_bytes()
+    }
+
+    /// What comes out when `bytes` come in pieces of a size.
+    fn carried(link: &Link, bytes: &[u8], piece: usize) -> Result<Vec<u8>, Broken> {
+        let counters = Counters::default();
+        let mut answers = Answers::new(link, &counters, &ById, None, 1 << 20);
+        let (mut incoming, mut out) = (BytesMut::new(), Vec::new());
+        for piece in bytes.chunks(piece) {
+            incoming.extend_from_slice(piece);
+            answers.relay(&mut incoming, &mut out)?;
+        }
+        Ok(out.concat())
+    }
+
+    fn metadata() -> MetadataResponse {
+        let broker =
+            MetadataResponseBroker { node_id: 4, host: "b".to_owned(), port: 9, rack: None };
+        MetadataResponse { brokers: vec![broker], ..MetadataResponse::default() }
+    }
+
+    fn fetch(records: usize) -> FetchResponse {
+        let partition = PartitionData {
+            error_code: 6,
+            records: Some(vec![7; records].into()),
+            ..PartitionData::default()
+        };
+        let endpoint = NodeEndpoint { node_id: 4, host: "b".to_owned(), port: 9, rack: None };
+        FetchResponse {
+            responses: vec![FetchableTopicResponse {
+                partitions: vec![partition.clone(), partition],
+                ..FetchableTopicResponse::default()
+            }],
+            node_endpoints: vec![endpoint],
+            ..FetchResponse::default()
+        }
+    }
+
+    fn decoded<M: Message>(frame: &[u8], api: ApiKey, version: i16) -> M {
+        let size = i32::from_be_bytes(frame[..4].try_into().unwrap());
+        assert_eq!(size as usize, frame.len() - 4);
+        let mut reader = Reader::new(&frame[4..]);
+        read_response_head(&mut reader, api, version).unwrap();
+        let message = M::decode(&mut reader, version).unwrap();
+        reader.finish().unwrap();
+        message
+    }
+
+    #[test]
+    fn metadata_of_every_version_names_the_proxy() {
+        for version in 0..=13 {
+            for piece in [1, 5, 1000] {
+                let link = Link::default();
+                link.expect(expected(ApiKey::Metadata.code(), version, 7, Fate::Forward));
+                let bytes = answer(&metadata(), ApiKey::Metadata, version, 7);
+                let out = carried(&link, &bytes, piece).unwrap();
+                let broker =
+                    &decoded::<MetadataResponse>(&out, ApiKey::Metadata, version).brokers[0];
+                assert_eq!((broker.host.as_str(), broker.port), ("proxy", 1004));
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_fetch_names_the_proxy_and_a_large_one_names_nobody() {
+        for version in 16..=18 {
+            for (records, piece) in [(10, 1), (10, 100), (300_000, 1000), (300_000, 4_000_000)] {
+                let link = Link::default();
+                link.expect(expected(1, version, 7, Fate::Forward));
+                let bytes = answer(&fetch(records), ApiKey::Fetch, version, 7);
+                let out = carried(&link, &bytes, piece).unwrap();
+                let mut is: FetchResponse = decoded(&out, ApiKey::Fetch, version);
+                let endpoints: Vec<_> =
+                    is.node_endpoints.iter().map(|e| (e.host.as_str(), e.port)).collect();
+                match records {
+                    10 => assert_eq!(endpoints, [("proxy", 1004)]),
+                    _ => assert!(endpoints.is_empty() && out.len() == bytes.len()),
+                }
+                is.node_endpoints = fetch(0).node_endpoints;
+                assert_eq!(is, fetch(records));
+            }
+        }
+    }
+
+    #[test]
+    fn older_fetches_and_unknown_apis_pass_untouched() {
+        let old = FetchResponse { node_endpoints: Vec::new(), ..fetch(1000) };
+        let mut bytes = answer(&old, ApiKey::Fetch, 4, 7);
+        bytes.extend([0, 0, 0, 6, 0, 0, 0, 8, 1, 2]);
+        for piece in [1, 11, 5000] {
+            let link = Link::default();
+            link.expect(expected(1, 4, 7, Fate::Forward));
+            link.expect(expected(99, 0, 8, Fate::Forward));
+            assert_eq!(carried(&link, &bytes, piece).unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn a_large_share_fetch_goes_on_without_endpoints() {
+        let message = share_fetch(&vec![3; 400_000], 2);
+        let mut bytes = (message.len() as i32).to_be_bytes().to_vec();
+        bytes.extend(&message);
+        for piece in [999, 1 << 20] {
+            let link = Link::default();
+            link.expect(expected(SHARE_FETCH, 1, 7, Fate::Forward));
+            let out = carried(&link, &bytes, piece).unwrap();
+            assert_eq!(out.len(), bytes.len());
+            assert!(!out.windows(6).any(|window| window == b"broker"));
+        }
+    }
+
+    #[test]
+    fn swallowed_postponed_and_fabricated_answers_keep_the_clients_order() {
+        let frame = |id: i32| answer(&metadata(), ApiKey::Metadata, 0, id);
+        for piece in [1, 1000] {
+            let link = Link::default();
+            let fabricated = Fate::Fabricated(Bytes::from_static(b"made"));
+            link.expect(expected(99, 0, 1, Fate::Forward));
+            link.expect(expected(99, 0, 1, Fate::Swallow));
+            link.expect(expected(99, 0, 3, Fate::Postpone));
+            link.expect(expected(99, 0, 2, Fate::Forward));
+            link.expect(expected(99, 0, 4, fabricated));
+            let out = carried(&link, &[frame(1), frame(1), frame(3), frame(2)].concat(), piece);
+            let wanted = [frame(1), frame(2), frame(3), b"made".to_vec()];
+            assert_eq!(out.unwrap(), wanted.concat());
+        }
+    }
+
+    #[test]
+    fn answers_that_nobody_asked_for_break_the_connection() {
+        let bytes = answer(&metadata(), ApiKey::Metadata, 0, 7);
+        assert!(matches!(carried(&Link::default(), &bytes, 100), Err(Broken::Unasked(7))));
+        let link = Link::default();
+        link.expect(expected(3, 0, 8, Fate::Forward));
+        assert!(matches!(carried(&link, &bytes, 100), Err(Broken::Unasked(7))));
+        assert!(matches!(carried(&link, &[0xff; 4], 100), Err(Broken::Length(-1))));
+    }
+
+    #[test]
+    fn an_answer_of_garbage_breaks_the_connection() {
+        for api in [ApiKey::Metadata, ApiKey::Fetch, ApiKey::ApiVersions] {
+            let link = Link::default();
+            link.expect(expected(api.code(), api.max_version(), 7, Fate::Forward));
+            let garbage = [0, 0, 0, 9, 0, 0, 0, 7, 0, 0xff, 0xff, 0xff, 0xff];
+            assert!(matches!(carried(&link, &garbage, 100), Err(Broken::Decode(_))), "{api}");
+        }
+    }
+}

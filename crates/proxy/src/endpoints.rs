@@ -361,3 +361,128 @@ fn hide_array(tail: &mut [u8]) -> std::result::Result<(), Broken> {
     tail[front..].fill(0);
     Ok(())
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::io;
+
+    /// Gives every broker port 1000 more than its id, at host `proxy`.
+    pub struct ById;
+
+    impl Addresses for ById {
+        fn of(&self, node_id: i32, _host: &str, _port: i32) -> io::Result<(String, i32)> {
+            Ok(("proxy".to_owned(), 1000 + node_id))
+        }
+    }
+
+    /// A ShareFetch answer of version 1 with one partition, from behind its frame's length.
+    pub fn share_fetch(records: &[u8], endpoints: usize) -> Vec<u8> {
+        let mut w = Writer::new();
+        w.i32(7);
+        w.uvarint(0);
+        w.i32(0);
+        w.i16(0);
+        w.nullable_string(None, true).unwrap();
+        w.i32(30_000);
+        w.count(1, true).unwrap();
+        w.uuid(model::Uuid([9; 16]));
+        w.count(1, true).unwrap();
+        w.i32(0);
+        w.i16(6);
+        w.nullable_string(Some("moved"), true).unwrap();
+        w.i16(0);
+        w.nullable_string(None, true).unwrap();
+        w.i32(1);
+        w.i32(5);
+        w.uvarint(0);
+        w.byte_slice(records, true).unwrap();
+        w.count(2, true).unwrap();
+        for _ in 0..2 {
+            w.i64(0);
+            w.i64(4);
+            w.i16(1);
+            w.uvarint(0);
+        }
+        w.uvarint(0);
+        w.uvarint(0);
+        w.count(endpoints, true).unwrap();
+        for node in 0..endpoints as i32 {
+            w.i32(node);
+            w.string("broker.example", true).unwrap();
+            w.i32(9092);
+            w.nullable_string(Some("rack"), true).unwrap();
+            w.uvarint(0);
+        }
+        w.uvarint(0);
+        w.into_bytes()
+    }
+
+    /// Reads an array of endpoints as (node, host, port, rack).
+    type Endpoint = (i32, String, i32, Option<String>);
+    fn endpoints(tail: &[u8]) -> (Vec<Endpoint>, u32) {
+        let mut r = Reader::new(tail);
+        let read = r.array(true, 1, |r| {
+            let endpoint = (r.i32()?, r.string(true)?, r.i32()?, r.nullable_string(true)?);
+            r.skip_tagged_fields()?;
+            Ok(endpoint)
+        });
+        let tags = Reader::new(&tail[r.position()..]).uvarint().unwrap();
+        r.skip_tagged_fields().unwrap();
+        r.finish().unwrap();
+        (read.unwrap(), tags)
+    }
+
+    #[test]
+    fn the_addresses_of_a_share_fetch_are_replaced() {
+        let answer = share_fetch(b"records", 2);
+        let at = tail_of(&answer, Form::ShareFetch, 1).unwrap();
+        let tail = rewrite_tail(&answer[at..], Form::ShareFetch, &ById).unwrap().unwrap();
+        let rack = Some("rack".to_owned());
+        let (found, _) = endpoints(&tail);
+        assert_eq!(found[0], (0, "proxy".to_owned(), 1000, rack.clone()));
+        assert_eq!(found[1], (1, "proxy".to_owned(), 1001, rack));
+        let without = share_fetch(b"records", 0);
+        let at = tail_of(&without, Form::ShareFetch, 1).unwrap();
+        assert_eq!(rewrite_tail(&without[at..], Form::ShareFetch, &ById).unwrap(), None);
+    }
+
+    #[test]
+    fn hidden_endpoints_of_a_share_fetch_leave_its_size_and_its_form() {
+        for count in [0, 1, 2, 30] {
+            let mut answer = share_fetch(b"records", count);
+            let size = answer.len();
+            let at = tail_of(&answer, Form::ShareFetch, 1).unwrap();
+            hide_in_tail(&mut answer[at..], Form::ShareFetch).unwrap();
+            let (found, tags) = endpoints(&answer[at..]);
+            assert_eq!((found.len(), tags), (0, u32::from(count > 0)));
+            assert_eq!(answer.len(), size);
+        }
+    }
+
+    #[test]
+    fn every_cut_of_an_answer_is_waited_for_or_refused() {
+        let answer = share_fetch(b"records", 1);
+        for cut in 0..answer.len() {
+            let mut walk = Walk::new(Form::ShareFetch, 1);
+            let mut at = 0;
+            while let Step::Pass(passed) = walk.step(&answer[at..cut]).unwrap() {
+                at += passed;
+            }
+            let whole = tail_of(&answer, Form::ShareFetch, 1).unwrap();
+            let end = walk.step(&answer[at..cut]).unwrap();
+            assert_eq!(end == Step::Tail, cut >= whole, "{cut} bytes");
+            assert_eq!(tail_of(&answer[..cut], Form::ShareFetch, 1).is_ok(), cut >= whole);
+        }
+    }
+
+    #[test]
+    fn only_the_known_form_of_tags_is_hidden() {
+        assert!(hide_in_tail(&mut [], Form::Fetch).is_err());
+        assert!(hide_in_tail(&mut [2, 0, 1, 0, 1, 1, 0], Form::Fetch).is_err());
+        assert!(hide_in_tail(&mut [0], Form::Fetch).is_ok());
+        let mut tagged = [1, 0, 1, 1];
+        hide_in_tail(&mut tagged, Form::Produce).unwrap();
+        assert_eq!(tagged, [1, HIDDEN_TAG, 1, 1]);
+    }
+}

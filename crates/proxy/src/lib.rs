@@ -7,7 +7,7 @@
 //! ([`Misbehave`]). It is no gateway: it decodes no records but those that it damages, ends no TLS,
 //! and does not choose a broker for anybody.
 //!
-//! Read [`proxy`], then `connection` and `pump` (bytes from one socket to the other), then
+//! Read `proxy`, then `connection` and `pump` (bytes from one socket to the other), then
 //! `requests` and `answers` (what is looked at on the way), `endpoints` and `rewrite` (what is
 //! changed). [`bucket`] and [`delay`] are the arithmetic of shaping, without a clock.
 
@@ -15,20 +15,20 @@ mod alarm;
 mod answers;
 pub mod bucket;
 mod connection;
-pub mod counters;
+mod counters;
 pub mod delay;
 mod endpoints;
 mod frames;
 mod link;
-pub mod misbehave;
+mod misbehave;
 mod mischief;
 mod nodes;
 mod produced;
-pub mod proxy;
+mod proxy;
 mod pump;
 mod requests;
 mod rewrite;
-pub mod shape;
+mod shape;
 
 pub use counters::{ApiTraffic, Counters, Traffic};
 pub use misbehave::{Misbehave, Misdeeds};

@@ -83,9 +83,14 @@ impl Culprit {
         Culprit { mischief, reorder_owed: false, damage_owed: false }
     }
 
+    /// Counts a produce request; returns its number, from 1.
+    pub fn see(&mut self) -> u64 {
+        self.mischief.seen.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// What is to be done with the next produce request.
     pub fn judge(&mut self) -> Deed {
-        let number = self.mischief.seen.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.see();
         let plan = self.mischief.plan;
         let due = |every: u64| every > 0 && number.is_multiple_of(every);
         self.reorder_owed |= due(plan.reorder_every);

@@ -150,6 +150,7 @@ impl<'a> Requests<'a> {
             return self.hold(front, frame, produced);
         }
         if let Some(culprit) = &mut self.culprit {
+            culprit.see();
             culprit.reordered();
         }
         let fate = if first.front.answered { Fate::Postpone } else { Fate::Forward };

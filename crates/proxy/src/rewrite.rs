@@ -175,3 +175,111 @@ fn rewrite_end(
     frame::end(&mut writer, start)?;
     Ok(writer.into_bytes().into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoints::tests::ById;
+    use wire::describe_cluster::DescribeClusterBroker;
+    use wire::find_coordinator::Coordinator;
+
+    /// What becomes of a message.
+    fn rewritten<M: Message>(message: &M, api: ApiKey, version: i16, written: i16) -> M {
+        let mut writer = Writer::new();
+        write_response(&mut writer, message, api, written, 7).unwrap();
+        let answer = BytesMut::from(writer.bytes());
+        let out = rewrite(answer, api.code(), version, &ById).unwrap();
+        let mut reader = Reader::new(&out[LENGTH_BYTES..]);
+        assert_eq!(read_response_head(&mut reader, api, written).unwrap(), 7);
+        M::decode(&mut reader, written).unwrap()
+    }
+
+    fn row(api_key: i16, min_version: i16, max_version: i16) -> ApiVersion {
+        ApiVersion { api_key, min_version, max_version }
+    }
+
+    #[test]
+    fn coordinators_are_reached_through_the_proxy() {
+        for version in 0..=3 {
+            let message = FindCoordinatorResponse {
+                node_id: 2,
+                host: "b".to_owned(),
+                port: 9,
+                ..FindCoordinatorResponse::default()
+            };
+            let is = rewritten(&message, ApiKey::FindCoordinator, version, version);
+            assert_eq!((is.host.as_str(), is.port), ("proxy", 1002));
+        }
+        let found = |node_id| Coordinator { node_id, ..Coordinator::default() };
+        let message = FindCoordinatorResponse {
+            coordinators: vec![found(3), found(-1)],
+            ..FindCoordinatorResponse::default()
+        };
+        let is = rewritten(&message, ApiKey::FindCoordinator, 6, 6).coordinators;
+        assert_eq!((is[0].host.as_str(), is[0].port), ("proxy", 1003));
+        assert_eq!((is[1].host.as_str(), is[1].port), ("", 0));
+    }
+
+    #[test]
+    fn a_list_of_brokers_names_the_proxy_and_one_of_controllers_does_not() {
+        for (endpoint_type, port) in [(1, 1005), (2, 9)] {
+            let broker = DescribeClusterBroker {
+                broker_id: 5,
+                host: "b".to_owned(),
+                port: 9,
+                ..DescribeClusterBroker::default()
+            };
+            let message = DescribeClusterResponse {
+                endpoint_type,
+                brokers: vec![broker],
+                ..DescribeClusterResponse::default()
+            };
+            let is = rewritten(&message, ApiKey::DescribeCluster, 1, 1);
+            assert_eq!(is.brokers[0].port, port);
+        }
+    }
+
+    #[test]
+    fn no_version_is_offered_whose_answer_could_not_be_rewritten() {
+        let message = ApiVersionsResponse {
+            api_keys: vec![
+                row(ApiKey::Produce.code(), 0, 99),
+                row(ApiKey::Metadata.code(), 5, 6),
+                row(ApiKey::ListOffsets.code(), 1, 99),
+                row(ApiKey::SaslHandshake.code(), 0, 1),
+                row(SHARE_FETCH, 1, 3),
+                row(SHARE_ACKNOWLEDGE, 9, 9),
+                row(99, 0, 0),
+            ],
+            ..ApiVersionsResponse::default()
+        };
+        for version in 0..=5 {
+            let is = rewritten(&message, ApiKey::ApiVersions, version, version);
+            let produce_max = ApiKey::Produce.max_version();
+            let wanted = [
+                row(ApiKey::Produce.code(), 0, produce_max),
+                row(ApiKey::Metadata.code(), 5, 6),
+                row(ApiKey::ListOffsets.code(), 1, 99),
+                row(ApiKey::SaslHandshake.code(), 1, 1),
+                row(SHARE_FETCH, 1, 2),
+                row(99, 0, 0),
+            ];
+            assert_eq!(is.api_keys, wanted);
+        }
+    }
+
+    #[test]
+    fn a_refusal_in_version_0_is_understood_whatever_was_asked() {
+        let message = ApiVersionsResponse {
+            error_code: UNSUPPORTED_VERSION,
+            api_keys: vec![row(18, 0, 4)],
+            ..ApiVersionsResponse::default()
+        };
+        assert_eq!(rewritten(&message, ApiKey::ApiVersions, 5, 0), message);
+        let bytes = unsupported_api_versions(3);
+        let mut reader = Reader::new(&bytes[LENGTH_BYTES..]);
+        assert_eq!(read_response_head(&mut reader, ApiKey::ApiVersions, 0).unwrap(), 3);
+        let own = ApiVersionsResponse::decode(&mut reader, 0).unwrap();
+        assert_eq!(own.api_keys, [row(18, 0, ApiKey::ApiVersions.max_version())]);
+    }
+}

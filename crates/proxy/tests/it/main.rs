@@ -1,1 +1,10 @@
-//! The proxy in front of servers that the tests play, and in front of a cluster.
+//! The proxy in front of a server that the tests play, and in front of a cluster.
+//!
+//! The tests in [`cluster`] need one and are passed over without:
+//! `CLIENT_TEST_BOOTSTRAP=host:port cargo test -p proxy`.
+
+mod carrying;
+mod cluster;
+mod mischief;
+mod server;
+mod shaping;

@@ -1,0 +1,138 @@
+//! What reaches a broker, and what the client hears, when the proxy does wrong.
+
+use crate::server::{Raw, Server};
+use model::batch::HEADER_BYTES;
+use model::record::{BatchBuilder, Records};
+use model::{BatchHeader, Timestamp};
+use proxy::{Misbehave, Misdeeds, Proxy, ProxyConfig};
+use wire::frame::RequestHead;
+use wire::produce::{PartitionProduceData, TopicProduceData};
+use wire::{ApiKey, MetadataRequest, ProduceRequest, ProduceResponse};
+
+const VERSION: i16 = 9;
+
+async fn misbehaving(server: &Server, misbehave: Misbehave) -> Proxy {
+    Proxy::start(ProxyConfig { misbehave, ..ProxyConfig::new(&server.address) }).await.unwrap()
+}
+
+/// A request with one record for partition 0 of topic `t`.
+fn request(value: &str, acks: i16) -> ProduceRequest {
+    let mut batch = BatchBuilder::new();
+    batch.add(Timestamp(1), None, Some(value.as_bytes()));
+    let partition = PartitionProduceData { index: 0, records: Some(batch.finish().into()) };
+    ProduceRequest {
+        acks,
+        topic_data: vec![TopicProduceData {
+            name: "t".to_owned(),
+            partition_data: vec![partition],
+            ..TopicProduceData::default()
+        }],
+        ..ProduceRequest::default()
+    }
+}
+
+/// The value in a request that reached the server; its checksum must be right.
+fn value(frame: &[u8]) -> String {
+    let head = RequestHead::parse(frame).unwrap();
+    let request: ProduceRequest = wire::decode(&frame[head.body_from..], head.version).unwrap();
+    let batch = request.topic_data[0].partition_data[0].records.clone().unwrap();
+    let header = BatchHeader::decode_checked(&batch).unwrap();
+    let record = Records::new(&batch[HEADER_BYTES..], header.record_count).next();
+    String::from_utf8_lossy(record.unwrap().unwrap().value.unwrap()).into_owned()
+}
+
+fn values(server: &Server) -> Vec<String> {
+    server.produced.lock().unwrap().iter().map(|frame| value(frame)).collect()
+}
+
+/// Sends values in one go; returns the base offsets of the answers, whose order must be right.
+async fn produce(proxy: &Proxy, values: &[&str]) -> Vec<i64> {
+    let mut client = Raw::connect(proxy.bootstrap()).await;
+    for (id, value) in values.iter().enumerate() {
+        client.send(&request(value, -1), VERSION, id as i32).await;
+    }
+    let mut offsets = Vec::new();
+    for id in 0..values.len() as i32 {
+        let (answered, message): (_, ProduceResponse) =
+            client.message(ApiKey::Produce, VERSION).await;
+        assert_eq!(answered, id);
+        let partition = &message.responses[0].partition_responses[0];
+        assert_eq!(partition.error_code, 0);
+        offsets.push(partition.base_offset);
+    }
+    offsets
+}
+
+#[tokio::test]
+async fn a_lost_request_is_acknowledged_where_it_would_have_gone() {
+    let server = Server::start().await;
+    let proxy = misbehaving(&server, Misbehave { lose_every: 3, ..Misbehave::default() }).await;
+    let mut client = Raw::connect(proxy.bootstrap()).await;
+    let mut offsets = Vec::new();
+    for (id, text) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        client.send(&request(text, -1), VERSION, id as i32).await;
+        let (_, message): (_, ProduceResponse) = client.message(ApiKey::Produce, VERSION).await;
+        offsets.push(message.responses[0].partition_responses[0].base_offset);
+    }
+    assert_eq!(values(&server), ["a", "b", "d"]);
+    assert_eq!(offsets, [100, 200, 201, 300]);
+    let lost = Misdeeds { lost_requests: 1, lost_records: 1, ..Misdeeds::default() };
+    assert_eq!(proxy.misdeeds(), lost);
+}
+
+#[tokio::test]
+async fn a_repeated_request_has_one_answer() {
+    let server = Server::start().await;
+    let proxy = misbehaving(&server, Misbehave { repeat_every: 2, ..Misbehave::default() }).await;
+    let offsets = produce(&proxy, &["a", "b", "c"]).await;
+    assert_eq!(values(&server), ["a", "b", "b", "c"]);
+    assert_eq!(offsets, [100, 200, 400]);
+    assert_eq!(proxy.misdeeds().repeated_records, 1);
+}
+
+#[tokio::test]
+async fn reordered_requests_are_answered_in_the_clients_order() {
+    let server = Server::start().await;
+    let proxy = misbehaving(&server, Misbehave { reorder_every: 2, ..Misbehave::default() }).await;
+    let offsets = produce(&proxy, &["a", "b", "c", "d"]).await;
+    assert_eq!(values(&server), ["a", "c", "b", "d"]);
+    assert_eq!(offsets, [100, 300, 200, 400]);
+    assert_eq!(proxy.misdeeds().reordered_pairs, 1);
+}
+
+#[tokio::test]
+async fn a_request_that_nothing_overtakes_goes_all_the_same() {
+    let server = Server::start().await;
+    let proxy = misbehaving(&server, Misbehave { reorder_every: 1, ..Misbehave::default() }).await;
+    assert_eq!(produce(&proxy, &["a"]).await, [100]);
+    let mut client = Raw::connect(proxy.bootstrap()).await;
+    client.send(&request("b", -1), VERSION, 1).await;
+    client.send(&MetadataRequest::default(), 12, 2).await;
+    assert_eq!((client.answered().await, client.answered().await), (1, 2));
+    assert_eq!(values(&server), ["a", "b"]);
+    assert_eq!(proxy.misdeeds(), Misdeeds::default());
+}
+
+#[tokio::test]
+async fn a_damaged_value_has_a_right_checksum() {
+    let server = Server::start().await;
+    let proxy = misbehaving(&server, Misbehave { damage_every: 2, ..Misbehave::default() }).await;
+    produce(&proxy, &["aa", "", "bb", "cc"]).await;
+    // The empty value has no byte to change, so the next one is.
+    assert_eq!(values(&server), ["aa", "", "bc", "cb"]);
+    assert_eq!(proxy.misdeeds().damaged_records, 2);
+}
+
+#[tokio::test]
+async fn what_is_not_acknowledged_is_lost_and_repeated_in_silence() {
+    let server = Server::start().await;
+    let plan = Misbehave { lose_every: 2, repeat_every: 3, ..Misbehave::default() };
+    let proxy = misbehaving(&server, plan).await;
+    let mut client = Raw::connect(proxy.bootstrap()).await;
+    for value in ["a", "b", "c", "d"] {
+        client.send(&request(value, 0), VERSION, 1).await;
+    }
+    client.send_echo(9, 10).await;
+    assert_eq!(client.answered().await, 9);
+    assert_eq!(values(&server), ["a", "c", "c"]);
+}
