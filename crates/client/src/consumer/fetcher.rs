@@ -42,6 +42,8 @@ pub(super) struct Answer {
     version: i16,
     /// What was asked for, with the offsets of that moment.
     asked: HashMap<TopicPartition, Offset>,
+    /// How long it took.
+    took: Duration,
     result: Result<Bytes, ClientError>,
 }
 
@@ -64,6 +66,8 @@ pub(super) struct Fetcher {
     waiting: Option<Answer>,
     /// Whether metadata looked stale.
     pub(super) stale: bool,
+    /// How long answers took, if anybody wants to know.
+    pub(super) times: Option<Vec<Duration>>,
 }
 
 impl Fetcher {
@@ -77,6 +81,7 @@ impl Fetcher {
             inbox,
             waiting: None,
             stale: false,
+            times: None,
         }
     }
 
@@ -181,10 +186,11 @@ impl Fetcher {
         if !node.session.fill(&mut request, version, wanted) {
             return Ok(());
         }
-        let answers = self.answers.clone();
+        let (answers, sent) = (self.answers.clone(), Instant::now());
         // The consumer may be gone by then.
         let reply: Reply = Box::new(move |result| {
-            drop(answers.send(Answer { broker, version, asked, result }));
+            let took = sent.elapsed();
+            drop(answers.send(Answer { broker, version, asked, took, result }));
         });
         let timeout = config.fetch_wait_max + Duration::from_secs(30);
         match connection.send(&request, version, timeout, reply) {
@@ -202,6 +208,9 @@ impl Fetcher {
         config: &ConsumerConfig,
     ) -> Result<Vec<Fetched>, ClientError> {
         let broker = answer.broker;
+        if let Some(times) = self.times.as_mut().filter(|_| answer.result.is_ok()) {
+            times.push(answer.took);
+        }
         self.nodes.entry(broker).or_default().in_flight = false;
         let response = answer.result.and_then(|frame| {
             read::<FetchResponse>(

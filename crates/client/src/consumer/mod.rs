@@ -133,6 +133,12 @@ impl Consumer {
         self.places.get_mut(partition).ok_or_else(unassigned)
     }
 
+    /// How long the fetch requests took that were answered since the last call, in the order of
+    /// the answers; those before the first call are not known.
+    pub fn take_fetch_times(&mut self) -> Vec<Duration> {
+        self.fetcher.times.replace(Vec::new()).unwrap_or_default()
+    }
+
     /// The next records, or nothing when there are none for so long. A poll in which the group
     /// shares its partitions out anew takes as long as that takes.
     pub async fn poll(&mut self, timeout: Duration) -> Result<Vec<Fetched>, ClientError> {

@@ -2,16 +2,61 @@
 //!
 //! Each producer and each consumer is a thread with a runtime of its own, so that its sender shares
 //! its core and nothing is handed from one core to another. Read [`ProduceLoad`] and
-//! [`ConsumeLoad`] first, then [`ProduceReport`] and [`ConsumeReport`].
+//! [`ConsumeLoad`] first, then [`ProduceReport`] and [`ConsumeReport`]; of the code, `produce`.
 //!
 //! Not here: which experiments there are, how often each is run, and what the numbers mean.
 
+mod clock;
 mod config;
+mod consume;
+mod merge;
 mod partition;
+mod produce;
+mod recorder;
 mod report;
+mod run;
+mod sink;
 mod stop;
+mod values;
+mod verify;
 
 pub use config::{ConsumeLoad, Keys, Payload, ProduceLoad, Sizes};
 pub use partition::{Chooser, Strategy, cs6_mod, java_hash};
 pub use report::{ConsumeReport, LATENCY_MAX_US, ProduceReport, Window, histogram};
+pub use run::{both, consume, produce};
+pub use sink::Sink;
 pub use stop::Stop;
+pub use verify::{verify, verify_findings};
+
+use client::ClientError;
+
+/// Why there is no report.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// The load makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// The cluster, before anything could be measured, or for good.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// A strategy chose a partition that the topic does not have.
+    #[error("{topic} has no partition {partition}")]
+    NoPartition {
+        /// The topic.
+        topic: String,
+        /// The partition that was chosen.
+        partition: i32,
+    },
+    /// The operating system.
+    #[error("{0}")]
+    System(String),
+    /// Another producer or consumer of the load failed before the beginning.
+    #[error("another client of the load could not begin")]
+    GivenUp,
+}
+
+/// The runtime of one producer or consumer.
+fn runtime() -> Result<tokio::runtime::Runtime, LoadError> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|error| LoadError::System(error.to_string()))
+}

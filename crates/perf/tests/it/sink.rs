@@ -1,0 +1,100 @@
+//! What needs no log behind it: pacing, counting, stopping.
+
+use client::ProducerConfig;
+use perf::load::{LoadError, ProduceLoad, Sink, Sizes, Stop, Strategy, produce};
+use std::time::{Duration, Instant};
+
+fn load(sink: &Sink) -> ProduceLoad {
+    ProduceLoad {
+        sizes: Sizes::Fixed(100),
+        time: Duration::ZERO,
+        ..ProduceLoad::new(&sink.bootstrap(), "t")
+    }
+}
+
+#[test]
+fn so_many_records_are_sent_and_acknowledged() {
+    let sink = Sink::start(3).unwrap();
+    let load = ProduceLoad {
+        producers: 3,
+        records: 10_001,
+        strategy: Strategy::RoundRobin,
+        stamp: Some(1),
+        ..load(&sink)
+    };
+    let report = produce(&load, &Stop::default()).unwrap();
+    assert_eq!((report.sent, report.acknowledged, report.records), (10_001, 10_001, 10_001));
+    assert_eq!((report.bytes, report.failed), (1_000_100, 0));
+    assert_eq!(report.response.len(), 10_001);
+    assert_eq!(report.acknowledgements.count(), 10_001);
+    assert_eq!(report.partitions.values().sum::<u64>(), 10_001);
+    assert!(report.partitions.values().all(|count| (3_332..=3_336).contains(count)));
+    assert_eq!(report.metrics.records, 10_001);
+    assert!(report.records_per_s > 0.0 && report.elapsed > Duration::ZERO);
+}
+
+#[test]
+fn a_rate_is_kept_and_the_warm_up_does_not_count() {
+    let sink = Sink::start(1).unwrap();
+    let load = ProduceLoad {
+        producers: 2,
+        offered: 2_000.0,
+        warmup: Duration::from_millis(200),
+        time: Duration::from_millis(500),
+        ..load(&sink)
+    };
+    let report = produce(&load, &Stop::default()).unwrap();
+    assert_eq!((report.sent, report.records), (1_400, 1_000));
+    assert_eq!(report.response.len(), 1_000);
+    assert!(report.sending >= Duration::from_millis(490), "{:?}", report.sending);
+    assert!((1_400.0..2_400.0).contains(&report.records_per_s), "{}", report.records_per_s);
+}
+
+#[test]
+fn a_stop_ends_it_with_a_report() {
+    let sink = Sink::start(1).unwrap();
+    let load = ProduceLoad { time: Duration::from_secs(600), offered: 100.0, ..load(&sink) };
+    let stop = Stop::default();
+    let began = Instant::now();
+    let report = std::thread::scope(|scope| {
+        let running = scope.spawn(|| produce(&load, &stop));
+        stop.stop();
+        running.join().unwrap().unwrap()
+    });
+    assert!(report.stopped && began.elapsed() < Duration::from_secs(60));
+    assert_eq!(report.sent, report.acknowledged);
+}
+
+#[test]
+fn a_record_that_is_too_large_fails_and_the_rest_goes_on() {
+    let sink = Sink::start(1).unwrap();
+    let sizes = Sizes::Mix(vec![(0.5, 10), (0.5, 3_000_000)]);
+    let load = ProduceLoad { sizes, records: 100, ..load(&sink) };
+    let report = produce(&load, &Stop::default()).unwrap();
+    assert_eq!(report.acknowledged + report.failed, 100);
+    assert!(report.failed > 0 && report.acknowledged > 0);
+    assert!(report.errors[0].contains("exceeds the limit"), "{:?}", report.errors);
+}
+
+#[test]
+fn waiting_for_memory_is_noted() {
+    let sink = Sink::start(1).unwrap();
+    let producer = ProducerConfig {
+        batch_bytes: 1_000,
+        buffer_bytes: 2_000,
+        in_flight_max: 1,
+        linger: Duration::ZERO,
+        ..ProducerConfig::default()
+    };
+    let load = ProduceLoad { producer, records: 2_000, ..load(&sink) };
+    let report = produce(&load, &Stop::default()).unwrap();
+    assert_eq!(report.acknowledged, 2_000);
+    assert!(!report.blocked.is_empty() && report.metrics.blocked > Duration::ZERO);
+}
+
+#[test]
+fn a_load_without_an_end_or_a_cluster_is_refused() {
+    let sink = Sink::start(1).unwrap();
+    let endless = produce(&load(&sink), &Stop::default());
+    assert!(matches!(endless, Err(LoadError::Usage(_))));
+}
