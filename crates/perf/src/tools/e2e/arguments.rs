@@ -1,0 +1,170 @@
+//! What can be typed behind `kafka-e2e-latency`: flags, or the positions of before 4.2.
+
+use super::super::console::Console;
+use super::super::failure::ToolError;
+use super::super::output::{Form, Outputs, Unit};
+use super::super::properties::{self, Properties};
+use clap::Args;
+use std::path::PathBuf;
+
+/// `kafka-e2e-latency`
+#[derive(Debug, Clone, Args)]
+pub struct Arguments {
+    /// The brokers to ask first: host:port, separated by commas
+    #[arg(long)]
+    bootstrap_server: Option<String>,
+    /// Send to and read from this topic; it is made if it is missing
+    #[arg(long, value_name = "topic-name")]
+    topic: Option<String>,
+    /// How many records to send, one after the other
+    #[arg(long, value_name = "count")]
+    num_records: Option<u64>,
+    /// Who must have a record before it counts as sent: 1 or all
+    #[arg(long)]
+    producer_acks: Option<String>,
+    /// Size of each record's value in bytes
+    #[arg(long, value_name = "bytes")]
+    record_size: Option<usize>,
+    /// A file of properties for producer and consumer
+    #[arg(long, value_name = "config-file")]
+    command_config: Option<PathBuf>,
+    /// Size of each record's key in bytes; 0 for none
+    #[arg(long, value_name = "bytes", default_value_t = 0)]
+    record_key_size: usize,
+    /// How many headers each record has
+    #[arg(long, value_name = "count", default_value_t = 0)]
+    num_headers: usize,
+    /// Size of each header's name in bytes
+    #[arg(long, value_name = "bytes", default_value_t = 0)]
+    record_header_key_size: usize,
+    /// Size of each header's value in bytes; -1 for null
+    #[arg(
+        long,
+        value_name = "bytes",
+        default_value_t = 0,
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i32).range(-1..)
+    )]
+    record_header_size: i32,
+    /// The old form: bootstrap-server topic num-records producer-acks record-size [command-config]
+    #[arg(value_name = "POSITIONAL", hide = true)]
+    positions: Vec<String>,
+
+    /// The unit of latencies in the lines; in files they are in microseconds always
+    #[arg(long, default_value = "ms", help_heading = "Beyond Kafka's tool")]
+    latency_unit: Unit,
+    /// Write the results to a file too, in this form
+    #[arg(long, requires = "output_path", help_heading = "Beyond Kafka's tool")]
+    output: Option<Form>,
+    /// The file that results are written to
+    #[arg(long, value_name = "FILE", help_heading = "Beyond Kafka's tool")]
+    output_path: Option<PathBuf>,
+    /// Write the distribution of latencies to this file, in HdrHistogram's text form
+    #[arg(long, value_name = "FILE", help_heading = "Beyond Kafka's tool")]
+    histogram: Option<PathBuf>,
+}
+
+/// What is to be done, after all checks.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The topic.
+    pub topic: String,
+    /// How many records.
+    pub records: u64,
+    /// `1` or `all`.
+    pub acks: String,
+    /// Of values.
+    pub record_bytes: usize,
+    /// Of keys; 0 for none.
+    pub key_bytes: usize,
+    /// How many headers.
+    pub headers: usize,
+    /// Of their names.
+    pub header_name_bytes: usize,
+    /// Of their values; `None` for null.
+    pub header_value_bytes: Option<usize>,
+    /// Of both clients, with `bootstrap.servers`.
+    pub properties: Properties,
+    /// What else is written.
+    pub outputs: Outputs,
+}
+
+const POSITIONAL: &str = "WARNING: Positional argument usage is deprecated and will be removed in Apache Kafka 5.0. \
+     Please use named arguments instead: --bootstrap-server, --topic, --num-records, \
+     --producer-acks, --record-size, --command-config";
+
+fn required<T>(value: Option<T>, name: &str) -> Result<T, ToolError> {
+    value.ok_or_else(|| ToolError::usage(format!("Missing required argument \"[{name}]\"")))
+}
+
+fn number<T: std::str::FromStr>(text: &str, name: &str) -> Result<Option<T>, ToolError> {
+    let failed = |_| ToolError::failed(format!("Cannot parse argument '{text}' of option {name}"));
+    text.parse().map(Some).map_err(failed)
+}
+
+impl Arguments {
+    /// Checks all, says what is deprecated, and reads the properties.
+    pub fn plan(&self, console: &Console) -> Result<Plan, ToolError> {
+        match self.positions.len() {
+            0 => self.named(),
+            5 | 6 => {
+                console.line(POSITIONAL);
+                self.of_positions()?.named()
+            }
+            count => Err(ToolError::failed(format!(
+                "Invalid number of arguments. Expected 5 or 6 positional arguments, but got \
+                 {count}. Usage: bootstrap-server topic num-records producer-acks record-size \
+                 [optional] command-config"
+            ))),
+        }
+    }
+
+    /// The same with names.
+    fn of_positions(&self) -> Result<Arguments, ToolError> {
+        let at = |index: usize| self.positions[index].clone();
+        Ok(Arguments {
+            bootstrap_server: Some(at(0)),
+            topic: Some(at(1)),
+            num_records: number(&at(2), "num-records")?,
+            producer_acks: Some(at(3)),
+            record_size: number(&at(4), "record-size")?,
+            command_config: self.positions.get(5).map(PathBuf::from),
+            positions: Vec::new(),
+            ..self.clone()
+        })
+    }
+
+    fn named(&self) -> Result<Plan, ToolError> {
+        let servers = required(self.bootstrap_server.clone(), "bootstrap-server")?;
+        let topic = required(self.topic.clone(), "topic")?;
+        let records = required(self.num_records, "num-records")?;
+        let acks = required(self.producer_acks.clone(), "producer-acks")?;
+        let record_bytes = required(self.record_size, "record-size")?;
+        if acks != "1" && acks != "all" {
+            return Err(ToolError::usage(
+                "Invalid value for --producer-acks. Latency testing requires synchronous \
+                 acknowledgement. Please use '1' or 'all'.",
+            ));
+        }
+        let file = self.command_config.as_ref();
+        let mut properties = file.map_or(Ok(Properties::new()), |path| properties::load(path))?;
+        properties.insert("bootstrap.servers".to_owned(), servers);
+        let form = self.output.or(Some(Form::Json));
+        Ok(Plan {
+            topic,
+            records,
+            acks,
+            record_bytes,
+            key_bytes: self.record_key_size,
+            headers: self.num_headers,
+            header_name_bytes: self.record_header_key_size,
+            header_value_bytes: usize::try_from(self.record_header_size).ok(),
+            properties,
+            outputs: Outputs {
+                file: form.zip(self.output_path.clone()),
+                histogram: self.histogram.clone(),
+                unit: self.latency_unit,
+            },
+        })
+    }
+}

@@ -1,0 +1,197 @@
+//! Kafka's performance tools by their names: the same flags, lines, arithmetic and exit codes, so that
+//! scripts need no change; and more where it is asked for.
+//!
+//! [`main`] runs a tool as a program of its own; [`run`] with arguments that someone else has read.
+//! What Kafka's tools do wrongly in the eyes of the load engine (`crate::load`) they do here too: that
+//! one measures, these compare.
+
+mod clock;
+mod console;
+pub mod consume;
+mod consumer_settings;
+mod date_format;
+pub mod e2e;
+mod failure;
+mod letters;
+mod number;
+mod output;
+pub mod produce;
+mod producer_settings;
+mod properties;
+mod settings;
+mod table;
+#[cfg(test)]
+mod testing;
+
+pub use console::Console;
+pub use failure::ToolError;
+
+use clap::error::ErrorKind;
+use clap::{Args, FromArgMatches};
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// A tool of Kafka's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tool {
+    /// `kafka-producer-perf-test`
+    Produce,
+    /// `kafka-consumer-perf-test`
+    Consume,
+    /// `kafka-e2e-latency`
+    EndToEnd,
+}
+
+/// A tool and what it shall do.
+#[derive(Debug, Clone)]
+pub enum Task {
+    /// `kafka-producer-perf-test`
+    Produce(Box<produce::arguments::Arguments>),
+    /// `kafka-consumer-perf-test`
+    Consume(Box<consume::arguments::Arguments>),
+    /// `kafka-e2e-latency`
+    EndToEnd(Box<e2e::arguments::Arguments>),
+}
+
+impl Tool {
+    /// All.
+    pub const ALL: [Tool; 3] = [Tool::Produce, Tool::Consume, Tool::EndToEnd];
+
+    /// Its name with Kafka.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tool::Produce => "kafka-producer-perf-test",
+            Tool::Consume => "kafka-consumer-perf-test",
+            Tool::EndToEnd => "kafka-e2e-latency",
+        }
+    }
+
+    /// The tool of this name, with or without `.sh`.
+    pub fn of_name(name: &str) -> Option<Tool> {
+        let name = name.strip_suffix(".sh").unwrap_or(name);
+        Tool::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    fn about(self) -> &'static str {
+        match self {
+            Tool::Produce => "Sends records and reports rate and latency",
+            Tool::Consume => "Reads records and reports how fast",
+            Tool::EndToEnd => "Sends records one by one and reports how long until they were read",
+        }
+    }
+
+    fn command(self) -> clap::Command {
+        let command = clap::Command::new(self.name()).about(self.about()).infer_long_args(true);
+        match self {
+            // With argparse4j the last of several counts.
+            Tool::Produce => {
+                produce::arguments::Arguments::augment_args(command).args_override_self(true)
+            }
+            Tool::Consume => consume::arguments::Arguments::augment_args(command),
+            Tool::EndToEnd => e2e::arguments::Arguments::augment_args(command),
+        }
+        .arg(version_flag(self))
+    }
+
+    /// Reads the arguments behind the program's name.
+    fn parse(self, arguments: &[OsString]) -> Result<Task, clap::Error> {
+        let typed = arguments.iter().map(|argument| self.with_two_dashes(argument));
+        let name = OsString::from(self.name());
+        let matches = self.command().try_get_matches_from(std::iter::once(name).chain(typed))?;
+        Ok(match self {
+            Tool::Produce => Task::Produce(Box::new(FromArgMatches::from_arg_matches(&matches)?)),
+            Tool::Consume => Task::Consume(Box::new(FromArgMatches::from_arg_matches(&matches)?)),
+            Tool::EndToEnd => Task::EndToEnd(Box::new(FromArgMatches::from_arg_matches(&matches)?)),
+        })
+    }
+
+    /// The consumer's and the latency tool's parser takes `-topic` for `--topic`.
+    fn with_two_dashes(self, argument: &OsString) -> OsString {
+        let text = argument.to_string_lossy();
+        let long = text.strip_prefix('-').filter(|rest| {
+            rest.len() > 1 && rest.starts_with(|first: char| first.is_ascii_alphabetic())
+        });
+        match long {
+            Some(_) if self != Tool::Produce => OsString::from(format!("-{text}")),
+            _ => argument.clone(),
+        }
+    }
+}
+
+fn version_flag(tool: Tool) -> clap::Arg {
+    let flag = clap::Arg::new("version").long("version").action(clap::ArgAction::SetTrue);
+    // The producer's tool has none.
+    flag.help("Say which version this is").hide(tool == Tool::Produce)
+}
+
+/// Does what a task says; what it writes goes to the console.
+pub fn run(task: &Task, console: &Arc<Console>) -> Result<(), ToolError> {
+    match task {
+        Task::Produce(arguments) => produce::run(arguments, console),
+        Task::Consume(arguments) => consume::run(arguments, console),
+        Task::EndToEnd(arguments) => e2e::run(arguments, console),
+    }
+}
+
+/// Runs a tool as the program of its name: with the arguments behind that name, and Kafka's exit
+/// codes.
+pub fn main(tool: Tool, arguments: &[OsString], console: &Arc<Console>) -> ExitCode {
+    if arguments.is_empty() {
+        return show_help(tool, console);
+    }
+    if arguments.len() == 1 && arguments[0] == "--version" {
+        console.line(env!("CARGO_PKG_VERSION"));
+        return ExitCode::SUCCESS;
+    }
+    let task = match tool.parse(arguments) {
+        Ok(task) => task,
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+            show_help(tool, console);
+            return ExitCode::FAILURE;
+        }
+        Err(error) => return refuse(tool, &first_line(&error), console),
+    };
+    match run(&task, console) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(ToolError::Usage(text)) => refuse(tool, &text, console),
+        Err(error) => {
+            console.notice(format_args!("{}: error: {error}", tool.name()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The producer's tool helps whoever types nothing; the others take it for an error.
+fn show_help(tool: Tool, console: &Console) -> ExitCode {
+    let help = tool.command().render_help();
+    if tool == Tool::Produce {
+        console.line(help);
+        return ExitCode::SUCCESS;
+    }
+    console.notice(help);
+    ExitCode::FAILURE
+}
+
+/// The producer's tool shows the usage before an error, the others all options behind it.
+fn refuse(tool: Tool, text: &str, console: &Console) -> ExitCode {
+    if tool == Tool::Produce {
+        let usage = tool.command().render_usage().to_string();
+        console.notice(usage.replacen("Usage:", "usage:", 1));
+        console.notice(format_args!("{}: error: {text}", tool.name()));
+    } else {
+        console.notice(text);
+        console.notice(tool.command().render_help());
+    }
+    ExitCode::FAILURE
+}
+
+fn first_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests;
