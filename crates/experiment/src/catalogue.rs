@@ -351,7 +351,7 @@ pub fn cost_seconds(workload: &Workload) -> f64 {
         Kind::Balance => at(10_000.0),
         Kind::Deliver if workload.live => at(200_000.0),
         Kind::Consume if emulates_slow_egress(workload) => 131_072.0 / bytes,
-        Kind::Consume | Kind::Deliver => at((400e6 / bytes).min(1e6)),
+        Kind::Consume | Kind::Deliver => (400e6 / bytes).min(1e6),
         Kind::Produce | Kind::Distribute => at((200e6 / bytes).min(400e3)),
     };
     workload.warmup_seconds + records / rate

@@ -11,7 +11,7 @@ mod kinds;
 mod names;
 mod rows;
 
-pub use names::names;
+pub use names::{Names, names};
 pub use rows::{Estimate, Row, Rows};
 
 use crate::definition::{Claim, Experiment, Level};

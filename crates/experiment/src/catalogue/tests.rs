@@ -147,12 +147,16 @@ fn every_claim_is_a_predicate_over_known_names() {
             let predicate = claims::predicate(claim);
             let predicate = predicate.unwrap_or_else(|error| panic!("{place}: {error}"));
             assert!(predicate.unless.keys().all(|name| is_metric(name)), "{place}");
-            let (factors, metrics) = claims::names(&predicate.test);
-            for factor in factors {
+            let names = claims::names(&predicate.test);
+            for factor in names.factors {
                 let known = experiment.factors.contains(&factor) || factor == "offered_mib_per_s";
                 assert!(known, "{place}: {factor} is no factor");
             }
-            assert!(metrics.iter().all(|name| is_metric(name)), "{place}: {metrics:?}");
+            for (other, factor) in names.of_others {
+                let other = super::experiment(&other).expect("an experiment");
+                assert!(other.factors.contains(&factor), "{place}: {factor}");
+            }
+            assert!(names.metrics.iter().all(|name| is_metric(name)), "{place}");
         }
     }
 }
@@ -176,4 +180,120 @@ fn what_is_wrong_is_named() {
     let error = workload(experiment, ProfileName::Quick, &toml::Table::new(), &cell).unwrap_err();
     let CatalogueError::Setting { experiment, key, .. } = &error else { panic!("{error}") };
     assert_eq!((experiment.as_str(), key.as_str()), ("ibm-payload", "record_bytes"));
+}
+
+fn published(experiment: &str, cell: &[(&str, f64)], metric: &str) -> f64 {
+    let rows = &super::experiment(experiment).unwrap().published;
+    let is = |row: &&Levels| cell.iter().all(|(k, v)| row.get(*k) == Some(&Level::Number(*v)));
+    rows.iter().find(is).unwrap_or_else(|| panic!("{experiment}: {cell:?}"))[metric]
+        .number()
+        .unwrap()
+}
+
+#[test]
+fn published_numbers_are_those_of_the_reports() {
+    assert_eq!(published("ibm-resilient", &[("brokers", 6.0)], "throughput"), 1_177_056.0);
+    assert_eq!(published("ibm-fast", &[("brokers", 3.0)], "throughput_per_producer"), 192_325.0);
+    assert_eq!(published("ibm-payload", &[("record_bytes", 512_000.0)], "mib_per_s"), 30.49);
+    let cell = [("record_bytes", 10_000.0), ("offered", 4000.0)];
+    assert_eq!(published("ali-producer", &cell, "throughput"), 580.356);
+    assert_eq!(published("ali-producer", &cell, "p999_ms"), 3997.0);
+    let cell = [("record_bytes", 30_000.0), ("offered", 8000.0)];
+    assert_eq!(published("ali-producer", &cell, "max_ms"), 5195.0);
+    assert_eq!(published("ali-consumer", &[("fetch_bytes", 30_000.0)], "records"), 100_001.0);
+    assert_eq!(published("ali-consumer", &[("fetch_bytes", 5000.0)], "fetch_ms"), 1_555_393.0);
+    assert_eq!(published("cs6-3", &[("brokers", 5.0)], "runtime_ms"), 30_799.0);
+}
+
+#[test]
+fn published_tables_are_whole() {
+    for (id, rows) in [
+        ("ibm-resilient", 3),
+        ("ibm-fast", 2),
+        ("ibm-payload", 7),
+        ("ali-producer", 35),
+        ("ali-consumer", 5),
+        ("cs6-1", 10),
+        ("cs6-2", 10),
+        ("cs6-3", 10),
+        ("cs6-4", 10),
+        ("cs6-5", 10),
+        ("cs6-6", 12),
+        ("cs6-7", 12),
+        ("x-latency-law", 12),
+        ("x-proxy", 4),
+    ] {
+        assert_eq!(experiment(id).unwrap().published.len(), rows, "{id}");
+    }
+}
+
+#[test]
+fn a_table_has_the_same_numbers_in_every_row() {
+    for experiment in experiments() {
+        let metrics = |row: &Levels| -> Vec<String> {
+            row.keys().filter(|name| !experiment.factors.contains(name)).cloned().collect()
+        };
+        let by_kind = |row: &Levels| (row.get("kind").cloned(), metrics(row));
+        for pair in experiment.published.windows(2) {
+            let (a, b) = (by_kind(&pair[0]), by_kind(&pair[1]));
+            assert!(a.0 != b.0 || a.1 == b.1, "{}: {a:?}, {b:?}", experiment.id);
+        }
+    }
+}
+
+#[test]
+fn levels_go_over_the_profile_and_that_over_what_is_shared() {
+    let experiment = experiment("ali-emulated").unwrap();
+    let cell = &cells(experiment, ProfileName::Quick).unwrap()[0];
+    let changed: toml::Table = "era = '4'\noffered = 1".parse().unwrap();
+    let workload = workload(experiment, ProfileName::Quick, &changed, cell).unwrap();
+    assert_eq!(workload.buffer_bytes, 8_388_608);
+    assert_eq!(workload.emulate, "ali-2018");
+    assert_eq!(workload.era, crate::workload::Era::V4);
+    assert_eq!(Level::Number(workload.offered), cell["offered"]);
+}
+
+#[test]
+fn a_number_of_bytes_is_so_many_records() {
+    let experiment = experiment("mif-grid").unwrap();
+    let full = |bytes: f64| {
+        let cells = cells(experiment, ProfileName::Full).unwrap();
+        let cell = cells.iter().find(|cell| cell["record_bytes"] == Level::Number(bytes)).unwrap();
+        workload(experiment, ProfileName::Full, &toml::Table::new(), cell).unwrap().records
+    };
+    assert_eq!(full(64.0), 156_250_000);
+    assert_eq!(full(1024.0), 9_765_625);
+}
+
+#[test]
+fn cells_need_what_their_levels_say() {
+    let needs_of = |id: &str, level: (&str, &str)| -> Vec<Need> {
+        let experiment = experiment(id).unwrap();
+        let cells = cells(experiment, ProfileName::Quick).unwrap();
+        let is = |cell: &&Levels| cell.get(level.0).is_some_and(|own| own.to_string() == level.1);
+        let cell = cells.iter().find(is).unwrap();
+        needs(
+            experiment,
+            &workload(experiment, ProfileName::Quick, &toml::Table::new(), cell).unwrap(),
+        )
+    };
+    assert_eq!(needs_of("cs6-1", ("delivery", "pull")), []);
+    assert_eq!(needs_of("cs6-1", ("delivery", "web-socket")), [Need::Push]);
+    assert_eq!(needs_of("cs6-3", ("brokers", "1")), []);
+    assert!(needs_of("cs6-3", ("brokers", "2")).contains(&Need::Cluster));
+    assert_eq!(needs_of("cs6-4", ("strategy", "random")), [Need::Gateway]);
+    assert_eq!(needs_of("x-proxy", ("via", "gateway")), [Need::Gateway]);
+    assert_eq!(needs_of("ibm-resilient", ("brokers", "3")), [Need::Cluster]);
+    assert_eq!(needs_of("mif-grid", ("acks", "all")), []);
+}
+
+#[test]
+fn everything_quick_on_two_targets_measures_less_than_25_minutes() {
+    let cost = |one| cost_of(one, ProfileName::Quick, 2).unwrap();
+    let all: f64 = experiments().map(cost).sum();
+    assert!(all < 25.0 * 60.0, "{:.1} minutes", all / 60.0);
+    for experiment in experiments() {
+        // Two minutes an experiment on one target.
+        assert!(cost(experiment) / 2.0 <= 120.0, "{}: {}", experiment.id, cost(experiment) / 2.0);
+    }
 }

@@ -11,11 +11,7 @@ type Judged = (Outcome, String);
 pub(super) fn run(test: &Test, experiment: &str, all: &Rows) -> Judged {
     let rows = all.of(experiment);
     match test {
-        Test::All { tests } => {
-            let judged: Vec<Judged> = tests.iter().map(|test| run(test, experiment, all)).collect();
-            let texts: Vec<&str> = judged.iter().map(|(_, text)| text.as_str()).collect();
-            (together(judged.iter().map(|(outcome, _)| *outcome)), texts.join(". "))
-        }
+        Test::All { tests } => each(tests.iter().map(|test| run(test, experiment, all))),
         Test::Published { test } if all.published => run(test, experiment, all),
         Test::Published { .. } => not_testable("it is about the published numbers"),
         Test::Untestable { why } => not_testable(why),
@@ -99,7 +95,8 @@ fn each(judged: impl Iterator<Item = Judged>) -> Judged {
     if judged.is_empty() {
         return not_testable("no rows are as the claim wants them");
     }
-    let texts: Vec<&str> = judged.iter().map(|(_, text)| text.as_str()).collect();
+    let mut texts: Vec<&str> = judged.iter().map(|(_, text)| text.as_str()).collect();
+    texts.dedup();
     (together(judged.iter().map(|(outcome, _)| *outcome)), texts.join(". "))
 }
 

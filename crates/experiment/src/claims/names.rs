@@ -2,17 +2,22 @@
 
 use super::{Filter, Test};
 
-/// The factors and the metrics that a test looks at.
-pub fn names(test: &Test) -> (Vec<String>, Vec<String>) {
-    let mut names = Names::default();
-    names.add(test);
-    (names.factors, names.metrics)
+/// What a predicate looks at.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Names {
+    /// Factors of its own experiment.
+    pub factors: Vec<String>,
+    /// Factors of other experiments: the experiment, the factor.
+    pub of_others: Vec<(String, String)>,
+    /// Metrics.
+    pub metrics: Vec<String>,
 }
 
-#[derive(Default)]
-struct Names {
-    factors: Vec<String>,
-    metrics: Vec<String>,
+/// What a test looks at.
+pub fn names(test: &Test) -> Names {
+    let mut names = Names::default();
+    names.add(test);
+    names
 }
 
 impl Names {
@@ -24,8 +29,15 @@ impl Names {
                 self.factors.push(over.clone());
             }
             Test::Flat { metric, groups, filter, .. } => self.of(metric, &[filter], groups),
-            Test::Ratio { metric, of, to, matching, filter, .. } => {
-                self.of(metric, &[of, to, filter], matching.as_deref().unwrap_or_default());
+            Test::Ratio { metric, of, to, to_experiment, matching, filter, .. } => {
+                self.of(metric, &[of, filter], matching.as_deref().unwrap_or_default());
+                match to_experiment {
+                    None => self.filters(&[to]),
+                    Some(other) => {
+                        let theirs = to.keys().chain(matching.iter().flatten());
+                        self.of_others.extend(theirs.map(|name| (other.clone(), name.clone())));
+                    }
+                }
             }
             Test::Bound { metric, filter, .. } => self.of(metric, &[filter], &[]),
             Test::Separated { metric, low, high, .. } => self.of(metric, &[low, high], &[]),

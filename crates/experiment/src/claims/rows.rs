@@ -135,6 +135,21 @@ pub fn derive(experiment: &Experiment, rows: &mut [Row]) {
 }
 
 fn derive_row(experiment: &Experiment, row: &mut Row) {
+    let metric = |row: &Row, name: &str| row.metrics.get(name).copied();
+    if let (Some(median), Some(predicted)) =
+        (metric(row, "p50_ms"), metric(row, "predicted_p50_ms"))
+    {
+        fill(row, "law_ratio", median.times(1.0 / predicted.value));
+    }
+    if let (Some(records), Some(runtime)) = (number(row, "records"), metric(row, "runtime_ms")) {
+        let per_s = |ms: f64| records * 1000.0 / ms;
+        let rate = Estimate {
+            value: per_s(runtime.value),
+            low: per_s(runtime.high),
+            high: per_s(runtime.low),
+        };
+        fill(row, "throughput", rate);
+    }
     let full = catalogue::ProfileName::Full;
     let workload = catalogue::workload(experiment, full, &toml::Table::new(), &row.cell);
     let (Ok(workload), Some(throughput)) = (workload, row.metrics.get("throughput").copied())
