@@ -17,8 +17,9 @@
 
   // A click on a column's head sorts by it; a second one turns the order round.
   const key = (row, column) => {
-    const cell = row.cells[column];
-    return cell.dataset.v === undefined ? cell.textContent : Number(cell.dataset.v);
+    const cell = row.cells[column], text = cell.firstChild ? cell.firstChild.textContent : "";
+    const value = Number.parseFloat(cell.dataset.v || text.replaceAll(",", "").replace("−", "-"));
+    return Number.isNaN(value) ? text : value;
   };
   const before = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b
     : typeof a === "number" ? -1 : typeof b === "number" ? 1 : a.localeCompare(b));
@@ -39,6 +40,7 @@
 
   // Pictures: drawn when they come into sight, with the page's own colours.
   const drawn = new Map();
+  let lively = [];
   const colour = (name) => {
     const probe = document.body.appendChild(document.createElement("i"));
     probe.style.color = `var(${name})`;
@@ -54,12 +56,14 @@
     const heat = options.series[0].type === "heatmap";
     options.animation = false;
     options.textStyle = { fontFamily: "system-ui, sans-serif" };
-    const axes = [...options.xAxis, ...options.yAxis];
+    const [x] = options.xAxis = [].concat(options.xAxis);
+    const [y, second] = options.yAxis = [].concat(options.yAxis);
+    const axes = [x, y, second].filter(Boolean);
     axes.forEach((axis, place) => {
       const named = new Map(heat ? [] : live.ticks[place]);
       const values = [...named.keys()];
-      axis.nameTextStyle = { ...text, align: ["center", "left", "right"][place] };
-      axis.nameGap = place ? 12 : 30;
+      axis.nameTextStyle = text;
+      axis.nameGap = 30;
       axis.axisTick = { show: false };
       axis.axisLine = { show: place === 0 && !heat, lineStyle: { color: rule } };
       axis.splitLine = { show: place === 1 && !heat, lineStyle: { color: rule } };
@@ -70,34 +74,36 @@
       axis.axisTick.customValues = values;
       if (place && axis.type === "value") axis.interval = values[1] - values[0];
     });
-    if (options.yAxis[0].nameLocation === "end" || heat) options.yAxis[0].nameTextStyle.padding = [0, 0, 0, -20];
-    if (options.yAxis[1]) options.yAxis[1].nameTextStyle.padding = [0, -20, 0, 0];
-    let top = 30;
-    for (const legend of [].concat(options.legend || [])) {
-      legend.textStyle = { color: ink, fontSize: 12 };
-      let rows = 1, used = 0;
-      for (const { name } of options.series) {
-        const need = name.length * 6.6 + 36;
+    // Above the field: headings at both ends, below them the legend in as many rows as it takes.
+    options.title = live.headings.map((heading, place) => ({
+      text: heading, top: 0, left: place ? "right" : -5, padding: [0, 5], textStyle: { ...text, fontWeight: "normal" },
+    }));
+    let rows = 0;
+    for (const legend of options.legend ? [].concat(options.legend) : []) {
+      Object.assign(legend, { top: 17, textStyle: { color: ink, fontSize: 12 }, padding: [2, 0] });
+      let used = width;
+      for (const { name } of legend.data.map((name) => ({ name: name.name || name }))) {
+        const need = name.length * 6.8 + 40;
         if (used + need > width) { rows += 1; used = 0; }
         used += need;
       }
-      top += rows * 22;
     }
-    options.grid = { left: 6, right: 16, top, bottom: 36, containLabel: true };
+    const extra = rows * 19;
+    options.grid = { left: 6, right: 16, top: 26 + extra, bottom: 36, containLabel: true };
     const low = new Map(live.intervals.map(([series, x, ...bounds]) => [`${series} ${x}`, bounds]));
     options.tooltip = {
       trigger: heat ? "item" : "axis", confine: true, backgroundColor: page, borderColor: rule,
       textStyle: { color: ink, fontSize: 12 },
       formatter: (given) => {
-        if (heat) return `${options.xAxis[0].name} ${given.name}<br>${given.seriesName}: <b>${number(given.value[3])}</b>`;
-        const points = given.filter((point) => point.seriesType !== "custom");
+        if (heat) return `${x.name} ${given.name}<br>${given.seriesName}: <b>${number(given.value[3])}</b>`;
+        const points = given.filter((point) => point.seriesName && !/^series\d/.test(point.seriesName));
         if (!points.length) return "";
-        const x = points[0].axisType === "xAxis.category" ? points[0].axisValueLabel : number(points[0].axisValue);
+        const at = points[0].axisType === "xAxis.category" ? points[0].axisValueLabel : number(points[0].axisValue);
         const line = (point) => {
           const bounds = low.get(`${point.seriesIndex} ${point.value[0]}`);
           return `${point.marker}${point.seriesName} <b>${number(point.value[1])}</b>${bounds ? ` (${bounds.map(number).join("–")})` : ""}`;
         };
-        return [`${options.xAxis[0].name} ${x}`, ...points.map(line)].join("<br>");
+        return [`${x.name} ${at}`, ...points.map(line)].join("<br>");
       },
     };
     if (heat) {
@@ -110,6 +116,14 @@
       options.series[0].itemStyle = { borderColor: page, borderWidth: 2 };
     }
     for (const series of options.series) if (series.type === "bar") series.barMaxWidth = 56;
+    for (const [place, bar] of live.upon) {
+      Object.assign(options.series[place], { type: "custom", renderItem: (_, api) => {
+        const shift = bar < 0 ? 0 : api.barLayout({ count: live.bars.length, barMaxWidth: 56 })[bar].offsetCenter;
+        const [cx, cy] = api.coord([api.value(0), api.value(1)]);
+        const points = [[0, -5], [5, 0], [0, 5], [-5, 0]].map(([dx, dy]) => [cx + shift + dx, cy + dy]);
+        return { type: "polygon", shape: { points }, style: { fill: "#fff", stroke: "#2b333b", lineWidth: 1.5 } };
+      }, z: 6, itemStyle: { color: "#2b333b" } });
+    }
     if (live.intervals.length) {
       options.series.push({
         type: "custom", silent: true, z: 5, data: live.intervals, encode: { x: 1, y: [2, 3] },
@@ -120,37 +134,43 @@
           if (down[1] - high[1] < 4) return null;
           const style = { stroke: bar < 0 ? options.series[api.value(0)].itemStyle.color : soft };
           const piece = (x1, y1, x2, y2) => ({ type: "line", shape: { x1, y1, x2, y2 }, style });
-          const x = high[0] + shift;
-          return { type: "group", children: [piece(x, high[1], x, down[1]), piece(x - 3, high[1], x + 3, high[1]), piece(x - 3, down[1], x + 3, down[1])] };
+          const middle = high[0] + shift;
+          return { type: "group", children: [piece(middle, high[1], middle, down[1]), ...[high[1], down[1]].map((end) => piece(middle - 3, end, middle + 3, end))] };
         },
       });
     }
-    return options;
+    return [options, rows];
   };
   const draw = (place) => {
-    const live = JSON.parse(place.nextElementSibling.textContent);
-    place.style.height = `${live.height_px + (place.clientWidth < 420 ? 20 : 0)}px`;
+    const live = lively[place.dataset.n];
+    const [options, rows] = dress(live, place.clientWidth);
+    place.style.height = `${live.height_px + Math.max(0, rows - 1) * 19}px`;
     const chart = drawn.get(place) || echarts.init(place, null, { renderer: "svg" });
-    chart.setOption(dress(live, place.clientWidth), true);
+    chart.resize();
+    chart.setOption(options, true);
     drawn.set(place, chart);
   };
   const redraw = () => drawn.forEach((_, place) => draw(place));
-  const start = async () => {
-    const packed = Uint8Array.from(atob(document.getElementById("echarts").textContent), (c) => c.charCodeAt(0));
+  const unpacked = (id) => {
+    const packed = Uint8Array.from(atob(document.getElementById(id).textContent), (c) => c.charCodeAt(0));
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).text();
+  };
+  const start = async () => {
     const script = document.createElement("script");
-    script.textContent = await new Response(stream).text();
+    script.textContent = await unpacked("echarts");
+    lively = JSON.parse(await unpacked("live"));
     document.head.append(script);
     if (!window.echarts) return;
     root.classList.add("js");
     const sight = new IntersectionObserver((seen) => seen.forEach(({ isIntersecting, target }) => {
       if (isIntersecting && !drawn.has(target)) draw(target);
     }), { rootMargin: "400px" });
-    all(".live").forEach((place) => { place.style.height = `${place.dataset.h}px`; sight.observe(place); });
+    all(".live").forEach((place) => { place.style.height = `${lively[place.dataset.n].height_px}px`; sight.observe(place); });
     let waiting;
     addEventListener("resize", () => {
       clearTimeout(waiting);
-      waiting = setTimeout(() => drawn.forEach((chart, place) => { chart.resize(); draw(place); }), 150);
+      waiting = setTimeout(() => drawn.forEach((_, place) => draw(place)), 150);
     });
   };
   // Without it the still pictures stay.

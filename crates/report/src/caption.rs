@@ -5,7 +5,7 @@ use crate::picture::Picture;
 use crate::run::Run;
 use crate::sheet::Sheet;
 use crate::wording;
-use experiment::analysis::{Ratio, ROUNDS_FOR_INTERVAL};
+use experiment::analysis::{Better, ROUNDS_FOR_INTERVAL, Ratio, better};
 use experiment::claims::Outcome;
 use experiment::definition::Chart;
 use std::collections::BTreeMap;
@@ -108,6 +108,7 @@ pub(crate) fn headline<'a>(sheet: &Sheet<'a>) -> Option<Headline<'a>> {
         sheet.rows.iter().filter_map(|row| row.ratios?.get(metric)).collect()
     };
     let metrics = sheet.experiment.columns.iter().map(String::as_str);
+    let metrics = metrics.filter(|metric| better(metric) != Better::Neither);
     let (metric, ratios) =
         metrics.map(|metric| (metric, of(metric))).find(|(_, ratios)| !ratios.is_empty())?;
     let values = ratios.iter().map(|ratio| ratio.ratio);
@@ -134,6 +135,17 @@ pub(crate) fn facts(run: &Run) -> String {
         facts.push(format!("commit {}", run.commit));
     }
     facts.join(" · ")
+}
+
+/// What must be read before the numbers; many of one kind become a line.
+pub(crate) fn banners(run: &Run) -> Vec<String> {
+    const SHOWN: usize = 4;
+    let mut banners: Vec<String> = run.analysis.banners.iter().take(SHOWN).cloned().collect();
+    let more = run.analysis.banners.len().saturating_sub(SHOWN);
+    if more > 0 {
+        banners.push(format!("And {} of this kind: the tables name each.", wording::count(more, "note")));
+    }
+    banners
 }
 
 /// The first paragraph.
@@ -216,13 +228,18 @@ pub(crate) fn ran_lines(run: &Run, sheet: &Sheet<'_>) -> Vec<(&'static str, Stri
     lines
 }
 
-/// What limits an experiment's numbers: explanations, then warnings, each once.
+/// What limits an experiment's numbers: the explainers' sentences.
 pub(crate) fn limits(run: &Run, sheet: &Sheet<'_>) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for explanation in run.explanations.iter().filter(|e| e.experiment == sheet.experiment.id) {
         let subject = if explanation.target.is_empty() { "Published" } else { &explanation.target };
         lines.push(format!("{subject}: {}", explanation.sentence));
     }
+    lines
+}
+
+/// What looked wrong in an experiment's rounds, each once.
+pub(crate) fn warnings(sheet: &Sheet<'_>) -> Vec<String> {
     let mut warnings: Vec<(String, usize)> = Vec::new();
     for cell in sheet.cells() {
         for warning in &cell.warnings {
@@ -233,10 +250,8 @@ pub(crate) fn limits(run: &Run, sheet: &Sheet<'_>) -> Vec<String> {
             }
         }
     }
-    lines.extend(warnings.into_iter().map(|(text, cells)| {
-        if cells > 1 { format!("{text} ({cells} cells)") } else { text }
-    }));
-    lines
+    let shown = |(text, cells)| if cells > 1 { format!("{text} ({cells} cells)") } else { text };
+    warnings.into_iter().map(shown).collect()
 }
 
 /// One line of what waits.

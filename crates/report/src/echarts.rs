@@ -7,7 +7,7 @@ use crate::palette;
 use crate::picture::axis::{Axis, Scale};
 use crate::picture::{Body, Heat, Picture, Plot, Role, Series};
 use charming::Chart;
-use charming::component::{self, Grid, Legend, VisualMap, VisualMapChannel, VisualMapType};
+use charming::component::{self, Legend, VisualMap, VisualMapChannel, VisualMapType};
 use charming::datatype::CompositeValue;
 use charming::element::{
     AxisType, Color, ItemStyle, Label, LineStyle, NameLocation, Symbol, Tooltip, Trigger,
@@ -27,6 +27,10 @@ pub(crate) struct Live {
     intervals: Vec<(usize, f64, f64, f64)>,
     /// Series that are bars: the script must know where each of them stands.
     bars: Vec<usize>,
+    /// Published series upon bars, and on which of the bars; -1: between them.
+    upon: Vec<(usize, i64)>,
+    /// What stands above the field, left and right.
+    headings: Vec<String>,
     /// Height in pixels.
     pub(crate) height_px: u32,
 }
@@ -42,14 +46,14 @@ pub(crate) fn live(picture: &Picture) -> Live {
 fn of_plot(plot: &Plot) -> Live {
     let mut chart = Chart::new()
         .tooltip(Tooltip::new().trigger(Trigger::Axis))
-        .grid(grid(plot))
-        .x_axis(axis(&plot.x, NameLocation::Middle).name_gap(30.0))
-        .y_axis(axis(&plot.y, NameLocation::End));
+        .x_axis(axis(&plot.x).name(plot.x.title.as_str()).name_location(NameLocation::Middle))
+        .y_axis(axis(&plot.y));
     if let Some(right) = &plot.right {
-        chart = chart.y_axis(axis(right, NameLocation::End));
+        chart = chart.y_axis(axis(right));
     }
-    if plot.series.len() > 1 {
-        chart = chart.legend(Legend::new().top(0).left(0).item_width(16).item_height(9));
+    let named: Vec<&str> = plot.named().iter().map(|series| series.name.as_str()).collect();
+    if !named.is_empty() {
+        chart = chart.legend(Legend::new().left(0).item_width(16).item_height(9).data(named));
     }
     for series in &plot.series {
         chart = if series.bars { chart.series(bar(series)) } else { chart.series(line(series)) };
@@ -60,7 +64,11 @@ fn of_plot(plot: &Plot) -> Live {
         ticks: axes.into_iter().flatten().map(ticks).collect(),
         intervals: intervals(plot),
         bars: (0..plot.series.len()).filter(|place| plot.series[*place].bars).collect(),
-        height_px: 360,
+        upon: upon(plot),
+        headings: std::iter::once(plot.heading())
+            .chain(plot.right.iter().map(|right| right.title.clone()))
+            .collect(),
+        height_px: 350,
     }
 }
 
@@ -68,21 +76,21 @@ fn options(chart: &Chart) -> Value {
     serde_json::to_value(chart).expect("options are numbers and texts under names")
 }
 
-/// Room above the field for the legend's rows and the axis's title.
-fn grid(plot: &Plot) -> Grid {
-    let characters: usize = plot.series.iter().map(|s| s.name.chars().count() + 5).sum();
-    let rows = if plot.series.len() > 1 { characters.div_ceil(80) as i32 } else { 0 };
-    Grid::new().left(8).right(14).top(34 + 20 * rows).bottom(34).contain_label(true)
+/// Published series where there are bars, and the bars that they belong to.
+fn upon(plot: &Plot) -> Vec<(usize, i64)> {
+    let published = |(_, series): &(usize, &Series)| series.role == Role::Published;
+    let bar = |series: &Series| plot.bar_of(series).map_or(-1, |bar| bar as i64);
+    let all = plot.series.iter().enumerate().filter(published);
+    if plot.has_bars() { all.map(|(place, series)| (place, bar(series))).collect() } else { Vec::new() }
 }
 
-fn axis(axis: &Axis, place: NameLocation) -> component::Axis {
+fn axis(axis: &Axis) -> component::Axis {
     let kind = match axis.scale {
         Scale::Linear => AxisType::Value,
         Scale::Logarithmic => AxisType::Log,
         Scale::Category => AxisType::Category,
     };
-    let shown =
-        component::Axis::new().type_(kind).name(axis.title.as_str()).name_location(place);
+    let shown = component::Axis::new().type_(kind);
     let value = |at: f64| if axis.scale == Scale::Logarithmic { 10f64.powf(at) } else { at };
     match axis.scale {
         Scale::Category => {
@@ -168,21 +176,17 @@ fn of_heat(heat: &Heat) -> Live {
     };
     let chart = Chart::new()
         .tooltip(Tooltip::new().trigger(Trigger::Item))
-        .grid(Grid::new().left(8).right(14).top(34).bottom(34).contain_label(true))
         .x_axis(
             component::Axis::new()
                 .type_(AxisType::Category)
                 .name(heat.x_title.as_str())
                 .name_location(NameLocation::Middle)
-                .name_gap(30.0)
                 .data(heat.columns.iter().map(String::as_str).collect()),
         )
         .y_axis(
             component::Axis::new()
                 .type_(AxisType::Category)
                 .inverse(true)
-                .name(heat.y_title.as_str())
-                .name_location(NameLocation::Start)
                 .data(heat.rows.iter().map(String::as_str).collect()),
         )
         .visual_map(
@@ -211,6 +215,8 @@ fn of_heat(heat: &Heat) -> Live {
         ticks: vec![labels.collect()],
         intervals: Vec::new(),
         bars: Vec::new(),
+        upon: Vec::new(),
+        headings: vec![heat.y_title.clone(), heat.value_title.clone()],
         height_px: 80 + 34 * heat.rows.len() as u32,
     }
 }

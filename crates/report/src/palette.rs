@@ -19,6 +19,9 @@ pub(crate) const SERIES: [Colour; 7] = [
 /// Text and published marks of pictures: readable on white and on the dark page.
 pub(crate) const INK: Colour = (0x6b, 0x74, 0x80);
 
+/// The edge of a published mark upon a bar.
+pub(crate) const OUTLINE: Colour = (0x2b, 0x33, 0x3b);
+
 /// Grid lines and axes.
 pub(crate) const LINE: Colour = (0xc9, 0xce, 0xd4);
 

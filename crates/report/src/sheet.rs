@@ -2,6 +2,7 @@
 //! Tables and pictures are made of this. It holds no text for readers.
 
 use crate::run::Run;
+use crate::wording;
 use experiment::analysis::{CellAnalysis, Ratio};
 use experiment::definition::{Experiment, Level, Levels, Report};
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,6 +166,7 @@ fn sort(rows: &mut [Row<'_>], experiment: &Experiment) {
             let at = order.iter().position(|cell| cell.get(factor) == level);
             Level::Number(at.unwrap_or(usize::MAX) as f64)
         }
+        Some(level) if wording::is_unlimited(factor, level) => Level::Number(f64::INFINITY),
         Some(level) => level.clone(),
         None => Level::Flag(false),
     };

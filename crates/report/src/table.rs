@@ -14,6 +14,8 @@ const ROOM: usize = 9;
 pub(crate) struct Table {
     /// What it shows, for people who cannot see it and for the heading.
     pub(crate) caption: String,
+    /// What its heads do not say; a sentence, or empty.
+    pub(crate) note: String,
     pub(crate) heads: Vec<Head>,
     pub(crate) rows: Vec<Vec<Cell>>,
 }
@@ -80,7 +82,7 @@ impl Cell {
 enum Part<'a> {
     Published,
     Target(usize, &'a str),
-    Ratio(&'a str, &'a str),
+    Ratio,
 }
 
 /// The tables of an experiment: as many as its columns need.
@@ -111,8 +113,8 @@ fn parts<'a>(sheet: &Sheet<'a>, metric: &'a str) -> Vec<(&'a str, Part<'a>)> {
     if sheet.is_measured(metric) {
         parts.extend(sheet.targets.iter().enumerate().map(|(n, name)| Part::Target(n, name)));
         let compared = |row: &Row<'_>| row.ratios.is_some_and(|all| all.contains_key(metric));
-        if let Some((target, base)) = sheet.versus.filter(|_| sheet.rows.iter().any(compared)) {
-            parts.push(Part::Ratio(target, base));
+        if sheet.rows.iter().any(compared) {
+            parts.push(Part::Ratio);
         }
     }
     parts.into_iter().map(|part| (metric, part)).collect()
@@ -135,7 +137,12 @@ fn table(sheet: &Sheet<'_>, columns: &[(&str, Part<'_>)]) -> Table {
         }
     }
     let rows = sheet.rows.iter().map(|row| line(sheet, row, &factors, columns)).collect();
-    Table { caption: metrics.join(", "), heads, rows }
+    let compared = columns.iter().any(|(_, part)| matches!(part, Part::Ratio));
+    let note = match sheet.versus.filter(|_| compared) {
+        Some((target, base)) => format!("Ratio: {target} ÷ {base}."),
+        None => String::new(),
+    };
+    Table { caption: metrics.join(", "), note, heads, rows }
 }
 
 fn factor_head(sheet: &Sheet<'_>, factor: &str) -> Head {
@@ -149,7 +156,7 @@ fn head(metric: &str, part: Part<'_>, alone: bool) -> Head {
         Part::Published if alone => return Head::alone(&group, true),
         Part::Published => "published".to_owned(),
         Part::Target(_, name) => name.to_owned(),
-        Part::Ratio(target, base) => format!("{target} ÷ {base}"),
+        Part::Ratio => "ratio".to_owned(),
     };
     Head { group, text, numeric: true }
 }
@@ -164,7 +171,7 @@ fn line(
     cells.extend(columns.iter().map(|(metric, part)| match part {
         Part::Published => published_cell(row, metric),
         Part::Target(number, _) => measured_cell(row, *number, metric),
-        Part::Ratio(..) => ratio_cell(row, metric),
+        Part::Ratio => ratio_cell(row, metric),
     }));
     if !sheet.targets.is_empty() {
         cells.push(label_cell(sheet, row, |cell| {
@@ -227,22 +234,13 @@ fn spread(summary: &Summary) -> String {
     format!("±{} %", number::fixed(half, digits))
 }
 
+/// What there is no room for; the file of cells has it all.
 fn details(summary: &Summary) -> String {
-    let mut text = format!(
-        "mean {} of {}; median {}; {} to {}",
-        number::measured(summary.mean),
-        wording::count(summary.n, "round"),
-        number::measured(summary.median),
-        number::measured(summary.min),
-        number::measured(summary.max),
-    );
-    if let Some(interval) = summary.interval {
-        let (low, high) = (number::measured(interval.low), number::measured(interval.high));
-        text.push_str(&format!("; 95 % CI of the mean {low} to {high}"));
-    }
+    let (low, high) = (number::measured(summary.min), number::measured(summary.max));
+    let mut text = format!("{}, {low}–{high}", wording::count(summary.n, "round"));
     if !summary.outliers.is_empty() {
         let rounds: Vec<String> = summary.outliers.iter().map(u32::to_string).collect();
-        text.push_str(&format!("; far outside: round {}", rounds.join(", ")));
+        text.push_str(&format!("; far outside: {}", rounds.join(", ")));
     }
     text
 }
@@ -256,10 +254,7 @@ fn ratio_cell(row: &Row<'_>, metric: &str) -> Cell {
 
 /// A ratio with its interval and what may be said about it.
 pub(crate) fn ratio_text(ratio: &Ratio) -> Cell {
-    let (between, kind) = match ratio.interval {
-        Some(interval) => (interval, "95 % CI"),
-        None => (ratio.range, "range"),
-    };
+    let between = ratio.interval.unwrap_or(ratio.range);
     let between = format!("{}–{}", number::ratio(between.low), number::ratio(between.high));
     let (mark, tone) = match ratio.standing {
         Standing::Better => (" ▲", Tone::Good),
@@ -269,16 +264,16 @@ pub(crate) fn ratio_text(ratio: &Ratio) -> Cell {
     };
     let small = match ratio.standing {
         Standing::WithinNoise => format!("{between}, within noise"),
-        _ => between.clone(),
+        _ => between,
     };
     let floor = ratio.floor.map_or(String::new(), |floor| {
         format!("; noise floor {} %", number::fixed((floor - 1.0) * 100.0, 1))
     });
-    let p = ratio.p.map_or(String::new(), |p| format!("; p = {}", number::fixed(p, 3)));
+    let kind = if ratio.interval.is_none() { " (range, no interval)" } else { "" };
     Cell {
         text: format!("{}{mark}", number::ratio(ratio.ratio)),
         small,
-        title: format!("{kind} {between} of {}{floor}{p}", wording::count(ratio.n, "pair")),
+        title: format!("{}{kind}{floor}", wording::count(ratio.n, "pair")),
         value: Some(ratio.ratio),
         tone,
     }

@@ -125,17 +125,19 @@ pub(crate) fn axis(key: &str) -> Name {
     }
 }
 
+/// Whether a level stands for no limit: nothing was offered at a rate.
+pub(crate) fn is_unlimited(factor: &str, level: &Level) -> bool {
+    matches!(factor, "offered" | "offered_share") && level.number() == Some(0.0)
+}
+
 /// A level of a factor, as text.
 pub(crate) fn level(factor: &str, level: &Level) -> String {
     match level {
-        // Nought stands for no limit.
-        Level::Number(n) if *n == 0.0 && matches!(factor, "offered" | "offered_share") => {
-            "max".to_owned()
-        }
+        level if is_unlimited(factor, level) => "max".to_owned(),
         Level::Number(n) if matches!(factor, "batch_bytes" | "buffer_bytes") => number::bytes(*n),
         Level::Number(n) => number::published(*n),
         Level::Flag(flag) => if *flag { "yes" } else { "no" }.to_owned(),
-        Level::Text(text) if text.is_empty() => "–".to_owned(),
+        Level::Text(text) if text.is_empty() => "default".to_owned(),
         Level::Text(text) => text.clone(),
     }
 }

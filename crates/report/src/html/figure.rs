@@ -1,7 +1,7 @@
 //! Figures: for each panel the still picture, and what the script needs to make it answer.
 
 use crate::caption;
-use crate::echarts;
+use crate::echarts::{self, Live};
 use crate::picture::{Picture, pictures};
 use crate::run::Run;
 use crate::sheet::Sheet;
@@ -9,49 +9,52 @@ use crate::svg;
 use experiment::definition::Chart;
 use maud::{Markup, PreEscaped, html};
 
-/// All figures of an experiment.
-pub(super) fn figures(run: &Run, sheet: &Sheet<'_>) -> Markup {
-    let drawn: Vec<(&Chart, Vec<Picture>)> = sheet
-        .experiment
-        .charts
-        .iter()
-        .map(|chart| (chart, pictures(chart, sheet)))
-        .filter(|(_, pictures)| !pictures.is_empty())
-        .collect();
-    html! {
-        @if !drawn.is_empty() {
-            div.figures { @for (chart, pictures) in &drawn { (figure(run, sheet, chart, pictures)) } }
+/// All figures of an experiment. What the script needs for each panel goes to the end of `lively`.
+pub(super) fn figures(run: &Run, sheet: &Sheet<'_>, lively: &mut Vec<Live>) -> Markup {
+    let mut figures: Vec<Markup> = Vec::new();
+    for chart in &sheet.experiment.charts {
+        let pictures = pictures(chart, sheet);
+        if !pictures.is_empty() {
+            figures.push(figure(run, sheet, chart, &pictures, lively.len()));
+            lively.extend(pictures.iter().map(echarts::live));
         }
+    }
+    html! {
+        @if !figures.is_empty() { div.figures { @for figure in &figures { (figure) } } }
     }
 }
 
-fn figure(run: &Run, sheet: &Sheet<'_>, chart: &Chart, pictures: &[Picture]) -> Markup {
+fn figure(
+    run: &Run,
+    sheet: &Sheet<'_>,
+    chart: &Chart,
+    pictures: &[Picture],
+    first: usize,
+) -> Markup {
     html! {
         figure.wide[pictures.len() > 1] {
-            div.panels { @for picture in pictures { (panel(picture)) } }
+            div.panels {
+                @for (place, picture) in pictures.iter().enumerate() { (panel(picture, first + place)) }
+            }
             figcaption { b { (chart.title) "." } " " (caption::figure(run, sheet, chart, pictures)) }
         }
     }
 }
 
-fn panel(picture: &Picture) -> Markup {
-    let live = echarts::live(picture);
-    // A script element ends at the first `</`, wherever it stands.
-    let options = serde_json::to_string(&live).expect("numbers and texts").replace("</", "<\\/");
+fn panel(picture: &Picture, number: usize) -> Markup {
     html! {
         div.panel {
             @if !picture.subject.is_empty() { h5 { (picture.subject) } }
             div.still { (PreEscaped(inline(&svg::draw(picture)))) }
-            div.live role="img" aria-label=(picture.description()) data-h=(live.height_px) { }
-            script type="application/json" { (PreEscaped(options)) }
+            div.live role="img" aria-label=(picture.description()) data-n=(number) { }
         }
     }
 }
 
-/// A file's picture as part of the page: the page's style says its colours.
+/// A file's picture as part of the page: the page's style says its colours, the panel what it shows.
 fn inline(svg: &str) -> String {
     let plain = svg.replace(" xmlns=\"http://www.w3.org/2000/svg\"", "");
-    match (plain.find("<style>"), plain.find("</style>\n")) {
+    match (plain.find("<title>"), plain.find("</style>\n")) {
         (Some(start), Some(end)) => format!("{}{}", &plain[..start], &plain[end + 9..]),
         _ => plain,
     }

@@ -63,7 +63,7 @@ fn line(run: &Run, sheet: &Sheet<'_>, claim: &Claim, subjects: &[&str]) -> Marku
                 td data-head=(shown(subject)) {
                     @match judged(run, sheet, claim, subject) {
                         Some(judged) => {
-                            span class=(class(judged.finding.outcome)) { (judged.finding.outcome.name()) }
+                            span class=(class(judged.finding.outcome)) { (judged.finding.outcome.name().to_lowercase()) }
                             span.why { (judged.finding.because) }
                         },
                         None => span.quiet { "–" },

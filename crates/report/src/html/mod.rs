@@ -8,11 +8,15 @@ mod section;
 mod tables;
 
 use crate::caption;
+use crate::echarts::Live;
 use crate::run::Run;
 use crate::sheet::Sheet;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use std::io::Write;
 
 const STYLE: &str = include_str!("../../assets/report.css");
 const SCRIPT: &str = include_str!("../../assets/report.js");
@@ -25,6 +29,9 @@ const POLICY: &str =
 
 /// The file.
 pub(crate) fn page(run: &Run, sheets: &[Sheet<'_>]) -> String {
+    let mut lively: Vec<Live> = Vec::new();
+    let reports: Vec<Markup> =
+        run.reports.iter().map(|report| section::report(run, report, sheets, &mut lively)).collect();
     let mark_up = html! {
         (DOCTYPE)
         html lang="en" {
@@ -40,18 +47,27 @@ pub(crate) fn page(run: &Run, sheets: &[Sheet<'_>]) -> String {
                 main {
                     (opening::summary(run, sheets))
                     (opening::contents(run, sheets))
-                    @for report in &run.reports { (section::report(run, report, sheets)) }
+                    @for report in &reports { (report) }
                     (section::waiting(run))
                     (section::environment(run))
                     (section::reading(run))
                 }
                 (foot(run))
                 script type="text/plain" id="echarts" { (PreEscaped(STANDARD.encode(ECHARTS))) }
+                script type="text/plain" id="live" { (packed(&lively)) }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
     };
     mark_up.into_string()
+}
+
+/// The pictures' options, as the library's text is packed: gzip, then base64.
+fn packed(lively: &[Live]) -> String {
+    let text = serde_json::to_vec(lively).expect("numbers and texts");
+    let mut pack = GzEncoder::new(Vec::new(), Compression::best());
+    let written = pack.write_all(&text).and_then(|()| pack.finish());
+    STANDARD.encode(written.expect("writing to memory cannot fail"))
 }
 
 fn foot(run: &Run) -> Markup {

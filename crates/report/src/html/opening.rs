@@ -31,7 +31,7 @@ pub(super) fn summary(run: &Run, sheets: &[Sheet<'_>]) -> Markup {
     html! {
         section id="summary" aria-labelledby="summary-h" {
             h2 id="summary-h" { "Summary" }
-            @for banner in &run.analysis.banners { p.banner role="note" { strong { "Read first. " } (banner) } }
+            @for banner in caption::banners(run) { p.banner role="note" { (banner) } }
             p { (caption::abstract_of(run, sheets)) }
             @if let Some(table) = verdicts(run) {
                 h4 { "Published claims, tested on the published rows and on each target" }
@@ -59,7 +59,7 @@ pub(super) fn summary(run: &Run, sheets: &[Sheet<'_>]) -> Markup {
 pub(crate) fn verdicts(run: &Run) -> Option<Table> {
     let tally = caption::tally(run);
     let mut heads = vec![Head::alone("", false)];
-    heads.extend(OUTCOMES.map(|outcome| Head::alone(outcome.name(), true)));
+    heads.extend(OUTCOMES.map(|outcome| Head::alone(&outcome.name().to_lowercase(), true)));
     let count = |number: usize| Cell { value: Some(number as f64), ..Cell::text(number.to_string()) };
     let row = |(name, counts): &(String, std::collections::BTreeMap<Outcome, usize>)| {
         let mut cells = vec![Cell::text(name.clone())];
@@ -67,7 +67,7 @@ pub(crate) fn verdicts(run: &Run) -> Option<Table> {
         cells
     };
     let rows: Vec<Vec<Cell>> = tally.iter().map(row).collect();
-    (!rows.is_empty()).then(|| Table { caption: "Verdicts on claims".to_owned(), heads, rows })
+    (!rows.is_empty()).then(|| Table { caption: "Verdicts on claims".to_owned(), note: String::new(), heads, rows })
 }
 
 /// Each experiment's ratio of its first compared metric; none if nothing was compared.
@@ -86,7 +86,7 @@ pub(crate) fn headlines(sheets: &[Sheet<'_>]) -> Option<Table> {
         Head::alone("within noise", true),
     ];
     let rows = found.iter().map(|(sheet, headline)| headline_row(sheet, headline)).collect();
-    Some(Table { caption: "Ratios by experiment".to_owned(), heads, rows })
+    Some(Table { caption: "Ratios by experiment".to_owned(), note: String::new(), heads, rows })
 }
 
 fn headline_row(sheet: &Sheet<'_>, headline: &Headline<'_>) -> Vec<Cell> {

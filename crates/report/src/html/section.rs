@@ -2,6 +2,7 @@
 
 use super::{anchor, figure, ledger, tables};
 use crate::caption;
+use crate::echarts::Live;
 use crate::run::Run;
 use crate::sheet::Sheet;
 use crate::table;
@@ -10,22 +11,29 @@ use experiment::definition::Report;
 use maud::{Markup, html};
 
 /// A report and its experiments.
-pub(super) fn report(run: &Run, report: &Report, sheets: &[Sheet<'_>]) -> Markup {
+pub(super) fn report(
+    run: &Run,
+    report: &Report,
+    sheets: &[Sheet<'_>],
+    lively: &mut Vec<Live>,
+) -> Markup {
     let number = run.reports.iter().position(|other| other.id == report.id).unwrap_or(0) + 1;
     let of_report = sheets.iter().filter(|sheet| sheet.report.id == report.id);
+    let experiments: Vec<Markup> = of_report
+        .enumerate()
+        .map(|(place, sheet)| experiment(run, sheet, &format!("{number}.{}", place + 1), lively))
+        .collect();
     html! {
         section id=(format!("r-{}", report.id)) {
             h2 { span.number { (number) } (report.title) " (" (report.year) ")" }
             p.setting { (report.setting) }
             p.setting { (report.source) }
-            @for (place, sheet) in of_report.enumerate() {
-                (experiment(run, sheet, &format!("{number}.{}", place + 1)))
-            }
+            @for experiment in &experiments { (experiment) }
         }
     }
 }
 
-fn experiment(run: &Run, sheet: &Sheet<'_>, number: &str) -> Markup {
+fn experiment(run: &Run, sheet: &Sheet<'_>, number: &str, lively: &mut Vec<Live>) -> Markup {
     let experiment = sheet.experiment;
     let tables = table::tables(sheet);
     html! {
@@ -34,7 +42,7 @@ fn experiment(run: &Run, sheet: &Sheet<'_>, number: &str) -> Markup {
             p.question { (experiment.question) }
             (ran(run, sheet))
             @if !experiment.notes.is_empty() { ul.notes { @for note in &experiment.notes { li { (note) } } } }
-            (figure::figures(run, sheet))
+            (figure::figures(run, sheet, lively))
             @if let Some(first) = tables.first() { (tables::numbered(first, &experiment.title)) }
             @if tables.len() > 1 {
                 details {
@@ -62,10 +70,17 @@ fn ran(run: &Run, sheet: &Sheet<'_>) -> Markup {
 
 fn limits(run: &Run, sheet: &Sheet<'_>) -> Markup {
     let lines = caption::limits(run, sheet);
+    let warnings = caption::warnings(sheet);
     html! {
         @if !lines.is_empty() {
             h4 { "What limits it" }
             ul.limits { @for line in &lines { li { (line) } } }
+        }
+        @if !warnings.is_empty() {
+            details {
+                summary { (wording::count(warnings.len(), "warning")) " of the rounds" }
+                ul.notes { @for warning in &warnings { li { (warning) } } }
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ pub(super) fn numbered(table: &Table, subject: &str) -> Markup {
     html! {
         div.scroll.numbered tabindex="0" role="region" aria-label=(format!("{subject}: {}", table.caption)) {
             table {
-                caption { b { } (capital(&table.caption)) }
+                caption { b { (capital(&table.caption)) "." } " " (table.note) }
                 (heads(&table.heads))
                 (body(table))
             }
@@ -105,7 +105,7 @@ fn data(cell: &Cell, head: &Head) -> Markup {
         (false, Tone::Bad) => Some("bad"),
     };
     html! {
-        td class=[class] title=[title] data-v=[cell.value] {
+        td class=[class] title=[title] data-v=[cell.value.filter(|_| cell.text.ends_with('B'))] {
             (cell.text) @if !cell.small.is_empty() { small { (cell.small) } }
         }
     }

@@ -199,18 +199,26 @@ fn plot(choice: &Choice<'_, '_>, group: &[Subject<'_>], values: &[Vec<f64>]) -> 
     let two = chart.form == Form::TwoAxes;
     let x = x_axis(choice);
     let mut notes = choice.notes.clone();
-    let y = y_axis(choice, group, values, two || chart.logarithmic, &mut notes);
-    let right = (two && chart.y.len() > 1)
-        .then(|| Axis::values(wording::metric(&chart.y[1]).with_unit(), &values[1], false));
-    let mut series = Vec::new();
+    let mut series: Vec<Series> = Vec::new();
     for (place, metric) in chart.y.iter().take(if two { 2 } else { 1 }).enumerate() {
         series.extend(lines(choice, group, metric, place, &x));
     }
+    let mut values = values.to_vec();
     if chart.form == Form::BarWithIdeal {
-        series.extend(ideals(&series, choice));
+        let ideals = ideals(&series, choice);
+        values[0].extend(ideals.iter().flat_map(|ideal| ideal.points.iter().map(|point| point.y)));
+        series.extend(ideals);
     }
-    let plot = Plot { x, y, right, series };
+    let y = y_axis(choice, group, &values, two || chart.logarithmic, &mut notes);
+    let right = (two && chart.y.len() > 1)
+        .then(|| Axis::values(wording::metric(&chart.y[1]).with_unit(), &values[1], false));
+    let plot = Plot { x, y, right, by: by(choice), series };
     Picture { title: chart.title.clone(), subject: String::new(), notes, body: Body::Plot(plot) }
+}
+
+/// What colours mean, if they are levels of a factor.
+pub(super) fn by(choice: &Choice<'_, '_>) -> String {
+    choice.chart.series.as_ref().map(|s| wording::factor(s).with_unit()).unwrap_or_default()
 }
 
 fn x_axis(choice: &Choice<'_, '_>) -> Axis {
@@ -218,7 +226,8 @@ fn x_axis(choice: &Choice<'_, '_>) -> Axis {
     let title = wording::axis(factor).with_unit();
     let levels = choice.levels(factor);
     let numbers: Vec<f64> = levels.iter().filter_map(|level| level.number()).collect();
-    let numeric = choice.chart.form == Form::Line && numbers.len() == levels.len();
+    let unlimited = levels.iter().any(|level| wording::is_unlimited(factor, level));
+    let numeric = choice.chart.form == Form::Line && numbers.len() == levels.len() && !unlimited;
     if numeric {
         let mut sorted = numbers;
         sorted.sort_by(f64::total_cmp);
@@ -299,7 +308,7 @@ fn series_name(
 ) -> String {
     let published = subject == Subject::Published && group.len() > 1;
     let mut name = match (&choice.chart.series, level, subject) {
-        (Some(factor), Some(level), _) => wording::setting(factor, level),
+        (Some(factor), Some(level), _) => wording::level(factor, level),
         _ if choice.chart.form == Form::TwoAxes => wording::metric(metric).with_unit(),
         (_, _, Subject::Target(_, name)) => return name.to_owned(),
         (_, _, Subject::Published) => return "published".to_owned(),

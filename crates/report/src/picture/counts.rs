@@ -2,7 +2,7 @@
 //! they do when a short run stands beside a long one.
 
 use super::axis::Axis;
-use super::build::{Choice, Subject};
+use super::build::{Choice, Subject, by};
 use super::{Body, Picture, Plot, Point, Role, Series};
 use crate::sheet::Row;
 use crate::wording;
@@ -78,6 +78,7 @@ fn panel(choice: &Choice<'_, '_>, all: &[&Counted<'_>], subject: &str) -> Pictur
         x: Axis::categories(x.to_owned(), (1..=places).map(|place| place.to_string()).collect()),
         y: Axis::values(y.to_owned(), &values, false),
         right: None,
+        by: by(choice),
         series,
     };
     let title = choice.chart.title.clone();
@@ -117,10 +118,8 @@ fn name(choice: &Choice<'_, '_>, counted: &Counted<'_>, hollow: bool) -> String 
         Subject::Target(_, name) => name,
     };
     match (&choice.chart.series, &counted.level) {
-        (Some(factor), Some(level)) if hollow => {
-            format!("{}, published", wording::setting(factor, level))
-        }
-        (Some(factor), Some(level)) => wording::setting(factor, level),
+        (Some(factor), Some(level)) if hollow => format!("{}, published", wording::level(factor, level)),
+        (Some(factor), Some(level)) => wording::level(factor, level),
         _ => subject.to_owned(),
     }
 }

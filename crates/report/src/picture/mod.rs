@@ -37,6 +37,8 @@ pub(crate) struct Plot {
     pub(crate) y: Axis,
     /// The axis at the right.
     pub(crate) right: Option<Axis>,
+    /// What the colours mean, with its unit, where they are levels of a factor; else empty.
+    pub(crate) by: String,
     pub(crate) series: Vec<Series>,
 }
 
@@ -91,6 +93,32 @@ pub(crate) struct Heat {
     pub(crate) logarithmic: bool,
 }
 
+impl Plot {
+    /// Above the field: what is drawn, and what the colours mean.
+    pub(crate) fn heading(&self) -> String {
+        let of = &self.y.title;
+        if self.by.is_empty() { of.clone() } else { format!("{of}, by {}", self.by) }
+    }
+
+    /// The series that the legend names: where colours are levels, hollow markers repeat the colours of filled ones.
+    pub(crate) fn named(&self) -> Vec<&Series> {
+        let told = |series: &&Series| self.by.is_empty() || series.role != Role::Published;
+        let named: Vec<&Series> = self.series.iter().filter(told).collect();
+        if named.len() > 1 || !self.by.is_empty() { named } else { Vec::new() }
+    }
+
+    /// The bars that a series of published values stands on: its place among them; none: between them all.
+    pub(crate) fn bar_of(&self, series: &Series) -> Option<usize> {
+        let mut bars = self.series.iter().filter(|series| series.bars);
+        if self.by.is_empty() { None } else { bars.position(|bar| bar.colour == series.colour) }
+    }
+
+    /// Whether there are any bars.
+    pub(crate) fn has_bars(&self) -> bool {
+        self.series.iter().any(|series| series.bars)
+    }
+}
+
 impl Heat {
     /// Where between the ends of the colours a value lies, 0 to 1.
     pub(crate) fn share(&self, value: f64) -> f64 {
@@ -106,7 +134,7 @@ impl Picture {
         let (what, over, names) = match &self.body {
             Body::Plot(plot) => {
                 let names: Vec<&str> = plot.series.iter().map(|s| s.name.as_str()).collect();
-                (plot.y.title.clone(), plot.x.title.clone(), names.join("; "))
+                (plot.heading(), plot.x.title.clone(), names.join("; "))
             }
             Body::Heat(heat) => {
                 let over = format!("{} and {}", heat.x_title, heat.y_title);

@@ -13,7 +13,6 @@ pub(super) fn marker(area: &Area<'_>, at: (i32, i32), series: usize, hollow: boo
         return circle(area, at, colour, hollow);
     }
     if hollow {
-        area.draw(&Polygon::new(outline.clone(), WHITE.mix(0.0001)))?;
         let closed: Vec<(i32, i32)> = outline.iter().chain(outline.first()).copied().collect();
         area.draw(&PathElement::new(closed, line(colour, 2)))
     } else {
@@ -27,6 +26,14 @@ fn circle(area: &Area<'_>, at: (i32, i32), colour: Colour, hollow: bool) -> Draw
     } else {
         area.draw(&Circle::new(at, 4, rgb(colour).filled()))
     }
+}
+
+/// A published value on a bar: white inside, so that it shows on any colour.
+pub(super) fn on_bar(area: &Area<'_>, (x, y): (i32, i32)) -> Drawn {
+    let outline = vec![(x, y - 5), (x + 5, y), (x, y + 5), (x - 5, y)];
+    let closed: Vec<(i32, i32)> = outline.iter().chain(outline.first()).copied().collect();
+    area.draw(&Polygon::new(outline, WHITE.filled()))?;
+    area.draw(&PathElement::new(closed, line(palette::OUTLINE, 2)))
 }
 
 /// The corners of the shape; none: a circle.

@@ -65,7 +65,8 @@ fn finish(text: &str, picture: &Picture) -> String {
     let rest = rest.replace(" font-family=\"sans-serif\"", "").replace(" text-anchor=\"start\"", "");
     let rest = rest.replace(">\n", ">").replace("\n<", "<").replace("><", ">\n<");
     let font = "font-family=\"system-ui, sans-serif\" font-size=\"13\"";
-    let rest = rest.replace(" font-size=\"13\"", "").replace(" font-size=\"13.0\"", "");
+    let size = format!(" font-size=\"{}\"", TEXT_PX * PLOTTERS_SIZE / PLOTTERS_SIZE);
+    let rest = rest.replace(&size, "").replace(" stroke-width=\"1\"", "").replace(" \"/>", "\"/>");
     format!("{open} {font}>\n{head}{rest}\n")
 }
 

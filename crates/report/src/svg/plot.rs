@@ -1,7 +1,7 @@
 //! Lines and bars.
 
-use super::marks::{block, line, marker, whisker};
-use super::{Area, Drawn, TEXT_PX, WIDTH, width_of, write, write_in};
+use super::marks::{block, line, marker, on_bar, whisker};
+use super::{Area, Drawn, WIDTH, width_of, write, write_in};
 use crate::palette;
 use crate::picture::axis::Axis;
 use crate::picture::{Plot, Point, Role, Series};
@@ -63,6 +63,20 @@ impl Field<'_> {
         self.bottom - (share * f64::from(self.bottom - self.top)).round() as i32
     }
 
+    /// Of one bar: seven tenths of a place are bars.
+    fn bar_width(&self) -> f64 {
+        let bars = self.plot.series.iter().filter(|series| series.bars).count().max(1);
+        let room = f64::from(self.right - self.left) / self.plot.x.ticks.len().max(1) as f64;
+        (room * 0.7 / bars as f64).clamp(3.0, 56.0)
+    }
+
+    /// From the middle of a place to the middle of one of its bars.
+    fn bar_offset(&self, bar: Option<usize>) -> i32 {
+        let bars = self.plot.series.iter().filter(|series| series.bars).count();
+        let middle = |bar: usize| (bar as f64 + 0.5 - bars as f64 / 2.0) * self.bar_width();
+        bar.map_or(0, |bar| middle(bar).round() as i32)
+    }
+
     fn axis(&self, series: &Series) -> &Axis {
         self.plot.right.as_ref().filter(|_| series.right).unwrap_or(&self.plot.y)
     }
@@ -81,7 +95,7 @@ impl Field<'_> {
 }
 
 fn titles(field: &Field<'_>, area: &Area<'_>) -> Drawn {
-    write(area, &field.plot.y.title, (0, 2), HPos::Left, VPos::Top)?;
+    write(area, &field.plot.heading(), (0, 2), HPos::Left, VPos::Top)?;
     if let Some(right) = &field.plot.right {
         write(area, &right.title, (WIDTH as i32, 2), HPos::Right, VPos::Top)?;
     }
@@ -94,10 +108,7 @@ fn titles(field: &Field<'_>, area: &Area<'_>) -> Drawn {
 fn legend_rows(plot: &Plot) -> Vec<Vec<&Series>> {
     let mut rows: Vec<Vec<&Series>> = Vec::new();
     let mut used = i32::MAX;
-    if plot.series.len() < 2 {
-        return rows;
-    }
-    for series in &plot.series {
+    for series in plot.named() {
         let width = entry_width(series);
         if used.saturating_add(width) > WIDTH as i32 {
             rows.push(Vec::new());
@@ -118,7 +129,7 @@ fn legend(field: &Field<'_>, area: &Area<'_>) -> Drawn {
         let y = LINE_PX + number as i32 * LINE_PX + LINE_PX / 2 + 2;
         let mut x = 0;
         for series in row {
-            swatch(area, series, (x + 8, y))?;
+            swatch(area, series, (x + 8, y), field.plot.has_bars())?;
             write(area, &series.name, (x + 20, y), HPos::Left, VPos::Center)?;
             x += entry_width(series);
         }
@@ -126,13 +137,14 @@ fn legend(field: &Field<'_>, area: &Area<'_>) -> Drawn {
     Ok(())
 }
 
-fn swatch(area: &Area<'_>, series: &Series, (x, y): (i32, i32)) -> Drawn {
+fn swatch(area: &Area<'_>, series: &Series, (x, y): (i32, i32), beside_bars: bool) -> Drawn {
     let colour = palette::series(series.colour);
     match series.role {
         Role::Ideal => {
             area.draw(&PathElement::new(vec![(x - 8, y), (x + 8, y)], line(palette::INK, 1)))
         }
         _ if series.bars => block(area, (x - 5, y - 5), (x + 5, y + 5), colour),
+        Role::Published if beside_bars => on_bar(area, (x, y)),
         role => marker(area, (x, y), series.colour, role == Role::Published),
     }
 }
@@ -160,8 +172,7 @@ fn grid(field: &Field<'_>, area: &Area<'_>) -> Drawn {
 fn bars(field: &Field<'_>, area: &Area<'_>) -> Drawn {
     let all: Vec<&Series> = field.plot.series.iter().filter(|series| series.bars).collect();
     let places = field.plot.x.ticks.len().max(1);
-    let room = f64::from(field.right - field.left) / places as f64;
-    let width = (room * 0.7 / all.len().max(1) as f64).clamp(3.0, 56.0);
+    let width = field.bar_width();
     for (number, series) in all.iter().enumerate() {
         let offset = (number as f64 - all.len() as f64 / 2.0) * width;
         for point in &series.points {
@@ -206,8 +217,11 @@ fn curve(field: &Field<'_>, series: &Series, area: &Area<'_>) -> Drawn {
         Role::Published => (palette::series(series.colour), 1),
         Role::Ideal => (palette::INK, 1),
     };
-    let beside_bars = field.plot.series.iter().any(|other| other.bars);
-    if path.len() > 1 && !(beside_bars && series.role == Role::Published) {
+    if series.role == Role::Published && field.plot.has_bars() {
+        let offset = field.bar_offset(field.plot.bar_of(series));
+        return path.iter().try_for_each(|(x, y)| on_bar(area, (x + offset, *y)));
+    }
+    if path.len() > 1 {
         area.draw(&PathElement::new(path.clone(), line(colour, width)))?;
     }
     if series.role == Role::Ideal {
@@ -217,6 +231,5 @@ fn curve(field: &Field<'_>, series: &Series, area: &Area<'_>) -> Drawn {
         error_bar(field, area, series, point, place.0)?;
         marker(area, place, series.colour, series.role == Role::Published)?;
     }
-    debug_assert!(TEXT_PX < f64::from(LINE_PX), "a line of text fits its row");
     Ok(())
 }
