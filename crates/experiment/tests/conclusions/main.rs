@@ -2,4 +2,5 @@
 
 mod analysis;
 mod compare;
+mod explain;
 mod simulated;
