@@ -49,6 +49,11 @@ pub enum Command {
     /// Look into the files of a broker
     #[command(subcommand)]
     Log(Log),
+    /// Measure any Kafka cluster as Kafka's own performance tools do
+    #[command(subcommand)]
+    Perf(Perf),
+    /// Make links by which this program is known under the names of Kafka's performance tools
+    InstallLinks(InstallLinks),
     /// Say which version this is
     Version,
 }
@@ -458,6 +463,31 @@ pub enum Log {
         #[command(flatten)]
         listing: Listing,
     },
+}
+
+/// `perf …`
+#[derive(Debug, Subcommand)]
+pub enum Perf {
+    /// Send records and report rate and latency: kafka-producer-perf-test
+    #[command(infer_long_args = true, args_override_self = true)]
+    Produce(Box<perf::tools::produce::arguments::Arguments>),
+    /// Read records and report how fast: kafka-consumer-perf-test
+    #[command(infer_long_args = true)]
+    Consume(Box<perf::tools::consume::arguments::Arguments>),
+    /// Send records one by one and report how long until they were read: kafka-e2e-latency
+    #[command(infer_long_args = true)]
+    E2e(Box<perf::tools::e2e::arguments::Arguments>),
+}
+
+/// `install-links`
+#[derive(Debug, Args)]
+pub struct InstallLinks {
+    /// Make the links in this folder; it is made if it is missing
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Replace what stands there under these names
+    #[arg(long)]
+    pub force: bool,
 }
 
 #[cfg(test)]

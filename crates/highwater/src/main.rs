@@ -18,6 +18,9 @@ use clap::Parser;
 use arguments::Program;
 
 fn main() -> ExitCode {
+    if let Some(code) = commands::by_program_name() {
+        return code;
+    }
     match commands::run(Program::parse()) {
         Ok(code) => code,
         Err(failure) => failure.report(),

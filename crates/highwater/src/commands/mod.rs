@@ -7,8 +7,10 @@ mod config;
 mod config_explain;
 mod consume;
 mod group;
+mod install_links;
 mod log_dump;
 mod outcome;
+mod perf;
 mod produce;
 mod sources;
 mod start;
@@ -18,6 +20,8 @@ use std::process::ExitCode;
 
 use crate::arguments::{Command, Config, Log, Program};
 use crate::failure::Failure;
+
+pub use perf::by_program_name;
 
 /// Runs the command that was typed.
 pub fn run(program: Program) -> Result<ExitCode, Failure> {
@@ -33,6 +37,8 @@ pub fn run(program: Program) -> Result<ExitCode, Failure> {
         Command::Log(Log::Dump { paths, records, listing }) => {
             log_dump::run(&paths, records, listing.format)
         }
+        Command::Perf(tool) => perf::run(tool),
+        Command::InstallLinks(typed) => install_links::run(&typed),
         Command::Version => {
             println!("highwater {}", env!("CARGO_PKG_VERSION"));
             Ok(ExitCode::SUCCESS)
