@@ -7,10 +7,12 @@ pub mod batch;
 pub mod error_code;
 pub mod id;
 pub mod partitioner;
+pub mod partitioner_choice;
 pub mod record;
 pub mod topic_name;
 pub mod uuid;
 pub mod varint;
+pub mod workload_keys;
 
 pub use batch::{BatchError, BatchHeader, Compression, TimestampType};
 pub use error_code::ErrorCode;
