@@ -4,7 +4,9 @@ use super::{Filter, Want};
 use crate::analysis::Analysis;
 use crate::catalogue;
 use crate::definition::{Experiment, Level, Levels};
+use crate::explain;
 use crate::round::METRICS;
+use crate::workload::Kind;
 use std::collections::BTreeMap;
 
 /// A number and where it may lie. Invariant: `low` ≤ `value` ≤ `high`; all three are one for published numbers.
@@ -66,6 +68,7 @@ impl Rows {
         let rows = |experiment: &Experiment| {
             let mut rows: Vec<Row> =
                 experiment.published.iter().map(|row| published_row(experiment, row)).collect();
+            rows.iter_mut().for_each(|row| predict(experiment, row));
             derive(experiment, &mut rows);
             (experiment.id.clone(), rows)
         };
@@ -83,11 +86,12 @@ impl Rows {
                 high: summary.interval.map_or(summary.max, |interval| interval.high),
             };
             let metrics = cell.metrics.iter().map(|(name, one)| (name.clone(), estimate(one)));
-            let row = Row {
+            let mut row = Row {
                 cell: cell.cell.clone(),
                 metrics: metrics.collect(),
                 counts: cell.counts.clone(),
             };
+            allow_for_whole_records(&mut row);
             experiments.entry(cell.experiment.clone()).or_default().push(row);
         }
         for (id, rows) in &mut experiments {
@@ -97,6 +101,15 @@ impl Rows {
         }
         let floors = analysis.floors.iter().map(|(name, floor)| (name.clone(), floor.within));
         Rows { published: false, floors: floors.collect(), experiments }
+    }
+}
+
+/// A window holds a whole number of records, so a share of few records may be off by one of them.
+fn allow_for_whole_records(row: &mut Row) {
+    let Some(records) = row.metrics.get("records").map(|records| records.value) else { return };
+    if let Some(share) = row.metrics.get_mut("reached_share").filter(|_| records > 0.0) {
+        share.low -= 1.0 / records;
+        share.high += 1.0 / records;
     }
 }
 
@@ -115,6 +128,26 @@ fn published_row(experiment: &Experiment, row: &Levels) -> Row {
 
 fn counts(level: &Level) -> Vec<u64> {
     level.to_string().split_whitespace().filter_map(|count| count.parse().ok()).collect()
+}
+
+/// What the client's queue law predicts of a published row, where less was taken than was offered. Measured rows bring
+/// that along, by the settings that they were run with.
+fn predict(experiment: &Experiment, row: &mut Row) {
+    let full = catalogue::ProfileName::Full;
+    let Ok(workload) = catalogue::workload(experiment, full, &toml::Table::new(), &row.cell) else {
+        return;
+    };
+    let Some(throughput) = row.metrics.get("throughput").map(|rate| rate.value) else { return };
+    if workload.kind != Kind::Produce || workload.offered < 1.1 * throughput {
+        return;
+    }
+    let predicted = explain::predicted_p50_ms(
+        workload.buffer_bytes as f64,
+        f64::from(workload.batch_bytes),
+        f64::from(workload.record_bytes),
+        throughput,
+    );
+    fill(row, "predicted_p50_ms", Estimate::point(predicted));
 }
 
 /// Fills in what follows from the other numbers of a row, and from the rows beside it.

@@ -66,6 +66,8 @@ fn every_published_claim_holds_on_the_published_numbers_that_there_are() {
         "ali-producer A3",
         "ali-producer A4",
         "ali-producer A5",
+        "ali-producer A6",
+        "ali-emulated A6",
         "ali-producer A7",
         "ali-consumer C1",
         "ali-consumer C2",
@@ -276,4 +278,37 @@ fn a_table_that_is_no_predicate_is_said_so() {
     let found = evaluate("e", &claim("kind = 'bound'\nmetrik = 'throughput'"), &rows(&[]));
     assert_eq!(found.outcome, Outcome::NotTestable);
     assert!(found.because.contains("metrik"), "{}", found.because);
+}
+
+#[test]
+fn few_records_make_a_reached_share_uncertain_by_one_of_them() {
+    let round = |records: f64, share: f64| crate::round::Round {
+        experiment: "ali-producer".to_owned(),
+        cell: [
+            ("record_bytes".to_owned(), Level::Number(100.0)),
+            ("offered".to_owned(), Level::Number(records)),
+        ]
+        .into(),
+        target: "t".to_owned(),
+        round: 0,
+        order: 0,
+        purpose: crate::round::Purpose::Cell,
+        started_ms: 0,
+        emulated: String::new(),
+        deviations: Vec::new(),
+        metrics: [("records".to_owned(), records), ("reached_share".to_owned(), share)].into(),
+        histograms: BTreeMap::new(),
+        counts: Vec::new(),
+        verdict: crate::round::Verdict::default(),
+        durability: crate::round::Durability::Unknown,
+        warnings: Vec::new(),
+        failure: None,
+    };
+    let outcome = |records: f64, share: f64| {
+        let analysis = crate::analysis::analyse(&[round(records, share)], None, 1);
+        finding("ali-producer", "A1", &Rows::measured(&analysis, "t")).outcome
+    };
+    assert_eq!(outcome(100.0, 0.99), Outcome::WithinNoise);
+    assert_eq!(outcome(8000.0, 0.99), Outcome::Contradicted);
+    assert_eq!(outcome(8000.0, 1.0), Outcome::Reproduced);
 }

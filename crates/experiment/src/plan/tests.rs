@@ -1,1 +1,224 @@
-//! Tests of plans.
+//! What every plan keeps to: order, pairs, dependencies, few clusters.
+
+use super::*;
+use std::collections::BTreeMap;
+
+fn ability(target: &str, brokers: u32, provides: &[Need]) -> Ability {
+    Ability { target: target.to_owned(), brokers, provides: provides.to_vec() }
+}
+
+fn two(brokers: u32) -> Vec<Ability> {
+    let all = [Need::Gateway, Need::Push];
+    vec![ability("highwater", brokers, &all), ability("apache-kafka", brokers, &all)]
+}
+
+fn request(pattern: &str, targets: Vec<Ability>) -> Request<'static> {
+    Request {
+        experiments: catalogue::select(pattern).unwrap(),
+        profile: ProfileName::Quick,
+        seed: 42,
+        targets,
+        rounds: None,
+        changed: toml::Table::new(),
+    }
+}
+
+fn planned(pattern: &str, targets: Vec<Ability>) -> Plan {
+    plan(&request(pattern, targets)).unwrap()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_plan() {
+    let one = request("all", two(9));
+    assert_eq!(plan(&one).unwrap(), plan(&one).unwrap());
+    let other = Request { seed: 43, ..one.clone() };
+    let order = |plan: Plan| plan.steps.into_iter().map(|step| step.cell).collect::<Vec<_>>();
+    assert_ne!(order(plan(&one).unwrap()), order(plan(&other).unwrap()));
+}
+
+#[test]
+fn a_plan_survives_being_written_down() {
+    let plan = planned("all", two(9));
+    let text = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
+}
+
+#[test]
+fn every_cell_is_run_once_a_round_on_every_target() {
+    let plan = planned("all", two(9));
+    let mut times: BTreeMap<(usize, u32, &str), u32> = BTreeMap::new();
+    for step in plan.steps.iter().filter(|step| step.purpose == Purpose::Cell) {
+        *times.entry((step.cell, step.round, &step.target)).or_default() += 1;
+    }
+    assert!(times.values().all(|times| *times == 1));
+    let cells = plan.cells.iter().filter(|cell| cell.experiment != CANARY);
+    let wanted: usize = cells.map(|cell| cell.rounds as usize * cell.targets.len()).sum();
+    assert_eq!(times.len(), wanted);
+    assert!(plan.waiting.is_empty(), "{:?}", plan.waiting.first());
+    for (at, step) in plan.steps.iter().enumerate() {
+        assert_eq!(step.order as usize, at);
+    }
+}
+
+#[test]
+fn targets_run_back_to_back_and_neither_is_always_first() {
+    let plan = planned("ibm-payload", two(1));
+    let cells: Vec<&Step> =
+        plan.steps.iter().filter(|step| step.purpose == Purpose::Cell).collect();
+    let mut first = BTreeMap::new();
+    for pair in cells.chunks(2) {
+        assert_eq!((pair[0].cell, pair[0].round), (pair[1].cell, pair[1].round));
+        assert_ne!(pair[0].target, pair[1].target);
+        assert_eq!(pair[0].order + 1, pair[1].order);
+        *first.entry(pair[0].target.as_str()).or_insert(0u32) += 1;
+    }
+    let (a, b) = (first["highwater"], first["apache-kafka"]);
+    assert!(a.abs_diff(b) <= 4, "{first:?}");
+}
+
+#[test]
+fn a_round_is_over_before_the_next_begins_and_is_shuffled() {
+    let plan = planned("ibm-payload", two(1));
+    let steps = || plan.steps.iter().filter(|step| step.purpose == Purpose::Cell);
+    let rounds: Vec<u32> = steps().map(|step| step.round).collect();
+    assert!(rounds.is_sorted());
+    let order = |round: u32| -> Vec<usize> {
+        steps().filter(|step| step.round == round).map(|step| step.cell).collect()
+    };
+    assert_ne!(order(0), order(1));
+}
+
+#[test]
+fn a_share_of_saturation_comes_after_its_saturation() {
+    for seed in 0..4 {
+        let plan = plan(&Request { seed, ..request("*", two(9)) }).unwrap();
+        let place = |cell: usize, step: &Step| {
+            let same = |other: &&Step| {
+                other.cell == cell
+                    && other.round == step.round
+                    && other.target == step.target
+                    && other.purpose == Purpose::Cell
+            };
+            plan.steps.iter().find(same).map(|step| step.order)
+        };
+        let mut shares = 0;
+        for step in &plan.steps {
+            let Some(base) = plan.cell(step).saturation else { continue };
+            assert!(plan.cells[base].workload.offered_share == 0.0);
+            assert!(place(base, step).unwrap() < step.order);
+            shares += 1;
+        }
+        assert!(shares > 0);
+    }
+}
+
+#[test]
+fn a_saturation_that_no_cell_measures_is_added() {
+    let shares = catalogue::experiment("ali-scaled").unwrap();
+    let mut without = shares.clone();
+    without.grid.insert("offered_share".to_owned(), vec![Level::Number(0.5)]);
+    without.profile.get_mut("quick").unwrap().grid.clear();
+    let request = Request { experiments: vec![&without], ..request("ali-scaled", two(1)) };
+    let plan = plan(&request).unwrap();
+    let own: Vec<_> = plan.cells.iter().filter(|cell| cell.experiment == "ali-scaled").collect();
+    assert_eq!(own.len(), 10, "five shares and five saturations");
+    assert_eq!(own.iter().filter(|cell| cell.saturation.is_some()).count(), 5);
+}
+
+#[test]
+fn clusters_are_started_few_times() {
+    let plan = planned("all", two(9));
+    let shapes: BTreeSet<Shape> = plan.cells.iter().map(PlannedCell::shape).collect();
+    assert!(shapes.len() > 5, "there is something to group");
+    assert!(plan.cluster_starts() <= shapes.len() + 1, "{}", plan.cluster_starts());
+    assert_eq!(planned("all", two(1)).cluster_starts(), 1);
+}
+
+#[test]
+fn the_canary_is_at_both_ends_and_between() {
+    let plan = planned("all", two(1));
+    let at = |purpose: Purpose| -> Vec<usize> {
+        let steps = plan.steps.iter().enumerate().filter(|(_, step)| step.purpose == purpose);
+        steps.map(|(at, _)| at).collect()
+    };
+    let canaries = at(Purpose::Canary);
+    assert_eq!(canaries.len(), 6, "three on each target");
+    assert_eq!((canaries[0], canaries[5]), (0, plan.steps.len() - 1));
+    let middle = canaries[2] as f64 / plan.steps.len() as f64;
+    assert!((0.25..0.75).contains(&middle), "{middle}");
+    let pairs = at(Purpose::SameTarget);
+    assert_eq!(pairs.len(), SAME_TARGET_PAIRS as usize * 4);
+    for pair in pairs.chunks(2) {
+        let (one, other) = (&plan.steps[pair[0]], &plan.steps[pair[1]]);
+        assert_eq!(one.target_name(), other.target_name());
+        assert_ne!(one.target, other.target);
+        assert_eq!((one.round, pair[0] + 1), (other.round, pair[1]));
+    }
+}
+
+#[test]
+fn what_a_target_lacks_makes_cells_wait() {
+    let plain = vec![ability("highwater", 1, &[]), ability("apache-kafka", 3, &[])];
+    let plan = planned("all", plain);
+    let waits = |experiment: &str, target: &str| -> Vec<&Waiting> {
+        let one = |one: &&Waiting| one.experiment == experiment && one.target == target;
+        plan.waiting.iter().filter(one).collect()
+    };
+    let on = |experiment: &str| -> Vec<&PlannedCell> {
+        plan.cells.iter().filter(|cell| cell.experiment == experiment).collect()
+    };
+    assert!(on("cs6-4").is_empty());
+    assert_eq!(waits("cs6-4", "highwater")[0].needs, [Need::Gateway]);
+    assert_eq!(waits("cs6-4", "highwater")[0].why, "highwater does not have producing over HTTP");
+    assert_eq!(
+        waits("ibm-tuning", "highwater")[0].why,
+        "highwater does not have a cluster of 3 brokers"
+    );
+    // The other target runs alone.
+    assert!(waits("ibm-tuning", "apache-kafka").is_empty());
+    assert!(on("ibm-tuning").iter().all(|cell| cell.targets == ["apache-kafka"]));
+    // Six brokers are more than three.
+    assert_eq!(waits("ibm-fast", "apache-kafka").len(), 1);
+    // Pull needs nothing; push does.
+    assert!(on("cs6-1").iter().all(|cell| cell.cell["delivery"] == Level::Text("pull".to_owned())));
+}
+
+#[test]
+fn targets_are_compared_with_as_many_brokers_each() {
+    let plan =
+        planned("mif-grid", vec![ability("highwater", 1, &[]), ability("apache-kafka", 3, &[])]);
+    for cell in plan.cells.iter().filter(|cell| cell.experiment == "mif-grid") {
+        assert_eq!((cell.workload.brokers, cell.workload.replication), (1, 1));
+        assert_eq!(
+            cell.deviations,
+            ["1 instead of 3 brokers", "replication factor 1 instead of 3"]
+        );
+    }
+    let whole = planned("mif-grid", two(3));
+    assert!(whole.cells.iter().all(|cell| cell.deviations.is_empty()));
+}
+
+#[test]
+fn rounds_and_settings_may_be_changed() {
+    let mut request = request("ibm-payload", two(1));
+    request.rounds = Some(7);
+    request.changed = "era = '4'".parse().unwrap();
+    let plan = plan(&request).unwrap();
+    for cell in plan.cells.iter().filter(|cell| cell.experiment != CANARY) {
+        assert_eq!((cell.rounds, cell.workload.era), (7, crate::workload::Era::V4));
+    }
+}
+
+#[test]
+fn nothing_to_run_is_an_empty_plan() {
+    let plan = planned("cs6-4", vec![ability("highwater", 1, &[])]);
+    assert!(plan.steps.is_empty());
+    assert_eq!(plan.waiting.len(), 12);
+}
+
+#[test]
+fn a_quick_run_of_everything_fits_into_half_an_hour() {
+    let plan = planned("all", two(9));
+    let minutes = plan.cost_seconds() / 60.0;
+    assert!(minutes < 27.0, "{minutes:.1}");
+}
