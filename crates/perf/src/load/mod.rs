@@ -26,6 +26,7 @@ pub use report::{ConsumeReport, LATENCY_MAX_US, ProduceReport, Window, histogram
 pub use run::{both, consume, produce};
 pub use sink::Sink;
 pub use stop::Stop;
+pub use values::Values;
 pub use verify::{verify, verify_findings};
 
 use client::ClientError;

@@ -11,7 +11,7 @@ const LINE_BYTES: [usize; 10] = [216, 216, 290, 290, 290, 290, 386, 387, 390, 39
 const LINES: usize = 200;
 
 /// Draws one record after the other.
-pub(super) struct Values {
+pub struct Values {
     random: fastrand::Rng,
     lengths: Lengths,
     payload: Payload,
@@ -48,7 +48,8 @@ enum KeySource {
 }
 
 impl Values {
-    pub(super) fn new(sizes: &Sizes, keys: &Keys, payload: Payload, seed: u64) -> Values {
+    /// A source of records of these lengths, keys and letters.
+    pub fn new(sizes: &Sizes, keys: &Keys, payload: Payload, seed: u64) -> Values {
         let mut random = fastrand::Rng::with_seed(seed);
         let lengths = Lengths::new(sizes, &mut random);
         let mut value = vec![0; lengths.max()];
@@ -68,7 +69,7 @@ impl Values {
 
     /// Draws the next key and the next value.
     #[inline]
-    pub(super) fn draw(&mut self) {
+    pub fn draw(&mut self) {
         self.length = match &mut self.lengths {
             Lengths::Fixed(length) => *length,
             Lengths::Mix(mix) => {
@@ -91,19 +92,19 @@ impl Values {
 
     /// The key that was drawn.
     #[inline]
-    pub(super) fn key(&self) -> Option<&[u8]> {
+    pub fn key(&self) -> Option<&[u8]> {
         (!matches!(self.keys, KeySource::None)).then_some(&self.key)
     }
 
     /// The value that was drawn.
     #[inline]
-    pub(super) fn value(&self) -> &[u8] {
+    pub fn value(&self) -> &[u8] {
         &self.value[..self.length]
     }
 
     /// Marks the value that was drawn.
     #[inline]
-    pub(super) fn stamp(&mut self, stamp: &Stamp, partition: i32) {
+    pub fn stamp(&mut self, stamp: &Stamp, partition: i32) {
         let rest = self.rest();
         stamp.write(&mut self.value[..self.length], partition, rest);
     }

@@ -14,8 +14,9 @@ pub fn verify(
     acknowledged: &Acknowledged,
     idle: Duration,
 ) -> Result<Verdict, LoadError> {
-    let findings = verify_findings(bootstrap, &acknowledged.topics(), acknowledged.run, idle)?;
-    Ok(findings.verdict(acknowledged))
+    let looked =
+        look(bootstrap, &acknowledged.topics(), acknowledged.run, acknowledged.count(), idle)?;
+    Ok(looked.verdict(acknowledged))
 }
 
 /// What is in these topics of a run.
@@ -25,16 +26,30 @@ pub fn verify_findings(
     run: u32,
     idle: Duration,
 ) -> Result<Findings, LoadError> {
+    look(bootstrap, topics, run, 0, idle)
+}
+
+fn look(
+    bootstrap: &str,
+    topics: &[String],
+    run: u32,
+    expected: u64,
+    idle: Duration,
+) -> Result<Findings, LoadError> {
     let runtime = runtime()?;
-    let findings = runtime.block_on(read_back(bootstrap, topics, run, idle));
+    let findings = runtime.block_on(read_back(bootstrap, topics, run, expected, idle));
     runtime.shutdown_background();
     findings
 }
 
+/// Reads to the end. The end moves: a record that was acknowledged with `acks=1` becomes visible only when the high
+/// watermark has passed it, so while fewer than `expected` were read the end is looked up again, until nothing new
+/// comes for `idle`.
 async fn read_back(
     bootstrap: &str,
     topics: &[String],
     run: u32,
+    expected: u64,
     idle: Duration,
 ) -> Result<Findings, LoadError> {
     let cluster = Cluster::connect(ClusterConfig::new(bootstrap)).await?;
@@ -54,13 +69,14 @@ async fn read_back(
     consumer.assign(&partitions).await?;
     let mut left = ends(&consumer, &partitions).await?;
     let mut checker = Checker::new(run);
-    let (mut scratch, mut heard) = (Vec::new(), Instant::now());
-    while !left.is_empty() && heard.elapsed() < idle {
+    let (mut scratch, mut heard, mut read) = (Vec::new(), Instant::now(), 0u64);
+    while (!left.is_empty() || read < expected) && heard.elapsed() < idle {
         for fetched in consumer.poll(Duration::from_millis(100)).await? {
             heard = Instant::now();
             checker.turn_to(&fetched.partition.topic, fetched.partition.partition.0);
             fetched.for_each(&mut scratch, |record| {
                 checker.take(record.value);
+                read += 1;
             })?;
             if left.get(&fetched.partition).is_some_and(|end| fetched.next_offset >= *end) {
                 left.remove(&fetched.partition);
