@@ -208,6 +208,29 @@ impl Connection {
         send_pieces_on(&self.0.shared, timeout, reply, encode)
     }
 
+    /// As [`Connection::send_pieces`], but nothing is written before [`Connection::write`]: several
+    /// requests then cost one system call.
+    pub fn queue_pieces(
+        &self,
+        timeout: Duration,
+        reply: Option<Reply>,
+        encode: impl FnOnce(i32) -> Result<Vec<Bytes>, ClientError>,
+    ) -> Result<(), ClientError> {
+        let mut state = self.0.shared.lock();
+        queue(&mut state, timeout, reply, encode)
+    }
+
+    /// Writes what was queued, as far as the socket takes it; the connection's task writes the rest.
+    pub fn write(&self) {
+        let mut state = self.0.shared.lock();
+        write_or_wake(&self.0.shared, &mut state);
+    }
+
+    /// Whether the socket has not taken all that was sent.
+    pub fn has_backlog(&self) -> bool {
+        !self.0.shared.lock().outgoing.is_empty()
+    }
+
     /// The name that the client gave itself.
     pub fn client_id(&self) -> &str {
         &self.0.shared.config.client_id
@@ -284,6 +307,21 @@ fn send_pieces_on(
     encode: impl FnOnce(i32) -> Result<Vec<Bytes>, ClientError>,
 ) -> Result<(), ClientError> {
     let mut state = shared.lock();
+    let idle = state.outgoing.is_empty();
+    queue(&mut state, timeout, reply, encode)?;
+    if idle {
+        write_or_wake(shared, &mut state);
+    }
+    Ok(())
+}
+
+/// Adds a request to what is to be written.
+fn queue(
+    state: &mut State,
+    timeout: Duration,
+    reply: Option<Reply>,
+    encode: impl FnOnce(i32) -> Result<Vec<Bytes>, ClientError>,
+) -> Result<(), ClientError> {
     if let Some(closed) = &state.closed {
         return Err(closed.clone());
     }
@@ -294,14 +332,17 @@ fn send_pieces_on(
         let deadline = Instant::now() + timeout;
         state.pending.push_back(Pending { correlation_id, deadline, reply });
     }
-    let idle = state.outgoing.is_empty();
     state.outgoing.extend(pieces);
+    Ok(())
+}
+
+/// Writes what the socket takes, and wakes the connection's task for the rest.
+fn write_or_wake(shared: &Shared, state: &mut State) {
     // Errors of the socket are met again, and handled, by the connection's task.
-    let written = if idle { write_some(&shared.stream, &mut state.outgoing) } else { Ok(()) };
-    if written.is_err() || (idle && !state.outgoing.is_empty()) {
+    let written = write_some(&shared.stream, &mut state.outgoing);
+    if written.is_err() || !state.outgoing.is_empty() {
         shared.wake.notify_one();
     }
-    Ok(())
 }
 
 /// Writes until nothing is left or the socket takes no more.

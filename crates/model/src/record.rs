@@ -293,10 +293,9 @@ impl BatchBuilder {
         head.varint(value.map_or(-1, |value| value.len() as i64));
         self.bytes.extend_from_slice(head.bytes());
         self.bytes.extend_from_slice(value.unwrap_or_default());
-        write_i32(&mut self.bytes, headers.len() as i32);
-        for (name, value) in headers {
-            write_bytes(&mut self.bytes, Some(name.as_bytes()));
-            write_bytes(&mut self.bytes, *value);
+        match headers {
+            [] => self.bytes.push(0),
+            headers => write_headers(&mut self.bytes, headers),
         }
         self.max_timestamp = self.max_timestamp.max(timestamp);
         self.last_offset_delta = offset_delta;
@@ -392,6 +391,14 @@ impl Head {
     }
 }
 
+fn write_headers(out: &mut Vec<u8>, headers: &[Header<'_>]) {
+    write_i32(out, headers.len() as i32);
+    for (name, value) in headers {
+        write_bytes(out, Some(name.as_bytes()));
+        write_bytes(out, *value);
+    }
+}
+
 fn write_bytes(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     match bytes {
         None => write_i32(out, -1),
@@ -402,11 +409,13 @@ fn write_bytes(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     }
 }
 
+#[inline]
 fn bytes_size(bytes: Option<&[u8]>) -> usize {
     bytes.map_or(1, |b| size_i64(b.len() as i64) + b.len())
 }
 
 /// Bytes of a record behind its length.
+#[inline]
 fn record_size(
     timestamp_delta: i64,
     offset_delta: i32,

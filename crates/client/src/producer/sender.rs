@@ -17,10 +17,13 @@ use model::{ErrorCode, Offset, Sequence, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use wire::produce::PartitionProduceResponse;
 use wire::{ApiKey, ProduceResponse};
+
+/// Without acknowledgements: how long the sender waits for a socket that takes no more.
+const UNANSWERED_PAUSE: Duration = Duration::from_millis(1);
 
 /// What other tasks tell the sender.
 enum Event {
@@ -73,6 +76,8 @@ struct Sender {
     ready: Vec<Arc<PartitionQueue>>,
     in_flight: HashMap<u64, InFlight>,
     next_request: u64,
+    /// Connections with requests that are still to be written.
+    unwritten: Vec<Connection>,
     refreshing: bool,
     reset: Reset,
     /// The earliest moment at which something may change by itself.
@@ -89,6 +94,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         ready: Vec::new(),
         in_flight: HashMap::new(),
         next_request: 0,
+        unwritten: Vec::new(),
         refreshing: false,
         reset: Reset::None,
         wake_at: None,
@@ -126,6 +132,9 @@ impl Sender {
             return true;
         }
         while self.send_round(now) {}
+        for connection in self.unwritten.drain(..) {
+            connection.write();
+        }
         true
     }
 
@@ -216,6 +225,11 @@ impl Sender {
         let broker = self.brokers.entry(id).or_insert_with(Broker::down);
         match &broker.link {
             Link::Up(connection) if !connection.is_closed() => {
+                if self.shared.config.acks == 0 && connection.has_backlog() {
+                    // No answer will tell when the broker takes more.
+                    self.wake_by(now + UNANSWERED_PAUSE);
+                    return false;
+                }
                 return broker.in_flight < self.shared.config.in_flight_max;
             }
             Link::Connecting => return false,
@@ -261,9 +275,12 @@ impl Sender {
                     &mut self.brokers.entry(broker).or_insert_with(Broker::down).in_flight;
                 *in_flight += 1;
                 self.shared.counters.request_sent(*in_flight as u64);
+                // Several requests may be written at once, at the end of the pass.
+                self.unwritten.push(connection);
                 self.in_flight.insert(request, InFlight { broker, version, peer, sent });
             }
             Ok(()) => {
+                connection.write();
                 self.shared.counters.request_sent(1);
                 let placed = Placed { base_offset: None, log_append_time: Timestamp::NONE };
                 sent.into_iter().for_each(|s| self.complete(s, Ok(placed)));
@@ -283,9 +300,9 @@ impl Sender {
         let reply: crate::connection::Reply =
             Box::new(move |result| drop(events.send(Event::Answer { request, result })));
         // The broker gives up before the connection does.
-        let timeout = config.request_timeout + std::time::Duration::from_secs(5);
+        let timeout = config.request_timeout + Duration::from_secs(5);
         let reply = (config.acks != 0).then_some(reply);
-        connection.send_pieces(timeout, reply, |correlation_id| {
+        connection.queue_pieces(timeout, reply, |correlation_id| {
             let envelope = Envelope {
                 version,
                 correlation_id,

@@ -11,7 +11,7 @@ use super::values::Values;
 use super::{LoadError, runtime};
 use crate::stamp::Stamp;
 use client::producer::{BatchReport, Fed, Feed, Partitioner, ProducerMetrics};
-use client::{Cluster, ClusterConfig, Producer, ProducerConfig, Record};
+use client::{ClientError, Cluster, ClusterConfig, Producer, ProducerConfig, Record};
 use hdrhistogram::Histogram;
 use model::Timestamp;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -137,6 +137,13 @@ fn strategy(load: &ProduceLoad) -> Strategy {
         (Strategy::Murmur2, Partitioner::RoundRobin) => Strategy::Murmur2RoundRobin,
         (strategy, _) => strategy,
     }
+}
+
+/// A record that was drawn: its topic among the load's, its partition, when it was due.
+struct Drawn {
+    way: usize,
+    partition: i32,
+    due_ns: u64,
 }
 
 struct Generator<'a> {
@@ -265,8 +272,11 @@ impl<'a> Generator<'a> {
                 self.wait_until(due_ns).await?;
                 continue;
             }
-            self.send(due_ns).await?;
-            self.readings_left -= 1;
+            let drawn = self.draw(due_ns)?;
+            if !self.offer(&drawn)? {
+                self.offer_again(&drawn).await?;
+            }
+            self.readings_left = self.readings_left.saturating_sub(1);
             if self.closed >= BATCHES_PER_TURN {
                 self.let_send().await;
             } else if self.readings_left == 0 {
@@ -305,65 +315,70 @@ impl<'a> Generator<'a> {
         Ok(())
     }
 
-    /// Sends the next record.
-    async fn send(&mut self, due_ns: u64) -> Result<(), LoadError> {
-        let turn = ((self.sent + self.refused) % self.ways.len() as u64) as usize;
+    /// Draws the next record and chooses where it goes.
+    #[inline]
+    fn draw(&mut self, due_ns: u64) -> Result<Drawn, LoadError> {
+        let way = ((self.sent + self.refused) % self.ways.len() as u64) as usize;
         self.values.draw();
-        let way = &mut self.ways[turn];
-        let partition = way.choose(&self.values);
-        let Some(sequence) = way.next.get(partition as usize).copied() else {
-            return Err(LoadError::NoPartition {
-                topic: self.load.topics[turn].clone(),
-                partition,
-            });
+        let partition = self.ways[way].choose(&self.values);
+        let Some(sequence) = self.ways[way].next.get(partition as usize).copied() else {
+            return Err(LoadError::NoPartition { topic: self.load.topics[way].clone(), partition });
         };
         if let Some(run) = self.load.stamp {
             self.stamp(run, sequence, due_ns, partition);
         }
-        let bytes = self.values.value().len() as u64;
-        let fed = loop {
-            let record = Record {
-                key: self.values.key(),
-                value: Some(self.values.value()),
-                timestamp: Some(Timestamp((self.clock.unix_ns(self.now_ns) / 1_000_000) as i64)),
-                partition: Some(partition),
-                tag: Tag::new(due_ns, self.now_ns).number(),
-                headers: &[],
-            };
-            match self.ways[turn].feed.offer(&record) {
-                Ok(Fed::NoMemory) => {
-                    let began_ns = self.clock.now_ns();
-                    let memory = self.ways[turn].feed.memory(&record);
-                    let waited = tokio::select! {
-                        waited = memory => waited,
-                        () = self.stop.stopped() => {
-                            self.stopped = true;
-                            return Ok(());
-                        }
-                    };
-                    self.read_clock();
-                    self.closed = 0;
-                    note(&mut self.blocked, (self.now_ns - began_ns) / 1000, 1);
-                    if let Err(error) = waited {
-                        break Err(error);
-                    }
-                }
-                other => break other,
-            }
-        };
-        match fed {
+        Ok(Drawn { way, partition, due_ns })
+    }
+
+    /// Offers it to the client. False if there is no memory for it now.
+    #[inline]
+    fn offer(&mut self, drawn: &Drawn) -> Result<bool, LoadError> {
+        let record = record(&self.values, &self.clock, self.now_ns, drawn);
+        let way = &mut self.ways[drawn.way];
+        match way.feed.offer(&record) {
+            Ok(Fed::NoMemory) => return Ok(false),
             Ok(fed) => {
-                self.ways[turn].next[partition as usize] += 1;
+                way.next[drawn.partition as usize] += 1;
                 self.sent += 1;
-                self.sent_bytes += bytes;
+                self.sent_bytes += self.values.value().len() as u64;
                 self.closed += u32::from(fed == Fed::Closed);
             }
-            Err(client::ClientError::ClientClosed) => {
-                return Err(client::ClientError::ClientClosed.into());
-            }
-            Err(error) => {
-                self.refused += 1;
-                lock(&self.recorder).errors.add(&error);
+            Err(error) => self.refuse(error)?,
+        }
+        Ok(true)
+    }
+
+    /// The client does not want it. Fails if it will never want one again.
+    #[cold]
+    fn refuse(&mut self, error: ClientError) -> Result<(), LoadError> {
+        if error == ClientError::ClientClosed {
+            return Err(error.into());
+        }
+        self.refused += 1;
+        lock(&self.recorder).errors.add(&error);
+        Ok(())
+    }
+
+    /// Waits for memory until the record is taken, refused, or the run is stopped.
+    async fn offer_again(&mut self, drawn: &Drawn) -> Result<(), LoadError> {
+        while !self.stopped {
+            let began_ns = self.clock.now_ns();
+            let record = record(&self.values, &self.clock, self.now_ns, drawn);
+            let waited = tokio::select! {
+                waited = self.ways[drawn.way].feed.memory(&record) => Some(waited),
+                () = self.stop.stopped() => None,
+            };
+            self.read_clock();
+            self.closed = 0;
+            note(&mut self.blocked, (self.now_ns - began_ns) / 1000, 1);
+            match waited {
+                None => self.stopped = true,
+                Some(Err(error)) => return self.refuse(error),
+                Some(Ok(())) => {
+                    if self.offer(drawn)? {
+                        return Ok(());
+                    }
+                }
             }
         }
         Ok(())
@@ -393,5 +408,18 @@ impl<'a> Generator<'a> {
             _ = &mut flushed => {}
             () = stopped => self.stopped = true,
         }
+    }
+}
+
+/// The record that was drawn.
+#[inline]
+fn record<'v>(values: &'v Values, clock: &Clock, now_ns: u64, drawn: &Drawn) -> Record<'v> {
+    Record {
+        key: values.key(),
+        value: Some(values.value()),
+        timestamp: Some(Timestamp((clock.unix_ns(now_ns) / 1_000_000) as i64)),
+        partition: Some(drawn.partition),
+        tag: Tag::new(drawn.due_ns, now_ns).number(),
+        headers: &[],
     }
 }
