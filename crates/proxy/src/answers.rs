@@ -406,4 +406,28 @@ mod tests {
             assert!(matches!(carried(&link, &garbage, 100), Err(Broken::Decode(_))), "{api}");
         }
     }
+
+    #[test]
+    fn answers_of_any_bytes_are_carried_or_refused() {
+        let mut random = fastrand::Rng::with_seed(12);
+        let apis = [0, 1, 3, 10, 18, 60, SHARE_FETCH, crate::frames::SHARE_ACKNOWLEDGE];
+        let whole = [
+            answer(&fetch(10), ApiKey::Fetch, 16, 7),
+            answer(&metadata(), ApiKey::Metadata, 12, 7),
+            [&(share_fetch(b"r", 2).len() as i32).to_be_bytes()[..], &share_fetch(b"r", 2)]
+                .concat(),
+        ];
+        for _ in 0..5000 {
+            let api = apis[random.usize(..apis.len())];
+            let max = crate::frames::version_max(api).unwrap();
+            let link = Link::default();
+            link.expect(expected(api, random.i16(..=max).max(0), 7, Fate::Forward));
+            let mut bytes = whole[random.usize(..whole.len())].clone();
+            for _ in 0..random.usize(..4) {
+                let at = random.usize(8..bytes.len());
+                bytes[at] = random.u8(..);
+            }
+            let _ = carried(&link, &bytes, random.usize(1..50));
+        }
+    }
 }

@@ -39,7 +39,13 @@ pub async fn serve(shared: &Arc<Shared>, client: TcpStream, peer: SocketAddr, ta
                 Side::Client => shared.counters.client_failed(),
                 Side::Server => shared.counters.server_failed(),
             }
-            tracing::warn!(%peer, ?target, ?side, %error, "a connection broke");
+            match error {
+                // Clients and brokers go away without a word all the time.
+                Broken::Io(error) => {
+                    tracing::debug!(%peer, ?target, ?side, %error, "a socket failed")
+                }
+                error => tracing::warn!(%peer, ?target, ?side, %error, "a connection broke"),
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
 /// Which broker a listener leads to.
@@ -95,6 +96,9 @@ pub async fn accept(shared: Arc<Shared>, listener: TcpListener, target: Target) 
     }
 }
 
+/// How long to wait after a connection that could not be taken.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+
 async fn took(shared: &Arc<Shared>, accepted: io::Result<(TcpStream, SocketAddr)>, target: Target) {
     match accepted {
         Ok((client, peer)) => {
@@ -111,7 +115,7 @@ async fn took(shared: &Arc<Shared>, accepted: io::Result<(TcpStream, SocketAddr)
             shared.counters.client_failed();
             tracing::warn!(%error, "a connection could not be taken");
             // Out of file descriptors, most likely: others must close first.
-            tokio::task::yield_now().await;
+            tokio::time::sleep(ACCEPT_BACKOFF).await;
         }
     }
 }

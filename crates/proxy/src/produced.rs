@@ -143,7 +143,8 @@ impl NextOffsets {
         for written in &produced.partitions {
             let place = (written.topic.clone(), written.partition);
             if let Some(base) = answered.get(&place) {
-                self.0.insert(place, Offset(base + written.record_count as i64));
+                let next = base.saturating_add(written.record_count as i64);
+                self.0.insert(place, Offset(next));
             }
         }
     }

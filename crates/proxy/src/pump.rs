@@ -178,12 +178,23 @@ impl<'a, R: Relay> Pump<'a, R> {
             Err(error) => return Err(error.into()),
         };
         self.ended = count == 0;
-        if count == self.read_bytes {
-            self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
-        }
         let now = Instant::now();
         self.passes_at = self.tolls.take(now, count);
-        self.look(now)
+        self.look(now)?;
+        self.fit(count);
+        Ok(())
+    }
+
+    /// Fits what is read at once to what came: many idle connections must not hold much memory.
+    fn fit(&mut self, count: usize) {
+        if count == self.read_bytes {
+            self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
+        } else if count < self.read_bytes / 4 && self.read_bytes > READ_BYTES_MIN {
+            self.read_bytes /= 2;
+            if self.incoming.is_empty() {
+                self.incoming = BytesMut::new();
+            }
+        }
     }
 
     /// Has what was read looked at, and puts what may go on on its way.

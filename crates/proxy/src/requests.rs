@@ -264,3 +264,77 @@ impl Relay for Requests<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::misbehave::Misbehave;
+    use crate::mischief::Mischief;
+    use std::sync::Arc;
+    use wire::{ApiVersionsRequest, MetadataRequest, ProduceRequest, Writer, frame};
+
+    /// Requests of several kinds, one behind the other.
+    fn stream() -> Vec<u8> {
+        let mut writer = Writer::new();
+        for id in 0..20 {
+            let produce = ProduceRequest { acks: (id % 2) as i16, ..ProduceRequest::default() };
+            frame::write_request(&mut writer, &produce, 9, id, Some("me")).unwrap();
+            frame::write_request(&mut writer, &MetadataRequest::default(), 12, id, None).unwrap();
+            frame::write_request(&mut writer, &ApiVersionsRequest::default(), 3, id, None).unwrap();
+        }
+        writer.into_bytes()
+    }
+
+    fn carried(requests: &mut Requests<'_>, bytes: &[u8], piece: usize) -> Result<Vec<u8>, Broken> {
+        let (mut incoming, mut out) = (BytesMut::new(), Vec::new());
+        for piece in bytes.chunks(piece) {
+            incoming.extend_from_slice(piece);
+            requests.relay(&mut incoming, &mut out)?;
+        }
+        Ok(out.concat())
+    }
+
+    fn expected(link: &Link) -> Vec<(i16, i32)> {
+        std::iter::from_fn(|| link.take()).map(|e| (e.api_key, e.correlation_id)).collect()
+    }
+
+    #[test]
+    fn requests_pass_untouched_however_they_come() {
+        let bytes = stream();
+        let wanted: Vec<_> = (0..20)
+            .flat_map(|id| [(0, id), (3, id), (18, id)])
+            .filter(|(api, id)| *api != 0 || id % 2 == 1)
+            .collect();
+        for piece in [1, 3, 17, 100_000] {
+            for plan in [None, Some(Misbehave { lose_every: 1000, ..Misbehave::default() })] {
+                let (link, counters) = (Link::default(), Counters::default());
+                let culprit = plan.and_then(Mischief::new).map(|m| Culprit::new(Arc::new(m)));
+                let mut requests = Requests::new(&link, &counters, 1 << 20, culprit);
+                assert_eq!(carried(&mut requests, &bytes, piece).unwrap(), bytes);
+                assert_eq!(expected(&link), wanted);
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_of_any_kind_are_carried_or_refused() {
+        let mut random = fastrand::Rng::with_seed(11);
+        let plan = Misbehave { lose_every: 2, damage_every: 3, ..Misbehave::default() };
+        for _ in 0..5000 {
+            let mut bytes = stream();
+            bytes.truncate(random.usize(..400));
+            for _ in 0..random.usize(..4) {
+                if !bytes.is_empty() {
+                    let at = random.usize(..bytes.len());
+                    bytes[at] = random.u8(..);
+                }
+            }
+            let (link, counters) = (Link::default(), Counters::default());
+            let culprit = Mischief::new(plan).map(|m| Culprit::new(Arc::new(m)));
+            let mut requests = Requests::new(&link, &counters, 1 << 20, culprit);
+            if let Ok(out) = carried(&mut requests, &bytes, random.usize(1..50)) {
+                assert!(out.len() <= bytes.len());
+            }
+        }
+    }
+}

@@ -47,7 +47,6 @@ async fn new_topic(cluster: &Cluster, test: &str, partitions: i32) -> String {
 /// are acknowledged.
 async fn produce(cluster: &Cluster, topic: &str) {
     let config = ProducerConfig {
-        acks: 1,
         idempotence: false,
         batch_bytes: 200,
         linger: Duration::ZERO,
