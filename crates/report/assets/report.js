@@ -23,7 +23,7 @@
   };
   const before = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b
     : typeof a === "number" ? -1 : typeof b === "number" ? 1 : a.localeCompare(b));
-  for (const head of all("th[aria-sort]")) {
+  const sortable = () => all("th[aria-sort]:not([tabindex])").forEach((head) => {
     const sort = () => {
       const down = head.getAttribute("aria-sort") === "ascending";
       const table = head.closest("table"), column = Number(head.dataset.c);
@@ -35,12 +35,13 @@
     head.tabIndex = 0;
     head.addEventListener("click", sort);
     head.addEventListener("keydown", (event) => event.key === "Enter" && sort());
-  }
+  });
+  sortable();
   addEventListener("beforeprint", () => all("details").forEach((one) => { one.open = true; }));
 
   // Pictures: drawn when they come into sight, with the page's own colours.
   const drawn = new Map();
-  let lively = [];
+  let lively = {};
   const colour = (name) => {
     const probe = document.body.appendChild(document.createElement("i"));
     probe.style.color = `var(${name})`;
@@ -81,8 +82,10 @@
     let rows = 0;
     for (const legend of options.legend ? [].concat(options.legend) : []) {
       Object.assign(legend, { top: 17, textStyle: { color: ink, fontSize: 12 }, padding: [2, 0] });
+      const marks = live.upon.map(([place]) => options.series[place].name);
+      legend.data = legend.data.map((name) => (marks.includes(name) ? { name, icon: "diamond" } : { name }));
       let used = width;
-      for (const { name } of legend.data.map((name) => ({ name: name.name || name }))) {
+      for (const { name } of legend.data) {
         const need = name.length * 6.8 + 40;
         if (used + need > width) { rows += 1; used = 0; }
         used += need;
@@ -142,7 +145,7 @@
     return [options, rows];
   };
   const draw = (place) => {
-    const live = lively[place.dataset.n];
+    const live = lively.pictures[place.dataset.n];
     const [options, rows] = dress(live, place.clientWidth);
     place.style.height = `${live.height_px + Math.max(0, rows - 1) * 19}px`;
     const chart = drawn.get(place) || echarts.init(place, null, { renderer: "svg" });
@@ -160,13 +163,15 @@
     const script = document.createElement("script");
     script.textContent = await unpacked("echarts");
     lively = JSON.parse(await unpacked("live"));
+    all("details[data-t]").forEach((place) => place.insertAdjacentHTML("beforeend", lively.tables[place.dataset.t]));
+    sortable();
     document.head.append(script);
     if (!window.echarts) return;
     root.classList.add("js");
     const sight = new IntersectionObserver((seen) => seen.forEach(({ isIntersecting, target }) => {
       if (isIntersecting && !drawn.has(target)) draw(target);
     }), { rootMargin: "400px" });
-    all(".live").forEach((place) => { place.style.height = `${lively[place.dataset.n].height_px}px`; sight.observe(place); });
+    all(".live").forEach((place) => { place.style.height = `${lively.pictures[place.dataset.n].height_px}px`; sight.observe(place); });
     let waiting;
     addEventListener("resize", () => {
       clearTimeout(waiting);

@@ -7,7 +7,7 @@ use crate::sheet::Sheet;
 use crate::wording;
 use experiment::analysis::{Better, ROUNDS_FOR_INTERVAL, Ratio, better};
 use experiment::claims::Outcome;
-use experiment::definition::Chart;
+use experiment::definition::{Chart, Form};
 use std::collections::BTreeMap;
 
 /// Under a figure: rounds, intervals, noise, machine, targets, emulation.
@@ -29,19 +29,21 @@ pub(crate) fn figure(run: &Run, sheet: &Sheet<'_>, chart: &Chart, pictures: &[Pi
             false => "Hollow markers: published values.".to_owned(),
         });
     }
-    sentences.push(rounds(sheet));
+    let whiskers = !matches!(chart.form, Form::HeatMap | Form::Counts);
+    sentences.push(rounds(sheet, whiskers));
     sentences.extend(floors(run, &chart.y));
     sentences.push(ran_on(run, sheet));
     sentences.join(" ")
 }
 
-fn rounds(sheet: &Sheet<'_>) -> String {
+fn rounds(sheet: &Sheet<'_>, whiskers: bool) -> String {
     let rounds: Vec<usize> = sheet.cells().map(|cell| cell.rounds).collect();
     let (least, most) = (rounds.iter().min().copied(), rounds.iter().max().copied());
     let (least, most) = (least.unwrap_or(0), most.unwrap_or(0));
     let number = if least == most { wording::count(most, "round") } else { format!("{least} to {most} rounds") };
     if most >= ROUNDS_FOR_INTERVAL {
-        format!("Means of {number}; whiskers: 95 % confidence intervals.")
+        let whiskers = if whiskers { "; whiskers: 95 % confidence intervals" } else { "" };
+        format!("Means of {number}{whiskers}.")
     } else {
         format!("Means of {number}: too few for confidence intervals.")
     }

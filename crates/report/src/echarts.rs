@@ -2,7 +2,6 @@
 //! program: the labels of ticks and the intervals, which the page's script adds. Colours of text and lines are the
 //! page's, so that they follow its light or dark.
 
-use crate::number;
 use crate::palette;
 use crate::picture::axis::{Axis, Scale};
 use crate::picture::{Body, Heat, Picture, Plot, Role, Series};
@@ -204,7 +203,7 @@ fn of_heat(heat: &Heat) -> Live {
                 .label(Label::new().show(true))
                 .data(vec![heat.cells.iter().map(|c| cell(c).into()).collect::<Vec<_>>()]),
         );
-    let labels = heat.cells.iter().map(|(_, _, value)| (*value, number::tick(crate::svg::three_digits(*value))));
+    let labels = heat.cells.iter().map(|(_, _, value)| (digits(*value), crate::svg::label(*value)));
     let mut options = options(&chart);
     // The crate nests a heat map's points once more than ECharts wants.
     if let Some(nested) = options.pointer_mut("/series/0/data") {

@@ -5,7 +5,10 @@
 
 mod caption;
 mod echarts;
+mod exports;
+mod fixture;
 mod html;
+mod markdown;
 mod number;
 mod palette;
 mod picture;
@@ -23,12 +26,53 @@ use sheet::Sheet;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Documents(pub Vec<(String, Vec<u8>)>);
 
-/// All documents of a run.
+/// What cannot be rendered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RenderError {
+    /// The catalogue has no report of that id.
+    #[error("no report is called {id:?}")]
+    UnknownReport {
+        /// What was asked for.
+        id: String,
+    },
+}
+
+/// All documents of a run: `report.html`, `report.md` with `charts/*.svg`, `cells.csv`, `result.json`, `omb/*.json`,
+/// `hgrm/*.hgrm`, `metrics.prom`. The same run gives the same bytes.
 pub fn render(run: &Run) -> Documents {
-    let sheets: Vec<Sheet<'_>> =
-        run.experiments().map(|(report, experiment)| Sheet::new(run, report, experiment)).collect();
+    let sheets = sheets(run);
+    let mut documents = pages(run, &sheets);
+    documents.add("result.json", exports::result::json(run));
+    documents.add("metrics.prom", exports::prometheus::text(run));
+    let files = exports::omb::files(run).into_iter().chain(exports::hgrm::files(run));
+    files.for_each(|(path, text)| documents.add(path, text));
+    documents
+}
+
+/// The documents of a published report (`ibm`, `ali`, `cs6`, `mif`): its tables and pictures drawn again from the
+/// catalogue, without running anything.
+///
+/// # Errors
+///
+/// [`RenderError::UnknownReport`] if the catalogue has none of that id.
+pub fn from_fixture(report_id: &str) -> Result<Documents, RenderError> {
+    let report = experiment::catalogue::report(report_id)
+        .ok_or_else(|| RenderError::UnknownReport { id: report_id.to_owned() })?;
+    let run = fixture::run(report);
+    Ok(pages(&run, &sheets(&run)))
+}
+
+fn sheets(run: &Run) -> Vec<Sheet<'_>> {
+    run.experiments().map(|(report, experiment)| Sheet::new(run, report, experiment)).collect()
+}
+
+fn pages(run: &Run, sheets: &[Sheet<'_>]) -> Documents {
     let mut documents = Documents::default();
-    documents.add("report.html", html::page(run, &sheets));
+    documents.add("report.html", html::page(run, sheets));
+    let (text, charts) = markdown::write(run, sheets);
+    documents.add("report.md", text);
+    charts.into_iter().for_each(|(path, svg)| documents.add(path, svg));
+    documents.add("cells.csv", exports::cells::csv(sheets));
     documents
 }
 

@@ -236,13 +236,12 @@ fn spread(summary: &Summary) -> String {
 
 /// What there is no room for; the file of cells has it all.
 fn details(summary: &Summary) -> String {
-    let (low, high) = (number::measured(summary.min), number::measured(summary.max));
-    let mut text = format!("{}, {low}–{high}", wording::count(summary.n, "round"));
-    if !summary.outliers.is_empty() {
-        let rounds: Vec<String> = summary.outliers.iter().map(u32::to_string).collect();
-        text.push_str(&format!("; far outside: {}", rounds.join(", ")));
+    if summary.outliers.is_empty() {
+        return String::new();
     }
-    text
+    let rounds: Vec<String> = summary.outliers.iter().map(u32::to_string).collect();
+    let (low, high) = (number::measured(summary.min), number::measured(summary.max));
+    format!("{low}–{high}; far outside: round {}", rounds.join(", "))
 }
 
 fn ratio_cell(row: &Row<'_>, metric: &str) -> Cell {

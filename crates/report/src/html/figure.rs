@@ -1,7 +1,9 @@
 //! Figures: for each panel the still picture, and what the script needs to make it answer.
 
+use super::Lively;
 use crate::caption;
-use crate::echarts::{self, Live};
+use crate::echarts;
+use crate::palette;
 use crate::picture::{Picture, pictures};
 use crate::run::Run;
 use crate::sheet::Sheet;
@@ -9,14 +11,14 @@ use crate::svg;
 use experiment::definition::Chart;
 use maud::{Markup, PreEscaped, html};
 
-/// All figures of an experiment. What the script needs for each panel goes to the end of `lively`.
-pub(super) fn figures(run: &Run, sheet: &Sheet<'_>, lively: &mut Vec<Live>) -> Markup {
+/// All figures of an experiment. What the script needs for each panel goes to `lively`.
+pub(super) fn figures(run: &Run, sheet: &Sheet<'_>, lively: &mut Lively) -> Markup {
     let mut figures: Vec<Markup> = Vec::new();
     for chart in &sheet.experiment.charts {
         let pictures = pictures(chart, sheet);
         if !pictures.is_empty() {
-            figures.push(figure(run, sheet, chart, &pictures, lively.len()));
-            lively.extend(pictures.iter().map(echarts::live));
+            figures.push(figure(run, sheet, chart, &pictures, lively.pictures.len()));
+            lively.pictures.extend(pictures.iter().map(echarts::live));
         }
     }
     html! {
@@ -45,7 +47,7 @@ fn panel(picture: &Picture, number: usize) -> Markup {
     html! {
         div.panel {
             @if !picture.subject.is_empty() { h5 { (picture.subject) } }
-            div.still { (PreEscaped(inline(&svg::draw(picture)))) }
+            div.still aria-hidden="true" { (PreEscaped(inline(&svg::draw(picture)))) }
             div.live role="img" aria-label=(picture.description()) data-n=(number) { }
         }
     }
@@ -53,7 +55,12 @@ fn panel(picture: &Picture, number: usize) -> Markup {
 
 /// A file's picture as part of the page: the page's style says its colours, the panel what it shows.
 fn inline(svg: &str) -> String {
-    let plain = svg.replace(" xmlns=\"http://www.w3.org/2000/svg\"", "");
+    let grid = format!(" stroke=\"{}\"", palette::hex(palette::LINE).to_uppercase());
+    let plain = svg
+        .replacen(" role=\"img\"", "", 1)
+        .replace(" xmlns=\"http://www.w3.org/2000/svg\"", "")
+        .replace(" fill=\"none\"", "")
+        .replace(&grid, "");
     match (plain.find("<title>"), plain.find("</style>\n")) {
         (Some(start), Some(end)) => format!("{}{}", &plain[..start], &plain[end + 9..]),
         _ => plain,

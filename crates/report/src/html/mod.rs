@@ -7,6 +7,9 @@ mod opening;
 mod section;
 mod tables;
 
+pub(crate) use ledger::{judged, shown, subjects};
+pub(crate) use opening::{headlines, verdicts};
+
 use crate::caption;
 use crate::echarts::Live;
 use crate::run::Run;
@@ -16,20 +19,30 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde::Serialize;
 use std::io::Write;
 
 const STYLE: &str = include_str!("../../assets/report.css");
 const SCRIPT: &str = include_str!("../../assets/report.js");
-/// Apache ECharts as its project publishes it, packed with gzip.
+/// What `entry.js` beside it takes of Apache ECharts, packed with gzip.
 const ECHARTS: &[u8] = include_bytes!("../../assets/echarts/echarts.min.js.gz");
 const ECHARTS_NOTICE: &str = include_str!("../../assets/echarts/NOTICE");
 /// Nothing may be loaded from anywhere; what is inside may run.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
+/// What only the script shows: it is packed, and far smaller so.
+#[derive(Default, Serialize)]
+struct Lively {
+    /// By number of the panel.
+    pictures: Vec<Live>,
+    /// Tables that are folded away, by number.
+    tables: Vec<String>,
+}
+
 /// The file.
 pub(crate) fn page(run: &Run, sheets: &[Sheet<'_>]) -> String {
-    let mut lively: Vec<Live> = Vec::new();
+    let mut lively = Lively::default();
     let reports: Vec<Markup> =
         run.reports.iter().map(|report| section::report(run, report, sheets, &mut lively)).collect();
     let mark_up = html! {
@@ -63,7 +76,7 @@ pub(crate) fn page(run: &Run, sheets: &[Sheet<'_>]) -> String {
 }
 
 /// The pictures' options, as the library's text is packed: gzip, then base64.
-fn packed(lively: &[Live]) -> String {
+fn packed(lively: &Lively) -> String {
     let text = serde_json::to_vec(lively).expect("numbers and texts");
     let mut pack = GzEncoder::new(Vec::new(), Compression::best());
     let written = pack.write_all(&text).and_then(|()| pack.finish());

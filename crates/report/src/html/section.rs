@@ -1,8 +1,7 @@
 //! The body of the page: reports with their experiments, what waits, the environment, how to read it all.
 
-use super::{anchor, figure, ledger, tables};
+use super::{Lively, anchor, figure, ledger, tables};
 use crate::caption;
-use crate::echarts::Live;
 use crate::run::Run;
 use crate::sheet::Sheet;
 use crate::table;
@@ -15,7 +14,7 @@ pub(super) fn report(
     run: &Run,
     report: &Report,
     sheets: &[Sheet<'_>],
-    lively: &mut Vec<Live>,
+    lively: &mut Lively,
 ) -> Markup {
     let number = run.reports.iter().position(|other| other.id == report.id).unwrap_or(0) + 1;
     let of_report = sheets.iter().filter(|sheet| sheet.report.id == report.id);
@@ -33,7 +32,7 @@ pub(super) fn report(
     }
 }
 
-fn experiment(run: &Run, sheet: &Sheet<'_>, number: &str, lively: &mut Vec<Live>) -> Markup {
+fn experiment(run: &Run, sheet: &Sheet<'_>, number: &str, lively: &mut Lively) -> Markup {
     let experiment = sheet.experiment;
     let tables = table::tables(sheet);
     html! {
@@ -44,14 +43,25 @@ fn experiment(run: &Run, sheet: &Sheet<'_>, number: &str, lively: &mut Vec<Live>
             @if !experiment.notes.is_empty() { ul.notes { @for note in &experiment.notes { li { (note) } } } }
             (figure::figures(run, sheet, lively))
             @if let Some(first) = tables.first() { (tables::numbered(first, &experiment.title)) }
-            @if tables.len() > 1 {
-                details {
-                    summary { "More columns: " (captions(&tables[1..])) }
-                    @for table in &tables[1..] { (tables::numbered(table, &experiment.title)) }
-                }
-            }
+            (more(&tables, &experiment.title, lively))
             (ledger::ledger(run, sheet))
             (limits(run, sheet))
+        }
+    }
+}
+
+/// The tables behind the first: folded away, and unpacked by the script.
+fn more(tables: &[table::Table], subject: &str, lively: &mut Lively) -> Markup {
+    let Some((_, rest)) = tables.split_first().filter(|(_, rest)| !rest.is_empty()) else {
+        return html! {};
+    };
+    let marked_up: String =
+        rest.iter().map(|table| tables::numbered(table, subject).into_string()).collect();
+    lively.tables.push(marked_up);
+    html! {
+        details data-t=(lively.tables.len() - 1) {
+            summary { "More columns: " (captions(rest)) }
+            noscript { p.notes { "They are in cells.csv and report.md." } }
         }
     }
 }

@@ -64,7 +64,7 @@ fn heads(heads: &[Head]) -> Markup {
 fn last(head: &Head, place: usize, rows: usize) -> Markup {
     let rows = (rows > 1).then_some(rows);
     html! {
-        th.n[head.numeric] scope="col" rowspan=[rows] aria-sort="none" data-c=(place) { (head.text) }
+        th.t[!head.numeric] scope="col" rowspan=[rows] aria-sort="none" data-c=(place) { (head.text) }
     }
 }
 
@@ -95,14 +95,14 @@ fn body(table: &Table) -> Markup {
 fn data(cell: &Cell, head: &Head) -> Markup {
     let title = (!cell.title.is_empty()).then_some(&cell.title);
     let class = match (head.numeric, cell.tone) {
-        (true, Tone::Plain) => Some("n"),
-        (true, Tone::Quiet) => Some("n quiet"),
-        (true, Tone::Good) => Some("n good"),
-        (true, Tone::Bad) => Some("n bad"),
-        (false, Tone::Plain) => None,
-        (false, Tone::Quiet) => Some("quiet"),
-        (false, Tone::Good) => Some("good"),
-        (false, Tone::Bad) => Some("bad"),
+        (true, Tone::Plain) => None,
+        (true, Tone::Quiet) => Some("quiet"),
+        (true, Tone::Good) => Some("good"),
+        (true, Tone::Bad) => Some("bad"),
+        (false, Tone::Plain) => Some("t"),
+        (false, Tone::Quiet) => Some("t quiet"),
+        (false, Tone::Good) => Some("t good"),
+        (false, Tone::Bad) => Some("t bad"),
     };
     html! {
         td class=[class] title=[title] data-v=[cell.value.filter(|_| cell.text.ends_with('B'))] {

@@ -45,14 +45,10 @@ fn cell(area: &Area<'_>, heat: &Heat, from: (i32, i32), column: i32, value: f64)
     block(area, from, to, palette::heat(share))?;
     let ink = if share > 0.45 { (0xff, 0xff, 0xff) } else { (0x1c, 0x24, 0x2d) };
     let at = (from.0 + column / 2 - 1, from.1 + ROW_PX / 2 - 1);
-    write_in(area, &number::tick(three_digits(value)), at, ink, HPos::Center, VPos::Center)
+    write_in(area, &label(value), at, ink, HPos::Center, VPos::Center)
 }
 
-/// A cell has no room for more.
-pub(crate) fn three_digits(value: f64) -> f64 {
-    if value == 0.0 {
-        return 0.0;
-    }
-    let scale = 10f64.powf(2.0 - value.abs().log10().floor());
-    (value * scale).round() / scale
+/// A cell's label: a cell has no room for more.
+pub(crate) fn label(value: f64) -> String {
+    if value.abs() >= 1e6 { number::tick(value) } else { number::measured(value) }
 }

@@ -48,10 +48,8 @@ fn outline((x, y): (i32, i32), series: usize) -> Vec<(i32, i32)> {
 
 /// An interval from `low` to `high`, pixels from the top.
 pub(super) fn whisker(area: &Area<'_>, x: i32, low: i32, high: i32, colour: Colour) -> Drawn {
-    for path in [[(x, low), (x, high)], [(x - 3, low), (x + 3, low)], [(x - 3, high), (x + 3, high)]] {
-        area.draw(&PathElement::new(path.to_vec(), line(colour, 1)))?;
-    }
-    Ok(())
+    let path = [(x - 3, low), (x + 3, low), (x, low), (x, high), (x - 3, high), (x + 3, high)];
+    area.draw(&PathElement::new(path.to_vec(), line(colour, 1)))
 }
 
 /// A rectangle full of colour.

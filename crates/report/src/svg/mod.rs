@@ -5,7 +5,7 @@ mod heat;
 mod marks;
 mod plot;
 
-pub(crate) use heat::three_digits;
+pub(crate) use heat::label;
 
 use crate::palette::{self, Colour};
 use crate::picture::{Body, Picture};
@@ -50,8 +50,7 @@ fn finish(text: &str, picture: &Picture) -> String {
     let ink = palette::hex(palette::INK).to_uppercase();
     let line = palette::hex(palette::LINE).to_uppercase();
     let head = format!(
-        "<title>{}</title>\n<style>@media (prefers-color-scheme: dark) {{ text[fill=\"{ink}\"] {{ fill: \
-         #b9c1ca }} line[stroke=\"{line}\"], polyline[stroke=\"{line}\"] {{ stroke: #454c55 }} }}</style>\n",
+        "<title>{}</title>\n<style>@media (prefers-color-scheme: dark) {{ svg {{ fill: #b9c1ca }} line[stroke=\"{line}\"], polyline[stroke=\"{line}\"] {{ stroke: #454c55 }} }}</style>\n",
         escape(&picture.description())
     );
     let (open, rest) = text.split_once(">\n").expect("plotters opens with the svg element");
@@ -64,10 +63,11 @@ fn finish(text: &str, picture: &Picture) -> String {
     let rest = rest.replace(" opacity=\"1\"", "").replace(" stroke=\"none\"", "");
     let rest = rest.replace(" font-family=\"sans-serif\"", "").replace(" text-anchor=\"start\"", "");
     let rest = rest.replace(">\n", ">").replace("\n<", "<").replace("><", ">\n<");
+    let rest = rest.replace(&format!(" fill=\"{ink}\""), "");
     let font = "font-family=\"system-ui, sans-serif\" font-size=\"13\"";
     let size = format!(" font-size=\"{}\"", TEXT_PX * PLOTTERS_SIZE / PLOTTERS_SIZE);
     let rest = rest.replace(&size, "").replace(" stroke-width=\"1\"", "").replace(" \"/>", "\"/>");
-    format!("{open} {font}>\n{head}{rest}\n")
+    format!("{open} {font} fill=\"{ink}\">\n{head}{rest}\n")
 }
 
 fn without_attribute(tag: &str, name: &str) -> String {
