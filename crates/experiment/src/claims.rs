@@ -18,8 +18,8 @@ use crate::definition::{Claim, Experiment, Level};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Which rows: each factor named here must be as wanted. Beside the factors there is `offered_mib_per_s`: the offered rate in
-/// MiB/s of values.
+/// Which rows: each factor, or metric, named here must be as wanted. Beside these there is `offered_mib_per_s`: the
+/// offered rate in MiB/s of values.
 pub type Filter = BTreeMap<String, Want>;
 
 /// What a factor must be.
@@ -215,6 +215,11 @@ pub enum Test {
     },
     /// Something about the published numbers themselves, which no measurement can bear out.
     Published {
+        /// What.
+        test: Box<Test>,
+    },
+    /// Something that only what is measured here can show: the published runs were made otherwise.
+    Measured {
         /// What.
         test: Box<Test>,
     },

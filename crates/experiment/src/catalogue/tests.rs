@@ -115,7 +115,11 @@ fn every_column_and_chart_is_of_known_names() {
         for chart in &experiment.charts {
             let factor = |name: &String| experiment.factors.contains(name);
             let counts = chart.form == crate::definition::Form::Counts;
-            assert!(factor(&chart.x) || counts && chart.x == "partition", "{id}: x {}", chart.x);
+            assert!(
+                factor(&chart.x) || counts && ["partition", "broker"].contains(&chart.x.as_str()),
+                "{id}: x {}",
+                chart.x
+            );
             assert!(chart.series.iter().all(factor), "{id}: series {:?}", chart.series);
             assert!(chart.only.keys().all(factor), "{id}: only {:?}", chart.only);
             let axes = if chart.form == crate::definition::Form::TwoAxes { 2 } else { 1 };
@@ -149,8 +153,8 @@ fn every_claim_is_a_predicate_over_known_names() {
             assert!(predicate.unless.keys().all(|name| is_metric(name)), "{place}");
             let names = claims::names(&predicate.test);
             for factor in names.factors {
-                let known = experiment.factors.contains(&factor) || factor == "offered_mib_per_s";
-                assert!(known, "{place}: {factor} is no factor");
+                let known = experiment.factors.contains(&factor) || is_metric(&factor);
+                assert!(known || factor == "offered_mib_per_s", "{place}: {factor}");
             }
             for (other, factor) in names.of_others {
                 let other = super::experiment(&other).expect("an experiment");
@@ -288,12 +292,10 @@ fn cells_need_what_their_levels_say() {
 }
 
 #[test]
-fn everything_quick_on_two_targets_measures_less_than_25_minutes() {
+fn quick_experiments_measure_two_minutes_at_most() {
     let cost = |one| cost_of(one, ProfileName::Quick, 2).unwrap();
-    let all: f64 = experiments().map(cost).sum();
-    assert!(all < 25.0 * 60.0, "{:.1} minutes", all / 60.0);
     for experiment in experiments() {
-        // Two minutes an experiment on one target.
+        // On one target.
         assert!(cost(experiment) / 2.0 <= 120.0, "{}: {}", experiment.id, cost(experiment) / 2.0);
     }
 }

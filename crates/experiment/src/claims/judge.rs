@@ -67,7 +67,7 @@ pub(super) fn judge(
     share: Share,
 ) -> (Outcome, String) {
     if checks.is_empty() {
-        return (Outcome::NotTestable, format!("no rows for {what}"));
+        return (Outcome::NotTestable, format!("there is no {what}"));
     }
     if share == Share::Mean && checks.len() > 1 {
         let mean = geometric_mean(checks);

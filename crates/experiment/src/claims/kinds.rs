@@ -14,6 +14,8 @@ pub(super) fn run(test: &Test, experiment: &str, all: &Rows) -> Judged {
         Test::All { tests } => each(tests.iter().map(|test| run(test, experiment, all))),
         Test::Published { test } if all.published => run(test, experiment, all),
         Test::Published { .. } => not_testable("it is about the published numbers"),
+        Test::Measured { test } if !all.published => run(test, experiment, all),
+        Test::Measured { .. } => not_testable("the published runs were made otherwise"),
         Test::Untestable { why } => not_testable(why),
         _ if rows.is_empty() => not_testable(match all.published {
             true => "the report gives no numbers",
@@ -68,7 +70,12 @@ fn of_metric(test: &Test, rows: &[Row], all: &Rows) -> Judged {
                 })
             });
             let bounds = Bounds { at_least: *at_least, at_most: *at_most };
-            judge(metric, &checks.collect::<Vec<_>>(), bounds, *share)
+            judge(
+                &format!("{metric}{}", where_label(filter)),
+                &checks.collect::<Vec<_>>(),
+                bounds,
+                *share,
+            )
         }
         Test::Separated { metric, low, high, at_least } => {
             separated(rows, metric, [low, high], *at_least, floor(metric))
@@ -383,6 +390,11 @@ fn rest_label(row: &Row, of: &Filter, filter: &Filter, matching: Option<&[String
             label(row, &rest)
         }
     }
+}
+
+/// A filter in words, behind what it is of.
+fn where_label(filter: &Filter) -> String {
+    if filter.is_empty() { String::new() } else { format!(" where {}", filter_label(filter)) }
 }
 
 /// A filter in words.

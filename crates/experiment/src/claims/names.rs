@@ -5,7 +5,7 @@ use super::{Filter, Test};
 /// What a predicate looks at.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Names {
-    /// Factors of its own experiment.
+    /// Factors of its own experiment, and metrics that choose rows.
     pub factors: Vec<String>,
     /// Factors of other experiments: the experiment, the factor.
     pub of_others: Vec<(String, String)>,
@@ -46,7 +46,7 @@ impl Names {
             }
             Test::Counts { filter, .. } | Test::Even { filter, .. } => self.filters(&[filter]),
             Test::All { tests } => tests.iter().for_each(|test| self.add(test)),
-            Test::Published { test } => self.add(test),
+            Test::Published { test } | Test::Measured { test } => self.add(test),
             Test::Untestable { .. } => {}
         }
     }

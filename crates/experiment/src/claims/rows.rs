@@ -208,12 +208,15 @@ fn fill(row: &mut Row, metric: &str, estimate: Estimate) {
     row.metrics.entry(metric.to_owned()).or_insert(estimate);
 }
 
-/// A factor's number, or the one that follows from several.
+/// A factor's number, or the one that follows from several, or a metric's.
 pub(super) fn number(row: &Row, factor: &str) -> Option<f64> {
     if factor == "offered_mib_per_s" {
         return Some(number(row, "offered")? * number(row, "record_bytes")? / 1_048_576.0);
     }
-    row.cell.get(factor)?.number()
+    match row.cell.get(factor) {
+        Some(level) => level.number(),
+        None => row.metrics.get(factor).map(|metric| metric.value),
+    }
 }
 
 /// Whether a row is as a filter wants. A factor that the row does not have is not.
