@@ -4,6 +4,7 @@
 mod gate;
 mod history;
 
+pub(crate) use gate::full_name;
 pub use gate::{GateError, decide, parse_gates, verdict};
 pub use history::{History, Stamp, history};
 

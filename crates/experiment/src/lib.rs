@@ -15,4 +15,5 @@ pub mod environment;
 pub mod explain;
 pub mod plan;
 pub mod round;
+pub mod seek;
 pub mod workload;

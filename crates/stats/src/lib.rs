@@ -8,6 +8,7 @@
 
 pub mod bootstrap;
 pub mod counts;
+pub mod effects;
 pub mod line;
 pub mod outliers;
 pub mod patterns;

@@ -3,4 +3,5 @@
 mod analysis;
 mod compare;
 mod explain;
+mod seek;
 mod simulated;
