@@ -70,6 +70,15 @@ impl Broker {
         failure(self.command(line).output().unwrap())
     }
 
+    /// Runs the program under another name; it must succeed.
+    fn run_as(&self, link: &Path, line: &str) -> Output {
+        let mut command = Command::new(link);
+        command.args(["--bootstrap-server", &self.address]).args(line.split(' '));
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+        output
+    }
+
     /// Runs a command with this on its standard input.
     fn feed(&self, line: &str, input: &[u8]) -> Output {
         let mut command = self.command(line);
@@ -296,4 +305,56 @@ fn the_configuration_is_explained_with_its_sources() {
     let markdown = highwater("config explain --markdown");
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.md");
     assert!(markdown.stdout == fs::read(document).unwrap(), "docs/config.md is stale");
+}
+
+#[test]
+fn kafkas_performance_tools_go_by_their_names() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let links = folder.path().join("bin");
+    let made = highwater(&format!("install-links {}", links.display()));
+    assert!(made.status.success(), "{made:?}");
+    let names = String::from_utf8(made.stdout).unwrap();
+    assert_eq!(names.lines().count(), 6, "{names}");
+    assert!(names.lines().all(|name| Path::new(name).exists()), "{names}");
+
+    let whole = "--topic perf --num-records 2000 --record-size 100 --throughput -1";
+    let sent = broker.run_as(&links.join("kafka-producer-perf-test.sh"), whole);
+    let sent = String::from_utf8(sent.stdout).unwrap();
+    assert!(sent.starts_with("2000 records sent, ") && sent.ends_with("ms 99.9th.\n"), "{sent}");
+    let read = broker.run_as(
+        &links.join("kafka-consumer-perf-test"),
+        "--topic perf --num-records 2000 --hide-header",
+    );
+    let read = String::from_utf8(read.stdout).unwrap();
+    assert_eq!(read.split(", ").nth(4), Some("2000"), "{read}");
+    let timed = broker.run(&format!(
+        "perf e2e --bootstrap-server {} --topic timed --num-records 5 --producer-acks all \
+         --record-size 10",
+        broker.address
+    ));
+    assert!(
+        timed.contains("\nAvg latency: ") && timed.contains("\nPercentiles: 50th = "),
+        "{timed}"
+    );
+}
+
+#[test]
+fn the_performance_tools_answer_as_kafkas_do_when_called_wrongly() {
+    let folder = tempfile::tempdir().unwrap();
+    highwater(&format!("install-links {}", folder.path().display()));
+    let call = |name: &str, line: &[&str]| {
+        let output = Command::new(folder.path().join(name)).args(line).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, out, _) = call("kafka-producer-perf-test", &[]);
+    assert!(code == Some(0) && out.contains("--payload-monotonic"), "{out}");
+    let (code, _, err) = call("kafka-producer-perf-test.sh", &["--topic", "t"]);
+    assert!(code == Some(1) && err.contains("error: argument --num-records is required"), "{err}");
+    let (code, _, err) = call("kafka-consumer-perf-test.sh", &[]);
+    assert!(code == Some(1) && err.contains("--fetch-size"), "{err}");
+    let again = highwater(&format!("install-links {}", folder.path().display()));
+    assert!(again.status.success(), "links that are right stay: {again:?}");
+    assert!(failure(highwater("perf produce --topic t")).contains("--num-records is required"));
 }

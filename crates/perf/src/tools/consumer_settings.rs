@@ -13,6 +13,7 @@ const READ: &[&str] = &[
     "auto.offset.reset",
     "check.crcs",
     "client.rack",
+    "default.api.timeout.ms",
     "enable.auto.commit",
     "fetch.max.bytes",
     "fetch.max.wait.ms",
@@ -32,7 +33,6 @@ const READ: &[&str] = &[
 /// Keys that mean nothing to our consumer.
 const WITHOUT_EFFECT: &[&str] = &[
     "allow.auto.create.topics",
-    "default.api.timeout.ms",
     "exclude.internal.topics",
     "group.remote.assignor",
     "internal.throw.on.fetch.stable.offset.unsupported",

@@ -35,9 +35,9 @@ mod tests {
 
     #[test]
     fn what_no_number_can_be_has_javas_name() {
-        assert_eq!(fixed(0.0 / 0.0, 2), "NaN");
-        assert_eq!(fixed(1.0 / 0.0, 4), "Infinity");
-        assert_eq!(fixed(-1.0 / 0.0, 4), "-Infinity");
+        assert_eq!(fixed(f64::NAN, 2), "NaN");
+        assert_eq!(fixed(f64::INFINITY, 4), "Infinity");
+        assert_eq!(fixed(f64::NEG_INFINITY, 4), "-Infinity");
     }
 
     #[test]

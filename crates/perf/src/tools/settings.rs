@@ -145,6 +145,12 @@ impl Settings {
         if let Some(backoff) = self.millis("retry.backoff.ms", 0)? {
             config.retry_backoff = backoff;
         }
+        // How long a producer, and a consumer, may wait for the cluster to answer at all.
+        for key in ["max.block.ms", "default.api.timeout.ms"] {
+            if let Some(timeout) = self.millis(key, 0)? {
+                config.call_timeout = timeout;
+            }
+        }
         self.connection(&mut config.connection)?;
         Ok(config)
     }

@@ -115,7 +115,7 @@ impl Keys {
     }
 
     /// The next record's key.
-    pub fn next(&mut self) -> Option<&[u8]> {
+    pub fn draw(&mut self) -> Option<&[u8]> {
         let number = match &self.choice {
             Choice::None => return None,
             Choice::EachAnother => {
@@ -158,7 +158,7 @@ mod tests {
         let mut keys = Keys::new(extras, 1);
         let mut out = BTreeMap::new();
         for _ in 0..draws {
-            let key = String::from_utf8(keys.next().unwrap().to_vec()).unwrap();
+            let key = String::from_utf8(keys.draw().unwrap().to_vec()).unwrap();
             *out.entry(key).or_default() += 1;
         }
         out
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn without_a_size_there_are_no_keys() {
-        assert_eq!(Keys::new(&extras(0, 0, Distribution::Uniform), 1).next(), None);
+        assert_eq!(Keys::new(&extras(0, 0, Distribution::Uniform), 1).draw(), None);
     }
 
     #[test]

@@ -210,7 +210,7 @@ impl<'a> Pump<'a> {
         let steady_from = if plan.warmup_records == 0 { u64::MAX } else { warmup };
         for number in 0..records {
             let (value, mark) = values.next(number * u64::from(plan.producers) + u64::from(index));
-            let key = keys.next();
+            let key = keys.draw();
             let now = Instant::now();
             let began_us = self.job.clock.us(now);
             let steady = number >= steady_from;

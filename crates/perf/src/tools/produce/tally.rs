@@ -387,7 +387,6 @@ pub struct Finished {
 mod tests {
     use super::super::super::testing::Recorded;
     use super::*;
-    use std::time::Instant;
 
     const MARKLESS: Payload =
         Payload::Letters { size_bytes: 100, mode: super::super::arguments::PayloadMode::Reuse };
@@ -412,7 +411,6 @@ mod tests {
 
     #[test]
     fn tags_hold_what_was_put_in() {
-        let _ = Instant::now();
         for (began_us, now_us) in [(0, 0), (5, 1 << 30), ((1 << 39) + 7, (1 << 39) + 10)] {
             let tag = Tag { steady: true, began_us, mark: (1 << 24) - 1 };
             assert_eq!(Tag::unpack(tag.pack(), now_us), tag);
