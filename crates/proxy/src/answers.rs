@@ -245,8 +245,8 @@ impl Relay for Answers<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoints::tests::{ById, share_fetch};
     use crate::frames::SHARE_FETCH;
+    use crate::testing::{ById, share_fetch};
     use wire::fetch::{FetchableTopicResponse, NodeEndpoint, PartitionData};
     use wire::frame::write_response;
     use wire::metadata::MetadataResponseBroker;

@@ -29,6 +29,8 @@ mod pump;
 mod requests;
 mod rewrite;
 mod shape;
+#[cfg(test)]
+mod testing;
 
 pub use counters::{ApiTraffic, Counters, Traffic};
 pub use misbehave::{Misbehave, Misdeeds};

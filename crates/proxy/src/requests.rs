@@ -73,6 +73,7 @@ impl<'a> Requests<'a> {
     /// Judges a produce request that is there as a whole.
     fn judge(&mut self, front: RequestFront, mut frame: BytesMut, out: &mut Vec<Bytes>) {
         let Some(produced) = Produced::parse(&frame) else {
+            self.release(out);
             return self.forward(front, frame, None, out);
         };
         if let Some(first) = self.held.take() {
@@ -144,13 +145,15 @@ impl<'a> Requests<'a> {
         produced: Produced,
         out: &mut Vec<Bytes>,
     ) {
+        if let Some(culprit) = &mut self.culprit {
+            culprit.see();
+        }
         if !first.produced.shares_partition_with(&produced) {
             // The second now waits in the first one's place.
             self.forward(first.front, first.frame, Some(first.produced), out);
             return self.hold(front, frame, produced);
         }
         if let Some(culprit) = &mut self.culprit {
-            culprit.see();
             culprit.reordered();
         }
         let fate = if first.front.answered { Fate::Postpone } else { Fate::Forward };

@@ -179,7 +179,7 @@ fn rewrite_end(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoints::tests::ById;
+    use crate::testing::ById;
     use wire::describe_cluster::DescribeClusterBroker;
     use wire::find_coordinator::Coordinator;
 

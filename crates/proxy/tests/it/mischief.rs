@@ -114,6 +114,23 @@ async fn a_request_that_nothing_overtakes_goes_all_the_same() {
 }
 
 #[tokio::test]
+async fn what_the_proxy_cannot_read_overtakes_nothing() {
+    let server = Server::start().await;
+    let proxy = misbehaving(&server, Misbehave { reorder_every: 1, ..Misbehave::default() }).await;
+    let mut client = Raw::connect(proxy.bootstrap()).await;
+    client.send(&request("a", -1), VERSION, 1).await;
+    // A byte too many: the proxy leaves it to the server to say so, behind the first.
+    let mut writer = wire::Writer::new();
+    wire::frame::write_request(&mut writer, &request("b", -1), 3, 2, Some("raw")).unwrap();
+    writer.buffer().push(0);
+    let length = writer.bytes().len() as i32 - 4;
+    writer.buffer()[..4].copy_from_slice(&length.to_be_bytes());
+    tokio::io::AsyncWriteExt::write_all(&mut client.0, writer.bytes()).await.unwrap();
+    assert_eq!((client.answered().await, client.answered().await), (1, 2));
+    assert_eq!(proxy.misdeeds(), Misdeeds::default());
+}
+
+#[tokio::test]
 async fn a_damaged_value_has_a_right_checksum() {
     let server = Server::start().await;
     let proxy = misbehaving(&server, Misbehave { damage_every: 2, ..Misbehave::default() }).await;

@@ -94,8 +94,9 @@ fn answer(frame: &[u8], port: u16, produced: &Mutex<Vec<Frame>>) -> Option<Vec<u
             let mut produced = produced.lock().unwrap();
             produced.push(frame.to_vec());
             let offset = 100 * produced.len() as i64;
-            let acks = wire::decode::<wire::ProduceRequest>(&frame[head.body_from..], head.version);
-            (acks.unwrap().acks != 0).then(|| written(&appended(offset), &head))
+            let mut body = wire::Reader::new(&frame[head.body_from..]);
+            let request = wire::ProduceRequest::decode(&mut body, head.version).unwrap();
+            (request.acks != 0).then(|| written(&appended(offset), &head))
         }
         api => panic!("{api} is not served here"),
     }
