@@ -65,9 +65,9 @@ fn client_tests() -> Result<()> {
     let settings = [("group.initial.rebalance.delay.ms", "0"), ("http.listener", "")];
     let server =
         highwater::start(&scratch.path().join("data"), highwater::free_port()?, &settings)?;
-    println!("== our client: cargo test -p client, against {}", server.bootstrap());
+    println!("== our client: cargo test -p client -p perf, against {}", server.bootstrap());
     let status = Command::new("cargo")
-        .args(["test", "-p", "client", "--quiet"])
+        .args(["test", "-p", "client", "-p", "perf", "--quiet"])
         .env("CLIENT_TEST_BOOTSTRAP", server.bootstrap())
         .current_dir(tidy::root()?)
         .status()?;

@@ -1,11 +1,13 @@
 //! The client against brokers.
 //!
-//! The tests in [`scripted`] need none: they play the broker themselves. All others need a cluster
-//! and are passed over without one: `CLIENT_TEST_BOOTSTRAP=host:port cargo test -p client`.
+//! The tests in [`scripted`] and [`played`] need none: they play the broker themselves. All others
+//! need a cluster and are passed over without one:
+//! `CLIENT_TEST_BOOTSTRAP=host:port cargo test -p client`.
 
 mod admin;
 mod cluster;
 mod consume;
+mod played;
 mod produce;
 mod scripted;
 

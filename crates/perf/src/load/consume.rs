@@ -16,6 +16,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
+/// How long the first consumer may take to get partitions.
+pub(super) const ASSIGNED_MAX: Duration = Duration::from_secs(60);
+
 /// What consumers of one load share.
 pub(super) struct Common {
     pub(super) clock: Clock,
@@ -56,9 +59,17 @@ impl Common {
     fn is_over(&self, idle: Duration) -> bool {
         let target = self.target.load(Ordering::Relaxed);
         let done = target > 0 && self.records.load(Ordering::Relaxed) >= target;
-        let quiet_ns = || self.clock.now_ns() - self.last_ns.load(Ordering::Relaxed);
         let may_idle = self.may_idle.load(Ordering::Acquire);
-        done || self.stop.is_stopped() || (may_idle && quiet_ns() >= idle.as_nanos() as u64)
+        done || self.stop.is_stopped() || (may_idle && self.is_quiet(idle))
+    }
+
+    /// Whether nobody has read anything for so long. Until somebody has partitions, silence means
+    /// little.
+    fn is_quiet(&self, idle: Duration) -> bool {
+        let has_begun = self.assigned.load(Ordering::Relaxed) > 0;
+        let limit = if has_begun { idle } else { idle.max(ASSIGNED_MAX) };
+        let quiet_ns = self.clock.now_ns().saturating_sub(self.last_ns.load(Ordering::Relaxed));
+        quiet_ns >= limit.as_nanos() as u64
     }
 }
 
@@ -201,6 +212,7 @@ impl<'a> Reader<'a> {
         if placed && (!partitions.is_empty() || self.load.group.is_none()) {
             self.is_assigned = true;
             self.outcome.assigned_ns = self.common.clock.now_ns();
+            self.common.last_ns.fetch_max(self.outcome.assigned_ns, Ordering::Relaxed);
             self.common.assigned.fetch_add(1, Ordering::Relaxed);
             // Whoever waits for it is gone only when another consumer has failed.
             let _ = ready.send(Ok(()));

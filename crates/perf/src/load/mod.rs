@@ -21,7 +21,7 @@ mod values;
 mod verify;
 
 pub use config::{ConsumeLoad, Keys, Payload, ProduceLoad, Sizes};
-pub use partition::{Chooser, Strategy, cs6_mod, java_hash};
+pub use partition::{Chooser, Strategy};
 pub use report::{ConsumeReport, LATENCY_MAX_US, ProduceReport, Window, histogram};
 pub use run::{both, consume, produce};
 pub use sink::Sink;

@@ -1,7 +1,9 @@
 //! Who chooses the partition of a record: Kafka's ways, librdkafka's, and that of the CS6 report.
-//! Pure but for the seed: the same records go the same ways again.
+//! The hashes are [`model`]'s; here is what a producer needs beside them: chance from a seed, so that
+//! the same records go the same ways again, and partitions without a leader left out.
 
 use model::partitioner::{Sticky, partition_of_key};
+use model::partitioner_choice::{crc32, cs6_mod, hash_mod};
 
 /// How a partition is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,46 +67,13 @@ impl Chooser {
             }
             (Strategy::Random, _) => available[self.random.usize(..available.len())],
             (Strategy::Crc32, key) => (crc32(key.unwrap_or_default()) % count as u32) as i32,
-            (Strategy::HashMod, key) => java_hash(key.unwrap_or_default()).rem_euclid(count),
-            (Strategy::Cs6Mod, key) => match cs6_mod(key.unwrap_or_default(), count) {
-                0 => count - 1,
-                bucket => bucket - 1,
-            },
+            (Strategy::HashMod, key) => hash_mod(key.unwrap_or_default(), count),
+            (Strategy::Cs6Mod, key) => {
+                (cs6_mod(key.unwrap_or_default(), count) - 1).rem_euclid(count)
+            }
         }
     }
 }
-
-/// Java's `String.hashCode`, for ASCII.
-pub fn java_hash(key: &[u8]) -> i32 {
-    key.iter().fold(0i32, |hash, byte| hash.wrapping_mul(31).wrapping_add(*byte as i32))
-}
-
-/// The CS6 report's formula: a bucket from 0 to `count`, meant to be one from 1 to `count`.
-pub fn cs6_mod(key: &[u8], count: i32) -> i32 {
-    (java_hash(key) % count + 1).abs()
-}
-
-/// CRC-32 as in zlib.
-fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |crc, byte| crc >> 8 ^ CRC32[(crc as u8 ^ *byte) as usize])
-}
-
-/// What eight shifts make of each byte.
-const CRC32: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut crc = byte as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
-            bit += 1;
-        }
-        table[byte] = crc;
-        byte += 1;
-    }
-    table
-};
 
 #[cfg(test)]
 mod tests {
@@ -153,12 +122,5 @@ mod tests {
             let mut chooser = Chooser::new(strategy, 10, 1);
             assert!((0..100).all(|_| chooser.choose(None, 5, 3, &[0, 2]) != 1));
         }
-    }
-
-    #[test]
-    fn hashes_are_those_of_java_and_zlib() {
-        assert_eq!(java_hash(b"hello"), 99_162_322);
-        assert_eq!(java_hash(b"polygenelubricants"), i32::MIN);
-        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
     }
 }

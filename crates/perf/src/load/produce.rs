@@ -23,7 +23,7 @@ const RECORDS_PER_READING: u32 = 16;
 /// Batches that are closed before the sender gets its turn.
 const BATCHES_PER_TURN: u32 = 4;
 /// The shortest wait at a fixed rate, in nanoseconds: so long records may gather at most.
-const TICK_NS: u64 = 50_000;
+const TICK_NS: u64 = 100_000;
 /// How often a waiting producer looks whether it is to stop, in nanoseconds.
 const LOOK_NS: u64 = 100_000_000;
 /// How long a producer that was stopped waits for what is on its way.

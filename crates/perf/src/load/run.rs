@@ -2,7 +2,7 @@
 
 use super::clock::Clock;
 use super::config::{ConsumeLoad, ProduceLoad, Sizes};
-use super::consume::{self, Common, ConsumerOutcome};
+use super::consume::{self, ASSIGNED_MAX, Common, ConsumerOutcome};
 use super::produce::{self, ProducerOutcome};
 use super::report::{ConsumeReport, ProduceReport};
 use super::stop::Stop;
@@ -150,17 +150,16 @@ fn consumers<'scope, 'env>(
 
 /// Waits until all consumers have partitions, or no further one gets any.
 fn assigned(mut ready: Ready, load: &ConsumeLoad) -> Result<(), LoadError> {
-    // Joining a group may take this long, and there is nothing to be measured without it.
-    const FIRST_MAX: Duration = Duration::from_secs(60);
     super::runtime()?.block_on(async {
         for number in 0..load.consumers {
-            let limit = if number == 0 { FIRST_MAX } else { load.idle.max(Duration::from_secs(1)) };
+            let limit =
+                if number == 0 { ASSIGNED_MAX } else { load.idle.max(Duration::from_secs(1)) };
             match tokio::time::timeout(limit, ready.recv()).await {
                 Ok(Some(told)) => told?,
                 Ok(None) => return Err(LoadError::GivenUp),
                 Err(_) if number > 0 => return Ok(()),
                 Err(_) => {
-                    let text = format!("no consumer got a partition within {FIRST_MAX:?}");
+                    let text = format!("no consumer got a partition within {ASSIGNED_MAX:?}");
                     return Err(LoadError::System(text));
                 }
             }
