@@ -192,7 +192,7 @@ pub fn cells(experiment: &Experiment, profile: ProfileName) -> Result<Vec<Levels
     }
     let shared = workload_of(experiment, &profile_table(experiment, profile), &Levels::new())?;
     let mut cells = match grid(experiment, profile) {
-        grid if !grid.is_empty() => product(&grid),
+        grid if !grid.is_empty() => product(&experiment.factors, &grid),
         _ => experiment.published.iter().map(|row| factors_of(experiment, row)).collect(),
     };
     cells.extend(experiment.extra_cells.iter().map(|row| factors_of(experiment, row)));
@@ -214,8 +214,10 @@ fn grid(experiment: &Experiment, profile: ProfileName) -> BTreeMap<String, Vec<L
     grid
 }
 
-fn product(grid: &BTreeMap<String, Vec<Level>>) -> Vec<Levels> {
-    grid.iter().fold(vec![Levels::new()], |cells, (factor, levels)| {
+/// All combinations, in the order of the factors and of their levels.
+fn product(factors: &[String], grid: &BTreeMap<String, Vec<Level>>) -> Vec<Levels> {
+    let given = factors.iter().filter_map(|factor| Some((factor, grid.get(factor)?)));
+    given.fold(vec![Levels::new()], |cells, (factor, levels)| {
         let with = |cell: &Levels, level: &Level| {
             let mut cell = cell.clone();
             cell.insert(factor.clone(), level.clone());

@@ -12,7 +12,7 @@ mod names;
 mod rows;
 
 pub use names::{Names, names};
-pub use rows::{Estimate, Row, Rows};
+pub use rows::{Estimate, Row, Rows, derive};
 
 use crate::definition::{Claim, Experiment, Level};
 use serde::{Deserialize, Serialize};

@@ -138,6 +138,7 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("broker_cpu_s_per_mrec", "s", "CPU of the brokers per million records"),
     ("broker_cpu_s_per_gb", "s", "CPU of the brokers per 10^9 bytes of values"),
     ("broker_cpu_share", "", "CPU of the brokers by what the machine has"),
+    ("machine_cpu_share", "", "CPU of brokers and driving process by what the machine has"),
     ("client_cpu_s_per_mrec", "s", "CPU of the driving process per million records"),
     ("client_busy_share", "", "busiest client thread's CPU by time"),
     ("broker_rss_mib", "MiB", "memory of the brokers at the end"),

@@ -70,6 +70,30 @@ fn every_cell_of_every_profile_is_a_workload() {
     }
 }
 
+#[test]
+fn a_grid_and_extra_cells_set_factors_alone() {
+    for experiment in experiments() {
+        let of_profiles = experiment.profile.values().flat_map(|own| own.grid.keys());
+        let extra = experiment.extra_cells.iter().flat_map(Levels::keys);
+        for name in experiment.grid.keys().chain(of_profiles).chain(extra) {
+            assert!(experiment.factors.contains(name), "{}: {name} is no factor", experiment.id);
+        }
+        assert!(
+            PROFILES.iter().filter(|p| experiment.profile.contains_key(p.name())).count()
+                == experiment.profile.len()
+        );
+    }
+}
+
+#[test]
+fn a_grids_cells_are_in_the_order_of_its_factors() {
+    let cells = cells(experiment("ali-producer").unwrap(), ProfileName::Quick).unwrap();
+    let of = |at: usize| (cells[at]["record_bytes"].number(), cells[at]["offered"].number());
+    assert_eq!(of(0), (Some(100.0), Some(100.0)));
+    assert_eq!(of(1), (Some(100.0), Some(250.0)));
+    assert_eq!(of(34), (Some(30_000.0), Some(8000.0)));
+}
+
 fn is_metric(name: &str) -> bool {
     METRICS.iter().any(|(metric, _, _)| *metric == name)
 }

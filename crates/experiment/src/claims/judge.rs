@@ -163,7 +163,7 @@ pub(super) fn shown(estimate: Estimate) -> String {
     format!("{} [{}, {}]", digits(estimate.value), digits(estimate.low), digits(estimate.high))
 }
 
-/// Four significant digits; whole numbers whole.
+/// Four significant digits; whole numbers whole, large ones with commas.
 pub(super) fn digits(number: f64) -> String {
     if number == 0.0 || !number.is_finite() {
         return number.to_string();
@@ -173,6 +173,23 @@ pub(super) fn digits(number: f64) -> String {
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
     } else {
-        text
+        with_commas(&text)
     }
+}
+
+/// Commas between thousands, from five digits on.
+fn with_commas(whole: &str) -> String {
+    let digits = whole.trim_start_matches('-').len();
+    if digits < 5 {
+        return whole.to_owned();
+    }
+    let mut text = String::new();
+    for (at, letter) in whole.chars().enumerate() {
+        let left = whole.len() - at;
+        if letter != '-' && left.is_multiple_of(3) && !text.is_empty() && !text.ends_with('-') {
+            text.push(',');
+        }
+        text.push(letter);
+    }
+    text
 }

@@ -233,7 +233,7 @@ fn ratio_of_rows(test: &Test, above: &[Row], below: &[Row], all: &Rows) -> Judge
     let pairs = pairs(above, below, [of, to, filter], matching.as_deref());
     let checks = pairs.into_iter().filter_map(|(above, below)| {
         let estimate = ratio(*above.metrics.get(metric)?, *below.metrics.get(metric)?, floor);
-        Some(Check { label: rest_label(above, of, filter, matching.as_deref()), estimate })
+        Some(Check { label: pair_label(above, of, filter, matching.as_deref()), estimate })
     });
     let other = to_experiment.as_ref().map(|other| format!("{other} ")).unwrap_or_default();
     let what = format!("{metric}, {} by {other}{}", filter_label(of), filter_label(to));
@@ -376,20 +376,18 @@ fn label_beside(row: &Row, filter: &Filter) -> String {
     label(row, &factors)
 }
 
-/// In what a pair agrees.
-fn rest_label(row: &Row, of: &Filter, filter: &Filter, matching: Option<&[String]>) -> String {
+/// Which of several pairs it is: in what it agrees, and what only its upper row is.
+fn pair_label(row: &Row, of: &Filter, filter: &Filter, matching: Option<&[String]>) -> String {
     let told = |factor: &str| {
-        matches!(of.get(factor), Some(Want::One(_)))
-            || matches!(filter.get(factor), Some(Want::One(_)))
+        let fixed = |filter: &Filter| matches!(filter.get(factor), Some(Want::One(_)));
+        fixed(of) || fixed(filter)
     };
-    match matching {
-        Some(matching) => label(row, matching),
-        None => {
-            let rest: Vec<String> =
-                row.cell.keys().filter(|factor| !told(factor)).cloned().collect();
-            label(row, &rest)
-        }
-    }
+    let shown = |factor: &str| match matching {
+        Some(matching) => matching.iter().any(|one| one == factor) || of.contains_key(factor),
+        None => true,
+    };
+    let factors = row.cell.keys().filter(|factor| shown(factor) && !told(factor));
+    label(row, &factors.cloned().collect::<Vec<_>>())
 }
 
 /// A filter in words, behind what it is of.

@@ -183,6 +183,13 @@ fn derive_row(experiment: &Experiment, row: &mut Row) {
         };
         fill(row, "throughput", rate);
     }
+    if let (Some(share), Some(brokers), Some(client)) = (
+        metric(row, "broker_cpu_share"),
+        metric(row, "broker_cpu_s_per_mrec").filter(|cpu| cpu.value > 0.0),
+        metric(row, "client_cpu_s_per_mrec"),
+    ) {
+        fill(row, "machine_cpu_share", share.times(1.0 + client.value / brokers.value));
+    }
     let full = catalogue::ProfileName::Full;
     let workload = catalogue::workload(experiment, full, &toml::Table::new(), &row.cell);
     let (Ok(workload), Some(throughput)) = (workload, row.metrics.get("throughput").copied())

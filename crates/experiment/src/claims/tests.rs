@@ -139,6 +139,37 @@ fn scaling_is_not_judged_where_the_machine_is_full() {
 }
 
 #[test]
+fn a_machine_is_full_by_brokers_and_client_together() {
+    let mut rows = published();
+    for row in rows.experiments.get_mut("ibm-resilient").unwrap() {
+        for (metric, value) in [
+            ("broker_cpu_share", 0.5),
+            ("broker_cpu_s_per_mrec", 2.0),
+            ("client_cpu_s_per_mrec", 1.8),
+        ] {
+            row.metrics.insert(metric.to_owned(), Estimate::point(value));
+        }
+    }
+    let experiment = catalogue::experiment("ibm-resilient").unwrap();
+    derive(experiment, rows.experiments.get_mut("ibm-resilient").unwrap());
+    assert_eq!(finding("ibm-resilient", "R1", &rows).outcome, Outcome::NotTestable);
+}
+
+#[test]
+fn a_finding_has_its_numbers_in_a_sentence() {
+    let rows = published();
+    assert_eq!(
+        finding("ibm-resilient", "R1", &rows).because,
+        "throughput from brokers=3 to 9: 523,964 to 1,500,954, a ratio of 2.865"
+    );
+    assert_eq!(
+        finding("ibm-resilient", "R2", &rows).because,
+        "throughput_per_broker, brokers=6|9 by brokers=3: 2 of 2 hold, 0 fail, from 0.9549 (brokers=9) to 1.123 \
+         (brokers=6); claimed 0.8 to 1.2"
+    );
+}
+
+#[test]
 fn the_interval_decides_and_not_the_number() {
     let test =
         "kind = 'ratio'\nmetric = 'throughput'\nof = { f = 2 }\nto = { f = 1 }\nat_least = 1.15";
