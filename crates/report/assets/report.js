@@ -83,7 +83,8 @@
     for (const legend of options.legend ? [].concat(options.legend) : []) {
       Object.assign(legend, { top: 17, textStyle: { color: ink, fontSize: 12 }, padding: [2, 0] });
       const marks = live.upon.map(([place]) => options.series[place].name);
-      legend.data = legend.data.map((name) => (marks.includes(name) ? { name, icon: "diamond" } : { name }));
+      legend.data = legend.data.map((given) => given.name ?? given)
+        .map((name) => (marks.includes(name) ? { name, icon: "diamond" } : { name }));
       let used = width;
       for (const { name } of legend.data) {
         const need = name.length * 6.8 + 40;

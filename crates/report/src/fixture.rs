@@ -9,7 +9,10 @@ use experiment::explain::{self, Explanation, Machine};
 /// A run in which nothing was measured: the published rows, and what becomes of the claims on them.
 pub(crate) fn run(report: &Report) -> Run {
     let mut report = report.clone();
-    report.experiments.retain(|experiment| !experiment.published.is_empty());
+    // What the report measured or said; our own experiments have nothing to redraw.
+    report.experiments.retain(|experiment| {
+        !experiment.published.is_empty() || experiment.claims.iter().any(|claim| !claim.ours)
+    });
     let rows = Rows::published(catalogue::experiments());
     let findings = report.experiments.iter().flat_map(|experiment| {
         let found = claims::evaluate_all(experiment, &rows);

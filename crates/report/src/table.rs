@@ -6,8 +6,10 @@ use crate::wording;
 use experiment::analysis::{CellAnalysis, Ratio, Standing, Summary};
 use experiment::definition::Level;
 
-/// Columns of numbers that a page has room for.
-const ROOM: usize = 9;
+/// Columns that a page has room for, beside durability and delivery.
+const ROOM: usize = 10;
+/// Columns of numbers that a table has at least, whatever the factors take: a metric's.
+const LEAST: usize = 4;
 
 /// A table.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,10 +94,11 @@ pub(crate) fn tables(sheet: &Sheet<'_>) -> Vec<Table> {
     }
     let columns: Vec<Vec<(&str, Part<'_>)>> =
         sheet.experiment.columns.iter().map(|metric| parts(sheet, metric)).collect();
+    let room = ROOM.saturating_sub(sheet.factors().len()).max(LEAST);
     let mut chunks: Vec<Vec<(&str, Part<'_>)>> = Vec::new();
     for parts in columns.into_iter().filter(|parts| !parts.is_empty()) {
         match chunks.last_mut() {
-            Some(last) if last.len() + parts.len() <= ROOM => last.extend(parts),
+            Some(last) if last.len() + parts.len() <= room => last.extend(parts),
             _ => chunks.push(parts),
         }
     }

@@ -1,7 +1,8 @@
 //! Percentile distributions in the text form of HdrHistogram's own tools, one file a cell and kind of latency, in
 //! milliseconds.
 
-use super::{file_stem, latencies};
+use super::file_stem;
+use super::latencies::{self, Measured};
 use crate::run::Run;
 use hdrhistogram::Histogram;
 use std::fmt::Write;
@@ -14,8 +15,9 @@ const US_PER_MS: f64 = 1000.0;
 /// Paths and texts.
 pub(crate) fn files(run: &Run) -> Vec<(String, String)> {
     let mut files = Vec::new();
+    let measured = Measured::of(run);
     for cell in &run.analysis.cells {
-        let rounds = latencies::rounds(run, cell);
+        let rounds = measured.rounds(cell);
         for kind in KINDS {
             if let Some(histogram) = latencies::merged(&rounds, kind) {
                 let stem = file_stem(&run.analysis.cells, cell);

@@ -7,18 +7,31 @@ use experiment::analysis::CellAnalysis;
 use experiment::round::{Purpose, Round};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
+use std::collections::BTreeMap;
 
-/// The rounds of a cell that measured something, in their order.
-pub(super) fn rounds<'a>(run: &'a Run, cell: &CellAnalysis) -> Vec<&'a Round> {
-    let of_cell = |round: &&Round| {
-        round.purpose == Purpose::Cell
-            && round.failure.is_none()
-            && round.experiment == cell.experiment
-            && round.target == cell.target
-            && round.emulated == cell.emulated
-            && round.cell == cell.cell
-    };
-    run.rounds.iter().filter(of_cell).collect()
+/// The rounds that measured something, by experiment, target and emulation: looked through once, not once a cell.
+pub(super) struct Measured<'a> {
+    rounds: BTreeMap<[&'a str; 3], Vec<&'a Round>>,
+}
+
+impl<'a> Measured<'a> {
+    /// Those of a run.
+    pub(super) fn of(run: &'a Run) -> Measured<'a> {
+        let mut rounds: BTreeMap<[&str; 3], Vec<&Round>> = BTreeMap::new();
+        let whole = |round: &&Round| round.purpose == Purpose::Cell && round.failure.is_none();
+        for round in run.rounds.iter().filter(whole) {
+            let key = [round.experiment.as_str(), &round.target, &round.emulated];
+            rounds.entry(key).or_default().push(round);
+        }
+        Measured { rounds }
+    }
+
+    /// The rounds of a cell, in their order.
+    pub(super) fn rounds(&self, cell: &CellAnalysis) -> Vec<&'a Round> {
+        let key = [cell.experiment.as_str(), &cell.target, &cell.emulated];
+        let all = self.rounds.get(&key).map(Vec::as_slice).unwrap_or_default();
+        all.iter().copied().filter(|round| round.cell == cell.cell).collect()
+    }
 }
 
 /// One round's histogram of a kind, microseconds. What cannot be read counts as absent: rounds are files that people

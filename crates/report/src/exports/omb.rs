@@ -1,7 +1,8 @@
 //! Results as the OpenMessaging Benchmark writes them: one file a cell and target, one sample a round. Latencies of
 //! publishing and end to end are milliseconds, delays microseconds, as there.
 
-use super::{file_stem, latencies};
+use super::file_stem;
+use super::latencies::{self, Measured};
 use crate::run::Run;
 use experiment::analysis::CellAnalysis;
 use experiment::definition::{Experiment, Level};
@@ -35,17 +36,17 @@ const KINDS: [Kind; 3] = [
 
 /// Paths and texts: of every cell in which records were acknowledged or read.
 pub(crate) fn files(run: &Run) -> Vec<(String, String)> {
+    let measured = Measured::of(run);
     let cells = run.analysis.cells.iter().filter(|cell| cell.metrics.contains_key("throughput"));
     let file = |cell: &CellAnalysis| {
         let stem = file_stem(&run.analysis.cells, cell);
-        let text = serde_json::to_string_pretty(&result(run, cell)).expect("numbers and texts");
+        let text = serde_json::to_string_pretty(&result(run, cell, &measured.rounds(cell))).expect("numbers and texts");
         (format!("omb/{stem}.json"), text)
     };
     cells.map(file).collect()
 }
 
-fn result(run: &Run, cell: &CellAnalysis) -> Value {
-    let rounds = latencies::rounds(run, cell);
+fn result(run: &Run, cell: &CellAnalysis, rounds: &[&Round]) -> Value {
     let experiment = run.experiments().map(|(_, e)| e).find(|e| e.id == cell.experiment);
     let setting = |key: &str, default: u64| setting(experiment, cell, key).unwrap_or(default);
     let topics = setting("topics", 1);
@@ -68,7 +69,7 @@ fn result(run: &Run, cell: &CellAnalysis) -> Value {
     });
     let fields = result.as_object_mut().expect("an object was just made");
     for kind in &KINDS {
-        latency_fields(fields, kind, &rounds);
+        latency_fields(fields, kind, rounds);
     }
     result
 }

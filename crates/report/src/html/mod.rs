@@ -87,9 +87,15 @@ fn foot(run: &Run) -> Markup {
     html! {
         footer {
             p { "Made by Highwater's lab, commit " code { (run.commit) } ", environment " code { (caption::environment(run)) } "." }
-            p { "Interactive pictures: " (ECHARTS_NOTICE.replace('\n', " ").trim()) " Licensed under the Apache License, version 2.0." }
+            p { "Interactive pictures: " (notice()) " Licensed under the Apache License, version 2.0." }
         }
     }
+}
+
+/// The library's notice as one line, its address without what makes it a link.
+fn notice() -> String {
+    let words: Vec<&str> = ECHARTS_NOTICE.split_whitespace().collect();
+    words.join(" ").replace("https://", "")
 }
 
 /// The place in the page of an experiment.

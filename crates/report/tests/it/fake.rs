@@ -9,15 +9,35 @@ use experiment::environment::Environment;
 use experiment::explain::{Cause, Explanation};
 use experiment::plan::Waiting;
 use experiment::round::{Durability, METRICS, Purpose, Round, Verdict};
-use report::{Judged, Run, Target};
+use report::{Documents, Judged, Run, Target, render};
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 const TARGETS: [&str; 2] = ["highwater", "apache-kafka"];
 
+/// A run of three rounds and its documents, made once for all tests that only look.
+pub fn shared() -> &'static (Run, Documents) {
+    static SHARED: LazyLock<(Run, Documents)> = LazyLock::new(|| {
+        let run = run(3);
+        let documents = render(&run);
+        (run, documents)
+    });
+    &SHARED
+}
+
+/// A run of one report only.
+pub fn of_report(id: &str, rounds: u32) -> Run {
+    only(rounds, |experiment| catalogue::report_of(&experiment.id).is_some_and(|r| r.id == id))
+}
+
 /// The whole catalogue, `rounds` of each cell on two targets.
 pub fn run(rounds: u32) -> Run {
+    only(rounds, |_| true)
+}
+
+fn only(rounds: u32, wanted: impl Fn(&Experiment) -> bool) -> Run {
     let mut made = Maker { random: fastrand::Rng::with_seed(7), rounds: Vec::new() };
-    for experiment in catalogue::experiments().filter(|one| one.same_runs_as.is_none()) {
+    for experiment in catalogue::experiments().filter(|one| one.same_runs_as.is_none() && wanted(one)) {
         let cells = catalogue::cells(experiment, ProfileName::Quick).expect("checked by its tests");
         for (place, cell) in cells.into_iter().enumerate() {
             // Cells that wait leave holes in tables and pictures.
@@ -28,7 +48,9 @@ pub fn run(rounds: u32) -> Run {
     }
     made.noise(rounds);
     let analysis = analyse(&made.rounds, Some("apache-kafka"), 7);
-    let reports = catalogue::reports().to_vec();
+    let mut reports = catalogue::reports().to_vec();
+    reports.iter_mut().for_each(|report| report.experiments.retain(&wanted));
+    reports.retain(|report| !report.experiments.is_empty());
     Run {
         title: "Four Kafka reports, run again".to_owned(),
         profile: "quick".to_owned(),

@@ -1,4 +1,5 @@
 //! Documents of a made-up run and of the published numbers, looked at as their readers would.
 
+mod exports;
 mod fake;
 mod pages;
