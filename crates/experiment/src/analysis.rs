@@ -238,6 +238,7 @@ pub fn better(metric: &str) -> Better {
         "in_flight_used",
         "client_busy_share",
         "broker_cpu_share",
+        "machine_busy_share",
         "steal_share",
         "chi_squared_p",
         "predicted_p50_ms",
@@ -270,6 +271,12 @@ pub fn analyse(rounds: &[Round], base: Option<&str>, seed: u64) -> Analysis {
     analysis
 }
 
+/// A cell in words: `ali-producer record_bytes=100 offered=4000`.
+pub(crate) fn named(experiment: &str, cell: &Levels) -> String {
+    let levels = cell.iter().map(|(factor, level)| format!(" {factor}={level}"));
+    experiment.to_owned() + &levels.collect::<String>()
+}
+
 fn banners(analysis: &Analysis) -> Vec<String> {
     let drifted = analysis.drifts.iter().filter(|drift| drift.beyond).map(|drift| {
         format!(
@@ -281,21 +288,20 @@ fn banners(analysis: &Analysis) -> Vec<String> {
             100.0 * DRIFT_LIMIT
         )
     });
-    let broken = analysis.cells.iter().filter(|cell| cell.delivered() == Delivered::Broken).map(
-        |cell| {
-            let verdict = &cell.verdict;
-            format!(
-                "{} on {}: of {} acknowledged records {} were lost, {} duplicated, {} reordered, {} damaged.",
-                cell.experiment,
-                cell.target,
-                verdict.acknowledged,
-                verdict.lost,
-                verdict.duplicated,
-                verdict.reordered,
-                verdict.damaged
-            )
-        },
-    );
+    let broken = analysis.cells.iter().filter(|cell| cell.delivered() == Delivered::Broken);
+    let broken = broken.map(|cell| {
+        let verdict = &cell.verdict;
+        format!(
+            "{} on {}: of {} acknowledged records {} were lost, {} duplicated, {} reordered, {} damaged.",
+            named(&cell.experiment, &cell.cell),
+            cell.target,
+            verdict.acknowledged,
+            verdict.lost,
+            verdict.duplicated,
+            verdict.reordered,
+            verdict.damaged
+        )
+    });
     let failed: usize = analysis.cells.iter().flat_map(|cell| &cell.failures).map(|f| f.1).sum();
     let failed =
         (failed > 0).then(|| format!("Rounds that failed and were not measured: {failed}."));

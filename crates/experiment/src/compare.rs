@@ -10,7 +10,7 @@ pub use history::{History, Stamp, history};
 
 use crate::analysis::cells::{Group, groups};
 use crate::analysis::drift::drifts;
-use crate::analysis::{Interval, ROUNDS_FOR_INTERVAL, Standing};
+use crate::analysis::{Interval, ROUNDS_FOR_INTERVAL, Standing, named};
 use crate::definition::Levels;
 use crate::round::{Purpose, Round};
 use serde::{Deserialize, Serialize};
@@ -138,6 +138,8 @@ pub fn compare(base: &[Round], new: &[Round]) -> Comparison {
         .filter_map(|new| Some((base_groups.iter().find(|base| alike(base, new))?, new)))
         .collect();
     let cells: Vec<ComparedCell> = pairs.iter().map(|(base, new)| compared(base, new)).collect();
+    let named =
+        |group: &Group<'_>| format!("{} on {}", named(group.experiment, group.cell), group.target);
     let lone_base = base_groups.iter().filter(|base| !pairs.iter().any(|pair| same(pair.0, base)));
     let lone_new = new_groups.iter().filter(|new| !pairs.iter().any(|pair| same(pair.1, new)));
     Comparison {
@@ -165,12 +167,6 @@ fn sole_targets<'a>(base: &[Group<'a>], new: &[Group<'a>]) -> Option<(&'a str, &
 
 fn same(a: &Group<'_>, b: &Group<'_>) -> bool {
     std::ptr::eq(a, b)
-}
-
-fn named(group: &Group<'_>) -> String {
-    let levels: Vec<String> =
-        group.cell.iter().map(|(factor, level)| format!("{factor}={level}")).collect();
-    format!("{} {} on {}", group.experiment, levels.join(" "), group.target)
 }
 
 fn compared(base: &Group<'_>, new: &Group<'_>) -> ComparedCell {

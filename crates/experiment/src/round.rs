@@ -143,6 +143,7 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("client_busy_share", "", "busiest client thread's CPU by time"),
     ("broker_rss_mib", "MiB", "memory of the brokers at the end"),
     ("disk_bytes_per_byte", "", "bytes of the log directories by bytes of values"),
+    ("machine_busy_share", "", "CPU time of everything by what the machine has"),
     ("steal_share", "", "CPU time that the hypervisor took"),
     ("ns_per_decision", "ns", "one choice of a partition"),
     ("max_over_mean", "", "fullest partition by the mean"),

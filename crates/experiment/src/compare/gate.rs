@@ -5,7 +5,7 @@
 //! comparisons (Bonferroni). So many cells make the whole sharper without hiding a single one that broke.
 
 use super::{Change, Comparison, Decision, Gate, Outcome, Relation};
-use crate::analysis::ROUNDS_FOR_INTERVAL;
+use crate::analysis::{ROUNDS_FOR_INTERVAL, named};
 use crate::round::METRICS;
 use stats::ratio::LogDifference;
 use std::fmt;
@@ -132,13 +132,10 @@ fn broken_cell(comparison: &Comparison, gate: &Gate) -> Option<String> {
     changes.into_iter().find_map(|(cell, change)| {
         let interval = LogDifference::from(change.log).interval(level)?;
         let enough = change.interval.is_some();
-        let levels: Vec<String> =
-            cell.cell.iter().map(|(factor, level)| format!("{factor}={level}")).collect();
         (enough && gate.side(interval.low, interval.high) == Outcome::Fail).then(|| {
             format!(
-                "{} {} on {}: ratio {:.4}, at most {:.4} and at least {:.4} with all cells in view",
-                cell.experiment,
-                levels.join(" "),
+                "{} on {}: ratio {:.4}, at most {:.4} and at least {:.4} with all cells in view",
+                named(&cell.experiment, &cell.cell),
                 cell.target,
                 change.ratio,
                 interval.high,

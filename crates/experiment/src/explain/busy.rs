@@ -74,23 +74,45 @@ pub(super) fn waiting(points: &[Point]) -> Option<Explanation> {
     ))
 }
 
-/// Brokers and client together used nearly all processors.
+/// Brokers and client together used nearly all processors, or they were busy with something else besides.
 pub(super) fn machine(points: &[Point], cores: f64) -> Option<Explanation> {
-    let client_share = |point: &Point| {
-        let per_record_s = point.metric("client_cpu_s_per_mrec")? / 1e6;
-        (cores > 0.0).then(|| Some(per_record_s * point.metric("throughput")? / cores)).flatten()
+    let ours = |point: &Point| {
+        let brokers = point.metric("broker_cpu_share")?;
+        Some(brokers + client_share(point, cores).unwrap_or(0.0))
     };
-    let (of, shares) = above(points, BUSY, |point| {
-        Some(point.metric("broker_cpu_share")? + client_share(point).unwrap_or(0.0))
-    })?;
+    if let Some((of, shares)) = above(points, BUSY, ours) {
+        let sentence = format!(
+            "In {} of {} brokers and client together used {} of the machine's processors: more brokers, producers or \
+             partitions cannot be faster here, and a ratio of two targets is one of their CPU time.",
+            of.len(),
+            cells(points.len()),
+            range(&shares, percent)
+        );
+        let numbers = [("cpu_share", largest(&shares))];
+        return Some(Explanation::new(Cause::MachineBound, &of, sentence, &numbers));
+    }
+    let (of, shares) = above(points, BUSY, |point| point.metric("machine_busy_share"))?;
+    let of_ours: Vec<f64> = of.iter().filter_map(|point| ours(point)).collect();
+    let known = if of_ours.is_empty() {
+        String::new()
+    } else {
+        format!(", of which brokers and client {}", range(&of_ours, percent))
+    };
     let sentence = format!(
-        "In {} of {} brokers and client together used {} of the machine's processors: more brokers, producers or \
-         partitions cannot be faster here, and a ratio of two targets is one of their CPU time.",
+        "In {} of {} the machine's processors were busy for {} of the time{known}: nothing here can be faster, and \
+         what else ran on the machine made it slower.",
         of.len(),
         cells(points.len()),
         range(&shares, percent)
     );
-    Some(Explanation::new(Cause::MachineBound, &of, sentence, &[("cpu_share", largest(&shares))]))
+    let numbers = [("machine_busy_share", largest(&shares))];
+    Some(Explanation::new(Cause::MachineBound, &of, sentence, &numbers))
+}
+
+/// The client's CPU by what the machine has. None if the number of processors is not known.
+fn client_share(point: &Point, cores: f64) -> Option<f64> {
+    let per_record_s = point.metric("client_cpu_s_per_mrec")? / 1e6;
+    (cores > 0.0).then(|| Some(per_record_s * point.metric("throughput")? / cores)).flatten()
 }
 
 /// The hypervisor gave processor time to others.

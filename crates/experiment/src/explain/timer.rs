@@ -30,7 +30,7 @@ pub(super) fn quantised(points: &[Point]) -> Option<Explanation> {
          steps as {}: something waits for a tick, and the runtimes show that and not the work.",
         steps.join(", "),
         number(found.step),
-        number((1000.0 * found.p).round()),
+        (1000.0 * found.p).round(),
         number(more),
         number(less),
     );

@@ -268,3 +268,114 @@ fn an_analysis_survives_json() {
     assert_eq!(back.cells.len(), analysis.cells.len());
     assert_eq!(back.floors.keys().collect::<Vec<_>>(), ["p99_ms", "throughput"]);
 }
+
+/// Rounds of `highwater` against itself, recorded in two runs on a machine of two processors on which programs were
+/// being built meanwhile: a metric, then six rounds of `#a` and of `#b`.
+type Recorded = [(&'static str, [f64; 6], [f64; 6]); 6];
+
+const FIRST_RUN: Recorded = [
+    (
+        "throughput",
+        [552500.0, 237300.0, 399900.0, 246300.0, 379300.0, 377400.0],
+        [502000.0, 229400.0, 254700.0, 329700.0, 348000.0, 223800.0],
+    ),
+    (
+        "runtime_ms",
+        [1105.0, 1126.0, 1042.0, 1155.0, 1059.0, 1041.0],
+        [1044.0, 1132.0, 1125.0, 1051.0, 1039.0, 1043.0],
+    ),
+    (
+        "p50_ms",
+        [54.3, 127.1, 76.86, 130.7, 64.86, 67.78],
+        [59.23, 128.1, 113.5, 80.13, 70.27, 111.2],
+    ),
+    (
+        "p99_ms",
+        [102.1, 171.4, 113.5, 185.0, 134.7, 196.6],
+        [105.0, 172.5, 178.4, 213.8, 164.1, 352.0],
+    ),
+    (
+        "max_ms",
+        [107.8, 176.5, 130.6, 200.2, 143.5, 216.3],
+        [109.9, 181.8, 183.2, 219.5, 198.5, 380.2],
+    ),
+    (
+        "broker_cpu_s_per_mrec",
+        [1.285, 3.567, 1.378, 1.184, 1.188, 1.182],
+        [1.583, 4.328, 3.245, 1.155, 1.22, 1.05],
+    ),
+];
+
+const SECOND_RUN: Recorded = [
+    (
+        "throughput",
+        [499800.0, 494700.0, 319200.0, 262600.0, 460500.0, 400100.0],
+        [447600.0, 423300.0, 396900.0, 249700.0, 539300.0, 435500.0],
+    ),
+    (
+        "runtime_ms",
+        [1053.0, 1051.0, 1076.0, 1115.0, 1073.0, 1042.0],
+        [1053.0, 1040.0, 1044.0, 1043.0, 1052.0, 1040.0],
+    ),
+    (
+        "p50_ms",
+        [59.77, 63.1, 54.75, 123.1, 68.61, 63.52],
+        [63.74, 62.14, 62.94, 125.4, 55.87, 62.21],
+    ),
+    (
+        "p99_ms",
+        [94.02, 84.48, 288.0, 185.1, 88.38, 215.7],
+        [132.4, 157.4, 204.0, 199.2, 79.55, 133.0],
+    ),
+    (
+        "max_ms",
+        [101.6, 93.25, 295.4, 187.9, 95.61, 230.5],
+        [141.6, 167.7, 217.3, 207.4, 84.99, 146.4],
+    ),
+    (
+        "broker_cpu_s_per_mrec",
+        [1.166, 1.157, 1.079, 2.972, 1.466, 1.179],
+        [1.364, 1.101, 1.343, 3.116, 1.254, 1.239],
+    ),
+];
+
+/// Recorded rounds as those of a cell, or of a target against itself.
+fn recorded(
+    run: &Recorded,
+    cell: u32,
+    rounds: std::ops::Range<usize>,
+    same_target: bool,
+) -> Vec<Round> {
+    let mut made = Vec::new();
+    for number in rounds {
+        for (target, b) in [("highwater#a", false), ("highwater#b", true)] {
+            let of = |(metric, a, other): &(&'static str, [f64; 6], [f64; 6])| {
+                (*metric, if b { other[number] } else { a[number] })
+            };
+            let metrics: Vec<(&str, f64)> = run.iter().map(of).collect();
+            let mut round = round(size(cell), target, number as u32, &metrics);
+            if same_target {
+                round.purpose = Purpose::SameTarget;
+            }
+            made.push(round);
+        }
+    }
+    made
+}
+
+#[test]
+fn recorded_rounds_of_one_target_are_within_the_noise_of_another_run() {
+    let (mut within, mut all) = (0, 0);
+    for (floor, cells) in [(&FIRST_RUN, &SECOND_RUN), (&SECOND_RUN, &FIRST_RUN)] {
+        let mut made = recorded(floor, 0, 0..6, true);
+        for (cell, rounds) in [(1, 0..6), (2, 0..3), (3, 3..6), (4, 0..2), (5, 2..4), (6, 4..6)] {
+            made.extend(recorded(cells, cell, rounds, false));
+        }
+        for ratio in analyse(&made, None, 1).pairs.iter().flat_map(|pair| pair.ratios.values()) {
+            all += 1;
+            within += usize::from(ratio.standing == Standing::WithinNoise);
+        }
+    }
+    assert_eq!(all, 72);
+    assert!(within * 20 >= all * 19, "{within} of {all}");
+}

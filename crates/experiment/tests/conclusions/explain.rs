@@ -133,6 +133,12 @@ fn busy_clients_full_machines_and_neighbours_are_named_with_their_shares() {
         [("broker_cpu_share", 0.6), ("client_cpu_s_per_mrec", 2.0), ("throughput", 400_000.0)];
     assert_eq!(causes(&[point(100, &full)], 2.0), [Cause::MachineBound]);
     assert!(causes(&[point(100, &full)], 8.0).is_empty());
+    let others = point(100, &[&full[..], &[("machine_busy_share", 0.99)]].concat());
+    let found = explain_points("x", "", &[others], &Machine { cores: 8.0, mhz: Vec::new() });
+    assert!(
+        found[0].sentence.contains("99 % of the time, of which brokers and client 70 %"),
+        "{found:?}"
+    );
 
     assert_eq!(
         causes(&[idle.clone(), point(1, &[("steal_share", 0.08)])], 2.0),
