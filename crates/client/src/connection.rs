@@ -4,6 +4,7 @@
 //! up for it; the rest is written by the connection's own task, which also reads the answers.
 //! Not here: which broker to ask, and what to do when it says no.
 
+use crate::dial::dial;
 use crate::error::ClientError;
 use crate::versions::ApiVersions;
 use bytes::{Bytes, BytesMut};
@@ -28,6 +29,10 @@ pub struct ConnectionConfig {
     pub request_timeout: Duration,
     /// The largest answer that is accepted, in bytes.
     pub frame_bytes_max: usize,
+    /// `receive.buffer.bytes`; `None` for the system's own size.
+    pub receive_buffer_bytes: Option<u32>,
+    /// `send.buffer.bytes`; `None` for the system's own size.
+    pub send_buffer_bytes: Option<u32>,
 }
 
 impl Default for ConnectionConfig {
@@ -37,6 +42,8 @@ impl Default for ConnectionConfig {
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),
             frame_bytes_max: 512 * 1024 * 1024,
+            receive_buffer_bytes: None,
+            send_buffer_bytes: None,
         }
     }
 }
@@ -117,8 +124,7 @@ impl Connection {
             address: address.to_owned(),
             reason: e.to_string(),
         };
-        let stream = TcpStream::connect(address).await.map_err(failed)?;
-        stream.set_nodelay(true).map_err(failed)?;
+        let stream = dial(address, config).await.map_err(failed)?;
         let shared = Arc::new(Shared {
             stream,
             peer: address.to_owned(),

@@ -8,6 +8,7 @@ pub mod admin;
 pub mod cluster;
 pub mod connection;
 pub mod consumer;
+mod dial;
 pub mod error;
 pub mod metadata;
 pub mod offsets;

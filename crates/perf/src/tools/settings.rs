@@ -32,7 +32,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "reconnect.backoff.ms",
     "retry.backoff.max.ms",
     "security.providers",
-    "send.buffer.bytes",
     "socket.connection.setup.timeout.max.ms",
 ];
 
@@ -45,6 +44,7 @@ const COMMON: &[&str] = &[
     "request.timeout.ms",
     "retry.backoff.ms",
     "security.protocol",
+    "send.buffer.bytes",
     "socket.connection.setup.timeout.ms",
 ];
 
@@ -165,6 +165,13 @@ impl Settings {
         if let Some(timeout) = self.millis("socket.connection.setup.timeout.ms", 1)? {
             connection.connect_timeout = timeout;
         }
+        // -1 is the system's own size, and 0 makes no sense to it.
+        let size = |key| self.number(key, -1..=i32::MAX);
+        let asked = |size: Option<i32>| {
+            size.and_then(|size| u32::try_from(size).ok()).filter(|size| *size > 0)
+        };
+        connection.receive_buffer_bytes = asked(size("receive.buffer.bytes")?);
+        connection.send_buffer_bytes = asked(size("send.buffer.bytes")?);
         Ok(())
     }
 }
@@ -194,6 +201,25 @@ mod tests {
             "invalid value 2 for configuration acks: write true or false",
         ];
         assert_eq!(errors.map(|e| e.to_string()), expected);
+    }
+
+    #[test]
+    fn connections_are_as_the_properties_say() {
+        let config = settings(&[
+            ("bootstrap.servers", "a:1, b:2"),
+            ("client.id", "mine"),
+            ("receive.buffer.bytes", "65536"),
+            ("send.buffer.bytes", "-1"),
+            ("request.timeout.ms", "7"),
+        ]);
+        let config = config.cluster().unwrap();
+        assert_eq!(config.bootstrap, ["a:1", "b:2"]);
+        let connection = config.connection;
+        assert_eq!(connection.client_id, "mine");
+        assert_eq!(connection.receive_buffer_bytes, Some(65_536));
+        assert_eq!(connection.send_buffer_bytes, None);
+        assert_eq!(connection.request_timeout, Duration::from_millis(7));
+        assert!(settings(&[("bootstrap.servers", " ,")]).cluster().is_err());
     }
 
     #[test]
