@@ -8,6 +8,7 @@
 mod batch;
 mod metrics;
 mod queue;
+mod ratio;
 mod request;
 mod sender;
 

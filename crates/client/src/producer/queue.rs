@@ -1,6 +1,7 @@
 //! From records to closed batches: the part of the producer that runs for every record.
 
 use super::batch::{Batch, Delivery, Outcome};
+use super::ratio::CompressionRatio;
 use super::{Partitioner, Producer, ProducerConfig, Shared, lock};
 use crate::error::ClientError;
 use crate::metadata::Topic;
@@ -15,6 +16,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
+
+/// To how many bytes records are gathered that are expected to compress well: brokers take this much
+/// by default even if they do not.
+const UNCOMPRESSED_BYTES_MAX: usize = 1_000_000;
 
 /// A record to be produced.
 #[derive(Debug, Clone, Copy, Default)]
@@ -134,6 +139,8 @@ pub(super) struct PartitionQueue {
     pub(super) topic: Arc<str>,
     pub(super) topic_id: TopicId,
     pub(super) partition: i32,
+    /// The topic's.
+    ratio: Arc<CompressionRatio>,
     pub(super) state: Mutex<QueueState>,
 }
 
@@ -173,6 +180,7 @@ struct OpenBatch {
     limit_bytes: usize,
     first_record: u64,
     tags: Vec<u64>,
+    ratio: Arc<CompressionRatio>,
 }
 
 impl QueueState {
@@ -188,7 +196,7 @@ impl QueueState {
         }
         let builder = open.builder.producer(identity.0, identity.1, base_sequence);
         self.closed.push_back(Batch {
-            bytes: finish(shared, builder),
+            bytes: finish(shared, builder, &open.ratio),
             outcome: open.outcome,
             record_count: count,
             base_sequence,
@@ -231,7 +239,7 @@ impl QueueState {
     }
 }
 
-fn finish(shared: &Shared, builder: BatchBuilder) -> Bytes {
+fn finish(shared: &Shared, builder: BatchBuilder, ratio: &CompressionRatio) -> Bytes {
     let codec = shared.config.compression;
     if codec == Compression::None {
         return Bytes::from(builder.finish());
@@ -239,8 +247,13 @@ fn finish(shared: &Shared, builder: BatchBuilder) -> Bytes {
     let mut compressed = shared.pool.take();
     let level = shared.config.compression_level;
     compression::compress(codec, level, builder.records(), &mut compressed);
-    let batch = builder.finish_compressed(codec, &compressed);
+    ratio.observe(compressed.len(), builder.records().len());
+    let mut batch = builder.finish_compressed(codec, &compressed);
     shared.pool.give(Bytes::from(compressed));
+    // What it took before it was compressed is not in buffer.memory.
+    if batch.capacity() > 2 * shared.config.batch_bytes {
+        batch.shrink_to_fit();
+    }
     Bytes::from(batch)
 }
 
@@ -280,7 +293,7 @@ impl PartitionQueue {
         let mut closed = state.open.is_some();
         state.close_open(shared);
         let mut until = None;
-        let taken = match OpenBatch::new(shared, state.taken, record) {
+        let taken = match OpenBatch::new(shared, &self.ratio, state.taken, record) {
             None => false,
             Some(mut open) => {
                 let added = open.append(shared, record, timestamp);
@@ -357,7 +370,12 @@ fn memory_bytes(shared: &Shared, size_bytes_max: usize) -> u32 {
 
 impl OpenBatch {
     /// An empty batch, if there is memory for it. `first_record` counts the records before it.
-    fn new(shared: &Shared, first_record: u64, record: &Record<'_>) -> Option<OpenBatch> {
+    fn new(
+        shared: &Shared,
+        ratio: &Arc<CompressionRatio>,
+        first_record: u64,
+        record: &Record<'_>,
+    ) -> Option<OpenBatch> {
         let size_bytes_max = record.size_bytes_max();
         let memory_bytes = memory_bytes(shared, size_bytes_max);
         shared.memory.try_acquire_many(memory_bytes).ok()?.forget();
@@ -365,9 +383,16 @@ impl OpenBatch {
         let outcome = Arc::<Outcome>::default();
         lock(&shared.incomplete).insert(ordinal, outcome.clone());
         // A first record that is larger stays alone.
-        let limit_bytes = shared.config.batch_bytes;
+        let config = &shared.config;
+        let limit_bytes = match config.compression {
+            Compression::None => config.batch_bytes,
+            _ => {
+                let bytes_max = config.request_bytes_max.min(UNCOMPRESSED_BYTES_MAX);
+                ratio.limit_bytes(config.batch_bytes, bytes_max)
+            }
+        };
         let mut buffer = shared.pool.take();
-        buffer.reserve(limit_bytes.max(HEADER_BYTES + size_bytes_max));
+        buffer.reserve(config.batch_bytes.max(HEADER_BYTES + size_bytes_max));
         Some(OpenBatch {
             builder: BatchBuilder::over(buffer),
             outcome,
@@ -376,6 +401,7 @@ impl OpenBatch {
             memory_bytes,
             limit_bytes,
             first_record,
+            ratio: ratio.clone(),
             tags: if shared.config.on_batch.is_some() { shared.tags.take() } else { Vec::new() },
         })
     }
@@ -406,6 +432,7 @@ pub(super) struct TopicQueues {
     dealt: AtomicU32,
     /// Changes with `partitions`.
     generation: AtomicU32,
+    ratio: Arc<CompressionRatio>,
 }
 
 struct Partitions {
@@ -424,6 +451,7 @@ impl TopicQueues {
             sticky,
             dealt: AtomicU32::new(fastrand::u32(..)),
             generation: AtomicU32::new(0),
+            ratio: Arc::default(),
         };
         queues.update(topic);
         queues
@@ -437,6 +465,7 @@ impl TopicQueues {
                 topic: self.name.clone(),
                 topic_id: topic.id,
                 partition: partition.index,
+                ratio: self.ratio.clone(),
                 state: Mutex::default(),
             }));
         }
