@@ -362,3 +362,14 @@ fn what_a_warm_up_changes_is_tested_on_measured_rows_alone() {
     assert_eq!(finding("ali-producer", "A7", &measured).outcome, Outcome::NotTestable);
     assert_eq!(finding("ali-producer", "A7b", &measured).outcome, Outcome::Contradicted);
 }
+
+#[test]
+fn how_much_was_read_is_not_blurred_by_how_fast_the_canary_ran() {
+    let floor = crate::analysis::Floor { n: 6, ratio: 1.0, spread: 0.2, within: 1.4 };
+    let analysis = crate::analysis::Analysis {
+        floors: ["data_mib", "throughput"].map(|name| (name.to_owned(), floor.clone())).into(),
+        ..Default::default()
+    };
+    let floors = Rows::measured(&analysis, "t").floors;
+    assert_eq!(floors, [("throughput".to_owned(), 1.4)].into());
+}
