@@ -59,7 +59,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Our own client's tests that need a broker: against a fresh one.
+/// The tests of our own client, and of the load and the tools that stand on it, that need a broker:
+/// against a fresh one.
 fn client_tests() -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let settings = [("group.initial.rebalance.delay.ms", "0"), ("http.listener", "")];

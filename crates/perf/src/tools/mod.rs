@@ -32,6 +32,11 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+/// What the producer's tool cannot do without.
+const PRODUCE_USAGE: &str = "kafka-producer-perf-test --bootstrap-server HOST:PORT --topic TOPIC \
+                             --num-records COUNT --throughput RATE (--record-size BYTES | \
+                             --payload-file FILE | --payload-monotonic) [OPTIONS]";
+
 /// A tool of Kafka's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
@@ -73,25 +78,17 @@ impl Tool {
         Tool::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
-    fn about(self) -> &'static str {
-        match self {
-            Tool::Produce => "Sends records and reports rate and latency",
-            Tool::Consume => "Reads records and reports how fast",
-            Tool::EndToEnd => "Sends records one by one and reports how long until they were read",
-        }
-    }
-
     fn command(self) -> clap::Command {
-        let command = clap::Command::new(self.name()).about(self.about()).infer_long_args(true);
+        let command = clap::Command::new(self.name()).infer_long_args(true);
         match self {
             // With argparse4j the last of several counts.
             Tool::Produce => {
-                produce::arguments::Arguments::augment_args(command).args_override_self(true)
+                let command = produce::arguments::Arguments::augment_args(command);
+                command.args_override_self(true).override_usage(PRODUCE_USAGE)
             }
             Tool::Consume => consume::arguments::Arguments::augment_args(command),
             Tool::EndToEnd => e2e::arguments::Arguments::augment_args(command),
         }
-        .arg(version_flag(self))
     }
 
     /// Reads the arguments behind the program's name.
@@ -119,12 +116,6 @@ impl Tool {
     }
 }
 
-fn version_flag(tool: Tool) -> clap::Arg {
-    let flag = clap::Arg::new("version").long("version").action(clap::ArgAction::SetTrue);
-    // The producer's tool has none.
-    flag.help("Say which version this is").hide(tool == Tool::Produce)
-}
-
 /// Does what a task says; what it writes goes to the console.
 pub fn run(task: &Task, console: &Arc<Console>) -> Result<(), ToolError> {
     match task {
@@ -140,7 +131,8 @@ pub fn main(tool: Tool, arguments: &[OsString], console: &Arc<Console>) -> ExitC
     if arguments.is_empty() {
         return show_help(tool, console);
     }
-    if arguments.len() == 1 && arguments[0] == "--version" {
+    // The producer's tool has no such flag.
+    if tool != Tool::Produce && arguments.iter().any(|argument| argument == "--version") {
         console.line(env!("CARGO_PKG_VERSION"));
         return ExitCode::SUCCESS;
     }

@@ -11,13 +11,14 @@ pub struct Text(Arc<Mutex<Vec<u8>>>);
 impl Text {
     /// All of it.
     pub fn read(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        let bytes = self.0.lock().expect("nobody panics while writing").clone();
+        String::from_utf8(bytes).expect("the tools write text")
     }
 }
 
 impl Write for Text {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
+        self.0.lock().expect("nobody panics while writing").write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

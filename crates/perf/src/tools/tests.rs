@@ -89,13 +89,14 @@ fn the_command_lines_of_today_are_taken() {
     let (plan, recorded) = produce_plan(
         "--bootstrap-server=a:1,b:2 --topic=t --num-records=9 --record-size=1 --throughput=-1 \
          --command-property acks=1 linger.ms=3 --print-metrics --warmup-records 8 \
-         --reporting-interval 100",
+         --reporting-interval 100 --command-property=retries=7",
     );
     assert_eq!(plan.properties["bootstrap.servers"], "a:1,b:2");
     assert_eq!(
         (plan.properties["acks"].as_str(), plan.properties["linger.ms"].as_str()),
         ("1", "3")
     );
+    assert_eq!(plan.properties["retries"], "7");
     assert_eq!((plan.throughput, plan.warmup_records, plan.print_metrics), (-1.0, 8, true));
     assert_eq!(recorded.lines() + &recorded.notices(), "");
     let (plan, recorded) = consume_plan(
@@ -228,6 +229,16 @@ fn nothing_typed_is_help_for_one_and_an_error_for_the_others() {
         let recorded = failed(tool, "");
         assert!(recorded.notices().contains("--num-records") && recorded.lines().is_empty());
     }
+}
+
+#[test]
+fn the_version_is_said_as_kafkas_tools_say_it() {
+    for tool in [Tool::Consume, Tool::EndToEnd] {
+        let recorded = Recorded::default();
+        main(tool, &typed("--topic t --version"), &Arc::new(recorded.console()));
+        assert_eq!(recorded.lines(), concat!(env!("CARGO_PKG_VERSION"), "\n"));
+    }
+    assert!(failed(Tool::Produce, "--version").notices().contains("'--version'"));
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! The tools against a cluster.
 
 use crate::lines::{CONSUME, CONSUME_DETAILED, E2E, PRODUCE};
-use crate::lines::{assert_shapes, consumed, latencies, sent_by_commas};
+use crate::lines::{assert_shapes, consumed, latencies, sent_by_commas, shape};
 use crate::{run, succeed};
 use client::admin::NewTopic;
 use client::{Admin, Cluster, ClusterConfig, Consumer, ConsumerConfig, OffsetReset};
 use model::TopicPartition;
 use perf::tools::Tool;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The cluster to test against; `None` when there is none.
@@ -78,6 +78,46 @@ fn read(bootstrap: &str, topic: &str, partitions: i32, count: usize) -> Vec<Foun
 fn fill(bootstrap: &str, topic: &str, more: &str) -> Vec<String> {
     let line = format!("--bootstrap-server {bootstrap} --topic {topic} {more}");
     succeed(Tool::Produce, &line).lines
+}
+
+/// What Kafka's own tool writes, if there is a command that runs it.
+fn kafkas(tool: Tool, line: &str) -> Option<Vec<String>> {
+    let command = std::env::var("KAFKA_TOOL").ok()?;
+    let mut words = command.split_whitespace();
+    let output = std::process::Command::new(words.next()?)
+        .args(words)
+        .arg(tool.name())
+        .args(line.split_whitespace())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{line}: {output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    Some(text.lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn kafkas_tools_and_ours_take_the_same_lines_and_write_alike() {
+    let Some(bootstrap) = bootstrap() else { return };
+    let topic = new_topic(&bootstrap, "alike", 1);
+    let produce = format!(
+        "--bootstrap-server {bootstrap} --topic {topic} --num-records 3000 --record-size 100 \
+         --throughput 3000 --reporting-interval 200 --warmup-records 1500"
+    );
+    let consume = format!(
+        "--bootstrap-server {bootstrap} --topic {topic} --num-records 3000 --timeout 20000"
+    );
+    let latency = format!("{bootstrap} {topic} 20 1 100");
+    for (tool, line) in
+        [(Tool::Produce, &produce), (Tool::Consume, &consume), (Tool::EndToEnd, &latency)]
+    {
+        let ours = succeed(tool, line).lines;
+        let shapes = |lines: &[String]| -> BTreeSet<String> {
+            lines.iter().map(|line| shape(line)).collect()
+        };
+        if let Some(kafkas) = kafkas(tool, line) {
+            assert_eq!(shapes(&ours), shapes(&kafkas), "{line}");
+        }
+    }
 }
 
 #[test]

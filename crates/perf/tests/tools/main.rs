@@ -2,6 +2,8 @@
 //! one is named: `CLIENT_TEST_BOOTSTRAP=host:port cargo test -p perf`. Tests that need a cluster are
 //! passed over without one.
 //!
+//! `KAFKA_TOOL="cargo xt kafka tool"` beside it runs Kafka's own tools against that cluster, too.
+//!
 //! `recorded/` holds what the tools of Apache Kafka 4.3.1 wrote. Both their lines and ours are read by
 //! the same readers.
 

@@ -10,7 +10,7 @@ use regex::Regex;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// `kafka-consumer-perf-test`
+/// Read records and report how fast, as kafka-consumer-perf-test does
 #[derive(Debug, Clone, Args)]
 pub struct Arguments {
     /// The brokers to ask first: host:port, separated by commas

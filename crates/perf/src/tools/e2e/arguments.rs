@@ -7,7 +7,7 @@ use super::super::properties::{self, Properties};
 use clap::Args;
 use std::path::PathBuf;
 
-/// `kafka-e2e-latency`
+/// Send records one by one and report how long until they were read, as kafka-e2e-latency does
 #[derive(Debug, Clone, Args)]
 pub struct Arguments {
     /// The brokers to ask first: host:port, separated by commas
@@ -50,7 +50,7 @@ pub struct Arguments {
     #[arg(value_name = "POSITIONAL", hide = true)]
     positions: Vec<String>,
 
-    /// The unit of latencies in the lines; in files they are in microseconds always
+    /// The unit of latencies in the lines; files have microseconds anyway
     #[arg(long, default_value = "ms", help_heading = "Beyond Kafka's tool")]
     latency_unit: Unit,
     /// Write the results to a file too, in this form

@@ -18,7 +18,7 @@ pub enum PayloadMode {
     Fresh,
 }
 
-/// `kafka-producer-perf-test`
+/// Send records and report rate and latency, as kafka-producer-perf-test does
 #[derive(Debug, Clone, Args)]
 pub struct Arguments {
     /// The brokers to ask first: host:port, separated by commas; stands above bootstrap.servers
@@ -103,7 +103,7 @@ pub struct Arguments {
         help_heading = "Beyond Kafka's tool"
     )]
     record_header_size: i32,
-    /// The unit of latencies in the lines; in files they are in microseconds always
+    /// The unit of latencies in the lines; files have microseconds anyway
     #[arg(long, default_value = "ms", help_heading = "Beyond Kafka's tool")]
     latency_unit: Unit,
     /// Write the results to a file too, in this form
