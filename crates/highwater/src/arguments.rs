@@ -52,6 +52,9 @@ pub enum Command {
     /// Measure any Kafka cluster as Kafka's own performance tools do
     #[command(subcommand)]
     Perf(Perf),
+    /// Run published experiments against any Kafka cluster, with numbers that can be trusted
+    #[command(subcommand)]
+    Lab(lab::arguments::Lab),
     /// Make links by which this program is known under the names of Kafka's performance tools
     InstallLinks(InstallLinks),
     /// Say which version this is

@@ -1,5 +1,6 @@
 //! What the lab asks of a cluster beside load: topics, configurations, versions.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,8 @@ use experiment::workload::{Acks, Workload};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(5);
+/// End offsets that have not moved for so long will not move any more.
+const SETTLED: Duration = Duration::from_secs(3);
 /// How long a new topic may be without leaders.
 const LEADERS: Duration = Duration::from_secs(30);
 
@@ -109,17 +112,36 @@ pub fn durability(bootstrap: &str, topic: &str, acks: Acks, replication: u32) ->
     }
 }
 
-/// The end offsets of a topic's partitions, in their order.
-pub fn end_offsets(bootstrap: &str, topic: &str, partitions: u32) -> Result<Vec<u64>> {
+/// The end offsets of a topic's partitions, in their order, once they add up to `expected` or do not move any more: a
+/// record that only its leader acknowledged counts when the high watermark has passed it.
+pub fn end_offsets(
+    bootstrap: &str,
+    topic: &str,
+    partitions: u32,
+    expected: u64,
+) -> Result<Vec<u64>> {
     block_on(async {
         let admin = connect(bootstrap).await?;
         let partitions = (0..partitions as i32).map(|p| model::TopicPartition::new(topic, p));
         let wanted: Vec<_> = partitions.map(|p| (p, client::OffsetSpec::Latest)).collect();
-        let found = admin.list_offsets(&wanted).await?;
-        let end = |offset: Option<model::Offset>| offset.map_or(0, |offset| offset.0.max(0) as u64);
-        let mut ends: Vec<(i32, u64)> =
-            found.into_iter().map(|(p, found)| (p.partition.0, end(found.offset))).collect();
-        ends.sort_unstable();
-        Ok(ends.into_iter().map(|(_, end)| end).collect())
+        let (mut ends, mut moved) = (Vec::new(), Instant::now());
+        loop {
+            let now = sorted(admin.list_offsets(&wanted).await?);
+            if now != ends {
+                (ends, moved) = (now, Instant::now());
+            }
+            if ends.iter().sum::<u64>() >= expected || moved.elapsed() > SETTLED {
+                return Ok(ends);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     })
+}
+
+fn sorted(found: HashMap<model::TopicPartition, client::FoundOffset>) -> Vec<u64> {
+    let end = |offset: Option<model::Offset>| offset.map_or(0, |offset| offset.0.max(0) as u64);
+    let mut ends: Vec<(i32, u64)> =
+        found.into_iter().map(|(p, found)| (p.partition.0, end(found.offset))).collect();
+    ends.sort_unstable();
+    ends.into_iter().map(|(_, end)| end).collect()
 }

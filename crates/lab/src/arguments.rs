@@ -138,8 +138,8 @@ pub struct Compare {
     /// Compare only rounds of this target
     #[arg(long)]
     pub target: Option<String>,
-    /// Append a row for each cell to this history, readable by Apache Otava
-    #[arg(long, value_name = "FILE")]
+    /// Append a row for each cell to the files in this folder, readable by Apache Otava
+    #[arg(long, value_name = "DIR")]
     pub history: Option<PathBuf>,
 }
 
@@ -175,6 +175,7 @@ pub struct Saturate {
     /// Records per second to begin with
     #[arg(long, default_value_t = 1000.0)]
     pub from: f64,
+    /// What is sent, and where
     #[command(flatten)]
     pub load: Load,
 }
@@ -191,6 +192,7 @@ pub struct Usl {
     /// Seconds of a round
     #[arg(long, default_value_t = 2.0)]
     pub seconds: f64,
+    /// What is sent, and where
     #[command(flatten)]
     pub load: Load,
 }
@@ -204,6 +206,7 @@ pub struct Advise {
     /// Seconds of a probe
     #[arg(long, default_value_t = 1.0)]
     pub seconds: f64,
+    /// What is sent, and where
     #[command(flatten)]
     pub load: Load,
 }

@@ -1,13 +1,89 @@
 //! The performance laboratory: targets, rounds, what they cost, reports.
 //!
-//! From the outside: [`arguments`] says what can be typed, [`run`](run::run) does it. A target is any Kafka; what is
-//! known of experiments is in `experiment`, how load is made in `perf`, what documents look like in `report`.
+//! From the outside: [`arguments`] says what can be typed, [`perform`] does it. A target is any Kafka; what is known of
+//! experiments is in `experiment`, how load is made in `perf`, what documents look like in `report`. Inside, read
+//! `run` (the plan's steps), then `round::stage` (one round).
 
-pub mod admin;
+mod admin;
 pub mod arguments;
-pub mod machine;
-pub mod meter;
-pub mod progress;
-pub mod round;
-pub mod store;
+mod comparing;
+mod documents;
+mod interrupt;
+mod machine;
+mod meter;
+mod planning;
+mod progress;
+mod round;
+mod run;
+mod searching;
+mod seat;
+mod store;
 pub mod target;
+mod view;
+
+use anyhow::Result;
+use arguments::Lab;
+
+/// How a command ended that did what it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Well.
+    Well,
+    /// A gate does not hold.
+    GateFails,
+    /// It cannot be said whether a gate holds.
+    Inconclusive,
+}
+
+impl Ended {
+    /// The exit code: 0, 3 or 4.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Ended::Well => 0,
+            Ended::GateFails => 3,
+            Ended::Inconclusive => 4,
+        }
+    }
+}
+
+/// Does what was typed behind `lab`. `commit` is what the program was built from, for the report; empty if unknown.
+pub fn perform(lab: &Lab, commit: &str) -> Result<Ended> {
+    match lab {
+        Lab::List { report } => view::list(report.as_deref())?,
+        Lab::Show { id } => view::show(id)?,
+        Lab::Run(typed) => run::run(typed, &interrupt::on_interrupt(), commit)?,
+        Lab::Resume { folder } => run::resume(folder, &interrupt::on_interrupt())?,
+        Lab::Report(typed) => report(typed)?,
+        Lab::Compare(typed) => return comparing::compare(typed),
+
+        Lab::Saturate(typed) => searching::saturate(typed, &interrupt::on_interrupt())?,
+        Lab::Usl(typed) => searching::usl(typed, &interrupt::on_interrupt())?,
+        Lab::Advise(typed) => searching::advise(typed, &interrupt::on_interrupt())?,
+        Lab::Doctor => doctor(commit)?,
+    }
+    Ok(Ended::Well)
+}
+
+fn report(typed: &arguments::Report) -> Result<()> {
+    let out = typed.out.as_deref();
+    match (&typed.from_fixture, &typed.folder) {
+        (Some(id), _) => {
+            println!("{}", documents::write_fixture(id, out, &typed.format)?.display())
+        }
+        (None, Some(folder)) => {
+            documents::write(folder, out, &typed.format)?;
+            println!("{}", out.unwrap_or(folder).display());
+        }
+        (None, None) => unreachable!("one of them is required"),
+    }
+    Ok(())
+}
+
+fn doctor(commit: &str) -> Result<()> {
+    let environment = machine::look(commit)?;
+    for (key, value) in environment.iter() {
+        println!("{key:<24} {value}");
+    }
+    println!("{:<24} {}", "hash", environment.hash());
+    Ok(())
+}

@@ -49,7 +49,7 @@ fn processor(seen: &mut Environment) {
         sysfs("/sys/devices/system/cpu/smt/active").replace('1', "2").replace('0', "1"),
     );
     seen.set("cpu.governor", sysfs("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
-    seen.set("cpu.mhz", field("cpu MHz").unwrap_or_default());
+    seen.set("now.cpu_mhz", field("cpu MHz").unwrap_or_default());
     seen.set("cpu.cgroup_max", sysfs("/sys/fs/cgroup/cpu.max"));
 }
 

@@ -8,6 +8,7 @@ mod config_explain;
 mod consume;
 mod group;
 mod install_links;
+mod lab;
 mod log_dump;
 mod outcome;
 mod perf;
@@ -37,6 +38,7 @@ pub fn run(program: Program) -> Result<ExitCode, Failure> {
         Command::Log(Log::Dump { paths, records, listing }) => {
             log_dump::run(&paths, records, listing.format)
         }
+        Command::Lab(typed) => lab::run(&typed),
         Command::Perf(tool) => perf::run(tool),
         Command::InstallLinks(typed) => install_links::run(&typed),
         Command::Version => {

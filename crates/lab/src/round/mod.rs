@@ -1,3 +1,12 @@
-//! One round of one cell: what each kind of work does to a cluster, and what is measured.
+//! One round of one cell: what each kind of work does to a cluster, and what is measured. Read [`stage`] first.
 
+mod balance;
+mod consume;
+mod deliver;
+mod distribute;
+pub mod ground;
 pub mod java;
+pub mod measured;
+mod produce;
+pub mod stage;
+pub mod translate;

@@ -6,13 +6,13 @@
 mod remote;
 mod started;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use experiment::definition::Need;
+use experiment::plan::Shape;
 use peer::apache_kafka;
 
 pub use started::{disk_bytes, free_disk_bytes};
@@ -62,15 +62,6 @@ impl fmt::Display for Target {
             Target::Address(address) => f.write_str(address),
         }
     }
-}
-
-/// The brokers that a cell needs.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Shape {
-    /// How many.
-    pub brokers: u32,
-    /// Broker settings beside the defaults.
-    pub settings: BTreeMap<String, String>,
 }
 
 impl Target {

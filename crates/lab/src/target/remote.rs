@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result, ensure};
 
+use super::Cluster;
 use super::started::Keeper;
-use super::{Cluster, Shape};
 use crate::admin;
+use experiment::plan::Shape;
 
 /// How many brokers the cluster has.
 pub(super) fn brokers(address: &str) -> Result<u32> {

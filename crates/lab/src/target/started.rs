@@ -9,7 +9,8 @@ use peer::apache_kafka::{self, Brokers};
 use peer::highwater::{self, Server};
 use tempfile::TempDir;
 
-use super::{Cluster, Shape};
+use super::Cluster;
+use experiment::plan::Shape;
 
 /// Deleted topics leave the disk soon, for all targets alike: the files of one round shall not weigh on the next.
 const SETTINGS: [(&str, &str); 1] = [("log.segment.delete.delay.ms", "1000")];

@@ -1,0 +1,19 @@
+//! Tells the program which commit it is built from, for the reports of the laboratory; nothing outside a checkout.
+
+use std::path::Path;
+use std::process::Command;
+
+fn main() {
+    let git = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.git");
+    for file in ["HEAD", "logs/HEAD"] {
+        let path = git.join(file);
+        if path.exists() {
+            println!("cargo:rerun-if-changed={}", path.display());
+        }
+    }
+    let asked =
+        Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=10"]).output();
+    let commit = asked.ok().filter(|output| output.status.success());
+    let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    println!("cargo:rustc-env=HIGHWATER_COMMIT={}", commit.unwrap_or_default());
+}

@@ -1,0 +1,175 @@
+//! Producers send; consumers may read beside them. Also Kafka's own tool as the driver.
+
+use anyhow::{Context, Result, bail, ensure};
+use experiment::explain::predicted_p50_ms;
+use experiment::workload::Workload;
+use perf::load::{self, ProduceReport};
+
+use super::ground::Ground;
+use super::measured::{Measured, VERIFY_IDLE};
+use super::{java, translate};
+use crate::meter::{Meter, disk_per_byte};
+
+/// Most records that Kafka's tool is asked for in a round without a number of records.
+const JAVA_RECORDS_MAX: u64 = 20_000_000;
+
+/// Runs the round.
+pub fn run(ground: &Ground<'_>) -> Result<Measured> {
+    match ground.workload.driver.as_str() {
+        "highwater" => ours(ground),
+        "java" => kafkas(ground),
+        other => bail!("there is no driver {other}: write highwater or java"),
+    }
+}
+
+fn ours(ground: &Ground<'_>) -> Result<Measured> {
+    let workload = ground.workload;
+    let produce = translate::producers(
+        &ground.clients_at,
+        &ground.topics,
+        workload,
+        ground.seed,
+        ground.stamp(),
+    )?;
+    let meter = Meter::start(&ground.pids)?;
+    let mut measured = Measured::default();
+    let report = if workload.consumers == 0 {
+        load::produce(&produce, &ground.stop)?
+    } else {
+        let group = format!("{}-consumers", ground.topics[0]);
+        let consume = translate::consumers(
+            &ground.clients_at,
+            &ground.topics,
+            workload,
+            &group,
+            ground.stamp(),
+        );
+        let (report, consumed) = load::both(&produce, &consume, &ground.stop)?;
+        measured.put("consumed_per_s", consumed.records as f64 / report.elapsed.as_secs_f64());
+        measured.put("lag_records", consumed.lag_records as f64);
+        measured.put("e2e_p50_ms", consumed.end_to_end.value_at_quantile(0.5) as f64 / 1e3);
+        measured.put("e2e_p99_ms", consumed.end_to_end.value_at_quantile(0.99) as f64 / 1e3);
+        measured.keep("end-to-end", &consumed.end_to_end);
+        measured.warnings.extend(consumed.errors);
+        report
+    };
+    let used = meter.used()?;
+    ensure!(report.acknowledged > 0, "nothing was acknowledged: {}", report.errors.join("; "));
+    record(&mut measured, ground, &report);
+    // CPU is counted from the first record of the warm-up on, and so are these.
+    let all_bytes = mean_bytes(&report) * report.acknowledged as f64;
+    used.into_metrics(report.acknowledged, all_bytes as u64, &mut measured.metrics);
+    if let Some(share) = disk_per_byte(&ground.data_folders, &ground.topics, all_bytes as u64) {
+        measured.put("disk_bytes_per_byte", share);
+    }
+    if ground.verify {
+        let verdict = load::verify(&ground.brokers_at, &report.acknowledgements, VERIFY_IDLE);
+        measured.judge(&verdict.context("the records could not be read back")?);
+    }
+    Ok(measured)
+}
+
+fn mean_bytes(report: &ProduceReport) -> f64 {
+    report.bytes as f64 / report.records.max(1) as f64
+}
+
+fn record(measured: &mut Measured, ground: &Ground<'_>, report: &ProduceReport) {
+    let workload = ground.workload;
+    (measured.records, measured.bytes) = (report.records, report.bytes);
+    measured.put_rates(report.records_per_s, report.bytes_per_s);
+    per_each(measured, workload, report.records_per_s);
+    measured.put("runtime_ms", report.elapsed.as_secs_f64() * 1e3);
+    measured.put_latencies("", &report.response);
+    measured.put("service_p50_ms", report.service.value_at_quantile(0.5) as f64 / 1e3);
+    measured.put("service_p99_ms", report.service.value_at_quantile(0.99) as f64 / 1e3);
+    measured.put("delay_p99_ms", report.delay.value_at_quantile(0.99) as f64 / 1e3);
+    for (name, histogram) in [
+        ("response", &report.response),
+        ("service", &report.service),
+        ("delay", &report.delay),
+        ("blocked", &report.blocked),
+    ] {
+        measured.keep(name, histogram);
+    }
+    measured.put("failed", report.failed as f64);
+    measured.put("blocked_ms", report.metrics.blocked.as_secs_f64() * 1e3);
+    measured.put("requests", report.metrics.requests as f64);
+    measured.put("records_per_request", report.metrics.records_per_request());
+    measured.put("batch_fill", report.batch_fill);
+    measured.put("in_flight_used", report.metrics.in_flight_mean());
+    measured.put("client_busy_share", report.busiest_share);
+    measured.warnings.extend(report.errors.iter().cloned());
+    law(
+        measured,
+        workload,
+        report.records_per_s,
+        report.response.value_at_quantile(0.5) as f64 / 1e3,
+    );
+}
+
+fn per_each(measured: &mut Measured, workload: &Workload, records_per_s: f64) {
+    measured.put("throughput_per_broker", records_per_s / f64::from(workload.brokers.max(1)));
+    measured.put("throughput_per_producer", records_per_s / f64::from(workload.producers.max(1)));
+    if workload.offered > 0.0 {
+        measured.put("reached_share", records_per_s / workload.offered);
+    }
+}
+
+/// What the client's queue alone predicts for a producer that is not held back.
+fn law(measured: &mut Measured, workload: &Workload, records_per_s: f64, p50_ms: f64) {
+    let per_producer = records_per_s / f64::from(workload.producers.max(1));
+    let sizes = (
+        workload.buffer_bytes as f64,
+        f64::from(workload.batch_bytes),
+        f64::from(workload.record_bytes),
+    );
+    let predicted = predicted_p50_ms(sizes.0, sizes.1, sizes.2, per_producer);
+    if workload.record_bytes > 0 {
+        measured.put("predicted_p50_ms", predicted);
+        measured.put("law_ratio", p50_ms / predicted);
+    }
+}
+
+fn kafkas(ground: &Ground<'_>) -> Result<Measured> {
+    let workload = ground.workload;
+    let topic = ground.topics.first().context("a round has a topic")?;
+    ensure!(workload.producers <= 1 && workload.consumers == 0, "Kafka's tool is one producer");
+    let records = match workload.records {
+        0 => ((workload.offered.max(1.0) * workload.seconds) as u64).clamp(1, JAVA_RECORDS_MAX),
+        records => records,
+    };
+    let meter = Meter::start(&ground.pids)?;
+    let summary = java::produce(&ground.clients_at, topic, workload, records)?;
+    let used = meter.used()?;
+    let mut measured = Measured { records: summary.records, ..Measured::default() };
+    measured.bytes = summary.records * u64::from(workload.record_bytes);
+    measured.put_rates(summary.throughput, summary.mib_per_s * 1_048_576.0);
+    per_each(&mut measured, workload, summary.throughput);
+    measured.put("avg_ms", summary.avg_ms);
+    measured.put("max_ms", summary.max_ms);
+    for (name, value) in
+        ["p50_ms", "p95_ms", "p99_ms", "p999_ms"].into_iter().zip(summary.percentiles_ms)
+    {
+        measured.put(name, value);
+    }
+    law(&mut measured, workload, summary.throughput, summary.percentiles_ms[0]);
+    used.into_metrics(measured.records, measured.bytes, &mut measured.metrics);
+    // This process did nothing; what the tool's own took is not known here.
+    measured.metrics.remove("client_cpu_s_per_mrec");
+    if ground.verify {
+        let ends = crate::admin::end_offsets(
+            &ground.brokers_at,
+            topic,
+            ground.partitions,
+            summary.records,
+        )?;
+        let found: u64 = ends.iter().sum();
+        // Its records carry no marks: only their number can be checked.
+        if found < summary.records {
+            measured
+                .warnings
+                .push(format!("{} records acknowledged, {found} in the topic", summary.records));
+        }
+    }
+    Ok(measured)
+}

@@ -1,0 +1,262 @@
+//! A run: the plan's steps one after the other, each measured round appended at once.
+//!
+//! Whatever happens to one round costs that round: a target that dies is started again, an error is kept as the
+//! round's failure, and Ctrl-C ends after what was measured is written. A run that was begun is gone on with by
+//! [`resume`]: steps whose rounds are there are not run again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use experiment::plan::{Plan, PlannedCell, Step};
+use experiment::round::{Durability, Purpose, Round};
+use perf::load::Stop;
+use serde::{Deserialize, Serialize};
+
+use crate::arguments::Run;
+use crate::progress::{Progress, words};
+use crate::round::measured::Measured;
+use crate::round::stage::Stage;
+use crate::seat::Seats;
+use crate::store::{self, Store};
+use crate::target::Target;
+use crate::{documents, machine, planning, target};
+
+/// With less than this free on the disk no round is begun, bytes: a round may write a few GB.
+const DISK_MIN_BYTES: u64 = 4 << 30;
+/// Rounds of one target that may fail one after the other before it is given up for the run.
+const FAILURES_MAX: u32 = 5;
+
+/// What a run was told, beside its plan: `settings.json`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Settings {
+    /// The targets, as typed.
+    pub targets: Vec<String>,
+    /// Whether topics stay.
+    pub keep_topics: bool,
+    /// Whether records are looked for.
+    pub verify: bool,
+    /// The command, to do it again.
+    pub command: String,
+    /// The commit that the program was built from, if that is known.
+    pub commit: String,
+}
+
+/// `lab run`
+pub fn run(typed: &Run, stop: &Stop, commit: &str) -> Result<()> {
+    let targets: Vec<Target> = std::iter::once(&typed.target).chain(&typed.vs).cloned().collect();
+    let names: BTreeSet<String> = targets.iter().map(Target::name).collect();
+    ensure!(
+        names.len() == targets.len(),
+        "--target and --vs name the same; every run compares a target with itself anyway"
+    );
+    let plan = planning::plan(typed, &targets)?;
+    if typed.dry_run {
+        planning::show(&plan);
+        return Ok(());
+    }
+    enough_disk()?;
+    for target in &targets {
+        target.check()?;
+    }
+    let mut store = Store::create(&typed.out)?;
+    let settings = Settings {
+        targets: targets.iter().map(Target::to_string).collect(),
+        keep_topics: typed.keep_topics,
+        verify: !typed.no_verify,
+        command: std::env::args()
+            .skip(1)
+            .fold("highwater".to_owned(), |all, word| all + " " + &word),
+        commit: commit.to_owned(),
+    };
+    store.write("settings.json", &settings)?;
+    eprintln!("looking at the machine …");
+    store.write("environment.json", &machine::look(commit)?)?;
+    // Last: with it the folder counts as a run.
+    store.write("plan.json", &plan)?;
+    go(&mut store, &plan, &settings, stop, !typed.no_progress)
+}
+
+/// `lab resume`
+pub fn resume(folder: &Path, stop: &Stop) -> Result<()> {
+    let mut store = Store::open(folder)?;
+    let plan: Plan = store::read(folder, "plan.json")?;
+    let settings: Settings = store::read(folder, "settings.json")?;
+    enough_disk()?;
+    go(&mut store, &plan, &settings, stop, true)
+}
+
+fn enough_disk() -> Result<()> {
+    let free = target::free_disk_bytes()?;
+    ensure!(
+        free >= DISK_MIN_BYTES,
+        "only {:.1} GiB are free where temporary data goes ({}); {} GiB are needed: free some, or set TMPDIR",
+        free as f64 / f64::from(1 << 30),
+        std::env::temp_dir().display(),
+        DISK_MIN_BYTES >> 30
+    );
+    Ok(())
+}
+
+/// The state of a run.
+struct Running<'a> {
+    store: &'a mut Store,
+    plan: &'a Plan,
+    settings: &'a Settings,
+    stop: &'a Stop,
+    seats: Seats,
+    progress: Progress,
+    /// Throughputs that shares of saturation refer to: by cell and target, of the newest round.
+    saturation: BTreeMap<(usize, String), f64>,
+    failures: BTreeMap<String, u32>,
+}
+
+fn go(store: &mut Store, plan: &Plan, settings: &Settings, stop: &Stop, bar: bool) -> Result<()> {
+    let measured = store::rounds(store.folder())?;
+    let done: BTreeSet<u32> = measured.iter().map(|round| round.order).collect();
+    let targets =
+        settings.targets.iter().map(|text| text.parse::<Target>().map_err(anyhow::Error::msg));
+    let left: f64 = plan
+        .steps
+        .iter()
+        .filter(|s| !done.contains(&s.order))
+        .map(|s| planning::step_cost_s(plan.cell(s)))
+        .sum();
+    let mut running = Running {
+        plan,
+        settings,
+        stop,
+        seats: Seats::new(targets.collect::<Result<_>>()?),
+        progress: Progress::new(left, bar),
+        saturation: BTreeMap::new(),
+        failures: BTreeMap::new(),
+        store,
+    };
+    for round in &measured {
+        running.remember(plan.steps.iter().find(|step| step.order == round.order), round);
+    }
+    let ended = running.steps(&done);
+    running.progress.finish();
+    running.seats.stop_all();
+    let folder = running.store.folder().to_owned();
+    ended?;
+    documents::write(&folder, None, &[])?;
+    eprintln!("report: {}", folder.join("report.html").display());
+    if stop.is_stopped() {
+        eprintln!(
+            "stopped early; what was measured is kept. Go on with: highwater lab resume {}",
+            folder.display()
+        );
+    }
+    Ok(())
+}
+
+impl Running<'_> {
+    fn steps(&mut self, done: &BTreeSet<u32>) -> Result<()> {
+        for step in self.plan.steps.iter().filter(|step| !done.contains(&step.order)) {
+            if self.stop.is_stopped() {
+                break;
+            }
+            enough_disk()?;
+            let cell = self.plan.cell(step);
+            self.progress.next(&format!(
+                "{}  {}  {}",
+                cell.experiment,
+                step.target,
+                planning::cell_in_words(cell)
+            ));
+            if let Some(round) = self.step(step, cell)? {
+                self.remember(Some(step), &round);
+                self.store.append(&round)?;
+            }
+            self.progress.done(planning::step_cost_s(cell));
+        }
+        Ok(())
+    }
+
+    /// One step; `None` if it was interrupted: then it is run again when the run is resumed.
+    fn step(&mut self, step: &Step, cell: &PlannedCell) -> Result<Option<Round>> {
+        let name = step.target_name().to_owned();
+        ensure!(
+            self.failures.get(&name).copied().unwrap_or(0) < FAILURES_MAX,
+            "{FAILURES_MAX} rounds on {name} failed one after the other; the last one: see rounds.jsonl. What was measured is kept; \
+             go on with `highwater lab resume {}` when the target is well again",
+            self.store.folder().display()
+        );
+        let started_ms = now_ms();
+        let measured = self.measure(step, cell);
+        if self.stop.is_stopped() {
+            return Ok(None);
+        }
+        let (measured, durability, failure) = match measured {
+            Ok((measured, durability)) => (measured, durability, None),
+            Err(error) => {
+                self.progress.say(&format!("{} on {}: {error:#}", cell.experiment, step.target));
+                (Measured::default(), Durability::Unknown, Some(format!("{error:#}")))
+            }
+        };
+        let failed = self.failures.entry(name).or_default();
+        *failed = if failure.is_some() { *failed + 1 } else { 0 };
+        Ok(Some(Round {
+            experiment: cell.experiment.clone(),
+            cell: cell.cell.clone(),
+            target: step.target.clone(),
+            round: step.round,
+            order: step.order,
+            purpose: step.purpose,
+            started_ms,
+            emulated: cell.workload.emulate.clone(),
+            deviations: cell.deviations.clone(),
+            metrics: measured.metrics,
+            histograms: measured.histograms,
+            counts: measured.counts,
+            verdict: measured.verdict,
+            durability,
+            warnings: measured.warnings,
+            failure,
+        }))
+    }
+
+    fn measure(&mut self, step: &Step, cell: &PlannedCell) -> Result<(Measured, Durability)> {
+        let mut workload = cell.workload.clone();
+        if let Some(saturation) = cell.saturation {
+            let at = self.saturation.get(&(saturation, step.target_name().to_owned()));
+            let at = at.context("its saturation could not be measured before")?;
+            workload.offered = at * workload.offered_share;
+        }
+        let cluster = self.seats.cluster(step.target_name(), &cell.shape())?;
+        let stage = Stage {
+            cluster,
+            workload: &workload,
+            name: format!("lab-{}-{}", cell.experiment, step.order),
+            seed: self.plan.seed.wrapping_add(u64::from(step.round)),
+            number: step.order,
+            verify: self.settings.verify,
+            keep_topics: self.settings.keep_topics,
+            stop: self.stop.clone(),
+        };
+        stage.perform()
+    }
+
+    /// Keeps what later steps need of a round.
+    fn remember(&mut self, step: Option<&Step>, round: &Round) {
+        if let (Some(step), Some(throughput), Purpose::Cell) =
+            (step, round.metrics.get("throughput"), round.purpose)
+        {
+            self.saturation.insert((step.cell, step.target_name().to_owned()), *throughput);
+        }
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// How long a plan takes in all, in words.
+pub fn expected(plan: &Plan) -> String {
+    let seconds: f64 = plan.steps.iter().map(|step| planning::step_cost_s(plan.cell(step))).sum();
+    words(std::time::Duration::from_secs_f64(
+        seconds + planning::CLUSTER_START_S * plan.cluster_starts() as f64,
+    ))
+}
