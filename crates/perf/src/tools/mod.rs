@@ -4,6 +4,14 @@
 //! [`main`] runs a tool as a program of its own; [`run`] with arguments that someone else has read.
 //! What Kafka's tools do wrongly in the eyes of the load engine (`crate::load`) they do here too: that
 //! one measures, these compare.
+//!
+//! Known deviations: there are neither transactions nor TLS nor SASL, and to ask for them is an error.
+//! A cluster that cannot be reached within `max.block.ms` or `default.api.timeout.ms` ends a run with
+//! exit code 1. Failed sends are told in a line for each batch, without a stack trace. `--include`
+//! reads the topics that are there at the beginning. A consumer belongs to a classic group.
+//! `--print-metrics` shows what our client counts, not all that Kafka's does. Values are made of
+//! Kafka's letters, and `--payload-mode reuse` gives its very bytes of before 3.0; fresh ones are
+//! drawn by a faster generator.
 
 mod clock;
 mod console;

@@ -142,7 +142,6 @@ pub fn run(arguments: &Arguments, console: &Arc<Console>) -> Result<(), ToolErro
     let tally = Arc::new(Mutex::new(Tally::new(
         tally_config(&plan),
         clock,
-        0,
         payload.clone(),
         console.clone(),
     )));

@@ -248,15 +248,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// An empty tally that starts at `now_us`.
+    /// An empty tally that starts with the clock.
     pub fn new(
         config: TallyConfig,
         clock: Clock,
-        now_us: u64,
         payload: Payload,
         console: Arc<Console>,
     ) -> Tally {
-        let whole = Series::new(config.records, clock.epoch_ms(now_us), config.histogram);
+        let whole = Series::new(config.records, clock.epoch_ms(0), config.histogram);
         Tally {
             config,
             clock,
@@ -400,7 +399,7 @@ mod tests {
             histogram: true,
         };
         let console = Arc::new(recorded.console());
-        Tally::new(config, Clock::start(), 0, MARKLESS, console)
+        Tally::new(config, Clock::start(), MARKLESS, console)
     }
 
     /// A record that took 20 ms and ended then.
