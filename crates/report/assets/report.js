@@ -69,6 +69,13 @@
       axis.axisLine = { show: place === 0 && !heat, lineStyle: { color: rule } };
       axis.splitLine = { show: place === 1 && !heat, lineStyle: { color: rule } };
       axis.axisLabel = { ...text, hideOverlap: true };
+      if (place === 0 && axis.type === "category") {
+        const longest = Math.max(...axis.data.map((name) => name.length)) * 6.8 + 8;
+        if (longest > (width - 90) / axis.data.length && axis.data.length > 3) {
+          Object.assign(axis.axisLabel, { rotate: 32, interval: 0, fontSize: 11 });
+          axis.nameGap = 12 + longest * 0.5;
+        }
+      }
       if (!values.length) return;
       const label = (value) => named.get(values.find((other) => Math.abs(other - value) <= 1e-6 * Math.abs(other))) ?? "";
       Object.assign(axis.axisLabel, { customValues: values, formatter: label });
@@ -93,7 +100,7 @@
       }
     }
     const extra = rows * 19;
-    options.grid = { left: 6, right: 16, top: 26 + extra, bottom: 36, containLabel: true };
+    options.grid = { left: 6, right: 16, top: 26 + extra, bottom: 30, containLabel: true };
     const low = new Map(live.intervals.map(([series, x, ...bounds]) => [`${series} ${x}`, bounds]));
     options.tooltip = {
       trigger: heat ? "item" : "axis", confine: true, backgroundColor: page, borderColor: rule,
@@ -119,14 +126,20 @@
       });
       options.series[0].itemStyle = { borderColor: page, borderWidth: 2 };
     }
-    for (const series of options.series) if (series.type === "bar") series.barMaxWidth = 56;
+    for (const series of options.series) {
+      if (series.type === "bar") series.barMaxWidth = 56;
+      if (/^empty/.test(series.symbol)) {
+        series.symbol = series.symbol.slice(5).toLowerCase();
+        series.itemStyle = { color: page, borderColor: series.itemStyle.color, borderWidth: 1.5 };
+      }
+    }
     for (const [place, bar] of live.upon) {
       Object.assign(options.series[place], { type: "custom", renderItem: (_, api) => {
         const shift = bar < 0 ? 0 : api.barLayout({ count: live.bars.length, barMaxWidth: 56 })[bar].offsetCenter;
         const [cx, cy] = api.coord([api.value(0), api.value(1)]);
         const points = [[0, -5], [5, 0], [0, 5], [-5, 0]].map(([dx, dy]) => [cx + shift + dx, cy + dy]);
         return { type: "polygon", shape: { points }, style: { fill: "#fff", stroke: "#2b333b", lineWidth: 1.5 } };
-      }, z: 6, itemStyle: { color: "#2b333b" } });
+      }, z: 6, itemStyle: { color: soft } });
     }
     if (live.intervals.length) {
       options.series.push({
@@ -143,12 +156,12 @@
         },
       });
     }
-    return [options, rows];
+    return [options, Math.max(0, rows - 1) * 19 + (x.nameGap > 30 ? x.nameGap - 22 : 0)];
   };
   const draw = (place) => {
     const live = lively.pictures[place.dataset.n];
-    const [options, rows] = dress(live, place.clientWidth);
-    place.style.height = `${live.height_px + Math.max(0, rows - 1) * 19}px`;
+    const [options, extra] = dress(live, place.clientWidth);
+    place.style.height = `${live.height_px + extra}px`;
     const chart = drawn.get(place) || echarts.init(place, null, { renderer: "svg" });
     chart.resize();
     chart.setOption(options, true);

@@ -20,14 +20,14 @@ pub(crate) fn figure(run: &Run, sheet: &Sheet<'_>, chart: &Chart, pictures: &[Pi
         }
     }
     if sheet.targets.is_empty() {
-        sentences.push(format!("Published values ({}, {}).", sheet.report.title, sheet.report.year));
+        sentences
+            .push(format!("Published values ({}, {}).", sheet.report.title, sheet.report.year));
         return sentences.join(" ");
     }
-    if chart.y.iter().any(|metric| sheet.is_published(metric)) {
-        sentences.push(match pictures.iter().any(|picture| picture.subject == "published") {
-            true => "Published values stand apart on their own scale.".to_owned(),
-            false => "Hollow markers: published values.".to_owned(),
-        });
+    if pictures.iter().any(|picture| picture.subject == "published") {
+        sentences.push("Published values stand apart on their own scale.".to_owned());
+    } else if pictures.iter().any(Picture::has_published) {
+        sentences.push("Hollow markers: published values.".to_owned());
     }
     let whiskers = !matches!(chart.form, Form::HeatMap | Form::Counts);
     sentences.push(rounds(sheet, whiskers));
@@ -40,7 +40,11 @@ fn rounds(sheet: &Sheet<'_>, whiskers: bool) -> String {
     let rounds: Vec<usize> = sheet.cells().map(|cell| cell.rounds).collect();
     let (least, most) = (rounds.iter().min().copied(), rounds.iter().max().copied());
     let (least, most) = (least.unwrap_or(0), most.unwrap_or(0));
-    let number = if least == most { wording::count(most, "round") } else { format!("{least} to {most} rounds") };
+    let number = if least == most {
+        wording::count(most, "round")
+    } else {
+        format!("{least} to {most} rounds")
+    };
     if most >= ROUNDS_FOR_INTERVAL {
         let whiskers = if whiskers { "; whiskers: 95 % confidence intervals" } else { "" };
         format!("Means of {number}{whiskers}.")
@@ -145,7 +149,10 @@ pub(crate) fn banners(run: &Run) -> Vec<String> {
     let mut banners: Vec<String> = run.analysis.banners.iter().take(SHOWN).cloned().collect();
     let more = run.analysis.banners.len().saturating_sub(SHOWN);
     if more > 0 {
-        banners.push(format!("And {} of this kind: the tables name each.", wording::count(more, "note")));
+        banners.push(format!(
+            "And {} of this kind: the tables name each.",
+            wording::count(more, "note")
+        ));
     }
     banners
 }
@@ -178,8 +185,10 @@ pub(crate) fn abstract_of(run: &Run, sheets: &[Sheet<'_>]) -> String {
 }
 
 fn delivery(sheets: &[Sheet<'_>]) -> String {
-    let verdicts: Vec<_> = sheets.iter().flat_map(|sheet| sheet.cells()).map(|c| &c.verdict).collect();
-    let broken = |v: &experiment::round::Verdict| v.lost + v.duplicated + v.reordered + v.damaged > 0;
+    let verdicts: Vec<_> =
+        sheets.iter().flat_map(|sheet| sheet.cells()).map(|c| &c.verdict).collect();
+    let broken =
+        |v: &experiment::round::Verdict| v.lost + v.duplicated + v.reordered + v.damaged > 0;
     let clean = verdicts.iter().filter(|verdict| verdict.is_clean()).count();
     let bad = verdicts.iter().filter(|verdict| broken(verdict)).count();
     let rest = verdicts.len() - clean - bad;
@@ -195,19 +204,27 @@ fn drifts(run: &Run) -> String {
         format!("{} {} %", drift.target, number::fixed(drift.worst * 100.0, 1))
     };
     let texts: Vec<String> = run.analysis.drifts.iter().map(of).collect();
-    if texts.is_empty() { String::new() } else { format!("Drift of the canary: {}.", texts.join(", ")) }
+    if texts.is_empty() {
+        String::new()
+    } else {
+        format!("Drift of the canary: {}.", texts.join(", "))
+    }
 }
 
 /// What an experiment ran on: names and texts.
 pub(crate) fn ran_lines(run: &Run, sheet: &Sheet<'_>) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     if !run.targets.is_empty() {
-        let on = if sheet.targets.is_empty() { "not run".to_owned() } else { sheet.targets.join(", ") };
+        let on =
+            if sheet.targets.is_empty() { "not run".to_owned() } else { sheet.targets.join(", ") };
         lines.push(("Ran on", on));
     }
     let emulations = sheet.emulations();
     if !emulations.is_empty() {
-        lines.push(("Emulated", format!("{}: shaped by a proxy, not the machine of then", emulations.join(", "))));
+        lines.push((
+            "Emulated",
+            format!("{}: shaped by a proxy, not the machine of then", emulations.join(", ")),
+        ));
     }
     if let Some(other) = &sheet.experiment.same_runs_as {
         lines.push(("Runs", format!("those of {other}, seen from another side")));

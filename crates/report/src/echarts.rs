@@ -80,7 +80,11 @@ fn upon(plot: &Plot) -> Vec<(usize, i64)> {
     let published = |(_, series): &(usize, &Series)| series.role == Role::Published;
     let bar = |series: &Series| plot.bar_of(series).map_or(-1, |bar| bar as i64);
     let all = plot.series.iter().enumerate().filter(published);
-    if plot.has_bars() { all.map(|(place, series)| (place, bar(series))).collect() } else { Vec::new() }
+    if plot.has_bars() {
+        all.map(|(place, series)| (place, bar(series))).collect()
+    } else {
+        Vec::new()
+    }
 }
 
 fn axis(axis: &Axis) -> component::Axis {

@@ -63,8 +63,11 @@ impl Draft<'_> {
         for table in [verdicts(run), headlines(sheets)].into_iter().flatten() {
             self.table(&table);
         }
-        let targets: Vec<String> =
-            run.targets.iter().map(|target| format!("**{}**: {}", target.name, target.description)).collect();
+        let targets: Vec<String> = run
+            .targets
+            .iter()
+            .map(|target| format!("**{}**: {}", target.name, target.description))
+            .collect();
         self.list(&targets);
         if !run.reproduce.is_empty() {
             self.text.push_str(&format!("```\n{}\n```\n\n", run.reproduce.join("\n")));
@@ -122,7 +125,8 @@ impl Draft<'_> {
             self.text.push_str(&format!("- **{}** {}{ours}\n", claim.id, claim.says));
             for subject in &subjects {
                 if let Some(judged) = judged(run, sheet, claim, subject) {
-                    let (outcome, because) = (judged.finding.outcome.name(), &judged.finding.because);
+                    let (outcome, because) =
+                        (judged.finding.outcome.name(), &judged.finding.because);
                     self.text.push_str(&format!("  - {}: {outcome}. {because}\n", shown(subject)));
                 }
             }
@@ -137,7 +141,9 @@ impl Draft<'_> {
         let waiting = caption::waiting(run);
         if !waiting.is_empty() {
             self.say("## What waits, and why");
-            let line = |w: &caption::WaitingLine| format!("`{}` on {}: {} ({})", w.experiment, w.target, w.why, w.cells);
+            let line = |w: &caption::WaitingLine| {
+                format!("`{}` on {}: {} ({})", w.experiment, w.target, w.why, w.cells)
+            };
             self.list(&waiting.iter().map(line).collect::<Vec<_>>());
         }
         if !run.environment.is_empty() {

@@ -64,8 +64,8 @@ impl Run {
     pub fn experiments(
         &self,
     ) -> impl Iterator<Item = (&Report, &experiment::definition::Experiment)> {
-        self.reports
-            .iter()
-            .flat_map(|report| report.experiments.iter().map(move |experiment| (report, experiment)))
+        self.reports.iter().flat_map(|report| {
+            report.experiments.iter().map(move |experiment| (report, experiment))
+        })
     }
 }

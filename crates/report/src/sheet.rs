@@ -45,7 +45,9 @@ impl<'a> Sheet<'a> {
             .collect();
         let mut rows = published_rows(experiment);
         for cell in &cells {
-            let Some(column) = targets.iter().position(|name| *name == cell.target) else { continue };
+            let Some(column) = targets.iter().position(|name| *name == cell.target) else {
+                continue;
+            };
             let row = row_of(&mut rows, &cell.cell);
             row.measured.resize(targets.len(), None);
             row.measured[column] = Some(cell);
@@ -72,6 +74,22 @@ impl<'a> Sheet<'a> {
         };
         let varied: Vec<&str> = factors.clone().filter(varies).collect();
         if varied.is_empty() { factors.take(1).collect() } else { varied }
+    }
+
+    /// As few of the shown factors as tell every row from every other.
+    pub(crate) fn key_factors(&self) -> Vec<&'a str> {
+        let mut keys = self.factors();
+        for factor in self.factors().into_iter().rev() {
+            let rest: Vec<&str> = keys.iter().copied().filter(|key| *key != factor).collect();
+            let of = |row: &Row<'_>| -> Vec<Option<Level>> {
+                rest.iter().map(|key| row.cell.get(*key).cloned()).collect()
+            };
+            let told_apart: BTreeSet<Vec<Option<Level>>> = self.rows.iter().map(of).collect();
+            if !rest.is_empty() && told_apart.len() == self.rows.len() {
+                keys = rest;
+            }
+        }
+        keys
     }
 
     /// The factors that have one level throughout, with it.
@@ -133,7 +151,8 @@ fn published_rows(experiment: &Experiment) -> Vec<Row<'_>> {
         let row = row_of(&mut rows, &cell);
         let metrics = levels.iter().filter(|(key, _)| !is_factor(key));
         row.published_counts = levels.get("counts").map(counts).unwrap_or_default();
-        row.published.extend(metrics.filter_map(|(key, level)| Some((key.as_str(), level.number()?))));
+        row.published
+            .extend(metrics.filter_map(|(key, level)| Some((key.as_str(), level.number()?))));
     }
     rows
 }

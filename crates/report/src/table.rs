@@ -94,9 +94,11 @@ pub(crate) fn tables(sheet: &Sheet<'_>) -> Vec<Table> {
     }
     let columns: Vec<Vec<(&str, Part<'_>)>> =
         sheet.experiment.columns.iter().map(|metric| parts(sheet, metric)).collect();
-    let room = ROOM.saturating_sub(sheet.factors().len()).max(LEAST);
+    let (all, keys) = (sheet.factors(), sheet.key_factors());
+    let room = |factors: &[&str]| ROOM.saturating_sub(factors.len()).max(LEAST);
     let mut chunks: Vec<Vec<(&str, Part<'_>)>> = Vec::new();
     for parts in columns.into_iter().filter(|parts| !parts.is_empty()) {
+        let room = if chunks.len() == 1 { room(&all) } else { room(&keys) };
         match chunks.last_mut() {
             Some(last) if last.len() + parts.len() <= room => last.extend(parts),
             _ => chunks.push(parts),
@@ -105,7 +107,9 @@ pub(crate) fn tables(sheet: &Sheet<'_>) -> Vec<Table> {
     if chunks.is_empty() && !sheet.targets.is_empty() {
         chunks.push(Vec::new());
     }
-    chunks.iter().map(|columns| table(sheet, columns)).collect()
+    // The first table shows every factor; those behind it only what tells the rows apart.
+    let factors = std::iter::once(&all).chain(std::iter::repeat(&keys));
+    chunks.iter().zip(factors).map(|(columns, factors)| table(sheet, factors, columns)).collect()
 }
 
 fn parts<'a>(sheet: &Sheet<'a>, metric: &'a str) -> Vec<(&'a str, Part<'a>)> {
@@ -123,8 +127,7 @@ fn parts<'a>(sheet: &Sheet<'a>, metric: &'a str) -> Vec<(&'a str, Part<'a>)> {
     parts.into_iter().map(|part| (metric, part)).collect()
 }
 
-fn table(sheet: &Sheet<'_>, columns: &[(&str, Part<'_>)]) -> Table {
-    let factors = sheet.factors();
+fn table(sheet: &Sheet<'_>, factors: &[&str], columns: &[(&str, Part<'_>)]) -> Table {
     let mut heads: Vec<Head> = factors.iter().map(|factor| factor_head(sheet, factor)).collect();
     let alone = sheet.targets.is_empty();
     heads.extend(columns.iter().map(|(metric, part)| head(metric, *part, alone)));
@@ -139,7 +142,7 @@ fn table(sheet: &Sheet<'_>, columns: &[(&str, Part<'_>)]) -> Table {
             metrics.push(name);
         }
     }
-    let rows = sheet.rows.iter().map(|row| line(sheet, row, &factors, columns)).collect();
+    let rows = sheet.rows.iter().map(|row| line(sheet, row, factors, columns)).collect();
     let compared = columns.iter().any(|(_, part)| matches!(part, Part::Ratio));
     let note = match sheet.versus.filter(|_| compared) {
         Some((target, base)) => format!("Ratio: {target} ÷ {base}."),
@@ -177,9 +180,7 @@ fn line(
         Part::Ratio => ratio_cell(row, metric),
     }));
     if !sheet.targets.is_empty() {
-        cells.push(label_cell(sheet, row, |cell| {
-            Cell::text(wording::durability(cell.durability))
-        }));
+        cells.push(label_cell(sheet, row, |cell| Cell::text(wording::durability(cell.durability))));
         cells.push(label_cell(sheet, row, delivery));
     }
     cells
@@ -187,9 +188,7 @@ fn line(
 
 fn level_cell(row: &Row<'_>, factor: &str) -> Cell {
     match row.cell.get(factor) {
-        Some(level) => {
-            Cell { value: level.number(), ..Cell::text(wording::level(factor, level)) }
-        }
+        Some(level) => Cell { value: level.number(), ..Cell::text(wording::level(factor, level)) },
         None => Cell::none(""),
     }
 }
@@ -218,7 +217,9 @@ fn measured_cell(row: &Row<'_>, target: usize, metric: &str) -> Cell {
 fn missing(cell: &CellAnalysis) -> Cell {
     let reasons: Vec<&str> = cell.failures.iter().map(|(why, _)| why.as_str()).collect();
     match (cell.rounds, reasons.is_empty()) {
-        (0, false) => Cell { text: "failed".to_owned(), tone: Tone::Bad, ..Cell::none(&reasons.join("; ")) },
+        (0, false) => {
+            Cell { text: "failed".to_owned(), tone: Tone::Bad, ..Cell::none(&reasons.join("; ")) }
+        }
         _ => Cell::none("not measured"),
     }
 }
@@ -281,7 +282,8 @@ pub(crate) fn ratio_text(ratio: &Ratio) -> Cell {
     }
 }
 
-/// A label of each target's cell: once if all say the same.
+/// A label of each target's cell: once if all say the same; else those that are not plain, which leaves the others to
+/// be so, or all of them if none is.
 fn label_cell(sheet: &Sheet<'_>, row: &Row<'_>, label: impl Fn(&CellAnalysis) -> Cell) -> Cell {
     let labels: Vec<(&str, Cell)> = sheet
         .targets
@@ -293,15 +295,19 @@ fn label_cell(sheet: &Sheet<'_>, row: &Row<'_>, label: impl Fn(&CellAnalysis) ->
     if labels.iter().all(|(_, cell)| cell.text == first.text) {
         return first.clone();
     }
-    let loudest = labels.iter().find(|(_, cell)| cell.tone == Tone::Bad).map(|(_, cell)| cell.tone);
-    let texts: Vec<String> =
-        labels.iter().map(|(name, cell)| format!("{name}: {}", cell.text)).collect();
-    Cell::text(texts.join("; ")).toned(loudest.unwrap_or(first.tone))
+    let named = |(name, cell): &(&str, Cell)| format!("{name}: {}", cell.text);
+    let all: Vec<String> = labels.iter().map(named).collect();
+    let loud: Vec<&(&str, Cell)> = labels.iter().filter(|(_, c)| c.tone != Tone::Plain).collect();
+    let bad = loud.iter().any(|(_, cell)| cell.tone == Tone::Bad);
+    let texts = if loud.is_empty() { all.clone() } else { loud.into_iter().map(named).collect() };
+    let tone = if bad { Tone::Bad } else { Tone::Plain };
+    Cell { title: all.join("; "), ..Cell::text(texts.join("; ")).toned(tone) }
 }
 
 fn delivery(cell: &CellAnalysis) -> Cell {
     let text = wording::delivery(&cell.verdict);
-    let broken = cell.verdict.lost + cell.verdict.duplicated + cell.verdict.reordered + cell.verdict.damaged;
+    let broken =
+        cell.verdict.lost + cell.verdict.duplicated + cell.verdict.reordered + cell.verdict.damaged;
     let tone = match (broken > 0, cell.verdict.checked) {
         (true, _) => Tone::Bad,
         (false, true) => Tone::Plain,

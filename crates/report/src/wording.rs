@@ -19,7 +19,11 @@ impl Name {
 
     /// `p95 latency, ms`.
     pub(crate) fn with_unit(&self) -> String {
-        if self.unit.is_empty() { self.text.clone() } else { format!("{}, {}", self.text, self.unit) }
+        if self.unit.is_empty() {
+            self.text.clone()
+        } else {
+            format!("{}, {}", self.text, self.unit)
+        }
     }
 }
 
@@ -82,6 +86,7 @@ const NAMES: &[(&str, &str)] = &[
     ("broker_cpu_s_per_mrec", "broker CPU per 10⁶ records"),
     ("broker_cpu_s_per_gb", "broker CPU per GB"),
     ("broker_cpu_share", "broker CPU share"),
+    ("machine_cpu_share", "machine CPU share"),
     ("client_cpu_s_per_mrec", "client CPU per 10⁶ records"),
     ("client_busy_share", "busiest client thread"),
     ("broker_rss_mib", "broker memory"),
@@ -194,7 +199,10 @@ pub(crate) fn reading(measured: bool) -> Vec<(&'static str, &'static str)> {
         ("reproduced", "The claim's predicate holds at the bound of the confidence interval."),
         ("contradicted", "It fails beyond the interval."),
         ("within noise", "The interval or the noise floor does not let us say."),
-        ("not testable", "Rows are missing, or this machine cannot show it; the sentence says which."),
+        (
+            "not testable",
+            "Rows are missing, or this machine cannot show it; the sentence says which.",
+        ),
     ];
     if measured {
         lines.extend([

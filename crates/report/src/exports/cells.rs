@@ -48,7 +48,8 @@ fn published(text: &mut String, sheet: &Sheet<'_>, row: &Row<'_>) {
 }
 
 fn measured(text: &mut String, sheet: &Sheet<'_>, cell: &CellAnalysis) {
-    let (durability, delivery) = (wording::durability(cell.durability), wording::delivery(&cell.verdict));
+    let (durability, delivery) =
+        (wording::durability(cell.durability), wording::delivery(&cell.verdict));
     for (metric, summary) in &cell.metrics {
         let (low, high, bounds) = bounds(summary);
         let fields = [

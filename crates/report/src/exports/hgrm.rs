@@ -38,14 +38,17 @@ fn text(histogram: &Histogram<u64>) -> String {
         seen += step.count_since_last_iteration();
         let value = step.value_iterated_to() as f64 / US_PER_MS;
         let share = step.quantile_iterated_to();
-        let rest = if share < 1.0 { format!(" {:14.2}", 1.0 / (1.0 - share)) } else { String::new() };
+        let rest =
+            if share < 1.0 { format!(" {:14.2}", 1.0 / (1.0 - share)) } else { String::new() };
         writeln!(text, "{value:12.3} {share:2.12} {seen:10}{rest}").expect("to memory");
     }
     let (mean, deviation) = (histogram.mean() / US_PER_MS, histogram.stdev() / US_PER_MS);
     let max = histogram.max() as f64 / US_PER_MS;
     let sub_buckets = 2u64 << (2.0 * 10f64.powi(histogram.sigfig().into())).log2().floor() as u32;
-    writeln!(text, "#[Mean    = {mean:12.3}, StdDeviation   = {deviation:12.3}]").expect("to memory");
-    writeln!(text, "#[Max     = {max:12.3}, Total count    = {:12}]", histogram.len()).expect("to memory");
+    writeln!(text, "#[Mean    = {mean:12.3}, StdDeviation   = {deviation:12.3}]")
+        .expect("to memory");
+    writeln!(text, "#[Max     = {max:12.3}, Total count    = {:12}]", histogram.len())
+        .expect("to memory");
     writeln!(text, "#[Buckets = {:12}, SubBuckets     = {sub_buckets:12}]", histogram.buckets())
         .expect("to memory");
     text

@@ -29,7 +29,12 @@ struct Kind {
 }
 
 const KINDS: [Kind; 3] = [
-    Kind { histograms: &["service", "response"], field: "publishLatency", us: 1000.0, whole: false },
+    Kind {
+        histograms: &["service", "response"],
+        field: "publishLatency",
+        us: 1000.0,
+        whole: false,
+    },
     Kind { histograms: &["delay"], field: "publishDelayLatency", us: 1.0, whole: true },
     Kind { histograms: &["end-to-end"], field: "endToEndLatency", us: 1000.0, whole: false },
 ];
@@ -40,7 +45,8 @@ pub(crate) fn files(run: &Run) -> Vec<(String, String)> {
     let cells = run.analysis.cells.iter().filter(|cell| cell.metrics.contains_key("throughput"));
     let file = |cell: &CellAnalysis| {
         let stem = file_stem(&run.analysis.cells, cell);
-        let text = serde_json::to_string_pretty(&result(run, cell, &measured.rounds(cell))).expect("numbers and texts");
+        let text = serde_json::to_string_pretty(&result(run, cell, &measured.rounds(cell)))
+            .expect("numbers and texts");
         (format!("omb/{stem}.json"), text)
     };
     cells.map(file).collect()
@@ -89,9 +95,8 @@ fn setting(experiment: Option<&Experiment>, cell: &CellAnalysis, key: &str) -> O
 }
 
 fn latency_fields(fields: &mut Map<String, Value>, kind: &Kind, rounds: &[&Round]) {
-    let read = |round: &Round| {
-        kind.histograms.iter().find_map(|name| latencies::of_round(round, name))
-    };
+    let read =
+        |round: &Round| kind.histograms.iter().find_map(|name| latencies::of_round(round, name));
     let samples: Vec<Histogram<u64>> = rounds.iter().filter_map(|round| read(round)).collect();
     let all = kind.histograms.iter().find_map(|name| latencies::merged(rounds, name));
     let value = |us: f64| if kind.whole { json!(us as u64) } else { json!(us / kind.us) };

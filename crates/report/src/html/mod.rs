@@ -43,8 +43,11 @@ struct Lively {
 /// The file.
 pub(crate) fn page(run: &Run, sheets: &[Sheet<'_>]) -> String {
     let mut lively = Lively::default();
-    let reports: Vec<Markup> =
-        run.reports.iter().map(|report| section::report(run, report, sheets, &mut lively)).collect();
+    let reports: Vec<Markup> = run
+        .reports
+        .iter()
+        .map(|report| section::report(run, report, sheets, &mut lively))
+        .collect();
     let mark_up = html! {
         (DOCTYPE)
         html lang="en" {

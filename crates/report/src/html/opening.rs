@@ -34,7 +34,7 @@ pub(super) fn summary(run: &Run, sheets: &[Sheet<'_>]) -> Markup {
             @for banner in caption::banners(run) { p.banner role="note" { (banner) } }
             p { (caption::abstract_of(run, sheets)) }
             @if let Some(table) = verdicts(run) {
-                h4 { "Published claims, tested on the published rows and on each target" }
+                h4 { "Published claims, tested on the published rows" @if !run.targets.is_empty() { " and on each target" } }
                 (tables::plain(&table))
             }
             @if let Some(table) = headlines(sheets) {
@@ -60,14 +60,20 @@ pub(crate) fn verdicts(run: &Run) -> Option<Table> {
     let tally = caption::tally(run);
     let mut heads = vec![Head::alone("", false)];
     heads.extend(OUTCOMES.map(|outcome| Head::alone(&outcome.name().to_lowercase(), true)));
-    let count = |number: usize| Cell { value: Some(number as f64), ..Cell::text(number.to_string()) };
+    let count =
+        |number: usize| Cell { value: Some(number as f64), ..Cell::text(number.to_string()) };
     let row = |(name, counts): &(String, std::collections::BTreeMap<Outcome, usize>)| {
         let mut cells = vec![Cell::text(name.clone())];
         cells.extend(OUTCOMES.map(|outcome| count(counts.get(&outcome).copied().unwrap_or(0))));
         cells
     };
     let rows: Vec<Vec<Cell>> = tally.iter().map(row).collect();
-    (!rows.is_empty()).then(|| Table { caption: "Verdicts on claims".to_owned(), note: String::new(), heads, rows })
+    (!rows.is_empty()).then(|| Table {
+        caption: "Verdicts on claims".to_owned(),
+        note: String::new(),
+        heads,
+        rows,
+    })
 }
 
 /// Each experiment's ratio of its first compared metric; none if nothing was compared.
@@ -93,7 +99,8 @@ fn headline_row(sheet: &Sheet<'_>, headline: &Headline<'_>) -> Vec<Cell> {
     let of = |standing| headline.ratios.iter().filter(|r| r.standing == standing).count();
     let (better, worse) = (of(Standing::Better), of(Standing::Worse));
     let number = |count: usize| Cell { value: Some(count as f64), ..Cell::text(count.to_string()) };
-    let (mark, tone) = match (better * 2 > headline.ratios.len(), worse * 2 > headline.ratios.len()) {
+    let (mark, tone) = match (better * 2 > headline.ratios.len(), worse * 2 > headline.ratios.len())
+    {
         (true, _) => (" ▲", Tone::Good),
         (_, true) => (" ▼", Tone::Bad),
         _ => ("", Tone::Plain),
@@ -114,7 +121,8 @@ fn headline_row(sheet: &Sheet<'_>, headline: &Headline<'_>) -> Vec<Cell> {
 
 /// Links to all experiments.
 pub(super) fn contents(run: &Run, sheets: &[Sheet<'_>]) -> Markup {
-    let of = |id: &str| sheets.iter().filter(move |sheet| sheet.report.id == id).collect::<Vec<_>>();
+    let of =
+        |id: &str| sheets.iter().filter(move |sheet| sheet.report.id == id).collect::<Vec<_>>();
     html! {
         nav id="contents" aria-labelledby="contents-h" {
             h2 id="contents-h" { "Contents" }

@@ -50,7 +50,8 @@ impl Axis {
         let first = (low / step).ceil() as i64;
         let last = (high / step + 1e-9).floor() as i64;
         let digits = number::digits_for(step, 1).max(fraction_digits(step));
-        let label = |v: f64| if v.abs() < 1e4 { number::fixed(v, digits) } else { number::fixed(v, 0) };
+        let label =
+            |v: f64| if v.abs() < 1e4 { number::fixed(v, digits) } else { number::fixed(v, 0) };
         let ticks = (first..=last).map(|i| i as f64 * step).map(|v| (v, label(v))).collect();
         Axis { title, scale: Scale::Linear, bounds: (low, high), ticks }
     }
@@ -59,7 +60,8 @@ impl Axis {
         let step = nice_step((high - low) / 5.0);
         let first = (low / step).floor() as i64;
         let last = (high / step - 1e-9).ceil() as i64;
-        let ticks = (first..=last).map(|i| (i as f64 * step, number::tick(i as f64 * step))).collect();
+        let ticks =
+            (first..=last).map(|i| (i as f64 * step, number::tick(i as f64 * step))).collect();
         Axis {
             title,
             scale: Scale::Linear,

@@ -58,7 +58,8 @@ impl<'s, 'a> Choice<'s, 'a> {
     }
 
     fn has(&self, subject: Subject<'_>) -> bool {
-        let any = |metric: &String| self.rows.iter().any(|row| value(row, subject, metric).is_some());
+        let any =
+            |metric: &String| self.rows.iter().any(|row| value(row, subject, metric).is_some());
         self.chart.y.iter().any(any)
     }
 
@@ -87,9 +88,10 @@ fn too_many(chart: &Chart, sheet: &Sheet<'_>, rows: &[&Row<'_>]) -> Option<(Stri
         let series = chart.series.as_ref().and_then(|series| row.cell.get(series));
         (row.cell.get(&chart.x).cloned(), series.cloned())
     };
-    let mut others = rows.iter().enumerate().flat_map(|(number, row)| {
-        rows[..number].iter().map(move |earlier| (*earlier, *row))
-    });
+    let mut others = rows
+        .iter()
+        .enumerate()
+        .flat_map(|(number, row)| rows[..number].iter().map(move |earlier| (*earlier, *row)));
     let (first, second) = others.find(|(first, second)| place(first) == place(second))?;
     let differs = |factor: &&String| first.cell.get(*factor) != second.cell.get(*factor);
     let factor = sheet.experiment.factors.iter().find(differs)?;
@@ -155,8 +157,10 @@ fn same_magnitude(choice: &Choice<'_, '_>, targets: &[Subject<'_>]) -> bool {
             all.fold(0.0, f64::max)
         };
         let published = highest(Subject::Published);
-        let near = |ours: f64| published / ours < SAME_MAGNITUDE && ours / published < SAME_MAGNITUDE;
-        published <= 0.0 || targets.iter().map(|t| highest(*t)).all(|ours| ours <= 0.0 || near(ours))
+        let near =
+            |ours: f64| published / ours < SAME_MAGNITUDE && ours / published < SAME_MAGNITUDE;
+        published <= 0.0
+            || targets.iter().map(|t| highest(*t)).all(|ours| ours <= 0.0 || near(ours))
     })
 }
 
@@ -179,7 +183,11 @@ fn bounds_of(choice: &Choice<'_, '_>, groups: &[Vec<Subject<'_>>]) -> Vec<Vec<Ve
     let alone = |group: &[Subject<'_>]| choice.chart.y.iter().map(|m| of(group, m)).collect();
     groups
         .iter()
-        .map(|group| if group.as_slice() == [Subject::Published] { alone(group) } else { shared.clone() })
+        .map(
+            |group| {
+                if group.as_slice() == [Subject::Published] { alone(group) } else { shared.clone() }
+            },
+        )
         .collect()
 }
 

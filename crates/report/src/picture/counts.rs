@@ -118,7 +118,9 @@ fn name(choice: &Choice<'_, '_>, counted: &Counted<'_>, hollow: bool) -> String 
         Subject::Target(_, name) => name,
     };
     match (&choice.chart.series, &counted.level) {
-        (Some(factor), Some(level)) if hollow => format!("{}, published", wording::level(factor, level)),
+        (Some(factor), Some(level)) if hollow => {
+            format!("{}, published", wording::level(factor, level))
+        }
         (Some(factor), Some(level)) => wording::level(factor, level),
         _ => subject.to_owned(),
     }

@@ -129,6 +129,12 @@ impl Heat {
 }
 
 impl Picture {
+    /// Whether hollow markers stand in it.
+    pub(crate) fn has_published(&self) -> bool {
+        let Body::Plot(plot) = &self.body else { return false };
+        plot.series.iter().any(|series| series.role == Role::Published)
+    }
+
     /// One line for people who cannot see it: what is drawn over what, and whose values.
     pub(crate) fn description(&self) -> String {
         let (what, over, names) = match &self.body {
@@ -141,7 +147,8 @@ impl Picture {
                 (heat.value_title.clone(), over, String::new())
             }
         };
-        let subject = if self.subject.is_empty() { String::new() } else { format!(" ({})", self.subject) };
+        let subject =
+            if self.subject.is_empty() { String::new() } else { format!(" ({})", self.subject) };
         let names = if names.is_empty() { String::new() } else { format!(": {names}") };
         format!("{}{subject}. {what} over {over}{names}", self.title)
     }

@@ -1,7 +1,7 @@
 //! Heat maps: each cell a rectangle with its value in it.
 
 use super::marks::block;
-use super::{Area, Drawn, WIDTH, width_of, write, write_in};
+use super::{Area, Drawn, WIDTH, rows_for, width_of, write, write_in};
 use crate::number;
 use crate::palette;
 use crate::picture::Heat;
@@ -9,16 +9,28 @@ use plotters::style::text_anchor::{HPos, VPos};
 
 const ROW_PX: i32 = 34;
 const TOP_PX: i32 = 26;
+const LINE_PX: i32 = 18;
 
 /// Height of the whole picture.
 pub(super) fn height(heat: &Heat) -> u32 {
-    (TOP_PX + ROW_PX * heat.rows.len() as i32 + 46) as u32
+    (TOP_PX + ROW_PX * heat.rows.len() as i32 + label_rows(heat) * LINE_PX + 28) as u32
+}
+
+fn left(heat: &Heat) -> i32 {
+    heat.rows.iter().map(|row| width_of(row)).max().unwrap_or(0) + 14
+}
+
+fn column_px(heat: &Heat) -> i32 {
+    (WIDTH as i32 - left(heat)) / heat.columns.len().max(1) as i32
+}
+
+fn label_rows(heat: &Heat) -> i32 {
+    rows_for(heat.columns.iter(), column_px(heat))
 }
 
 /// Draws all of it.
 pub(super) fn draw(heat: &Heat, area: &Area<'_>) -> Drawn {
-    let left = heat.rows.iter().map(|row| width_of(row)).max().unwrap_or(0) + 14;
-    let column = (WIDTH as i32 - left) / heat.columns.len().max(1) as i32;
+    let (left, column, rows) = (left(heat), column_px(heat), label_rows(heat));
     let bottom = TOP_PX + ROW_PX * heat.rows.len() as i32;
     write(area, &heat.y_title, (0, 2), HPos::Left, VPos::Top)?;
     write(area, &heat.value_title, (WIDTH as i32, 2), HPos::Right, VPos::Top)?;
@@ -28,10 +40,11 @@ pub(super) fn draw(heat: &Heat, area: &Area<'_>) -> Drawn {
     }
     for (number, name) in heat.columns.iter().enumerate() {
         let x = left + column * number as i32 + column / 2;
-        write(area, name, (x, bottom + 6), HPos::Center, VPos::Top)?;
+        let down = number as i32 % rows * LINE_PX;
+        write(area, name, (x, bottom + 6 + down), HPos::Center, VPos::Top)?;
     }
     let middle = (left + WIDTH as i32) / 2;
-    write(area, &heat.x_title, (middle, bottom + 26), HPos::Center, VPos::Top)?;
+    write(area, &heat.x_title, (middle, bottom + 8 + rows * LINE_PX), HPos::Center, VPos::Top)?;
     for (across, down, value) in &heat.cells {
         let from = (left + column * *across as i32, TOP_PX + ROW_PX * *down as i32);
         cell(area, heat, from, column, *value)?;

@@ -61,7 +61,8 @@ fn finish(text: &str, picture: &Picture) -> String {
     let open = without_attribute(&open, "data-height");
     let open = without_attribute(&open, "height");
     let rest = rest.replace(" opacity=\"1\"", "").replace(" stroke=\"none\"", "");
-    let rest = rest.replace(" font-family=\"sans-serif\"", "").replace(" text-anchor=\"start\"", "");
+    let rest =
+        rest.replace(" font-family=\"sans-serif\"", "").replace(" text-anchor=\"start\"", "");
     let rest = rest.replace(">\n", ">").replace("\n<", "<").replace("><", ">\n<");
     let rest = rest.replace(&format!(" fill=\"{ink}\""), "");
     let font = "font-family=\"system-ui, sans-serif\" font-size=\"13\"";
@@ -88,6 +89,12 @@ fn rgb(colour: Colour) -> RGBColor {
 /// How wide a text is drawn, pixels: system fonts take a little more than half their height a character.
 fn width_of(text: &str) -> i32 {
     (text.chars().count() as f64 * TEXT_PX * 0.55).ceil() as i32
+}
+
+/// In how many rows labels must stand, one after the other, not to touch: 1 to 3.
+fn rows_for<'l>(labels: impl Iterator<Item = &'l String>, room: i32) -> i32 {
+    let widest = labels.map(|label| width_of(label) + 6).max().unwrap_or(0);
+    ((widest + room - 1) / room.max(1)).clamp(1, 3)
 }
 
 fn style(colour: Colour, across: HPos, down: VPos) -> TextStyle<'static> {

@@ -1,9 +1,9 @@
 //! Lines and bars.
 
 use super::marks::{block, line, marker, on_bar, whisker};
-use super::{Area, Drawn, WIDTH, width_of, write, write_in};
+use super::{Area, Drawn, WIDTH, rows_for, width_of, write, write_in};
 use crate::palette;
-use crate::picture::axis::Axis;
+use crate::picture::axis::{Axis, Scale};
 use crate::picture::{Plot, Point, Role, Series};
 use plotters::element::PathElement;
 use plotters::style::text_anchor::{HPos, VPos};
@@ -22,7 +22,16 @@ struct Field<'p> {
 
 /// Height of the whole picture.
 pub(super) fn height(plot: &Plot) -> u32 {
-    (top(plot) + FIELD_PX + 2 * LINE_PX + 12) as u32
+    (top(plot) + FIELD_PX + (label_rows(plot) + 1) * LINE_PX + 12) as u32
+}
+
+/// Rows of labels below the field: categories may need several, levels have room (see `axis`).
+fn label_rows(plot: &Plot) -> i32 {
+    if plot.x.scale != Scale::Category {
+        return 1;
+    }
+    let room = (WIDTH as i32 - 80) / plot.x.ticks.len().max(1) as i32;
+    rows_for(plot.x.ticks.iter().map(|(_, label)| label), room)
 }
 
 /// The axes' titles and the legend stand above the field.
@@ -32,7 +41,8 @@ fn top(plot: &Plot) -> i32 {
 
 /// Draws all of it.
 pub(super) fn draw(plot: &Plot, area: &Area<'_>) -> Drawn {
-    let widest = |axis: &Axis| axis.ticks.iter().map(|(_, label)| width_of(label)).max().unwrap_or(0);
+    let widest =
+        |axis: &Axis| axis.ticks.iter().map(|(_, label)| width_of(label)).max().unwrap_or(0);
     let right = plot.right.as_ref().map_or(12, |axis| widest(axis) + 14);
     let field = Field {
         plot,
@@ -100,7 +110,7 @@ fn titles(field: &Field<'_>, area: &Area<'_>) -> Drawn {
         write(area, &right.title, (WIDTH as i32, 2), HPos::Right, VPos::Top)?;
     }
     let middle = (field.left + field.right) / 2;
-    let below = field.bottom + LINE_PX + 8;
+    let below = field.bottom + label_rows(field.plot) * LINE_PX + 8;
     write(area, &field.plot.x.title, (middle, below), HPos::Center, VPos::Top)
 }
 
@@ -162,8 +172,10 @@ fn grid(field: &Field<'_>, area: &Area<'_>) -> Drawn {
             write(area, label, at, HPos::Left, VPos::Center)?;
         }
     }
-    for (at, label) in &field.plot.x.ticks {
-        let at = (field.tick_x(*at), field.bottom + 7);
+    let rows = label_rows(field.plot);
+    for (place, (at, label)) in field.plot.x.ticks.iter().enumerate() {
+        let down = place as i32 % rows * LINE_PX;
+        let at = (field.tick_x(*at), field.bottom + 7 + down);
         write(area, label, at, HPos::Center, VPos::Top)?;
     }
     Ok(())
@@ -184,7 +196,14 @@ fn bars(field: &Field<'_>, area: &Area<'_>) -> Drawn {
             error_bar(field, area, series, point, (left + right) / 2)?;
             if all.len() * places <= 8 {
                 let label = crate::number::tick(rounded(point.y));
-                write_in(area, &label, ((left + right) / 2, top - 4), palette::INK, HPos::Center, VPos::Bottom)?;
+                write_in(
+                    area,
+                    &label,
+                    ((left + right) / 2, top - 4),
+                    palette::INK,
+                    HPos::Center,
+                    VPos::Bottom,
+                )?;
             }
         }
     }

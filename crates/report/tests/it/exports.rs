@@ -36,7 +36,8 @@ fn cells_have_a_line_for_every_metric_measured_or_published() {
     let head = lines.next().expect("a head");
     assert_eq!(head.len(), 15);
     let column = |name: &str| head.iter().position(|field| field == name).expect("a column");
-    let (target, mean, low, high) = (column("target"), column("mean"), column("low"), column("high"));
+    let (target, mean, low, high) =
+        (column("target"), column("mean"), column("low"), column("high"));
     let mut measured = 0;
     for line in lines {
         assert_eq!(line.len(), head.len(), "{line:?}");
@@ -62,7 +63,9 @@ fn open_messaging_results_have_the_fields_of_that_project() {
     for name in ["messageSize", "topics", "partitions", "producersPerTopic", "consumersPerTopic"] {
         assert!(result[name].is_u64(), "{name}");
     }
-    for name in ["publishRate", "consumeRate", "backlog", "publishLatency99pct", "publishLatencyMax"] {
+    for name in
+        ["publishRate", "consumeRate", "backlog", "publishLatency99pct", "publishLatencyMax"]
+    {
         assert_eq!(result[name].as_array().expect(name).len(), 4, "a sample a round: {name}");
     }
     for name in ["publishDelayLatencyAvg", "endToEndLatency9999pct"] {

@@ -37,7 +37,9 @@ pub fn run(rounds: u32) -> Run {
 
 fn only(rounds: u32, wanted: impl Fn(&Experiment) -> bool) -> Run {
     let mut made = Maker { random: fastrand::Rng::with_seed(7), rounds: Vec::new() };
-    for experiment in catalogue::experiments().filter(|one| one.same_runs_as.is_none() && wanted(one)) {
+    for experiment in
+        catalogue::experiments().filter(|one| one.same_runs_as.is_none() && wanted(one))
+    {
         let cells = catalogue::cells(experiment, ProfileName::Quick).expect("checked by its tests");
         for (place, cell) in cells.into_iter().enumerate() {
             // Cells that wait leave holes in tables and pictures.
@@ -148,14 +150,16 @@ impl Maker {
             let size: f64 = cell.values().filter_map(Level::number).map(|n| (n + 1.0).ln()).sum();
             if metric.ends_with("share") { 0.5 } else { 3.0 + size }
         });
-        let better = if metric.contains("throughput") || metric.contains("mib") { 1.0 } else { -1.0 };
+        let better =
+            if metric.contains("throughput") || metric.contains("mib") { 1.0 } else { -1.0 };
         let faster = if target == 0 { 1.25f64.powf(better) } else { 1.0 };
         base * faster * (1.0 + 0.03 * (self.random.f64() - 0.5))
     }
 
     fn counts(&mut self, published: &Levels, experiment: &Experiment) -> Vec<u64> {
         let Some(Level::Text(text)) = published.get("counts") else {
-            let about = experiment.charts.iter().any(|c| c.form == experiment::definition::Form::Counts);
+            let about =
+                experiment.charts.iter().any(|c| c.form == experiment::definition::Form::Counts);
             return if about { vec![1990, 2010, 2004, 1996, 2000] } else { Vec::new() };
         };
         text.split_whitespace().filter_map(|c| c.parse::<u64>().ok()).map(|c| c / 10).collect()
@@ -188,8 +192,16 @@ impl Maker {
             order,
             purpose: Purpose::Cell,
             started_ms: 1_790_000_000_000 + u64::from(order) * 1500,
-            emulated: if experiment.id.contains("emulated") { "ali-2018".to_owned() } else { String::new() },
-            deviations: if experiment.fewer_brokers { vec!["1 broker instead of 3".to_owned()] } else { Vec::new() },
+            emulated: if experiment.id.contains("emulated") {
+                "ali-2018".to_owned()
+            } else {
+                String::new()
+            },
+            deviations: if experiment.fewer_brokers {
+                vec!["1 broker instead of 3".to_owned()]
+            } else {
+                Vec::new()
+            },
             metrics,
             histograms: histograms(&mut self.random),
             counts,
@@ -227,7 +239,8 @@ impl Maker {
 fn histograms(random: &mut fastrand::Rng) -> BTreeMap<String, String> {
     use base64::Engine;
     use hdrhistogram::serialization::{Serializer, V2Serializer};
-    let mut histogram = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 60_000_000, 3).expect("bounds");
+    let mut histogram =
+        hdrhistogram::Histogram::<u64>::new_with_bounds(1, 60_000_000, 3).expect("bounds");
     for _ in 0..200 {
         histogram.record(500 + (1.0 / (random.f64() + 0.001) * 300.0) as u64).expect("in bounds");
     }

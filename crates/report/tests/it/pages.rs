@@ -14,7 +14,8 @@ fn text(documents: &Documents, path: &str) -> String {
 
 /// What a page would fetch, in any of the ways that HTML and CSS have.
 fn references(html: &str) -> Vec<&str> {
-    let marks = ["http:", "https:", "src=", "srcset=", "@import", "url(", "<link", "<iframe", "<base"];
+    let marks =
+        ["http:", "https:", "src=", "srcset=", "@import", "url(", "<link", "<iframe", "<base"];
     marks.into_iter().filter(|mark| html.contains(mark)).collect()
 }
 
@@ -58,11 +59,8 @@ fn the_same_run_gives_the_same_bytes() {
 fn markdown_names_only_pictures_that_are_there() {
     let (_, documents) = fake::shared();
     let markdown = text(documents, "report.md");
-    let named: Vec<&str> = markdown
-        .split("](charts/")
-        .skip(1)
-        .filter_map(|rest| rest.split(')').next())
-        .collect();
+    let named: Vec<&str> =
+        markdown.split("](charts/").skip(1).filter_map(|rest| rest.split(')').next()).collect();
     let drawn = documents.0.iter().filter(|(path, _)| path.starts_with("charts/")).count();
     assert_eq!(named.len(), drawn);
     assert!(drawn > 60, "{drawn}");
@@ -133,7 +131,8 @@ fn golden(name: &str, found: &str) {
 #[test]
 #[ignore = "writes the documents to the directory that LOOK names, to be looked at in a browser"]
 fn look() {
-    let directory = std::path::PathBuf::from(std::env::var("LOOK").expect("LOOK names a directory"));
+    let directory =
+        std::path::PathBuf::from(std::env::var("LOOK").expect("LOOK names a directory"));
     let write = |documents: Documents, directory: &Path| {
         for (path, bytes) in documents.0 {
             let path = directory.join(path);
