@@ -14,6 +14,15 @@ pub enum VarintError {
 /// Reads an unsigned 32-bit number at the front of `bytes`; returns it and its length in bytes.
 #[inline]
 pub fn read_u32(bytes: &[u8]) -> Result<(u32, usize), VarintError> {
+    // Nearly all numbers in a record.
+    match bytes {
+        [a, ..] if *a < 0x80 => Ok((*a as u32, 1)),
+        [a, b, ..] if *b < 0x80 => Ok(((*a & 0x7f) as u32 | (*b as u32) << 7, 2)),
+        _ => read_u32_long(bytes),
+    }
+}
+
+fn read_u32_long(bytes: &[u8]) -> Result<(u32, usize), VarintError> {
     let mut value: u32 = 0;
     for (i, byte) in bytes.iter().take(5).enumerate() {
         if i == 4 && *byte > 0x0f {
@@ -30,6 +39,14 @@ pub fn read_u32(bytes: &[u8]) -> Result<(u32, usize), VarintError> {
 /// Reads an unsigned 64-bit number at the front of `bytes`; returns it and its length in bytes.
 #[inline]
 pub fn read_u64(bytes: &[u8]) -> Result<(u64, usize), VarintError> {
+    match bytes {
+        [a, ..] if *a < 0x80 => Ok((*a as u64, 1)),
+        [a, b, ..] if *b < 0x80 => Ok(((*a & 0x7f) as u64 | (*b as u64) << 7, 2)),
+        _ => read_u64_long(bytes),
+    }
+}
+
+fn read_u64_long(bytes: &[u8]) -> Result<(u64, usize), VarintError> {
     let mut value: u64 = 0;
     for (i, byte) in bytes.iter().take(10).enumerate() {
         if i == 9 && *byte > 1 {
@@ -98,13 +115,13 @@ mod tests {
 
     #[test]
     fn numbers_and_back() {
-        for value in [0, 1, -1, 63, -64, 64, 300, i32::MAX, i32::MIN] {
+        for value in [0, 1, -1, 63, -64, 64, 300, 8191, -8192, 8192, 70_000, i32::MAX, i32::MIN] {
             let mut out = Vec::new();
             write_i32(&mut out, value);
             assert_eq!(read_i32(&out), Ok((value, out.len())));
             assert_eq!(size_i64(value as i64), out.len());
         }
-        for value in [0, -1, i64::MAX, i64::MIN] {
+        for value in [0, -1, 64, 8191, -8192, 8192, i64::MAX, i64::MIN] {
             let mut out = Vec::new();
             write_i64(&mut out, value);
             assert_eq!(read_i64(&out), Ok((value, out.len())));

@@ -3,7 +3,9 @@
 
 use clap::Parser;
 use client::ProducerConfig;
-use perf::load::{Payload, ProduceLoad, Sink, Sizes, Stop, Strategy, produce, verify};
+use perf::load::{
+    ConsumeLoad, Payload, ProduceLoad, Sink, Sizes, Stop, Strategy, consume, produce, verify,
+};
 use std::time::Duration;
 
 #[derive(Parser)]
@@ -37,6 +39,9 @@ struct Arguments {
     /// Marks the values; in a cluster they are then read back
     #[arg(long)]
     stamp: bool,
+    /// Reads everything in the topic afterwards
+    #[arg(long)]
+    consume: bool,
     /// Deals records out one by one
     #[arg(long)]
     round_robin: bool,
@@ -85,6 +90,24 @@ fn main() -> Result<(), perf::load::LoadError> {
         let verdict = verify(&bootstrap, &report.acknowledgements, Duration::from_secs(5))?;
         println!("{verdict:?}");
     }
+    if sink.is_none() && arguments.consume {
+        read(&bootstrap, &arguments.topic, load.stamp)?;
+    }
+    Ok(())
+}
+
+fn read(bootstrap: &str, topic: &str, stamp: Option<u32>) -> Result<(), perf::load::LoadError> {
+    let load = ConsumeLoad { stamp, ..ConsumeLoad::new(bootstrap, topic) };
+    let report = consume(&load, &Stop::default())?;
+    let seconds = (report.elapsed - report.first_record.unwrap_or_default()).as_secs_f64();
+    println!(
+        "read {} records, {:.0} records/s; {:.0} ns of CPU a record; {} fetches, p50 {} µs",
+        report.records,
+        report.records as f64 / seconds,
+        report.cpu.as_nanos() as f64 / report.records.max(1) as f64,
+        report.fetches,
+        report.fetch.value_at_quantile(0.5),
+    );
     Ok(())
 }
 

@@ -65,7 +65,8 @@ pub struct ProduceLoad {
     pub offered: f64,
     /// Records that count, of all producers together; 0: as many as `time` allows.
     pub records: u64,
-    /// For how long records are sent that count; zero: until `records` are sent.
+    /// For how long records are sent that count; zero: until `records` are sent. What was due within
+    /// it and is late by more than a tenth of it is not sent any more.
     pub time: Duration,
     /// For how long before that records are sent that do not count.
     pub warmup: Duration,

@@ -30,6 +30,11 @@ pub(super) fn produced(load: &ProduceLoad, mut outcomes: Vec<ProducerOutcome>) -
     let records = sum(|o| o.recorder.records);
     let since = sum(|o| o.recorder.acknowledged_since) as f64;
     let records_per_s = if seconds > 0.0 { since / seconds } else { 0.0 };
+    // What the warm-up left behind may make it look like more than was offered.
+    let records_per_s = match load.offered {
+        0.0 => records_per_s,
+        offered => records_per_s.min(offered),
+    };
     let histograms =
         |part: fn(&ProducerOutcome) -> &Histogram<u64>| added(outcomes.iter().map(part));
     let metrics = outcomes.iter().map(|o| o.metrics);
@@ -39,6 +44,7 @@ pub(super) fn produced(load: &ProduceLoad, mut outcomes: Vec<ProducerOutcome>) -
         sent: sent + refused,
         acknowledged: acknowledged(&outcomes),
         failed: refused + sum(|o| o.recorder.failed),
+        unsent: sum(|o| o.unsent),
         records,
         bytes: (records as f64 * mean_bytes).round() as u64,
         elapsed,

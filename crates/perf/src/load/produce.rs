@@ -26,6 +26,8 @@ const BATCHES_PER_TURN: u32 = 4;
 const TICK_NS: u64 = 100_000;
 /// How often a waiting producer looks whether it is to stop, in nanoseconds.
 const LOOK_NS: u64 = 100_000_000;
+/// For how long at least a producer may be late with what was due before the end.
+const LATE_MIN: Duration = Duration::from_millis(50);
 /// How long a producer that was stopped waits for what is on its way.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
 
@@ -42,6 +44,7 @@ pub(super) struct ProducerOutcome {
     pub(super) cpu: Duration,
     pub(super) sending_ns: u64,
     pub(super) refused: u64,
+    pub(super) unsent: u64,
     pub(super) unmarked: bool,
     pub(super) stopped: bool,
 }
@@ -101,6 +104,11 @@ impl Pace {
     /// When the record of this index is due.
     fn due_ns(&self, index: u64) -> u64 {
         (self.offset_ns + index as f64 * self.every_ns) as u64
+    }
+
+    /// How many records are due before this moment.
+    fn due_by(&self, end_ns: u64) -> u64 {
+        ((end_ns as f64 - self.offset_ns) / self.every_ns).ceil().max(0.0) as u64
     }
 }
 
@@ -214,7 +222,7 @@ impl<'a> Generator<'a> {
         self.clock = clock;
         let from_ns = self.load.warmup.as_nanos() as u64;
         lock(&self.recorder).begin(clock, from_ns);
-        self.send_all(0, from_ns, 0).await?;
+        self.send_all(from_ns, from_ns, 0).await?;
         let metrics = self.producer.metrics();
         let cpu = thread_cpu();
         self.blocked.reset();
@@ -222,8 +230,10 @@ impl<'a> Generator<'a> {
             Duration::ZERO => u64::MAX,
             time => from_ns + time.as_nanos() as u64,
         };
-        let first = self.sent + self.refused;
-        self.send_all(first, end_ns, self.share()).await?;
+        // Who is only a little late shall still send what was due.
+        let late_ns = (self.load.time / 10).max(LATE_MIN).as_nanos() as u64;
+        self.send_all(end_ns, end_ns.saturating_add(late_ns), self.share()).await?;
+        let unsent = if self.stopped { 0 } else { self.unsent(end_ns) };
         let sending_ns = self.clock.now_ns().saturating_sub(from_ns);
         self.flush().await;
         let mut recorder = Recorder::new(self.number);
@@ -237,6 +247,7 @@ impl<'a> Generator<'a> {
             cpu: thread_cpu().saturating_sub(cpu),
             sending_ns,
             refused: self.refused,
+            unsent,
             unmarked: self.unmarked,
             stopped: self.stopped,
         })
@@ -251,9 +262,19 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Sends records until one would be due at `end_ns`, or `count` were sent unless that is 0.
-    /// `first` is how many were sent before.
-    async fn send_all(&mut self, first: u64, end_ns: u64, count: u64) -> Result<(), LoadError> {
+    /// How many records were due before `end_ns` and not sent.
+    fn unsent(&self, end_ns: u64) -> u64 {
+        let pace = Pace::new(self.load, self.number);
+        match pace.is_free() || end_ns == u64::MAX || self.share() > 0 {
+            true => 0,
+            false => pace.due_by(end_ns).saturating_sub(self.sent + self.refused),
+        }
+    }
+
+    /// Sends records until one would be due at `end_ns`, or `count` were sent unless that is 0, or
+    /// it is `limit_ns`.
+    async fn send_all(&mut self, end_ns: u64, limit_ns: u64, count: u64) -> Result<(), LoadError> {
+        let first = self.sent + self.refused;
         let pace = Pace::new(self.load, self.number);
         self.read_clock();
         if count == 0 && end_ns == u64::MAX {
@@ -265,7 +286,7 @@ impl<'a> Generator<'a> {
                 true => self.now_ns,
                 false => pace.due_ns(self.sent + self.refused),
             };
-            if due_ns >= end_ns {
+            if due_ns >= end_ns || self.now_ns >= limit_ns {
                 break;
             }
             if due_ns > self.now_ns {

@@ -33,6 +33,9 @@ pub struct ProduceReport {
     pub acknowledged: u64,
     /// Records given up or refused, the warm-up's included.
     pub failed: u64,
+    /// Records that were due within the time and not sent, because the producers were too far behind
+    /// when it was over: more was offered than could be taken, and latencies say less than they should.
+    pub unsent: u64,
     /// Counted records that were acknowledged.
     pub records: u64,
     /// Bytes of their values, from the mean length of all that were sent.
@@ -41,7 +44,7 @@ pub struct ProduceReport {
     pub elapsed: Duration,
     /// From the end of the warm-up until the last record was sent.
     pub sending: Duration,
-    /// Acknowledgements within `elapsed`, by it, per second. Records of the warm-up that were
+    /// Acknowledgements within `elapsed`, by it, per second; at most what was offered. Records of the warm-up that were
     /// acknowledged after it are among them: they took their part of that time.
     pub records_per_s: f64,
     /// The same in bytes of values.

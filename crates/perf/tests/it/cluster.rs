@@ -73,7 +73,8 @@ fn what_was_never_sent_counts_as_lost() {
     let report = produce(&stamped(&bootstrap, &topic, 1_000), &Stop::default()).unwrap();
     let mut acknowledged = report.acknowledgements;
     acknowledged.insert(&topic, 0, 0, 1_000, 1_005);
-    let verdict = verify(&bootstrap, &acknowledged, IDLE).unwrap();
+    // They are waited for: they might only not be visible yet.
+    let verdict = verify(&bootstrap, &acknowledged, Duration::from_millis(500)).unwrap();
     assert_eq!((verdict.lost, verdict.found), (5, 1_000));
 }
 
