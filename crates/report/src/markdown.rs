@@ -2,7 +2,7 @@
 //! without what only a browser can do.
 
 use crate::caption;
-use crate::html::{headlines, judged, shown, subjects, verdicts};
+use crate::html::{headlines_in_words, judged, shown, subjects, verdicts};
 use crate::picture::{Picture, pictures};
 use crate::run::Run;
 use crate::sheet::Sheet;
@@ -60,7 +60,7 @@ impl Draft<'_> {
             self.say(&format!("> **Read first.** {banner}"));
         }
         self.say(&caption::abstract_of(run, sheets));
-        for table in [verdicts(run), headlines(sheets)].into_iter().flatten() {
+        for table in [verdicts(run), headlines_in_words(sheets)].into_iter().flatten() {
             self.table(&table);
         }
         let targets: Vec<String> = run

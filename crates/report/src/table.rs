@@ -43,6 +43,8 @@ pub(crate) struct Cell {
     /// What it is sorted by, if it is a number.
     pub(crate) value: Option<f64>,
     pub(crate) tone: Tone,
+    /// A ratio to be drawn, where the page can: lowest, middle, highest.
+    pub(crate) strip: Option<[f64; 3]>,
 }
 
 /// How loud a cell is.
@@ -210,7 +212,7 @@ fn measured_cell(row: &Row<'_>, target: usize, metric: &str) -> Cell {
         small: spread(summary),
         title: details(summary),
         value: Some(summary.mean),
-        tone: Tone::Plain,
+        ..Cell::default()
     }
 }
 
@@ -279,6 +281,7 @@ pub(crate) fn ratio_text(ratio: &Ratio) -> Cell {
         title: format!("{}{kind}{floor}", wording::count(ratio.n, "pair")),
         value: Some(ratio.ratio),
         tone,
+        strip: None,
     }
 }
 

@@ -8,7 +8,7 @@ mod section;
 mod tables;
 
 pub(crate) use ledger::{judged, shown, subjects};
-pub(crate) use opening::{headlines, verdicts};
+pub(crate) use opening::{headlines_in_words, verdicts};
 
 use crate::caption;
 use crate::echarts::Live;

@@ -55,6 +55,15 @@ pub(super) fn summary(run: &Run, sheets: &[Sheet<'_>]) -> Markup {
     }
 }
 
+/// The headline table without what only the page can draw.
+pub(crate) fn headlines_in_words(sheets: &[Sheet<'_>]) -> Option<Table> {
+    let mut table = headlines(sheets)?;
+    let drawn = table.rows.first()?.iter().position(|cell| cell.strip.is_some())?;
+    table.heads.remove(drawn);
+    table.rows.iter_mut().for_each(|row| drop(row.remove(drawn)));
+    Some(table)
+}
+
 /// How often each verdict was given; none if nothing was tested.
 pub(crate) fn verdicts(run: &Run) -> Option<Table> {
     let tally = caption::tally(run);
@@ -77,7 +86,7 @@ pub(crate) fn verdicts(run: &Run) -> Option<Table> {
 }
 
 /// Each experiment's ratio of its first compared metric; none if nothing was compared.
-pub(crate) fn headlines(sheets: &[Sheet<'_>]) -> Option<Table> {
+fn headlines(sheets: &[Sheet<'_>]) -> Option<Table> {
     let found: Vec<(&Sheet<'_>, Headline<'_>)> =
         sheets.iter().filter_map(|sheet| Some((sheet, caption::headline(sheet)?))).collect();
     let (_, first) = found.first()?;
@@ -86,6 +95,7 @@ pub(crate) fn headlines(sheets: &[Sheet<'_>]) -> Option<Table> {
         Head::alone("metric", false),
         Head::alone(&format!("{} ÷ {}", first.target, first.base), true),
         Head::alone("over cells", true),
+        Head::alone("⅛ to 8 times", false),
         Head::alone("cells", true),
         Head::alone("better", true),
         Head::alone("worse", true),
@@ -112,6 +122,7 @@ fn headline_row(sheet: &Sheet<'_>, headline: &Headline<'_>) -> Vec<Cell> {
         Cell::text(wording::metric(headline.metric).text),
         Cell { value: Some(headline.mean), tone, ..Cell::text(mean) },
         Cell::text(between).toned(Tone::Quiet),
+        Cell { strip: Some([headline.low, headline.mean, headline.high]), ..Cell::default() },
         number(headline.ratios.len()),
         number(better),
         number(worse),

@@ -106,7 +106,23 @@ fn data(cell: &Cell, head: &Head) -> Markup {
     };
     html! {
         td class=[class] title=[title] data-v=[cell.value.filter(|_| cell.text.ends_with('B'))] {
+            @if let Some(ratios) = cell.strip { (strip(ratios)) }
             (cell.text) @if !cell.small.is_empty() { small { (cell.small) } }
+        }
+    }
+}
+
+/// A ratio's range and middle on a logarithmic strip from an eighth to eight times; a tick stands at 1.
+fn strip(ratios: [f64; 3]) -> Markup {
+    const HALF_PX: f64 = 60.0;
+    let at =
+        |ratio: f64| (HALF_PX + (ratio.log2() / 3.0).clamp(-1.0, 1.0) * (HALF_PX - 5.0)).round();
+    let [low, middle, high] = ratios.map(at);
+    html! {
+        svg.strip viewBox="0 0 120 12" width="120" height="12" aria-hidden="true" {
+            path d="M0 6H120M60 1V11" {}
+            path.range d=(format!("M{low} 6H{high}")) {}
+            circle cx=(middle) cy="6" r="3.5" {}
         }
     }
 }

@@ -36,7 +36,7 @@ fn label_rows(plot: &Plot) -> i32 {
 
 /// The axes' titles and the legend stand above the field.
 fn top(plot: &Plot) -> i32 {
-    LINE_PX + legend_rows(plot).len() as i32 * LINE_PX + 10
+    LINE_PX + legend_rows(plot).len() as i32 * LINE_PX + 14
 }
 
 /// Draws all of it.

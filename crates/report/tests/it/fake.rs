@@ -35,6 +35,16 @@ pub fn run(rounds: u32) -> Run {
     only(rounds, |_| true)
 }
 
+/// A run of one report on one target only.
+pub fn alone(id: &str, rounds: u32) -> Run {
+    let mut run = of_report(id, rounds);
+    run.targets.truncate(1);
+    run.rounds.retain(|round| round.target.starts_with("highwater"));
+    run.findings.retain(|judged| judged.target != "apache-kafka");
+    run.analysis = analyse(&run.rounds, None, 7);
+    run
+}
+
 fn only(rounds: u32, wanted: impl Fn(&Experiment) -> bool) -> Run {
     let mut made = Maker { random: fastrand::Rng::with_seed(7), rounds: Vec::new() };
     for experiment in

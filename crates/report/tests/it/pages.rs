@@ -81,6 +81,23 @@ fn text_of_strangers_cannot_become_mark_up() {
 }
 
 #[test]
+fn one_target_alone_stands_beside_the_published_values_without_a_ratio() {
+    let markdown = text(&render(&fake::alone("ibm", 3)), "report.md");
+    assert!(
+        markdown.contains("throughput, records/s: published | throughput, records/s: highwater |")
+    );
+    assert!(!markdown.contains("apache-kafka") && !markdown.contains("ratio |"));
+}
+
+#[test]
+fn fewer_rounds_than_an_interval_needs_are_said_to_be_too_few() {
+    let few = text(&render(&fake::of_report("mif", 3)), "report.md");
+    let enough = text(&render(&fake::of_report("mif", 5)), "report.md");
+    assert!(few.contains("3 rounds: too few for confidence intervals"));
+    assert!(!enough.contains("too few") && enough.contains("95 % confidence intervals"));
+}
+
+#[test]
 fn an_empty_run_is_still_a_page() {
     let html = text(&render(&report::Run::default()), "report.html");
     assert!(html.contains("<h1>") && html.ends_with("</html>"));
