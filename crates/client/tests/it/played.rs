@@ -52,6 +52,10 @@ async fn serve(mut stream: TcpStream, port: i32, partitions: i32, answer: Answer
             ApiKey::Produce => {
                 let request = ProduceRequest::decode(&mut reader, version).unwrap();
                 produced += 1;
+                if request.acks == 0 {
+                    // Reads no more, and keeps the connection.
+                    std::future::pending::<()>().await;
+                }
                 let Some(code) = answer(produced - 1) else { continue };
                 write_response(&mut writer, &response(&request, code), api, version, id)
             }
@@ -247,6 +251,30 @@ async fn tags_come_back_batch_by_batch() {
     let metrics = producer.metrics();
     assert_eq!((metrics.records, metrics.batches, metrics.requests), (5, 2, 3));
     assert_eq!((metrics.records_sent, metrics.in_flight_mean()), (8, 1.0));
+}
+
+#[tokio::test]
+async fn without_acknowledgements_a_broker_that_reads_no_more_fills_the_memory() {
+    let cluster = played(1, Arc::new(|_| None)).await;
+    let config = ProducerConfig {
+        acks: 0,
+        buffer_bytes: 1 << 20,
+        block_max: Duration::from_millis(300),
+        ..config()
+    };
+    let producer = Producer::new(cluster, config).await.unwrap();
+    let topic = producer.topic("t").await.unwrap();
+    // Sockets take some megabytes, but not a gigabyte.
+    for _ in 0..1 << 17 {
+        match topic.send(&Record::value(&[0; 8_000])).await {
+            Ok(_) => {}
+            Err(error) => {
+                assert!(matches!(error, client::ClientError::TimedOut { .. }), "{error}");
+                return;
+            }
+        }
+    }
+    panic!("a gigabyte was taken that nobody reads");
 }
 
 #[tokio::test]
