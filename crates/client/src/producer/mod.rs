@@ -6,15 +6,18 @@
 //! Not here: transactions.
 
 mod batch;
+mod feed;
 mod metrics;
 mod queue;
 mod ratio;
+mod record;
 mod request;
 mod sender;
 
 pub use batch::{BatchReport, Delivery, Placed};
+pub use feed::{Fed, Feed};
 pub use metrics::ProducerMetrics;
-pub use queue::{Fed, Feed, Record};
+pub use record::Record;
 
 use crate::cluster::Cluster;
 use crate::error::{ClientError, check};

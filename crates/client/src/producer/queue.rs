@@ -1,15 +1,16 @@
 //! From records to closed batches: the part of the producer that runs for every record.
 
 use super::batch::{Batch, Delivery, Outcome};
+use super::feed::Fed;
 use super::ratio::CompressionRatio;
-use super::{Partitioner, Producer, ProducerConfig, Shared, lock};
+use super::record::{self, Record};
+use super::{Partitioner, ProducerConfig, Shared, lock};
 use crate::error::ClientError;
 use crate::metadata::Topic;
 use bytes::Bytes;
 use model::batch::HEADER_BYTES;
 use model::partitioner::{Sticky, partition_of_key};
-use model::record::{BatchBuilder, Header};
-use model::varint::size_i64;
+use model::record::BatchBuilder;
 use model::{Compression, Sequence, Timestamp, TopicId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,59 +21,6 @@ use tokio::sync::Notify;
 /// To how many bytes records are gathered that are expected to compress well: brokers take this much
 /// by default even if they do not.
 const UNCOMPRESSED_BYTES_MAX: usize = 1_000_000;
-
-/// A record to be produced.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Record<'a> {
-    /// The key, or null.
-    pub key: Option<&'a [u8]>,
-    /// The value, or null: a tombstone in a compacted topic.
-    pub value: Option<&'a [u8]>,
-    /// The headers.
-    pub headers: &'a [Header<'a>],
-    /// When it happened; `None`: the time of sending.
-    pub timestamp: Option<Timestamp>,
-    /// Where it goes; `None` to go by its key, or wherever it suits.
-    pub partition: Option<i32>,
-    /// A number of the caller's, which comes back in [`BatchReport::tags`](super::BatchReport). Not
-    /// sent.
-    pub tag: u64,
-}
-
-impl<'a> Record<'a> {
-    /// A record with a value only.
-    pub fn value(value: &'a [u8]) -> Record<'a> {
-        Record { value: Some(value), ..Record::default() }
-    }
-
-    /// A record with a key and a value.
-    pub fn keyed(key: &'a [u8], value: &'a [u8]) -> Record<'a> {
-        Record { key: Some(key), value: Some(value), ..Record::default() }
-    }
-
-    /// Bytes that it takes in a batch at most, by Kafka's own estimate: 21 for length, attributes,
-    /// timestamp and offset, then key, value and headers exactly.
-    fn size_bytes_max(&self) -> usize {
-        let sized = |bytes: Option<&[u8]>| {
-            bytes.map_or(1, |bytes| size_i64(bytes.len() as i64) + bytes.len())
-        };
-        let headers: usize =
-            self.headers.iter().map(|(name, v)| sized(Some(name.as_bytes())) + sized(*v)).sum();
-        let count = size_i64(self.headers.len() as i64);
-        21 + sized(self.key) + sized(self.value) + count + headers
-    }
-}
-
-/// What became of a record that was offered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fed {
-    /// It is in an open batch.
-    Taken,
-    /// It was taken, and a batch waits to be sent: let the sender run.
-    Closed,
-    /// It was not taken: no batch has room, and `buffer.memory` is used up.
-    NoMemory,
-}
 
 /// The partitions that have something for the sender.
 #[derive(Default)]
@@ -259,7 +207,7 @@ fn finish(shared: &Shared, builder: BatchBuilder, ratio: &CompressionRatio) -> B
 
 impl PartitionQueue {
     /// Appends a record. The outcome of its batch and its place there, if `delivery` wants them.
-    fn append(
+    pub(super) fn append(
         self: &Arc<Self>,
         shared: &Shared,
         record: &Record<'_>,
@@ -362,7 +310,7 @@ impl PartitionQueue {
 }
 
 /// Bytes of `buffer.memory` that a batch takes whose first record has this size.
-fn memory_bytes(shared: &Shared, size_bytes_max: usize) -> u32 {
+pub(super) fn memory_bytes(shared: &Shared, size_bytes_max: usize) -> u32 {
     let needed = shared.config.batch_bytes.max(HEADER_BYTES + size_bytes_max);
     // More than there is would wait for ever.
     needed.min(shared.config.buffer_bytes).min(u32::MAX as usize) as u32
@@ -538,7 +486,7 @@ impl TopicQueues {
         shared: &Shared,
         record: &Record<'_>,
     ) -> Result<Option<Delivery>, ClientError> {
-        let size_bytes = check_record(shared, record)?;
+        let size_bytes = record::check(shared, record)?;
         let mut delivery = None;
         let queue = self.queue_of(shared, record, size_bytes)?;
         queue.append(shared, record, Some(&mut delivery));
@@ -556,83 +504,5 @@ impl TopicQueues {
                 shared.ready.add_full(queue);
             }
         }
-    }
-}
-
-/// Refuses what can never be sent; the record's size in bytes at most.
-#[inline]
-fn check_record(shared: &Shared, record: &Record<'_>) -> Result<usize, ClientError> {
-    let size_bytes = record.size_bytes_max();
-    let limit_bytes = shared.config.request_bytes_max;
-    if HEADER_BYTES + size_bytes > limit_bytes {
-        return Err(ClientError::RecordTooLarge { size_bytes, limit_bytes });
-    }
-    if shared.closed.load(Ordering::Acquire) {
-        return Err(ClientError::ClientClosed);
-    }
-    Ok(size_bytes)
-}
-
-/// The way in for whoever sends millions: partitions are chosen by the caller, and what becomes of
-/// the records is told to `on_batch` alone.
-pub struct Feed {
-    producer: Producer,
-    topic: Arc<TopicQueues>,
-    queues: Vec<Arc<PartitionQueue>>,
-    generation: u32,
-}
-
-impl Feed {
-    pub(super) fn new(producer: Producer, topic: Arc<TopicQueues>) -> Feed {
-        let (generation, queues) = (topic.generation(), topic.queues());
-        Feed { producer, topic, queues, generation }
-    }
-
-    /// How many partitions the topic has, as far as is known.
-    pub fn partition_count(&self) -> i32 {
-        self.queues.len() as i32
-    }
-
-    /// The partitions that have a leader now; all if none has one.
-    pub fn available(&self) -> Vec<i32> {
-        self.topic.available()
-    }
-
-    /// A number that changes when [`Feed::available`] may have.
-    pub fn generation(&self) -> u32 {
-        self.topic.generation()
-    }
-
-    /// Offers a record to its [`Record::partition`], which must be given. Never waits.
-    #[inline]
-    pub fn offer(&mut self, record: &Record<'_>) -> Result<Fed, ClientError> {
-        let shared = self.producer.shared();
-        check_record(shared, record)?;
-        let partition = record.partition.unwrap_or(-1);
-        let queue = usize::try_from(partition).ok().and_then(|p| self.queues.get(p));
-        match queue {
-            Some(queue) => Ok(queue.append(shared, record, None)),
-            None => self.offer_to_new(record, partition),
-        }
-    }
-
-    /// The topic may have got partitions since.
-    fn offer_to_new(&mut self, record: &Record<'_>, partition: i32) -> Result<Fed, ClientError> {
-        if self.generation == self.topic.generation() {
-            return Err(self.topic.unknown(partition));
-        }
-        (self.generation, self.queues) = (self.topic.generation(), self.topic.queues());
-        self.offer(record)
-    }
-
-    /// Waits until there may be memory for a record that was not taken. Fails after `max.block.ms`.
-    pub async fn memory(&self, record: &Record<'_>) -> Result<(), ClientError> {
-        let shared = self.producer.shared();
-        super::wait_for_memory(
-            shared,
-            memory_bytes(shared, record.size_bytes_max()),
-            shared.config.block_max,
-        )
-        .await
     }
 }
