@@ -50,6 +50,7 @@
     return value;
   };
   const number = (value) => Number(value).toLocaleString("en", { maximumSignificantDigits: 4 });
+  const safe = (text) => String(text).replace(/[&<>"]/g, (letter) => `&#${letter.charCodeAt(0)};`);
   const dress = (live, width) => {
     const options = structuredClone(live.options);
     const [ink, soft, rule, page] = ["--ink", "--soft", "--rule", "--page"].map(colour);
@@ -106,15 +107,17 @@
       trigger: heat ? "item" : "axis", confine: true, backgroundColor: page, borderColor: rule,
       textStyle: { color: ink, fontSize: 12 },
       formatter: (given) => {
-        if (heat) return `${x.name} ${given.name}<br>${given.seriesName}: <b>${number(given.value[3])}</b>`;
-        const points = given.filter((point) => point.seriesName && !/^series\d/.test(point.seriesName));
+        if (heat) return `${safe(`${x.name} ${given.name}`)}<br>${safe(given.seriesName)}: <b>${number(given.value[3])}</b>`;
+        const points = given.filter((point) => point.seriesName !== "whiskers");
         if (!points.length) return "";
         const at = points[0].axisType === "xAxis.category" ? points[0].axisValueLabel : number(points[0].axisValue);
         const line = (point) => {
           const bounds = low.get(`${point.seriesIndex} ${point.value[0]}`);
-          return `${point.marker}${point.seriesName} <b>${number(point.value[1])}</b>${bounds ? ` (${bounds.map(number).join("–")})` : ""}`;
+          const { color, borderColor } = options.series[point.seriesIndex].itemStyle;
+          const mark = `<span style="color:${borderColor ?? color}">${borderColor ? "○" : "●"}</span> `;
+          return `${mark}${safe(point.seriesName)} <b>${number(point.value[1])}</b>${bounds ? ` (${bounds.map(number).join("–")})` : ""}`;
         };
-        return [`${x.name} ${at}`, ...points.map(line)].join("<br>");
+        return [safe(`${x.name} ${at}`), ...points.map(line)].join("<br>");
       },
     };
     if (heat) {
@@ -143,7 +146,7 @@
     }
     if (live.intervals.length) {
       options.series.push({
-        type: "custom", silent: true, z: 5, data: live.intervals, encode: { x: 1, y: [2, 3] },
+        type: "custom", name: "whiskers", silent: true, z: 5, data: live.intervals, encode: { x: 1, y: [2, 3] },
         renderItem: (_, api) => {
           const bar = live.bars.indexOf(api.value(0));
           const shift = bar < 0 ? 0 : api.barLayout({ count: live.bars.length, barMaxWidth: 56 })[bar].offsetCenter;

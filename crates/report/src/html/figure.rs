@@ -59,7 +59,7 @@ fn inline(svg: &str) -> String {
     let plain = svg
         .replacen(" role=\"img\"", "", 1)
         .replace(" xmlns=\"http://www.w3.org/2000/svg\"", "")
-        .replace(" fill=\"none\"", "")
+        .replace("<polyline fill=\"none\"", "<polyline")
         .replace(&grid, "");
     match (plain.find("<title>"), plain.find("</style>\n")) {
         (Some(start), Some(end)) => format!("{}{}", &plain[..start], &plain[end + 9..]),
