@@ -20,8 +20,10 @@ use tokio::sync::{mpsc, watch};
 
 /// Records for which one reading of the clock is good enough while the producer is flat out.
 const RECORDS_PER_READING: u32 = 16;
-/// Batches that are closed before the sender gets its turn.
+/// Batches that are closed before the sender gets its turn, at most.
 const BATCHES_PER_TURN: u32 = 4;
+/// Bytes of values before that, at most: answers shall not wait long for large batches.
+const BYTES_PER_TURN: u64 = 64 * 1024;
 /// The shortest wait at a fixed rate, in nanoseconds: so long records may gather at most.
 const TICK_NS: u64 = 100_000;
 /// How often a waiting producer looks whether it is to stop, in nanoseconds.
@@ -170,6 +172,8 @@ struct Generator<'a> {
     readings_left: u32,
     /// Batches closed since the sender had its turn.
     closed: u32,
+    /// `sent_bytes` at that time.
+    turn_bytes: u64,
     sent: u64,
     sent_bytes: u64,
     refused: u64,
@@ -209,6 +213,7 @@ impl<'a> Generator<'a> {
             now_ns: 0,
             readings_left: 0,
             closed: 0,
+            turn_bytes: 0,
             sent: 0,
             sent_bytes: 0,
             refused: 0,
@@ -298,7 +303,8 @@ impl<'a> Generator<'a> {
                 self.offer_again(&drawn).await?;
             }
             self.readings_left = self.readings_left.saturating_sub(1);
-            if self.closed >= BATCHES_PER_TURN {
+            let bytes = self.sent_bytes - self.turn_bytes;
+            if self.closed >= BATCHES_PER_TURN || bytes >= BYTES_PER_TURN {
                 self.let_send().await;
             } else if self.readings_left == 0 {
                 self.read_clock();
@@ -315,20 +321,20 @@ impl<'a> Generator<'a> {
     /// The sender's turn, and that of answers.
     async fn let_send(&mut self) {
         tokio::task::yield_now().await;
-        self.closed = 0;
+        (self.closed, self.turn_bytes) = (0, self.sent_bytes);
         self.stopped = self.stop.is_stopped();
         self.read_clock();
     }
 
     /// Waits until a record is due; a little longer if that is very soon.
     async fn wait_until(&mut self, due_ns: u64) -> Result<(), LoadError> {
-        self.closed = 0;
         // What was just sent is late already if the clock was not read since.
         self.read_clock();
         if due_ns <= self.now_ns {
             return Ok(());
         }
         let wait_ns = (due_ns - self.now_ns).clamp(TICK_NS, LOOK_NS);
+        (self.closed, self.turn_bytes) = (0, self.sent_bytes);
         let waited = self.alarm.wait(wait_ns).await;
         waited.map_err(|error| LoadError::System(error.to_string()))?;
         self.stopped = self.stop.is_stopped();
@@ -390,7 +396,7 @@ impl<'a> Generator<'a> {
                 () = self.stop.stopped() => None,
             };
             self.read_clock();
-            self.closed = 0;
+            (self.closed, self.turn_bytes) = (0, self.sent_bytes);
             note(&mut self.blocked, (self.now_ns - began_ns) / 1000, 1);
             match waited {
                 None => self.stopped = true,
