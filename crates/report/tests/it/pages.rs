@@ -137,7 +137,8 @@ fn a_report_that_nobody_wrote_is_refused() {
 /// What is drawn again: experiments, tables and pictures, without the sentences around them.
 fn redrawn(markdown: &str) -> String {
     let kept = |line: &&str| ["### ", "| ", "!["].iter().any(|mark| line.starts_with(mark));
-    markdown.lines().filter(kept).map(|line| format!("{line}\n")).collect()
+    let experiments = markdown.lines().skip_while(|line| !line.starts_with("### "));
+    experiments.filter(kept).map(|line| format!("{line}\n")).collect()
 }
 
 /// Compares with the file of that name in `testdata`; `UPDATE=1` rewrites it.
