@@ -325,7 +325,7 @@ pub fn needs(experiment: &Experiment, workload: &Workload) -> Vec<Need> {
     if workload.brokers > 1 && !experiment.fewer_brokers {
         needs.push(Need::Cluster);
     }
-    if workload.via == Via::Gateway || workload.kind == Kind::Balance {
+    if workload.via == Via::Gateway {
         needs.push(Need::Gateway);
     }
     if workload.delivery != Delivery::Pull {

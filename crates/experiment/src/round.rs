@@ -115,6 +115,11 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("p95_ms", "ms", "95th percentile"),
     ("p99_ms", "ms", "99th percentile"),
     ("p999_ms", "ms", "99.9th percentile"),
+    (
+        "response_p99_ms",
+        "ms",
+        "from the intended sending, 99th percentile, whatever the other latencies count from",
+    ),
     ("service_p50_ms", "ms", "from the actual sending, median"),
     ("service_p99_ms", "ms", "from the actual sending, 99th percentile"),
     ("delay_p99_ms", "ms", "intended to actual sending, 99th percentile"),

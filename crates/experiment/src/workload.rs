@@ -185,7 +185,10 @@ pub struct Workload {
     pub topics: u32,
     /// Settings of the brokers; a cell that has other ones than the cell before needs a new cluster.
     pub broker_settings: BTreeMap<String, String>,
-    /// Which client drives: `highwater` or `java` (Kafka's own tool).
+    /// Takes latencies as Kafka's tool does: from the call that sends, not from when a record was to be sent. For
+    /// tables beside published ones.
+    pub as_tool: bool,
+    /// Which client drives: `highwater` (the load engine), `tool` (our kafka-producer-perf-test) or `java` (Kafka's).
     pub driver: String,
 }
 
@@ -228,6 +231,7 @@ impl Default for Workload {
             emulate: String::new(),
             topics: 1,
             broker_settings: BTreeMap::new(),
+            as_tool: false,
             driver: "highwater".to_owned(),
         }
     }

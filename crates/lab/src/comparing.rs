@@ -1,5 +1,6 @@
 //! `lab compare`: two runs against one another, and gates for a pipeline.
 
+use crate::say::say;
 use std::fs;
 use std::path::Path;
 
@@ -37,9 +38,9 @@ pub fn compare(typed: &Compare) -> Result<Ended> {
         return Ok(Ended::Well);
     }
     let decisions = compare::decide(&comparison, &gates);
-    println!();
+    say!();
     for decision in &decisions {
-        println!(
+        say!(
             "{:<13} {}: {}",
             format!("{:?}", decision.outcome).to_uppercase(),
             decision.gate,
@@ -66,23 +67,23 @@ fn rounds(folder: &Path, typed: &Compare) -> Result<Vec<Round>> {
 fn environments(base: &Path, new: &Path) -> Result<()> {
     let (base, new) = (store::environment(base)?, store::environment(new)?);
     if base.hash() != new.hash() {
-        println!("The environments differ:");
+        say!("The environments differ:");
         for difference in base.diff(&new).iter().filter(|difference| !difference.volatile) {
             let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
-            println!(
+            say!(
                 "  {:<24} {}  →  {}",
                 difference.key,
                 value(&difference.base),
                 value(&difference.new)
             );
         }
-        println!();
+        say!();
     }
     Ok(())
 }
 
 fn show(comparison: &Comparison) {
-    println!("{:<24} {:>8}  {:<18} WHAT MAY BE SAID", "METRIC", "RATIO", "95 % INTERVAL");
+    say!("{:<24} {:>8}  {:<18} WHAT MAY BE SAID", "METRIC", "RATIO", "95 % INTERVAL");
     for name in SHOWN {
         if let Some(change) = comparison.overall.get(name) {
             line(&format!("{name} (all cells)"), change);
@@ -91,7 +92,7 @@ fn show(comparison: &Comparison) {
     for cell in &comparison.cells {
         let levels =
             cell.cell.iter().map(|(factor, level)| format!("{factor} {level}")).collect::<Vec<_>>();
-        println!("\n{} on {}: {}", cell.experiment, cell.target, levels.join(", "));
+        say!("\n{} on {}: {}", cell.experiment, cell.target, levels.join(", "));
         for name in SHOWN {
             if let Some(change) = cell.changes.get(name) {
                 line(name, change);
@@ -99,10 +100,10 @@ fn show(comparison: &Comparison) {
         }
     }
     for unmatched in &comparison.unmatched {
-        println!("\nonly in one run: {unmatched}");
+        say!("\nonly in one run: {unmatched}");
     }
     for doubt in &comparison.doubts {
-        println!("\n{doubt}");
+        say!("\n{doubt}");
     }
 }
 
@@ -110,7 +111,7 @@ fn line(name: &str, change: &Change) {
     let interval = change
         .interval
         .map_or_else(|| "too few rounds".to_owned(), |i| format!("{:.3} to {:.3}", i.low, i.high));
-    println!("{name:<24} {:>8.3}  {interval:<18} {}", change.ratio, words(change.standing));
+    say!("{name:<24} {:>8.3}  {interval:<18} {}", change.ratio, words(change.standing));
 }
 
 fn words(standing: Standing) -> &'static str {

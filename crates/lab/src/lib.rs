@@ -15,6 +15,7 @@ mod planning;
 mod progress;
 mod round;
 mod run;
+mod say;
 mod searching;
 mod seat;
 mod store;
@@ -23,6 +24,7 @@ mod view;
 
 use anyhow::Result;
 use arguments::Lab;
+use say::say;
 
 /// How a command ended that did what it was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,11 +70,11 @@ fn report(typed: &arguments::Report) -> Result<()> {
     let out = typed.out.as_deref();
     match (&typed.from_fixture, &typed.folder) {
         (Some(id), _) => {
-            println!("{}", documents::write_fixture(id, out, &typed.format)?.display())
+            say!("{}", documents::write_fixture(id, out, &typed.format)?.display())
         }
         (None, Some(folder)) => {
             documents::write(folder, out, &typed.format)?;
-            println!("{}", out.unwrap_or(folder).display());
+            say!("{}", out.unwrap_or(folder).display());
         }
         (None, None) => unreachable!("one of them is required"),
     }
@@ -82,8 +84,8 @@ fn report(typed: &arguments::Report) -> Result<()> {
 fn doctor(commit: &str) -> Result<()> {
     let environment = machine::look(commit)?;
     for (key, value) in environment.iter() {
-        println!("{key:<24} {value}");
+        say!("{key:<24} {value}");
     }
-    println!("{:<24} {}", "hash", environment.hash());
+    say!("{:<24} {}", "hash", environment.hash());
     Ok(())
 }

@@ -1,5 +1,8 @@
 //! From what was typed to a plan, and plans and experiments in words.
 
+use crate::say::say;
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, ensure};
 use experiment::catalogue::{self, ProfileName};
 use experiment::definition::{Experiment, Level, Need};
@@ -94,7 +97,7 @@ pub fn cell_in_words(cell: &PlannedCell) -> String {
 
 /// Prints what a plan would run.
 pub fn show(plan: &Plan) {
-    println!(
+    say!(
         "{} rounds on {}, about {}:",
         plan.steps.len(),
         plan.targets.join(" and "),
@@ -103,7 +106,7 @@ pub fn show(plan: &Plan) {
     for step in &plan.steps {
         let cell = plan.cell(step);
         let brokers = cell.workload.brokers;
-        println!(
+        say!(
             "{:>5}  {:<16} {:<14} {brokers} broker(s)  {}",
             step.order,
             cell.experiment,
@@ -111,8 +114,12 @@ pub fn show(plan: &Plan) {
             cell_in_words(cell)
         );
     }
-    for waiting in &plan.waiting {
-        println!("waits  {:<16} {:<14} {}", waiting.experiment, waiting.target, waiting.why);
+    let mut waiting: BTreeMap<(&str, &str), u32> = BTreeMap::new();
+    for cell in &plan.waiting {
+        *waiting.entry((&cell.experiment, &cell.why)).or_default() += 1;
+    }
+    for ((experiment, why), cells) in waiting {
+        say!("waits  {experiment:<16} {cells:>3} cells: {why}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! `lab saturate`, `lab usl`, `lab advise`: experiments that choose their next cell by what they found.
 
+use crate::say::say;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -80,7 +81,7 @@ pub fn saturate(typed: &Saturate, stop: &Stop) -> Result<()> {
     let cluster = cluster(&typed.load)?;
     let share = objective.share;
     let mut search = Search::new(objective, typed.from, RATE_MAX, PROBES_MAX);
-    println!("{:<10} {:>14} {:>14} {:>10}  FOUND", "FOR", "OFFERED/S", "REACHED/S", "MS");
+    say!("{:<10} {:>14} {:>14} {:>10}  FOUND", "FOR", "OFFERED/S", "REACHED/S", "MS");
     let mut number = 0;
     while let Some(probe) = search.next() {
         let workload = Workload { offered: probe.offered, seconds: probe.seconds, ..base.clone() };
@@ -90,9 +91,11 @@ pub fn saturate(typed: &Saturate, stop: &Stop) -> Result<()> {
         }
         let found = search.judge(&observation).map_or("holds", why);
         let purpose = format!("{:?}", probe.stage).to_lowercase();
-        println!(
+        say!(
             "{purpose:<10} {:>14.0} {:>14.0} {:>10.3}  {found}",
-            probe.offered, observation.achieved, observation.percentile_ms
+            probe.offered,
+            observation.achieved,
+            observation.percentile_ms
         );
         search.take(&observation);
         number += 1;
@@ -100,12 +103,12 @@ pub fn saturate(typed: &Saturate, stop: &Stop) -> Result<()> {
     let found = search.finish();
     match (found.rate, found.confirmed) {
         (Some(rate), true) => {
-            println!("\n{} holds up to {rate:.0} records/s, three times in a row", typed.slo)
+            say!("\n{} holds up to {rate:.0} records/s, three times in a row", typed.slo)
         }
         (Some(rate), false) => {
-            println!("\n{} held at {rate:.0} records/s; that was not confirmed", typed.slo)
+            say!("\n{} held at {rate:.0} records/s; that was not confirmed", typed.slo)
         }
-        (None, _) => println!("\n{} did not hold at any rate", typed.slo),
+        (None, _) => say!("\n{} did not hold at any rate", typed.slo),
     }
     let probes: Vec<_> = found
         .probes
@@ -171,7 +174,7 @@ pub fn usl(typed: &Usl, stop: &Stop) -> Result<()> {
     let cluster = cluster(&typed.load)?;
     let mut points = Vec::new();
     let mut number = 0;
-    println!("{:>9} {:>14}", "PRODUCERS", "RECORDS/S");
+    say!("{:>9} {:>14}", "PRODUCERS", "RECORDS/S");
     for _ in 0..typed.rounds {
         for producers in &typed.producers {
             if stop.is_stopped() {
@@ -182,25 +185,26 @@ pub fn usl(typed: &Usl, stop: &Stop) -> Result<()> {
             let (measured, _) = stage(&cluster, &workload, &typed.load, number, stop).perform()?;
             let rate =
                 measured.metrics.get("throughput").copied().context("nothing was measured")?;
-            println!("{producers:>9} {rate:>14.0}");
+            say!("{producers:>9} {rate:>14.0}");
             points.push((f64::from(*producers), rate));
             number += 1;
         }
     }
     let fit = stats::usl::fit(&points, typed.load.seed)?;
-    println!(
+    say!(
         "\nX(N) = γN / (1 + α(N−1) + βN(N−1)), 95 % intervals; residual {:.1} %",
         fit.residual * 100.0
     );
-    println!("γ {:.0} records/s  ({:.0} to {:.0})", fit.law.gamma, fit.gamma.low, fit.gamma.high);
-    println!("α {:.4}  ({:.4} to {:.4})  contention", fit.law.alpha, fit.alpha.low, fit.alpha.high);
-    println!("β {:.5}  ({:.5} to {:.5})  coherence", fit.law.beta, fit.beta.low, fit.beta.high);
+    say!("γ {:.0} records/s  ({:.0} to {:.0})", fit.law.gamma, fit.gamma.low, fit.gamma.high);
+    say!("α {:.4}  ({:.4} to {:.4})  contention", fit.law.alpha, fit.alpha.low, fit.alpha.high);
+    say!("β {:.5}  ({:.5} to {:.5})  coherence", fit.law.beta, fit.beta.low, fit.beta.high);
     match fit.law.peak() {
-        Some(peak) => println!(
+        Some(peak) => say!(
             "N* {peak:.1}  ({:.1} to {:.1}): beyond it more producers bring less",
-            fit.peak.low, fit.peak.high
+            fit.peak.low,
+            fit.peak.high
         ),
-        None => println!("N* none: more producers never bring less, as far as this shows"),
+        None => say!("N* none: more producers never bring less, as far as this shows"),
     }
     keep(
         typed.load.out.as_deref(),
@@ -229,7 +233,7 @@ pub fn advise(typed: &Advise, stop: &Stop) -> Result<()> {
         let (measured, _) = stage(&cluster, &base, &typed.load, number, stop).perform()?;
         base.offered =
             measured.metrics.get("throughput").copied().unwrap_or(1000.0) * LATENCY_SHARE;
-        println!("offering {:.0} records/s, half of what the defaults take", base.offered);
+        say!("offering {:.0} records/s, half of what the defaults take", base.offered);
     }
     let mut advisor = Advisor::new(metric, factors(), typed.load.seed)?;
     while let Some(levels) = advisor.next() {
@@ -245,20 +249,24 @@ pub fn advise(typed: &Advise, stop: &Stop) -> Result<()> {
         let metrics = tried.ok().map(|(measured, _): (Measured, _)| measured.metrics);
         let value =
             metrics.as_ref().and_then(|metrics| metrics.get(metric)).copied().unwrap_or(f64::NAN);
-        println!("{number:>4}  {value:>14.3}  {}", words(&levels));
+        say!("{number:>4}  {value:>14.3}  {}", words(&levels));
         advisor.take(metrics);
     }
     let advice = advisor.finish();
-    println!("\nRecommended: {}", words(&advice.best));
+    say!("\nRecommended: {}", words(&advice.best));
     if let Some(gain) = &advice.gain {
-        println!(
+        say!(
             "{} by that of the defaults: {:.3} ({:.3} to {:.3}, {} pairs)",
-            advice.goal, gain.ratio, gain.interval.low, gain.interval.high, gain.n
+            advice.goal,
+            gain.ratio,
+            gain.interval.low,
+            gain.interval.high,
+            gain.n
         );
     }
-    println!("\n{:<16} {:<10} {:>8}  95 % INTERVAL", "SETTING", "LEVEL", "RATIO");
+    say!("\n{:<16} {:<10} {:>8}  95 % INTERVAL", "SETTING", "LEVEL", "RATIO");
     for effect in &advice.effects {
-        println!(
+        say!(
             "{:<16} {:<10} {:>8.3}  {:.3} to {:.3}",
             effect.factor,
             effect.level.to_string(),
@@ -268,7 +276,7 @@ pub fn advise(typed: &Advise, stop: &Stop) -> Result<()> {
         );
     }
     for sentence in &advice.because {
-        println!("\n{sentence}");
+        say!("\n{sentence}");
     }
     keep(typed.load.out.as_deref(), &json!(advice))
 }

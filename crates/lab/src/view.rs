@@ -1,5 +1,6 @@
 //! `lab list` and `lab show`: the catalogue in a terminal.
 
+use crate::say::say;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -16,14 +17,14 @@ pub fn list(report: Option<&str>) -> Result<()> {
             catalogue::reports().iter().map(|report| report.id.as_str()).collect();
         ensure!(known.contains(&id), "there is no report {id}; there are {}", known.join(", "));
     }
-    println!("{:<22} {:>5} {:>7}  {:<10} TITLE", "ID", "CELLS", "QUICK", "WAITS FOR");
+    say!("{:<22} {:>5} {:>7}  {:<10} TITLE", "ID", "CELLS", "QUICK", "WAITS FOR");
     for one in catalogue::reports().iter().filter(|one| report.is_none_or(|id| one.id == id)) {
-        println!("\n{} ({})", one.title, one.year);
+        say!("\n{} ({})", one.title, one.year);
         for experiment in &one.experiments {
             line(experiment)?;
         }
     }
-    println!(
+    say!(
         "\nWhat waits for a cluster runs on Apache Kafka and on any cluster given as HOST:PORT; gateway and push are not there yet."
     );
     Ok(())
@@ -31,9 +32,13 @@ pub fn list(report: Option<&str>) -> Result<()> {
 
 fn line(experiment: &Experiment) -> Result<()> {
     if let Some(other) = &experiment.same_runs_as {
-        println!(
+        say!(
             "{:<22} {:>5} {:>7}  {:<10} {} (from the rounds of {other})",
-            experiment.id, "", "", "", experiment.title
+            experiment.id,
+            "",
+            "",
+            "",
+            experiment.title
         );
         return Ok(());
     }
@@ -41,7 +46,7 @@ fn line(experiment: &Experiment) -> Result<()> {
     let cost =
         words(Duration::from_secs_f64(catalogue::cost_of(experiment, ProfileName::Quick, 1)?));
     let waits = planning::waits(experiment)?.iter().map(need).collect::<Vec<_>>().join(", ");
-    println!("{:<22} {cells:>5} {cost:>7}  {waits:<10} {}", experiment.id, experiment.title);
+    say!("{:<22} {cells:>5} {cost:>7}  {waits:<10} {}", experiment.id, experiment.title);
     Ok(())
 }
 
@@ -61,27 +66,27 @@ pub fn show(id: &str) -> Result<()> {
     head(experiment, report);
     published(experiment);
     if !experiment.claims.is_empty() {
-        println!("\nClaims");
+        say!("\nClaims");
         for claim in &experiment.claims {
-            println!("  {:<5} {}{}", claim.id, claim.says, if claim.ours { " (ours)" } else { "" });
+            say!("  {:<5} {}{}", claim.id, claim.says, if claim.ours { " (ours)" } else { "" });
         }
     }
     costs(experiment)
 }
 
 fn head(experiment: &Experiment, report: &Report) {
-    println!("{}: {}\n{}\n", experiment.id, experiment.title, experiment.question);
-    println!("From     {} ({})", report.title, report.year);
-    println!("Setting  {}", report.setting);
-    println!("Varies   {}", experiment.factors.join(", "));
+    say!("{}: {}\n{}\n", experiment.id, experiment.title, experiment.question);
+    say!("From     {} ({})", report.title, report.year);
+    say!("Setting  {}", report.setting);
+    say!("Varies   {}", experiment.factors.join(", "));
     for (factor, levels) in &experiment.grid {
-        println!(
+        say!(
             "         {factor}: {}",
             levels.iter().map(Level::to_string).collect::<Vec<_>>().join(" ")
         );
     }
     for note in &experiment.notes {
-        println!("Note     {note}");
+        say!("Note     {note}");
     }
 }
 
@@ -106,18 +111,18 @@ fn published(experiment: &Experiment) {
             .collect::<Vec<_>>()
             .join("  ")
     };
-    println!("\nPublished\n  {}", line(columns.iter().map(|c| c.as_str()).collect()));
+    say!("\nPublished\n  {}", line(columns.iter().map(|c| c.as_str()).collect()));
     for row in &rows {
-        println!("  {}", line(row.iter().map(String::as_str).collect()));
+        say!("  {}", line(row.iter().map(String::as_str).collect()));
     }
 }
 
 fn costs(experiment: &Experiment) -> Result<()> {
-    println!("\nCost on one target");
+    say!("\nCost on one target");
     for profile in [ProfileName::Quick, ProfileName::Standard, ProfileName::Full] {
         let cells = catalogue::cells(experiment, profile)?.len();
         let cost = words(Duration::from_secs_f64(catalogue::cost_of(experiment, profile, 1)?));
-        println!(
+        say!(
             "  {:<9} {cells} cells × {} rounds, about {cost}",
             profile.name(),
             catalogue::rounds(experiment, profile)
@@ -125,10 +130,7 @@ fn costs(experiment: &Experiment) -> Result<()> {
     }
     let waits = planning::waits(experiment)?;
     if !waits.is_empty() {
-        println!(
-            "\nSome or all cells need: {}",
-            waits.iter().map(need).collect::<Vec<_>>().join(", ")
-        );
+        say!("\nSome or all cells need: {}", waits.iter().map(need).collect::<Vec<_>>().join(", "));
     }
     Ok(())
 }

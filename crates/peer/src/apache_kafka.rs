@@ -241,7 +241,8 @@ pub fn start_sized(
     for index in 0..n {
         let node = folder.path().join(format!("node-{}", index + 1));
         fs::create_dir_all(&node)?;
-        fs::write(node.join("server.properties"), properties(&node, index, &ports, extra))?;
+        let text = properties(&node, index, &ports, extra) + &own_listener(ports[index], extra)?;
+        fs::write(node.join("server.properties"), text)?;
         format_storage(&home, &node)?;
     }
     let mut brokers = Brokers { nodes: Vec::new(), folder, heap_mib };
@@ -268,6 +269,23 @@ fn ports(n: usize, base_port: Option<u16>) -> Result<Vec<(u16, u16)>> {
         })
         .collect::<std::io::Result<Vec<(SocketAddr, TcpListener)>>>()?;
     Ok(held.chunks(2).map(|pair| (pair[0].0.port(), pair[1].0.port())).collect())
+}
+
+/// The properties of a listener for replication alone, at a free port, if `inter.broker.listener.name` asks for one by
+/// another name than that of the clients' listener. They go behind the others, so they win.
+fn own_listener((client, controller): (u16, u16), extra: &[(&str, &str)]) -> Result<String> {
+    let asked = extra.iter().find(|(key, _)| *key == "inter.broker.listener.name");
+    let Some((_, name)) = asked.filter(|(_, name)| *name != "PLAINTEXT") else {
+        return Ok(String::new());
+    };
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let listeners = format!(
+        "PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller},{name}://127.0.0.1:{port}"
+    );
+    let map = format!("CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,{name}:PLAINTEXT");
+    Ok(format!(
+        "listeners={listeners}\nadvertised.listeners={listeners}\nlistener.security.protocol.map={map}\n"
+    ))
 }
 
 /// The properties of the file that Kafka ships, but for addresses, the data folder and the internal

@@ -309,10 +309,11 @@ fn cells_need_what_their_levels_say() {
     assert_eq!(needs_of("cs6-1", ("delivery", "web-socket")), [Need::Push]);
     assert_eq!(needs_of("cs6-3", ("brokers", "1")), []);
     assert!(needs_of("cs6-3", ("brokers", "2")).contains(&Need::Cluster));
-    assert_eq!(needs_of("cs6-4", ("strategy", "random")), [Need::Gateway]);
+    assert_eq!(needs_of("cs6-4", ("strategy", "random")), []);
     assert_eq!(needs_of("x-proxy", ("via", "gateway")), [Need::Gateway]);
     assert_eq!(needs_of("ibm-resilient", ("brokers", "3")), [Need::Cluster]);
-    assert_eq!(needs_of("mif-grid", ("acks", "all")), []);
+    assert_eq!(needs_of("mif-grid", ("acks", "all")), [Need::Cluster]);
+    assert_eq!(needs_of("mif-rtt", ("in_flight", "1")), []);
 }
 
 #[test]

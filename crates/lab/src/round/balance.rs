@@ -2,12 +2,14 @@
 //! forwarded. The balancer is this loop, until there is a gateway; the next record is read when the last one is
 //! acknowledged, as in the CS6 report.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use client::{Cluster, ClusterConfig, Producer, Record};
+use experiment::workload::Strategy;
 use hdrhistogram::Histogram;
-use perf::load::{Chooser, Values, histogram};
+use perf::load::{Chooser, ProduceLoad, Values, histogram};
 use perf::stamp::{Acknowledged, Stamp};
 
 use super::ground::Ground;
@@ -22,6 +24,45 @@ struct Steps {
     decide: u64,
     send: u64,
     forward: u64,
+}
+
+/// Who chooses: the broker first and then one of its partitions, where any partition will do; else the partition.
+struct Choice {
+    partition: Chooser,
+    broker: Option<Chooser>,
+    /// The partitions that each broker leads, by the order of the brokers' ids.
+    led: Vec<Vec<i32>>,
+    all: Vec<i32>,
+}
+
+impl Choice {
+    fn new(ground: &Ground<'_>, load: &ProduceLoad, leaders: Vec<(i32, Option<i32>)>) -> Choice {
+        let mut led: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+        for (partition, leader) in &leaders {
+            led.entry(leader.unwrap_or(-1)).or_default().push(*partition);
+        }
+        let chooser = |strategy| Chooser::new(strategy, load.producer.batch_bytes, ground.seed);
+        let any = ground.workload.strategy == Strategy::Random;
+        Choice {
+            partition: chooser(load.strategy),
+            broker: any.then(|| chooser(translate::strategy_of(ground.workload.broker_strategy))),
+            led: led.into_values().collect(),
+            all: leaders.into_iter().map(|(partition, _)| partition).collect(),
+        }
+    }
+
+    fn partition(&mut self, key: Option<&[u8]>, size_bytes: usize) -> i32 {
+        let among = match &mut self.broker {
+            Some(broker) => {
+                let brokers: &[i32] = &self.all[..self.led.len()];
+                let chosen = broker.choose(key, size_bytes, brokers.len() as i32, brokers);
+                &self.led[chosen as usize % self.led.len()]
+            }
+            None => &self.all,
+        };
+        let count = self.all.len() as i32;
+        self.partition.choose(key, size_bytes, count, among)
+    }
 }
 
 /// Runs the round.
@@ -42,15 +83,16 @@ async fn forward_all(ground: &Ground<'_>) -> Result<Measured> {
     let cluster = Cluster::connect(ClusterConfig::new(&ground.clients_at)).await?;
     // One record a request.
     let config = client::ProducerConfig { linger: Duration::ZERO, ..load.producer.clone() };
-    let producer = Producer::new(cluster, config).await?;
+    let producer = Producer::new(cluster.clone(), config).await?;
     let topic = producer.topic(topic_name).await?;
     let mut values = Values::new(&load.sizes, &load.keys, load.payload, ground.seed);
-    let mut chooser = Chooser::new(load.strategy, load.producer.batch_bytes, ground.seed);
-    let partitions: Vec<i32> = (0..ground.partitions as i32).collect();
+    let leaders =
+        cluster.topic(topic_name).await?.partitions.iter().map(|p| (p.index, p.leader)).collect();
+    let mut choice = Choice::new(ground, &load, leaders);
     let mut sums = Steps { read: 0, decide: 0, send: 0, forward: 0 };
     let (mut times, mut bytes, mut records) = (histogram(), 0u64, 0u64);
     let mut acknowledged = Acknowledged::new(ground.number);
-    let mut next_in: Vec<u64> = vec![0; partitions.len()];
+    let mut next_in: Vec<u64> = vec![0; ground.partitions as usize];
     let meter = Meter::start(&ground.pids)?;
     let began = Instant::now();
     while records < workload.records && !ground.stop.is_stopped() {
@@ -58,8 +100,7 @@ async fn forward_all(ground: &Ground<'_>) -> Result<Measured> {
         values.draw();
         let read = Instant::now();
         let size_bytes = values.value().len();
-        let partition =
-            chooser.choose(values.key(), size_bytes, partitions.len() as i32, &partitions);
+        let partition = choice.partition(values.key(), size_bytes);
         if let Some(run) = ground.stamp() {
             let sequence = next_in[partition as usize];
             values.stamp(&Stamp { run, producer: 0, sequence, time_ns: 0 }, partition);

@@ -1,24 +1,28 @@
 //! Producers send; consumers may read beside them. Also Kafka's own tool as the driver.
 
 use anyhow::{Context, Result, bail, ensure};
-use experiment::explain::predicted_p50_ms;
+use experiment::explain::{capacity_records, predicted_p50_ms};
 use experiment::workload::Workload;
 use perf::load::{self, ProduceReport};
 
 use super::ground::Ground;
 use super::measured::{Measured, VERIFY_IDLE};
-use super::{java, translate};
+use super::tool::{self, Whose};
+use super::translate;
 use crate::meter::{Meter, disk_per_byte};
 
-/// Most records that Kafka's tool is asked for in a round without a number of records.
-const JAVA_RECORDS_MAX: u64 = 20_000_000;
+/// How often the tool fills the client's buffer when no rate is offered.
+const BUFFERS: f64 = 4.0;
+/// Most records that the tool is asked for in a round without a number of records.
+const TOOL_RECORDS_MAX: u64 = 20_000_000;
 
 /// Runs the round.
 pub fn run(ground: &Ground<'_>) -> Result<Measured> {
     match ground.workload.driver.as_str() {
         "highwater" => ours(ground),
-        "java" => kafkas(ground),
-        other => bail!("there is no driver {other}: write highwater or java"),
+        "tool" => by_tool(ground, Whose::Ours),
+        "java" => by_tool(ground, Whose::Kafkas),
+        other => bail!("there is no driver {other}: write highwater, tool or java"),
     }
 }
 
@@ -79,7 +83,9 @@ fn record(measured: &mut Measured, ground: &Ground<'_>, report: &ProduceReport) 
     measured.put_rates(report.records_per_s, report.bytes_per_s);
     per_each(measured, workload, report.records_per_s);
     measured.put("runtime_ms", report.elapsed.as_secs_f64() * 1e3);
-    measured.put_latencies("", &report.response);
+    let as_tool = if workload.as_tool { &report.service } else { &report.response };
+    measured.put_latencies("", as_tool);
+    measured.put("response_p99_ms", report.response.value_at_quantile(0.99) as f64 / 1e3);
     measured.put("service_p50_ms", report.service.value_at_quantile(0.5) as f64 / 1e3);
     measured.put("service_p99_ms", report.service.value_at_quantile(0.99) as f64 / 1e3);
     measured.put("delay_p99_ms", report.delay.value_at_quantile(0.99) as f64 / 1e3);
@@ -130,16 +136,28 @@ fn law(measured: &mut Measured, workload: &Workload, records_per_s: f64, p50_ms:
     }
 }
 
-fn kafkas(ground: &Ground<'_>) -> Result<Measured> {
+/// How many records the tool is asked for: as the cell says, as many as the rate gives, or, as fast as it can, the
+/// client's buffer a few times over, so that most records have met a full one.
+fn tool_records(workload: &Workload) -> u64 {
+    let wanted = if workload.records > 0 {
+        workload.records as f64
+    } else if workload.offered > 0.0 {
+        workload.offered * workload.seconds
+    } else {
+        let sizes = (workload.buffer_bytes as f64, f64::from(workload.batch_bytes));
+        BUFFERS * capacity_records(sizes.0, sizes.1, f64::from(workload.record_bytes))
+    };
+    (wanted as u64).clamp(1, TOOL_RECORDS_MAX)
+}
+
+fn by_tool(ground: &Ground<'_>, whose: Whose) -> Result<Measured> {
     let workload = ground.workload;
     let topic = ground.topics.first().context("a round has a topic")?;
-    ensure!(workload.producers <= 1 && workload.consumers == 0, "Kafka's tool is one producer");
-    let records = match workload.records {
-        0 => ((workload.offered.max(1.0) * workload.seconds) as u64).clamp(1, JAVA_RECORDS_MAX),
-        records => records,
-    };
+    ensure!(workload.producers <= 1 && workload.consumers == 0, "the tool is one producer");
+    let records = tool_records(workload);
     let meter = Meter::start(&ground.pids)?;
-    let summary = java::produce(&ground.clients_at, topic, workload, records)?;
+    let (summary, client_cpu_s) =
+        tool::produce(whose, &ground.clients_at, topic, workload, records)?;
     let used = meter.used()?;
     let mut measured = Measured { records: summary.records, ..Measured::default() };
     measured.bytes = summary.records * u64::from(workload.record_bytes);
@@ -153,9 +171,10 @@ fn kafkas(ground: &Ground<'_>) -> Result<Measured> {
         measured.put(name, value);
     }
     law(&mut measured, workload, summary.throughput, summary.percentiles_ms[0]);
-    used.into_metrics(measured.records, measured.bytes, &mut measured.metrics);
-    // This process did nothing; what the tool's own took is not known here.
-    measured.metrics.remove("client_cpu_s_per_mrec");
+    // CPU is that of all records, those that warmed up too.
+    used.into_metrics(records, records * u64::from(workload.record_bytes), &mut measured.metrics);
+    // This process did nothing: the tool did.
+    measured.put("client_cpu_s_per_mrec", client_cpu_s / records as f64 * 1e6);
     if ground.verify {
         let ends = crate::admin::end_offsets(
             &ground.brokers_at,
@@ -165,10 +184,8 @@ fn kafkas(ground: &Ground<'_>) -> Result<Measured> {
         )?;
         let found: u64 = ends.iter().sum();
         // Its records carry no marks: only their number can be checked.
-        if found < summary.records {
-            measured
-                .warnings
-                .push(format!("{} records acknowledged, {found} in the topic", summary.records));
+        if found < records {
+            measured.warnings.push(format!("{records} records sent, {found} in the topic"));
         }
     }
     Ok(measured)

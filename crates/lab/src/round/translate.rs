@@ -73,11 +73,18 @@ fn producer(workload: &Workload) -> Result<ProducerConfig> {
 
 /// The strategy, with the era's way for records without a key.
 fn strategy(workload: &Workload) -> perf::load::Strategy {
-    use perf::load::Strategy as Load;
     match workload.strategy {
         Strategy::Murmur2 if workload.era.keyless() == Strategy::RoundRobin => {
-            Load::Murmur2RoundRobin
+            perf::load::Strategy::Murmur2RoundRobin
         }
+        other => strategy_of(other),
+    }
+}
+
+/// A strategy by the load engine's name.
+pub fn strategy_of(strategy: Strategy) -> perf::load::Strategy {
+    use perf::load::Strategy as Load;
+    match strategy {
         Strategy::Murmur2 => Load::Murmur2,
         Strategy::Crc32 => Load::Crc32,
         Strategy::Random => Load::Random,

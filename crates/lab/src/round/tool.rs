@@ -1,11 +1,12 @@
-//! Kafka's own kafka-producer-perf-test as the driver of a round: what it prints is read as everybody reads it.
+//! kafka-producer-perf-test as the driver of a round, Kafka's own or ours: what it prints is read as everybody reads
+//! it, and both are read by the same code.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use experiment::workload::{Acks, Workload};
-use peer::{apache_kafka, process};
+use peer::{apache_kafka, process, procfs};
 
 /// How much longer than the round's own time the tool may take.
 const SPARE: Duration = Duration::from_secs(120);
@@ -27,8 +28,26 @@ pub struct Summary {
     pub percentiles_ms: [f64; 4],
 }
 
-/// Runs the tool on a topic that is there.
-pub fn produce(bootstrap: &str, topic: &str, workload: &Workload, records: u64) -> Result<Summary> {
+/// One part in so many of the records is sent before those that count.
+const WARMUP_PART: u64 = 4;
+
+/// Whose tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// That of this program.
+    Ours,
+    /// That of Apache Kafka, on a Java runtime.
+    Kafkas,
+}
+
+/// Runs the tool on a topic that is there. Also the CPU seconds that it took, its start included.
+pub fn produce(
+    whose: Whose,
+    bootstrap: &str,
+    topic: &str,
+    workload: &Workload,
+    records: u64,
+) -> Result<(Summary, f64)> {
     let throughput = if workload.offered > 0.0 { workload.offered } else { -1.0 };
     let mut arguments: Vec<String> = Vec::new();
     let mut flag = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
@@ -36,18 +55,30 @@ pub fn produce(bootstrap: &str, topic: &str, workload: &Workload, records: u64) 
     flag("--num-records", records.to_string());
     flag("--record-size", workload.record_bytes.to_string());
     flag("--throughput", throughput.to_string());
+    // What a cold start costs is no property of the broker, and least of all the same for both tools.
+    flag("--warmup-records", (records / WARMUP_PART).to_string());
     arguments.push("--command-property".to_owned());
     arguments.extend(
         properties(bootstrap, workload).into_iter().map(|(key, value)| format!("{key}={value}")),
     );
-    let mut tool = apache_kafka::tool("kafka-producer-perf-test", &arguments)?;
+    let mut tool = match whose {
+        Whose::Kafkas => apache_kafka::tool("kafka-producer-perf-test", &arguments)?,
+        Whose::Ours => {
+            let mut ours = process::command(std::env::current_exe()?);
+            ours.args(["perf", "produce"]).args(&arguments);
+            ours
+        }
+    };
+    let before_s = procfs::ended_children_cpu_s()?;
     let outcome =
         process::run(&mut tool, None, Duration::from_secs_f64(workload.seconds.max(60.0)) + SPARE)?;
     ensure!(outcome.success(), "kafka-producer-perf-test failed: {}", outcome.story());
     let text = outcome.text();
     let last = text.lines().filter(|line| line.contains("99.9th")).next_back();
-    last.and_then(parse)
-        .with_context(|| format!("kafka-producer-perf-test wrote no summary:\n{text}"))
+    let summary = last.and_then(parse);
+    let summary =
+        summary.with_context(|| format!("kafka-producer-perf-test wrote no summary:\n{text}"))?;
+    Ok((summary, procfs::ended_children_cpu_s()? - before_s))
 }
 
 fn properties(bootstrap: &str, workload: &Workload) -> BTreeMap<&'static str, String> {

@@ -1,0 +1,251 @@
+//! The laboratory as it is used: the program, brokers of its own, and a proxy that misbehaves on purpose.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use perf::load::{self, ProduceLoad, ProduceReport, Sizes, Stop};
+use perf::stamp::Verdict;
+use proxy::{Misbehave, Proxy, ProxyConfig};
+
+/// The program.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_highwater");
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn lab(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).arg("lab").args(arguments).output().unwrap()
+}
+
+fn succeeded(output: &Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let output = lab(arguments);
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn rounds(folder: &Path) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(folder.join("rounds.jsonl")).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// A broker of the program, killed when dropped.
+struct Broker {
+    server: Option<peer::highwater::Server>,
+    _data: tempfile::TempDir,
+}
+
+impl Broker {
+    fn start() -> Broker {
+        let data = tempfile::tempdir().unwrap();
+        let port = peer::highwater::free_port().unwrap();
+        let server =
+            peer::highwater::start(Path::new(PROGRAM), &data.path().join("data"), port, &[]);
+        Broker { server: Some(server.unwrap()), _data: data }
+    }
+
+    fn bootstrap(&self) -> String {
+        self.server.as_ref().unwrap().bootstrap()
+    }
+
+    fn create_topic(&self, name: &str) {
+        let made = Command::new(PROGRAM)
+            .args(["topic", "create", name, "--partitions", "1", "-b", &self.bootstrap()])
+            .output()
+            .unwrap();
+        succeeded(&made);
+    }
+}
+
+/// Sends stamped records through a proxy that does wrong, and says what the check found and what was done.
+fn through(misbehave: Misbehave) -> (ProduceReport, Verdict, proxy::Misdeeds) {
+    let broker = Broker::start();
+    broker.create_topic("t");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let config = ProxyConfig { misbehave, ..ProxyConfig::new(&broker.bootstrap()) };
+    let proxy = runtime.block_on(Proxy::start(config)).unwrap();
+    let mut load = ProduceLoad {
+        sizes: Sizes::Fixed(200),
+        records: 20_000,
+        time: Duration::ZERO,
+        stamp: Some(7),
+        ..ProduceLoad::new(proxy.bootstrap(), "t")
+    };
+    // Several requests in flight that may change places, and no sequence numbers to notice it.
+    (load.producer.acks, load.producer.idempotence) = (1, false);
+    let report = load::produce(&load, &Stop::default()).unwrap();
+    let verdict =
+        load::verify(&broker.bootstrap(), &report.acknowledgements, Duration::from_secs(2))
+            .unwrap();
+    (report, verdict, proxy.misdeeds())
+}
+
+#[test]
+fn an_honest_target_is_called_clean() {
+    let (report, verdict, _) = through(Misbehave::default());
+    assert_eq!(report.acknowledged, 20_000);
+    assert!(verdict.is_clean(), "{verdict:?}");
+    assert_eq!((verdict.acknowledged, verdict.found), (20_000, 20_000));
+}
+
+#[test]
+fn a_target_that_drops_is_found_out() {
+    let (report, verdict, misdeeds) = through(Misbehave { lose_every: 7, ..Misbehave::default() });
+    assert_eq!(report.acknowledged, 20_000, "the client was told that all is well");
+    assert!(misdeeds.lost_records > 0);
+    assert_eq!(verdict.lost, misdeeds.lost_records);
+    assert_eq!((verdict.duplicated, verdict.damaged), (0, 0));
+}
+
+#[test]
+fn a_target_that_repeats_is_found_out() {
+    let (_, verdict, misdeeds) = through(Misbehave { repeat_every: 5, ..Misbehave::default() });
+    assert!(misdeeds.repeated_records > 0);
+    assert_eq!(verdict.duplicated, misdeeds.repeated_records);
+    assert_eq!((verdict.lost, verdict.damaged), (0, 0));
+}
+
+#[test]
+fn a_target_that_reorders_is_found_out() {
+    let (_, verdict, misdeeds) = through(Misbehave { reorder_every: 3, ..Misbehave::default() });
+    assert!(misdeeds.reordered_pairs > 0);
+    assert!(verdict.reordered > 0, "{verdict:?}");
+    assert_eq!((verdict.lost, verdict.duplicated, verdict.damaged), (0, 0, 0));
+}
+
+#[test]
+fn a_target_that_damages_is_found_out() {
+    let (_, verdict, misdeeds) = through(Misbehave { damage_every: 4, ..Misbehave::default() });
+    assert!(misdeeds.damaged_records > 0);
+    assert_eq!(verdict.damaged, misdeeds.damaged_records);
+}
+
+#[test]
+fn a_run_is_interrupted_resumed_reported_and_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let out_text = out.to_str().unwrap();
+    let run = ["run", "ali-consumer", "--rounds", "1", "--no-progress", "--out", out_text];
+    let mut child =
+        Command::new(PROGRAM).arg("lab").args(run).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("three rounds", &mut child, || rounds(&out).len() >= 3);
+    interrupt(&child);
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.success(), "{said}");
+    assert!(said.contains("highwater lab resume"), "{said}");
+    let kept = rounds(&out).len();
+    assert!(kept >= 3);
+
+    assert!(refused(&run).contains("holds a run already"));
+    succeeded(&lab(&["resume", out_text]));
+    let plan: serde_json::Value =
+        serde_json::from_slice(&fs::read(out.join("plan.json")).unwrap()).unwrap();
+    let all = rounds(&out);
+    assert_eq!(all.len(), plan["steps"].as_array().unwrap().len());
+    assert!(all.len() > kept);
+    for round in &all {
+        assert_eq!(round["failure"], serde_json::Value::Null, "{round}");
+        let verdict = &round["verdict"];
+        let bad = ["lost", "duplicated", "reordered", "damaged"]
+            .map(|what| verdict[what].as_u64().unwrap());
+        assert_eq!((verdict["checked"].as_bool(), bad), (Some(true), [0; 4]), "{round}");
+    }
+    for document in ["report.html", "report.md", "cells.csv", "result.json"] {
+        assert!(out.join(document).metadata().unwrap().len() > 0, "{document}");
+    }
+    let elsewhere = folder.path().join("csv");
+    succeeded(&lab(&["report", out_text, "--out", elsewhere.to_str().unwrap(), "--format", "csv"]));
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
+
+    let compared = lab(&["compare", out_text, out_text]);
+    assert!(succeeded(&compared).contains("throughput"));
+    // One round has no interval: nothing can be decided.
+    let gated = lab(&["compare", out_text, out_text, "--gate", "throughput.ratio>=0.97"]);
+    assert_eq!(gated.status.code(), Some(4));
+}
+
+#[test]
+fn a_target_that_dies_costs_its_round_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let run = ["run", "x-topics", "--rounds", "1", "--no-progress", "--out", out.to_str().unwrap()];
+    let mut child =
+        Command::new(PROGRAM).arg("lab").args(run).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("two rounds", &mut child, || rounds(&out).len() >= 2);
+    kill_brokers_of(&child);
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.success(), "{said}");
+    let all = rounds(&out);
+    let failed = all.iter().filter(|round| round["failure"].is_string()).count();
+    assert!(failed <= 2, "{said}");
+    assert!(all.last().unwrap()["failure"].is_null(), "{said}");
+}
+
+#[test]
+fn what_cannot_be_run_is_said() {
+    let free = peer::highwater::free_port().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let nobody = format!("127.0.0.1:{free}");
+    let said = refused(&["run", "x-topics", "--target", &nobody, "--out", out.to_str().unwrap()]);
+    assert!(said.contains(&nobody) && said.contains("answers"), "{said}");
+    assert!(refused(&["run", "x-nothing"]).contains("lab list"));
+    assert!(refused(&["run", "x-topics", "--target", "nonsense"]).contains("HOST:PORT"));
+    assert!(refused(&["run", "x-topics", "--emulate", "the-moon"]).contains("ali-2018"));
+    assert!(refused(&["report", folder.path().to_str().unwrap()]).contains("plan.json"));
+    assert!(refused(&["report", "--from-fixture", "zzz"]).contains("mif"));
+}
+
+#[test]
+fn published_reports_are_redrawn_without_running_anything() {
+    for report in ["ali", "ibm", "cs6", "mif"] {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join(report);
+        succeeded(&lab(&["report", "--from-fixture", report, "--out", out.to_str().unwrap()]));
+        assert!(out.join("report.html").is_file() && out.join("report.md").is_file());
+        let charts = fs::read_dir(out.join("charts")).unwrap().flatten();
+        assert!(
+            charts.filter(|chart| chart.path().extension().is_some_and(|e| e == "svg")).count() > 0
+        );
+    }
+}
+
+fn wait_for(what: &str, child: &mut Child, done: impl Fn() -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    while !done() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before there were {what}");
+        assert!(Instant::now() < deadline, "no {what} in time");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn interrupt(child: &Child) {
+    signal(child.id(), rustix::process::Signal::INT);
+}
+
+fn signal(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// Kills the processes that a process has started, as `kill -9` does.
+fn kill_brokers_of(parent: &Child) {
+    let tasks = fs::read_dir(format!("/proc/{}/task", parent.id())).unwrap();
+    let children =
+        tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let pids: Vec<u32> = children
+        .flat_map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<_>>())
+        .collect();
+    assert!(!pids.is_empty(), "the lab runs a broker");
+    pids.into_iter().for_each(|pid| signal(pid, rustix::process::Signal::KILL));
+}
