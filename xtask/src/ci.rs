@@ -59,16 +59,19 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The tests of our own client, and of the load and the tools that stand on it, that need a broker:
+/// The tests of our own client, and of the load, the tools and the proxy that stand beside it, that need a broker:
 /// against a fresh one.
 fn client_tests() -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let settings = [("group.initial.rebalance.delay.ms", "0"), ("http.listener", "")];
     let server =
         highwater::start(&scratch.path().join("data"), highwater::free_port()?, &settings)?;
-    println!("== our client: cargo test -p client -p perf, against {}", server.bootstrap());
+    println!(
+        "== our client: cargo test -p client -p perf -p proxy, against {}",
+        server.bootstrap()
+    );
     let status = Command::new("cargo")
-        .args(["test", "-p", "client", "-p", "perf", "--quiet"])
+        .args(["test", "-p", "client", "-p", "perf", "-p", "proxy", "--quiet"])
         .env("CLIENT_TEST_BOOTSTRAP", server.bootstrap())
         .current_dir(tidy::root()?)
         .status()?;

@@ -150,6 +150,7 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("disk_bytes_per_byte", "", "bytes of the log directories by bytes of values"),
     ("machine_busy_share", "", "CPU time of everything by what the machine has"),
     ("steal_share", "", "CPU time that the hypervisor took"),
+    ("machine_mhz", "MHz", "clock of the first core at the end"),
     ("ns_per_decision", "ns", "one choice of a partition"),
     ("max_over_mean", "", "fullest partition by the mean"),
     ("coefficient_of_variation", "", "standard deviation of counts by their mean"),

@@ -49,9 +49,10 @@ pub fn create_topic(
         let mut topic = NewTopic::new(name, partitions.try_into()?, replication.try_into()?);
         let min_isr = workload.min_isr.min(replication).max(1);
         topic.configs.push(("min.insync.replicas".to_owned(), min_isr.to_string()));
-        admin.create_topic(&topic).await.with_context(|| {
-            format!("cannot make the topic {name}; if it is there already, delete it or choose another --topic-prefix")
-        })?;
+        admin
+            .create_topic(&topic)
+            .await
+            .with_context(|| format!("cannot make the topic {name}"))?;
         wait_for_leaders(&admin, name, partitions).await
     })
 }
@@ -110,6 +111,28 @@ pub fn durability(bootstrap: &str, topic: &str, acks: Acks, replication: u32) ->
         (Acks::All, false, false) => Durability::PageCache,
         (Acks::All, false, true) => Durability::ReplicatedPageCache,
     }
+}
+
+/// Settings that tell one start from another and nothing about how brokers behave.
+const PLACES: [&str; 6] =
+    ["listeners", "log.dir", "node.id", "broker.id", "quorum", "http.listener"];
+
+/// What a broker is set to beyond its defaults.
+pub fn broker_settings(bootstrap: &str) -> Result<Vec<(String, String)>> {
+    /// DescribeConfigs' code for a default value.
+    const DEFAULT_CONFIG: i8 = 5;
+    block_on(async {
+        let admin = connect(bootstrap).await?;
+        let metadata = admin.describe_all().await?;
+        let broker = metadata.brokers.keys().min().copied().context("a cluster has brokers")?;
+        let described = admin.describe_configs(&Resource::broker(broker)).await?;
+        let matters = |name: &str| !PLACES.iter().any(|place| name.contains(place));
+        let set = described
+            .configs
+            .into_iter()
+            .filter(|c| c.config_source != DEFAULT_CONFIG && matters(&c.name));
+        Ok(set.map(|config| (config.name, config.value.unwrap_or_default())).collect())
+    })
 }
 
 /// The end offsets of a topic's partitions, in their order, once they add up to `expected` or do not move any more: a

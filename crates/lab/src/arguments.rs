@@ -100,6 +100,10 @@ pub struct Run {
     /// Do not look whether the records that were acknowledged arrived
     #[arg(long)]
     pub no_verify: bool,
+    /// Hold the machine's free memory and give it back as rounds need it: for virtual machines that hand free pages to
+    /// their host, where the first use of a page costs more than what is written to it
+    #[arg(long)]
+    pub hold_memory: bool,
     /// Show what would be run, and run nothing
     #[arg(long)]
     pub dry_run: bool,

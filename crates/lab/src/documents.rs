@@ -8,8 +8,10 @@ use experiment::analysis::{self, Analysis};
 use experiment::catalogue;
 use experiment::claims::{self, Rows};
 use experiment::definition::{Experiment, Report};
+use experiment::environment::Environment;
 use experiment::explain;
 use experiment::plan::Plan;
+use experiment::round::Round;
 use report::Judged;
 
 use crate::run::Settings;
@@ -69,6 +71,7 @@ fn assemble(folder: &Path) -> Result<report::Run> {
     let plan: Plan = store::read(folder, "plan.json")?;
     let settings: Settings = store::read(folder, "settings.json")?;
     let rounds = store::rounds(folder)?;
+    let environment = store::environment(folder)?;
     let targets =
         settings.targets.iter().map(|text| text.parse::<Target>().map_err(anyhow::Error::msg));
     let targets: Vec<Target> = targets.collect::<Result<_>>()?;
@@ -79,7 +82,7 @@ fn assemble(folder: &Path) -> Result<report::Run> {
     let reports = reports_of(&plan);
     let findings = judge(&reports, &analysis, &names);
     let explanations =
-        explain::explain_planned(&analysis, &plan.cells, &explain::Machine::default());
+        explain::explain_planned(&analysis, &plan.cells, &machine(&rounds, &environment));
     Ok(report::Run {
         title: title(&plan, &targets),
         reports,
@@ -95,9 +98,17 @@ fn assemble(folder: &Path) -> Result<report::Run> {
         analysis,
         findings,
         explanations,
-        environment: store::environment(folder)?,
+        environment,
         waiting: plan.waiting,
     })
+}
+
+/// What the explainers want to know of the machine.
+fn machine(rounds: &[Round], environment: &Environment) -> explain::Machine {
+    explain::Machine {
+        cores: environment.get("cpu.cores").and_then(|cores| cores.parse().ok()).unwrap_or(0.0),
+        mhz: rounds.iter().filter_map(|round| round.metrics.get("machine_mhz").copied()).collect(),
+    }
 }
 
 fn title(plan: &Plan, targets: &[Target]) -> String {

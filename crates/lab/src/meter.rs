@@ -93,6 +93,9 @@ impl Used {
         put("client_cpu_s_per_mrec", self.own_cpu_s / million);
         put("steal_share", self.steal_share);
         put("machine_busy_share", self.busy_share);
+        if let Some(mhz) = procfs::cpu_mhz() {
+            put("machine_mhz", mhz);
+        }
     }
 }
 

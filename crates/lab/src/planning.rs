@@ -119,7 +119,7 @@ pub fn show(plan: &Plan) {
         *waiting.entry((&cell.experiment, &cell.why)).or_default() += 1;
     }
     for ((experiment, why), cells) in waiting {
-        say!("waits  {experiment:<16} {cells:>3} cells: {why}");
+        say!("waits  {experiment:<16} {cells:>3} cell(s): {why}");
     }
 }
 

@@ -1,10 +1,14 @@
 //! How far a run is, on standard error, when somebody looks: a bar with the time left. Drawn between rounds only,
 //! never while one is measured.
 
+use std::cell::Cell;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How often a line is written where there is no terminal for a bar.
+const LINES: Duration = Duration::from_secs(10);
 
 /// A run's progress, in seconds of estimated cost.
 pub struct Progress {
@@ -13,6 +17,8 @@ pub struct Progress {
     /// Estimated seconds of what has been run, to correct the estimate of what is left.
     done_s: f64,
     total_s: f64,
+    /// When the last plain line was written.
+    said: Cell<Option<Instant>>,
 }
 
 impl Progress {
@@ -24,7 +30,7 @@ impl Progress {
             bar.set_style(style.expect("the template is fixed").progress_chars("━╸ "));
             bar
         });
-        Progress { bar, began: Instant::now(), done_s: 0.0, total_s }
+        Progress { bar, began: Instant::now(), done_s: 0.0, total_s, said: Cell::new(None) }
     }
 
     /// Says what comes now.
@@ -37,10 +43,12 @@ impl Progress {
                 );
                 bar.set_message(format!("{left}{what}"));
             }
-            None => eprintln!(
-                "{:>3.0} %  {left}{what}",
-                self.done_s / self.total_s.max(f64::MIN_POSITIVE) * 100.0
-            ),
+            None if self.said.get().is_some_and(|at| at.elapsed() < LINES) => {}
+            None => {
+                self.said.set(Some(Instant::now()));
+                let percent = self.done_s / self.total_s.max(f64::MIN_POSITIVE) * 100.0;
+                eprintln!("{percent:>3.0} %  {left}{what}");
+            }
         }
     }
 

@@ -11,6 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use experiment::plan::{Plan, PlannedCell, Step};
 use experiment::round::{Durability, Purpose, Round};
+use experiment::seek;
+use peer::memory::MemoryHolder;
 use perf::load::Stop;
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +23,7 @@ use crate::round::stage::Stage;
 use crate::seat::Seats;
 use crate::store::{self, Store};
 use crate::target::Target;
-use crate::{documents, machine, planning, target};
+use crate::{admin, documents, machine, planning, target};
 
 /// With less than this free on the disk no round is begun, bytes: a round may write a few GB.
 const DISK_MIN_BYTES: u64 = 4 << 30;
@@ -31,12 +33,16 @@ const FAILURES_MAX: u32 = 5;
 /// What a run was told, beside its plan: `settings.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Settings {
+    /// What tells this run's topics from those of others.
+    pub run: String,
     /// The targets, as typed.
     pub targets: Vec<String>,
     /// Whether topics stay.
     pub keep_topics: bool,
     /// Whether records are looked for.
     pub verify: bool,
+    /// Whether free memory is held.
+    pub hold_memory: bool,
     /// The command, to do it again.
     pub command: String,
     /// The commit that the program was built from, if that is known.
@@ -62,9 +68,11 @@ pub fn run(typed: &Run, stop: &Stop, commit: &str) -> Result<()> {
     }
     let mut store = Store::create(&typed.out)?;
     let settings = Settings {
+        run: format!("{:x}", now_ms()),
         targets: targets.iter().map(Target::to_string).collect(),
         keep_topics: typed.keep_topics,
         verify: !typed.no_verify,
+        hold_memory: typed.hold_memory,
         command: std::env::args()
             .skip(1)
             .fold("highwater".to_owned(), |all, word| all + " " + &word),
@@ -110,6 +118,11 @@ struct Running<'a> {
     /// Throughputs that shares of saturation refer to: by cell and target, of the newest round.
     saturation: BTreeMap<(usize, String), f64>,
     failures: BTreeMap<String, u32>,
+    /// Throughputs of each cell's rounds, by cell and target: when they have settled, no more rounds are run.
+    throughputs: BTreeMap<(usize, String), Vec<f64>>,
+    /// Targets whose brokers' settings are in the environment.
+    described: BTreeSet<String>,
+    memory: Option<MemoryHolder>,
 }
 
 fn go(store: &mut Store, plan: &Plan, settings: &Settings, stop: &Stop, bar: bool) -> Result<()> {
@@ -131,6 +144,9 @@ fn go(store: &mut Store, plan: &Plan, settings: &Settings, stop: &Stop, bar: boo
         progress: Progress::new(left, bar),
         saturation: BTreeMap::new(),
         failures: BTreeMap::new(),
+        throughputs: BTreeMap::new(),
+        described: BTreeSet::new(),
+        memory: settings.hold_memory.then(MemoryHolder::start),
         store,
     };
     for round in &measured {
@@ -140,9 +156,10 @@ fn go(store: &mut Store, plan: &Plan, settings: &Settings, stop: &Stop, bar: boo
     running.progress.finish();
     running.seats.stop_all();
     let folder = running.store.folder().to_owned();
-    ended?;
+    // However it ended, what was measured is reported.
     documents::write(&folder, None, &[])?;
     eprintln!("report: {}", folder.join("report.html").display());
+    ended?;
     if stop.is_stopped() {
         eprintln!(
             "stopped early; what was measured is kept. Go on with: highwater lab resume {}",
@@ -158,8 +175,12 @@ impl Running<'_> {
             if self.stop.is_stopped() {
                 break;
             }
-            enough_disk()?;
             let cell = self.plan.cell(step);
+            if self.is_settled(step, cell) {
+                self.progress.done(planning::step_cost_s(cell));
+                continue;
+            }
+            enough_disk()?;
             self.progress.next(&format!(
                 "{}  {}  {}",
                 cell.experiment,
@@ -173,6 +194,36 @@ impl Running<'_> {
             self.progress.done(planning::step_cost_s(cell));
         }
         Ok(())
+    }
+
+    /// Whether the rounds of a cell so far are enough, on each of its targets.
+    fn is_settled(&self, step: &Step, cell: &PlannedCell) -> bool {
+        step.purpose == Purpose::Cell
+            && cell.targets.iter().all(|target| {
+                let values = self.throughputs.get(&(step.cell, target.clone()));
+                // Never in the middle of a pair: both targets have as many rounds.
+                values.is_some_and(|values| {
+                    values.len() >= step.round as usize
+                        && seek::enough(&values[..step.round as usize], usize::MAX)
+                })
+            })
+    }
+
+    /// Writes down, once for each target, what its brokers are set to beyond their defaults.
+    fn describe(&mut self, target: &str, bootstrap: &str) {
+        if !self.described.insert(target.to_owned()) {
+            return;
+        }
+        let told = admin::broker_settings(bootstrap).and_then(|settings| {
+            let mut environment = store::environment(self.store.folder())?;
+            for (key, value) in settings {
+                environment.set(format!("broker.{target}.{key}"), value);
+            }
+            self.store.write("environment.json", &environment)
+        });
+        if let Err(error) = told {
+            tracing::warn!(target, %error, "its settings are not known");
+        }
     }
 
     /// One step; `None` if it was interrupted: then it is run again when the run is resumed.
@@ -225,11 +276,16 @@ impl Running<'_> {
             let at = at.context("its saturation could not be measured before")?;
             workload.offered = at * workload.offered_share;
         }
+        let bootstrap = self.seats.cluster(step.target_name(), &cell.shape())?.bootstrap.clone();
+        self.describe(step.target_name(), &bootstrap);
         let cluster = self.seats.cluster(step.target_name(), &cell.shape())?;
+        if let Some(memory) = &self.memory {
+            memory.refill();
+        }
         let stage = Stage {
             cluster,
             workload: &workload,
-            name: format!("lab-{}-{}", cell.experiment, step.order),
+            name: format!("lab-{}-{}-{}", self.settings.run, cell.experiment, step.order),
             seed: self.plan.seed.wrapping_add(u64::from(step.round)),
             number: step.order,
             verify: self.settings.verify,
@@ -244,7 +300,9 @@ impl Running<'_> {
         if let (Some(step), Some(throughput), Purpose::Cell) =
             (step, round.metrics.get("throughput"), round.purpose)
         {
-            self.saturation.insert((step.cell, step.target_name().to_owned()), *throughput);
+            let of = (step.cell, step.target_name().to_owned());
+            self.throughputs.entry(of.clone()).or_default().push(*throughput);
+            self.saturation.insert(of, *throughput);
         }
     }
 }

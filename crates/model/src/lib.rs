@@ -12,7 +12,6 @@ pub mod record;
 pub mod topic_name;
 pub mod uuid;
 pub mod varint;
-pub mod workload_keys;
 
 pub use batch::{BatchError, BatchHeader, Compression, TimestampType};
 pub use error_code::ErrorCode;

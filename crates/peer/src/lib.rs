@@ -4,5 +4,6 @@
 pub mod apache_kafka;
 pub mod cache;
 pub mod highwater;
+pub mod memory;
 pub mod process;
 pub mod procfs;

@@ -79,6 +79,13 @@ pub fn machine_cpu_s() -> Result<(f64, f64)> {
     Ok((busy / TICKS_PER_S, at(7) / TICKS_PER_S))
 }
 
+/// What the first core runs at, in MHz, if the kernel says.
+pub fn cpu_mhz() -> Option<f64> {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = cpuinfo.lines().find(|line| line.starts_with("cpu MHz"))?;
+    line.split_once(": ")?.1.trim().parse().ok()
+}
+
 /// Whether the process itself listens on that TCP port: load must never reach a stranger's broker.
 pub fn listens_on(pid: u32, port: u16) -> Result<bool> {
     let mut sockets = Vec::new();

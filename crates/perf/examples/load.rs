@@ -17,6 +17,9 @@ struct Arguments {
     topic: String,
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
+    /// Instead of seconds, without a warm-up
+    #[arg(long, default_value_t = 0)]
+    records: u64,
     #[arg(long, default_value_t = 0.5)]
     warmup_seconds: f64,
     #[arg(long, default_value_t = 128)]
@@ -42,6 +45,12 @@ struct Arguments {
     /// Reads everything in the topic afterwards
     #[arg(long)]
     consume: bool,
+    /// Does not wait for a copy on the device, as acks=1
+    #[arg(long)]
+    leader_only: bool,
+    /// Prints one line of JSON instead
+    #[arg(long)]
+    json: bool,
     /// Deals records out one by one
     #[arg(long)]
     round_robin: bool,
@@ -65,6 +74,16 @@ fn main() -> Result<(), perf::load::LoadError> {
     let mut load = load(&arguments, &bootstrap);
     load.stamp = arguments.stamp.then(|| fastrand::u32(..));
     let report = produce(&load, &Stop::default())?;
+    if arguments.json {
+        println!(
+            "{{\"records\": {}, \"records_per_s\": {}, \"producer_cpu_s\": {}, \"failed\": {}}}",
+            report.acknowledged,
+            report.records_per_s,
+            report.cpu.as_secs_f64(),
+            report.failed
+        );
+        return Ok(());
+    }
     let us = |p: f64| report.response.value_at_quantile(p);
     println!(
         "{:.0} records/s, {:.1} MiB/s; {:.0} ns of CPU a record, busiest thread {:.0} %",
@@ -112,15 +131,19 @@ fn read(bootstrap: &str, topic: &str, stamp: Option<u32>) -> Result<(), perf::lo
 }
 
 fn load(arguments: &Arguments, bootstrap: &str) -> ProduceLoad {
+    let by_records = arguments.records > 0;
     ProduceLoad {
         producers: arguments.producers,
         sizes: Sizes::Fixed(arguments.record_bytes),
         offered: arguments.rate,
         payload: if arguments.fresh { Payload::Fresh } else { Payload::Reuse },
         strategy: if arguments.round_robin { Strategy::RoundRobin } else { Strategy::Murmur2 },
-        time: Duration::from_secs_f64(arguments.seconds),
-        warmup: Duration::from_secs_f64(arguments.warmup_seconds),
+        records: arguments.records,
+        time: Duration::from_secs_f64(if by_records { 0.0 } else { arguments.seconds }),
+        warmup: Duration::from_secs_f64(if by_records { 0.0 } else { arguments.warmup_seconds }),
         producer: ProducerConfig {
+            acks: if arguments.leader_only { 1 } else { -1 },
+            idempotence: !arguments.leader_only,
             batch_bytes: arguments.batch_bytes,
             linger: Duration::from_millis(arguments.linger_ms),
             ..ProducerConfig::default()

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::broker::Broker;
 use super::figures::Figures;
 use super::generator::{Generators, Load};
-use super::memory::MemoryHolder;
+use peer::memory::MemoryHolder;
 use peer::procfs;
 
 /// How long the files of deleted topics need to be gone (see the brokers' settings).
@@ -34,7 +34,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Ready to measure; `hold_memory` as [`super::memory`] says.
+    /// Ready to measure; `hold_memory` as [`peer::memory`] says.
     pub fn new(generators: Generators, hold_memory: bool) -> Meter {
         let memory = hold_memory.then(MemoryHolder::start);
         let run = format!("{:.0}", procfs::unix_s());

@@ -9,8 +9,8 @@
 mod broker;
 mod figures;
 mod generator;
+mod load;
 mod machine;
-mod memory;
 mod meter;
 mod report;
 mod rows;
@@ -41,6 +41,8 @@ use peer::process;
 pub enum Task {
     /// Measure two brokers in the same run, in interleaved rounds
     Peer(Peer),
+    /// Compare the load generator with librdkafka: CPU per record
+    Load(load::Load),
     /// Make the tables again from the folders of earlier runs; of a row's runs the last folder counts
     Report(Again),
 }
@@ -96,6 +98,7 @@ pub struct Again {
 pub fn task(task: &Task) -> Result<()> {
     match task {
         Task::Peer(arguments) => peer(arguments),
+        Task::Load(arguments) => load::compare(arguments),
         Task::Report(arguments) => again(arguments),
     }
 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use peer::procfs;
+use crate::procfs;
 
 /// Large enough that the allocator maps and unmaps each block by itself.
 const BLOCK_BYTES: usize = 64 << 20;
