@@ -12,6 +12,7 @@ use anyhow::{Context, Result, ensure};
 use experiment::plan::{Plan, PlannedCell, Step};
 use experiment::round::{Durability, Purpose, Round};
 use experiment::seek;
+use experiment::workload::{Acks, Workload};
 use peer::memory::MemoryHolder;
 use perf::load::Stop;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,8 @@ use crate::{admin, documents, machine, planning, target};
 
 /// With less than this free on the disk no round is begun, bytes: a round may write a few GB.
 const DISK_MIN_BYTES: u64 = 4 << 30;
+/// How long brokers that were just started are warmed up, seconds.
+const WARM_UP_S: f64 = 3.0;
 /// Rounds of one target that may fail one after the other before it is given up for the run.
 const FAILURES_MAX: u32 = 5;
 
@@ -123,6 +126,8 @@ struct Running<'a> {
     /// Targets whose brokers' settings are in the environment.
     described: BTreeSet<String>,
     memory: Option<MemoryHolder>,
+    /// Brokers of the cluster that was used last.
+    brokers: u32,
 }
 
 fn go(store: &mut Store, plan: &Plan, settings: &Settings, stop: &Stop, bar: bool) -> Result<()> {
@@ -147,6 +152,7 @@ fn go(store: &mut Store, plan: &Plan, settings: &Settings, stop: &Stop, bar: boo
         throughputs: BTreeMap::new(),
         described: BTreeSet::new(),
         memory: settings.hold_memory.then(MemoryHolder::start),
+        brokers: 0,
         store,
     };
     for round in &measured {
@@ -258,7 +264,7 @@ impl Running<'_> {
             purpose: step.purpose,
             started_ms,
             emulated: cell.workload.emulate.clone(),
-            deviations: cell.deviations.clone(),
+            deviations: self.deviations(cell),
             metrics: measured.metrics,
             histograms: measured.histograms,
             counts: measured.counts,
@@ -278,7 +284,11 @@ impl Running<'_> {
         }
         let bootstrap = self.seats.cluster(step.target_name(), &cell.shape())?.bootstrap.clone();
         self.describe(step.target_name(), &bootstrap);
+        if self.seats.take_cold(step.target_name()) {
+            self.warm_up(step, cell)?;
+        }
         let cluster = self.seats.cluster(step.target_name(), &cell.shape())?;
+        self.brokers = cluster.brokers;
         if let Some(memory) = &self.memory {
             memory.refill();
         }
@@ -293,6 +303,41 @@ impl Running<'_> {
             stop: self.stop.clone(),
         };
         stage.perform()
+    }
+
+    /// Brokers that were just started are asked for some work that does not count: a runtime that compiles as it goes
+    /// is not measured while it does, and memory is not measured when it is used for the first time.
+    fn warm_up(&mut self, step: &Step, cell: &PlannedCell) -> Result<()> {
+        let workload = Workload {
+            brokers: cell.workload.brokers,
+            partitions: 3,
+            consumers: 1,
+            seconds: WARM_UP_S,
+            warmup_seconds: 0.0,
+            acks: Some(Acks::Leader),
+            ..Workload::default()
+        };
+        let stage = Stage {
+            cluster: self.seats.cluster(step.target_name(), &cell.shape())?,
+            workload: &workload,
+            name: format!("lab-{}-warm-up-{}", self.settings.run, step.order),
+            seed: self.plan.seed,
+            number: step.order,
+            verify: false,
+            keep_topics: false,
+            stop: self.stop.clone(),
+        };
+        stage.perform().map(drop).context("the brokers do not take a first load")
+    }
+
+    /// How the round differs from what the experiment asks for: as planned, and by the brokers that there are.
+    fn deviations(&self, cell: &PlannedCell) -> Vec<String> {
+        let mut deviations = cell.deviations.clone();
+        let (there, asked) = (self.brokers, cell.workload.brokers);
+        if there > asked {
+            deviations.push(format!("{there} instead of {asked} brokers"));
+        }
+        deviations
     }
 
     /// Keeps what later steps need of a round.

@@ -10,13 +10,17 @@ pub struct Seats(Vec<Seat>);
 
 struct Seat {
     target: Target,
+    /// Whether the cluster that runs was started and has not been asked for anything.
+    cold: bool,
     running: Option<(Shape, Cluster)>,
 }
 
 impl Seats {
     /// Seats for these targets; nothing runs yet.
     pub fn new(targets: Vec<Target>) -> Seats {
-        Seats(targets.into_iter().map(|target| Seat { target, running: None }).collect())
+        Seats(
+            targets.into_iter().map(|target| Seat { target, cold: false, running: None }).collect(),
+        )
     }
 
     /// A cluster of this shape of the target of this name: the one that runs, or a fresh one. Other targets' clusters
@@ -41,8 +45,15 @@ impl Seats {
             seat.with_context(|| format!("the plan names {name}, which is no target of this run"))?;
         if seat.running.is_none() {
             seat.running = Some((shape.clone(), seat.target.start(shape)?));
+            seat.cold = !matches!(seat.target, Target::Address(_));
         }
         Ok(&seat.running.as_ref().expect("started just above").1)
+    }
+
+    /// Whether the cluster of this name was just started; says so once.
+    pub fn take_cold(&mut self, name: &str) -> bool {
+        let seat = self.0.iter_mut().find(|seat| seat.target.name() == name);
+        seat.is_some_and(|seat| std::mem::take(&mut seat.cold))
     }
 
     /// Stops all clusters that the lab started.

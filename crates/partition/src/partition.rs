@@ -187,10 +187,13 @@ impl Partition {
         look(&self.state.lock().log)
     }
 
-    /// The topic was deleted: nobody is served any more. The directory is the caller's business.
+    /// The topic was deleted: nobody is served any more. The directory is the caller's business. The files are
+    /// closed: fetch sessions of clients that went away hold the partition for a while, and deleted files that are
+    /// open take their place on the disk.
     pub fn mark_deleted(&self) {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         self.status.store(Status::Deleted as u8, Ordering::Release);
+        state.log.abandon_files();
         self.tell_all(state);
     }
 

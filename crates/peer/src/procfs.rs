@@ -104,6 +104,13 @@ pub fn listens_on(pid: u32, port: u16) -> Result<bool> {
     Ok(false)
 }
 
+/// The process that listens on that TCP port of this machine, as far as we may look.
+pub fn listener(port: u16) -> Option<u32> {
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.find(|pid| listens_on(*pid, port).unwrap_or(false))
+}
+
 /// Inodes of listening sockets on `port` in the text of `/proc/net/tcp`.
 fn listening_inodes(table: &str, port: u16) -> Vec<String> {
     const LISTEN: &str = "0A";
@@ -159,5 +166,6 @@ mod tests {
         let port = socket.local_addr().unwrap().port();
         assert!(listens_on(std::process::id(), port).unwrap());
         assert!(!listens_on(1, port).unwrap_or(false));
+        assert_eq!(listener(port), Some(std::process::id()));
     }
 }

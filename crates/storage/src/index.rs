@@ -313,6 +313,11 @@ impl<E: Entry> Index<E> {
             state.file = None;
         }
     }
+
+    /// Closes the file, whatever was not synced: the log is deleted.
+    pub(crate) fn abandon(&mut self) {
+        self.state.get_mut().file = None;
+    }
 }
 
 impl<E: Entry> State<E> {

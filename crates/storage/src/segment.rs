@@ -194,6 +194,13 @@ impl Segment {
         self.times.release();
     }
 
+    /// Closes the files, whatever was not synced: the log is deleted.
+    pub(crate) fn abandon(&mut self) {
+        self.handle.get_mut().file = None;
+        self.offsets.abandon();
+        self.times.abandon();
+    }
+
     fn no_peak(&self) -> Peak {
         Peak { timestamp: Timestamp::NONE, offset: self.base }
     }

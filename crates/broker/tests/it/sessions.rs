@@ -252,3 +252,30 @@ async fn what_an_answer_had_no_room_for_comes_without_being_asked_for_again() {
     assert_eq!(served_in(&session.fetch(&changes).await), NONE);
     broker.stop().await;
 }
+
+/// Files that this process holds open whose path names the topic.
+fn open_files_of(topic: &str) -> Vec<String> {
+    let descriptors = std::fs::read_dir("/proc/self/fd").expect("it is Linux").flatten();
+    let links = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    links.map(|path| path.display().to_string()).filter(|path| path.contains(topic)).collect()
+}
+
+#[tokio::test]
+async fn a_session_does_not_keep_a_deleted_topics_files_open() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("outlived", &[]).await;
+    conn.append("outlived", batch(&["a record that takes its place on the disk"])).await;
+    let (session, _) = Session::open(broker.connect().await, "outlived", 1).await;
+    assert!(!open_files_of("/outlived-0").is_empty(), "the test sees open files");
+    let delete = wire::DeleteTopicsRequest {
+        topic_names: vec!["outlived".to_owned()],
+        timeout_ms: 30_000,
+        ..Default::default()
+    };
+    conn.call(&delete, 5).await;
+    // The client's connection ends; the broker remembers its session.
+    drop(session);
+    assert_eq!(open_files_of("/outlived-0"), Vec::<String>::new());
+    broker.stop().await;
+}

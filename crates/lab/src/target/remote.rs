@@ -1,24 +1,35 @@
-//! Brokers that run already, here or elsewhere. The lab uses them and never stops them.
+//! Brokers that run already, here or elsewhere. The lab uses them and never stops them; those on this machine are
+//! measured as its own are.
+
+use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
+use client::Metadata;
+use client::metadata::Broker;
+use experiment::plan::Shape;
+use peer::procfs;
 
 use super::Cluster;
 use super::started::Keeper;
 use crate::admin;
-use experiment::plan::Shape;
 
-/// How many brokers the cluster has.
-pub(super) fn brokers(address: &str) -> Result<u32> {
-    let metadata = admin::block_on(async {
+/// What the cluster says of itself.
+fn metadata(address: &str) -> Result<Metadata> {
+    let told = admin::block_on(async {
         let admin = admin::connect(address).await?;
         Ok(admin.describe_all().await?)
     });
-    let metadata = metadata.with_context(|| {
+    told.with_context(|| {
         format!(
             "no Kafka broker answers at {address}; is the address right, and does it listen there?"
         )
-    })?;
-    Ok(metadata.brokers.len() as u32)
+    })
+}
+
+/// How many brokers the cluster has.
+pub(super) fn brokers(address: &str) -> Result<u32> {
+    Ok(metadata(address)?.brokers.len() as u32)
 }
 
 pub(super) fn cluster(address: &str, shape: &Shape) -> Result<Cluster> {
@@ -27,11 +38,40 @@ pub(super) fn cluster(address: &str, shape: &Shape) -> Result<Cluster> {
         "this cell needs brokers started with {:?}, and the brokers at {address} are not the lab's to start",
         shape.settings
     );
+    let metadata = metadata(address)?;
+    let pids: Vec<u32> = metadata.brokers.values().filter_map(process_of).collect();
+    let all_here = pids.len() == metadata.brokers.len();
     Ok(Cluster {
         bootstrap: address.to_owned(),
-        brokers: brokers(address)?,
-        pids: Vec::new(),
-        data_folders: Vec::new(),
+        brokers: metadata.brokers.len() as u32,
+        // The CPU of some of them says nothing.
+        pids: if all_here { pids } else { Vec::new() },
+        data_folders: if all_here { data_folders(address) } else { Vec::new() },
         keeper: Keeper::Others,
     })
+}
+
+/// The broker's process, if it is on this machine and we may see it.
+fn process_of(broker: &Broker) -> Option<u32> {
+    let port = u16::try_from(broker.port).ok()?;
+    let mut addresses = (broker.host.as_str(), port).to_socket_addrs().ok()?;
+    if !addresses.any(|address| is_ours(address.ip())) {
+        return None;
+    }
+    procfs::listener(port)
+}
+
+/// Whether an address is one of this machine's: only then can a socket be bound to it.
+fn is_ours(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
+}
+
+/// The log directories that the brokers name and that are there.
+fn data_folders(address: &str) -> Vec<PathBuf> {
+    let told = admin::block_on(async {
+        let admin = admin::connect(address).await?;
+        Ok(admin.describe_log_dirs().await?)
+    });
+    let named = told.unwrap_or_default().into_iter().flat_map(|(_, folders)| folders);
+    named.map(|folder| PathBuf::from(folder.log_dir)).filter(|folder| folder.is_dir()).collect()
 }

@@ -185,6 +185,12 @@ impl Log {
         self.segments.iter_mut().for_each(Segment::release_idle);
     }
 
+    /// Closes all files, whatever was not synced: the log is deleted, and whoever still holds it shall not keep its
+    /// blocks on the disk.
+    pub fn abandon_files(&mut self) {
+        self.segments.iter_mut().for_each(Segment::abandon);
+    }
+
     pub(crate) fn active(&self) -> &Segment {
         self.segments.last().expect("a log has an active segment")
     }
