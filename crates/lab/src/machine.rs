@@ -155,7 +155,7 @@ fn pressure(seen: &mut Environment) {
     for kind in ["cpu", "io", "memory"] {
         let line = text(&format!("/proc/pressure/{kind}"));
         seen.set(
-            &format!("load.pressure_{kind}"),
+            format!("load.pressure_{kind}"),
             line.lines().next().unwrap_or_default().to_owned(),
         );
     }

@@ -86,10 +86,11 @@ impl Stage<'_> {
             "" if workload.rtt_ms > 0.0 => Shape::rtt(workload.rtt_ms),
             "" if workload.via == Via::Proxy => Shape::default(),
             "" => return Ok(None),
-            name => proxy::emulation(name)
-                .with_context(|| format!("there is no emulation {name}"))?
-                .shape
-                .clone(),
+            name => {
+                proxy::emulation(name)
+                    .with_context(|| format!("there is no emulation {name}"))?
+                    .shape
+            }
         };
         Standing::up(&self.cluster.bootstrap, shape, self.seed).map(Some)
     }

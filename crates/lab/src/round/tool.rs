@@ -74,7 +74,7 @@ pub fn produce(
         process::run(&mut tool, None, Duration::from_secs_f64(workload.seconds.max(60.0)) + SPARE)?;
     ensure!(outcome.success(), "kafka-producer-perf-test failed: {}", outcome.story());
     let text = outcome.text();
-    let last = text.lines().filter(|line| line.contains("99.9th")).next_back();
+    let last = text.lines().rfind(|line| line.contains("99.9th"));
     let summary = last.and_then(parse);
     let summary =
         summary.with_context(|| format!("kafka-producer-perf-test wrote no summary:\n{text}"))?;
