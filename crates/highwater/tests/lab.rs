@@ -213,10 +213,12 @@ fn published_reports_are_redrawn_without_running_anything() {
         let out = folder.path().join(report);
         succeeded(&lab(&["report", "--from-fixture", report, "--out", out.to_str().unwrap()]));
         assert!(out.join("report.html").is_file() && out.join("report.md").is_file());
-        let charts = fs::read_dir(out.join("charts")).unwrap().flatten();
-        assert!(
-            charts.filter(|chart| chart.path().extension().is_some_and(|e| e == "svg")).count() > 0
-        );
+        // That one published its charts as pictures, without a number.
+        let without_numbers = report == "mif";
+        let charts = fs::read_dir(out.join("charts")).into_iter().flatten().flatten();
+        let drawn =
+            charts.filter(|chart| chart.path().extension().is_some_and(|e| e == "svg")).count();
+        assert_eq!(drawn == 0, without_numbers, "{report}");
     }
 }
 
