@@ -8,12 +8,12 @@ use arc_swap::ArcSwap;
 use metadata::topic_config::{DescribedConfig, Resolver};
 use metadata::{ClusterImage, Request, Response};
 use model::{BrokerId, ErrorCode, PartitionIndex, Timestamp};
-use partition::Partition;
+use partition::{Partition, Status};
 use quorum::Quorum;
 use storage::StorageError;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tracing::error;
+use tracing::{debug, error};
 
 use crate::clock::Clock;
 use crate::configuration::BrokerConfig;
@@ -166,9 +166,11 @@ impl Server {
     }
 
     /// A write or a read of a partition's log failed: the log directory goes offline, and everybody
-    /// is told once.
+    /// is told once. Of a deleted partition the files were moved away: that says nothing of the disk.
     pub fn log_failed(&self, partition: &Arc<Partition>, cause: &StorageError) {
-        if cause.is_fatal() {
+        if partition.status() == Status::Deleted {
+            debug!(partition = %partition.topic_partition(), error = %cause, "deleted meanwhile");
+        } else if cause.is_fatal() {
             self.logs.fail(partition, cause);
         } else {
             error!(partition = %partition.topic_partition(), error = %cause, "the log cannot serve");
