@@ -64,7 +64,7 @@ async fn wait_for_leaders(admin: &Admin, name: &str, partitions: u32) -> Result<
         let topic = admin.cluster().topic(name).await?;
         let led = topic.partitions.iter().filter(|partition| partition.leader.is_some()).count();
         if led == partitions as usize {
-            return Ok(());
+            break;
         }
         ensure!(
             Instant::now() < deadline,
@@ -72,6 +72,11 @@ async fn wait_for_leaders(admin: &Admin, name: &str, partitions: u32) -> Result<
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    // A leader that was named may not know it yet: one that answers does.
+    let partitions = (0..partitions as i32).map(|p| model::TopicPartition::new(name, p));
+    let wanted: Vec<_> = partitions.map(|p| (p, client::OffsetSpec::Latest)).collect();
+    admin.list_offsets(&wanted).await?;
+    Ok(())
 }
 
 /// Deletes topics; a failure is told, not fatal: the round has been measured.

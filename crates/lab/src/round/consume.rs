@@ -1,7 +1,7 @@
 //! A topic is filled, then read to its end; only the reading is measured.
 
 use anyhow::{Context, Result, ensure};
-use experiment::workload::{Acks, Workload};
+use experiment::workload::{Acks, Era, Workload};
 use perf::load::{self, ProduceReport};
 
 use super::ground::Ground;
@@ -53,8 +53,11 @@ pub fn fill(ground: &Ground<'_>) -> Result<ProduceReport> {
         seconds: 0.0,
         warmup_seconds: 0.0,
         producers: 1,
-        acks: Some(ground.workload.acks.unwrap_or(Acks::Leader)),
-        idempotence: Some(false),
+        // What is read shall be there once and in order, whatever the first requests to a new topic meet with.
+        acks: Some(Acks::All),
+        idempotence: Some(true),
+        era: Era::V4,
+        in_flight: 5,
         linger_ms: Some(5.0),
         ..ground.workload.clone()
     };

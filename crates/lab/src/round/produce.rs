@@ -156,8 +156,8 @@ fn by_tool(ground: &Ground<'_>, whose: Whose) -> Result<Measured> {
     ensure!(workload.producers <= 1 && workload.consumers == 0, "the tool is one producer");
     let records = tool_records(workload);
     let meter = Meter::start(&ground.pids)?;
-    let (summary, client_cpu_s) =
-        tool::produce(whose, &ground.clients_at, topic, workload, records)?;
+    let told = tool::produce(whose, &ground.clients_at, topic, workload, records)?;
+    let summary = told.summary;
     let used = meter.used()?;
     let mut measured = Measured { records: summary.records, ..Measured::default() };
     measured.bytes = summary.records * u64::from(workload.record_bytes);
@@ -170,11 +170,11 @@ fn by_tool(ground: &Ground<'_>, whose: Whose) -> Result<Measured> {
     {
         measured.put(name, value);
     }
-    law(&mut measured, workload, summary.throughput, summary.percentiles_ms[0]);
+    law(&mut measured, workload, told.whole_throughput, summary.percentiles_ms[0]);
     // CPU is that of all records, those that warmed up too.
     used.into_metrics(records, records * u64::from(workload.record_bytes), &mut measured.metrics);
     // This process did nothing: the tool did.
-    measured.put("client_cpu_s_per_mrec", client_cpu_s / records as f64 * 1e6);
+    measured.put("client_cpu_s_per_mrec", told.cpu_s / records as f64 * 1e6);
     if ground.verify {
         let ends = crate::admin::end_offsets(
             &ground.brokers_at,

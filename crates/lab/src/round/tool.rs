@@ -40,14 +40,26 @@ pub enum Whose {
     Kafkas,
 }
 
-/// Runs the tool on a topic that is there. Also the CPU seconds that it took, its start included.
+/// What a run of the tool told.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Told {
+    /// Of the records behind the warm-up.
+    pub summary: Summary,
+    /// Records per second of all of them: that of the others has the end of the run, when the client's buffer drains,
+    /// and not its beginning, when the buffer fills.
+    pub whole_throughput: f64,
+    /// CPU seconds, its start included.
+    pub cpu_s: f64,
+}
+
+/// Runs the tool on a topic that is there.
 pub fn produce(
     whose: Whose,
     bootstrap: &str,
     topic: &str,
     workload: &Workload,
     records: u64,
-) -> Result<(Summary, f64)> {
+) -> Result<Told> {
     let throughput = if workload.offered > 0.0 { workload.offered } else { -1.0 };
     let mut arguments: Vec<String> = Vec::new();
     let mut flag = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
@@ -74,11 +86,16 @@ pub fn produce(
         process::run(&mut tool, None, Duration::from_secs_f64(workload.seconds.max(60.0)) + SPARE)?;
     ensure!(outcome.success(), "kafka-producer-perf-test failed: {}", outcome.story());
     let text = outcome.text();
-    let last = text.lines().rfind(|line| line.contains("99.9th"));
+    let mut totals = text.lines().filter(|line| line.contains("99.9th"));
+    // The first is of all records, the last of those behind the warm-up.
+    let whole = totals.next();
+    let last = totals.next_back().or(whole);
     let summary = last.and_then(parse);
     let summary =
         summary.with_context(|| format!("kafka-producer-perf-test wrote no summary:\n{text}"))?;
-    Ok((summary, procfs::ended_children_cpu_s()? - before_s))
+    let whole_throughput =
+        whole.and_then(parse).map_or(summary.throughput, |whole| whole.throughput);
+    Ok(Told { summary, whole_throughput, cpu_s: procfs::ended_children_cpu_s()? - before_s })
 }
 
 fn properties(bootstrap: &str, workload: &Workload) -> BTreeMap<&'static str, String> {
