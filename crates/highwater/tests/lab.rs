@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use perf::load::{self, ProduceLoad, ProduceReport, Sizes, Stop};
 use perf::stamp::Verdict;
 use proxy::{Misbehave, Proxy, ProxyConfig};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify;
 
 /// The program.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_highwater");
@@ -136,7 +137,7 @@ fn a_run_is_interrupted_resumed_reported_and_compared() {
     let run = ["run", "ali-consumer", "--rounds", "1", "--no-progress", "--out", out_text];
     let mut child =
         Command::new(PROGRAM).arg("lab").args(run).stderr(Stdio::piped()).spawn().unwrap();
-    wait_for("three rounds", &mut child, || rounds(&out).len() >= 3);
+    wait_for_rounds(3, &out, &mut child);
     interrupt(&child);
     let ended = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
@@ -180,7 +181,7 @@ fn a_target_that_dies_costs_its_round_only() {
     let run = ["run", "x-topics", "--rounds", "1", "--no-progress", "--out", out.to_str().unwrap()];
     let mut child =
         Command::new(PROGRAM).arg("lab").args(run).stderr(Stdio::piped()).spawn().unwrap();
-    wait_for("two rounds", &mut child, || rounds(&out).len() >= 2);
+    wait_for_rounds(2, &out, &mut child);
     kill_brokers_of(&child);
     let ended = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
@@ -222,12 +223,22 @@ fn published_reports_are_redrawn_without_running_anything() {
     }
 }
 
-fn wait_for(what: &str, child: &mut Child, done: impl Fn() -> bool) {
+/// Waits until a run's folder holds so many rounds: the kernel tells when something in it changes.
+fn wait_for_rounds(count: usize, folder: &Path, child: &mut Child) {
     let deadline = Instant::now() + LIMIT;
-    while !done() {
-        assert!(child.try_wait().unwrap().is_none(), "it ended before there were {what}");
-        assert!(Instant::now() < deadline, "no {what} in time");
-        thread::sleep(Duration::from_millis(20));
+    fs::create_dir_all(folder).unwrap();
+    let changes = inotify::init(inotify::CreateFlags::CLOEXEC).unwrap();
+    let what = inotify::WatchFlags::MODIFY | inotify::WatchFlags::CREATE;
+    inotify::add_watch(&changes, folder, what).unwrap();
+    while rounds(folder).len() < count {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before there were {count} rounds");
+        assert!(Instant::now() < deadline, "no {count} rounds in time");
+        // Looks again after a second at the latest: a process that ends changes nothing in the folder.
+        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+        let mut waiting = [PollFd::new(&changes, PollFlags::IN)];
+        if poll(&mut waiting, Some(&second)).unwrap() > 0 {
+            rustix::io::read(&changes, &mut [0; 4096]).unwrap();
+        }
     }
 }
 

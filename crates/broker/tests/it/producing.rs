@@ -321,28 +321,3 @@ async fn sequences_go_on_at_0_behind_the_largest() {
     assert_eq!(gap.error(), ErrorCode::OutOfOrderSequenceNumber);
     broker.stop().await;
 }
-
-#[tokio::test]
-async fn a_topic_that_is_deleted_while_it_is_synced_is_no_failure_of_the_disk() {
-    let broker = Broker::start(&[]).await;
-    let mut conn = broker.connect().await;
-    let large = "x".repeat(900_000);
-    for round in 0..10 {
-        let topic = format!("doomed-{round}");
-        conn.create_topic(&topic, &[("durability", "fsync")]).await;
-        // Answered before it is synced: the deletion comes in the middle of a sync, and before the next.
-        for _ in 0..8 {
-            let request = produce_request(&topic, 1, batch(&[&large]));
-            conn.call(&request, PRODUCE).await;
-        }
-        let delete = wire::DeleteTopicsRequest {
-            topic_names: vec![topic],
-            timeout_ms: 30_000,
-            ..Default::default()
-        };
-        conn.call(&delete, 5).await;
-    }
-    conn.create_topic("after", &[]).await;
-    assert_eq!(conn.append("after", batch(&["still there"])).await, 0);
-    broker.stop().await;
-}

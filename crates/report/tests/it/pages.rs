@@ -159,20 +159,28 @@ fn golden(name: &str, found: &str) {
     );
 }
 
+/// Every document can be written where it says; with `LOOK=DIR` they stay there, to be looked at in a browser.
 #[test]
-#[ignore = "writes the documents to the directory that LOOK names, to be looked at in a browser"]
-fn look() {
-    let directory =
-        std::path::PathBuf::from(std::env::var("LOOK").expect("LOOK names a directory"));
-    let write = |documents: Documents, directory: &Path| {
-        for (path, bytes) in documents.0 {
-            let path = directory.join(path);
-            std::fs::create_dir_all(path.parent().expect("inside the directory")).expect("created");
-            std::fs::write(path, bytes).expect("written");
-        }
-    };
-    write(render(&fake::run(5)), &directory);
+fn documents_have_paths_of_their_own_inside_a_folder() {
+    let scratch = tempfile::tempdir().expect("there is room for a test");
+    let kept = std::env::var_os("LOOK").map(std::path::PathBuf::from);
+    let directory = kept.unwrap_or_else(|| scratch.path().to_owned());
+    write_all(render(&fake::run(5)), &directory);
     for id in FIXTURES {
-        write(from_fixture(id).expect("in the catalogue"), &directory.join(id));
+        write_all(from_fixture(id).expect("in the catalogue"), &directory.join(id));
+    }
+}
+
+fn write_all(documents: Documents, directory: &Path) {
+    let mut paths = std::collections::BTreeSet::new();
+    for (path, bytes) in documents.0 {
+        assert!(paths.insert(path.clone()), "{path} is written twice");
+        assert!(
+            Path::new(&path).components().all(|c| matches!(c, std::path::Component::Normal(_))),
+            "{path}"
+        );
+        let path = directory.join(path);
+        std::fs::create_dir_all(path.parent().expect("inside the directory")).expect("created");
+        std::fs::write(path, bytes).expect("written");
     }
 }
