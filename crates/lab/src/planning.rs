@@ -14,7 +14,7 @@ use crate::run::expected;
 use crate::target::Target;
 
 /// About how long making topics, connecting and reading back take beside the measuring, seconds a round.
-const ROUND_OVERHEAD_S: f64 = 0.8;
+const ROUND_OVERHEAD_S: f64 = 0.5;
 /// About how long starting a cluster takes, seconds.
 pub const CLUSTER_START_S: f64 = 12.0;
 

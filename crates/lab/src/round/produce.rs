@@ -7,12 +7,14 @@ use perf::load::{self, ProduceReport};
 
 use super::ground::Ground;
 use super::measured::{Measured, VERIFY_IDLE};
-use super::tool::{self, Whose};
+use super::tool::{self, Summary, Whose};
 use super::translate;
 use crate::meter::{Meter, disk_per_byte};
 
-/// How often the tool fills the client's buffer when no rate is offered.
-const BUFFERS: f64 = 4.0;
+/// How often the tool fills the client's buffer when no rate is offered: twice to warm up, four times to be counted.
+const BUFFERS: f64 = 6.0;
+/// And no fewer bytes than these: a Java runtime is still cold after the first ten megabytes.
+const TOOL_BYTES_MIN: f64 = 100e6;
 /// Most records that the tool is asked for in a round without a number of records.
 const TOOL_RECORDS_MAX: u64 = 20_000_000;
 
@@ -144,10 +146,24 @@ fn tool_records(workload: &Workload) -> u64 {
     } else if workload.offered > 0.0 {
         workload.offered * workload.seconds
     } else {
-        let sizes = (workload.buffer_bytes as f64, f64::from(workload.batch_bytes));
-        BUFFERS * capacity_records(sizes.0, sizes.1, f64::from(workload.record_bytes))
+        let enough = TOOL_BYTES_MIN / f64::from(workload.record_bytes.max(1));
+        enough.max(BUFFERS * buffer_records(workload))
     };
     (wanted as u64).clamp(1, TOOL_RECORDS_MAX)
+}
+
+/// How many records the client's buffer holds.
+fn buffer_records(workload: &Workload) -> f64 {
+    let sizes = (workload.buffer_bytes as f64, f64::from(workload.batch_bytes));
+    capacity_records(sizes.0, sizes.1, f64::from(workload.record_bytes))
+}
+
+/// The rate at which the broker took records while `summary`'s were sent as fast as it let them be. The tool's clock
+/// for those behind the warm-up starts when the first of them is handed over, to a buffer that is full of others, and
+/// ends when all are acknowledged: a buffer more was taken in that time than is counted.
+fn rate_behind_a_full_buffer(summary: &Summary, workload: &Workload) -> f64 {
+    let counted = summary.records as f64;
+    summary.throughput * (counted + buffer_records(workload)) / counted
 }
 
 fn by_tool(ground: &Ground<'_>, whose: Whose) -> Result<Measured> {
@@ -170,7 +186,12 @@ fn by_tool(ground: &Ground<'_>, whose: Whose) -> Result<Measured> {
     {
         measured.put(name, value);
     }
-    law(&mut measured, workload, told.whole_throughput, summary.percentiles_ms[0]);
+    let rate = if workload.offered > 0.0 {
+        summary.throughput
+    } else {
+        rate_behind_a_full_buffer(&summary, workload)
+    };
+    law(&mut measured, workload, rate, summary.percentiles_ms[0]);
     // CPU is that of all records, those that warmed up too.
     used.into_metrics(records, records * u64::from(workload.record_bytes), &mut measured.metrics);
     // This process did nothing: the tool did.

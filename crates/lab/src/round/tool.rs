@@ -29,7 +29,7 @@ pub struct Summary {
 }
 
 /// One part in so many of the records is sent before those that count.
-const WARMUP_PART: u64 = 4;
+const WARMUP_PART: u64 = 3;
 
 /// Whose tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +45,6 @@ pub enum Whose {
 pub struct Told {
     /// Of the records behind the warm-up.
     pub summary: Summary,
-    /// Records per second of all of them: that of the others has the end of the run, when the client's buffer drains,
-    /// and not its beginning, when the buffer fills.
-    pub whole_throughput: f64,
     /// CPU seconds, its start included.
     pub cpu_s: f64,
 }
@@ -86,16 +83,12 @@ pub fn produce(
         process::run(&mut tool, None, Duration::from_secs_f64(workload.seconds.max(60.0)) + SPARE)?;
     ensure!(outcome.success(), "kafka-producer-perf-test failed: {}", outcome.story());
     let text = outcome.text();
-    let mut totals = text.lines().filter(|line| line.contains("99.9th"));
-    // The first is of all records, the last of those behind the warm-up.
-    let whole = totals.next();
-    let last = totals.next_back().or(whole);
+    // The first summary is of all records, the last of those behind the warm-up.
+    let last = text.lines().rfind(|line| line.contains("99.9th"));
     let summary = last.and_then(parse);
     let summary =
         summary.with_context(|| format!("kafka-producer-perf-test wrote no summary:\n{text}"))?;
-    let whole_throughput =
-        whole.and_then(parse).map_or(summary.throughput, |whole| whole.throughput);
-    Ok(Told { summary, whole_throughput, cpu_s: procfs::ended_children_cpu_s()? - before_s })
+    Ok(Told { summary, cpu_s: procfs::ended_children_cpu_s()? - before_s })
 }
 
 fn properties(bootstrap: &str, workload: &Workload) -> BTreeMap<&'static str, String> {
