@@ -11,6 +11,10 @@ use std::time::{Duration, Instant};
 use wire::metadata::MetadataRequestTopic;
 use wire::{FindCoordinatorRequest, MetadataRequest, MetadataResponse, Request};
 
+/// The pause before a transaction's first retry while the one before is being ended, which takes
+/// brokers a few milliseconds.
+const CONCURRENT_PAUSE: Duration = Duration::from_millis(5);
+
 /// How a cluster is reached.
 #[derive(Debug, Clone)]
 pub struct ClusterConfig {
@@ -354,9 +358,25 @@ impl Cluster {
         request: &R,
         error: impl Fn(&R::Response) -> ErrorCode,
     ) -> Result<R::Response, ClientError> {
+        self.call_coordinator_up_to(i16::MAX, kind, key, request, error).await
+    }
+
+    /// As [`Cluster::call_coordinator`], in this version at most.
+    pub async fn call_coordinator_up_to<R: Request>(
+        &self,
+        version_max: i16,
+        kind: CoordinatorKind,
+        key: &str,
+        request: &R,
+        error: impl Fn(&R::Response) -> ErrorCode,
+    ) -> Result<R::Response, ClientError> {
         self.retry(|| async {
             let id = self.coordinator(kind, key).await?;
-            let asked = async { self.broker(id, Lane::Common).await?.call(request).await };
+            let asked = async {
+                let connection = self.broker(id, Lane::Common).await?;
+                let version = connection.version_up_to(R::API_KEY, version_max)?;
+                connection.call_version(request, version).await
+            };
             let response = asked.await.inspect_err(|_| self.forget_coordinator(kind, key))?;
             let code = error(&response);
             if matches!(code, ErrorCode::NotCoordinator | ErrorCode::CoordinatorNotAvailable) {
@@ -374,18 +394,23 @@ impl Cluster {
         mut attempt: impl FnMut() -> F,
     ) -> Result<T, ClientError> {
         let deadline = Instant::now() + self.0.config.call_timeout;
-        let mut pause = self.0.config.retry_backoff;
+        let mut last: Option<Duration> = None;
         loop {
             let error = match attempt().await {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
+            };
+            let pause = match (last, error.code()) {
+                (Some(last), _) => (last * 2).min(Duration::from_secs(1)),
+                (None, Some(ErrorCode::ConcurrentTransactions)) => CONCURRENT_PAUSE,
+                (None, _) => self.0.config.retry_backoff,
             };
             if !error.is_retriable() || Instant::now() + pause > deadline {
                 return Err(error);
             }
             tracing::debug!(%error, "trying again");
             tokio::time::sleep(jittered(pause)).await;
-            pause = (pause * 2).min(Duration::from_secs(1));
+            last = Some(pause);
         }
     }
 }

@@ -162,8 +162,13 @@ impl Connection {
 
     /// The newest version of an API that both sides know.
     pub fn version_of(&self, api: ApiKey) -> Result<i16, ClientError> {
+        self.version_up_to(api, i16::MAX)
+    }
+
+    /// The newest version of an API that both sides know and that is not above `limit`.
+    pub fn version_up_to(&self, api: ApiKey, limit: i16) -> Result<i16, ClientError> {
         let unsupported = || ClientError::Unsupported { peer: self.peer().to_owned(), api };
-        self.versions().newest(api).ok_or_else(unsupported)
+        self.versions().newest_up_to(api, limit).ok_or_else(unsupported)
     }
 
     /// Asks in the newest common version and waits for the answer.

@@ -2,8 +2,8 @@
 //! when they are full or have lingered.
 //!
 //! Nothing is allocated for a record: what [`Producer::send`] returns shares the outcome of the
-//! record's batch. Read [`queue`] (records to batches), then [`sender`] (batches to brokers).
-//! Not here: transactions.
+//! record's batch. Read [`queue`] (records to batches), then [`sender`] (batches to brokers), then
+//! [`transaction`].
 
 mod batch;
 mod feed;
@@ -13,6 +13,7 @@ mod ratio;
 mod record;
 mod request;
 mod sender;
+mod transaction;
 
 pub use batch::{BatchReport, Delivery, Placed};
 pub use feed::{Fed, Feed};
@@ -24,12 +25,13 @@ use crate::error::{ClientError, check};
 use batch::{Outcome, Pool, TagLists};
 use metrics::Counters;
 use model::{Compression, ProducerEpoch, ProducerId};
-use queue::{Ready, TopicQueues};
+use queue::{PartitionQueue, Ready, TopicQueues};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
+use transaction::Transaction;
 use wire::InitProducerIdRequest;
 
 /// Is told of every batch that ended, well or not. Runs in the sender's task: it must not block.
@@ -78,6 +80,10 @@ pub struct ProducerConfig {
     pub retries: u32,
     /// Where records without a key go.
     pub partitioner: Partitioner,
+    /// `transactional.id`: with one, records are taken within transactions only. Needs idempotence.
+    pub transactional_id: Option<String>,
+    /// `transaction.timeout.ms`: the cluster aborts what is open for longer.
+    pub transaction_timeout: Duration,
     /// Who is told of batches that ended.
     pub on_batch: Option<OnBatch>,
 }
@@ -100,6 +106,8 @@ impl Default for ProducerConfig {
             retry_backoff: Duration::from_millis(100),
             retries: u32::MAX,
             partitioner: Partitioner::Sticky,
+            transactional_id: None,
+            transaction_timeout: Duration::from_secs(60),
             on_batch: None,
         }
     }
@@ -115,6 +123,9 @@ impl ProducerConfig {
                 usage("idempotence allows at most 5 requests in flight")
             }
             c if c.idempotence && c.retries == 0 => usage("idempotence needs retries"),
+            c if c.transactional_id.is_some() && !c.idempotence => {
+                usage("transactions need idempotence")
+            }
             c if c.in_flight_max == 0 => usage("at least one request must be in flight"),
             _ => Ok(()),
         }
@@ -130,6 +141,8 @@ struct Shared {
     config: ProducerConfig,
     topics: RwLock<HashMap<String, Arc<TopicQueues>>>,
     identity: Mutex<Identity>,
+    /// With a transactional id only.
+    transaction: Option<Transaction>,
     ready: Ready,
     /// Bytes of `buffer.memory` that no batch has taken.
     memory: Semaphore,
@@ -139,7 +152,51 @@ struct Shared {
     /// The outcomes of the batches that have not ended, by the order of their opening.
     incomplete: Mutex<BTreeMap<u64, Arc<Outcome>>>,
     next_ordinal: AtomicU64,
-    closed: AtomicBool,
+    /// Why no record is taken: [`Shared::CLOSED`], [`Shared::OUTSIDE`]; 0 while they are.
+    shut: AtomicU8,
+}
+
+impl Shared {
+    /// The last handle is gone.
+    const CLOSED: u8 = 1;
+    /// The producer is transactional, and no transaction takes records.
+    const OUTSIDE: u8 = 2;
+
+    fn shut(&self, reason: u8) {
+        self.shut.fetch_or(reason, Ordering::AcqRel);
+    }
+
+    fn unshut(&self, reason: u8) {
+        self.shut.fetch_and(!reason, Ordering::AcqRel);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.shut.load(Ordering::Acquire) & Shared::CLOSED != 0
+    }
+
+    /// Why no record is taken.
+    #[cold]
+    fn refusal(&self) -> ClientError {
+        match &self.transaction {
+            Some(transaction) if !self.is_closed() => transaction.refusal(),
+            _ => ClientError::ClientClosed,
+        }
+    }
+
+    /// Takes another identity, and numbers all that waits anew. Nothing must be in flight.
+    fn renumber(&self, identity: Identity) {
+        // First, so that whatever is closed from here on carries it.
+        *lock(&self.identity) = identity;
+        for queue in self.queues() {
+            lock(&queue.state).renumber(identity);
+        }
+    }
+
+    /// The partitions of all topics.
+    fn queues(&self) -> Vec<Arc<PartitionQueue>> {
+        let topics = self.topics.read().expect("no code under it panics");
+        topics.values().flat_map(|topic| topic.queues()).collect()
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -151,7 +208,7 @@ struct Handle(Arc<Shared>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.closed.store(true, Ordering::Release);
+        self.0.shut(Shared::CLOSED);
         self.0.ready.wake();
     }
 }
@@ -161,14 +218,24 @@ impl Drop for Handle {
 pub struct Producer(Arc<Handle>);
 
 impl Producer {
-    /// A producer for this cluster; asks for a producer id if it is to be idempotent.
+    /// A producer for this cluster; asks for a producer id if it is to be idempotent. With a
+    /// transactional id it takes over from whoever had that id before, whose open transaction is
+    /// aborted.
     pub async fn new(cluster: Cluster, config: ProducerConfig) -> Result<Producer, ClientError> {
         config.check()?;
         let none = (ProducerId::NONE, ProducerEpoch::NONE);
-        let identity = if config.idempotence { new_identity(&cluster).await? } else { none };
+        let id = config.transactional_id.as_deref();
+        let transaction = id.map(|id| Transaction::new(id, config.transaction_timeout));
+        let identity = match &transaction {
+            Some(transaction) => transaction.identity(&cluster, none).await?,
+            None if config.idempotence => new_identity(&cluster).await?,
+            None => none,
+        };
         let shared = Arc::new(Shared {
             topics: RwLock::default(),
             identity: Mutex::new(identity),
+            shut: AtomicU8::new(if transaction.is_some() { Shared::OUTSIDE } else { 0 }),
+            transaction,
             ready: Ready::default(),
             memory: Semaphore::new(config.buffer_bytes.max(config.batch_bytes)),
             pool: Pool::new(config.buffer_bytes / config.batch_bytes.max(1)),
@@ -176,7 +243,6 @@ impl Producer {
             counters: Counters::default(),
             incomplete: Mutex::default(),
             next_ordinal: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
             cluster,
             config,
         });
@@ -302,7 +368,9 @@ async fn wait_for_memory(shared: &Shared, needed: u32, left: Duration) -> Result
     let Ok(permit) = permit else {
         let after_ms = shared.config.block_max.as_millis() as u64;
         let what = "waiting for buffer.memory".to_owned();
-        return Err(ClientError::TimedOut { what, after_ms });
+        let error = ClientError::TimedOut { what, after_ms };
+        shared.fail_transaction(&error);
+        return Err(error);
     };
     // Given back at once: the append takes what it needs itself, if it still needs it.
     drop(permit.map_err(|_| ClientError::ClientClosed)?);

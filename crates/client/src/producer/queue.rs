@@ -4,7 +4,8 @@ use super::batch::{Batch, Delivery, Outcome};
 use super::feed::Fed;
 use super::ratio::CompressionRatio;
 use super::record::{self, Record};
-use super::{Partitioner, ProducerConfig, Shared, lock};
+use super::transaction;
+use super::{Identity, Partitioner, ProducerConfig, Shared, lock};
 use crate::error::ClientError;
 use crate::metadata::Topic;
 use bytes::Bytes;
@@ -142,7 +143,8 @@ impl QueueState {
             base_sequence = Sequence(self.next_sequence);
             self.next_sequence = base_sequence.plus(count).0;
         }
-        let builder = open.builder.producer(identity.0, identity.1, base_sequence);
+        let flags = if shared.transaction.is_some() { transaction::BATCH_FLAG } else { 0 };
+        let builder = open.builder.flags(flags).producer(identity.0, identity.1, base_sequence);
         self.closed.push_back(Batch {
             bytes: finish(shared, builder, &open.ratio),
             outcome: open.outcome,
@@ -174,6 +176,23 @@ impl QueueState {
             self.close_open(shared);
         }
         !self.closed.is_empty()
+    }
+
+    /// Takes all that is not in flight.
+    pub(super) fn take_waiting(&mut self, shared: &Shared) -> VecDeque<Batch> {
+        self.close_open(shared);
+        std::mem::take(&mut self.closed)
+    }
+
+    /// Begins the sequence anew, under another identity.
+    pub(super) fn renumber(&mut self, identity: Identity) {
+        let mut next = Sequence(0);
+        for batch in &mut self.closed {
+            batch.resequence(identity, next);
+            next = next.plus(batch.record_count);
+        }
+        self.next_sequence = next.0;
+        (self.recovering, self.established) = (false, false);
     }
 
     fn has_lingered(&self, shared: &Shared, now: Instant) -> bool {

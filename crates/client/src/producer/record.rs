@@ -56,10 +56,12 @@ pub(super) fn check(shared: &Shared, record: &Record<'_>) -> Result<usize, Clien
     let size_bytes = record.size_bytes_max();
     let limit_bytes = shared.config.request_bytes_max;
     if HEADER_BYTES + size_bytes > limit_bytes {
-        return Err(ClientError::RecordTooLarge { size_bytes, limit_bytes });
+        let error = ClientError::RecordTooLarge { size_bytes, limit_bytes };
+        shared.fail_transaction(&error);
+        return Err(error);
     }
-    if shared.closed.load(Ordering::Acquire) {
-        return Err(ClientError::ClientClosed);
+    if shared.shut.load(Ordering::Acquire) != 0 {
+        return Err(shared.refusal());
     }
     Ok(size_bytes)
 }

@@ -18,6 +18,7 @@ pub(super) struct Envelope<'a> {
     pub(super) version: i16,
     pub(super) correlation_id: i32,
     pub(super) client_id: &'a str,
+    pub(super) transactional_id: Option<&'a str>,
     pub(super) acks: i16,
     pub(super) timeout_ms: i32,
 }
@@ -54,7 +55,7 @@ impl Encoder {
         frame::begin(w);
         let (version, id) = (envelope.version, envelope.correlation_id);
         frame::write_request_head(w, ApiKey::Produce, version, id, Some(envelope.client_id))?;
-        w.nullable_string(None, self.flexible)?;
+        w.nullable_string(envelope.transactional_id, self.flexible)?;
         w.i16(envelope.acks);
         w.i32(envelope.timeout_ms);
         Ok(())

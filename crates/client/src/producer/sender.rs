@@ -8,6 +8,7 @@
 use super::batch::{Batch, BatchReport, Placed};
 use super::queue::PartitionQueue;
 use super::request::{self, Envelope, Sent};
+use super::transaction::{self, Transaction};
 use super::{Identity, Shared, lock, new_identity};
 use crate::cluster::Lane;
 use crate::connection::{Connection, read};
@@ -16,7 +17,6 @@ use bytes::Bytes;
 use model::{ErrorCode, Offset, Sequence, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use wire::produce::PartitionProduceResponse;
@@ -118,7 +118,10 @@ impl Sender {
     fn pass(&mut self) -> bool {
         let now = Instant::now();
         self.wake_at = None;
-        if self.shared.closed.load(Ordering::Acquire) {
+        if let Some(error) = self.doom() {
+            self.give_up_waiting(&error);
+        }
+        if self.shared.is_closed() {
             if lock(&self.shared.incomplete).is_empty() {
                 return false;
             }
@@ -132,6 +135,7 @@ impl Sender {
             return true;
         }
         while self.send_round(now) {}
+        self.add_partitions();
         for connection in self.unwritten.drain(..) {
             connection.write();
         }
@@ -193,6 +197,9 @@ impl Sender {
             self.refresh_metadata(now);
             return true;
         };
+        if self.shared.transaction.as_ref().is_some_and(|t| !t.admits(queue)) {
+            return true;
+        }
         let config = &self.shared.config;
         let busy = state.in_flight > 0
             && (state.recovering
@@ -257,7 +264,11 @@ impl Sender {
         };
         let connection = connection.clone();
         let named = sent.iter().any(|s| s.queue.topic_id.is_zero());
-        let limit = if named { 12 } else { i16::MAX };
+        let limit = match self.shared.transaction {
+            Some(_) => transaction::PRODUCE_VERSION_MAX,
+            None if named => 12,
+            None => i16::MAX,
+        };
         let version = connection.versions().newest_up_to(ApiKey::Produce, limit);
         let peer = connection.peer().to_owned();
         let Some(version) = version else {
@@ -307,6 +318,7 @@ impl Sender {
                 version,
                 correlation_id,
                 client_id: connection.client_id(),
+                transactional_id: self.shared.transaction.as_ref().map(Transaction::id),
                 acks: config.acks,
                 timeout_ms: config.request_timeout.as_millis() as i32,
             };
@@ -397,9 +409,12 @@ impl Sender {
         let now = Instant::now();
         let recovering = lock(&sent.queue.state).recovering || self.reset != Reset::None;
         let again = match error.code() {
+            _ if self.doom().is_some() => false,
             // The broker lacks a batch before this one, and that one will be sent again.
             Some(ErrorCode::OutOfOrderSequenceNumber) if recovering => true,
-            Some(ErrorCode::UnknownProducerId | ErrorCode::InvalidProducerIdMapping) => {
+            Some(ErrorCode::UnknownProducerId | ErrorCode::InvalidProducerIdMapping)
+                if self.shared.transaction.is_none() =>
+            {
                 self.want_reset();
                 true
             }
@@ -427,7 +442,7 @@ impl Sender {
     /// Gives a batch up that a broker had.
     fn fail(&mut self, sent: Sent, error: ClientError) {
         if sent.batch.base_sequence != Sequence::NONE {
-            self.want_reset();
+            self.lose(&error);
         }
         self.complete(sent, Err(error));
     }
@@ -494,12 +509,43 @@ impl Sender {
             self.wake_by(next);
         }
         for batch in expired {
-            if batch.base_sequence != Sequence::NONE {
-                self.want_reset();
-            }
             let what = format!("delivery to {}-{}", queue.topic, queue.partition);
-            let after_ms = timeout.as_millis() as u64;
-            self.end(queue, batch, Err(ClientError::TimedOut { what, after_ms }));
+            let error = ClientError::TimedOut { what, after_ms: timeout.as_millis() as u64 };
+            if batch.base_sequence != Sequence::NONE {
+                self.lose(&error);
+            }
+            self.end(queue, batch, Err(error));
+        }
+    }
+
+    /// A place in a sequence stays empty: what comes after it needs another identity. Within a
+    /// transaction, which cannot be committed any more, its abort sees to that.
+    fn lose(&mut self, error: &ClientError) {
+        match self.shared.transaction {
+            Some(_) => self.shared.fail_transaction(error),
+            None => self.want_reset(),
+        }
+    }
+
+    /// Why nothing more is sent within the transaction, if so.
+    fn doom(&self) -> Option<ClientError> {
+        self.shared.transaction.as_ref().and_then(Transaction::doom)
+    }
+
+    fn give_up_waiting(&mut self, error: &ClientError) {
+        for queue in self.shared.queues() {
+            let batches = lock(&queue.state).take_waiting(&self.shared);
+            for batch in batches {
+                self.lose(error);
+                self.end(&queue, batch, Err(error.clone()));
+            }
+        }
+    }
+
+    /// Has partitions added to the transaction whose batches wait for that.
+    fn add_partitions(&self) {
+        if self.shared.transaction.as_ref().is_some_and(Transaction::begin_adding) {
+            tokio::spawn(transaction::add_partitions(self.shared.clone()));
         }
     }
 
@@ -561,21 +607,6 @@ impl Sender {
             }
         };
         self.reset = Reset::None;
-        // First, so that whatever is closed from here on carries it.
-        *lock(&self.shared.identity) = identity;
-        let topics: Vec<_> = {
-            let topics = self.shared.topics.read().expect("no code under it panics");
-            topics.values().cloned().collect()
-        };
-        for queue in topics.iter().flat_map(|topic| topic.queues()) {
-            let mut state = lock(&queue.state);
-            let mut next = Sequence(0);
-            for batch in &mut state.closed {
-                batch.resequence(identity, next);
-                next = next.plus(batch.record_count);
-            }
-            state.next_sequence = next.0;
-            (state.recovering, state.established) = (false, false);
-        }
+        self.shared.renumber(identity);
     }
 }

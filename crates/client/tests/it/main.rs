@@ -1,7 +1,7 @@
 //! The client against brokers.
 //!
-//! The tests in [`scripted`] and [`played`] need none: they play the broker themselves. All others
-//! need a cluster and are passed over without one:
+//! The tests in [`scripted`] and [`played`] need none, nor do most of [`transactions`]: they play the
+//! broker themselves. All others need a cluster and are passed over without one:
 //! `CLIENT_TEST_BOOTSTRAP=host:port cargo test -p client`.
 
 mod admin;
@@ -10,6 +10,7 @@ mod consume;
 mod played;
 mod produce;
 mod scripted;
+mod transactions;
 
 use client::{Cluster, ClusterConfig};
 

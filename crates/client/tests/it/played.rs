@@ -77,7 +77,7 @@ fn versions() -> ApiVersionsResponse {
     ApiVersionsResponse { api_keys, ..Default::default() }
 }
 
-fn metadata(request: &MetadataRequest, port: i32, partitions: i32) -> MetadataResponse {
+pub fn metadata(request: &MetadataRequest, port: i32, partitions: i32) -> MetadataResponse {
     let partition = |partition_index| MetadataResponsePartition {
         partition_index,
         leader_id: 1,
@@ -98,7 +98,7 @@ fn metadata(request: &MetadataRequest, port: i32, partitions: i32) -> MetadataRe
     }
 }
 
-fn response(request: &ProduceRequest, code: ErrorCode) -> ProduceResponse {
+pub fn response(request: &ProduceRequest, code: ErrorCode) -> ProduceResponse {
     let answered =
         |index| PartitionProduceResponse { index, error_code: code.code(), ..Default::default() };
     let topics = request.topic_data.iter().map(|topic| TopicProduceResponse {
