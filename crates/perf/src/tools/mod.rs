@@ -5,7 +5,7 @@
 //! What Kafka's tools do wrongly in the eyes of the load engine (`crate::load`) they do here too: that
 //! one measures, these compare.
 //!
-//! Known deviations: there are neither transactions nor TLS nor SASL, and to ask for them is an error.
+//! Known deviations: there is neither TLS nor SASL, and to ask for them is an error.
 //! A cluster that cannot be reached within `max.block.ms` or `default.api.timeout.ms` ends a run with
 //! exit code 1. Failed sends are told in a line for each batch, without a stack trace. `--include`
 //! reads the topics that are there at the beginning. A consumer belongs to a classic group.

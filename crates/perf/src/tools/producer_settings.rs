@@ -24,6 +24,7 @@ const READ: &[&str] = &[
     "max.request.size",
     "partitioner.class",
     "retries",
+    "transaction.timeout.ms",
     "transactional.id",
 ];
 
@@ -34,12 +35,9 @@ const WITHOUT_EFFECT: &[&str] = &[
     "partitioner.adaptive.partitioning.enable",
     "partitioner.availability.timeout.ms",
     "partitioner.ignore.keys",
-    "transaction.timeout.ms",
     "transaction.two.phase.commit.enable",
     "value.serializer",
 ];
-
-const NO_TRANSACTIONS: &str = "this client has no transactions yet";
 
 /// Who chooses the partition of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,21 +61,14 @@ impl ProducerSettings {
     /// Reads all properties; warns of unknown ones.
     pub fn read(settings: &Settings, console: &Console) -> Result<ProducerSettings, ToolError> {
         settings.check(console, &[READ, WITHOUT_EFFECT])?;
-        if settings.text("transactional.id").is_some_and(|id| !id.is_empty()) {
-            return Err(settings.refuse("transactional.id", NO_TRANSACTIONS));
-        }
         let mut config = ProducerConfig::default();
         read_sizes(settings, &mut config)?;
         read_times(settings, &mut config)?;
         read_compression(settings, &mut config)?;
         read_guarantees(settings, &mut config)?;
+        read_transactions(settings, &mut config)?;
         Ok(ProducerSettings { config, partitioner: partitioner(settings)? })
     }
-}
-
-/// The error of a run that asks for transactions by a flag.
-pub fn no_transactions(flag: &str) -> ToolError {
-    ToolError::failed(format!("{flag} cannot be used: {NO_TRANSACTIONS}"))
 }
 
 fn read_sizes(settings: &Settings, config: &mut ProducerConfig) -> Result<(), ToolError> {
@@ -171,6 +162,21 @@ fn read_guarantees(settings: &Settings, config: &mut ProducerConfig) -> Result<(
     Ok(())
 }
 
+fn read_transactions(settings: &Settings, config: &mut ProducerConfig) -> Result<(), ToolError> {
+    if let Some(timeout_ms) = settings.number("transaction.timeout.ms", 1..=i32::MAX)? {
+        config.transaction_timeout = Duration::from_millis(timeout_ms as u64);
+    }
+    let key = "transactional.id";
+    config.transactional_id = match settings.text(key) {
+        Some("") => return Err(settings.refuse(key, "it must not be empty")),
+        Some(_) if !config.idempotence => {
+            return Err(settings.refuse(key, "transactions need idempotence"));
+        }
+        id => id.map(str::to_owned),
+    };
+    Ok(())
+}
+
 fn partitioner(settings: &Settings) -> Result<Partitioner, ToolError> {
     let class = settings.text("partitioner.class").unwrap_or_default();
     match class.rsplit('.').next().unwrap_or_default() {
@@ -189,7 +195,7 @@ pub fn effective(settings: &ProducerSettings) -> Vec<(&'static str, String)> {
     let config = &settings.config;
     let ms = |time: Duration| time.as_millis().to_string();
     let acks = if config.acks == -1 { "all".to_owned() } else { config.acks.to_string() };
-    vec![
+    let mut all = vec![
         ("acks", acks),
         ("enable.idempotence", config.idempotence.to_string()),
         ("retries", config.retries.to_string()),
@@ -202,7 +208,12 @@ pub fn effective(settings: &ProducerSettings) -> Vec<(&'static str, String)> {
         ("request.timeout.ms", ms(config.request_timeout)),
         ("delivery.timeout.ms", ms(config.delivery_timeout)),
         ("max.block.ms", ms(config.block_max)),
-    ]
+    ];
+    if let Some(id) = &config.transactional_id {
+        all.push(("transactional.id", id.clone()));
+        all.push(("transaction.timeout.ms", ms(config.transaction_timeout)));
+    }
+    all
 }
 
 #[cfg(test)]
@@ -262,7 +273,17 @@ mod tests {
     }
 
     #[test]
-    fn transactions_are_refused() {
-        assert!(read(&[("transactional.id", "x")]).err().unwrap().contains("transactional.id"));
+    fn transactions_have_an_id_and_need_idempotence() {
+        let id = ("transactional.id", "x");
+        let config = read(&[id, ("transaction.timeout.ms", "7")]).unwrap().config;
+        assert_eq!(config.transactional_id.as_deref(), Some("x"));
+        assert_eq!(config.transaction_timeout, Duration::from_millis(7));
+        assert_eq!(read(&[]).unwrap().config.transactional_id, None);
+        for weaker in [("acks", "1"), ("enable.idempotence", "false"), ("retries", "0")] {
+            let error = read(&[id, weaker]).err().unwrap();
+            assert!(error.contains("transactions need idempotence"), "{error}");
+        }
+        assert!(read(&[("transactional.id", "")]).err().unwrap().contains("must not be empty"));
+        assert!(read(&[id, ("transaction.timeout.ms", "0")]).is_err());
     }
 }

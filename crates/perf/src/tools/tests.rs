@@ -156,6 +156,10 @@ fn what_the_producers_tool_refuses_is_said_behind_its_usage() {
         (format!("{whole} --bootstrap-server x:1 --warmup-records 5"), "--warmup-records"),
         (format!("{whole} --bootstrap-server x:1 --reporting-interval 0"), "--reporting-interval"),
         (
+            format!("{whole} --bootstrap-server x:1 --transaction-duration-ms 0"),
+            "--transaction-duration-ms should be greater than zero.",
+        ),
+        (
             format!("{whole} --producer-props a=b --command-property acks=1"),
             "--command-property and --producer-props cannot be specified together.",
         ),
@@ -181,15 +185,43 @@ fn wrong_properties_name_key_and_value() {
         ("acks=2", "invalid value 2 for configuration acks"),
         ("batch.size=x", "invalid value x for configuration batch.size"),
         ("a=b=c", "invalid property \"a=b=c\""),
-        ("transactional.id=t", "transactions"),
+        ("transactional.id=", "transactional.id"),
+        ("transaction.timeout.ms=0", "invalid value 0 for configuration transaction.timeout.ms"),
         ("security.protocol=SSL", "security.protocol"),
     ] {
         let notices = failed(Tool::Produce, &format!("{line} {property}")).notices();
         assert!(notices.contains(text), "{property}: {notices}");
         assert!(!notices.contains("usage:"), "{property}: {notices}");
     }
-    let notices = failed(Tool::Produce, &format!("{line} --transactional-id t")).notices();
-    assert!(notices.contains("--transactional-id cannot be used"), "{notices}");
+    let notices = failed(Tool::Produce, &format!("{line} acks=1 --transactional-id t")).notices();
+    assert!(notices.contains("transactions need idempotence"), "{notices}");
+}
+
+#[test]
+fn an_id_or_a_duration_asks_for_transactions() {
+    let whole = "--topic t --num-records 5 --throughput -1 --record-size 10 --bootstrap-server x:1";
+    let asked = |more: &str| {
+        let (plan, _) = produce_plan(&format!("{whole} {more}"));
+        (plan.properties.get("transactional.id").cloned(), plan.transaction_duration_ms)
+    };
+    let id = |id: &str| Some(id.to_owned());
+    assert_eq!(asked(""), (None, None));
+    assert_eq!(asked("--transactional-id a"), (id("a"), Some(3000)));
+    assert_eq!(asked("--command-property transactional.id=b"), (id("b"), Some(3000)));
+    let both = "--transaction-duration-ms 7 --command-property transactional.id=b";
+    assert_eq!(asked(both), (id("b"), Some(7)));
+    assert_eq!(asked(&format!("{both} --transactional-id a")), (id("a"), Some(7)));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("client.properties");
+    std::fs::write(&file, "transactional.id=c\n").unwrap();
+    let by_file = format!("--command-config {}", file.display());
+    assert_eq!(asked(&by_file), (id("c"), Some(3000)));
+    let (first, duration_ms) = asked("--transaction-duration-ms 1");
+    let (second, _) = asked("--transaction-duration-ms 1");
+    assert_eq!(duration_ms, Some(1));
+    assert_ne!(first, second, "random");
+    let uuid = first.as_deref().and_then(|id| id.strip_prefix("performance-producer-")).unwrap();
+    assert_eq!(uuid.len(), 22, "{uuid}");
 }
 
 #[test]

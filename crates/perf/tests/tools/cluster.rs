@@ -43,11 +43,15 @@ struct Found {
     headers: Vec<(String, Option<Vec<u8>>)>,
 }
 
+/// Reads what is there but for open and aborted transactions.
 fn read(bootstrap: &str, topic: &str, partitions: i32, count: usize) -> Vec<Found> {
     block_on(async {
         let cluster = Cluster::connect(ClusterConfig::new(bootstrap)).await.unwrap();
-        let config =
-            ConsumerConfig { offset_reset: OffsetReset::Earliest, ..ConsumerConfig::default() };
+        let config = ConsumerConfig {
+            offset_reset: OffsetReset::Earliest,
+            read_committed: true,
+            ..ConsumerConfig::default()
+        };
         let mut consumer = Consumer::new(cluster, config);
         let all: Vec<_> = (0..partitions).map(|p| TopicPartition::new(topic, p)).collect();
         consumer.assign(&all).await.unwrap();
@@ -107,9 +111,13 @@ fn kafkas_tools_and_ours_take_the_same_lines_and_write_alike() {
         "--bootstrap-server {bootstrap} --topic {topic} --num-records 3000 --timeout 20000"
     );
     let latency = format!("{bootstrap} {topic} 20 1 100");
-    for (tool, line) in
-        [(Tool::Produce, &produce), (Tool::Consume, &consume), (Tool::EndToEnd, &latency)]
-    {
+    let mut lines =
+        vec![(Tool::Produce, &produce), (Tool::Consume, &consume), (Tool::EndToEnd, &latency)];
+    let transactions = format!("{produce} --transaction-duration-ms 200");
+    if offers_transactions(&bootstrap) {
+        lines.push((Tool::Produce, &transactions));
+    }
+    for (tool, line) in lines {
         let ours = succeed(tool, line).lines;
         let shapes = |lines: &[String]| -> BTreeSet<String> {
             lines.iter().map(|line| shape(line)).collect()
@@ -270,4 +278,34 @@ fn a_topic_that_is_missing_is_made_by_sending_to_it() {
         run(Tool::Produce, &format!("{line} --num-records 7 --throughput 9999"));
     assert!(succeeded, "{}", written.notices);
     assert_eq!(sent_by_commas(written.lines.last().unwrap()).records, 7);
+}
+
+/// Whether the cluster offers transactions.
+fn offers_transactions(bootstrap: &str) -> bool {
+    block_on(async {
+        let cluster = Cluster::connect(ClusterConfig::new(bootstrap)).await.unwrap();
+        let versions = cluster.any().await.unwrap().versions().clone();
+        versions.newest(wire::ApiKey::AddPartitionsToTxn).is_some()
+    })
+}
+
+#[test]
+fn what_is_sent_within_transactions_is_committed() {
+    let Some(bootstrap) = bootstrap() else { return };
+    let topic = new_topic(&bootstrap, "transactions", 3);
+    let line = format!(
+        "--bootstrap-server {bootstrap} --topic {topic} --num-records 2000 --record-size 10 \
+         --throughput 2000 --producers 2 --transactional-id {topic} --transaction-duration-ms 100"
+    );
+    let (succeeded, written) = run(Tool::Produce, &line);
+    if !offers_transactions(&bootstrap) {
+        let expected = "error: the broker does not offer transactions: ";
+        assert!(!succeeded && written.notices.contains(expected), "{}", written.notices);
+        assert!(written.lines.is_empty(), "{:?}", written.lines);
+        return;
+    }
+    assert!(succeeded, "{}", written.notices);
+    assert_shapes(&written.lines, PRODUCE);
+    assert_eq!(sent_by_commas(written.lines.last().unwrap()).records, 2000);
+    assert_eq!(read(&bootstrap, &topic, 3, 2000).len(), 2000);
 }

@@ -3,10 +3,10 @@
 use super::super::console::Console;
 use super::super::failure::ToolError;
 use super::super::output::{Form, Outputs, Unit};
-use super::super::producer_settings::no_transactions;
 use super::super::properties::{self, Properties};
 use super::keys::Distribution;
 use clap::{Args, ValueEnum};
+use model::Uuid;
 use std::path::PathBuf;
 
 /// Whether every record's value is filled anew.
@@ -60,10 +60,11 @@ pub struct Arguments {
     /// Write the producer's metrics at the end
     #[arg(long)]
     print_metrics: bool,
-    /// Not possible yet: the client has no transactions
+    /// Send within transactions under this id; stands above the property transactional.id
     #[arg(long)]
     transactional_id: Option<String>,
-    /// Not possible yet: the client has no transactions
+    /// Commit when a transaction is so many milliseconds old, 3000 if only an id is given; without
+    /// an id a random one is used
     #[arg(long, value_name = "TRANSACTION-DURATION", allow_negative_numbers = true)]
     transaction_duration_ms: Option<i64>,
     /// So many records come before those that are reported as the steady state
@@ -155,6 +156,9 @@ pub struct Extras {
     pub header_value_bytes: Option<usize>,
 }
 
+/// The age of a transaction if none is given, in milliseconds.
+const TRANSACTION_DURATION_MS: u64 = 3000;
+
 /// What is to be done, after all checks.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -174,9 +178,12 @@ pub struct Plan {
     pub producers: u32,
     /// Milliseconds between lines.
     pub reporting_interval_ms: u64,
+    /// How old a transaction may become, in milliseconds; `None` to send without transactions.
+    pub transaction_duration_ms: Option<u64>,
     /// Whether the table of metrics is wanted.
     pub print_metrics: bool,
-    /// Of the producers, with `bootstrap.servers` and `client.id`.
+    /// Of the producers, with `bootstrap.servers` and `client.id`, and with `transactional.id` if
+    /// there are transactions.
     pub properties: Properties,
     /// What else is written.
     pub outputs: Outputs,
@@ -211,27 +218,46 @@ impl Arguments {
         self.check_names()?;
         let records = above_zero(records, "--num-records")?;
         let reporting_interval_ms = above_zero(self.reporting_interval, "--reporting-interval")?;
+        let warmup_records = self.warmup(records)?;
+        let duration = self.transaction_duration_ms;
+        let duration =
+            duration.map(|ms| above_zero(ms, "--transaction-duration-ms")).transpose()?;
         let plan = Plan {
             topic,
             records,
-            warmup_records: self.warmup(records)?,
+            warmup_records,
             throughput,
             source,
             extras: self.extras()?,
             producers: self.producers.clamp(1, 1024).min(records.try_into().unwrap_or(u32::MAX)),
             reporting_interval_ms,
+            transaction_duration_ms: None,
             print_metrics: self.print_metrics,
             properties: Properties::new(),
             outputs: self.outputs(),
         };
         self.warn(console);
-        if self.transactional_id.is_some() {
-            return Err(no_transactions("--transactional-id"));
+        let mut properties = self.properties()?;
+        let transaction_duration_ms = self.transactions(duration, &mut properties);
+        Ok(Plan { properties, transaction_duration_ms, ..plan })
+    }
+
+    /// An id by flag or property or a duration: any of them asks for transactions, and what is not
+    /// given has a default.
+    fn transactions(&self, duration_ms: Option<u64>, properties: &mut Properties) -> Option<u64> {
+        let key = "transactional.id";
+        if let Some(id) = &self.transactional_id {
+            properties.insert(key.to_owned(), id.clone());
         }
-        if self.transaction_duration_ms.is_some() {
-            return Err(no_transactions("--transaction-duration-ms"));
+        if duration_ms.is_none() && !properties.contains_key(key) {
+            return None;
         }
-        Ok(Plan { properties: self.properties()?, ..plan })
+        let random = || {
+            let uuid = Uuid::from_random(fastrand::u128(..).to_be_bytes());
+            format!("performance-producer-{uuid}")
+        };
+        properties.entry(key.to_owned()).or_insert_with(random);
+        Some(duration_ms.unwrap_or(TRANSACTION_DURATION_MS))
     }
 
     fn source(&self) -> Result<Source, ToolError> {

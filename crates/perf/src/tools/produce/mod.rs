@@ -10,6 +10,7 @@ pub mod payload;
 mod sender;
 pub mod tally;
 pub mod throttle;
+mod transactions;
 
 use super::clock::Clock;
 use super::console::Console;

@@ -10,10 +10,11 @@ use super::keys::Keys;
 use super::payload::Payload;
 use super::tally::{Tag, Tally};
 use super::throttle::{Pace, Throttle};
+use super::transactions::Transactions;
 use client::producer::{Fed, Feed, ProducerMetrics};
 use client::{ClientError, Cluster, ClusterConfig, Producer, Record};
-use model::Timestamp;
 use model::partitioner::{Sticky, partition_of_key};
+use model::{ErrorCode, Timestamp};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -98,16 +99,38 @@ async fn run(
     }
     let tally = job.tally.clone();
     let mut config = job.producer.config.clone();
+    if let Some(id) = config.transactional_id.as_mut().filter(|_| job.plan.producers > 1) {
+        // Of two producers with one id the second would fence the first.
+        *id += &format!("-{}", job.index + 1);
+    }
+    let is_transactional = config.transactional_id.is_some();
     config.on_batch = Some(Arc::new(move |report| lock(&tally).batch(report)));
-    let producer = Producer::new(Cluster::connect(cluster).await?, config).await?;
+    let cluster = Cluster::connect(cluster).await?;
+    let producer = Producer::new(cluster, config).await;
+    let producer = producer.map_err(|error| refusal(error, is_transactional))?;
     // Whoever waits has given up if nobody listens.
     let _ = connected.send(());
     let Ok(start) = start.await else { return Ok(producer.metrics()) };
     let feed = producer.topic(&job.plan.topic).await?.feed();
-    Pump::new(&job, feed, start).run().await?;
+    let pumped = Pump::new(&job, &producer, feed, start).run().await;
+    if pumped.is_err() && is_transactional {
+        // As far as that is possible: why the run failed is more interesting.
+        let _ = producer.abort_transaction().await;
+    }
+    pumped?;
     // Failures have been told already.
     let _ = producer.flush().await;
     Ok(producer.metrics())
+}
+
+/// Why there is no producer; a broker may not even know what a transaction is.
+fn refusal(error: ClientError, is_transactional: bool) -> ToolError {
+    let is_unknown = matches!(error, ClientError::Unsupported { .. })
+        || error.code() == Some(ErrorCode::UnsupportedVersion);
+    match is_transactional && is_unknown {
+        true => ToolError::failed(format!("the broker does not offer transactions: {error}")),
+        false => error.into(),
+    }
 }
 
 fn lock(tally: &Mutex<Tally>) -> std::sync::MutexGuard<'_, Tally> {
@@ -180,19 +203,23 @@ impl Headers {
 /// The loop that makes records and hands them over.
 struct Pump<'a> {
     job: &'a Job,
+    producer: &'a Producer,
     feed: Feed,
     placement: Placement,
     throttle: Throttle,
+    transactions: Option<Transactions>,
     since_yield: u64,
 }
 
 impl<'a> Pump<'a> {
-    fn new(job: &'a Job, feed: Feed, start: Instant) -> Pump<'a> {
+    fn new(job: &'a Job, producer: &'a Producer, feed: Feed, start: Instant) -> Pump<'a> {
         let producers = f64::from(job.plan.producers);
         Pump {
             placement: Placement::new(&job.producer, &feed),
             throttle: Throttle::new(job.plan.throughput / producers, start),
+            transactions: job.plan.transaction_duration_ms.map(Transactions::new),
             feed,
+            producer,
             job,
             since_yield: 0,
         }
@@ -211,6 +238,7 @@ impl<'a> Pump<'a> {
         for number in 0..records {
             let (value, mark) = values.next(number * u64::from(plan.producers) + u64::from(index));
             let key = keys.draw();
+            self.begin_transaction()?;
             let now = Instant::now();
             let began_us = self.job.clock.us(now);
             let steady = number >= steady_from;
@@ -226,11 +254,25 @@ impl<'a> Pump<'a> {
                 tag: Tag { steady, began_us, mark }.pack(),
             };
             self.send(&record).await?;
+            if self.transactions.as_mut().is_some_and(|t| t.end_after(now)) {
+                self.producer.commit_transaction().await?;
+            }
             match self.throttle.after(number, now) {
                 Pace::Go => {}
                 Pace::Pause(time) => tokio::time::sleep(time).await,
                 Pace::Never => std::future::pending().await,
             }
+        }
+        if self.transactions.as_ref().is_some_and(Transactions::is_open) {
+            self.producer.commit_transaction().await?;
+        }
+        Ok(())
+    }
+
+    fn begin_transaction(&mut self) -> Result<(), ToolError> {
+        let begins = self.transactions.as_mut().is_some_and(|t| t.begin(Instant::now()));
+        if begins {
+            self.producer.begin_transaction()?;
         }
         Ok(())
     }
