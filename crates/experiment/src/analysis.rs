@@ -226,6 +226,7 @@ pub fn better(metric: &str) -> Better {
         "throughput_per_producer",
         "reached_share",
         "consumed_per_s",
+        "requests_per_s",
         "fetch_mib_per_s",
         "fetch_records_per_s",
     ];
@@ -233,6 +234,7 @@ pub fn better(metric: &str) -> Better {
         "records",
         "data_mib",
         "requests",
+        "answer_bytes",
         "records_per_request",
         "batch_fill",
         "in_flight_used",

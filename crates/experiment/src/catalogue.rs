@@ -355,6 +355,8 @@ pub fn cost_seconds(workload: &Workload) -> f64 {
         Kind::Consume if emulates_slow_egress(workload) => 131_072.0 / bytes,
         Kind::Consume | Kind::Deliver => (400e6 / bytes).min(1e6),
         Kind::Produce | Kind::Distribute => at((200e6 / bytes).min(400e3)),
+        // It has no records: only `seconds` end it.
+        Kind::Metadata => f64::INFINITY,
     };
     workload.warmup_seconds + records / rate
 }

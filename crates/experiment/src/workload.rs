@@ -18,6 +18,8 @@ pub enum Kind {
     Balance,
     /// Partitions are chosen without a target, then for real, and the end offsets compared.
     Distribute,
+    /// Connections ask for the topics' metadata, each again as soon as it is answered.
+    Metadata,
 }
 
 /// How long a producer waits for whom.
@@ -127,6 +129,8 @@ pub struct Workload {
     pub producers: u32,
     /// Consumers, all in one group.
     pub consumers: u32,
+    /// Connections that ask for metadata.
+    pub connections: u32,
     /// Bytes of a record's value; 0 if `record_mix` says.
     pub record_bytes: u32,
     /// Sizes and their shares: `"0.54:100 0.24:1000"`; empty if `record_bytes` says; `"cs682"`: an access log's lines.
@@ -202,6 +206,7 @@ impl Default for Workload {
             partitions: 1,
             producers: 1,
             consumers: 0,
+            connections: 1,
             record_bytes: 1024,
             record_mix: String::new(),
             keys: "none".to_owned(),

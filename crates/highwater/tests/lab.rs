@@ -193,6 +193,43 @@ fn a_target_that_dies_costs_its_round_only() {
 }
 
 #[test]
+fn a_storm_of_metadata_requests_is_answered_directly_and_through_a_proxy() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let out_text = out.to_str().unwrap();
+    succeeded(&lab(&[
+        "run",
+        "x-metadata-storm",
+        "--rounds",
+        "1",
+        "--no-progress",
+        "--out",
+        out_text,
+    ]));
+    let all = rounds(&out);
+    let storms: Vec<_> =
+        all.iter().filter(|round| round["experiment"] == "x-metadata-storm").collect();
+    for via in ["direct", "proxy"] {
+        let answer_bytes = |connections: f64, topics: f64| {
+            let is = |round: &&&serde_json::Value| {
+                let cell = &round["cell"];
+                cell["via"] == via && cell["connections"] == connections && cell["topics"] == topics
+            };
+            let round = storms.iter().find(is).unwrap();
+            assert!(round["failure"].is_null(), "{round}");
+            let metric = |name: &str| round["metrics"][name].as_f64().unwrap();
+            assert!(metric("requests_per_s") > 0.0 && metric("p99_ms") > 0.0, "{round}");
+            assert!(metric("broker_cpu_s_per_mreq") > 0.0, "{round}");
+            metric("answer_bytes")
+        };
+        // Names of rounds differ by a digit.
+        assert!((answer_bytes(1.0, 1.0) - answer_bytes(10.0, 1.0)).abs() < 5.0, "{via}");
+        // A topic is more than its name in an answer.
+        assert!(answer_bytes(100.0, 100.0) > 50.0 * 50.0, "{via}");
+    }
+}
+
+#[test]
 fn what_cannot_be_run_is_said() {
     let free = peer::highwater::free_port().unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -17,6 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(5);
 /// End offsets that have not moved for so long will not move any more.
 const SETTLED: Duration = Duration::from_secs(3);
+/// Topics that are made in one request.
+const TOPICS_AT_ONCE: usize = 100;
 /// How long a new topic may be without leaders.
 const LEADERS: Duration = Duration::from_secs(30);
 
@@ -35,46 +38,62 @@ pub async fn connect(bootstrap: &str) -> Result<Admin> {
     Ok(Admin::new(Cluster::connect(config).await?))
 }
 
-/// Makes the round's topic and waits until each partition has a leader. Fails if it is there already: its records
+/// Makes the round's topics and waits until each partition has a leader. Fails if one is there already: its records
 /// would be counted as ours.
-pub fn create_topic(
+pub fn create_topics(
     bootstrap: &str,
-    name: &str,
+    names: &[String],
     workload: &Workload,
     partitions: u32,
     replication: u32,
 ) -> Result<()> {
     block_on(async {
         let admin = connect(bootstrap).await?;
-        let mut topic = NewTopic::new(name, partitions.try_into()?, replication.try_into()?);
         let min_isr = workload.min_isr.min(replication).max(1);
-        topic.configs.push(("min.insync.replicas".to_owned(), min_isr.to_string()));
-        admin
-            .create_topic(&topic)
-            .await
-            .with_context(|| format!("cannot make the topic {name}"))?;
-        wait_for_leaders(&admin, name, partitions).await
+        let (partitions_i32, replication) = (partitions.try_into()?, replication.try_into()?);
+        for names in names.chunks(TOPICS_AT_ONCE) {
+            let topic = |name: &String| NewTopic {
+                configs: vec![("min.insync.replicas".to_owned(), min_isr.to_string())],
+                ..NewTopic::new(name, partitions_i32, replication)
+            };
+            let topics: Vec<NewTopic> = names.iter().map(topic).collect();
+            for (name, made) in admin.create_topics(&topics, false).await? {
+                made.with_context(|| format!("cannot make the topic {name}"))?;
+            }
+            wait_for_leaders(&admin, names, partitions).await?;
+        }
+        Ok(())
     })
 }
 
-async fn wait_for_leaders(admin: &Admin, name: &str, partitions: u32) -> Result<()> {
+async fn wait_for_leaders(admin: &Admin, names: &[String], partitions: u32) -> Result<()> {
     let deadline = Instant::now() + LEADERS;
+    let all = names.len() * partitions as usize;
+    admin.cluster().want(names.iter().map(String::as_str));
     loop {
         admin.cluster().refresh().await?;
-        let topic = admin.cluster().topic(name).await?;
-        let led = topic.partitions.iter().filter(|partition| partition.leader.is_some()).count();
-        if led == partitions as usize {
+        let mut led = 0;
+        for name in names {
+            let topic = admin.cluster().topic(name).await?;
+            led += topic.partitions.iter().filter(|partition| partition.leader.is_some()).count();
+        }
+        if led == all {
             break;
         }
         ensure!(
             Instant::now() < deadline,
-            "{name} has leaders for {led} of {partitions} partitions only"
+            "there are leaders for {led} of {all} partitions only of {}",
+            names.join(", ")
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     // A leader that was named may not know it yet: one that answers does.
-    let partitions = (0..partitions as i32).map(|p| model::TopicPartition::new(name, p));
-    let wanted: Vec<_> = partitions.map(|p| (p, client::OffsetSpec::Latest)).collect();
+    let of = |name: &String| {
+        let name: Arc<str> = name.as_str().into();
+        (0..partitions as i32).map(move |p| model::TopicPartition::new(name.clone(), p))
+    };
+    let wanted: Vec<_> =
+        names.iter().flat_map(of).map(|p| (p, client::OffsetSpec::Latest)).collect();
     admin.list_offsets(&wanted).await?;
     Ok(())
 }

@@ -16,8 +16,15 @@ use crate::run::Settings;
 use crate::{Ended, store};
 
 /// Metrics that are shown without being asked for.
-const SHOWN: [&str; 6] =
-    ["throughput", "mib_per_s", "p50_ms", "p99_ms", "broker_cpu_s_per_mrec", "runtime_ms"];
+const SHOWN: [&str; 7] = [
+    "throughput",
+    "mib_per_s",
+    "requests_per_s",
+    "p50_ms",
+    "p99_ms",
+    "broker_cpu_s_per_mrec",
+    "runtime_ms",
+];
 
 /// Compares two runs, and decides the gates.
 pub fn compare(typed: &Compare) -> Result<Ended> {

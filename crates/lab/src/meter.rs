@@ -72,25 +72,49 @@ impl Meter {
     }
 }
 
+/// What puts a value under its name, if it is a number.
+fn into(metrics: &mut BTreeMap<String, f64>) -> impl FnMut(&str, f64) {
+    |name, value| {
+        if value.is_finite() {
+            metrics.insert(name.to_owned(), value);
+        }
+    }
+}
+
 impl Used {
     /// As metrics of a round of so many records and bytes of values.
     pub fn into_metrics(self, records: u64, bytes: u64, metrics: &mut BTreeMap<String, f64>) {
-        let cores = thread::available_parallelism().map_or(1, usize::from) as f64;
-        let mut put = |name: &str, value: f64| {
-            if value.is_finite() {
-                metrics.insert(name.to_owned(), value);
-            }
-        };
+        self.put_shares(metrics);
         let (million, gb) = (records as f64 / 1e6, bytes as f64 / GB);
+        let mut put = into(metrics);
         if let Some(cpu_s) = self.brokers_cpu_s {
             put("broker_cpu_s_per_mrec", cpu_s / million);
             put("broker_cpu_s_per_gb", cpu_s / gb);
+        }
+        put("client_cpu_s_per_mrec", self.own_cpu_s / million);
+    }
+
+    /// As metrics of a round of so many requests that carry no records.
+    pub fn into_request_metrics(self, requests: u64, metrics: &mut BTreeMap<String, f64>) {
+        self.put_shares(metrics);
+        let million = requests as f64 / 1e6;
+        let mut put = into(metrics);
+        if let Some(cpu_s) = self.brokers_cpu_s {
+            put("broker_cpu_s_per_mreq", cpu_s / million);
+        }
+        put("client_cpu_s_per_mreq", self.own_cpu_s / million);
+    }
+
+    /// What does not depend on how much was done.
+    fn put_shares(&self, metrics: &mut BTreeMap<String, f64>) {
+        let cores = thread::available_parallelism().map_or(1, usize::from) as f64;
+        let mut put = into(metrics);
+        if let Some(cpu_s) = self.brokers_cpu_s {
             put("broker_cpu_share", cpu_s / (self.elapsed_s * cores));
         }
         if let Some(mib) = self.brokers_rss_mib {
             put("broker_rss_mib", mib);
         }
-        put("client_cpu_s_per_mrec", self.own_cpu_s / million);
         put("steal_share", self.steal_share);
         put("machine_busy_share", self.busy_share);
         if let Some(mhz) = procfs::cpu_mhz() {
@@ -106,7 +130,16 @@ fn cpu_s(pids: &[u32]) -> Result<f64> {
 
 /// CPU seconds of this process, to the nanosecond.
 fn own_cpu_s() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+    seconds(ClockId::ProcessCPUTime)
+}
+
+/// CPU seconds of this thread, to the nanosecond.
+pub fn thread_cpu_s() -> f64 {
+    seconds(ClockId::ThreadCPUTime)
+}
+
+fn seconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 

@@ -141,8 +141,8 @@ fn observe(
     stop: &Stop,
 ) -> Result<Observation> {
     let topic = format!("lab-search-{}-{number}", std::process::id());
-    admin::create_topic(&cluster.bootstrap, &topic, workload, workload.partitions, 1)?;
     let topics = [topic];
+    admin::create_topics(&cluster.bootstrap, &topics, workload, workload.partitions, 1)?;
     let load = translate::producers(&cluster.bootstrap, &topics, workload, typed.seed, None)?;
     let report = load::produce(&load, stop);
     admin::delete_topics(&cluster.bootstrap, &topics);

@@ -111,8 +111,12 @@ pub(super) fn machine(points: &[Point], cores: f64) -> Option<Explanation> {
 
 /// The client's CPU by what the machine has. None if the number of processors is not known.
 fn client_share(point: &Point, cores: f64) -> Option<f64> {
-    let per_record_s = point.metric("client_cpu_s_per_mrec")? / 1e6;
-    (cores > 0.0).then(|| Some(per_record_s * point.metric("throughput")? / cores)).flatten()
+    let used = |per_million: &str, rate: &str| {
+        Some(point.metric(per_million)? / 1e6 * point.metric(rate)?)
+    };
+    let used_cores = used("client_cpu_s_per_mrec", "throughput")
+        .or_else(|| used("client_cpu_s_per_mreq", "requests_per_s"))?;
+    (cores > 0.0).then(|| used_cores / cores)
 }
 
 /// The hypervisor gave processor time to others.

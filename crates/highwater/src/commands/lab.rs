@@ -5,9 +5,12 @@ use std::process::ExitCode;
 use lab::arguments::Lab;
 
 use crate::failure::Failure;
+use crate::system;
 
 /// Does what was typed behind `lab`.
 pub fn run(typed: &Lab) -> Result<ExitCode, Failure> {
+    // A thousand connections through a proxy in this process are three thousand files.
+    system::raise_open_files_limit();
     match lab::perform(typed, env!("HIGHWATER_COMMIT")) {
         Ok(ended) => Ok(ExitCode::from(ended.exit_code())),
         Err(error) => {

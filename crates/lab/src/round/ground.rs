@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use experiment::workload::Workload;
 use perf::load::Stop;
+use proxy::Proxy;
 
 /// What a round stands on.
 pub struct Ground<'a> {
@@ -11,6 +12,8 @@ pub struct Ground<'a> {
     pub clients_at: String,
     /// The brokers themselves, for what is not measured.
     pub brokers_at: String,
+    /// The proxy in front of them, if there is one.
+    pub proxy: Option<&'a Proxy>,
     /// The brokers' processes, if the lab started them.
     pub pids: Vec<u32>,
     /// Where their logs are, if so.

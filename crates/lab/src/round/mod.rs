@@ -6,6 +6,7 @@ mod deliver;
 mod distribute;
 pub mod ground;
 pub mod measured;
+mod metadata;
 mod produce;
 pub mod stage;
 pub mod tool;

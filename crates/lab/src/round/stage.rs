@@ -9,7 +9,7 @@ use proxy::{Proxy, ProxyConfig, Shape};
 
 use super::ground::Ground;
 use super::measured::Measured;
-use super::{balance, consume, deliver, distribute, produce};
+use super::{balance, consume, deliver, distribute, metadata, produce};
 use crate::admin;
 use crate::target::Cluster;
 
@@ -45,17 +45,20 @@ impl Stage<'_> {
             1 => vec![self.name.clone()],
             _ => (0..count).map(|number| format!("{}-{number}", self.name)).collect(),
         };
-        for topic in &topics {
-            admin::create_topic(&self.cluster.bootstrap, topic, workload, partitions, replication)?;
-        }
-        let durability =
-            admin::durability(&self.cluster.bootstrap, &topics[0], workload.acks(), replication);
+        let bootstrap = &self.cluster.bootstrap;
+        admin::create_topics(bootstrap, &topics, workload, partitions, replication)?;
+        let durability = match workload.kind {
+            // Nothing is acknowledged.
+            Kind::Metadata => Durability::Unknown,
+            _ => admin::durability(bootstrap, &topics[0], workload.acks(), replication),
+        };
         let proxy = self.proxy()?;
         let ground = Ground {
             clients_at: proxy
                 .as_ref()
                 .map_or_else(|| self.cluster.bootstrap.clone(), |proxy| proxy.bootstrap()),
             brokers_at: self.cluster.bootstrap.clone(),
+            proxy: proxy.as_ref().map(|standing| &standing.proxy),
             pids: self.cluster.pids.clone(),
             data_folders: self.cluster.data_folders.clone(),
             workload,
@@ -72,6 +75,7 @@ impl Stage<'_> {
             Kind::Deliver => deliver::run(&ground),
             Kind::Balance => balance::run(&ground),
             Kind::Distribute => distribute::run(&ground),
+            Kind::Metadata => metadata::run(&ground),
         };
         drop(proxy);
         if !self.keep_topics {
