@@ -3,7 +3,7 @@
 use crate::played::{metadata, response};
 use crate::{cluster, new_topic};
 use client::{
-    ClientError, Cluster, ClusterConfig, Consumer, ConsumerConfig, OffsetReset, Producer,
+    Admin, ClientError, Cluster, ClusterConfig, Consumer, ConsumerConfig, OffsetReset, Producer,
     ProducerConfig, Record,
 };
 use model::batch::Batches;
@@ -426,6 +426,8 @@ async fn readers_of_what_is_committed_see_that_and_nothing_else() {
         }
     }
     assert_eq!(committed(&cluster, &topic, expected.len()).await, expected);
+    let listed = Admin::new(cluster).list_transactions().await.unwrap();
+    assert!(listed.iter().any(|transaction| transaction.transactional_id == topic));
 }
 
 #[tokio::test]
