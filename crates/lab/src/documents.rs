@@ -118,7 +118,9 @@ fn title(plan: &Plan, targets: &[Target]) -> String {
         other => other.name(),
     };
     let targets: Vec<String> = targets.iter().map(name).collect();
-    format!("{}: {} experiments", targets.join(" and "), plan.experiments().len())
+    let experiments: usize = reports_of(plan).iter().map(|report| report.experiments.len()).sum();
+    let plural = if experiments == 1 { "" } else { "s" };
+    format!("{}: {experiments} experiment{plural}", targets.join(" and "))
 }
 
 /// The reports with those of their experiments that are in the plan, or wait, or show the rounds of one that is.

@@ -60,7 +60,9 @@ fn floors(run: &Run, metrics: &[String]) -> Option<String> {
         let share = number::fixed((floor.within - 1.0) * 100.0, 1);
         Some(format!("{} {share} %", wording::metric(metric).text))
     };
-    let texts: Vec<String> = metrics.iter().filter_map(of).collect();
+    let mut texts: Vec<String> = metrics.iter().filter_map(of).collect();
+    // A rate in records and one in bytes have one name and one floor.
+    texts.dedup();
     (!texts.is_empty()).then(|| format!("Noise floor: {}.", texts.join(", ")))
 }
 

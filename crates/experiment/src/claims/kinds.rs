@@ -330,6 +330,7 @@ fn counts(rows: &[Row], exact: &[u64], filter: &Filter) -> Judged {
         return not_testable(&format!("no counts for {}", filter_label(filter)));
     }
     let total: u64 = exact.iter().sum();
+    let times = found[0].counts.iter().sum::<u64>() / total.max(1);
     let same = |row: &&Row| {
         let sum: u64 = row.counts.iter().sum();
         let scaled = |(own, wanted): (&u64, &u64)| {
@@ -338,7 +339,11 @@ fn counts(rows: &[Row], exact: &[u64], filter: &Filter) -> Judged {
         row.counts.len() == exact.len() && row.counts.iter().zip(exact).all(scaled)
     };
     let standing = if found.iter().all(same) { Standing::Holds } else { Standing::Fails };
-    let text = format!("{}; claimed {}", listed(&found[0].counts), listed(exact));
+    let counted = match times {
+        0 | 1 => String::new(),
+        times => format!(", {times} times over"),
+    };
+    let text = format!("{}; claimed {}{counted}", listed(&found[0].counts), listed(exact));
     (outcome(standing), text)
 }
 

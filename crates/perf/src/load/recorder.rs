@@ -142,7 +142,8 @@ impl Recorder {
         // Records that were taken at one reading of the clock are one entry.
         for equal in tags.chunk_by(|a, b| a == b) {
             let (tag, count) = (Tag(equal[0]), equal.len() as u64);
-            if tag.intended_us() < from_us {
+            // By when it was taken: a producer that is far behind never gets to what was meant for later.
+            if tag.intended_us() + tag.delay_us() < from_us {
                 continue;
             }
             let response_us = ended_us.saturating_sub(tag.intended_us());
@@ -205,5 +206,16 @@ mod tests {
         assert_eq!(early.delay_us(), 0);
         let late = Tag::new(0, 900_000_000_000);
         assert_eq!((late.intended_us(), late.delay_us()), (0, (1 << 28) - 1));
+    }
+
+    #[test]
+    fn what_is_taken_behind_the_warm_up_counts_however_late_it_is() {
+        let mut recorder = Recorder::new(0);
+        recorder.begin(Clock::start(), 1_000_000_000);
+        let warming_up = Tag::new(0, 900_000_000);
+        let far_behind = Tag::new(100_000_000, 1_500_000_000);
+        let longest_us =
+            recorder.take_times(&[warming_up.number(), far_behind.number()], 2_000_000);
+        assert_eq!((longest_us, recorder.records), (1_900_000, 1));
     }
 }

@@ -24,7 +24,8 @@ pub struct Window {
     pub response_us_max: u64,
 }
 
-/// What producers did. Counted are the records whose intended time lies behind the warm-up.
+/// What producers did. Counted are the records that the client took behind the warm-up, whenever they were
+/// meant to be sent.
 #[derive(Debug, Clone)]
 pub struct ProduceReport {
     /// Records sent, the warm-up's included.
