@@ -30,10 +30,10 @@ use crate::{admin, documents, machine, planning, target};
 const DISK_MIN_BYTES: u64 = 4 << 30;
 /// How long a piece of warming up takes, seconds.
 const WARM_UP_S: f64 = 1.0;
-/// At least so many pieces.
-const WARM_UPS_MIN: usize = 3;
+/// So many pieces in a row must have become no cheaper.
+const WARM_UPS_ALIKE: usize = 3;
 /// At most so many for a single broker, where a Java runtime takes some ten seconds until it has compiled what counts.
-const WARM_UPS_MAX: usize = 14;
+const WARM_UPS_MAX: usize = 24;
 /// And for several, which share the machine: warming them up as well would take longer than all their rounds.
 const WARM_UPS_MAX_CLUSTER: usize = 4;
 /// A broker is warm when a piece costs no less than this share of the CPU per record of the cheapest before.
@@ -326,7 +326,7 @@ impl Running<'_> {
             ..Workload::default()
         };
         let most = if workload.brokers > 1 { WARM_UPS_MAX_CLUSTER } else { WARM_UPS_MAX };
-        let mut cheapest = f64::INFINITY;
+        let (mut cheapest, mut alike) = (f64::INFINITY, 0);
         for piece in 0..most {
             let stage = Stage {
                 cluster: self.seats.cluster(step.target_name(), &cell.shape())?,
@@ -340,7 +340,9 @@ impl Running<'_> {
             };
             let (measured, _) = stage.perform().context("the brokers do not take a first load")?;
             let cost = measured.metrics.get("broker_cpu_s_per_mrec").copied().unwrap_or(0.0);
-            if piece + 1 >= WARM_UPS_MIN && cost >= WARM_SHARE * cheapest {
+            alike = if cost >= WARM_SHARE * cheapest { alike + 1 } else { 0 };
+            tracing::debug!(target = step.target, piece, cost, "warmed up");
+            if alike == WARM_UPS_ALIKE {
                 break;
             }
             cheapest = cheapest.min(cost);
