@@ -187,8 +187,12 @@ pub(crate) fn abstract_of(run: &Run, sheets: &[Sheet<'_>]) -> String {
 }
 
 fn delivery(sheets: &[Sheet<'_>]) -> String {
-    let verdicts: Vec<_> =
-        sheets.iter().flat_map(|sheet| sheet.cells()).map(|c| &c.verdict).collect();
+    let verdicts: Vec<_> = sheets
+        .iter()
+        .filter(|sheet| sheet.has_records())
+        .flat_map(|sheet| sheet.cells())
+        .map(|c| &c.verdict)
+        .collect();
     let broken =
         |v: &experiment::round::Verdict| v.lost + v.duplicated + v.reordered + v.damaged > 0;
     let clean = verdicts.iter().filter(|verdict| verdict.is_clean()).count();

@@ -111,6 +111,11 @@ impl<'a> Sheet<'a> {
         self.rows.iter().any(|row| (0..row.measured.len()).any(|t| row.value(t, metric).is_some()))
     }
 
+    /// Whether records are sent or read at all: else there is nothing to say of their durability and delivery.
+    pub(crate) fn has_records(&self) -> bool {
+        self.experiment.workload.get("kind").and_then(|kind| kind.as_str()) != Some("metadata")
+    }
+
     /// Every cell of this experiment on every target.
     pub(crate) fn cells(&self) -> impl Iterator<Item = &'a CellAnalysis> {
         self.rows.iter().flat_map(|row| row.measured.iter().copied().flatten())

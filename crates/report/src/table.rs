@@ -133,7 +133,7 @@ fn table(sheet: &Sheet<'_>, factors: &[&str], columns: &[(&str, Part<'_>)]) -> T
     let mut heads: Vec<Head> = factors.iter().map(|factor| factor_head(sheet, factor)).collect();
     let alone = sheet.targets.is_empty();
     heads.extend(columns.iter().map(|(metric, part)| head(metric, *part, alone)));
-    if !alone {
+    if !alone && sheet.has_records() {
         heads.push(Head::alone("durability", false));
         heads.push(Head::alone("delivery", false));
     }
@@ -181,7 +181,7 @@ fn line(
         Part::Target(number, _) => measured_cell(row, *number, metric),
         Part::Ratio => ratio_cell(row, metric),
     }));
-    if !sheet.targets.is_empty() {
+    if !sheet.targets.is_empty() && sheet.has_records() {
         cells.push(label_cell(sheet, row, |cell| Cell::text(wording::durability(cell.durability))));
         cells.push(label_cell(sheet, row, delivery));
     }

@@ -252,6 +252,20 @@ fn what_the_other_tools_refuse_is_said_before_their_options() {
 }
 
 #[test]
+fn records_that_are_sent_one_by_one_take_no_transaction() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("client.properties");
+    std::fs::write(&file, "transactional.id=c\n").unwrap();
+    let line = format!(
+        "--bootstrap-server 127.0.0.1:1 --topic t --num-records 1 --record-size 1 \
+         --producer-acks all --command-config {}",
+        file.display()
+    );
+    let notices = failed(Tool::EndToEnd, &line).notices();
+    assert!(notices.contains("transactional.id") && notices.contains("transaction"), "{notices}");
+}
+
+#[test]
 fn nothing_typed_is_help_for_one_and_an_error_for_the_others() {
     let recorded = Recorded::default();
     let code = main(Tool::Produce, &[], &Arc::new(recorded.console()));

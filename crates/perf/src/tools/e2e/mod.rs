@@ -86,6 +86,10 @@ async fn ends(plan: &Plan, console: &Console) -> Result<Ends, ToolError> {
     // One file serves both clients: unknown to one may be known to the other.
     let silent = Console::of(std::io::sink(), std::io::sink());
     let producing = ProducerSettings::read(&for_producer, &silent)?.config;
+    if producing.transactional_id.is_some() {
+        let reason = "this tool sends each record by itself, in no transaction";
+        return Err(for_producer.refuse("transactional.id", reason));
+    }
     let mut consuming = ConsumerSettings::read(&for_consumer, &silent)?.config;
     (consuming.group_id, consuming.offset_reset) = (None, OffsetReset::Latest);
     let cluster = Cluster::connect(for_producer.cluster()?).await?;
