@@ -35,7 +35,7 @@ const WARM_UPS_ALIKE: usize = 3;
 /// At most so many for a single broker, where a Java runtime takes some ten seconds until it has compiled what counts.
 const WARM_UPS_MAX: usize = 24;
 /// And for several, which share the machine: warming them up as well would take longer than all their rounds.
-const WARM_UPS_MAX_CLUSTER: usize = 4;
+const WARM_UPS_MAX_CLUSTER: usize = 3;
 /// A broker is warm when a piece costs no less than this share of the CPU per record of the cheapest before.
 const WARM_SHARE: f64 = 0.9;
 /// Rounds of one target that may fail one after the other before it is given up for the run.

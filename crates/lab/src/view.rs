@@ -17,7 +17,7 @@ pub fn list(report: Option<&str>) -> Result<()> {
             catalogue::reports().iter().map(|report| report.id.as_str()).collect();
         ensure!(known.contains(&id), "there is no report {id}; there are {}", known.join(", "));
     }
-    say!("{:<22} {:>5} {:>7}  {:<10} TITLE", "ID", "CELLS", "QUICK", "WAITS FOR");
+    say!("{:<22} {:>5} {:>7}  {:<13} TITLE", "ID", "CELLS", "QUICK", "WAITS FOR");
     for one in catalogue::reports().iter().filter(|one| report.is_none_or(|id| one.id == id)) {
         say!("\n{} ({})", one.title, one.year);
         for experiment in &one.experiments {
@@ -33,7 +33,7 @@ pub fn list(report: Option<&str>) -> Result<()> {
 fn line(experiment: &Experiment) -> Result<()> {
     if let Some(other) = &experiment.same_runs_as {
         say!(
-            "{:<22} {:>5} {:>7}  {:<10} {} (from the rounds of {other})",
+            "{:<22} {:>5} {:>7}  {:<13} {} (from the rounds of {other})",
             experiment.id,
             "",
             "",
@@ -46,7 +46,7 @@ fn line(experiment: &Experiment) -> Result<()> {
     let cost =
         words(Duration::from_secs_f64(catalogue::cost_of(experiment, ProfileName::Quick, 1)?));
     let waits = planning::waits(experiment)?.iter().map(need).collect::<Vec<_>>().join(", ");
-    say!("{:<22} {cells:>5} {cost:>7}  {waits:<10} {}", experiment.id, experiment.title);
+    say!("{:<22} {cells:>5} {cost:>7}  {waits:<13} {}", experiment.id, experiment.title);
     Ok(())
 }
 
