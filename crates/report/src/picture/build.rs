@@ -63,13 +63,20 @@ impl<'s, 'a> Choice<'s, 'a> {
         self.chart.y.iter().any(any)
     }
 
-    /// The levels of a factor in the chosen rows, in the sheet's order.
+    /// The levels of a factor in the chosen rows: numbers from the smallest, no limit last, others in the sheet's order.
     pub(super) fn levels(&self, factor: &str) -> Vec<&'s Level> {
         let mut levels: Vec<&Level> = Vec::new();
         for level in self.rows.iter().filter_map(|row| row.cell.get(factor)) {
             if !levels.contains(&level) {
                 levels.push(level);
             }
+        }
+        // The sheet sorts by another factor first, and a grid with holes would begin anywhere.
+        if levels.iter().all(|level| matches!(level, Level::Number(_))) {
+            levels.sort_by_cached_key(|level| match wording::is_unlimited(factor, level) {
+                true => Level::Number(f64::INFINITY),
+                false => (*level).clone(),
+            });
         }
         levels
     }

@@ -98,6 +98,17 @@ fn fewer_rounds_than_an_interval_needs_are_said_to_be_too_few() {
 }
 
 #[test]
+fn levels_stand_in_their_order_though_the_grid_has_holes() {
+    let documents = render(&fake::of_report("ali", 1));
+    let chart = text(&documents, "charts/ali-emulated-2-highwater.svg");
+    let place =
+        |label: &str| chart.find(&format!(">{label}<")).unwrap_or_else(|| panic!("{label}"));
+    // The smallest records were offered at 8,000 a second only, and come first in the tables.
+    let places = ["250", "500", "2,000", "4,000", "8,000"].map(place);
+    assert!(places.is_sorted(), "{places:?}");
+}
+
+#[test]
 fn an_empty_run_is_still_a_page() {
     let html = text(&render(&report::Run::default()), "report.html");
     assert!(html.contains("<h1>") && html.ends_with("</html>"));
