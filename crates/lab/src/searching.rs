@@ -108,6 +108,9 @@ pub fn saturate(typed: &Saturate, stop: &Stop) -> Result<()> {
         (Some(rate), false) => {
             say!("\n{} held at {rate:.0} records/s; that was not confirmed", typed.slo)
         }
+        (None, _) if stop.is_stopped() => {
+            say!("\nstopped before a rate was found at which {} holds", typed.slo)
+        }
         (None, _) => say!("\n{} did not hold at any rate", typed.slo),
     }
     let probes: Vec<_> = found
