@@ -133,7 +133,8 @@ fn broken_batch(codec: Compression, random: &mut fastrand::Rng) -> Vec<u8> {
 #[tokio::test]
 async fn flipped_bytes_in_batches_with_a_right_checksum_do_no_harm() {
     count_panics();
-    let broker = Broker::start(&[]).await;
+    // A flipped timestamp rolls a segment: there is something to clean at any time.
+    let broker = Broker::start(&[("log.cleaner.backoff.ms", "10")]).await;
     let mut random = fastrand::Rng::with_seed(11);
     let mut conn = broker.connect().await;
     for (topic, configs) in TOPICS {
@@ -175,8 +176,9 @@ fn list_offsets(topic: &str, timestamp: i64) -> wire::ListOffsetsRequest {
     }
 }
 
-/// From the start to the end, batch follows batch.
+/// From the start to the end, batch follows batch; only what a cleaner took away may be missing.
 async fn assert_readable(conn: &mut Conn, topic: &str) {
+    let cleaned = topic == "compacted";
     let end = conn.end_offset(topic).await;
     assert!(end > 0);
     let mut next = 0;
@@ -185,7 +187,8 @@ async fn assert_readable(conn: &mut Conn, topic: &str) {
         let found = headers(&fetched);
         assert!(!found.is_empty(), "{topic}: nothing at {next}");
         for header in found {
-            assert_eq!(header.base_offset.0, next, "{topic}");
+            let base = header.base_offset.0;
+            assert!(base == next || cleaned && base > next, "{topic}: {base} where {next} was due");
             next = header.next_offset().0;
         }
     }
