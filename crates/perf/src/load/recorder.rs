@@ -6,16 +6,22 @@ use crate::stamp::{Acknowledged, Intervals};
 use client::producer::BatchReport;
 use hdrhistogram::Histogram;
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// Different errors that are kept.
 const ERRORS_MAX: usize = 10;
 /// Seconds that are kept one by one.
 const WINDOWS_MAX: usize = 100_000;
 
-/// When a record was meant to be sent and how much later it was taken, in one number: 36 bits of
-/// microseconds (19 hours) and 28 (4 minutes).
+/// When a record was taken and how much earlier it was meant to be sent, in one number: 36 bits of
+/// microseconds (19 hours, [`RUN_MAX`]) and 28 (4 minutes). A longer delay counts as that, which is still more than
+/// a histogram tells apart; the time from being taken to the end stays exact however far behind a
+/// producer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tag(u64);
+
+/// How long a run may last, so that its times fit a [`Tag`].
+pub(super) const RUN_MAX: Duration = Duration::from_secs(19 * 3600);
 
 impl Tag {
     const DELAY_BITS: u32 = 28;
@@ -24,7 +30,8 @@ impl Tag {
     pub(super) fn new(intended_ns: u64, taken_ns: u64) -> Tag {
         let delay_us = taken_ns.saturating_sub(intended_ns) / 1000;
         let delay_us = delay_us.min((1 << Tag::DELAY_BITS) - 1);
-        Tag((intended_ns / 1000) << Tag::DELAY_BITS | delay_us)
+        let taken_us = taken_ns.max(intended_ns) / 1000;
+        Tag(taken_us << Tag::DELAY_BITS | delay_us)
     }
 
     #[inline]
@@ -32,7 +39,7 @@ impl Tag {
         self.0
     }
 
-    fn intended_us(self) -> u64 {
+    fn taken_us(self) -> u64 {
         self.0 >> Tag::DELAY_BITS
     }
 
@@ -143,15 +150,15 @@ impl Recorder {
         for equal in tags.chunk_by(|a, b| a == b) {
             let (tag, count) = (Tag(equal[0]), equal.len() as u64);
             // By when it was taken: a producer that is far behind never gets to what was meant for later.
-            if tag.intended_us() + tag.delay_us() < from_us {
+            if tag.taken_us() < from_us {
                 continue;
             }
-            let response_us = ended_us.saturating_sub(tag.intended_us());
-            longest_us = longest_us.max(response_us);
+            let (service_us, delay_us) = (ended_us.saturating_sub(tag.taken_us()), tag.delay_us());
+            longest_us = longest_us.max(service_us + delay_us);
             self.records += count;
-            note(&mut self.response, response_us, count);
-            note(&mut self.service, response_us.saturating_sub(tag.delay_us()), count);
-            note(&mut self.delay, tag.delay_us(), count);
+            note(&mut self.response, service_us + delay_us, count);
+            note(&mut self.service, service_us, count);
+            note(&mut self.delay, delay_us, count);
         }
         longest_us
     }
@@ -201,11 +208,24 @@ mod tests {
     #[test]
     fn a_tag_keeps_both_times() {
         let tag = Tag::new(5_000_000_000, 5_000_123_000);
-        assert_eq!((tag.intended_us(), tag.delay_us()), (5_000_000, 123));
+        assert_eq!((tag.taken_us(), tag.delay_us()), (5_000_123, 123));
         let early = Tag::new(5_000_000_000, 4_999_000_000);
-        assert_eq!(early.delay_us(), 0);
+        assert_eq!((early.taken_us(), early.delay_us()), (5_000_000, 0));
         let late = Tag::new(0, 900_000_000_000);
-        assert_eq!((late.intended_us(), late.delay_us()), (0, (1 << 28) - 1));
+        assert_eq!((late.taken_us(), late.delay_us()), (900_000_000, (1 << 28) - 1));
+        let last = Tag::new(0, RUN_MAX.as_nanos() as u64);
+        assert_eq!(last.taken_us(), RUN_MAX.as_micros() as u64);
+    }
+
+    #[test]
+    fn how_far_behind_a_producer_is_does_not_change_how_long_its_records_take() {
+        let mut recorder = Recorder::new(0);
+        recorder.begin(Clock::start(), 0);
+        // Six minutes behind, and then 40 ms on the way.
+        let tag = Tag::new(1_000_000, 360_000_000_000);
+        recorder.take_times(&[tag.number()], 360_040_000);
+        assert_eq!(recorder.service.max(), recorder.service.highest_equivalent(40_000));
+        assert_eq!(recorder.delay.max(), recorder.delay.highest_equivalent(LATENCY_MAX_US));
     }
 
     #[test]
