@@ -14,9 +14,9 @@ pub fn verify(
     acknowledged: &Acknowledged,
     idle: Duration,
 ) -> Result<Verdict, LoadError> {
-    let looked =
-        look(bootstrap, &acknowledged.topics(), acknowledged.run, acknowledged.count(), idle)?;
-    Ok(looked.verdict(acknowledged))
+    let topics = acknowledged.topics();
+    let found = look(bootstrap, &topics, acknowledged.run, Some(acknowledged), idle)?;
+    Ok(found.verdict(acknowledged))
 }
 
 /// What is in these topics of a run.
@@ -26,14 +26,14 @@ pub fn verify_findings(
     run: u32,
     idle: Duration,
 ) -> Result<Findings, LoadError> {
-    look(bootstrap, topics, run, 0, idle)
+    look(bootstrap, topics, run, None, idle)
 }
 
 fn look(
     bootstrap: &str,
     topics: &[String],
     run: u32,
-    expected: u64,
+    expected: Option<&Acknowledged>,
     idle: Duration,
 ) -> Result<Findings, LoadError> {
     let runtime = runtime()?;
@@ -43,13 +43,13 @@ fn look(
 }
 
 /// Reads to the end. The end moves: a record that was acknowledged with `acks=1` becomes visible only when the high
-/// watermark has passed it, so while fewer than `expected` were read the end is looked up again, until nothing new
-/// comes for `idle`.
+/// watermark has passed it, so while one of `expected` is missing it reads on, until nothing new comes for `idle`.
+/// Their number would not do: what was sent twice would stand for what is still to come.
 async fn read_back(
     bootstrap: &str,
     topics: &[String],
     run: u32,
-    expected: u64,
+    expected: Option<&Acknowledged>,
     idle: Duration,
 ) -> Result<Findings, LoadError> {
     let cluster = Cluster::connect(ClusterConfig::new(bootstrap)).await?;
@@ -69,14 +69,14 @@ async fn read_back(
     consumer.assign(&partitions).await?;
     let mut left = ends(&consumer, &partitions).await?;
     let mut checker = Checker::new(run);
-    let (mut scratch, mut heard, mut read) = (Vec::new(), Instant::now(), 0u64);
-    while (!left.is_empty() || read < expected) && heard.elapsed() < idle {
+    let (mut scratch, mut heard) = (Vec::new(), Instant::now());
+    let is_missing = |checker: &mut Checker| expected.is_some_and(|all| checker.lacks_any_of(all));
+    while heard.elapsed() < idle && (!left.is_empty() || is_missing(&mut checker)) {
         for fetched in consumer.poll(Duration::from_millis(100)).await? {
             heard = Instant::now();
             checker.turn_to(&fetched.partition.topic, fetched.partition.partition.0);
             fetched.for_each(&mut scratch, |record| {
                 checker.take(record.value);
-                read += 1;
             })?;
             if left.get(&fetched.partition).is_some_and(|end| fetched.next_offset >= *end) {
                 left.remove(&fetched.partition);

@@ -142,25 +142,26 @@ impl Findings {
     /// Compares with what was acknowledged. Records that were found without having been
     /// acknowledged are no errors: their acknowledgement may have been lost.
     pub fn verdict(&self, acknowledged: &Acknowledged) -> Verdict {
-        let none = Intervals::default();
-        let lost = acknowledged.lines.iter().map(|(line, numbers)| {
-            numbers.missing_in(self.lines.get(line).map_or(&none, |found| &found.numbers))
-        });
-        let lost: u64 = lost.sum();
         let sum = |part: fn(&Found) -> u64| self.lines.values().map(part).sum::<u64>();
         Verdict {
             sent: acknowledged.sent,
             acknowledged: acknowledged.count(),
             found: self.count(),
-            // Unmarked records have numbers, too, when they are acknowledged, but none when found.
-            lost: match acknowledged.unmarked {
-                0 => lost,
-                unmarked => lost - lost.min(self.unmarked.min(unmarked)),
-            },
+            lost: self.lost(acknowledged),
             duplicated: sum(|f| f.duplicated) + self.surplus(acknowledged),
             reordered: sum(|f| f.reordered),
             damaged: self.damaged,
         }
+    }
+
+    /// Records that were acknowledged and not found.
+    fn lost(&self, acknowledged: &Acknowledged) -> u64 {
+        let none = Intervals::default();
+        let missing = acknowledged.lines.iter().map(|(line, numbers)| {
+            numbers.missing_in(self.lines.get(line).map_or(&none, |found| &found.numbers))
+        });
+        // Unmarked records have numbers, too, when they are acknowledged, but none when found.
+        missing.sum::<u64>().saturating_sub(self.unmarked.min(acknowledged.unmarked))
     }
 
     /// Unmarked records beyond those that were sent.
@@ -231,6 +232,12 @@ impl Checker {
             found.reordered += 1;
         }
         Some(stamp)
+    }
+
+    /// Whether any record that was acknowledged has not been found so far.
+    pub fn lacks_any_of(&mut self, acknowledged: &Acknowledged) -> bool {
+        self.put_away();
+        self.findings.lost(acknowledged) > 0
     }
 
     fn found(&mut self, producer: u32) -> &mut Found {
@@ -371,6 +378,22 @@ mod tests {
         assert!(found(10).is_clean());
         assert_eq!(found(7).lost, 3);
         assert_eq!(found(12).duplicated, 2);
+    }
+
+    #[test]
+    fn what_was_found_twice_does_not_stand_for_what_was_not_found() {
+        let mut acknowledged = Acknowledged::new(1);
+        acknowledged.insert("t", 0, 0, 0, 4);
+        let mut checker = Checker::new(1);
+        checker.turn_to("t", 0);
+        for sequence in [0, 1, 0, 1, 2] {
+            checker.take(Some(&value(0, sequence, 0)));
+            assert!(checker.lacks_any_of(&acknowledged), "{sequence}");
+        }
+        checker.take(Some(&value(0, 3, 0)));
+        assert!(!checker.lacks_any_of(&acknowledged));
+        let verdict = checker.finish().verdict(&acknowledged);
+        assert_eq!((verdict.duplicated, verdict.lost, verdict.found), (2, 0, 4));
     }
 
     #[test]
