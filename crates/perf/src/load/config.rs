@@ -113,7 +113,7 @@ pub struct ConsumeLoad {
     pub group: Option<String>,
     /// How they are set. `group_id` is replaced.
     pub consumer: ConsumerConfig,
-    /// Ends when so many were read by all together; 0: never.
+    /// Ends when so many were read by all together; 0: never. Not looked at by [`both`](super::both).
     pub records: u64,
     /// Ends when nobody has read anything for so long.
     pub idle: Duration,

@@ -36,15 +36,17 @@ pub(super) struct Common {
 }
 
 impl Common {
-    pub(super) fn new(load: &ConsumeLoad, stop: &Stop, may_idle: bool) -> Common {
+    /// For consumers alone, or beside producers: then `records` is nothing to end at, because only
+    /// when these have ended is it known how many there are, those of their warm-up among them.
+    pub(super) fn new(load: &ConsumeLoad, stop: &Stop, alone: bool) -> Common {
         Common {
             clock: Clock::start(),
             stop: stop.clone(),
             records: AtomicU64::new(0),
             last_ns: AtomicU64::new(0),
             assigned: AtomicU32::new(0),
-            target: AtomicU64::new(load.records),
-            may_idle: AtomicBool::new(may_idle),
+            target: AtomicU64::new(if alone { load.records } else { 0 }),
+            may_idle: AtomicBool::new(alone),
         }
     }
 
@@ -288,4 +290,24 @@ async fn dealt(
     }
     let mine = |(i, _): &(usize, TopicPartition)| *i % load.consumers as usize == number as usize;
     Ok(all.into_iter().enumerate().filter(mine).map(|(_, partition)| partition).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beside_producers_consumers_end_at_what_these_say() {
+        let load = ConsumeLoad { records: 5, ..ConsumeLoad::new("x:1", "t") };
+        let hour = Duration::from_secs(3600);
+        for (alone, expected) in [(true, true), (false, false)] {
+            let common = Common::new(&load, &Stop::default(), alone);
+            common.records.store(5, Ordering::Relaxed);
+            assert_eq!(common.is_over(hour), expected);
+            common.producers_ended(6);
+            assert!(!common.is_over(hour));
+            common.records.store(6, Ordering::Relaxed);
+            assert!(common.is_over(hour));
+        }
+    }
 }

@@ -136,6 +136,9 @@ impl Way {
     fn choose(&mut self, values: &Values) -> i32 {
         if self.generation != self.feed.generation() {
             (self.available, self.generation) = (self.feed.available(), self.feed.generation());
+            // The topic may have got partitions.
+            let count = self.available.iter().max().map_or(0, |last| *last as usize + 1);
+            self.next.resize(count.max(self.next.len()), 0);
         }
         let count = self.next.len() as i32;
         self.chooser.choose(values.key(), values.value().len() + 8, count, &self.available)
@@ -227,7 +230,7 @@ impl<'a> Generator<'a> {
         self.clock = clock;
         let from_ns = self.load.warmup.as_nanos() as u64;
         lock(&self.recorder).begin(clock, from_ns);
-        self.send_all(from_ns, from_ns, 0).await?;
+        self.send_all(from_ns, from_ns, None).await?;
         let metrics = self.producer.metrics();
         let cpu = thread_cpu();
         self.blocked.reset();
@@ -258,34 +261,34 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// How many records of the load are this producer's; 0: no limit.
-    fn share(&self) -> u64 {
+    /// How many records of the load are this producer's, `None` for no limit: of a few records some
+    /// of many producers get none.
+    fn share(&self) -> Option<u64> {
         let (all, producers) = (self.load.records, self.load.producers as u64);
-        match all {
-            0 => 0,
-            _ => all / producers + u64::from((self.number as u64) < all % producers),
-        }
+        let share = all / producers + u64::from((self.number as u64) < all % producers);
+        (all > 0).then_some(share)
     }
 
     /// How many records were due before `end_ns` and not sent.
     fn unsent(&self, end_ns: u64) -> u64 {
         let pace = Pace::new(self.load, self.number);
-        match pace.is_free() || end_ns == u64::MAX || self.share() > 0 {
+        match pace.is_free() || end_ns == u64::MAX || self.share().is_some() {
             true => 0,
             false => pace.due_by(end_ns).saturating_sub(self.sent + self.refused),
         }
     }
 
-    /// Sends records until one would be due at `end_ns`, or `count` were sent unless that is 0, or
-    /// it is `limit_ns`.
-    async fn send_all(&mut self, end_ns: u64, limit_ns: u64, count: u64) -> Result<(), LoadError> {
+    /// Sends records until one would be due at `end_ns`, or so many were sent, or it is `limit_ns`.
+    async fn send_all(
+        &mut self,
+        end_ns: u64,
+        limit_ns: u64,
+        count: Option<u64>,
+    ) -> Result<(), LoadError> {
         let first = self.sent + self.refused;
         let pace = Pace::new(self.load, self.number);
         self.read_clock();
-        if count == 0 && end_ns == u64::MAX {
-            return Ok(());
-        }
-        let last = if count == 0 { u64::MAX } else { first + count };
+        let last = count.map_or(u64::MAX, |count| first.saturating_add(count));
         while self.sent + self.refused < last && !self.stopped {
             let due_ns = match pace.is_free() {
                 true => self.now_ns,

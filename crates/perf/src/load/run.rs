@@ -4,6 +4,7 @@ use super::clock::Clock;
 use super::config::{ConsumeLoad, ProduceLoad, Sizes};
 use super::consume::{self, ASSIGNED_MAX, Common, ConsumerOutcome};
 use super::produce::{self, ProducerOutcome};
+use super::recorder::RUN_MAX;
 use super::report::{ConsumeReport, ProduceReport};
 use super::stop::Stop;
 use super::{LoadError, merge};
@@ -78,6 +79,7 @@ fn check_produce(load: &ProduceLoad) -> Result<(), LoadError> {
         load if load.records == 0 && load.time.is_zero() => {
             usage("a load needs a number of records or a time")
         }
+        load if load.warmup + load.time > RUN_MAX => usage("a load may last 19 hours at most"),
         load if !mix(&load.sizes) => usage("the shares of the sizes are all 0"),
         load if !(load.offered.is_finite() && load.offered >= 0.0) => {
             usage("what is offered is a rate, or 0")
@@ -171,4 +173,31 @@ fn assigned(mut ready: Ready, load: &ConsumeLoad) -> Result<(), LoadError> {
 fn join<T>(thread: ScopedJoinHandle<'_, Result<T, LoadError>>) -> Result<T, LoadError> {
     // A panic has been reported where it happened.
     thread.join().unwrap_or_else(|_| Err(LoadError::System("a thread panicked".to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Sink;
+    use super::*;
+
+    #[test]
+    fn of_few_records_some_producers_get_none() {
+        let sink = Sink::start(1).expect("a sink starts");
+        let time = Duration::from_millis(50);
+        let load = ProduceLoad { producers: 3, records: 2, time, ..ProduceLoad::new("", "t") };
+        let load = ProduceLoad { bootstrap: sink.bootstrap(), ..load };
+        let report = produce(&load, &Stop::default()).expect("the sink takes all");
+        assert_eq!((report.sent, report.acknowledged), (2, 2));
+    }
+
+    #[test]
+    fn a_run_that_is_too_long_for_its_clock_is_refused() {
+        let hours = |hours: u64| ProduceLoad {
+            time: Duration::from_secs(hours * 3600),
+            ..ProduceLoad::new("x:1", "t")
+        };
+        assert_eq!(check_produce(&hours(19)), Ok(()));
+        let refused = check_produce(&hours(20)).unwrap_err().to_string();
+        assert!(refused.contains("19 hours"), "{refused}");
+    }
 }
