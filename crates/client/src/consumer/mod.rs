@@ -161,13 +161,14 @@ impl Consumer {
         }
     }
 
-    /// Asks for metadata if something pointed to the wrong broker. While no broker can be reached
-    /// the poll goes on: there may be one again before its time is over.
+    /// Asks for metadata if something pointed to the wrong broker, or if it has grown old. While no broker
+    /// can be reached the poll goes on: there may be one again before its time is over.
     async fn refresh_if_stale(&mut self) -> Result<(), ClientError> {
-        if !std::mem::take(&mut self.fetcher.stale) {
-            return Ok(());
-        }
-        match self.cluster.refresh().await {
+        let refreshed = match std::mem::take(&mut self.fetcher.stale) {
+            true => self.cluster.refresh().await,
+            false => self.cluster.refresh_if_old().await,
+        };
+        match refreshed {
             Err(error) if error.is_retriable() => {
                 tracing::debug!(%error, "cannot refresh metadata");
                 self.fetcher.stale = true;

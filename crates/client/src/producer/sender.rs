@@ -79,6 +79,8 @@ struct Sender {
     /// Connections with requests that are still to be written.
     unwritten: Vec<Connection>,
     refreshing: bool,
+    /// When metadata was asked for last.
+    refreshed: Instant,
     reset: Reset,
     /// The earliest moment at which something may change by itself.
     wake_at: Option<Instant>,
@@ -96,6 +98,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         next_request: 0,
         unwritten: Vec::new(),
         refreshing: false,
+        refreshed: Instant::now(),
         reset: Reset::None,
         wake_at: None,
     };
@@ -128,6 +131,7 @@ impl Sender {
             let topics = self.shared.topics.read().expect("no code under it panics");
             topics.values().for_each(|topic| topic.close_open_batches(&self.shared));
         }
+        self.refresh_if_old(now);
         self.collect(now);
         if self.reset != Reset::None {
             self.reset_when_quiet();
@@ -549,6 +553,16 @@ impl Sender {
         }
     }
 
+    /// Topics may have got partitions though nothing fails.
+    fn refresh_if_old(&mut self, now: Instant) {
+        let old_at = self.refreshed + self.shared.cluster.config().metadata_age_max;
+        if old_at <= now {
+            self.refresh_metadata(now);
+        } else {
+            self.wake_by(old_at);
+        }
+    }
+
     fn refresh_metadata(&mut self, now: Instant) {
         self.wake_by(now + self.shared.config.retry_backoff);
         if std::mem::replace(&mut self.refreshing, true) {
@@ -567,7 +581,7 @@ impl Sender {
     }
 
     fn refreshed(&mut self) {
-        self.refreshing = false;
+        (self.refreshing, self.refreshed) = (false, Instant::now());
         let metadata = self.shared.cluster.metadata();
         let topics = self.shared.topics.read().expect("no code under it panics");
         for (name, queues) in topics.iter() {

@@ -3,6 +3,7 @@
 use client::producer::{BatchReport, Fed, Partitioner, TopicProducer};
 use client::{Cluster, ClusterConfig, Producer, ProducerConfig, Record};
 use model::ErrorCode;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,19 +22,25 @@ type Answer = Arc<dyn Fn(usize) -> Option<ErrorCode> + Send + Sync>;
 
 /// A cluster of one broker whose topics have so many partitions.
 async fn played(partitions: i32, answer: Answer) -> Cluster {
+    let partitions = Arc::new(AtomicI32::new(partitions));
+    Cluster::connect(play(partitions, answer).await).await.unwrap()
+}
+
+/// How such a cluster is reached, whose topics may get more partitions.
+async fn play(partitions: Arc<AtomicI32>, answer: Answer) -> ClusterConfig {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(serve(stream, i32::from(port), partitions, answer.clone()));
+            tokio::spawn(serve(stream, i32::from(port), partitions.clone(), answer.clone()));
         }
     });
     let mut config = ClusterConfig::new(&format!("127.0.0.1:{port}"));
     config.retry_backoff = Duration::from_millis(1);
-    Cluster::connect(config).await.unwrap()
+    config
 }
 
-async fn serve(mut stream: TcpStream, port: i32, partitions: i32, answer: Answer) {
+async fn serve(mut stream: TcpStream, port: i32, partitions: Arc<AtomicI32>, answer: Answer) {
     let mut produced = 0;
     while let Ok(length) = stream.read_u32().await {
         let mut frame = vec![0; length as usize];
@@ -46,7 +53,7 @@ async fn serve(mut stream: TcpStream, port: i32, partitions: i32, answer: Answer
             ApiKey::ApiVersions => write_response(&mut writer, &versions(), api, version, id),
             ApiKey::Metadata => {
                 let request = MetadataRequest::decode(&mut reader, version).unwrap();
-                let response = metadata(&request, port, partitions);
+                let response = metadata(&request, port, partitions.load(Ordering::Relaxed));
                 write_response(&mut writer, &response, api, version, id)
             }
             ApiKey::Produce => {
@@ -293,6 +300,25 @@ async fn records_without_a_key_are_dealt_out_in_turn_if_so_configured() {
     let keyed = topic.send(&Record::keyed(b"foobar", b"v")).await.unwrap();
     assert_eq!(keyed.partition(), model::partitioner::partition_of_key(b"foobar", 3));
     producer.flush().await.unwrap();
+}
+
+#[tokio::test]
+async fn metadata_that_has_grown_old_is_asked_for_again() {
+    let partitions = Arc::new(AtomicI32::new(1));
+    let mut config = play(partitions.clone(), Arc::new(|_| None)).await;
+    config.metadata_age_max = Duration::from_millis(20);
+    let cluster = Cluster::connect(config).await.unwrap();
+    let producer = Producer::new(cluster, self::config()).await.unwrap();
+    let topic = producer.topic("t").await.unwrap();
+    assert_eq!(topic.partition_count(), 1);
+    // Nothing fails and nothing is sent: only its age tells.
+    partitions.store(2, Ordering::Relaxed);
+    let grown = async {
+        while topic.partition_count() < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(40), grown).await.expect("it was asked for again");
 }
 
 #[tokio::test]
