@@ -199,7 +199,11 @@ impl Progress {
         if self.now.at_ms - self.reported.at_ms < self.interval_ms {
             return None;
         }
-        let span = Span::between(&self.reported, &self.now);
+        let mut span = Span::between(&self.reported, &self.now);
+        if span.fetch_ms <= 0 {
+            // Kafka's tool divides by no time in the line of the whole only.
+            (span.fetch_mb_per_sec, span.fetch_records_per_sec) = (0.0, 0.0);
+        }
         self.reported = self.now;
         Some(span)
     }
@@ -287,5 +291,16 @@ mod tests {
         let seen = spans.iter().map(|s| (s.records, s.rebalance_ms, s.fetch_ms));
         assert_eq!(seen.collect::<Vec<_>>(), [(1, 60, 90), (1001, 0, 150)]);
         assert_eq!(spans[1].records_per_sec, 1000.0 * 1000.0 / 150.0);
+    }
+
+    #[test]
+    fn an_interval_that_was_all_rebalance_has_no_fetch_rate() {
+        let mut progress = Progress::new(0, u64::MAX, 100, 500);
+        progress.rebalanced(150);
+        let span = progress.record(1 << 20, || 150).unwrap();
+        let rates = (span.fetch_mb_per_sec, span.fetch_records_per_sec);
+        assert_eq!((span.fetch_ms, rates), (0, (0.0, 0.0)));
+        let whole = progress.whole(150);
+        assert!(whole.fetch_mb_per_sec.is_infinite(), "the line of the whole divides: {whole:?}");
     }
 }
