@@ -9,6 +9,7 @@ use std::time::Duration;
 
 /// Keys that are read here.
 const READ: &[&str] = &[
+    "allow.auto.create.topics",
     "auto.commit.interval.ms",
     "auto.offset.reset",
     "check.crcs",
@@ -32,7 +33,6 @@ const READ: &[&str] = &[
 
 /// Keys that mean nothing to our consumer.
 const WITHOUT_EFFECT: &[&str] = &[
-    "allow.auto.create.topics",
     "exclude.internal.topics",
     "group.remote.assignor",
     "internal.throw.on.fetch.stable.offset.unsupported",
@@ -49,6 +49,8 @@ pub struct ConsumerSettings {
     pub config: ConsumerConfig,
     /// `max.poll.records`: Kafka's tool looks at clock and count once in so many records.
     pub poll_records_max: u64,
+    /// Whether asking for a topic may create it.
+    pub allow_auto_create: bool,
 }
 
 impl ConsumerSettings {
@@ -68,7 +70,11 @@ impl ConsumerSettings {
         read_fetches(settings, &mut config)?;
         read_group(settings, &mut config)?;
         let poll_records_max = settings.number("max.poll.records", 1..=i32::MAX as u64)?;
-        Ok(ConsumerSettings { config, poll_records_max: poll_records_max.unwrap_or(500) })
+        Ok(ConsumerSettings {
+            config,
+            poll_records_max: poll_records_max.unwrap_or(500),
+            allow_auto_create: settings.flag("allow.auto.create.topics")?.unwrap_or(true),
+        })
     }
 }
 
@@ -157,8 +163,11 @@ mod tests {
             ("auto.offset.reset", "earliest"),
             ("enable.auto.commit", "false"),
             ("max.poll.records", "9"),
+            ("allow.auto.create.topics", "false"),
         ];
-        let ConsumerSettings { config, poll_records_max } = read(&given).unwrap();
+        let ConsumerSettings { config, poll_records_max, allow_auto_create } =
+            read(&given).unwrap();
+        assert!(!allow_auto_create && read(&[]).unwrap().allow_auto_create);
         assert_eq!((config.fetch_bytes_min, config.partition_bytes_max), (10, 30_000));
         assert_eq!(config.fetch_wait_max, Duration::from_millis(7));
         assert!(!config.check_crcs && config.read_committed && config.auto_commit.is_none());

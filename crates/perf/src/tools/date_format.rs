@@ -20,8 +20,10 @@ enum Piece {
     Field(char, usize),
 }
 
-/// The letters that stand for something.
-const LETTERS: &str = "GyMdHhKkmsSEuaDzZX";
+/// The letters that stand for something here.
+const LETTERS: &str = "GyMLdHhKkmsSEFuaDzZX";
+/// And those that do in Java, by weeks that begin on another day in another country.
+const WEEKS: &str = "YwW";
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -54,9 +56,7 @@ impl DateFormat {
                 }
                 letter if letter.is_ascii_alphabetic() => {
                     if !LETTERS.contains(letter) {
-                        let text =
-                            format!("--date-format {pattern}: {letter:?} stands for nothing");
-                        return Err(ToolError::failed(text));
+                        return Err(unknown(pattern, letter));
                     }
                     let count = rest.chars().take_while(|c| *c == letter).count();
                     rest = &rest[count..];
@@ -91,6 +91,15 @@ impl DateFormat {
     }
 }
 
+fn unknown(pattern: &str, letter: char) -> ToolError {
+    let reason = match letter {
+        'Y' => "the year of a week is not known here; the year is 'y'",
+        letter if WEEKS.contains(letter) => "weeks are not counted here",
+        _ => "it stands for nothing",
+    };
+    ToolError::failed(format!("--date-format {pattern}: {letter:?}: {reason}"))
+}
+
 /// What is quoted, of which two quotes are one, and what stands behind.
 fn quoted<'a>(rest: &'a str, pattern: &str) -> Result<(String, &'a str), ToolError> {
     if let Some(behind) = rest.strip_prefix('\'') {
@@ -120,8 +129,8 @@ fn field(out: &mut String, time: &Zoned, letter: char, count: usize) {
     let number = match letter {
         'y' if count == 2 => i32::from(time.year()) % 100,
         'y' => i32::from(time.year()),
-        'M' if count >= 3 => return name(out, MONTHS[month - 1], count),
-        'M' => month as i32,
+        'M' | 'L' if count >= 3 => return name(out, MONTHS[month - 1], count),
+        'M' | 'L' => month as i32,
         'd' => i32::from(time.day()),
         'H' => hour,
         'k' => (hour + 23) % 24 + 1,
@@ -131,6 +140,8 @@ fn field(out: &mut String, time: &Zoned, letter: char, count: usize) {
         's' => i32::from(time.second()),
         'S' => i32::from(time.millisecond()),
         'D' => i32::from(time.day_of_year()),
+        // Which of its kind in the month: the third Sunday.
+        'F' => (i32::from(time.day()) - 1) / 7 + 1,
         'u' => weekday as i32 + 1,
         'E' => return name(out, DAYS[weekday], count),
         'G' => return out.push_str("AD"),
@@ -176,6 +187,7 @@ mod tests {
             ("yy/M/d h:m:s a", "18/11/18 2:5:9 PM"),
             ("EEE, d MMM yyyy HH:mm:ss Z", "Sun, 18 Nov 2018 14:05:09 +0000"),
             ("EEEE MMMM D u k K", "Sunday November 322 7 14 2"),
+            ("LL LLL F", "11 Nov 3"),
             ("yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "2018-11-18T14:05:09.042Z"),
             ("'it''s' yyyy ''", "it's 2018 '"),
         ];
@@ -193,8 +205,15 @@ mod tests {
 
     #[test]
     fn what_stands_for_nothing_is_refused() {
-        for wrong in ["yyyy-bb", "'open", "HH:mm P"] {
-            assert!(DateFormat::new(wrong).is_err(), "{wrong}");
+        for (wrong, reason) in [
+            ("yyyy-bb", "'b': it stands for nothing"),
+            ("'open", "a quote is missing"),
+            ("HH:mm P", "'P': it stands for nothing"),
+            ("YYYY-MM-dd", "the year is 'y'"),
+            ("yyyy ww", "weeks are not counted"),
+        ] {
+            let error = DateFormat::new(wrong).unwrap_err().to_string();
+            assert!(error.contains(reason), "{wrong}: {error}");
         }
     }
 }

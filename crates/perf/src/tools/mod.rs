@@ -45,6 +45,18 @@ const PRODUCE_USAGE: &str = "kafka-producer-perf-test --bootstrap-server HOST:PO
                              --num-records COUNT --throughput RATE (--record-size BYTES | \
                              --payload-file FILE | --payload-monotonic) [OPTIONS]";
 
+/// What each tool's help says that it cannot do.
+const PRODUCE_LIMITS: &str = "Not as Kafka's tool: there is neither TLS nor SASL, and to ask for \
+    them is an error. A cluster that cannot be reached, or a topic that cannot be made, within \
+    max.block.ms ends the run with an error. Records that are not sent are told in a line for each \
+    batch, without a stack trace. --print-metrics shows what this client counts.";
+const CONSUME_LIMITS: &str = "Not as Kafka's tool: there is neither TLS nor SASL, and to ask for \
+    them is an error. A cluster that cannot be reached within default.api.timeout.ms ends the run \
+    with an error. --include takes the topics that are there at the beginning. Groups are of the \
+    classic protocol. --print-metrics shows what this client counts.";
+const E2E_LIMITS: &str = "Not as Kafka's tool: there is neither TLS nor SASL, and to ask for them is \
+    an error.";
+
 /// A tool of Kafka's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {

@@ -23,6 +23,7 @@ const READ: &[&str] = &[
     "max.in.flight.requests.per.connection",
     "max.request.size",
     "partitioner.class",
+    "partitioner.ignore.keys",
     "retries",
     "transaction.timeout.ms",
     "transactional.id",
@@ -34,7 +35,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "metadata.max.idle.ms",
     "partitioner.adaptive.partitioning.enable",
     "partitioner.availability.timeout.ms",
-    "partitioner.ignore.keys",
     "transaction.two.phase.commit.enable",
     "value.serializer",
 ];
@@ -44,6 +44,8 @@ const WITHOUT_EFFECT: &[&str] = &[
 pub enum Partitioner {
     /// Kafka's own: by the key; without one, a partition for a batch, then another.
     Default,
+    /// A partition for a batch, then another, whatever the key.
+    Sticky,
     /// One after the other, whatever the key.
     RoundRobin,
 }
@@ -179,8 +181,11 @@ fn read_transactions(settings: &Settings, config: &mut ProducerConfig) -> Result
 
 fn partitioner(settings: &Settings) -> Result<Partitioner, ToolError> {
     let class = settings.text("partitioner.class").unwrap_or_default();
+    let ignores_keys = settings.flag("partitioner.ignore.keys")?.unwrap_or(false);
     match class.rsplit('.').next().unwrap_or_default() {
-        "" | "null" | "DefaultPartitioner" | "UniformStickyPartitioner" => Ok(Partitioner::Default),
+        "" | "null" if ignores_keys => Ok(Partitioner::Sticky),
+        "" | "null" | "DefaultPartitioner" => Ok(Partitioner::Default),
+        "UniformStickyPartitioner" => Ok(Partitioner::Sticky),
         "RoundRobinPartitioner" => Ok(Partitioner::RoundRobin),
         _ => {
             let reason = "there are DefaultPartitioner, UniformStickyPartitioner and \
@@ -261,6 +266,10 @@ mod tests {
         let round_robin = "org.apache.kafka.clients.producer.RoundRobinPartitioner";
         assert_eq!(of(round_robin), Ok(Partitioner::RoundRobin));
         assert_eq!(of("DefaultPartitioner"), Ok(Partitioner::Default));
+        // It looks at no key either.
+        assert_eq!(of("UniformStickyPartitioner"), Ok(Partitioner::Sticky));
+        let ignoring = read(&[("partitioner.ignore.keys", "true")]).unwrap();
+        assert_eq!(ignoring.partitioner, Partitioner::Sticky);
         assert!(of("com.example.Mine").unwrap_err().contains("com.example.Mine"));
     }
 

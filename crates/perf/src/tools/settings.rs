@@ -90,9 +90,8 @@ impl Settings {
     /// A time in milliseconds; at least `least_ms`.
     pub fn millis(&self, key: &str, least_ms: u64) -> Result<Option<Duration>, ToolError> {
         let number = self.number(key, least_ms..=i64::MAX as u64)?;
-        // Longer than a month is for ever, and must not overflow when it is added to a time.
-        let month_ms = 31 * 24 * 3_600_000;
-        Ok(number.map(|ms| Duration::from_millis(ms.min(month_ms))))
+        // Longer than 24 days is for ever, and must fit when it is added to a time or sent to a broker.
+        Ok(number.map(|ms| Duration::from_millis(ms.min(i32::MAX as u64))))
     }
 
     /// One of some words.

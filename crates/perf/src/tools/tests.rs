@@ -244,10 +244,34 @@ fn what_the_other_tools_refuse_is_said_before_their_options() {
             "Invalid value for --producer-acks.",
         ),
         (Tool::EndToEnd, "--topic t", "Missing required argument \"[bootstrap-server]\""),
+        (
+            Tool::EndToEnd,
+            "--bootstrap-server x:1 --topic t --num-records 0 --record-size 1 --producer-acks 1",
+            "Value for --num-records must be a positive integer.",
+        ),
     ] {
         let notices = failed(tool, line).notices();
         assert!(notices.starts_with(text), "{line}: {notices}");
         assert!(notices.contains("--bootstrap-server <"), "{line}: {notices}");
+    }
+}
+
+#[test]
+fn an_interval_of_nothing_is_refused() {
+    let line = "--bootstrap-server x:1 --topic t --num-records 1 --reporting-interval 0";
+    let recorded = failed(Tool::Consume, line);
+    let notices = recorded.notices();
+    assert!(notices.contains("Reporting interval must be greater than 0."), "{notices}");
+    assert_eq!(recorded.lines(), "");
+}
+
+#[test]
+fn what_a_tool_cannot_do_is_said_by_its_help() {
+    for tool in Tool::ALL {
+        let recorded = Recorded::default();
+        main(tool, &typed("--help"), &Arc::new(recorded.console()));
+        let help = recorded.lines() + &recorded.notices();
+        assert!(help.contains("neither TLS nor SASL") && help.contains("Required: "), "{help}");
     }
 }
 

@@ -12,20 +12,21 @@ use std::str::FromStr;
 
 /// Read records and report how fast, as kafka-consumer-perf-test does
 #[derive(Debug, Clone, Args)]
+#[command(after_help = super::super::CONSUME_LIMITS)]
 pub struct Arguments {
-    /// The brokers to ask first: host:port, separated by commas
+    /// Required: the brokers to ask first, host:port, separated by commas
     #[arg(long, value_name = "server to connect to")]
     bootstrap_server: Option<String>,
     /// The name of --bootstrap-server before 4.0
     #[arg(long, hide = true)]
     broker_list: Option<String>,
-    /// Read this topic
+    /// Read this topic; either this or --include is required
     #[arg(long)]
     topic: Option<String>,
     /// Read all topics whose whole name this regular expression matches
     #[arg(long, value_name = "regex")]
     include: Option<String>,
-    /// How many records to read at least
+    /// Required: how many records to read at least
     #[arg(long, value_name = "count", allow_negative_numbers = true)]
     num_records: Option<i64>,
     /// The old name of --num-records
@@ -212,6 +213,9 @@ impl Arguments {
             let text = "Option \"[command-config]\" can't be used with option \
                         \"[consumer.config]\"";
             return Err(ToolError::usage(text));
+        }
+        if self.reporting_interval == 0 {
+            return Err(ToolError::failed("Reporting interval must be greater than 0."));
         }
         self.warn(console);
         Ok(Plan {

@@ -43,7 +43,9 @@ async fn consume(
     console: &Console,
 ) -> Result<(), ToolError> {
     let clock = Clock::start();
-    let cluster = Cluster::connect(settings.cluster()?).await?;
+    let mut cluster = settings.cluster()?;
+    cluster.allow_auto_create = consumer.allow_auto_create;
+    let cluster = Cluster::connect(cluster).await?;
     let poll_records_max = consumer.poll_records_max;
     let mut reader = Consumer::new(cluster.clone(), consumer.config);
     place(&mut reader, &cluster, &plan.subject).await?;

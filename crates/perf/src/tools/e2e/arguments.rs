@@ -9,20 +9,21 @@ use std::path::PathBuf;
 
 /// Send records one by one and report how long until they were read, as kafka-e2e-latency does
 #[derive(Debug, Clone, Args)]
+#[command(after_help = super::super::E2E_LIMITS)]
 pub struct Arguments {
-    /// The brokers to ask first: host:port, separated by commas
+    /// Required: the brokers to ask first, host:port, separated by commas
     #[arg(long)]
     bootstrap_server: Option<String>,
-    /// Send to and read from this topic; it is made if it is missing
+    /// Required: send to and read from this topic; it is made if it is missing
     #[arg(long, value_name = "topic-name")]
     topic: Option<String>,
-    /// How many records to send, one after the other
+    /// Required: how many records to send, one after the other
     #[arg(long, value_name = "count")]
     num_records: Option<u64>,
-    /// Who must have a record before it counts as sent: 1 or all
+    /// Required: who must have a record before it counts as sent, 1 or all
     #[arg(long)]
     producer_acks: Option<String>,
-    /// Size of each record's value in bytes
+    /// Required: size of each record's value in bytes
     #[arg(long, value_name = "bytes")]
     record_size: Option<usize>,
     /// A file of properties for producer and consumer
@@ -140,6 +141,9 @@ impl Arguments {
         let records = required(self.num_records, "num-records")?;
         let acks = required(self.producer_acks.clone(), "producer-acks")?;
         let record_bytes = required(self.record_size, "record-size")?;
+        if records == 0 {
+            return Err(ToolError::usage("Value for --num-records must be a positive integer."));
+        }
         if acks != "1" && acks != "all" {
             return Err(ToolError::usage(
                 "Invalid value for --producer-acks. Latency testing requires synchronous \

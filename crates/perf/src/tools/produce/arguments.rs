@@ -20,17 +20,19 @@ pub enum PayloadMode {
 
 /// Send records and report rate and latency, as kafka-producer-perf-test does
 #[derive(Debug, Clone, Args)]
+#[command(after_help = super::super::PRODUCE_LIMITS)]
 pub struct Arguments {
-    /// The brokers to ask first: host:port, separated by commas; stands above bootstrap.servers
+    /// The brokers to ask first: host:port, separated by commas; stands above bootstrap.servers,
+    /// of which one or the other is required
     #[arg(long, value_name = "BOOTSTRAP-SERVER")]
     bootstrap_server: Option<String>,
-    /// Send to this topic
+    /// Required: send to this topic
     #[arg(long)]
     topic: Option<String>,
-    /// How many records to send
+    /// Required: how many records to send
     #[arg(long, allow_negative_numbers = true)]
     num_records: Option<i64>,
-    /// Size of each record's value in bytes
+    /// Size of each record's value in bytes; this, --payload-file or --payload-monotonic is required
     #[arg(long, allow_negative_numbers = true)]
     record_size: Option<i64>,
     /// Take values from this file, each record a random one
@@ -42,7 +44,7 @@ pub struct Arguments {
     /// What stands between the values in the file, a regular expression
     #[arg(long, default_value = "\\n")]
     payload_delimiter: String,
-    /// Send about so many records per second at most; -1 for as many as possible
+    /// Required: send about so many records per second at most; -1 for as many as possible
     #[arg(long, allow_negative_numbers = true)]
     throughput: Option<f64>,
     /// Properties of the producer; they stand above those of the file

@@ -174,7 +174,7 @@ impl Placement {
                 self.available[(self.next - 1) % self.available.len()]
             }
             (Partitioner::Default, Some(key)) => partition_of_key(key, feed.partition_count()),
-            (Partitioner::Default, None) => {
+            (Partitioner::Sticky, _) | (Partitioner::Default, None) => {
                 let available = &self.available;
                 self.sticky.next(size_bytes, || available[fastrand::usize(..available.len())])
             }
