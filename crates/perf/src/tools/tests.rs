@@ -249,6 +249,17 @@ fn what_the_other_tools_refuse_is_said_before_their_options() {
             "--bootstrap-server x:1 --topic t --num-records 0 --record-size 1 --producer-acks 1",
             "Value for --num-records must be a positive integer.",
         ),
+        (
+            Tool::EndToEnd,
+            "--bootstrap-server x:1 --topic t --num-records 1 --record-size -1 --producer-acks 1",
+            "Value for --record-size must be a non-negative integer.",
+        ),
+        (
+            Tool::EndToEnd,
+            "--bootstrap-server x:1 --topic t --num-records 1 --record-size 1 --producer-acks 1 \
+             --record-header-size -2",
+            "Value for --record-header-size must be a non-negative integer or -1 for null",
+        ),
     ] {
         let notices = failed(tool, line).notices();
         assert!(notices.starts_with(text), "{line}: {notices}");
@@ -258,11 +269,13 @@ fn what_the_other_tools_refuse_is_said_before_their_options() {
 
 #[test]
 fn an_interval_of_nothing_is_refused() {
-    let line = "--bootstrap-server x:1 --topic t --num-records 1 --reporting-interval 0";
-    let recorded = failed(Tool::Consume, line);
-    let notices = recorded.notices();
-    assert!(notices.contains("Reporting interval must be greater than 0."), "{notices}");
-    assert_eq!(recorded.lines(), "");
+    for interval in ["0", "-4"] {
+        let line = "--bootstrap-server x:1 --topic t --num-records 1 --reporting-interval";
+        let recorded = failed(Tool::Consume, &format!("{line} {interval}"));
+        let notices = recorded.notices();
+        assert!(notices.contains("Reporting interval must be greater than 0."), "{notices}");
+        assert_eq!(recorded.lines(), "");
+    }
 }
 
 #[test]

@@ -36,7 +36,12 @@ pub struct Arguments {
     #[arg(long, value_name = "gid")]
     group: Option<String>,
     /// How much a fetch may bring of each partition: max.partition.fetch.bytes
-    #[arg(long, value_name = "size", default_value_t = 1024 * 1024)]
+    #[arg(
+        long,
+        value_name = "size",
+        default_value_t = 1024 * 1024,
+        allow_negative_numbers = true
+    )]
     fetch_size: i32,
     /// The socket's receive buffer in bytes
     #[arg(
@@ -69,8 +74,8 @@ pub struct Arguments {
     )]
     timeout: i64,
     /// Milliseconds between the lines that report progress
-    #[arg(long, value_name = "interval_ms", default_value_t = 5000)]
-    reporting_interval: u64,
+    #[arg(long, value_name = "interval_ms", default_value_t = 5000, allow_negative_numbers = true)]
+    reporting_interval: i64,
     /// Report each interval rather than the whole
     #[arg(long)]
     show_detailed_stats: bool,
@@ -214,15 +219,15 @@ impl Arguments {
                         \"[consumer.config]\"";
             return Err(ToolError::usage(text));
         }
-        if self.reporting_interval == 0 {
-            return Err(ToolError::failed("Reporting interval must be greater than 0."));
-        }
+        let interval_ms = u64::try_from(self.reporting_interval).ok().filter(|ms| *ms > 0);
+        let interval_ms = interval_ms
+            .ok_or_else(|| ToolError::failed("Reporting interval must be greater than 0."))?;
         self.warn(console);
         Ok(Plan {
             subject: self.subject(subject)?,
             records: u64::try_from(records).unwrap_or_default(),
             timeout_ms: u64::try_from(self.timeout).unwrap_or_default(),
-            reporting_interval_ms: self.reporting_interval,
+            reporting_interval_ms: interval_ms,
             detailed: self.show_detailed_stats,
             summary: self.summary || !self.show_detailed_stats,
             header: !self.hide_header,

@@ -18,35 +18,29 @@ pub struct Arguments {
     #[arg(long, value_name = "topic-name")]
     topic: Option<String>,
     /// Required: how many records to send, one after the other
-    #[arg(long, value_name = "count")]
-    num_records: Option<u64>,
+    #[arg(long, value_name = "count", allow_negative_numbers = true)]
+    num_records: Option<i64>,
     /// Required: who must have a record before it counts as sent, 1 or all
     #[arg(long)]
     producer_acks: Option<String>,
     /// Required: size of each record's value in bytes
-    #[arg(long, value_name = "bytes")]
-    record_size: Option<usize>,
+    #[arg(long, value_name = "bytes", allow_negative_numbers = true)]
+    record_size: Option<i64>,
     /// A file of properties for producer and consumer
     #[arg(long, value_name = "config-file")]
     command_config: Option<PathBuf>,
     /// Size of each record's key in bytes; 0 for none
-    #[arg(long, value_name = "bytes", default_value_t = 0)]
-    record_key_size: usize,
+    #[arg(long, value_name = "bytes", default_value_t = 0, allow_negative_numbers = true)]
+    record_key_size: i64,
     /// How many headers each record has
-    #[arg(long, value_name = "count", default_value_t = 0)]
-    num_headers: usize,
+    #[arg(long, value_name = "count", default_value_t = 0, allow_negative_numbers = true)]
+    num_headers: i64,
     /// Size of each header's name in bytes
-    #[arg(long, value_name = "bytes", default_value_t = 0)]
-    record_header_key_size: usize,
+    #[arg(long, value_name = "bytes", default_value_t = 0, allow_negative_numbers = true)]
+    record_header_key_size: i64,
     /// Size of each header's value in bytes; -1 for null
-    #[arg(
-        long,
-        value_name = "bytes",
-        default_value_t = 0,
-        allow_negative_numbers = true,
-        value_parser = clap::value_parser!(i32).range(-1..)
-    )]
-    record_header_size: i32,
+    #[arg(long, value_name = "bytes", default_value_t = 0, allow_negative_numbers = true)]
+    record_header_size: i64,
     /// The old form: bootstrap-server topic num-records producer-acks record-size [command-config]
     #[arg(value_name = "POSITIONAL", hide = true)]
     positions: Vec<String>,
@@ -98,6 +92,17 @@ fn required<T>(value: Option<T>, name: &str) -> Result<T, ToolError> {
     value.ok_or_else(|| ToolError::usage(format!("Missing required argument \"[{name}]\"")))
 }
 
+/// A number of a flag that Kafka's tool refuses in these words.
+fn at_least<T: TryFrom<i64>>(least: i64, value: i64, name: &str) -> Result<T, ToolError> {
+    let must = match least {
+        1 => "be a positive integer.",
+        0 => "be a non-negative integer.",
+        _ => "be a non-negative integer or -1 for null header value.",
+    };
+    let fits = T::try_from(value).ok().filter(|_| value >= least);
+    fits.ok_or_else(|| ToolError::usage(format!("Value for --{name} must {must}")))
+}
+
 fn number<T: std::str::FromStr>(text: &str, name: &str) -> Result<Option<T>, ToolError> {
     let failed = |_| ToolError::failed(format!("Cannot parse argument '{text}' of option {name}"));
     text.parse().map(Some).map_err(failed)
@@ -141,28 +146,29 @@ impl Arguments {
         let records = required(self.num_records, "num-records")?;
         let acks = required(self.producer_acks.clone(), "producer-acks")?;
         let record_bytes = required(self.record_size, "record-size")?;
-        if records == 0 {
-            return Err(ToolError::usage("Value for --num-records must be a positive integer."));
-        }
         if acks != "1" && acks != "all" {
             return Err(ToolError::usage(
                 "Invalid value for --producer-acks. Latency testing requires synchronous \
                  acknowledgement. Please use '1' or 'all'.",
             ));
         }
+        let header_value_bytes = match self.record_header_size {
+            -1 => None,
+            size => Some(at_least(-1, size, "record-header-size")?),
+        };
         let file = self.command_config.as_ref();
         let mut properties = file.map_or(Ok(Properties::new()), |path| properties::load(path))?;
         properties.insert("bootstrap.servers".to_owned(), servers);
         let form = self.output.or(Some(Form::Json));
         Ok(Plan {
             topic,
-            records,
+            records: at_least(1, records, "num-records")?,
             acks,
-            record_bytes,
-            key_bytes: self.record_key_size,
-            headers: self.num_headers,
-            header_name_bytes: self.record_header_key_size,
-            header_value_bytes: usize::try_from(self.record_header_size).ok(),
+            record_bytes: at_least(0, record_bytes, "record-size")?,
+            key_bytes: at_least(0, self.record_key_size, "record-key-size")?,
+            headers: at_least(0, self.num_headers, "num-headers")?,
+            header_name_bytes: at_least(0, self.record_header_key_size, "record-header-key-size")?,
+            header_value_bytes,
             properties,
             outputs: Outputs {
                 file: form.zip(self.output_path.clone()),
