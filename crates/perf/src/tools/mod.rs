@@ -26,6 +26,7 @@ mod output;
 pub mod produce;
 mod producer_settings;
 mod properties;
+mod reach;
 mod settings;
 mod table;
 #[cfg(test)]

@@ -133,8 +133,11 @@ fn without_a_cluster_it_fails_and_says_so() {
     // A port that was free a moment ago: nobody listens there.
     let address = Sink::start(1).unwrap().bootstrap();
     let more = "--topic t --num-records 1 --record-size 1 --throughput -1 --command-property \
-                max.block.ms=200";
+                max.block.ms=200 --producers 2";
     let (succeeded, written) = run(Tool::Produce, &format!("--bootstrap-server {address} {more}"));
     assert!(!succeeded && written.lines.is_empty());
     assert!(written.notices.contains(&address), "{}", written.notices);
+    // At once, and once: nobody shall wait without knowing for what.
+    let told = written.notices.lines().filter(|line| line.ends_with("this is tried for 0.2 s"));
+    assert_eq!(told.count(), 1, "{}", written.notices);
 }

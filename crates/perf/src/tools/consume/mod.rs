@@ -11,6 +11,7 @@ use super::console::Console;
 use super::consumer_settings::ConsumerSettings;
 use super::failure::ToolError;
 use super::output;
+use super::reach;
 use super::settings::Settings;
 use super::table::Metrics;
 use arguments::{Arguments, Place, Plan, Subject};
@@ -45,7 +46,7 @@ async fn consume(
     let clock = Clock::start();
     let mut cluster = settings.cluster()?;
     cluster.allow_auto_create = consumer.allow_auto_create;
-    let cluster = Cluster::connect(cluster).await?;
+    let cluster = reach::connect(cluster, console).await?;
     let poll_records_max = consumer.poll_records_max;
     let mut reader = Consumer::new(cluster.clone(), consumer.config);
     place(&mut reader, &cluster, &plan.subject).await?;

@@ -11,6 +11,7 @@ use super::number::{fixed, shortest};
 use super::output::{self, LatencyUs, Results, Unit, cell, histogram_us};
 use super::producer_settings::ProducerSettings;
 use super::properties::Properties;
+use super::reach;
 use super::settings::Settings;
 use arguments::{Arguments, Plan};
 use client::admin::NewTopic;
@@ -92,7 +93,7 @@ async fn ends(plan: &Plan, console: &Console) -> Result<Ends, ToolError> {
     }
     let mut consuming = ConsumerSettings::read(&for_consumer, &silent)?.config;
     (consuming.group_id, consuming.offset_reset) = (None, OffsetReset::Latest);
-    let cluster = Cluster::connect(for_producer.cluster()?).await?;
+    let cluster = reach::connect(for_producer.cluster()?, console).await?;
     make_topic(&cluster, &plan.topic, console).await?;
     let topic = cluster.topic(&plan.topic).await?;
     let mut consumer = Consumer::new(cluster.clone(), consuming);

@@ -154,6 +154,7 @@ pub fn run(arguments: &Arguments, console: &Arc<Console>) -> Result<(), ToolErro
         cluster: cluster.clone(),
         clock,
         tally: tally.clone(),
+        console: console.clone(),
     };
     let mut senders = Vec::new();
     for index in 0..plan.producers {

@@ -2,9 +2,11 @@
 //! sending share a core without waking each other across threads.
 
 use super::super::clock::Clock;
+use super::super::console::Console;
 use super::super::failure::ToolError;
 use super::super::letters::Letters;
 use super::super::producer_settings::{Partitioner, ProducerSettings};
+use super::super::reach;
 use super::arguments::{Extras, Plan};
 use super::keys::Keys;
 use super::payload::Payload;
@@ -39,6 +41,8 @@ pub struct Job {
     pub clock: Clock,
     /// Where results go.
     pub tally: Arc<Mutex<Tally>>,
+    /// Where notices go.
+    pub console: Arc<Console>,
 }
 
 /// A producer's thread.
@@ -105,7 +109,11 @@ async fn run(
     }
     let is_transactional = config.transactional_id.is_some();
     config.on_batch = Some(Arc::new(move |report| lock(&tally).batch(report)));
-    let cluster = Cluster::connect(cluster).await?;
+    let cluster = match job.index {
+        0 => reach::connect(cluster, &job.console).await?,
+        // One of them tells.
+        _ => Cluster::connect(cluster).await?,
+    };
     let producer = Producer::new(cluster, config).await;
     let producer = producer.map_err(|error| refusal(error, is_transactional))?;
     // Whoever waits has given up if nobody listens.
