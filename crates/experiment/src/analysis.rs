@@ -23,8 +23,11 @@ pub struct Analysis {
     pub cells: Vec<CellAnalysis>,
     /// Every cell of every target beside the base target, in the same order.
     pub pairs: Vec<PairAnalysis>,
-    /// For each metric, what the same target differs from itself by.
+    /// For each metric, what the same target differs from itself by: over all targets, for ratios of two of them.
     pub floors: BTreeMap<String, Floor>,
+    /// For each target and metric, what it differs from itself by.
+    #[serde(default)]
+    pub floors_by_target: BTreeMap<String, BTreeMap<String, Floor>>,
     /// The canary of each target, sorted by target.
     pub drifts: Vec<Drift>,
     /// What a reader must know before the numbers, in sentences: drift, records lost, rounds that failed.
@@ -260,12 +263,13 @@ pub fn better(metric: &str) -> Better {
 /// by experiment, levels, target and emulation.
 pub fn analyse(rounds: &[Round], base: Option<&str>, seed: u64) -> Analysis {
     let groups = cells::groups(rounds, Purpose::Cell);
-    let floors = pairs::floors(rounds);
+    let (floors, floors_by_target) = pairs::floors(rounds);
     let base = base.or_else(|| groups.iter().map(|group| group.target).min()).unwrap_or_default();
     let mut analysis = Analysis {
         pairs: pairs::pairs(&groups, base, &floors, seed),
         cells: groups.iter().map(cells::cell).collect(),
         floors,
+        floors_by_target,
         drifts: drift::drifts(rounds),
         banners: Vec::new(),
     };

@@ -4,16 +4,19 @@
 //! A predicate is broken into checks, each a number with its interval against bounds ([`judge`]). A number whose
 //! interval lies inside the bounds holds, one whose interval lies outside fails, any other is open. So a claim is
 //! only reproduced, and only contradicted, where the interval allows it. Ratios of measured rows are taken at
-//! least as wide as what a target differs from itself by. Not here: intervals of measured rows (`analysis`).
+//! least as wide as what a target differs from itself by, for as many rounds as the rows have ([`noise`]); a number of
+//! a single round decides nothing by itself. Not here: intervals of measured rows (`analysis`).
 
 mod judge;
 mod kinds;
 mod names;
+mod noise;
 mod rows;
 
 pub use names::{Names, names};
 pub use rows::{Estimate, Row, Rows, derive};
 
+use crate::analysis::ROUNDS_FOR_INTERVAL;
 use crate::definition::{Claim, Experiment, Level};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -291,14 +294,27 @@ pub fn predicate(claim: &Claim) -> Result<Predicate, String> {
 
 /// Tests one claim of an experiment.
 pub fn evaluate(experiment: &str, claim: &Claim, rows: &Rows) -> Finding {
-    let (outcome, because) = match predicate(claim) {
+    let (outcome, mut because) = match predicate(claim) {
         Err(reason) => (Outcome::NotTestable, format!("the predicate is none: {reason}")),
         Ok(predicate) => match beyond(experiment, &predicate, rows) {
             Some(why) => (Outcome::NotTestable, why),
             None => kinds::run(&predicate.test, experiment, rows),
         },
     };
+    if outcome == Outcome::WithinNoise {
+        because.push_str(&too_few(rows.of(experiment)));
+    }
     Finding { experiment: experiment.to_owned(), claim: claim.id.clone(), outcome, because }
+}
+
+/// That more rounds would say more, where there are too few for an interval.
+fn too_few(rows: &[Row]) -> String {
+    let fewest = rows.iter().map(|row| row.rounds).filter(|rounds| *rounds > 0).min();
+    match fewest.filter(|rounds| *rounds < ROUNDS_FOR_INTERVAL) {
+        Some(1) => "; a cell of one round says no more".to_owned(),
+        Some(rounds) => format!("; cells of {rounds} rounds say no more"),
+        None => String::new(),
+    }
 }
 
 /// Tests all claims of an experiment, in their order.

@@ -32,21 +32,47 @@ impl Floor {
         let pairs = pairs.min(self.n).max(1) as f64;
         (t_quantile(self.n as f64, 0.95) * self.spread / pairs.sqrt()).exp()
     }
+
+    /// One side's share of that, as a logarithm: how far so many rounds may be off beside others that are as uncertain.
+    pub(crate) fn of_round(&self, rounds: usize) -> f64 {
+        self.of_pairs(rounds).ln() / std::f64::consts::SQRT_2
+    }
 }
 
-/// For each metric, what the same target differs from itself by: over all cells that were run against themselves.
-pub(crate) fn floors(rounds: &[Round]) -> BTreeMap<String, Floor> {
+/// For each metric, what the same target differs from itself by: over all targets and cells that were run against
+/// themselves, and for each target.
+pub(crate) fn floors(rounds: &[Round]) -> (Floors, BTreeMap<String, Floors>) {
     let groups = groups(rounds, Purpose::SameTarget);
-    let mut logs: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for a in groups.iter().filter(|group| group.target.ends_with("#a")) {
+    let mut all = Logs::new();
+    let mut by_target: BTreeMap<&str, Logs<'_>> = BTreeMap::new();
+    for a in &groups {
+        let Some(target) = a.target.strip_suffix("#a") else { continue };
         let Some(b) = groups.iter().find(|b| same_target(a, b)) else { continue };
         for metric in a.metrics() {
-            logs.entry(metric).or_default().extend(paired(a, b, metric).iter().map(log));
+            let logs: Vec<f64> = paired(a, b, metric).iter().map(log).collect();
+            all.entry(metric).or_default().extend(&logs);
+            by_target.entry(target).or_default().entry(metric).or_default().extend(&logs);
         }
     }
-    logs.into_iter()
-        .filter_map(|(metric, logs)| Some((metric.to_owned(), Floor::of(&logs)?)))
-        .collect()
+    let by_target = by_target.into_iter();
+    (floors_of(all), by_target.map(|(target, logs)| (target.to_owned(), floors_of(logs))).collect())
+}
+
+type Floors = BTreeMap<String, Floor>;
+type Logs<'a> = BTreeMap<&'a str, Vec<f64>>;
+
+fn floors_of(logs: Logs<'_>) -> Floors {
+    let floor = |(metric, logs): (&str, Vec<f64>)| Some((metric.to_owned(), Floor::of(&logs)?));
+    let mut floors: Floors = logs.into_iter().filter_map(floor).collect();
+    // What runs against itself runs for a time, so its runtime shows nothing. Where work is given instead, the runtime is
+    // as uncertain as the throughput.
+    if let Some(throughput) = floors.get("throughput").cloned()
+        && let Some(runtime) = floors.get_mut("runtime_ms")
+        && throughput.spread > runtime.spread
+    {
+        *runtime = Floor { ratio: 1.0 / throughput.ratio, ..throughput };
+    }
+    floors
 }
 
 fn same_target(a: &Group<'_>, b: &Group<'_>) -> bool {

@@ -9,6 +9,8 @@ pub(super) struct Check {
     pub label: String,
     /// The number.
     pub estimate: Estimate,
+    /// Rounds that it is of, where its interval knows of no other noise than theirs; 0 if it does, or there is none.
+    pub rounds: usize,
 }
 
 /// What a number must be.
@@ -84,6 +86,12 @@ pub(super) fn judge(
         () if all - fails < needed => Standing::Fails,
         () => Standing::Open,
     };
+    let deciding = || checks.iter().zip(&standings).filter(|(_, own)| **own == standing);
+    let alone = standing != Standing::Open && {
+        let rounds: Vec<usize> = deciding().map(|(check, _)| check.rounds).collect();
+        rounds == [1]
+    };
+    let standing = if alone { Standing::Open } else { standing };
     let text = match checks {
         [one] => format!("{what}{}: {}; claimed {}", of(one), shown(one.estimate), bounds.words()),
         _ => {
@@ -95,6 +103,7 @@ pub(super) fn judge(
             )
         }
     };
+    let text = if alone { text + "; one round alone decides nothing" } else { text };
     (outcome(standing), text)
 }
 
@@ -146,13 +155,14 @@ pub(super) fn around(log: f64, down: f64, up: f64) -> Estimate {
     Estimate { value: log.exp(), low: (log - down).exp(), high: (log + up).exp() }
 }
 
-/// One estimate by another that was measured apart from it, at least as wide as `floor`, a ratio ≥ 1.
-pub(super) fn ratio(above: Estimate, below: Estimate, floor: f64) -> Estimate {
-    let off = |from: f64, to: f64| (to / from).ln();
+/// One estimate by another that was measured apart from it, off by `noise` at least, a logarithm from 0.
+pub(super) fn ratio(above: Estimate, below: Estimate, noise: f64) -> Estimate {
+    // What has no logarithm may be anything.
+    let off = |from: f64, to: f64| Some((to / from).ln()).filter(|off| !off.is_nan());
+    let off = |from: f64, to: f64| off(from, to).unwrap_or(f64::INFINITY);
     let down = off(above.low, above.value).hypot(off(below.value, below.high));
     let up = off(above.value, above.high).hypot(off(below.low, below.value));
-    let floor = floor.max(1.0).ln();
-    around(off(below.value, above.value), down.max(floor), up.max(floor))
+    around((above.value / below.value).ln(), down.max(noise), up.max(noise))
 }
 
 /// A number with its interval, if it has one.

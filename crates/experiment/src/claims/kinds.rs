@@ -7,6 +7,9 @@ use crate::definition::{Level, Levels};
 
 type Judged = (Outcome, String);
 
+/// Rows that do not lie together by luck.
+const TOGETHER: usize = 5;
+
 /// Tests a predicate on an experiment's rows.
 pub(super) fn run(test: &Test, experiment: &str, all: &Rows) -> Judged {
     let rows = all.of(experiment);
@@ -25,9 +28,9 @@ pub(super) fn run(test: &Test, experiment: &str, all: &Rows) -> Judged {
         Test::Even { sigmas, filter } => even(rows, *sigmas, filter),
         Test::Ratio { to_experiment, .. } => {
             let below = to_experiment.as_deref().map_or(rows, |other| all.of(other));
-            ratio_of_rows(test, rows, below, all)
+            ratio_of_rows(test, rows, below)
         }
-        _ => of_metric(test, rows, all),
+        _ => of_metric(test, rows),
     }
 }
 
@@ -36,28 +39,21 @@ fn not_testable(why: &str) -> Judged {
 }
 
 /// The kinds that look at one metric of one experiment.
-fn of_metric(test: &Test, rows: &[Row], all: &Rows) -> Judged {
-    let floor = |metric: &str| all.floors.get(metric).copied().unwrap_or(1.0);
+fn of_metric(test: &Test, rows: &[Row]) -> Judged {
     match test {
         Test::Monotone { metric, over, direction, tolerance, groups: by, filter } => {
             let series = groups(rows, filter, by);
-            let steps = Steps {
-                metric,
-                over,
-                direction: *direction,
-                tolerance: *tolerance,
-                floor: floor(metric),
-            };
+            let steps = Steps { metric, over, direction: *direction, tolerance: *tolerance };
             each(series.values().map(|rows| steps.judge(rows, by)))
         }
         Test::Flat { metric, at_most, groups: by, filter } => {
             let what = format!("largest by smallest {metric}");
             let checks = groups(rows, filter, by);
             let checks = checks.values().filter_map(|rows| {
-                let (least, most) = extremes(rows, metric)?;
                 Some(Check {
                     label: label(rows[0], by),
-                    estimate: ratio(most, least, floor(metric)),
+                    estimate: largest_by_smallest(rows, metric)?,
+                    rounds: 0,
                 })
             });
             judge(&what, &checks.collect::<Vec<_>>(), Bounds::at_most(*at_most), Share::Each)
@@ -67,6 +63,7 @@ fn of_metric(test: &Test, rows: &[Row], all: &Rows) -> Judged {
                 Some(Check {
                     label: label_beside(row, filter),
                     estimate: *row.metrics.get(metric)?,
+                    rounds: if row.noise.contains_key(metric) { row.rounds } else { 0 },
                 })
             });
             let bounds = Bounds { at_least: *at_least, at_most: *at_most };
@@ -78,12 +75,13 @@ fn of_metric(test: &Test, rows: &[Row], all: &Rows) -> Judged {
             )
         }
         Test::Separated { metric, low, high, at_least } => {
-            separated(rows, metric, [low, high], *at_least, floor(metric))
+            separated(rows, metric, [low, high], *at_least)
         }
         Test::PowerLaw { metric, over, exponent, within, groups: by, filter } => {
             let checks = groups(rows, filter, by);
             let checks = checks.values().filter_map(|rows| {
-                Some(Check { label: label(rows[0], by), estimate: slope(rows, metric, over)? })
+                let estimate = slope(rows, metric, over)?;
+                Some(Check { label: label(rows[0], by), estimate, rounds: 0 })
             });
             let bounds =
                 Bounds { at_least: Some(exponent - within), at_most: Some(exponent + within) };
@@ -91,7 +89,7 @@ fn of_metric(test: &Test, rows: &[Row], all: &Rows) -> Judged {
             judge(&what, &checks.collect::<Vec<_>>(), bounds, Share::Each)
         }
         Test::GapShrinks { metric, of, to, over, filter } => {
-            gap_shrinks(rows, metric, [of, to, filter], over, floor(metric))
+            gap_shrinks(rows, metric, [of, to, filter], over)
         }
         _ => not_testable("this kind is tested elsewhere"),
     }
@@ -107,13 +105,34 @@ fn each(judged: impl Iterator<Item = Judged>) -> Judged {
     (together(judged.iter().map(|(outcome, _)| *outcome)), texts.join(". "))
 }
 
+/// A row's metric, and how far it may be off beside another row's.
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    estimate: Estimate,
+    noise: f64,
+}
+
+impl Point {
+    fn of(row: &Row, metric: &str) -> Option<Point> {
+        Some(Point { estimate: *row.metrics.get(metric)?, noise: row.noise(metric) })
+    }
+
+    fn value(&self) -> f64 {
+        self.estimate.value
+    }
+}
+
+/// One row's metric by another's.
+fn ratio_of(above: Point, below: Point) -> Estimate {
+    ratio(above.estimate, below.estimate, above.noise.hypot(below.noise))
+}
+
 /// A metric along a factor.
 struct Steps<'a> {
     metric: &'a str,
     over: &'a str,
     direction: Direction,
     tolerance: f64,
-    floor: f64,
 }
 
 impl Steps<'_> {
@@ -126,7 +145,7 @@ impl Steps<'_> {
         if first.0 == last.0 {
             return not_testable(&format!("only one level of {} was measured", self.over));
         }
-        let ends = ratio(last.1, first.1, self.floor);
+        let ends = ratio_of(last.1, first.1);
         let standing = match self.bounds(0.0).standing(ends) {
             Standing::Holds if self.goes_back(&points).is_some() => Standing::Fails,
             standing => standing,
@@ -140,8 +159,8 @@ impl Steps<'_> {
             self.over,
             digits(first.0),
             digits(last.0),
-            digits(first.1.value),
-            digits(last.1.value),
+            digits(first.1.value()),
+            digits(last.1.value()),
             shown(ends),
             back.unwrap_or_default(),
         );
@@ -155,9 +174,9 @@ impl Steps<'_> {
         }
     }
 
-    fn goes_back(&self, points: &[(f64, Estimate)]) -> Option<f64> {
-        let back = |pair: &&[(f64, Estimate)]| {
-            let step = ratio(pair[1].1, pair[0].1, self.floor);
+    fn goes_back(&self, points: &[(f64, Point)]) -> Option<f64> {
+        let back = |pair: &&[(f64, Point)]| {
+            let step = ratio_of(pair[1].1, pair[0].1);
             self.bounds(self.tolerance).standing(step) == Standing::Fails
         };
         points.windows(2).find(back).map(|pair| pair[1].0)
@@ -165,33 +184,34 @@ impl Steps<'_> {
 }
 
 /// A metric along a factor, in its order.
-fn points(rows: &[&Row], metric: &str, over: &str) -> Vec<(f64, Estimate)> {
-    let point = |row: &&Row| Some((number(row, over)?, *row.metrics.get(metric)?));
+fn points(rows: &[&Row], metric: &str, over: &str) -> Vec<(f64, Point)> {
+    let point = |row: &&Row| Some((number(row, over)?, Point::of(row, metric)?));
     let mut points: Vec<_> = rows.iter().filter_map(point).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     points
 }
 
-fn extremes(rows: &[&Row], metric: &str) -> Option<(Estimate, Estimate)> {
-    let all = || rows.iter().filter_map(|row| row.metrics.get(metric).copied());
-    let by_value = |a: &Estimate, b: &Estimate| a.value.total_cmp(&b.value);
+/// Noise makes the largest larger and the smallest smaller, so rows that lie together do so in spite of it: from
+/// [`TOGETHER`] rows on it only widens the ratio downwards.
+fn largest_by_smallest(rows: &[&Row], metric: &str) -> Option<Estimate> {
+    let points: Vec<Point> = rows.iter().filter_map(|row| Point::of(row, metric)).collect();
     // One row alone is flat, but shows nothing.
-    (all().count() > 1).then_some(())?;
-    Some((all().min_by(by_value)?, all().max_by(by_value)?))
+    (points.len() > 1).then_some(())?;
+    let by_value = |a: &&Point, b: &&Point| a.value().total_cmp(&b.value());
+    let (least, most) = (points.iter().min_by(by_value)?, points.iter().max_by(by_value)?);
+    let mut estimate = ratio_of(*most, *least);
+    if points.len() >= TOGETHER {
+        estimate.high = ratio(most.estimate, least.estimate, 0.0).high;
+    }
+    Some(estimate)
 }
 
-fn separated(
-    rows: &[Row],
-    metric: &str,
-    [low, high]: [&Filter; 2],
-    at_least: f64,
-    floor: f64,
-) -> Judged {
-    let of = |filter: &Filter| -> Vec<Estimate> {
+fn separated(rows: &[Row], metric: &str, [low, high]: [&Filter; 2], at_least: f64) -> Judged {
+    let of = |filter: &Filter| -> Vec<Point> {
         let rows = rows.iter().filter(|row| accepts(filter, row));
-        rows.filter_map(|row| row.metrics.get(metric).copied()).collect()
+        rows.filter_map(|row| Point::of(row, metric)).collect()
     };
-    let by_value = |a: &Estimate, b: &Estimate| a.value.total_cmp(&b.value);
+    let by_value = |a: &Point, b: &Point| a.value().total_cmp(&b.value());
     let (Some(below), Some(above)) =
         (of(low).into_iter().max_by(by_value), of(high).into_iter().min_by(by_value))
     else {
@@ -199,17 +219,19 @@ fn separated(
     };
     let what = format!(
         "smallest {metric} above the step ({}) by the largest below ({})",
-        digits(above.value),
-        digits(below.value)
+        digits(above.value()),
+        digits(below.value())
     );
-    let check = Check { label: String::new(), estimate: ratio(above, below, floor) };
+    let check = Check { label: String::new(), estimate: ratio_of(above, below), rounds: 0 };
     judge(&what, &[check], Bounds::at_least(at_least), Share::Each)
 }
 
-/// The slope of logarithms by least squares; its interval follows from the points', taken as independent.
+/// The slope of logarithms by least squares. It may be off by what the points' intervals, taken as independent, make of
+/// it. Single rounds have none: then by what the points' scatter about the line makes of it, or, of two points, their
+/// noise.
 fn slope(rows: &[&Row], metric: &str, over: &str) -> Option<Estimate> {
     let points = points(rows, metric, over);
-    let points: Vec<_> = points.into_iter().filter(|(x, y)| *x > 0.0 && y.value > 0.0).collect();
+    let points: Vec<_> = points.into_iter().filter(|(x, y)| *x > 0.0 && y.value() > 0.0).collect();
     let n = points.len() as f64;
     let mean = points.iter().map(|(x, _)| x.ln()).sum::<f64>() / n;
     let squares: f64 = points.iter().map(|(x, _)| (x.ln() - mean).powi(2)).sum();
@@ -217,23 +239,35 @@ fn slope(rows: &[&Row], metric: &str, over: &str) -> Option<Estimate> {
         return None;
     }
     let weight = |x: f64| (x.ln() - mean) / squares;
-    let value: f64 = points.iter().map(|(x, y)| weight(*x) * y.value.ln()).sum();
-    let off = |y: &Estimate| (y.high / y.low).ln() / 2.0;
-    let half = points.iter().map(|(x, y)| (weight(*x) * off(y)).powi(2)).sum::<f64>().sqrt();
+    let value: f64 = points.iter().map(|(x, y)| weight(*x) * y.value().ln()).sum();
+    let is_single = |y: &Point| y.noise > 0.0 && y.estimate.low == y.estimate.high;
+    let scatter = || {
+        let points: Vec<_> = points.iter().map(|(x, y)| (x.ln(), y.value().ln())).collect();
+        Some(stats::line::line(&points).ok()?.slope_interval.half_width())
+    };
+    let scatter = points.iter().any(|(_, y)| is_single(y)).then(scatter).flatten();
+    let off = |y: &Point| match (is_single(y), scatter) {
+        (true, None) => y.noise,
+        _ => (y.estimate.high / y.estimate.low).ln() / 2.0,
+    };
+    // A point in the middle has no weight, however far it may be off.
+    let part = |weight: f64, off: f64| if weight == 0.0 { 0.0 } else { (weight * off).powi(2) };
+    let half = points.iter().map(|(x, y)| part(weight(*x), off(y))).sum::<f64>().sqrt();
+    let half = scatter.map_or(half, |scatter| half.max(scatter));
     Some(Estimate { value, low: value - half, high: value + half })
 }
 
-fn ratio_of_rows(test: &Test, above: &[Row], below: &[Row], all: &Rows) -> Judged {
+fn ratio_of_rows(test: &Test, above: &[Row], below: &[Row]) -> Judged {
     let Test::Ratio { metric, of, to, to_experiment, matching, at_least, at_most, share, filter } =
         test
     else {
         return not_testable("no ratio");
     };
-    let floor = all.floors.get(metric).copied().unwrap_or(1.0);
     let pairs = pairs(above, below, [of, to, filter], matching.as_deref());
     let checks = pairs.into_iter().filter_map(|(above, below)| {
-        let estimate = ratio(*above.metrics.get(metric)?, *below.metrics.get(metric)?, floor);
-        Some(Check { label: pair_label(above, of, filter, matching.as_deref()), estimate })
+        let estimate = ratio_of(Point::of(above, metric)?, Point::of(below, metric)?);
+        let label = pair_label(above, of, filter, matching.as_deref());
+        Some(Check { label, estimate, rounds: 0 })
     });
     let other = to_experiment.as_ref().map(|other| format!("{other} ")).unwrap_or_default();
     let what = format!("{metric}, {} by {other}{}", filter_label(of), filter_label(to));
@@ -268,21 +302,15 @@ fn pairs<'a>(
     pairs
 }
 
-fn gap_shrinks(
-    rows: &[Row],
-    metric: &str,
-    [of, to, filter]: [&Filter; 3],
-    over: &str,
-    floor: f64,
-) -> Judged {
+fn gap_shrinks(rows: &[Row], metric: &str, [of, to, filter]: [&Filter; 3], over: &str) -> Judged {
     let mut gaps: Vec<(f64, Vec<Estimate>)> = Vec::new();
     for (above, below) in pairs(rows, rows, [of, to, filter], None) {
         let (Some(at), Some(a), Some(b)) =
-            (number(above, over), above.metrics.get(metric), below.metrics.get(metric))
+            (number(above, over), Point::of(above, metric), Point::of(below, metric))
         else {
             continue;
         };
-        let one = ratio(*a, *b, floor);
+        let one = ratio_of(a, b);
         match gaps.iter_mut().find(|(level, _)| *level == at) {
             Some((_, ratios)) => ratios.push(one),
             None => gaps.push((at, vec![one])),
@@ -362,7 +390,8 @@ fn even(rows: &[Row], sigmas: f64, filter: &Filter) -> Judged {
             let off = row.counts.iter().map(|count| (*count as f64 - sum * share).abs());
             let value = off.fold(0.0, f64::max) / sigma;
             let low = if value > sigmas { value / 1.5 } else { value };
-            Check { label: listed(&row.counts), estimate: Estimate { value, low, high: value } }
+            let estimate = Estimate { value, low, high: value };
+            Check { label: listed(&row.counts), estimate, rounds: 0 }
         })
         .collect();
     judge("standard deviations from even", &checks, Bounds::at_most(sigmas), Share::Each)

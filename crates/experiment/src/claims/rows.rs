@@ -1,7 +1,8 @@
 //! What claims are tested on: rows of factors and metrics, published or measured. Not here: the tests.
 
+use super::noise::Noise;
 use super::{Filter, Want};
-use crate::analysis::Analysis;
+use crate::analysis::{Analysis, Summary};
 use crate::catalogue;
 use crate::definition::{Experiment, Level, Levels};
 use crate::explain;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Metrics that follow from what a cell asks for. A canary that runs for a time differs from itself in them by as much as
 /// in throughput, which says nothing of a cell that reads so many records.
-const IS_GIVEN: [&str; 6] = [
+pub(super) const IS_GIVEN: [&str; 6] = [
     "records",
     "data_mib",
     "max_over_mean",
@@ -20,12 +21,14 @@ const IS_GIVEN: [&str; 6] = [
     "chi_squared_p",
 ];
 
-/// A number and where it may lie. Invariant: `low` ≤ `value` ≤ `high`; all three are one for published numbers.
+/// A number and where it may lie. Invariant: `low` ≤ `value` ≤ `high`; all three are one for published numbers. What is
+/// measured is not negative, and neither is `low`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// The number.
     pub value: f64,
-    /// Not less, with 95 % confidence; the smallest round where there are too few for that.
+    /// Not less, with 95 % confidence. Where there are too few rounds for an interval: the smallest round, or less by
+    /// how far rounds of one cell lie apart in its experiment.
     pub low: f64,
     /// Not more.
     pub high: f64,
@@ -52,6 +55,18 @@ pub struct Row {
     pub metrics: BTreeMap<String, Estimate>,
     /// Records per partition, from the first.
     pub counts: Vec<u64>,
+    /// Rounds that measured it; 0 for published rows.
+    pub rounds: usize,
+    /// For each metric, how far it may be off beside that of another row of the target, as a logarithm from 0. What is
+    /// not there is exact.
+    pub noise: BTreeMap<String, f64>,
+}
+
+impl Row {
+    /// How far a metric may be off beside another row's, as a logarithm.
+    pub(super) fn noise(&self, metric: &str) -> f64 {
+        self.noise.get(metric).copied().unwrap_or(0.0)
+    }
 }
 
 /// All rows of a target, or the published ones.
@@ -59,8 +74,6 @@ pub struct Row {
 pub struct Rows {
     /// Whether they are the published ones.
     pub published: bool,
-    /// For each metric, the ratio above 1 that the target differs from itself by.
-    pub floors: BTreeMap<String, f64>,
     /// By experiment.
     pub experiments: BTreeMap<String, Vec<Row>>,
 }
@@ -84,23 +97,24 @@ impl Rows {
             (experiment.id.clone(), rows)
         };
         let experiments = experiments.into_iter().map(rows).collect();
-        Rows { published: true, floors: BTreeMap::new(), experiments }
+        Rows { published: true, experiments }
     }
 
     /// A target's rows of an analysed run.
     pub fn measured(analysis: &Analysis, target: &str) -> Rows {
+        let noise = Noise::of(analysis, target);
         let mut experiments: BTreeMap<String, Vec<Row>> = BTreeMap::new();
         for cell in analysis.cells.iter().filter(|cell| cell.target == target) {
-            let estimate = |summary: &crate::analysis::Summary| Estimate {
-                value: summary.mean,
-                low: summary.interval.map_or(summary.min, |interval| interval.low),
-                high: summary.interval.map_or(summary.max, |interval| interval.high),
-            };
-            let metrics = cell.metrics.iter().map(|(name, one)| (name.clone(), estimate(one)));
+            let metrics = cell
+                .metrics
+                .iter()
+                .map(|(name, summary)| (name.clone(), estimate(summary, noise.of_few(cell, name))));
             let mut row = Row {
                 cell: cell.cell.clone(),
                 metrics: metrics.collect(),
                 counts: cell.counts.clone(),
+                rounds: cell.rounds,
+                noise: noise.of_cell(cell),
             };
             allow_for_whole_records(&mut row);
             experiments.entry(cell.experiment.clone()).or_default().push(row);
@@ -110,17 +124,33 @@ impl Rows {
                 derive(experiment, rows);
             }
         }
-        let floors = analysis.floors.iter().filter(|(name, _)| !IS_GIVEN.contains(&name.as_str()));
-        let floors = floors.map(|(name, floor)| (name.clone(), floor.within)).collect();
-        Rows { published: false, floors, experiments }
+        Rows { published: false, experiments }
     }
+}
+
+/// A metric with its interval; without one its range, and no less than `few`, a logarithm, on both sides.
+fn estimate(summary: &Summary, few: f64) -> Estimate {
+    let value = summary.mean;
+    let mut estimate = match summary.interval {
+        Some(interval) => Estimate { value, low: interval.low, high: interval.high },
+        None => Estimate {
+            value,
+            low: summary.min.min(value * (-few).exp()),
+            high: summary.max.max(value * few.exp()),
+        },
+    };
+    // An interval of a few wide values may reach below what can be.
+    if summary.min >= 0.0 {
+        estimate.low = estimate.low.max(0.0);
+    }
+    estimate
 }
 
 /// A window holds a whole number of records, so a share of few records may be off by one of them.
 fn allow_for_whole_records(row: &mut Row) {
     let Some(records) = row.metrics.get("records").map(|records| records.value) else { return };
     if let Some(share) = row.metrics.get_mut("reached_share").filter(|_| records > 0.0) {
-        share.low -= 1.0 / records;
+        share.low = (share.low - 1.0 / records).max(0.0);
         share.high += 1.0 / records;
     }
 }
@@ -135,6 +165,7 @@ fn published_row(experiment: &Experiment, row: &Levels) -> Row {
         cell: catalogue::factors_of(experiment, row),
         metrics: metrics.collect(),
         counts: row.get("counts").map(counts).unwrap_or_default(),
+        ..Row::default()
     }
 }
 

@@ -25,7 +25,7 @@ fn rows(points: &[(f64, f64, f64, f64)]) -> Rows {
         cell: [("f".to_owned(), Level::Number(*f))].into(),
         metrics: [("throughput".to_owned(), Estimate { value: *value, low: *low, high: *high })]
             .into(),
-        counts: Vec::new(),
+        ..Row::default()
     };
     let mut rows = Rows::default();
     rows.experiments.insert("e".to_owned(), points.iter().map(row).collect());
@@ -187,7 +187,9 @@ fn an_effect_below_what_a_target_differs_from_itself_by_is_noise() {
     let test = "kind = 'monotone'\nmetric = 'throughput'\nover = 'f'\ndirection = 'rises'";
     let mut rows = rows(&[(1.0, 100.0, 100.0, 100.0), (2.0, 103.0, 103.0, 103.0)]);
     assert_eq!(outcome_of(test, &rows), Outcome::Reproduced);
-    rows.floors.insert("throughput".to_owned(), 1.05);
+    for row in rows.experiments.get_mut("e").unwrap() {
+        row.noise.insert("throughput".to_owned(), 1.05_f64.ln());
+    }
     assert_eq!(outcome_of(test, &rows), Outcome::WithinNoise);
 }
 
@@ -270,7 +272,7 @@ fn in_flight(gaps: &[(f64, f64)]) -> Rows {
         ]
         .into(),
         metrics: [("throughput".to_owned(), Estimate::point(value))].into(),
-        counts: Vec::new(),
+        ..Row::default()
     };
     let both = |(partitions, gap): &(f64, f64)| {
         [row(*partitions, 1.0, 100.0), row(*partitions, 2.0, 100.0 * gap)]
@@ -310,9 +312,9 @@ fn a_table_that_is_no_predicate_is_said_so() {
     assert!(found.because.contains("metrik"), "{}", found.because);
 }
 
-#[test]
-fn few_records_make_a_reached_share_uncertain_by_one_of_them() {
-    let round = |records: f64, share: f64| crate::round::Round {
+/// A round of a cell that offers so many records of 100 bytes a second.
+fn offering(records: f64, number: u32, share: f64) -> crate::round::Round {
+    crate::round::Round {
         experiment: "ali-producer".to_owned(),
         cell: [
             ("record_bytes".to_owned(), Level::Number(100.0)),
@@ -320,8 +322,8 @@ fn few_records_make_a_reached_share_uncertain_by_one_of_them() {
         ]
         .into(),
         target: "t".to_owned(),
-        round: 0,
-        order: 0,
+        round: number,
+        order: number,
         purpose: crate::round::Purpose::Cell,
         started_ms: 0,
         emulated: String::new(),
@@ -333,14 +335,62 @@ fn few_records_make_a_reached_share_uncertain_by_one_of_them() {
         durability: crate::round::Durability::Unknown,
         warnings: Vec::new(),
         failure: None,
-    };
+    }
+}
+
+fn reached(rounds: &[crate::round::Round]) -> Finding {
+    let analysis = crate::analysis::analyse(rounds, None, 1);
+    finding("ali-producer", "A1", &Rows::measured(&analysis, "t"))
+}
+
+#[test]
+fn few_records_make_a_reached_share_uncertain_by_one_of_them() {
     let outcome = |records: f64, share: f64| {
-        let analysis = crate::analysis::analyse(&[round(records, share)], None, 1);
-        finding("ali-producer", "A1", &Rows::measured(&analysis, "t")).outcome
+        reached(&[0, 1].map(|number| offering(records, number, share))).outcome
     };
     assert_eq!(outcome(100.0, 0.99), Outcome::WithinNoise);
     assert_eq!(outcome(8000.0, 0.99), Outcome::Contradicted);
     assert_eq!(outcome(8000.0, 1.0), Outcome::Reproduced);
+}
+
+#[test]
+fn one_round_alone_decides_nothing_and_two_cells_do() {
+    let alone = reached(&[offering(8000.0, 0, 0.9)]);
+    assert_eq!(alone.outcome, Outcome::WithinNoise);
+    assert!(alone.because.contains("one round alone decides nothing"), "{}", alone.because);
+    // One cell of three had a bad round: the others do not make that a verdict.
+    let stalled = [(8000.0, 1.0), (4000.0, 1.0), (2000.0, 0.9)];
+    let of = |cells: &[(f64, f64)]| {
+        let made: Vec<_> =
+            cells.iter().map(|(records, share)| offering(*records, 0, *share)).collect();
+        reached(&made).outcome
+    };
+    assert_eq!(of(&stalled), Outcome::WithinNoise);
+    assert_eq!(of(&[(8000.0, 1.0), (4000.0, 0.9), (2000.0, 0.9)]), Outcome::Contradicted);
+    assert_eq!(of(&stalled[..2]), Outcome::Reproduced);
+}
+
+#[test]
+fn an_interval_that_reaches_below_zero_is_no_certainty() {
+    // Five rounds of which one stalled: the mean less its interval is below 0.
+    let test =
+        "kind = 'ratio'\nmetric = 'throughput'\nof = { f = 2 }\nto = { f = 1 }\nat_least = 1.15";
+    for low in [0.0, -25.0] {
+        let rows = rows(&[(1.0, 5.0, 5.0, 5.0), (2.0, 22.0, low, 69.0)]);
+        assert_eq!(outcome_of(test, &rows), Outcome::WithinNoise, "{low}");
+    }
+    let stalled: Vec<_> = [5.0, 5.0, 5.0, 5.0, 90.0]
+        .into_iter()
+        .zip(0..)
+        .map(|(value, number)| {
+            let mut round = offering(8000.0, number, 1.0);
+            round.metrics.insert("p99_ms".to_owned(), value);
+            round
+        })
+        .collect();
+    let analysis = crate::analysis::analyse(&stalled, None, 1);
+    let row = &Rows::measured(&analysis, "t").experiments["ali-producer"][0];
+    assert_eq!((row.metrics["p99_ms"].low, row.metrics["p99_ms"].value), (0.0, 22.0));
 }
 
 #[test]
@@ -366,10 +416,14 @@ fn what_a_warm_up_changes_is_tested_on_measured_rows_alone() {
 #[test]
 fn how_much_was_read_is_not_blurred_by_how_fast_the_canary_ran() {
     let floor = crate::analysis::Floor { n: 6, ratio: 1.0, spread: 0.2, within: 1.4 };
-    let analysis = crate::analysis::Analysis {
-        floors: ["data_mib", "throughput"].map(|name| (name.to_owned(), floor.clone())).into(),
-        ..Default::default()
-    };
-    let floors = Rows::measured(&analysis, "t").floors;
-    assert_eq!(floors, [("throughput".to_owned(), 1.4)].into());
+    let floors: BTreeMap<_, _> =
+        ["data_mib", "throughput"].map(|name| (name.to_owned(), floor.clone())).into();
+    let mut analysis = crate::analysis::analyse(&[offering(8000.0, 0, 0.5)], None, 1);
+    analysis.floors_by_target = [("t".to_owned(), floors)].into();
+    let row = Rows::measured(&analysis, "t").experiments["ali-producer"][0].clone();
+    assert_eq!(row.noise("data_mib"), 0.0);
+    // 2.447 is Student's t of six pairs; a round is as uncertain as a pair by the root of two.
+    for metric in ["throughput", "mib_per_s", "runtime_ms"] {
+        assert!((row.noise(metric) - 2.447 * 0.2 / 2_f64.sqrt()).abs() < 1e-3, "{metric}");
+    }
 }
