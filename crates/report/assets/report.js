@@ -69,10 +69,11 @@
       axis.axisTick = { show: false };
       axis.axisLine = { show: place === 0 && !heat, lineStyle: { color: rule } };
       axis.splitLine = { show: place === 1 && !heat, lineStyle: { color: rule } };
-      axis.axisLabel = { ...text, hideOverlap: true };
+      axis.axisLabel = { ...text, hideOverlap: true, ...(axis.type === "category" ? { interval: 0 } : {}) };
       if (place === 0 && axis.type === "category") {
         const longest = Math.max(...axis.data.map((name) => name.length)) * 6.8 + 8;
-        if (longest > (width - 90) / axis.data.length && axis.data.length > 3) {
+        const margin = heat ? 30 + Math.max(...options.yAxis[0].data.map((name) => name.length)) * 6.8 : 90;
+        if (longest > (width - margin) / axis.data.length && axis.data.length > 1) {
           Object.assign(axis.axisLabel, { rotate: 32, interval: 0, fontSize: 11 });
           axis.nameGap = 12 + longest * 0.5;
         }
@@ -81,7 +82,7 @@
       const label = (value) => named.get(values.find((other) => Math.abs(other - value) <= 1e-6 * Math.abs(other))) ?? "";
       Object.assign(axis.axisLabel, { customValues: values, formatter: label });
       axis.axisTick.customValues = values;
-      if (place && axis.type === "value") axis.interval = values[1] - values[0];
+      if (place && axis.type === "value") axis.interval = values.at(-1) - values.at(-2);
     });
     // Above the field: headings at both ends, below them the legend in as many rows as it takes.
     options.title = live.headings.map((heading, place) => ({

@@ -1,14 +1,14 @@
-//! The sentences around numbers: what a figure's values are worth, and a run in short.
+//! The sentences around numbers: what a figure's values are worth, what an experiment ran on, what waits. The run as
+//! a whole is in `summary`.
 
 use crate::number;
-use crate::picture::Picture;
+use crate::picture::{PUBLISHED, Picture};
 use crate::run::Run;
 use crate::sheet::Sheet;
 use crate::wording;
-use experiment::analysis::{Better, ROUNDS_FOR_INTERVAL, Ratio, better};
-use experiment::claims::Outcome;
+use experiment::analysis::ROUNDS_FOR_INTERVAL;
 use experiment::definition::{Chart, Form};
-use std::collections::BTreeMap;
+use experiment::round::Durability;
 
 /// Under a figure: rounds, intervals, noise, machine, targets, emulation.
 pub(crate) fn figure(run: &Run, sheet: &Sheet<'_>, chart: &Chart, pictures: &[Picture]) -> String {
@@ -24,19 +24,19 @@ pub(crate) fn figure(run: &Run, sheet: &Sheet<'_>, chart: &Chart, pictures: &[Pi
             .push(format!("Published values ({}, {}).", sheet.report.title, sheet.report.year));
         return sentences.join(" ");
     }
-    if pictures.iter().any(|picture| picture.subject == "published") {
+    if pictures.iter().any(|picture| picture.subject == PUBLISHED) {
         sentences.push("Published values stand apart on their own scale.".to_owned());
     } else if pictures.iter().any(Picture::has_published) {
         sentences.push("Hollow markers: published values.".to_owned());
     }
     let whiskers = !matches!(chart.form, Form::HeatMap | Form::Counts);
     sentences.push(rounds(sheet, whiskers));
-    sentences.extend(floors(run, &chart.y));
+    sentences.extend(floors(run, sheet, &chart.y));
     sentences.push(ran_on(run, sheet));
     sentences.join(" ")
 }
 
-fn rounds(sheet: &Sheet<'_>, whiskers: bool) -> String {
+fn rounds(sheet: &Sheet<'_>, whiskers_drawn: bool) -> String {
     let rounds: Vec<usize> = sheet.cells().map(|cell| cell.rounds).collect();
     let (least, most) = (rounds.iter().min().copied(), rounds.iter().max().copied());
     let (least, most) = (least.unwrap_or(0), most.unwrap_or(0));
@@ -46,24 +46,30 @@ fn rounds(sheet: &Sheet<'_>, whiskers: bool) -> String {
         format!("{least} to {most} rounds")
     };
     if most >= ROUNDS_FOR_INTERVAL {
-        let whiskers = if whiskers { "; whiskers: 95 % confidence intervals" } else { "" };
-        format!("Means of {number}{whiskers}.")
+        let some = if least < ROUNDS_FOR_INTERVAL { " where there are five" } else { "" };
+        let whiskers = format!("; whiskers: 95 % confidence intervals{some}");
+        format!("Means of {number}{}.", if whiskers_drawn { whiskers.as_str() } else { "" })
+    } else if most == 1 {
+        "One round each: what another would give is not known.".to_owned()
     } else {
         format!("Means of {number}: too few for confidence intervals.")
     }
 }
 
-/// What the same target differs from itself by, for the metrics that were watched.
-fn floors(run: &Run, metrics: &[String]) -> Option<String> {
+/// What the same target differs from itself by, for the metrics that were watched: in as few rounds as the least
+/// measured cell has, since more rounds differ less.
+fn floors(run: &Run, sheet: &Sheet<'_>, metrics: &[String]) -> Option<String> {
+    let rounds = sheet.cells().map(|cell| cell.rounds).filter(|rounds| *rounds > 0).min()?;
     let of = |metric: &String| {
         let floor = run.analysis.floors.get(metric)?;
-        let share = number::fixed((floor.within - 1.0) * 100.0, 1);
-        Some(format!("{} {share} %", wording::metric(metric).text))
+        let share = number::percent(floor.of_pairs(rounds) - 1.0);
+        Some(format!("{} {share}", wording::metric(metric).text))
     };
     let mut texts: Vec<String> = metrics.iter().filter_map(of).collect();
     // A rate in records and one in bytes have one name and one floor.
     texts.dedup();
-    (!texts.is_empty()).then(|| format!("Noise floor: {}.", texts.join(", ")))
+    let rounds = wording::count(rounds, "round");
+    (!texts.is_empty()).then(|| format!("Noise floor of {rounds}: {}.", texts.join(", ")))
 }
 
 fn ran_on(run: &Run, sheet: &Sheet<'_>) -> String {
@@ -80,141 +86,6 @@ fn ran_on(run: &Run, sheet: &Sheet<'_>) -> String {
 /// The environment's hash, or that there is none.
 pub(crate) fn environment(run: &Run) -> String {
     if run.environment.is_empty() { "not captured".to_owned() } else { run.environment.hash() }
-}
-
-/// The subjects of findings, the published rows first, and how often each verdict was given.
-pub(crate) fn tally(run: &Run) -> Vec<(String, BTreeMap<Outcome, usize>)> {
-    let mut subjects: Vec<&str> = vec![""];
-    subjects.extend(run.targets.iter().map(|target| target.name.as_str()));
-    let of = |subject: &str| {
-        let mut counts = BTreeMap::new();
-        for judged in run.findings.iter().filter(|judged| judged.target == subject) {
-            *counts.entry(judged.finding.outcome).or_insert(0) += 1;
-        }
-        let name = if subject.is_empty() { "published rows" } else { subject };
-        (name.to_owned(), counts)
-    };
-    subjects.into_iter().map(of).filter(|(_, counts)| !counts.is_empty()).collect()
-}
-
-/// One experiment's ratios of its first compared metric, in short.
-pub(crate) struct Headline<'a> {
-    pub(crate) metric: &'a str,
-    pub(crate) target: &'a str,
-    pub(crate) base: &'a str,
-    pub(crate) ratios: Vec<&'a Ratio>,
-    /// Geometric mean over the cells.
-    pub(crate) mean: f64,
-    pub(crate) low: f64,
-    pub(crate) high: f64,
-}
-
-/// The headline of an experiment: none without pairs.
-pub(crate) fn headline<'a>(sheet: &Sheet<'a>) -> Option<Headline<'a>> {
-    let (target, base) = sheet.versus?;
-    let of = |metric: &str| -> Vec<&'a Ratio> {
-        sheet.rows.iter().filter_map(|row| row.ratios?.get(metric)).collect()
-    };
-    let metrics = sheet.experiment.columns.iter().map(String::as_str);
-    let metrics = metrics.filter(|metric| better(metric) != Better::Neither);
-    let (metric, ratios) =
-        metrics.map(|metric| (metric, of(metric))).find(|(_, ratios)| !ratios.is_empty())?;
-    let values = ratios.iter().map(|ratio| ratio.ratio);
-    let mean = (values.clone().map(f64::ln).sum::<f64>() / ratios.len() as f64).exp();
-    let (low, high) =
-        values.fold((f64::INFINITY, 0.0), |(low, high), v| (f64::min(low, v), f64::max(high, v)));
-    Some(Headline { metric, target, base, ratios, mean, low, high })
-}
-
-/// Under the title: how long, when, from what, on what.
-pub(crate) fn facts(run: &Run) -> String {
-    let mut facts: Vec<String> = Vec::new();
-    if run.rounds.is_empty() {
-        facts.push("published values, nothing was run".to_owned());
-    } else {
-        facts.push(format!("profile {}", run.profile));
-        let started = run.rounds.iter().map(|round| round.started_ms).min().unwrap_or(0);
-        facts.push(wording::moment(started));
-        facts.push(wording::count(run.rounds.len(), "round"));
-        facts.push(format!("seed {}", run.seed));
-        facts.push(format!("environment {}", environment(run)));
-    }
-    if !run.commit.is_empty() {
-        facts.push(format!("commit {}", run.commit));
-    }
-    facts.join(" · ")
-}
-
-/// What must be read before the numbers; many of one kind become a line.
-pub(crate) fn banners(run: &Run) -> Vec<String> {
-    const SHOWN: usize = 4;
-    let mut banners: Vec<String> = run.analysis.banners.iter().take(SHOWN).cloned().collect();
-    let more = run.analysis.banners.len().saturating_sub(SHOWN);
-    if more > 0 {
-        banners.push(format!(
-            "And {} of this kind: the tables name each.",
-            wording::count(more, "note")
-        ));
-    }
-    banners
-}
-
-/// The first paragraph.
-pub(crate) fn abstract_of(run: &Run, sheets: &[Sheet<'_>]) -> String {
-    let experiments = wording::count(sheets.len(), "experiment");
-    let reports = wording::count(run.reports.len(), "report");
-    if run.rounds.is_empty() {
-        return format!(
-            "{experiments} of {reports}, redrawn from the published numbers. Nothing was measured for this document."
-        );
-    }
-    let measured = sheets.iter().filter(|sheet| !sheet.targets.is_empty()).count();
-    let names: Vec<&str> = run.targets.iter().map(|target| target.name.as_str()).collect();
-    let failed = run.rounds.iter().filter(|round| round.failure.is_some()).count();
-    let mut text = format!(
-        "{} of {experiments} from {reports} were run on {}: {}",
-        number::fixed(measured as f64, 0),
-        names.join(" and "),
-        wording::count(run.rounds.len(), "round"),
-    );
-    text.push_str(&match failed {
-        0 => ", none failed. ".to_owned(),
-        _ => format!(", of which {} failed. ", number::fixed(failed as f64, 0)),
-    });
-    text.push_str(&delivery(sheets));
-    text.push_str(&drifts(run));
-    text
-}
-
-fn delivery(sheets: &[Sheet<'_>]) -> String {
-    let verdicts: Vec<_> = sheets
-        .iter()
-        .filter(|sheet| sheet.has_records())
-        .flat_map(|sheet| sheet.cells())
-        .map(|c| &c.verdict)
-        .collect();
-    let broken =
-        |v: &experiment::round::Verdict| v.lost + v.duplicated + v.reordered + v.damaged > 0;
-    let clean = verdicts.iter().filter(|verdict| verdict.is_clean()).count();
-    let bad = verdicts.iter().filter(|verdict| broken(verdict)).count();
-    let rest = verdicts.len() - clean - bad;
-    format!(
-        "Every acknowledged record was found once, whole and in order in {clean} of {} results; {bad} broke that, {rest} \
-         were not verified. ",
-        verdicts.len()
-    )
-}
-
-fn drifts(run: &Run) -> String {
-    let of = |drift: &experiment::analysis::Drift| {
-        format!("{} {} %", drift.target, number::fixed(drift.worst * 100.0, 1))
-    };
-    let texts: Vec<String> = run.analysis.drifts.iter().map(of).collect();
-    if texts.is_empty() {
-        String::new()
-    } else {
-        format!("Drift of the canary: {}.", texts.join(", "))
-    }
 }
 
 /// What an experiment ran on: names and texts.
@@ -235,6 +106,9 @@ pub(crate) fn ran_lines(run: &Run, sheet: &Sheet<'_>) -> Vec<(&'static str, Stri
     if let Some(other) = &sheet.experiment.same_runs_as {
         lines.push(("Runs", format!("those of {other}, seen from another side")));
     }
+    if let Some((rows, worths)) = sheet.unlike().filter(|_| sheet.has_records()) {
+        lines.push(("Unlike", unlike(rows, &worths)));
+    }
     let constants: Vec<String> =
         sheet.constants().iter().map(|(factor, level)| wording::setting(factor, level)).collect();
     if !constants.is_empty() {
@@ -251,6 +125,19 @@ pub(crate) fn ran_lines(run: &Run, sheet: &Sheet<'_>) -> Vec<(&'static str, Stri
         }
     }
     lines
+}
+
+/// That the targets did not promise the same, so that their numbers are not of the same work.
+fn unlike(rows: usize, worths: &[(&str, Durability)]) -> String {
+    let of = |(target, worth): &(&str, Durability)| {
+        format!("{} on {target}", wording::durability(*worth))
+    };
+    let worths: Vec<String> = worths.iter().map(of).collect();
+    format!(
+        "an acknowledged record was {} in {}: their numbers are not of the same work",
+        worths.join(", "),
+        wording::count(rows, "row")
+    )
 }
 
 /// What limits an experiment's numbers: the explainers' sentences.

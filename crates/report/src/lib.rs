@@ -14,6 +14,7 @@ mod palette;
 mod picture;
 mod run;
 mod sheet;
+mod summary;
 mod svg;
 mod table;
 mod wording;

@@ -2,13 +2,15 @@
 //! without what only a browser can do.
 
 use crate::caption;
-use crate::html::{headlines_in_words, judged, shown, subjects, verdicts};
+use crate::exports;
+use crate::html::{judged, shown, subjects};
 use crate::picture::{Picture, pictures};
-use crate::run::Run;
+use crate::run::{Run, Target};
 use crate::sheet::Sheet;
+use crate::summary;
 use crate::svg;
 use crate::table::{self, Cell, Table};
-use crate::wording;
+use crate::wording::{self, known};
 use experiment::definition::Report;
 
 /// A text in the making, and the pictures that it shows.
@@ -43,9 +45,11 @@ impl Draft<'_> {
         }
     }
 
+    /// Lines of one item each, whatever they hold.
     fn list(&mut self, lines: &[String]) {
         for line in lines {
-            self.text.push_str(&format!("- {line}\n"));
+            let flowing: Vec<&str> = line.split_whitespace().collect();
+            self.text.push_str(&format!("- {}\n", flowing.join(" ")));
         }
         if !lines.is_empty() {
             self.text.push('\n');
@@ -54,52 +58,61 @@ impl Draft<'_> {
 
     fn opening(&mut self, sheets: &[Sheet<'_>]) {
         let run = self.run;
-        self.say(&format!("# {}", run.title));
-        self.say(&caption::facts(run));
-        for banner in caption::banners(run) {
-            self.say(&format!("> **Read first.** {banner}"));
+        self.say(&format!("# {}", inert(&run.title)));
+        self.say(&inert(&summary::facts(run)));
+        self.say(&inert(&summary::machine(run).unwrap_or_default()));
+        for banner in summary::banners(run) {
+            self.say(&format!("> **Read first.** {}", inert(&banner)));
         }
-        self.say(&caption::abstract_of(run, sheets));
-        for table in [verdicts(run), headlines_in_words(sheets)].into_iter().flatten() {
+        self.say(&inert(&summary::abstract_of(run, sheets)));
+        self.say(&inert(&summary::outcome(sheets)));
+        let tables =
+            [summary::verdicts(run), summary::side_by_side_in_words(sheets), summary::noise(run)];
+        for table in tables.into_iter().flatten() {
+            self.say(&format!("**{}**", inert(&table.caption)));
             self.table(&table);
+            self.say(&inert(&table.note));
         }
-        let targets: Vec<String> = run
-            .targets
-            .iter()
-            .map(|target| format!("**{}**: {}", target.name, target.description))
-            .collect();
-        self.list(&targets);
+        let line = |target: &Target| {
+            format!("**{}**: {}", inert(&target.name), inert(&target.description))
+        };
+        self.list(&run.targets.iter().map(line).collect::<Vec<_>>());
         if !run.reproduce.is_empty() {
             self.text.push_str(&format!("```\n{}\n```\n\n", run.reproduce.join("\n")));
         }
     }
 
     fn report(&mut self, number: usize, report: &Report) {
-        self.say(&format!("## {number} {} ({})", report.title, report.year));
-        self.say(&report.setting);
-        self.say(&report.source);
+        self.say(&format!("## {number} {} ({})", inert(&report.title), report.year));
+        self.say(&inert(&report.setting));
+        self.say(&inert(&report.source));
     }
 
     fn experiment(&mut self, number: &str, sheet: &Sheet<'_>) {
         let experiment = sheet.experiment;
-        self.say(&format!("### {number} {} (`{}`)", experiment.title, experiment.id));
-        self.say(&format!("*{}*", experiment.question));
+        self.say(&format!("### {number} {} (`{}`)", inert(&experiment.title), experiment.id));
+        self.say(&format!("*{}*", inert(&experiment.question)));
         let ran: Vec<String> = caption::ran_lines(self.run, sheet)
             .into_iter()
             .map(|(what, text)| format!("{what}: {text}"))
             .collect();
-        self.list(&ran);
-        self.list(&experiment.notes);
+        self.outside("", &ran);
+        self.outside("", &experiment.notes);
         self.figures(sheet);
         for table in table::tables(sheet) {
-            self.say(&format!("**{}.** {}", table.caption, table.note));
+            self.say(&format!("**{}.** {}", inert(&table.caption), inert(&table.note)));
             self.table(&table);
         }
         self.ledger(sheet);
-        let limits = caption::limits(self.run, sheet);
-        if !limits.is_empty() {
-            self.say("What limits it:");
-            self.list(&limits);
+        self.outside("What limits it:", &caption::limits(self.run, sheet));
+        self.outside("Warnings of the rounds:", &caption::warnings(sheet));
+    }
+
+    /// A list of texts that may hold anything, below a line that says what they are.
+    fn outside(&mut self, head: &str, lines: &[String]) {
+        if !lines.is_empty() {
+            self.say(head);
+            self.list(&lines.iter().map(|line| inert(line)).collect::<Vec<_>>());
         }
     }
 
@@ -107,13 +120,13 @@ impl Draft<'_> {
         for (number, chart) in sheet.experiment.charts.iter().enumerate() {
             let pictures = pictures(chart, sheet);
             for (place, picture) in pictures.iter().enumerate() {
-                let path = path(&sheet.experiment.id, number, place, picture);
+                let path = path(&sheet.experiment.id, number, place, &pictures);
                 self.text.push_str(&format!("![{}]({path})\n\n", inert(&picture.description())));
                 self.charts.push((path, svg::draw(picture)));
             }
             if !pictures.is_empty() {
                 let caption = caption::figure(self.run, sheet, chart, &pictures);
-                self.say(&format!("**{}.** {caption}", chart.title));
+                self.say(&format!("**{}.** {}", inert(&chart.title), inert(&caption)));
             }
         }
     }
@@ -122,12 +135,12 @@ impl Draft<'_> {
         let (run, subjects) = (self.run, subjects(self.run, sheet));
         for claim in sheet.experiment.claims.iter().filter(|_| !subjects.is_empty()) {
             let ours = if claim.ours { " (ours)" } else { "" };
-            self.text.push_str(&format!("- **{}** {}{ours}\n", claim.id, claim.says));
+            self.text.push_str(&format!("- **{}** {}{ours}\n", claim.id, inert(&claim.says)));
             for subject in &subjects {
                 if let Some(judged) = judged(run, sheet, claim, subject) {
-                    let (outcome, because) =
-                        (judged.finding.outcome.name(), &judged.finding.because);
-                    self.text.push_str(&format!("  - {}: {outcome}. {because}\n", shown(subject)));
+                    let (subject, outcome) = (inert(shown(subject)), judged.finding.outcome.name());
+                    let because = inert(&judged.finding.because);
+                    self.text.push_str(&format!("  - {subject}: {outcome}. {because}\n"));
                 }
             }
         }
@@ -142,14 +155,20 @@ impl Draft<'_> {
         if !waiting.is_empty() {
             self.say("## What waits, and why");
             let line = |w: &caption::WaitingLine| {
-                format!("`{}` on {}: {} ({})", w.experiment, w.target, w.why, w.cells)
+                format!(
+                    "`{}` on {}: {} ({})",
+                    w.experiment,
+                    inert(&w.target),
+                    inert(&w.why),
+                    inert(&w.cells)
+                )
             };
             self.list(&waiting.iter().map(line).collect::<Vec<_>>());
         }
         if !run.environment.is_empty() {
             self.say("## Environment");
             self.say(&format!("Hash of the lasting part: `{}`.", run.environment.hash()));
-            let line = |(key, value): (&str, &str)| format!("`{key}`: {value}");
+            let line = |(key, value): (&str, &str)| format!("`{key}`: {}", inert(known(value)));
             self.list(&run.environment.iter().map(line).collect::<Vec<_>>());
         }
         self.say("## How to read it");
@@ -188,17 +207,32 @@ fn whole(cell: &Cell) -> String {
     inert(&format!("{}{small}", cell.text))
 }
 
-/// Text that means nothing to Markdown's tables and links.
+/// Text that means nothing to Markdown, but what it says: it may come from brokers, paths and errors. An underscore
+/// between letters means nothing anyway.
 fn inert(text: &str) -> String {
-    text.replace('|', "\\|").replace('[', "\\[").replace(']', "\\]")
+    let mut inert = String::with_capacity(text.len());
+    let mut before = ' ';
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let inside =
+            before.is_alphanumeric() && letters.peek().is_some_and(|c| c.is_alphanumeric());
+        match letter {
+            '\\' | '`' | '*' | '[' | ']' | '<' | '>' | '|' | '&' | '~' => inert.push('\\'),
+            '_' if !inside => inert.push('\\'),
+            _ => {}
+        }
+        inert.push(if letter.is_control() { ' ' } else { letter });
+        before = letter;
+    }
+    inert
 }
 
-fn path(experiment: &str, number: usize, place: usize, picture: &Picture) -> String {
-    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-    let subject: String = picture.subject.chars().map(letter).collect();
-    let tail = match (subject.is_empty(), place) {
-        (true, _) => String::new(),
-        (false, _) => format!("-{subject}"),
-    };
-    format!("charts/{experiment}-{}{tail}.svg", number + 1)
+/// The path of a chart's panel: by whose values it shows, and by its place where two names make one file's name.
+fn path(experiment: &str, number: usize, place: usize, panels: &[Picture]) -> String {
+    let name = |panel: &Picture| exports::file_name(&panel.subject).to_lowercase();
+    let subject = name(&panels[place]);
+    let taken = panels[..place].iter().any(|earlier| name(earlier) == subject);
+    let place = if taken { format!("-{}", place + 1) } else { String::new() };
+    let tail = if subject.is_empty() { String::new() } else { format!("-{subject}") };
+    format!("charts/{experiment}-{}{tail}{place}.svg", number + 1)
 }

@@ -48,10 +48,17 @@ fn is_whole(number: f64) -> bool {
     (number - number.round()).abs() < 1e-9 * number.abs().max(1.0)
 }
 
-/// A ratio: `1.32`, `0.998`, `14.2`.
+/// A ratio: `1.32`, `0.998`, `14.2`, `0.00358`.
 pub(crate) fn ratio(number: f64) -> String {
     let significant = if (0.9..1.1).contains(&number) { 4 } else { 3 };
-    fixed(number, digits_for(number, significant).min(3))
+    let digits = digits_for(number, significant);
+    fixed(number, if number < 0.1 { digits } else { digits.min(3) })
+}
+
+/// A share in percent: `9.7 %`, `132 %`.
+pub(crate) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    format!("{} %", fixed(percent, if percent.abs() < 10.0 { 1 } else { 0 }))
 }
 
 /// An axis label: `0`, `0.5`, `2,000`, `50 k`, `1.5 M`.
@@ -106,6 +113,7 @@ mod tests {
         assert_eq!(ratio(1.0042), "1.004");
         assert_eq!(ratio(1.3249), "1.32");
         assert_eq!(ratio(14.25), "14.2");
+        assert_eq!(ratio(0.003_58), "0.00358");
     }
 
     #[test]

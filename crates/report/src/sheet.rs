@@ -5,6 +5,7 @@ use crate::run::Run;
 use crate::wording;
 use experiment::analysis::{CellAnalysis, Ratio};
 use experiment::definition::{Experiment, Level, Levels, Report};
+use experiment::round::Durability;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One experiment's rows.
@@ -129,6 +130,20 @@ impl<'a> Sheet<'a> {
         all.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
+    /// How many rows the targets measured with acknowledgements of unlike worth, and the first of them: each
+    /// target's worth there.
+    pub(crate) fn unlike(&self) -> Option<(usize, Vec<(&'a str, Durability)>)> {
+        let worths = |row: &Row<'a>| -> Vec<(&'a str, Durability)> {
+            let named = self.targets.iter().zip(&row.measured);
+            named.filter_map(|(name, cell)| Some((*name, cell.as_ref()?.durability))).collect()
+        };
+        let all = self.rows.iter().map(worths);
+        let mut unlike =
+            all.filter(|worths| worths.windows(2).any(|pair| pair[0].1 != pair[1].1)).peekable();
+        let first = unlike.peek()?.clone();
+        Some((unlike.count(), first))
+    }
+
     /// The emulations under which it was measured, without the empty one.
     pub(crate) fn emulations(&self) -> Vec<&'a str> {
         let names = self.cells().map(|cell| cell.emulated.as_str());
@@ -168,6 +183,17 @@ fn counts(level: &Level) -> Vec<f64> {
     text.split_whitespace().filter_map(|count| count.parse().ok()).collect()
 }
 
+/// The levels of a factor in the order of the definition: those of the published rows, of the grid, of further cells,
+/// of the profiles. Rounds are no order: they were shuffled.
+fn defined<'a>(experiment: &'a Experiment, factor: &'a str) -> impl Iterator<Item = &'a Level> {
+    let of_rows = experiment.published.iter().filter_map(move |row| row.get(factor));
+    let of_cells = experiment.extra_cells.iter().filter_map(move |cell| cell.get(factor));
+    let profiles = experiment.profile.values().map(|profile| &profile.grid);
+    let grids = std::iter::once(&experiment.grid).chain(profiles);
+    let of_grids = grids.filter_map(move |grid| grid.get(factor)).flatten();
+    of_rows.chain(of_grids).chain(of_cells)
+}
+
 fn row_of<'r, 'a>(rows: &'r mut Vec<Row<'a>>, cell: &Levels) -> &'r mut Row<'a> {
     let place = rows.iter().position(|row| row.cell == *cell).unwrap_or_else(|| {
         rows.push(Row {
@@ -182,12 +208,11 @@ fn row_of<'r, 'a>(rows: &'r mut Vec<Row<'a>>, cell: &Levels) -> &'r mut Row<'a> 
     &mut rows[place]
 }
 
-/// By the factors' levels, in the factors' order; text levels stay as they came.
+/// By the factors' levels, in the factors' order; text levels as the definition has them.
 fn sort(rows: &mut [Row<'_>], experiment: &Experiment) {
-    let order: Vec<Levels> = rows.iter().map(|row| row.cell.clone()).collect();
     let place = |factor: &str, level: Option<&Level>| match level {
         Some(Level::Text(_)) => {
-            let at = order.iter().position(|cell| cell.get(factor) == level);
+            let at = defined(experiment, factor).position(|other| Some(other) == level);
             Level::Number(at.unwrap_or(usize::MAX) as f64)
         }
         Some(level) if wording::is_unlimited(factor, level) => Level::Number(f64::INFINITY),

@@ -260,7 +260,12 @@ fn ratio_cell(row: &Row<'_>, metric: &str) -> Cell {
 /// A ratio with its interval and what may be said about it.
 pub(crate) fn ratio_text(ratio: &Ratio) -> Cell {
     let between = ratio.interval.unwrap_or(ratio.range);
-    let between = format!("{}–{}", number::ratio(between.low), number::ratio(between.high));
+    let pairs = wording::count(ratio.n, "pair");
+    // One pair has no range: from its ratio to its ratio would look like certainty.
+    let between = match ratio.n {
+        0 | 1 => pairs.clone(),
+        _ => format!("{}–{}", number::ratio(between.low), number::ratio(between.high)),
+    };
     let (mark, tone) = match ratio.standing {
         Standing::Better => (" ▲", Tone::Good),
         Standing::Worse => (" ▼", Tone::Bad),
@@ -271,14 +276,14 @@ pub(crate) fn ratio_text(ratio: &Ratio) -> Cell {
         Standing::WithinNoise => format!("{between}, within noise"),
         _ => between,
     };
-    let floor = ratio.floor.map_or(String::new(), |floor| {
-        format!("; noise floor {} %", number::fixed((floor - 1.0) * 100.0, 1))
-    });
-    let kind = if ratio.interval.is_none() { " (range, no interval)" } else { "" };
+    let floor = ratio
+        .floor
+        .map_or(String::new(), |floor| format!("; noise floor {}", number::percent(floor - 1.0)));
+    let kind = if ratio.n > 1 && ratio.interval.is_none() { " (range, no interval)" } else { "" };
     Cell {
         text: format!("{}{mark}", number::ratio(ratio.ratio)),
         small,
-        title: format!("{}{kind}{floor}", wording::count(ratio.n, "pair")),
+        title: format!("{pairs}{kind}{floor}"),
         value: Some(ratio.ratio),
         tone,
         strip: None,

@@ -19,7 +19,8 @@ impl Name {
 
     /// `p95 latency, ms`.
     pub(crate) fn with_unit(&self) -> String {
-        if self.unit.is_empty() {
+        // `records, records` says it twice.
+        if self.unit.is_empty() || self.unit == self.text {
             self.text.clone()
         } else {
             format!("{}, {}", self.text, self.unit)
@@ -199,7 +200,7 @@ pub(crate) fn delivery(verdict: &Verdict) -> String {
 /// What words and signs of a report mean; of a run, or of published values only.
 pub(crate) fn reading(measured: bool) -> Vec<(&'static str, &'static str)> {
     let mut lines = vec![
-        ("MiB", "2^20 bytes. Reports that wrote MB meant this."),
+        ("MiB", "2²⁰ bytes. Reports that wrote MB meant this."),
         ("reproduced", "The claim's predicate holds at the bound of the confidence interval."),
         ("contradicted", "It fails beyond the interval."),
         ("within noise", "The interval or the noise floor does not let us say."),
@@ -210,19 +211,35 @@ pub(crate) fn reading(measured: bool) -> Vec<(&'static str, &'static str)> {
     ];
     if measured {
         lines.extend([
+            ("round", "A fresh topic and fresh clients, once. All statistics are over rounds, never over single records."),
             ("value", "Mean of the rounds; behind it half the 95 % confidence interval, or half the range below five rounds."),
-            ("ratio", "Geometric mean over pairs of rounds run back to back, with its interval. ▲ better, ▼ worse."),
-            ("noise floor", "What the same target differs from itself by, 19 times of 20."),
+            ("ratio", "Geometric mean over pairs of rounds run back to back; behind it the 95 % confidence interval, below five \
+              pairs their range. ▲ better, ▼ worse, beyond noise."),
+            ("noise floor", "What the same target, run against itself, differs by 19 times of 20; the fewer the rounds, the more. \
+              A smaller difference of two targets is within noise."),
+            ("canary", "One cell that is run at the start, in the middle and at the end. What it drifts by, the machine did."),
+            ("[a, b]", "In claims: the 95 % confidence interval, at least as wide as the noise floor."),
+            ("latency", "From when a record was to be sent until it was acknowledged, so that a stall counts for all that it \
+              delayed; from when it was sent where nothing was offered at a rate, or where an experiment says that it counts as Kafka's tool."),
+            ("service time", "From when a record was sent until it was acknowledged."),
+            ("delay", "From when a record was to be sent until it was."),
+            ("end to end", "From when a record was to be sent until a consumer had it."),
+            ("environment", "A hash of machine, programs and settings: runs with the same one may be compared."),
             ("unacknowledged", "Nobody confirmed the record."),
             ("page cache", "An acknowledged record was in one machine's memory: lost with its power."),
             ("replicated", "It was on several brokers."),
             ("synced", "It was on the device."),
             ("all there", "Every acknowledged record was found once, whole and in order."),
-            ("unverified", "Nobody looked."),
+            ("unverified", "Nobody looked, or not in every round."),
             ("emulated", "Round trip and bandwidth of an older machine were put on by a proxy."),
         ]);
     }
     lines
+}
+
+/// A value of the environment, or a dash where the machine does not tell.
+pub(crate) fn known(value: &str) -> &str {
+    if value.is_empty() { "–" } else { value }
 }
 
 /// A count with its noun: `1 round`, `3 rounds`.

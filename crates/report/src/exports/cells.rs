@@ -94,7 +94,7 @@ fn unit(metric: &str) -> &'static str {
 fn line(text: &mut String, fields: &[&str]) {
     for (place, field) in fields.iter().enumerate() {
         let comma = if place == 0 { "" } else { "," };
-        if field.contains([',', '"', '\n']) {
+        if field.contains([',', '"', '\n', '\r']) {
             write!(text, "{comma}\"{}\"", field.replace('"', "\"\"")).expect("to memory");
         } else {
             write!(text, "{comma}{field}").expect("to memory");

@@ -60,17 +60,25 @@ fn result(run: &Run, cell: &CellAnalysis, rounds: &[&Round]) -> Value {
         rounds.iter().map(|round| round.metrics.get(name).copied().unwrap_or(0.0)).collect()
     };
     let errors = rounds.iter().map(|round| error_rate(round));
+    let per_topic = |clients: u64| clients.div_ceil(topics.max(1));
+    // Where only reading is measured, throughput is the readers'.
+    let reading = matches!(kind(experiment, cell), "consume" | "deliver");
+    let none = || vec![0.0; rounds.len()];
+    let (published, consumed) = match reading {
+        true => (none(), metric("throughput")),
+        false => (metric("throughput"), metric("consumed_per_s")),
+    };
     let mut result = json!({
         "workload": format!("{} {}", cell.experiment, crate::wording::cell(&cell.cell)),
         "driver": cell.target,
-        "messageSize": setting("record_bytes", 1024),
+        "messageSize": message_bytes(experiment, cell),
         "topics": topics,
         "partitions": setting("partitions", 1),
-        "producersPerTopic": setting("producers", 1).div_ceil(topics.max(1)),
-        "consumersPerTopic": setting("consumers", 0).div_ceil(topics.max(1)),
-        "publishRate": metric("throughput"),
+        "producersPerTopic": if reading { 0 } else { per_topic(setting("producers", 1)) },
+        "consumersPerTopic": per_topic(setting("consumers", u64::from(reading))),
+        "publishRate": published,
         "publishErrorRate": errors.collect::<Vec<f64>>(),
-        "consumeRate": metric("consumed_per_s"),
+        "consumeRate": consumed,
         "backlog": metric("lag_records").iter().map(|lag| *lag as u64).collect::<Vec<u64>>(),
     });
     let fields = result.as_object_mut().expect("an object was just made");
@@ -85,6 +93,28 @@ fn error_rate(round: &Round) -> f64 {
     let of = |name: &str| round.metrics.get(name).copied().unwrap_or(0.0);
     let seconds = of("runtime_ms") / 1000.0;
     if seconds > 0.0 { of("failed") / seconds } else { 0.0 }
+}
+
+/// The kind of a cell's work, as definitions write it.
+fn kind<'a>(experiment: Option<&'a Experiment>, cell: &'a CellAnalysis) -> &'a str {
+    match cell.cell.get("kind") {
+        Some(Level::Text(kind)) => kind,
+        _ => experiment.and_then(|e| e.workload.get("kind")?.as_str()).unwrap_or("produce"),
+    }
+}
+
+/// Bytes of a record's value; their mean where sizes are mixed.
+fn message_bytes(experiment: Option<&Experiment>, cell: &CellAnalysis) -> u64 {
+    let of = |name: &str| cell.metrics.get(name).map(|summary| summary.mean);
+    let mean = || {
+        let records = of("throughput").filter(|records| *records > 0.0)?;
+        Some((of("mib_per_s")? * 1_048_576.0 / records).round() as u64)
+    };
+    match setting(experiment, cell, "record_bytes") {
+        None => 1024,
+        Some(0) => mean().unwrap_or(0),
+        Some(bytes) => bytes,
+    }
 }
 
 /// A setting of a cell: its level, or what all of the experiment's cells share.

@@ -1,8 +1,8 @@
 //! `metrics.prom`: each metric's mean and bounds as gauges in Prometheus' text form, for a node exporter's text files
 //! or a push gateway.
 
-use crate::caption;
 use crate::run::Run;
+use crate::summary;
 use experiment::analysis::CellAnalysis;
 use experiment::round::METRICS;
 use std::fmt::Write;
@@ -23,12 +23,13 @@ pub(crate) fn text(run: &Run) -> String {
     for cell in run.analysis.cells.iter().filter(|cell| cell.verdict.checked) {
         sample(&mut text, "lost_records", &labels(cell, None), cell.verdict.lost as f64);
     }
-    head(&mut text, "claims", "published claims by what became of them");
-    for (subject, counts) in caption::tally(run) {
-        for (outcome, count) in counts {
-            let outcome = outcome.name().to_lowercase();
-            let labels = format!("subject=\"{}\",outcome=\"{outcome}\"", escape(&subject));
-            sample(&mut text, "claims", &labels, count as f64);
+    head(&mut text, "claims", "claims of the reports and of the lab by what became of them");
+    for tally in summary::tally(run) {
+        let whose = if tally.ours { "lab" } else { "report" };
+        for (outcome, count) in &tally.counts {
+            let (subject, outcome) = (escape(&tally.subject), outcome.name().to_lowercase());
+            let labels = format!("of=\"{whose}\",subject=\"{subject}\",outcome=\"{outcome}\"");
+            sample(&mut text, "claims", &labels, *count as f64);
         }
     }
     text
@@ -57,6 +58,9 @@ fn sample(text: &mut String, name: &str, labels: &str, value: f64) {
 fn labels(cell: &CellAnalysis, which: Option<&str>) -> String {
     let mut labels =
         format!("experiment=\"{}\",target=\"{}\"", escape(&cell.experiment), escape(&cell.target));
+    if !cell.emulated.is_empty() {
+        write!(labels, ",emulated=\"{}\"", escape(&cell.emulated)).expect("to memory");
+    }
     for (key, level) in &cell.cell {
         let name: String =
             key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();

@@ -34,7 +34,7 @@ fn figure(
     first: usize,
 ) -> Markup {
     html! {
-        figure.wide[pictures.len() > 1] {
+        figure.wide[pictures.len() > 1].three[pictures.len() == 3] {
             div.panels {
                 @for (place, picture) in pictures.iter().enumerate() { (panel(picture, first + place)) }
             }

@@ -8,7 +8,6 @@ mod section;
 mod tables;
 
 pub(crate) use ledger::{judged, shown, subjects};
-pub(crate) use opening::{headlines_in_words, verdicts};
 
 use crate::caption;
 use crate::echarts::Live;
@@ -95,10 +94,11 @@ fn foot(run: &Run) -> Markup {
     }
 }
 
-/// The library's notice as one line, its address without what makes it a link.
+/// The library's notice as one line, its paragraphs as sentences, its address without what makes it a link.
 fn notice() -> String {
-    let words: Vec<&str> = ECHARTS_NOTICE.split_whitespace().collect();
-    words.join(" ").replace("https://", "")
+    let flowing = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let paragraphs: Vec<String> = ECHARTS_NOTICE.split("\n\n").map(flowing).collect();
+    paragraphs.join(". ").replace("https://", "")
 }
 
 /// The place in the page of an experiment.

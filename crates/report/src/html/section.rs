@@ -126,7 +126,7 @@ pub(super) fn environment(run: &Run) -> Markup {
                 div.scroll.words tabindex="0" role="region" aria-label="Environment" {
                     table {
                         thead { tr { th scope="col" { "key" } th scope="col" { "value" } } }
-                        tbody { @for (key, value) in run.environment.iter() { tr { td { (key) } td { (value) } } } }
+                        tbody { @for (key, value) in run.environment.iter() { tr { td { (key) } td { (wording::known(value)) } } } }
                     }
                 }
             }

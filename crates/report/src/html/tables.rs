@@ -3,12 +3,15 @@
 use crate::table::{Cell, Head, Table, Tone};
 use maud::{Markup, html};
 
+/// Letters above which a text may take several lines.
+const LONG: usize = 24;
+
 /// A numbered table of an experiment.
 pub(super) fn numbered(table: &Table, subject: &str) -> Markup {
     html! {
         div.scroll.numbered tabindex="0" role="region" aria-label=(format!("{subject}: {}", table.caption)) {
             table {
-                caption { b { (capital(&table.caption)) "." } " " (table.note) }
+                caption { span { b { (capital(&table.caption)) "." } " " (table.note) } }
                 (heads(&table.heads))
                 (body(table))
             }
@@ -104,8 +107,9 @@ fn data(cell: &Cell, head: &Head) -> Markup {
         (false, Tone::Good) => Some("t good"),
         (false, Tone::Bad) => Some("t bad"),
     };
+    let long = !head.numeric && cell.text.chars().count() > LONG;
     html! {
-        td class=[class] title=[title] data-v=[cell.value.filter(|_| cell.text.ends_with('B'))] {
+        td.wrap[long] class=[class] title=[title] data-v=[cell.value.filter(|_| cell.text.ends_with('B'))] {
             @if let Some(ratios) = cell.strip { (strip(ratios)) }
             (cell.text) @if !cell.small.is_empty() { small { (cell.small) } }
         }

@@ -44,15 +44,24 @@ impl Axis {
         Axis::linear(title, low, if high > low { high } else { low + 1.0 })
     }
 
-    /// Between bounds that somebody else chose.
-    pub(crate) fn between(title: String, low: f64, high: f64) -> Axis {
+    /// Between bounds that somebody else chose, further where values lie outside: drawn on the edge they would be
+    /// other values. Where it begins has a label, so that one sees what is cut off.
+    pub(crate) fn between(title: String, (low, high): (f64, f64), values: &[f64]) -> Axis {
+        const ROOM_FOR_LABEL: f64 = 0.06;
         let step = nice_step((high - low) / 5.0);
-        let first = (low / step).ceil() as i64;
+        let (least, most) =
+            values.iter().fold((low, high), |(l, h), v| (f64::min(l, *v), f64::max(h, *v)));
+        let low = if least < low { (least / step).floor() * step } else { low };
+        let high = if most > high { (most / step).ceil() * step } else { high };
+        let first = (low / step - 1e-9).ceil() as i64;
         let last = (high / step + 1e-9).floor() as i64;
         let digits = number::digits_for(step, 1).max(fraction_digits(step));
         let label =
             |v: f64| if v.abs() < 1e4 { number::fixed(v, digits) } else { number::fixed(v, 0) };
-        let ticks = (first..=last).map(|i| i as f64 * step).map(|v| (v, label(v))).collect();
+        let round = (first..=last).map(|i| i as f64 * step);
+        let start =
+            Some(low).filter(|low| first as f64 * step - low > (high - low) * ROOM_FOR_LABEL);
+        let ticks = start.into_iter().chain(round).map(|v| (v, label(v))).collect();
         Axis { title, scale: Scale::Linear, bounds: (low, high), ticks }
     }
 
@@ -164,6 +173,15 @@ mod tests {
         let axis = Axis::values("t".into(), &[523_964.0, 1_500_954.0], false);
         assert_eq!(axis.bounds, (0.0, 2_000_000.0));
         assert_eq!(labels(&axis), ["0", "500 k", "1 M", "1.5 M", "2 M"]);
+    }
+
+    #[test]
+    fn bounds_of_others_are_kept_unless_values_lie_outside() {
+        let kept = Axis::between("t".into(), (30_000.0, 34_000.0), &[30_937.0, 33_322.0]);
+        assert_eq!(kept.bounds, (30_000.0, 34_000.0));
+        let wider = Axis::between("t".into(), (15_000.0, 70_000.0), &[16_102.0, 72_122.0]);
+        assert_eq!(wider.bounds, (15_000.0, 80_000.0));
+        assert_eq!(labels(&wider), ["15,000", "20,000", "40,000", "60,000", "80,000"]);
     }
 
     #[test]

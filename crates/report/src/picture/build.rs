@@ -2,7 +2,7 @@
 //! colours already mean the levels of a factor; the published values apart where they are of another magnitude.
 
 use super::axis::Axis;
-use super::{Body, Picture, Plot, Point, Role, Series, counts, heat};
+use super::{Body, PUBLISHED, Picture, Plot, Point, Role, Series, counts, heat};
 use crate::number;
 use crate::sheet::{Row, Sheet};
 use crate::wording;
@@ -30,17 +30,24 @@ pub(super) struct Choice<'s, 'a> {
 /// The panels of a chart; none if there is nothing to draw.
 pub(crate) fn pictures<'a>(chart: &'a Chart, sheet: &Sheet<'a>) -> Vec<Picture> {
     let choice = Choice::new(chart, sheet);
-    match chart.form {
+    let mut panels = match chart.form {
         Form::HeatMap => heat::panels(&choice),
         Form::Counts => counts::panels(&choice),
         _ => plots(&choice),
+    };
+    let emulations = sheet.emulations().join(", ");
+    if !emulations.is_empty() {
+        panels.iter_mut().for_each(|picture| picture.mark(&format!("emulated: {emulations}")));
     }
+    panels
 }
 
 impl<'s, 'a> Choice<'s, 'a> {
     fn new(chart: &'a Chart, sheet: &'s Sheet<'a>) -> Choice<'s, 'a> {
         let chosen = |row: &&Row<'_>| chart.only.iter().all(|(k, v)| row.cell.get(k) == Some(v));
-        let mut rows: Vec<&Row<'a>> = sheet.rows.iter().filter(chosen).collect();
+        // What has no value must not leave an empty place, nor be the one of several rows that is drawn.
+        let drawn = |row: &&Row<'_>| chart.form == Form::Counts || has_value(chart, row);
+        let mut rows: Vec<&Row<'a>> = sheet.rows.iter().filter(chosen).filter(drawn).collect();
         let mut notes = Vec::new();
         while let Some((factor, level)) = too_many(chart, sheet, &rows) {
             rows.retain(|row| row.cell.get(&factor) == Some(&level));
@@ -87,6 +94,12 @@ impl<'s, 'a> Choice<'s, 'a> {
             None => vec![None],
         }
     }
+}
+
+/// Whether anybody has a value of the chart's metrics in a row.
+fn has_value(chart: &Chart, row: &Row<'_>) -> bool {
+    let measured = |metric: &str| (0..row.measured.len()).any(|t| row.value(t, metric).is_some());
+    chart.y.iter().any(|metric| row.published.contains_key(metric.as_str()) || measured(metric))
 }
 
 /// A factor that makes two rows fall on one place of the picture, with its first level there.
@@ -206,7 +219,7 @@ fn subject_name(group: &[Subject<'_>]) -> String {
             Subject::Published => None,
         })
         .collect();
-    if targets.is_empty() { "published".to_owned() } else { targets.join(" and ") }
+    if targets.is_empty() { PUBLISHED.to_owned() } else { targets.join(" and ") }
 }
 
 fn plot(choice: &Choice<'_, '_>, group: &[Subject<'_>], values: &[Vec<f64>]) -> Picture {
@@ -263,10 +276,11 @@ fn y_axis(
     let published_alone = group == [Subject::Published];
     match chart.published_bounds {
         Some((low, high)) if published_alone && !logarithmic && high > low => {
-            if low > 0.0 {
+            let axis = Axis::between(title, (low, high), &values[0]);
+            if low > 0.0 && axis.bounds.0 == low {
                 notes.push(format!("The axis starts at {}, as published.", number::published(low)));
             }
-            Axis::between(title, low, high)
+            axis
         }
         _ => Axis::values(title, &values[0], logarithmic),
     }

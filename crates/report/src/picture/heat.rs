@@ -2,7 +2,7 @@
 //! of one magnitude.
 
 use super::build::{Choice, Subject, value};
-use super::{Body, Heat, Picture};
+use super::{Body, Heat, PUBLISHED, Picture};
 use crate::wording;
 
 /// The panels.
@@ -13,7 +13,7 @@ pub(super) fn panels(choice: &Choice<'_, '_>) -> Vec<Picture> {
     let theirs = bounds(choice, [Subject::Published].iter());
     let of = |subject: &Subject<'_>| {
         let (name, bounds) = match subject {
-            Subject::Published => ("published", theirs),
+            Subject::Published => (PUBLISHED, theirs),
             Subject::Target(_, name) => (*name, ours),
         };
         Picture {

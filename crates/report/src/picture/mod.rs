@@ -11,6 +11,9 @@ pub(crate) use build::pictures;
 use axis::Axis;
 use experiment::analysis::Interval;
 
+/// The subject of a panel that shows published values only, where targets have panels too.
+pub(crate) const PUBLISHED: &str = "published";
+
 /// One panel.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Picture {
@@ -129,6 +132,18 @@ impl Heat {
 }
 
 impl Picture {
+    /// Says below the field of measured values what must go with the picture wherever it is shown.
+    fn mark(&mut self, mark: &str) {
+        if self.subject == PUBLISHED {
+            return;
+        }
+        let title = match &mut self.body {
+            Body::Plot(plot) => &mut plot.x.title,
+            Body::Heat(heat) => &mut heat.x_title,
+        };
+        *title = format!("{title} · {mark}");
+    }
+
     /// Whether hollow markers stand in it.
     pub(crate) fn has_published(&self) -> bool {
         let Body::Plot(plot) = &self.body else { return false };

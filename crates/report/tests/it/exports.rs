@@ -78,6 +78,33 @@ fn open_messaging_results_have_the_fields_of_that_project() {
 }
 
 #[test]
+fn what_was_only_read_is_no_rate_of_publishing() {
+    let documents = render(&fake::of_report("ali", 2));
+    let json = text(&documents, "omb/ali-consumer-highwater-001.json");
+    let result: serde_json::Value = serde_json::from_str(json).expect("JSON");
+    assert_eq!(result["publishRate"], serde_json::json!([0.0, 0.0]));
+    let read = result["consumeRate"].as_array().expect("a sample a round");
+    assert!(read.iter().all(|rate| rate.as_f64().is_some_and(|rate| rate > 0.0)), "{read:?}");
+    assert_eq!(
+        (&result["producersPerTopic"], &result["consumersPerTopic"]),
+        (&0.into(), &1.into())
+    );
+    assert!(result["messageSize"].as_u64().is_some_and(|bytes| bytes > 0), "the mean of the mix");
+}
+
+#[test]
+fn emulated_samples_are_told_from_others_of_their_cell() {
+    let mut run = fake::of_report("mif", 1);
+    let mut emulated = run.analysis.cells.clone();
+    emulated.iter_mut().for_each(|cell| cell.emulated = "ali-2018".to_owned());
+    run.analysis.cells.extend(emulated);
+    let documents = render(&run);
+    let samples = text(&documents, "metrics.prom").lines().filter(|line| !line.starts_with('#'));
+    let series: Vec<&str> = samples.filter_map(|line| Some(line.rsplit_once(' ')?.0)).collect();
+    assert_eq!(series.len(), series.iter().collect::<BTreeSet<_>>().len());
+}
+
+#[test]
 fn percentile_files_rise_to_the_maximum_and_count_every_record() {
     let (_, documents) = fake::shared();
     let (path, text) = first_of(documents, "hgrm/");

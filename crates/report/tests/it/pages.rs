@@ -94,7 +94,7 @@ fn fewer_rounds_than_an_interval_needs_are_said_to_be_too_few() {
     let few = text(&render(&fake::of_report("mif", 3)), "report.md");
     let enough = text(&render(&fake::of_report("mif", 5)), "report.md");
     assert!(few.contains("3 rounds: too few for confidence intervals"));
-    assert!(!enough.contains("too few") && enough.contains("95 % confidence intervals"));
+    assert!(!enough.contains("too few for") && enough.contains("95 % confidence intervals"));
 }
 
 #[test]
@@ -106,6 +106,123 @@ fn levels_stand_in_their_order_though_the_grid_has_holes() {
     // The smallest records were offered at 8,000 a second only, and come first in the tables.
     let places = ["250", "500", "2,000", "4,000", "8,000"].map(place);
     assert!(places.is_sorted(), "{places:?}");
+}
+
+#[test]
+fn names_stand_in_the_order_of_the_definition_though_rounds_were_shuffled() {
+    let mut run = fake::of_report("x", 1);
+    run.analysis.cells.reverse();
+    let documents = render(&run);
+    let chart = text(&documents, "charts/x-partitioner-1-highwater.svg");
+    let strategies = ["random", "round-robin", "hash-mod", "sticky", "murmur2"];
+    let places = strategies.map(|name| chart.find(&format!(">{name}<")).expect(name));
+    assert!(places.is_sorted(), "{places:?}");
+}
+
+#[test]
+fn a_level_that_nobody_has_a_value_of_leaves_no_empty_place() {
+    let mut run = fake::of_report("ali", 1);
+    let unlimited = |cell: &experiment::analysis::CellAnalysis| {
+        cell.cell.get("offered_share").and_then(experiment::definition::Level::number) == Some(0.0)
+    };
+    for cell in run.analysis.cells.iter_mut().filter(|cell| unlimited(cell)) {
+        cell.metrics.remove("reached_share");
+    }
+    let chart = text(&render(&run), "charts/ali-scaled-1-highwater.svg");
+    assert!(chart.contains(">1.5<") && !chart.contains(">max<"), "{chart}");
+}
+
+#[test]
+fn published_values_beyond_the_published_axis_are_not_drawn_on_its_edge() {
+    let chart = text(&from_fixture("cs6").expect("in the catalogue"), "charts/cs6-1-1.svg");
+    // 72,122 ms on an axis that was published up to 70,000.
+    assert!(chart.contains(">80,000<") && chart.contains(">15,000<"));
+}
+
+#[test]
+fn what_was_emulated_says_so_in_its_picture() {
+    let documents = render(&fake::of_report("ali", 1));
+    assert!(
+        text(&documents, "charts/ali-emulated-2-highwater.svg").contains("emulated: ali-2018<")
+    );
+    let published = from_fixture("ali").expect("in the catalogue");
+    assert!(!text(&published, "charts/ali-emulated-2.svg").contains("emulated: "));
+    assert!(!text(&documents, "charts/ali-scaled-1-highwater.svg").contains("emulated: "));
+}
+
+#[test]
+fn noise_floors_are_those_of_so_many_rounds() {
+    for rounds in [1, 5] {
+        let run = fake::of_report("mif", rounds);
+        let floor = run.analysis.floors["throughput"].of_pairs(rounds as usize) - 1.0;
+        let plural = if rounds == 1 { "" } else { "s" };
+        let wanted =
+            format!("Noise floor of {rounds} round{plural}: throughput {:.1} %.", floor * 100.0);
+        assert!(text(&render(&run), "report.md").contains(&wanted), "{wanted}");
+    }
+}
+
+#[test]
+fn a_single_pair_has_no_range() {
+    let one = text(&render(&fake::of_report("mif", 1)), "report.md");
+    let few = text(&render(&fake::of_report("mif", 3)), "report.md");
+    assert!(one.contains(" (1 pair") && !few.contains(" (1 pair"));
+}
+
+#[test]
+fn every_compared_cell_is_counted_once_in_the_summary() {
+    let markdown = text(&render(&fake::run(1)), "report.md");
+    let rows: Vec<Vec<&str>> = markdown
+        .lines()
+        .skip_while(|line| !line.starts_with("| experiment |"))
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    assert!(rows.len() > 10);
+    for row in rows {
+        let counts: Vec<u32> = row[4..].iter().map(|cell| cell.parse().expect("a count")).collect();
+        assert_eq!(counts[0], counts[1..].iter().sum::<u32>(), "{row:?}");
+    }
+}
+
+#[test]
+fn the_first_screen_says_on_what_and_how_far_it_can_be_trusted() {
+    let (_, documents) = fake::shared();
+    for document in ["report.html", "report.md"] {
+        let text = text(documents, document);
+        let start = text.find("IBM Event Streams").expect("the first report");
+        let first = &text[..start];
+        for wanted in ["2 × Example CPU", "Noise of this machine", "The canary", "the reports"] {
+            assert!(first.contains(wanted), "{document}: {wanted}");
+        }
+    }
+}
+
+#[test]
+fn targets_that_promise_unlike_things_are_named() {
+    let mut run = fake::of_report("mif", 1);
+    assert!(!text(&render(&run), "report.md").contains("Unlike: "));
+    for cell in run.analysis.cells.iter_mut().filter(|cell| cell.target == "highwater") {
+        cell.durability = experiment::round::Durability::Synced;
+    }
+    let markdown = text(&render(&run), "report.md");
+    assert!(markdown.contains("was synced on highwater, page cache on apache-kafka in "));
+}
+
+#[test]
+fn text_of_strangers_is_only_text_in_markdown() {
+    let mut run = fake::of_report("mif", 1);
+    let hostile = "</a>\n# head `x` | **b** [c](d) _e_ f_g";
+    run.title = hostile.to_owned();
+    run.targets[0].description = hostile.to_owned();
+    run.findings.iter_mut().for_each(|judged| judged.finding.because = hostile.to_owned());
+    run.analysis.cells.iter_mut().for_each(|cell| cell.warnings = vec![hostile.to_owned()]);
+    run.environment.set("host", hostile);
+    let markdown = text(&render(&run), "report.md");
+    let told = r"\</a\> # head \`x\` \| \*\*b\*\* \[c\](d) \_e\_ f_g";
+    assert!(markdown.matches(told).count() > 5, "{}", &markdown[..600]);
+    assert!(!markdown.contains("\n# head") && !markdown.contains("</a>"));
 }
 
 #[test]
@@ -180,6 +297,21 @@ fn documents_have_paths_of_their_own_inside_a_folder() {
     for id in FIXTURES {
         write_all(from_fixture(id).expect("in the catalogue"), &directory.join(id));
     }
+}
+
+#[test]
+fn targets_whose_names_are_no_file_names_have_files_of_their_own() {
+    let mut run = fake::of_report("mif", 1);
+    for (was, name) in [("highwater", "one:9092"), ("apache-kafka", "one/9092")] {
+        run.rounds.iter_mut().filter(|r| r.target == was).for_each(|r| r.target = name.to_owned());
+        run.targets.iter_mut().filter(|t| t.name == was).for_each(|t| t.name = name.to_owned());
+    }
+    run.analysis = experiment::analysis::analyse(&run.rounds, Some("one/9092"), 7);
+    let documents = render(&run);
+    assert!(documents.0.iter().all(|(path, _)| !path.contains(':')), "a drive or a stream");
+    let results = documents.0.iter().filter(|(path, _)| path.starts_with("omb/")).count();
+    assert_eq!(results, run.analysis.cells.len());
+    write_all(documents, tempfile::tempdir().expect("there is room for a test").path());
 }
 
 fn write_all(documents: Documents, directory: &Path) {
