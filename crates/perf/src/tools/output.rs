@@ -49,6 +49,12 @@ pub struct Outputs {
 }
 
 impl Outputs {
+    /// Fails if one of them cannot be written: better before the run than behind it.
+    pub fn check(&self) -> Result<(), ToolError> {
+        let paths = self.file.iter().map(|(_, path)| path).chain(&self.histogram);
+        paths.into_iter().try_for_each(|path| check_writable(path))
+    }
+
     /// Whether latencies are wanted more finely than the lines have them.
     pub fn wants_histogram(&self) -> bool {
         self.file.is_some() || self.histogram.is_some()
@@ -111,6 +117,12 @@ pub fn write_results<R: Results>(form: Form, path: &Path, results: &R) -> Result
         Form::Csv => csv(results),
     };
     std::fs::write(path, text).map_err(|e| failed(path, &e))
+}
+
+/// Fails if the file cannot be written; what is in it stays.
+pub fn check_writable(path: &Path) -> Result<(), ToolError> {
+    let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    opened.map(drop).map_err(|e| failed(path, &e))
 }
 
 fn failed(path: &Path, error: &dyn std::fmt::Display) -> ToolError {

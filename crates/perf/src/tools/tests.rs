@@ -164,6 +164,12 @@ fn what_the_producers_tool_refuses_is_said_behind_its_usage() {
             "--command-property and --producer-props cannot be specified together.",
         ),
         (format!("{whole} --bogus 3"), "--bogus"),
+        (whole.replace("size 10", "size 3000000000"), "3000000000"),
+        (format!("{whole} --bootstrap-server x:1 --producers 0"), "--producers"),
+        (
+            format!("{whole} --bootstrap-server x:1 --record-key-size 8 --key-distribution zipf:1"),
+            "--key-distribution zipf needs --key-cardinality",
+        ),
         (whole.replace("-1", "x"), "--throughput"),
     ];
     for (line, text) in cases {
@@ -264,6 +270,25 @@ fn what_the_other_tools_refuse_is_said_before_their_options() {
         let notices = failed(tool, line).notices();
         assert!(notices.starts_with(text), "{line}: {notices}");
         assert!(notices.contains("--bootstrap-server <"), "{line}: {notices}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_told_before_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("missing/run.json");
+    let path = path.display();
+    let whole = "--bootstrap-server x:1 --topic t --num-records 5";
+    for (tool, line) in [
+        (Tool::Produce, format!("{whole} --throughput -1 --record-size 1 --output-path {path}")),
+        (Tool::Produce, format!("{whole} --throughput -1 --record-size 1 --histogram {path}")),
+        (Tool::Consume, format!("{whole} --output-path {path}")),
+        (Tool::EndToEnd, format!("{whole} --record-size 1 --producer-acks 1 --histogram {path}")),
+    ] {
+        let recorded = failed(tool, &line);
+        let notices = recorded.notices();
+        assert!(notices.contains(&format!("cannot write {path}")), "{line}: {notices}");
+        assert_eq!(recorded.lines(), "", "{line}");
     }
 }
 

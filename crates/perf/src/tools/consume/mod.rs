@@ -27,6 +27,7 @@ const POLL: Duration = Duration::from_millis(100);
 /// Runs the tool with what was typed.
 pub fn run(arguments: &Arguments, console: &Arc<Console>) -> Result<(), ToolError> {
     let plan = arguments.plan(console)?;
+    plan.file.iter().try_for_each(|(_, path)| output::check_writable(path))?;
     let settings = Settings::new(plan.properties.clone());
     let consumer = ConsumerSettings::read(&settings, console)?;
     if plan.header {

@@ -25,7 +25,7 @@ pub struct Arguments {
     producer_acks: Option<String>,
     /// Required: size of each record's value in bytes
     #[arg(long, value_name = "bytes", allow_negative_numbers = true)]
-    record_size: Option<i64>,
+    record_size: Option<i32>,
     /// A file of properties for producer and consumer
     #[arg(long, value_name = "config-file")]
     command_config: Option<PathBuf>,
@@ -164,7 +164,7 @@ impl Arguments {
             topic,
             records: at_least(1, records, "num-records")?,
             acks,
-            record_bytes: at_least(0, record_bytes, "record-size")?,
+            record_bytes: at_least(0, record_bytes.into(), "record-size")?,
             key_bytes: at_least(0, self.record_key_size, "record-key-size")?,
             headers: at_least(0, self.num_headers, "num-headers")?,
             header_name_bytes: at_least(0, self.record_header_key_size, "record-header-key-size")?,

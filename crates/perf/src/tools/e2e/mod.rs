@@ -27,6 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Runs the tool with what was typed.
 pub fn run(arguments: &Arguments, console: &Arc<Console>) -> Result<(), ToolError> {
     let plan = arguments.plan(console)?;
+    plan.outputs.check()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| ToolError::failed(format!("cannot start: {e}")))?;
     let latencies = runtime.block_on(measure(&plan, console))?;

@@ -34,7 +34,7 @@ pub struct Arguments {
     num_records: Option<i64>,
     /// Size of each record's value in bytes; this, --payload-file or --payload-monotonic is required
     #[arg(long, allow_negative_numbers = true)]
-    record_size: Option<i64>,
+    record_size: Option<i32>,
     /// Take values from this file, each record a random one
     #[arg(long)]
     payload_file: Option<PathBuf>,
@@ -77,7 +77,12 @@ pub struct Arguments {
     reporting_interval: i64,
 
     /// How many producers send, each in a thread of its own; they share records and throughput
-    #[arg(long, default_value_t = 1, help_heading = "Beyond Kafka's tool")]
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=1024),
+        help_heading = "Beyond Kafka's tool"
+    )]
     producers: u32,
     /// Fill every record's value anew, or send one value again and again
     #[arg(long, default_value = "fresh", help_heading = "Beyond Kafka's tool")]
@@ -231,7 +236,7 @@ impl Arguments {
             throughput,
             source,
             extras: self.extras()?,
-            producers: self.producers.clamp(1, 1024).min(records.try_into().unwrap_or(u32::MAX)),
+            producers: self.producers.min(records.try_into().unwrap_or(u32::MAX)),
             reporting_interval_ms,
             transaction_duration_ms: None,
             print_metrics: self.print_metrics,
@@ -265,7 +270,7 @@ impl Arguments {
     fn source(&self) -> Result<Source, ToolError> {
         match (self.record_size, &self.payload_file, self.payload_monotonic) {
             (Some(size), None, false) => {
-                let size_bytes = above_zero(size, "--record-size")? as usize;
+                let size_bytes = above_zero(size.into(), "--record-size")? as usize;
                 Ok(Source::Letters { size_bytes, mode: self.payload_mode })
             }
             (None, Some(path), false) => {
@@ -311,6 +316,9 @@ impl Arguments {
     }
 
     fn extras(&self) -> Result<Extras, ToolError> {
+        if self.key_cardinality == 0 && self.key_distribution != Distribution::Uniform {
+            return Err(ToolError::usage("--key-distribution zipf needs --key-cardinality"));
+        }
         let key_bytes = self.record_key_size as usize;
         let digits = self.key_cardinality.saturating_sub(1).to_string().len();
         if self.key_cardinality > 0 && key_bytes > 0 && key_bytes < digits {

@@ -27,7 +27,6 @@ pub fn table(
         ("record-error-total", counted.failed_records as f64),
         ("record-send-rate", counted.records_sent as f64 / seconds),
         ("record-send-total", counted.records_sent as f64),
-        ("record-size-avg", mean(counted.bytes_sent, counted.records_sent)),
         ("records-per-request-avg", counted.records_per_request()),
         ("request-rate", counted.requests as f64 / seconds),
         ("request-total", counted.requests as f64),

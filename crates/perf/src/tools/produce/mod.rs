@@ -135,6 +135,7 @@ fn total_row(kind: &str, total: &Total) -> Vec<String> {
 /// Runs the tool with what was typed.
 pub fn run(arguments: &Arguments, console: &Arc<Console>) -> Result<(), ToolError> {
     let plan = arguments.plan(console)?;
+    plan.outputs.check()?;
     let payload = Payload::open(&plan.source, console)?;
     let settings = Settings::new(plan.properties.clone());
     let producer = ProducerSettings::read(&settings, console)?;
