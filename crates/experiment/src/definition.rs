@@ -132,6 +132,11 @@ pub struct Experiment {
     /// What the profiles change: `quick`, `standard`, `full`.
     #[serde(default)]
     pub profile: BTreeMap<String, Profile>,
+    /// Broker settings at Kafka's defaults, written out where the lab starts the brokers of a cell that does not set
+    /// them. So the cells without settings get a cluster of their own too, as old as the others', and not one that has
+    /// been at work for minutes.
+    #[serde(default)]
+    pub written_out: BTreeMap<String, String>,
     /// Whether a target with fewer brokers may run it with those that it has; the report then says so.
     #[serde(default)]
     pub fewer_brokers: bool,

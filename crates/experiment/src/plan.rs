@@ -43,7 +43,8 @@ pub struct Request<'a> {
     pub targets: Vec<Ability>,
     /// Rounds of every experiment, instead of the profile's.
     pub rounds: Option<u32>,
-    /// Settings over the definitions', under the cells' levels: another era, an emulation.
+    /// Settings over the definitions', under the cells' levels: another era, an emulation. An experiment that is about
+    /// an emulation keeps its own.
     pub changed: toml::Table,
 }
 
@@ -79,6 +80,9 @@ pub struct PlannedCell {
     pub rounds: u32,
     /// The targets it is run on.
     pub targets: Vec<String>,
+    /// [`Experiment::written_out`].
+    #[serde(default)]
+    pub written_out: BTreeMap<String, String>,
     /// For a share of saturation: which of the plan's cells measures the saturation. It comes earlier in every round.
     pub saturation: Option<usize>,
 }
@@ -132,7 +136,9 @@ impl Step {
 impl PlannedCell {
     /// The cluster it needs.
     pub fn shape(&self) -> Shape {
-        Shape { brokers: self.workload.brokers, settings: self.workload.broker_settings.clone() }
+        let mut settings = self.written_out.clone();
+        settings.extend(self.workload.broker_settings.clone());
+        Shape { brokers: self.workload.brokers, settings }
     }
 }
 
@@ -186,8 +192,9 @@ fn plan_experiment(
     waiting: &mut Vec<Waiting>,
 ) -> Result<(), CatalogueError> {
     let profile = request.profile;
+    let changed = changed_for(experiment, &request.changed);
     for cell in catalogue::cells(experiment, profile)? {
-        let workload = catalogue::workload(experiment, profile, &request.changed, &cell)?;
+        let workload = catalogue::workload(experiment, profile, &changed, &cell)?;
         let needs = catalogue::needs(experiment, &workload);
         let mut able = Vec::new();
         for ability in &request.targets {
@@ -215,10 +222,19 @@ fn plan_experiment(
             deviations,
             rounds: request.rounds.unwrap_or_else(|| catalogue::rounds(experiment, profile)),
             targets: able.iter().map(|ability| ability.target.clone()).collect(),
+            written_out: experiment.written_out.clone(),
             saturation: None,
         });
     }
     Ok(())
+}
+
+/// What the request changes of an experiment. Title, rows and claims of one that is an emulation would be wrong of any
+/// other.
+fn changed_for(experiment: &Experiment, changed: &toml::Table) -> toml::Table {
+    let own = |key: &String| key == "emulate" && experiment.workload.contains_key(key);
+    let kept = changed.iter().filter(|(key, _)| !own(key));
+    kept.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 fn missing(ability: &Ability, needs: &[Need], workload: &Workload) -> Vec<Need> {
@@ -289,11 +305,11 @@ fn saturated(cell: &PlannedCell) -> PlannedCell {
     cell
 }
 
-/// The fixed cell that shows drift, and a target against itself.
-fn canary(targets: &[String], shape: &Shape) -> PlannedCell {
+/// The fixed cell that shows drift, and a target against itself, on the cluster of another cell.
+fn canary(targets: &[String], at_home: &PlannedCell) -> PlannedCell {
     let workload = Workload {
-        brokers: shape.brokers,
-        broker_settings: shape.settings.clone(),
+        brokers: at_home.workload.brokers,
+        broker_settings: at_home.workload.broker_settings.clone(),
         partitions: 3,
         acks: Some(Acks::Leader),
         linger_ms: Some(5.0),
@@ -308,6 +324,7 @@ fn canary(targets: &[String], shape: &Shape) -> PlannedCell {
         deviations: Vec::new(),
         rounds: SAME_TARGET_PAIRS,
         targets: targets.to_vec(),
+        written_out: at_home.written_out.clone(),
         saturation: None,
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn steps(plan: &mut Plan) {
     let home = shapes.iter().max_by_key(most).map(|(shape, _)| shape.clone());
     let home = home.expect("there are cells");
     let canary_at = plan.cells.len();
-    plan.cells.push(canary(&plan.targets, &home));
+    plan.cells.push(canary(&plan.targets, &plan.cells[shapes[&home][0]]));
 
     let mut blocks = arranged(plan, &shapes[&home], &mut random);
     let last = blocks.split_off(halfway(plan, &blocks));

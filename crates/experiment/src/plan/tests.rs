@@ -209,6 +209,47 @@ fn rounds_and_settings_may_be_changed() {
 }
 
 #[test]
+fn an_experiment_about_an_emulation_keeps_its_own() {
+    let mut request = request("ibm-payload*", two(1));
+    request.changed = "emulate = 'ali-2018'".parse().unwrap();
+    let plan = plan(&request).unwrap();
+    let of = |experiment: &str| -> BTreeSet<&str> {
+        let cells = plan.cells.iter().filter(|cell| cell.experiment == experiment);
+        cells.map(|cell| cell.workload.emulate.as_str()).collect()
+    };
+    assert_eq!(of("ibm-payload"), BTreeSet::from(["ali-2018"]));
+    assert_eq!(of("ibm-payload-emulated"), BTreeSet::from(["icp-2019"]));
+}
+
+#[test]
+fn cells_compared_by_the_brokers_settings_find_clusters_of_the_same_age() {
+    let plan = planned("all", two(9));
+    let setting = |name: &String| name.starts_with("broker_settings.");
+    let compared: BTreeSet<&str> = catalogue::experiments()
+        .filter(|one| one.factors.iter().any(setting))
+        .map(|one| one.id.as_str())
+        .collect();
+    assert!(!compared.is_empty());
+    for own in plan.cells.iter().filter(|cell| compared.contains(cell.experiment.as_str())) {
+        let other = plan
+            .cells
+            .iter()
+            .find(|cell| cell.shape() == own.shape() && cell.experiment != own.experiment);
+        assert!(other.is_none(), "{} shares {:?} with {:?}", own.experiment, own.shape(), other);
+    }
+}
+
+#[test]
+fn a_cell_at_the_brokers_defaults_asks_for_no_setting() {
+    let plan = planned("ibm-deploy", two(3));
+    let plain = |cell: &&PlannedCell| cell.workload.broker_settings.is_empty();
+    let plain: Vec<_> = plan.cells.iter().filter(plain).collect();
+    assert_eq!(plain.len(), 3, "direct, proxy, and the canary on their cluster");
+    let listener = |cell: &PlannedCell| cell.shape().settings["inter.broker.listener.name"].clone();
+    assert!(plain.iter().all(|cell| listener(cell) == "PLAINTEXT"));
+}
+
+#[test]
 fn nothing_to_run_is_an_empty_plan() {
     let plan = planned("ibm-tuning", vec![ability("highwater", 1, &[])]);
     assert!(plan.steps.is_empty());
