@@ -18,6 +18,13 @@ impl Clock {
         Clock { base: Instant::now(), base_unix_ns: unix.as_nanos() as u64 }
     }
 
+    /// One that begins now, and says the same of the time since 1970: whoever compares times of both
+    /// has one clock, even if the system's is set meanwhile.
+    pub(super) fn later(&self) -> Clock {
+        let base = Instant::now();
+        Clock { base, base_unix_ns: self.unix_ns(self.ns_of(base)) }
+    }
+
     /// Nanoseconds since the beginning.
     #[inline]
     pub(super) fn now_ns(&self) -> u64 {
@@ -101,6 +108,15 @@ impl Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clocks_of_producers_and_consumers_agree() {
+        let consumers = Clock { base: Instant::now(), base_unix_ns: 1_000 };
+        let producers = consumers.later();
+        let moment = Instant::now();
+        let unix_ns = |clock: &Clock| clock.unix_ns(clock.ns_of(moment));
+        assert_eq!(unix_ns(&producers), unix_ns(&consumers));
+    }
 
     #[tokio::test]
     async fn an_alarm_is_never_early_and_can_be_set_again() {

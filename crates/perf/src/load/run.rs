@@ -22,7 +22,7 @@ type Ready = mpsc::UnboundedReceiver<Result<(), LoadError>>;
 pub fn produce(load: &ProduceLoad, stop: &Stop) -> Result<ProduceReport, LoadError> {
     check_produce(load)?;
     std::thread::scope(|scope| {
-        let outcomes = Producers::begin(scope, load, stop)?.finish()?;
+        let outcomes = Producers::begin(scope, load, stop, Clock::start)?.finish()?;
         Ok(merge::produced(load, outcomes))
     })
 }
@@ -55,7 +55,7 @@ pub fn both(
         let (threads, ready) = consumers(scope, consume, &common)?;
         let produced = assigned(ready, consume).and_then(|()| {
             common.last_ns.fetch_max(common.clock.now_ns(), Ordering::Relaxed);
-            Producers::begin(scope, produce, stop)?.finish()
+            Producers::begin(scope, produce, stop, || common.clock.later())?.finish()
         });
         let acknowledged = produced.as_ref().map_or(0, |outcomes| merge::acknowledged(outcomes));
         let read = common.records.load(Ordering::Relaxed);
@@ -103,11 +103,13 @@ struct Producers<'scope> {
 }
 
 impl<'scope> Producers<'scope> {
-    /// Starts them all, waits until each is connected, and lets them begin at one moment.
+    /// Starts them all, waits until each is connected, and lets them begin at one moment, when the
+    /// clock is started.
     fn begin<'env>(
         scope: &'scope Scope<'scope, 'env>,
         load: &'env ProduceLoad,
         stop: &'env Stop,
+        clock: impl FnOnce() -> Clock,
     ) -> Result<Producers<'scope>, LoadError> {
         let (gate, closed) = watch::channel(None);
         let (sender, mut ready) = mpsc::unbounded_channel();
@@ -124,7 +126,7 @@ impl<'scope> Producers<'scope> {
             // When one fails the gate is dropped, and all others give up.
             ready.blocking_recv().unwrap_or(Err(LoadError::GivenUp))?;
         }
-        gate.send_replace(Some(Clock::start()));
+        gate.send_replace(Some(clock()));
         Ok(Producers { threads })
     }
 
