@@ -11,7 +11,8 @@
 //! reads the topics that are there at the beginning. A consumer belongs to a classic group.
 //! `--print-metrics` shows what our client counts, not all that Kafka's does. Values are made of
 //! Kafka's letters, and `--payload-mode reuse` gives its very bytes of before 3.0; fresh ones are
-//! drawn by a faster generator.
+//! drawn by a faster generator. Records without a key go to one partition for a batch and then to
+//! another by chance, not to less busy brokers more often (the adaptive half of KIP-794).
 
 mod clock;
 mod console;
@@ -50,7 +51,8 @@ const PRODUCE_USAGE: &str = "kafka-producer-perf-test --bootstrap-server HOST:PO
 const PRODUCE_LIMITS: &str = "Not as Kafka's tool: there is neither TLS nor SASL, and to ask for \
     them is an error. A cluster that cannot be reached, or a topic that cannot be made, within \
     max.block.ms ends the run with an error. Records that are not sent are told in a line for each \
-    batch, without a stack trace. --print-metrics shows what this client counts.";
+    batch, without a stack trace. Records without a key go to all partitions alike, however busy \
+    their brokers are. --print-metrics shows what this client counts.";
 const CONSUME_LIMITS: &str = "Not as Kafka's tool: there is neither TLS nor SASL, and to ask for \
     them is an error. A cluster that cannot be reached within default.api.timeout.ms ends the run \
     with an error. --include takes the topics that are there at the beginning. Groups are of the \

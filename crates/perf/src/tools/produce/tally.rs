@@ -113,9 +113,15 @@ impl Sums {
         self.latency_max = self.latency_max.max(latency);
     }
 
+    /// Milliseconds until then; 0 if it began later: batches of several producers do not come in the
+    /// order in which they ended.
+    fn age_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.start_ms)
+    }
+
     /// Records and 2^20 bytes per second until then.
     fn rates(&self, now_ms: u64) -> (f64, f64) {
-        let elapsed = now_ms.saturating_sub(self.start_ms) as f64;
+        let elapsed = self.age_ms(now_ms) as f64;
         let per_sec = |count: u64| 1000.0 * count as f64 / elapsed;
         (per_sec(self.count), per_sec(self.bytes) / MIB)
     }
@@ -169,7 +175,7 @@ impl Series {
         Total {
             records: self.whole.count,
             bytes: self.whole.bytes,
-            elapsed_ms: end_ms.saturating_sub(self.whole.start_ms),
+            elapsed_ms: self.whole.age_ms(end_ms),
             records_per_sec,
             mb_per_sec,
             latency_avg: self.whole.latency_avg(),
@@ -306,7 +312,7 @@ impl Tally {
         let bytes = self.payload.size_bytes(tag.mark);
         let interval_ms = self.config.reporting_interval_ms;
         self.whole.add(latency, latency_us, bytes);
-        if now_ms - self.whole.window.start_ms >= interval_ms {
+        if self.whole.window.age_ms(now_ms) >= interval_ms {
             let window = self.whole.next_window(now_ms);
             if self.steady.is_none() {
                 self.report(&window, now_ms, false);
@@ -314,7 +320,7 @@ impl Tally {
         }
         let Some(steady) = self.steady.as_mut().filter(|_| tag.steady) else { return };
         steady.add(latency, latency_us, bytes);
-        if now_ms - steady.window.start_ms >= interval_ms {
+        if steady.window.age_ms(now_ms) >= interval_ms {
             let window = steady.next_window(now_ms);
             if steady.whole.count == window.count {
                 self.console.line("In steady state.");
@@ -327,7 +333,7 @@ impl Tally {
         let (records_per_sec, mb_per_sec) = sums.rates(now_ms);
         let window = Window {
             steady_state,
-            end_ms: now_ms - self.whole.whole.start_ms,
+            end_ms: self.whole.whole.age_ms(now_ms),
             records: sums.count,
             records_per_sec,
             mb_per_sec,
@@ -468,6 +474,19 @@ mod tests {
         assert_eq!((finished.total.records, steady.records), (41, 20));
         assert_eq!((finished.total.elapsed_ms, steady.elapsed_ms), (7000, 6000));
         assert!(total_line(&steady, true, Unit::Us).starts_with("20 steady state records sent, "));
+    }
+
+    #[test]
+    fn a_batch_that_ended_before_its_window_began_belongs_to_it() {
+        let recorded = Recorded::default();
+        let mut tally = tally(&recorded, 3, 0);
+        record(&mut tally, 5_000, false);
+        // Of another producer, which got the tally later.
+        record(&mut tally, 4_990, false);
+        record(&mut tally, 10_000, false);
+        let records: Vec<u64> =
+            tally.finish(10_000_000).windows.iter().map(|w| w.records).collect();
+        assert_eq!(records, [1, 2]);
     }
 
     #[test]
