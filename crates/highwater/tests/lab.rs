@@ -1,6 +1,7 @@
 //! The laboratory as it is used: the program, brokers of its own, and a proxy that misbehaves on purpose.
 
 use std::fs;
+use std::io::BufRead;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -190,6 +191,58 @@ fn a_target_that_dies_costs_its_round_only() {
     let failed = all.iter().filter(|round| round["failure"].is_string()).count();
     assert!(failed <= 2, "{said}");
     assert!(all.last().unwrap()["failure"].is_null(), "{said}");
+
+    // Going on with the run tries again what failed, and nothing else.
+    succeeded(&lab(&["resume", out.to_str().unwrap()]));
+    let again = rounds(&out);
+    assert_eq!(again.len(), all.len() + failed);
+    assert!(again[all.len()..].iter().all(|round| round["failure"].is_null()));
+}
+
+#[test]
+fn a_closed_terminal_ends_a_run_as_control_c_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let run = ["run", "x-topics", "--rounds", "1", "--no-progress", "--out", out.to_str().unwrap()];
+    let mut child =
+        Command::new(PROGRAM).arg("lab").args(run).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for_rounds(1, &out, &mut child);
+    // Nobody reads any more, as when the terminal has gone.
+    drop(child.stderr.take());
+    signal(child.id(), rustix::process::Signal::HUP);
+    assert!(child.wait().unwrap().success());
+    assert!(out.join("report.html").is_file());
+}
+
+#[test]
+fn a_run_that_is_ended_at_once_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, temporary) = (folder.path().join("run"), folder.path().join("temporary"));
+    fs::create_dir(&temporary).unwrap();
+    let run = ["run", "x-topics", "--rounds", "1", "--no-progress", "--out", out.to_str().unwrap()];
+    let mut child = Command::new(PROGRAM)
+        .env("TMPDIR", &temporary)
+        .arg("lab")
+        .args(run)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for_rounds(1, &out, &mut child);
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 1, "the broker's data");
+    let brokers = children_of(&child);
+    let mut said = std::io::BufReader::new(child.stderr.take().unwrap());
+    interrupt(&child);
+    // The second one counts from when the first has been understood.
+    let mut line = String::new();
+    while !line.contains("again to end at once") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended before it said so");
+    }
+    interrupt(&child);
+    // Whether the round or the second interruption comes first: nothing stays.
+    child.wait().unwrap();
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+    assert!(brokers.iter().all(|pid| !peer::procfs::is_running(*pid)));
 }
 
 #[test]
@@ -238,10 +291,32 @@ fn what_cannot_be_run_is_said() {
     let said = refused(&["run", "x-topics", "--target", &nobody, "--out", out.to_str().unwrap()]);
     assert!(said.contains(&nobody) && said.contains("answers"), "{said}");
     assert!(refused(&["run", "x-nothing"]).contains("lab list"));
+    assert!(refused(&["run", "ali-producr"]).contains("did you mean ali-producer?"));
+    assert!(refused(&["show", "x_topics"]).contains("did you mean x-topics?"));
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let said = refused(&["run", "x-topics", "--out", file.to_str().unwrap()]);
+    assert!(said.contains("cannot make the folder"), "{said}");
     assert!(refused(&["run", "x-topics", "--target", "nonsense"]).contains("HOST:PORT"));
     assert!(refused(&["run", "x-topics", "--emulate", "the-moon"]).contains("ali-2018"));
     assert!(refused(&["report", folder.path().to_str().unwrap()]).contains("plan.json"));
     assert!(refused(&["report", "--from-fixture", "zzz"]).contains("mif"));
+}
+
+#[test]
+fn whoever_has_no_java_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let output = Command::new(PROGRAM)
+        .env("PATH", folder.path())
+        .env("HIGHWATER_CACHE", folder.path())
+        .args(["lab", "run", "x-topics", "--target", "apache-kafka", "--out"])
+        .arg(&out)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert!(said.contains("Java runtime 17") && said.contains("PATH"), "{said}");
 }
 
 #[test]
@@ -290,12 +365,16 @@ fn signal(pid: u32, signal: rustix::process::Signal) {
 
 /// Kills the processes that a process has started, as `kill -9` does.
 fn kill_brokers_of(parent: &Child) {
+    let pids = children_of(parent);
+    assert!(!pids.is_empty(), "the lab runs a broker");
+    pids.into_iter().for_each(|pid| signal(pid, rustix::process::Signal::KILL));
+}
+
+fn children_of(parent: &Child) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{}/task", parent.id())).unwrap();
     let children =
         tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    let pids: Vec<u32> = children
+    children
         .flat_map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<_>>())
-        .collect();
-    assert!(!pids.is_empty(), "the lab runs a broker");
-    pids.into_iter().for_each(|pid| signal(pid, rustix::process::Signal::KILL));
+        .collect()
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use client::admin::NewTopic;
 use client::admin::Resource;
+use client::admin::{Each, NewTopic};
 use client::{Admin, Cluster, ClusterConfig};
 use experiment::round::Durability;
 use experiment::workload::{Acks, Workload};
@@ -49,21 +49,43 @@ pub fn create_topics(
 ) -> Result<()> {
     block_on(async {
         let admin = connect(bootstrap).await?;
-        let min_isr = workload.min_isr.min(replication).max(1);
-        let (partitions_i32, replication) = (partitions.try_into()?, replication.try_into()?);
-        for names in names.chunks(TOPICS_AT_ONCE) {
-            let topic = |name: &String| NewTopic {
-                configs: vec![("min.insync.replicas".to_owned(), min_isr.to_string())],
-                ..NewTopic::new(name, partitions_i32, replication)
-            };
-            let topics: Vec<NewTopic> = names.iter().map(topic).collect();
-            for (name, made) in admin.create_topics(&topics, false).await? {
-                made.with_context(|| format!("cannot make the topic {name}"))?;
-            }
-            wait_for_leaders(&admin, names, partitions).await?;
+        let mut made = Vec::new();
+        let outcome =
+            make_topics(&admin, names, workload, (partitions, replication), &mut made).await;
+        if outcome.is_err() && !made.is_empty() {
+            // Half of a round's topics are of no use to anybody.
+            let made: Vec<&str> = made.iter().map(String::as_str).collect();
+            report_undeleted(&made, admin.delete_topics(&made).await.map_err(Into::into));
         }
-        Ok(())
+        outcome
     })
+}
+
+/// Makes topics, and names those that were made.
+async fn make_topics(
+    admin: &Admin,
+    names: &[String],
+    workload: &Workload,
+    (partitions, replication): (u32, u32),
+    names_made: &mut Vec<String>,
+) -> Result<()> {
+    let min_isr = workload.min_isr.min(replication).max(1);
+    let (partitions_i32, replication) = (partitions.try_into()?, replication.try_into()?);
+    for names in names.chunks(TOPICS_AT_ONCE) {
+        let topic = |name: &String| NewTopic {
+            configs: vec![("min.insync.replicas".to_owned(), min_isr.to_string())],
+            ..NewTopic::new(name, partitions_i32, replication)
+        };
+        let topics: Vec<NewTopic> = names.iter().map(topic).collect();
+        let answers = admin.create_topics(&topics, false).await?;
+        let made = answers.iter().filter(|(_, made)| made.is_ok());
+        names_made.extend(made.map(|(name, _)| name.clone()));
+        for (name, made) in answers {
+            made.with_context(|| format!("cannot make the topic {name}"))?;
+        }
+        wait_for_leaders(admin, names, partitions).await?;
+    }
+    Ok(())
 }
 
 async fn wait_for_leaders(admin: &Admin, names: &[String], partitions: u32) -> Result<()> {
@@ -102,8 +124,29 @@ async fn wait_for_leaders(admin: &Admin, names: &[String], partitions: u32) -> R
 pub fn delete_topics(bootstrap: &str, names: &[String]) {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let deleted = block_on(async { Ok(connect(bootstrap).await?.delete_topics(&names).await?) });
-    if let Err(error) = deleted {
-        tracing::warn!(?names, %error, "topics stay behind");
+    report_undeleted(&names, deleted);
+}
+
+/// Deletes all topics whose names begin so; a failure is told.
+pub fn delete_topics_of(bootstrap: &str, prefix: &str) {
+    let found = block_on(async { Ok(connect(bootstrap).await?.describe_all().await?) });
+    let topics = found.map(|metadata| metadata.topics).unwrap_or_default();
+    let names: Vec<String> = topics.keys().map(ToString::to_string).collect();
+    let names: Vec<String> = names.into_iter().filter(|name| name.starts_with(prefix)).collect();
+    if !names.is_empty() {
+        delete_topics(bootstrap, &names);
+    }
+}
+
+/// Says which topics could not be deleted, and why.
+fn report_undeleted(names: &[&str], deleted: Result<Each<()>>) {
+    match deleted {
+        Err(error) => tracing::warn!(?names, error = format!("{error:#}"), "topics stay behind"),
+        Ok(answers) => {
+            for (name, error) in answers.into_iter().filter_map(|(n, d)| Some((n, d.err()?))) {
+                tracing::warn!(name, %error, "a topic stays behind");
+            }
+        }
     }
 }
 

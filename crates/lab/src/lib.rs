@@ -7,10 +7,12 @@
 mod admin;
 pub mod arguments;
 mod comparing;
+mod disk;
 mod documents;
 mod interrupt;
 mod machine;
 mod meter;
+mod nearest;
 mod planning;
 mod progress;
 mod round;
@@ -54,7 +56,7 @@ pub fn perform(lab: &Lab, commit: &str) -> Result<Ended> {
         Lab::List { report } => view::list(report.as_deref())?,
         Lab::Show { id } => view::show(id)?,
         Lab::Run(typed) => run::run(typed, &interrupt::on_interrupt(), commit)?,
-        Lab::Resume { folder } => run::resume(folder, &interrupt::on_interrupt())?,
+        Lab::Resume { folder } => run::resume(folder, &interrupt::on_interrupt(), commit)?,
         Lab::Report(typed) => report(typed)?,
         Lab::Compare(typed) => return comparing::compare(typed),
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use experiment::environment::Environment;
+use peer::scratch::{Scratch, Whose};
 
 /// Syncs that are timed, and for how long at most.
 const SYNCS: usize = 100;
@@ -79,7 +80,7 @@ fn kernel(seen: &mut Environment) {
 }
 
 fn disk(seen: &mut Environment) -> Result<()> {
-    let folder = tempfile::Builder::new().prefix("highwater-lab-").tempdir()?;
+    let folder = Scratch::make(Whose::Ours)?;
     let (device, kind, options) = mount(folder.path()).unwrap_or_default();
     let name = Path::new(&device).file_name().unwrap_or_default().to_string_lossy().into_owned();
     seen.set("disk.device", device);

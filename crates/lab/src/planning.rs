@@ -3,13 +3,14 @@
 use crate::say::say;
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use experiment::catalogue::{self, ProfileName};
 use experiment::definition::{Experiment, Level, Need};
-use experiment::plan::{self, Ability, Plan, PlannedCell};
+use experiment::plan::{self, Ability, Plan, PlannedCell, Waiting};
 use experiment::workload::Workload;
 
 use crate::arguments::{Profile, Run};
+use crate::nearest::nearest;
 use crate::run::expected;
 use crate::target::Target;
 
@@ -22,8 +23,7 @@ pub const CLUSTER_START_S: f64 = 12.0;
 pub fn plan(typed: &Run, targets: &[Target]) -> Result<Plan> {
     let mut experiments: Vec<&Experiment> = Vec::new();
     for pattern in &typed.experiments {
-        let found = catalogue::select(pattern)
-            .with_context(|| format!("{pattern}: see `highwater lab list`"))?;
+        let found = catalogue::select(pattern).map_err(|_| unknown(pattern))?;
         experiments.extend(
             found
                 .into_iter()
@@ -53,7 +53,8 @@ pub fn plan(typed: &Run, targets: &[Target]) -> Result<Plan> {
         rounds: typed.rounds,
         changed,
     };
-    let plan = plan::plan(&request)?;
+    let mut plan = plan::plan(&request)?;
+    leave_out_impossible(&mut plan, targets);
     ensure!(
         !plan.steps.is_empty(),
         "nothing of this can run on {}: {}",
@@ -61,6 +62,66 @@ pub fn plan(typed: &Run, targets: &[Target]) -> Result<Plan> {
         plan.waiting.first().map_or("no cells", |waiting| &waiting.why)
     );
     Ok(plan)
+}
+
+/// An experiment, or a pattern, that there is not; with what may have been meant.
+pub fn unknown(pattern: &str) -> anyhow::Error {
+    let ids = catalogue::reports().iter().flat_map(|report| {
+        let experiments = report.experiments.iter().map(|experiment| experiment.id.as_str());
+        experiments.chain([report.id.as_str()])
+    });
+    let meant =
+        nearest(pattern, ids).map_or_else(|| ";".to_owned(), |id| format!(": did you mean {id}?"));
+    anyhow!("there is no experiment {pattern}{meant} `highwater lab list` shows what there is")
+}
+
+/// Leaves out what a target cannot do and what `experiment` does not know of it: settings of brokers that the lab does
+/// not start, and the canary on more brokers than it can have.
+fn leave_out_impossible(plan: &mut Plan, targets: &[Target]) {
+    let mut waiting = Vec::new();
+    for cell in &mut plan.cells {
+        let is_canary = cell.experiment == plan::CANARY;
+        for target in targets {
+            let impossible = unsettable(target, cell).or_else(|| too_many(target, cell));
+            let (name, Some(why)) = (target.name(), impossible) else { continue };
+            if !cell.targets.contains(&name) {
+                continue;
+            }
+            cell.targets.retain(|other| *other != name);
+            // A canary is no experiment that anybody waits for.
+            waiting.extend((!is_canary).then(|| Waiting {
+                experiment: cell.experiment.clone(),
+                cell: cell.cell.clone(),
+                target: name,
+                needs: Vec::new(),
+                why,
+            }));
+        }
+    }
+    plan.waiting.extend(waiting);
+    let cells = &plan.cells;
+    plan.steps.retain(|step| cells[step.cell].targets.iter().any(|t| t == step.target_name()));
+    for (order, step) in (0..).zip(&mut plan.steps) {
+        step.order = order;
+    }
+}
+
+/// Why a cell's brokers cannot have the settings that it wants, if so.
+fn unsettable(target: &Target, cell: &PlannedCell) -> Option<String> {
+    let settings = &cell.workload.broker_settings;
+    if settings.is_empty() || target.is_started_here() {
+        return None;
+    }
+    let wanted: Vec<String> =
+        settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let (wanted, name) = (wanted.join(", "), target.name());
+    Some(format!("its brokers must be started with {wanted}, and those of {name} run already"))
+}
+
+/// Why a cell's brokers are too many, if so.
+fn too_many(target: &Target, cell: &PlannedCell) -> Option<String> {
+    let most = target.brokers_max().filter(|most| cell.workload.brokers > *most)?;
+    Some(format!("{} has {most} broker(s) at most", target.name()))
 }
 
 /// A profile as the catalogue calls it.
@@ -134,4 +195,56 @@ pub fn waits(experiment: &Experiment) -> Result<Vec<Need>> {
     needs.sort_unstable();
     needs.dedup();
     Ok(needs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(pattern: &str, targets: &[(Target, u32)]) -> Plan {
+        let able = |(target, brokers): &(Target, u32)| Ability {
+            target: target.name(),
+            brokers: *brokers,
+            provides: Vec::new(),
+        };
+        let request = plan::Request {
+            experiments: catalogue::select(pattern).unwrap(),
+            profile: ProfileName::Quick,
+            seed: 1,
+            targets: targets.iter().map(able).collect(),
+            rounds: None,
+            changed: toml::Table::new(),
+        };
+        let mut plan = plan::plan(&request).unwrap();
+        let targets: Vec<Target> = targets.iter().map(|(target, _)| target.clone()).collect();
+        leave_out_impossible(&mut plan, &targets);
+        let orders: Vec<u32> = plan.steps.iter().map(|step| step.order).collect();
+        assert_eq!(orders, (0..plan.steps.len() as u32).collect::<Vec<_>>());
+        plan
+    }
+
+    #[test]
+    fn brokers_that_run_already_are_not_asked_for_settings() {
+        let running = Target::Address("there:9092".to_owned());
+        let plan = planned("ibm", &[(running, 3)]);
+        assert!(!plan.steps.is_empty());
+        let settings = |step| &plan.cell(step).workload.broker_settings;
+        assert!(plan.steps.iter().all(|step| settings(step).is_empty()));
+        let tuning = plan.waiting.iter().find(|waiting| waiting.experiment == "ibm-tuning");
+        assert!(tuning.unwrap().why.contains("run already"));
+    }
+
+    #[test]
+    fn the_canary_is_not_run_on_more_brokers_than_there_can_be() {
+        let plan = planned("ibm-tuning", &[(Target::Embedded, 1), (Target::ApacheKafka, 9)]);
+        let most = |step: &plan::Step| if step.target_name() == "highwater" { 1 } else { 9 };
+        assert!(plan.steps.iter().all(|step| plan.cell(step).workload.brokers <= most(step)));
+        assert!(plan.steps.iter().any(|step| plan.cell(step).experiment == plan::CANARY));
+    }
+
+    #[test]
+    fn what_is_not_there_comes_with_what_was_meant() {
+        assert!(unknown("mif_grid").to_string().contains("did you mean mif-grid?"));
+        assert!(unknown("moon").to_string().contains("there is no experiment moon; `highwater"));
+    }
 }

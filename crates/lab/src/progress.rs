@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::say::tell;
+
 /// How often a line is written where there is no terminal for a bar.
 const LINES: Duration = Duration::from_secs(10);
 
@@ -47,7 +49,7 @@ impl Progress {
             None => {
                 self.said.set(Some(Instant::now()));
                 let percent = self.done_s / self.total_s.max(f64::MIN_POSITIVE) * 100.0;
-                eprintln!("{percent:>3.0} %  {left}{what}");
+                tell!("{percent:>3.0} %  {left}{what}");
             }
         }
     }
@@ -60,8 +62,8 @@ impl Progress {
     /// A word that stays above the bar.
     pub fn say(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| tell!("{text}")),
+            None => tell!("{text}"),
         }
     }
 

@@ -21,13 +21,12 @@ use crate::arguments::Run;
 use crate::progress::{Progress, words};
 use crate::round::measured::Measured;
 use crate::round::stage::Stage;
+use crate::say::tell;
 use crate::seat::Seats;
 use crate::store::{self, Store};
 use crate::target::Target;
-use crate::{admin, documents, machine, planning, target};
+use crate::{admin, disk, documents, machine, planning};
 
-/// With less than this free on the disk no round is begun, bytes: a round may write a few GB.
-const DISK_MIN_BYTES: u64 = 4 << 30;
 /// How long a piece of warming up takes, seconds.
 const WARM_UP_S: f64 = 1.0;
 /// So many pieces in a row must have become no cheaper.
@@ -73,7 +72,9 @@ pub fn run(typed: &Run, stop: &Stop, commit: &str) -> Result<()> {
         planning::show(&plan);
         return Ok(());
     }
-    enough_disk()?;
+    if targets.iter().any(Target::is_started_here) {
+        disk::has_room_for(&plan)?;
+    }
     for target in &targets {
         target.check()?;
     }
@@ -90,7 +91,7 @@ pub fn run(typed: &Run, stop: &Stop, commit: &str) -> Result<()> {
         commit: commit.to_owned(),
     };
     store.write("settings.json", &settings)?;
-    eprintln!("looking at the machine …");
+    tell!("looking at the machine …");
     store.write("environment.json", &machine::look(commit)?)?;
     // Last: with it the folder counts as a run.
     store.write("plan.json", &plan)?;
@@ -98,24 +99,51 @@ pub fn run(typed: &Run, stop: &Stop, commit: &str) -> Result<()> {
 }
 
 /// `lab resume`
-pub fn resume(folder: &Path, stop: &Stop) -> Result<()> {
+pub fn resume(folder: &Path, stop: &Stop, commit: &str) -> Result<()> {
     let mut store = Store::open(folder)?;
     let plan: Plan = store::read(folder, "plan.json")?;
-    let settings: Settings = store::read(folder, "settings.json")?;
-    enough_disk()?;
+    let mut settings: Settings = store::read(folder, "settings.json")?;
+    let targets = settings.targets()?;
+    let is_measured = targets.contains(&Target::Embedded);
+    ensure!(
+        !is_measured || settings.commit == commit,
+        "the run in {} was begun with Highwater {}, and this is {commit}: its rounds would be of two programs. \
+         Go on with that one, or begin a new run",
+        folder.display(),
+        settings.commit
+    );
+    for target in &targets {
+        target.check()?;
+    }
+    note_changes(&store, commit)?;
+    // Topics that a round left when it was killed are not met again, and do not stay.
+    let before = format!("lab-{}-", settings.run);
+    for target in targets.iter().filter(|target| !target.is_started_here() && !settings.keep_topics)
+    {
+        admin::delete_topics_of(&target.to_string(), &before);
+    }
+    settings.run = format!("{}-{:x}", settings.run, now_ms());
     go(&mut store, &plan, &settings, stop, true)
 }
 
-fn enough_disk() -> Result<()> {
-    let free = target::free_disk_bytes()?;
-    ensure!(
-        free >= DISK_MIN_BYTES,
-        "only {:.1} GiB are free where temporary data goes ({}); {} GiB are needed: free some, or set TMPDIR",
-        free as f64 / f64::from(1 << 30),
-        std::env::temp_dir().display(),
-        DISK_MIN_BYTES >> 30
-    );
-    Ok(())
+/// Says what has changed on the machine since the run was begun, and writes it down for the report.
+fn note_changes(store: &Store, commit: &str) -> Result<()> {
+    let mut begun = store::environment(store.folder())?;
+    let now = machine::look(commit)?;
+    let lasting = begun.diff(&now).into_iter().filter(|difference| !difference.volatile);
+    // What brokers are set to is not looked at here.
+    let changed: Vec<_> = lasting.filter_map(|one| Some((one.key, one.base, one.new?))).collect();
+    for (key, base, new) in changed {
+        tell!("since the run was begun, {key} changed from {} to {new}", base.unwrap_or_default());
+        begun.set(format!("resumed.{key}"), new);
+    }
+    store.write("environment.json", &begun)
+}
+
+impl Settings {
+    fn targets(&self) -> Result<Vec<Target>> {
+        self.targets.iter().map(|text| text.parse().map_err(anyhow::Error::msg)).collect()
+    }
 }
 
 /// The state of a run.
@@ -140,9 +168,9 @@ struct Running<'a> {
 
 fn go(store: &mut Store, plan: &Plan, settings: &Settings, stop: &Stop, bar: bool) -> Result<()> {
     let measured = store::rounds(store.folder())?;
-    let done: BTreeSet<u32> = measured.iter().map(|round| round.order).collect();
-    let targets =
-        settings.targets.iter().map(|text| text.parse::<Target>().map_err(anyhow::Error::msg));
+    // What failed is tried again.
+    let done = measured.iter().filter(|round| round.failure.is_none());
+    let done: BTreeSet<u32> = done.map(|round| round.order).collect();
     let left: f64 = plan
         .steps
         .iter()
@@ -153,7 +181,7 @@ fn go(store: &mut Store, plan: &Plan, settings: &Settings, stop: &Stop, bar: boo
         plan,
         settings,
         stop,
-        seats: Seats::new(targets.collect::<Result<_>>()?),
+        seats: Seats::new(settings.targets()?),
         progress: Progress::new(left, bar),
         saturation: BTreeMap::new(),
         failures: BTreeMap::new(),
@@ -170,12 +198,15 @@ fn go(store: &mut Store, plan: &Plan, settings: &Settings, stop: &Stop, bar: boo
     running.progress.finish();
     running.seats.stop_all();
     let folder = running.store.folder().to_owned();
-    // However it ended, what was measured is reported.
-    documents::write(&folder, None, &[])?;
-    eprintln!("report: {}", folder.join("report.html").display());
+    // However it ended, what was measured is reported; if that fails too, why it ended is what matters.
+    let written = documents::write(&folder, None, &[]);
+    if written.is_ok() {
+        tell!("report: {}", folder.join("report.html").display());
+    }
     ended?;
+    written.context("what was measured is kept, but no report could be written")?;
     if stop.is_stopped() {
-        eprintln!(
+        tell!(
             "stopped early; what was measured is kept. Go on with: highwater lab resume {}",
             folder.display()
         );
@@ -194,7 +225,9 @@ impl Running<'_> {
                 self.progress.done(planning::step_cost_s(cell));
                 continue;
             }
-            enough_disk()?;
+            if self.seats.starts(step.target_name()) {
+                disk::has_room_for_cell(cell)?;
+            }
             self.progress.next(&format!(
                 "{}  {}  {}",
                 cell.experiment,
@@ -291,6 +324,8 @@ impl Running<'_> {
             workload.offered = at * workload.offered_share;
         }
         let bootstrap = self.seats.cluster(step.target_name(), &cell.shape())?.bootstrap.clone();
+        // Brokers take long to start: whoever did not want to wait for them does not wait for the round.
+        ensure!(!self.stop.is_stopped(), "interrupted");
         self.describe(step.target_name(), &bootstrap);
         if self.seats.take_cold(step.target_name()) {
             self.warm_up(step, cell)?;

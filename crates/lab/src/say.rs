@@ -1,4 +1,5 @@
-//! Writing to standard output when somebody may have stopped reading: `highwater lab list | head`.
+//! Writing to standard output when somebody may have stopped reading: `highwater lab list | head`; and to standard error
+//! when the terminal may have been closed.
 
 /// As `println!`, but ends the program quietly when nobody reads any more.
 macro_rules! say {
@@ -9,4 +10,12 @@ macro_rules! say {
         }
     }};
 }
-pub(crate) use say;
+
+/// As `eprintln!`, but goes on when nobody reads any more: what was measured matters more than that it is told.
+macro_rules! tell {
+    ($($text:tt)*) => {{
+        use std::io::Write;
+        let _gone = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+pub(crate) use {say, tell};

@@ -56,6 +56,11 @@ impl Seats {
         seat.is_some_and(|seat| std::mem::take(&mut seat.cold))
     }
 
+    /// Whether the lab starts the brokers of this name, here.
+    pub fn starts(&self, name: &str) -> bool {
+        self.0.iter().any(|seat| seat.target.name() == name && seat.target.is_started_here())
+    }
+
     /// Stops all clusters that the lab started.
     pub fn stop_all(&mut self) {
         self.0.iter_mut().for_each(|seat| seat.running = None);

@@ -23,7 +23,15 @@ pub struct Store {
 impl Store {
     /// A folder for a new run: made if missing, refused if it holds one.
     pub fn create(folder: &Path) -> Result<Store> {
-        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        let rounds = folder.join("rounds.jsonl");
+        let has_rounds = rounds.metadata().is_ok_and(|file| file.len() > 0);
+        ensure!(
+            !has_rounds || folder.join("plan.json").exists(),
+            "{} holds rounds of a run whose plan is gone: name another --out",
+            folder.display()
+        );
         ensure!(
             !folder.join("plan.json").exists(),
             "{} holds a run already: go on with `highwater lab resume {}`, or name another --out",
@@ -44,7 +52,8 @@ impl Store {
     }
 
     fn lock(folder: &Path) -> Result<Store> {
-        let lock = File::create(folder.join("lock"))?;
+        let lock = File::create(folder.join("lock"))
+            .with_context(|| format!("cannot write to {}", folder.display()))?;
         if lock.try_lock().is_err() {
             bail!("another lab runs in {}", folder.display());
         }
@@ -52,7 +61,8 @@ impl Store {
             .create(true)
             .append(true)
             .read(true)
-            .open(folder.join("rounds.jsonl"))?;
+            .open(folder.join("rounds.jsonl"))
+            .with_context(|| format!("cannot write to {}", folder.display()))?;
         let mut store = Store { folder: folder.to_owned(), rounds, _lock: lock };
         store.cut_torn_line()?;
         Ok(store)
@@ -116,21 +126,30 @@ pub fn environment(folder: &Path) -> Result<Environment> {
     read(folder, "environment.json")
 }
 
-/// All rounds of a run. A torn last line is left out.
+/// All rounds of a run. A torn last line is left out, and so is a round that failed and was run again.
 pub fn rounds(folder: &Path) -> Result<Vec<Round>> {
     let path = folder.join("rounds.jsonl");
     let file =
         File::open(&path).with_context(|| format!("{} holds no rounds", folder.display()))?;
     let lines: Vec<String> = BufReader::new(file).lines().collect::<std::io::Result<_>>()?;
-    let mut rounds = Vec::with_capacity(lines.len());
+    let mut rounds: Vec<Round> = Vec::with_capacity(lines.len());
     for (number, line) in lines.iter().enumerate() {
         match serde_json::from_str(line) {
-            Ok(round) => rounds.push(round),
+            Ok(round) => add(&mut rounds, round),
             Err(_) if number + 1 == lines.len() => break,
             Err(error) => bail!("line {} of {} is damaged: {error}", number + 1, path.display()),
         }
     }
     Ok(rounds)
+}
+
+/// Adds a round, in the place of the one of the same step that failed.
+fn add(rounds: &mut Vec<Round>, round: Round) {
+    let before = rounds.iter().rposition(|old| old.order == round.order && old.failure.is_some());
+    if let Some(at) = before {
+        rounds.remove(at);
+    }
+    rounds.push(round);
 }
 
 #[cfg(test)]
@@ -174,6 +193,27 @@ mod tests {
         let mut store = Store::open(folder.path()).unwrap();
         store.append(&round(2)).unwrap();
         assert_eq!(rounds(folder.path()).unwrap(), [round(0), round(2)]);
+    }
+
+    #[test]
+    fn a_failed_round_that_was_run_again_counts_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::create(folder.path()).unwrap();
+        let failed = Round { failure: Some("gone".to_owned()), ..round(1) };
+        for round in [round(0), failed.clone(), round(2), failed.clone(), round(1)] {
+            store.append(&round).unwrap();
+        }
+        assert_eq!(rounds(folder.path()).unwrap(), [round(0), round(2), round(1)]);
+        store.append(&Round { order: 3, ..failed.clone() }).unwrap();
+        assert_eq!(rounds(folder.path()).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn rounds_without_their_plan_are_not_mixed_with_others() {
+        let folder = tempfile::tempdir().unwrap();
+        Store::create(folder.path()).unwrap().append(&round(0)).unwrap();
+        let refused = Store::create(folder.path()).err().unwrap().to_string();
+        assert!(refused.contains("another --out"), "{refused}");
     }
 
     #[test]

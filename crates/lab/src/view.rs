@@ -3,7 +3,7 @@
 use crate::say::say;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use experiment::catalogue::{self, ProfileName};
 use experiment::definition::{Experiment, Level, Levels, Need, Report};
 
@@ -60,8 +60,7 @@ fn need(need: &Need) -> &'static str {
 
 /// Prints one experiment.
 pub fn show(id: &str) -> Result<()> {
-    let experiment = catalogue::experiment(id)
-        .with_context(|| format!("there is no experiment {id}; see `highwater lab list`"))?;
+    let experiment = catalogue::experiment(id).ok_or_else(|| planning::unknown(id))?;
     let report = catalogue::report_of(id).expect("every experiment is of a report");
     head(experiment, report);
     published(experiment);

@@ -7,3 +7,4 @@ pub mod highwater;
 pub mod memory;
 pub mod process;
 pub mod procfs;
+pub mod scratch;

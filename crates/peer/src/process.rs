@@ -3,10 +3,13 @@
 //! Not a job scheduler: one child, its output, its end. Whoever starts a server keeps a
 //! [`Guarded`]; whoever wants an answer calls [`run`].
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,12 +19,18 @@ use rustix::process::{Pid, Signal, kill_process_group};
 /// How often a waiting thread looks again.
 const LOOK: Duration = Duration::from_millis(4);
 
+/// What makes the kernel kill a program when the one that started it dies.
+const SETPRIV: &str = "/usr/bin/setpriv";
+/// Groups of children that run, for [`kill_all`].
+static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
 /// A command in its own process group which the kernel kills when the thread that starts it dies
 /// (where util-linux's `setpriv` is installed): not even `kill -9` of this program leaves it behind.
 #[must_use]
-pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
-    let mut command = if Path::new("/usr/bin/setpriv").exists() {
-        let mut wrapped = Command::new("/usr/bin/setpriv");
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    // A program that is not there is started as itself, so that the failure is about it.
+    let mut command = if Path::new(SETPRIV).exists() && is_installed(&program) {
+        let mut wrapped = Command::new(SETPRIV);
         wrapped.args(["--pdeathsig", "KILL", "--"]).arg(program);
         wrapped
     } else {
@@ -29,6 +38,43 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     };
     command.process_group(0);
     command
+}
+
+/// Whether there is such a program: at that path or, a bare name, in a folder of `PATH`.
+#[must_use]
+pub fn is_installed(program: impl AsRef<OsStr>) -> bool {
+    let program = Path::new(program.as_ref());
+    if program.components().count() > 1 {
+        return program.exists();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Kills every child that runs: for a program that is about to end without dropping anything.
+pub fn kill_all() {
+    for group in std::mem::take(&mut *running()) {
+        signal_group(group, Signal::KILL);
+    }
+}
+
+fn running() -> std::sync::MutexGuard<'static, BTreeSet<u32>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn signal_group(id: u32, signal: Signal) {
+    if let Some(group) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+        let _gone = kill_process_group(group, signal);
+    }
+}
+
+/// The program that a command from [`command`] starts.
+fn program_of(command: &Command) -> String {
+    let program = match command.get_program() {
+        wrapper if wrapper == SETPRIV => command.get_args().nth(3).unwrap_or(wrapper),
+        program => program,
+    };
+    program.to_string_lossy().into_owned()
 }
 
 /// A running child with everything that it started.
@@ -40,7 +86,9 @@ pub struct Guarded {
 impl Guarded {
     /// Starts `command`, which must come from [`command`].
     pub fn spawn(command: &mut Command) -> Result<Self> {
-        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        let started = command.spawn();
+        let child = started.with_context(|| format!("cannot start {}", program_of(command)))?;
+        running().insert(child.id());
         Ok(Self { child })
     }
 
@@ -62,10 +110,7 @@ impl Guarded {
 
     /// Sends `signal` to the whole group; nothing happens when it has gone already.
     pub fn signal(&mut self, signal: Signal) {
-        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        if let Some(group) = id {
-            let _gone = kill_process_group(group, signal);
-        }
+        signal_group(self.child.id(), signal);
     }
 
     /// Waits for the end, at most `limit`; `None` when it still runs then.
@@ -100,6 +145,7 @@ impl Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         let _gone = self.kill();
+        running().remove(&self.child.id());
     }
 }
 
@@ -201,6 +247,13 @@ mod tests {
         assert_eq!(outcome.text(), "hello");
         assert_eq!(outcome.errors(), "oops\n");
         assert_eq!(outcome.status.unwrap().code(), Some(3));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let failure = Guarded::spawn(command("no-such-program").arg("--flag")).unwrap_err();
+        assert_eq!(failure.to_string(), "cannot start no-such-program");
+        assert!(is_installed("sh") && is_installed("/bin/sh") && !is_installed("/bin/no-such"));
     }
 
     #[test]

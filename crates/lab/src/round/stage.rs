@@ -47,6 +47,22 @@ impl Stage<'_> {
         };
         let bootstrap = &self.cluster.bootstrap;
         admin::create_topics(bootstrap, &topics, workload, partitions, replication)?;
+        let done = self.perform_on(&topics, partitions, replication);
+        // Whatever became of the round: its topics would weigh on those that follow.
+        if !self.keep_topics {
+            admin::delete_topics(bootstrap, &topics);
+        }
+        done
+    }
+
+    /// Performs the round on topics that are there.
+    fn perform_on(
+        &self,
+        topics: &[String],
+        partitions: u32,
+        replication: u32,
+    ) -> Result<(Measured, Durability)> {
+        let (workload, bootstrap) = (self.workload, &self.cluster.bootstrap);
         let durability = match workload.kind {
             // Nothing is acknowledged.
             Kind::Metadata => Durability::Unknown,
@@ -54,15 +70,13 @@ impl Stage<'_> {
         };
         let proxy = self.proxy()?;
         let ground = Ground {
-            clients_at: proxy
-                .as_ref()
-                .map_or_else(|| self.cluster.bootstrap.clone(), |proxy| proxy.bootstrap()),
-            brokers_at: self.cluster.bootstrap.clone(),
+            clients_at: proxy.as_ref().map_or_else(|| bootstrap.clone(), |proxy| proxy.bootstrap()),
+            brokers_at: bootstrap.clone(),
             proxy: proxy.as_ref().map(|standing| &standing.proxy),
             pids: self.cluster.pids.clone(),
             data_folders: self.cluster.data_folders.clone(),
             workload,
-            topics: topics.clone(),
+            topics: topics.to_vec(),
             partitions,
             seed: self.seed,
             number: self.number,
@@ -77,10 +91,6 @@ impl Stage<'_> {
             Kind::Distribute => distribute::run(&ground),
             Kind::Metadata => metadata::run(&ground),
         };
-        drop(proxy);
-        if !self.keep_topics {
-            admin::delete_topics(&self.cluster.bootstrap, &topics);
-        }
         Ok((measured?, durability))
     }
 

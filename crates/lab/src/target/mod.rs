@@ -15,7 +15,7 @@ use experiment::definition::Need;
 use experiment::plan::Shape;
 use peer::apache_kafka;
 
-pub use started::{disk_bytes, free_disk_bytes};
+pub use started::disk_bytes;
 
 /// What to measure, as typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Target {
             Target::Embedded => "highwater".to_owned(),
             Target::ApacheKafka => "apache-kafka".to_owned(),
             Target::Program(path) => {
-                format!("highwater:{}", path.file_name().unwrap_or_default().display())
+                format!("highwater:{}", path.display())
             }
             Target::Address(address) => address.clone(),
         }
@@ -113,11 +113,16 @@ impl Target {
         }
     }
 
+    /// Whether the lab starts its brokers, here.
+    pub fn is_started_here(&self) -> bool {
+        !matches!(self, Target::Address(_))
+    }
+
     /// Fails early, and says what to do, when it cannot be had at all.
     pub fn check(&self) -> Result<()> {
         match self {
             Target::Embedded => Ok(()),
-            Target::ApacheKafka => apache_kafka::install().map(drop),
+            Target::ApacheKafka => apache_kafka::check(),
             Target::Program(path) if path.is_file() => Ok(()),
             Target::Program(path) => bail!("there is no program {}", path.display()),
             Target::Address(address) => remote::brokers(address).map(drop),

@@ -58,7 +58,25 @@ fn process_of(broker: &Broker) -> Option<u32> {
     if !addresses.any(|address| is_ours(address.ip())) {
         return None;
     }
-    procfs::listener(port)
+    procfs::listener(port).filter(|pid| !is_forwarder(*pid))
+}
+
+/// Programs that listen for a broker which is somewhere else, in a container or behind a tunnel.
+const FORWARDERS: [&str; 8] = [
+    "docker-proxy",
+    "rootlessport",
+    "rootlesskit",
+    "slirp4netns",
+    "pasta",
+    "ssh",
+    "kubectl",
+    "socat",
+];
+
+/// Whether a process only passes on what it is sent: its CPU would be taken for the broker's.
+fn is_forwarder(pid: u32) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    FORWARDERS.contains(&name.trim())
 }
 
 /// Whether an address is one of this machine's: only then can a socket be bound to it.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use anyhow::{Context, Result, ensure};
-use peer::apache_kafka::{self, Brokers};
+use peer::apache_kafka::{self, Brokers, JavaRuntime};
 use peer::highwater::{self, Server};
-use tempfile::TempDir;
+use peer::scratch::{Scratch, Whose};
 
 use super::Cluster;
 use experiment::plan::Shape;
@@ -19,7 +19,7 @@ const HEAP_OF_MANY_MIB: u32 = 512;
 
 /// What keeps a cluster alive: dropping it stops the brokers and removes their data.
 pub(super) enum Keeper {
-    Highwater { server: Mutex<Server>, _folder: TempDir },
+    Highwater { server: Mutex<Server>, _folder: Scratch },
     ApacheKafka(Mutex<Brokers>),
     Others,
 }
@@ -48,7 +48,7 @@ impl Keeper {
 
 pub(super) fn highwater(program: &Path, shape: &Shape) -> Result<Cluster> {
     ensure!(shape.brokers <= 1, "Highwater runs as one broker so far");
-    let folder = tempfile::Builder::new().prefix("highwater-lab-").tempdir()?;
+    let folder = Scratch::make(Whose::Ours)?;
     let data = folder.path().join("data");
     let settings = settings(shape);
     let server = highwater::start(program, &data, highwater::free_port()?, &borrowed(&settings))
@@ -66,7 +66,9 @@ pub(super) fn apache_kafka(shape: &Shape) -> Result<Cluster> {
     let count = shape.brokers.max(1);
     let settings = settings(shape);
     let heap_mib = if count == 1 { 1024 } else { HEAP_OF_MANY_MIB };
-    let brokers = apache_kafka::start_sized(count as usize, None, &borrowed(&settings), heap_mib)
+    // No experiment measures a start.
+    let runtime = JavaRuntime { heap_mib, class_archive: true };
+    let brokers = apache_kafka::start_sized(count as usize, None, &borrowed(&settings), runtime)
         .with_context(|| format!("cannot start {count} Apache Kafka brokers"))?;
     Ok(Cluster {
         bootstrap: brokers.bootstrap(),
@@ -101,10 +103,4 @@ fn folder_bytes(folder: &Path) -> u64 {
     let segments =
         files.flatten().filter(|file| file.path().extension().is_some_and(|e| e == "log"));
     segments.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
-}
-
-/// Bytes that are free where temporary data goes.
-pub fn free_disk_bytes() -> Result<u64> {
-    let stat = rustix::fs::statvfs(std::env::temp_dir())?;
-    Ok(stat.f_bavail * stat.f_frsize)
 }
