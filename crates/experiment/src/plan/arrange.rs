@@ -33,7 +33,8 @@ pub(super) fn steps(plan: &mut Plan) {
         .map(|(_, cells)| arranged(plan, cells, &mut random))
         .collect();
 
-    let mut out = Writer { steps: Vec::new(), turn: 0 };
+    let second_first = plan.cells.iter().map(|_| random.bool()).collect();
+    let mut out = Writer { steps: Vec::new(), second_first, pairs: 0 };
     let half = SAME_TARGET_PAIRS / 2;
     out.canary(plan, canary_at, 0);
     out.with_pairs(plan, canary_at, &blocks, 0..half);
@@ -105,8 +106,11 @@ fn halfway(plan: &Plan, blocks: &[Block]) -> usize {
 
 struct Writer {
     steps: Vec<Step>,
-    /// Who begins: changes with every block, so that neither target is always first.
-    turn: usize,
+    /// For each cell, whether its targets begin with the last one in even rounds; in odd ones it is the other way round.
+    /// So no cell's ratio holds what it is worth to come first, and no factor decides who does.
+    second_first: Vec<bool>,
+    /// Pairs of targets against themselves so far; each begins with the other side.
+    pairs: usize,
 }
 
 impl Writer {
@@ -115,13 +119,12 @@ impl Writer {
         self.steps.push(Step { order, cell, target, round, purpose });
     }
 
-    /// One round of a cell on its targets: A B, the next time B A.
+    /// One round of a cell on its targets: A B, in the next round B A.
     fn block(&mut self, plan: &Plan, block: &Block, purpose: Purpose) {
         let mut targets = plan.cells[block.cell].targets.clone();
-        if !self.turn.is_multiple_of(2) {
+        if self.second_first[block.cell] == block.round.is_multiple_of(2) {
             targets.reverse();
         }
-        self.turn += 1;
         for target in targets {
             self.push(block.cell, block.round, purpose, target);
         }
@@ -154,8 +157,8 @@ impl Writer {
 
     fn pair(&mut self, plan: &Plan, cell: usize, round: Option<u32>) {
         let Some(round) = round else { return };
-        let sides = if self.turn.is_multiple_of(2) { ["a", "b"] } else { ["b", "a"] };
-        self.turn += 1;
+        let sides = if self.pairs.is_multiple_of(2) { ["a", "b"] } else { ["b", "a"] };
+        self.pairs += 1;
         for target in &plan.targets {
             for side in sides {
                 self.push(cell, round, Purpose::SameTarget, format!("{target}#{side}"));

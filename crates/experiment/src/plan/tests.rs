@@ -77,6 +77,24 @@ fn targets_run_back_to_back_and_neither_is_always_first() {
 }
 
 #[test]
+fn a_cells_targets_take_turns_at_being_first() {
+    for seed in 0..8 {
+        let plan = plan(&Request { seed, ..request("*", two(9)) }).unwrap();
+        let mut firsts: BTreeMap<usize, BTreeMap<u32, &str>> = BTreeMap::new();
+        for step in plan.steps.iter().filter(|step| step.purpose == Purpose::Cell) {
+            firsts.entry(step.cell).or_default().entry(step.round).or_insert(&step.target);
+        }
+        for rounds in firsts.values() {
+            let firsts: Vec<&str> = rounds.values().copied().collect();
+            assert!(firsts.windows(2).all(|pair| pair[0] != pair[1]), "{firsts:?}");
+        }
+        let begins = |target: &str| firsts.values().filter(|rounds| rounds[&0] == target).count();
+        let (a, b) = (begins("highwater"), begins("apache-kafka"));
+        assert!(a.abs_diff(b) < firsts.len() / 4, "{a} and {b}");
+    }
+}
+
+#[test]
 fn a_round_is_over_before_the_next_begins_and_is_shuffled() {
     let plan = planned("ibm-payload", two(1));
     let steps = || plan.steps.iter().filter(|step| step.purpose == Purpose::Cell);
