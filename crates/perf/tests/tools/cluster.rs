@@ -206,6 +206,30 @@ fn what_is_there_is_consumed_and_reported() {
 }
 
 #[test]
+fn a_group_goes_on_behind_what_was_counted() {
+    let Some(bootstrap) = bootstrap() else { return };
+    let topic = new_topic(&bootstrap, "goes-on", 1);
+    fill(&bootstrap, &topic, "--num-records 5000 --record-size 10 --throughput -1");
+    let group = format!("group-of-{topic}");
+    for expected in [1000, 2000] {
+        let line = format!(
+            "--topic {topic} --bootstrap-server {bootstrap} --num-records 700 --group {group} \
+             --hide-header --timeout 40000"
+        );
+        let written = succeed(Tool::Consume, &line);
+        // Two polls of 500, though one fetch brought all.
+        assert_eq!(consumed(&written.lines[0]).2[2], 1000.0);
+        let partition = TopicPartition::new(topic.as_str(), 0);
+        let committed = block_on(async {
+            let cluster = Cluster::connect(ClusterConfig::new(&bootstrap)).await.unwrap();
+            let consumer = Consumer::new(cluster, ConsumerConfig::group(&group));
+            consumer.committed(std::slice::from_ref(&partition)).await.unwrap()
+        });
+        assert_eq!(committed[&partition].offset.0, expected);
+    }
+}
+
+#[test]
 fn intervals_are_reported_and_the_whole_where_that_is_asked_for() {
     let Some(bootstrap) = bootstrap() else { return };
     let topic = new_topic(&bootstrap, "intervals", 1);
