@@ -50,7 +50,7 @@ fn rounds(sheet: &Sheet<'_>, whiskers_drawn: bool) -> String {
         let whiskers = format!("; whiskers: 95 % confidence intervals{some}");
         format!("Means of {number}{}.", if whiskers_drawn { whiskers.as_str() } else { "" })
     } else if most == 1 {
-        "One round each: what another would give is not known.".to_owned()
+        "One round each: how far another would differ is not known.".to_owned()
     } else {
         format!("Means of {number}: too few for confidence intervals.")
     }
@@ -63,13 +63,14 @@ fn floors(run: &Run, sheet: &Sheet<'_>, metrics: &[String]) -> Option<String> {
     let of = |metric: &String| {
         let floor = run.analysis.floors.get(metric)?;
         let share = number::percent(floor.of_pairs(rounds) - 1.0);
-        Some(format!("{} {share}", wording::metric(metric).text))
+        let name = wording::metric(metric);
+        // A rate in records and one in bytes have one name.
+        let name = if metrics.len() > 1 { name.with_unit() } else { name.text };
+        Some(format!("{name} {share}"))
     };
-    let mut texts: Vec<String> = metrics.iter().filter_map(of).collect();
-    // A rate in records and one in bytes have one name and one floor.
-    texts.dedup();
+    let texts: Vec<String> = metrics.iter().filter_map(of).collect();
     let rounds = wording::count(rounds, "round");
-    (!texts.is_empty()).then(|| format!("Noise floor of {rounds}: {}.", texts.join(", ")))
+    (!texts.is_empty()).then(|| format!("Noise floor of {rounds}: {}.", texts.join("; ")))
 }
 
 fn ran_on(run: &Run, sheet: &Sheet<'_>) -> String {
@@ -134,7 +135,7 @@ fn unlike(rows: usize, worths: &[(&str, Durability)]) -> String {
     };
     let worths: Vec<String> = worths.iter().map(of).collect();
     format!(
-        "an acknowledged record was {} in {}: their numbers are not of the same work",
+        "an acknowledgement meant {} ({}): their numbers are not of the same work",
         worths.join(", "),
         wording::count(rows, "row")
     )

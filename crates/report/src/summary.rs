@@ -18,6 +18,8 @@ const OUTCOMES: [Outcome; 4] =
 /// The metrics whose noise stands above all.
 const WATCHED: [&str; 5] =
     ["throughput", "runtime_ms", "p50_ms", "p99_ms", "broker_cpu_s_per_mrec"];
+/// Experiments that are named in a sentence at most.
+const FEW: usize = 6;
 /// Rounds for which it is told.
 const ROUNDS_TOLD: [usize; 3] = [1, 3, 5];
 
@@ -177,6 +179,9 @@ pub(crate) fn outcome(sheets: &[Sheet<'_>]) -> String {
     let names = |standing| {
         let ids = found.iter().filter(|(_, headline)| headline.mostly(standing));
         let ids: Vec<&str> = ids.map(|(sheet, _)| sheet.experiment.id.as_str()).collect();
+        if ids.len() > FEW {
+            return ids.len().to_string();
+        }
         if ids.is_empty() {
             "none".to_owned()
         } else {
@@ -184,8 +189,8 @@ pub(crate) fn outcome(sheets: &[Sheet<'_>]) -> String {
         }
     };
     format!(
-        "Of {} in which {} ran beside {}, it was better in most cells of {} and worse in most cells of {}. In the others \
-         the difference is no more than noise, or was seen too seldom to be told from it.",
+        "Of {} in which {} ran beside {}, it was better in most cells of {} and worse in most cells of {}. Elsewhere \
+         the difference goes both ways, is no more than noise, or was seen too seldom to be told from it.",
         wording::count(found.len(), "experiment"),
         first.target,
         first.base,
@@ -225,7 +230,7 @@ fn unverified(sheets: &[Sheet<'_>]) -> String {
     };
     let names: Vec<String> =
         sheets.iter().filter(open).map(|sheet| sheet.experiment.id.clone()).collect();
-    if names.len() > 4 { wording::count(names.len(), "experiment") } else { names.join(", ") }
+    if names.len() > FEW { wording::count(names.len(), "experiment") } else { names.join(", ") }
 }
 
 fn broken(verdict: &Verdict) -> bool {

@@ -97,19 +97,18 @@ fn body(table: &Table) -> Markup {
 
 fn data(cell: &Cell, head: &Head) -> Markup {
     let title = (!cell.title.is_empty()).then_some(&cell.title);
-    let class = match (head.numeric, cell.tone) {
-        (true, Tone::Plain) => None,
-        (true, Tone::Quiet) => Some("quiet"),
-        (true, Tone::Good) => Some("good"),
-        (true, Tone::Bad) => Some("bad"),
-        (false, Tone::Plain) => Some("t"),
-        (false, Tone::Quiet) => Some("t quiet"),
-        (false, Tone::Good) => Some("t good"),
-        (false, Tone::Bad) => Some("t bad"),
+    let tone = match cell.tone {
+        Tone::Plain => "",
+        Tone::Quiet => "quiet",
+        Tone::Good => "good",
+        Tone::Bad => "bad",
     };
     let long = !head.numeric && cell.text.chars().count() > LONG;
+    let classes = [if head.numeric { "" } else { "t" }, if long { "wrap" } else { "" }, tone];
+    let classes: Vec<&str> = classes.into_iter().filter(|class| !class.is_empty()).collect();
+    let class = (!classes.is_empty()).then(|| classes.join(" "));
     html! {
-        td.wrap[long] class=[class] title=[title] data-v=[cell.value.filter(|_| cell.text.ends_with('B'))] {
+        td class=[class] title=[title] data-v=[cell.value.filter(|_| cell.text.ends_with('B'))] {
             @if let Some(ratios) = cell.strip { (strip(ratios)) }
             (cell.text) @if !cell.small.is_empty() { small { (cell.small) } }
         }

@@ -35,6 +35,8 @@ pub(crate) fn pictures<'a>(chart: &'a Chart, sheet: &Sheet<'a>) -> Vec<Picture> 
         Form::Counts => counts::panels(&choice),
         _ => plots(&choice),
     };
+    // Rounds of an older definition may have values, but not at the levels that the chart asks for.
+    panels.retain(Picture::shows_something);
     let emulations = sheet.emulations().join(", ");
     if !emulations.is_empty() {
         panels.iter_mut().for_each(|picture| picture.mark(&format!("emulated: {emulations}")));

@@ -144,6 +144,13 @@ impl Picture {
         *title = format!("{title} · {mark}");
     }
 
+    fn shows_something(&self) -> bool {
+        match &self.body {
+            Body::Plot(plot) => !plot.series.is_empty(),
+            Body::Heat(heat) => !heat.cells.is_empty(),
+        }
+    }
+
     /// Whether hollow markers stand in it.
     pub(crate) fn has_published(&self) -> bool {
         let Body::Plot(plot) = &self.body else { return false };

@@ -133,6 +133,19 @@ fn a_level_that_nobody_has_a_value_of_leaves_no_empty_place() {
 }
 
 #[test]
+fn a_chart_of_levels_that_no_round_has_is_left_out() {
+    let mut run = fake::alone("ibm", 1);
+    for cell in run.analysis.cells.iter_mut().filter(|cell| cell.experiment == "ibm-resilient") {
+        cell.cell.remove("brokers");
+    }
+    for experiment in &mut run.reports[0].experiments {
+        experiment.published.clear();
+    }
+    let documents = render(&run);
+    assert!(!text(&documents, "report.md").contains("charts/ibm-resilient-1"));
+}
+
+#[test]
 fn published_values_beyond_the_published_axis_are_not_drawn_on_its_edge() {
     let chart = text(&from_fixture("cs6").expect("in the catalogue"), "charts/cs6-1-1.svg");
     // 72,122 ms on an axis that was published up to 70,000.
@@ -207,7 +220,7 @@ fn targets_that_promise_unlike_things_are_named() {
         cell.durability = experiment::round::Durability::Synced;
     }
     let markdown = text(&render(&run), "report.md");
-    assert!(markdown.contains("was synced on highwater, page cache on apache-kafka in "));
+    assert!(markdown.contains("meant synced on highwater, page cache on apache-kafka ("));
 }
 
 #[test]
@@ -223,6 +236,15 @@ fn text_of_strangers_is_only_text_in_markdown() {
     let told = r"\</a\> # head \`x\` \| \*\*b\*\* \[c\](d) \_e\_ f_g";
     assert!(markdown.matches(told).count() > 5, "{}", &markdown[..600]);
     assert!(!markdown.contains("\n# head") && !markdown.contains("</a>"));
+}
+
+#[test]
+fn texts_of_tables_stand_left_and_keep_their_tone() {
+    let (_, documents) = fake::shared();
+    let html = text(documents, "report.html");
+    assert!(!html.contains("class=\"\" class="), "a second class counts for nothing");
+    assert!(html.contains("<td class=\"t\">ibm-payload</td>"));
+    assert!(html.contains("class=\"good\""));
 }
 
 #[test]
