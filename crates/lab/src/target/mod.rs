@@ -125,7 +125,7 @@ impl Target {
             Target::ApacheKafka => apache_kafka::check(),
             Target::Program(path) if path.is_file() => Ok(()),
             Target::Program(path) => bail!("there is no program {}", path.display()),
-            Target::Address(address) => remote::brokers(address).map(drop),
+            Target::Address(address) => remote::check(address),
         }
     }
 

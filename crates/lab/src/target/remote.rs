@@ -1,8 +1,9 @@
 //! Brokers that run already, here or elsewhere. The lab uses them and never stops them; those on this machine are
 //! measured as its own are.
 
-use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use client::Metadata;
@@ -14,22 +15,50 @@ use super::Cluster;
 use super::started::Keeper;
 use crate::admin;
 
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(3);
+
 /// What the cluster says of itself.
 fn metadata(address: &str) -> Result<Metadata> {
     let told = admin::block_on(async {
         let admin = admin::connect(address).await?;
         Ok(admin.describe_all().await?)
     });
-    told.with_context(|| {
-        format!(
-            "no Kafka broker answers at {address}; is the address right, and does it listen there?"
-        )
-    })
+    told.with_context(|| format!("no Kafka broker answers at {address}: {}", obstacle(address)))
 }
 
-/// How many brokers the cluster has.
-pub(super) fn brokers(address: &str) -> Result<u32> {
-    Ok(metadata(address)?.brokers.len() as u32)
+/// How far one gets there, for an error.
+fn obstacle(address: &str) -> &'static str {
+    let found: Vec<SocketAddr> =
+        address.split(',').filter_map(|one| one.to_socket_addrs().ok()).flatten().collect();
+    if found.is_empty() {
+        "the name is not known; is it spelt right?"
+    } else if !found.iter().any(is_open) {
+        "nothing can be connected to there; are host and port right, and does the broker run?"
+    } else {
+        "something listens there, but it does not speak plain Kafka; is it another program's port, or one for TLS or SASL, \
+         which the lab does not speak?"
+    }
+}
+
+/// Whether a connection comes about.
+fn is_open(address: &SocketAddr) -> bool {
+    TcpStream::connect_timeout(address, CONNECT).is_ok()
+}
+
+/// Fails early, and says why, if the cluster cannot be used from here.
+pub(super) fn check(address: &str) -> Result<()> {
+    for broker in metadata(address)?.brokers.values() {
+        let named = broker.address();
+        let mut found = named.to_socket_addrs().into_iter().flatten();
+        ensure!(
+            found.any(|address| is_open(&address)),
+            "the cluster at {address} says that broker {} is at {named}, and nothing can be connected to there from here: \
+             see its advertised.listeners",
+            broker.id
+        );
+    }
+    Ok(())
 }
 
 pub(super) fn cluster(address: &str, shape: &Shape) -> Result<Cluster> {
@@ -92,4 +121,20 @@ fn data_folders(address: &str) -> Vec<PathBuf> {
     });
     let named = told.unwrap_or_default().into_iter().flat_map(|(_, folders)| folders);
     named.map(|folder| PathBuf::from(folder.log_dir)).filter(|folder| folder.is_dir()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn obstacles_are_told_from_one_another() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        assert!(obstacle(&address).contains("TLS"));
+        drop(listener);
+        assert!(obstacle(&address).contains("does the broker run"));
+        assert!(obstacle("no such name:9092").contains("spelt"));
+    }
 }
