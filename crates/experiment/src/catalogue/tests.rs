@@ -233,6 +233,64 @@ fn published_numbers_are_those_of_the_reports() {
     assert_eq!(published("cs6-3", &[("brokers", 5.0)], "runtime_ms"), 30_799.0);
 }
 
+/// Sums over the tables as they were published: a digit that goes wrong in any row changes one.
+#[test]
+fn published_columns_add_up_to_what_the_reports_do() {
+    for (id, metric, wanted) in [
+        ("ibm-resilient", "throughput", 3_201_974.0),
+        ("ibm-resilient", "scaling_efficiency", 3.078),
+        ("ibm-fast", "throughput", 5_769_925.0),
+        ("ibm-payload", "throughput", 35_094.0),
+        ("ibm-payload", "mib_per_s", 204.97),
+        ("ali-producer", "throughput", 41_251.737),
+        ("ali-producer", "mib_per_s", 121.9),
+        ("ali-producer", "avg_ms", 48_973.22),
+        ("ali-producer", "max_ms", 66_473.0),
+        ("ali-producer", "p50_ms", 50_243.0),
+        ("ali-producer", "p95_ms", 55_057.0),
+        ("ali-producer", "p99_ms", 56_895.0),
+        ("ali-producer", "p999_ms", 59_172.0),
+        ("ali-consumer", "data_mib", 918.57),
+        ("ali-consumer", "mib_per_s", 0.5487),
+        ("ali-consumer", "throughput", 298.7074),
+        ("ali-consumer", "rebalance_ms", 163.0),
+        ("ali-consumer", "fetch_ms", 8_506_567.0),
+        ("ali-consumer", "fetch_records_per_s", 298.7133),
+        ("cs6-1", "runtime_ms", 387_197.0),
+        ("cs6-2", "runtime_ms", 320_205.0),
+        ("cs6-3", "runtime_ms", 316_397.0),
+        ("cs6-4", "runtime_ms", 3_955_303.0),
+        ("cs6-5", "runtime_ms", 3_918_353.0),
+        ("x-latency-law", "predicted_p50_ms", 48_953.0),
+        ("x-latency-law", "p50_ms", 48_880.0),
+    ] {
+        let rows = &experiment(id).unwrap().published;
+        let sum: f64 = rows.iter().filter_map(|row| row[metric].number()).sum();
+        assert!((sum - wanted).abs() < 1e-6 * wanted, "{id} {metric}: {sum}");
+    }
+}
+
+#[test]
+fn the_same_runs_have_the_same_numbers_wherever_they_stand() {
+    for (part, whole) in [
+        ("ali-emulated", "ali-producer"),
+        ("ali-consumer-emulated", "ali-consumer"),
+        ("ibm-payload-emulated", "ibm-payload"),
+    ] {
+        let published = |id: &str| {
+            let experiment = experiment(id).unwrap();
+            let without_share = |row: &Levels| {
+                let mut row = row.clone();
+                row.remove("offered_share");
+                row
+            };
+            experiment.published.iter().map(without_share).collect::<Vec<Levels>>()
+        };
+        let whole = published(whole);
+        assert!(published(part).iter().all(|row| whole.contains(row)), "{part}");
+    }
+}
+
 #[test]
 fn published_tables_are_whole() {
     for (id, rows) in [
