@@ -117,6 +117,13 @@ fn flags_may_be_shortened_and_the_producers_repeated() {
         "--bootst a:1 --topic t --num-rec 3 --num-rec 4 --record-size 1 --throughp 0.5",
     );
     assert_eq!((plan.records, plan.throughput), (4, 0.5));
+    let (plan, _) = produce_plan("--bootst a:1 --topic t --num 3 --record 9 --throughp 1");
+    let mode = produce::arguments::PayloadMode::Fresh;
+    assert_eq!(plan.source, produce::arguments::Source::Letters { size_bytes: 9, mode });
+    let (plan, _) = produce_plan("--bootst a:1 --topic t --n 3 --payload-m --throughp 1");
+    assert_eq!((plan.records, plan.source), (3, produce::arguments::Source::Monotonic));
+    let (plan, _) = consume_plan("--b a:1 --topic t --num 3 --p");
+    assert_eq!((plan.records, plan.print_metrics), (3, true));
     let (plan, _) = consume_plan("-bootstrap-server a:1 -topic t -messages 3 -timeout");
     assert_eq!((plan.records, plan.timeout_ms), (3, 10_000));
 }

@@ -15,7 +15,8 @@ use std::str::FromStr;
 #[command(after_help = super::super::CONSUME_LIMITS)]
 pub struct Arguments {
     /// Required: the brokers to ask first, host:port, separated by commas
-    #[arg(long, value_name = "server to connect to")]
+    // Here and below: what is short and clear with Kafka's tool stays so beside our flags.
+    #[arg(long, alias = "b", value_name = "server to connect to")]
     bootstrap_server: Option<String>,
     /// The name of --bootstrap-server before 4.0
     #[arg(long, hide = true)]
@@ -27,7 +28,12 @@ pub struct Arguments {
     #[arg(long, value_name = "regex")]
     include: Option<String>,
     /// Required: how many records to read at least
-    #[arg(long, value_name = "count", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        aliases = ["n", "nu", "num", "num-"],
+        value_name = "count",
+        allow_negative_numbers = true
+    )]
     num_records: Option<i64>,
     /// The old name of --num-records
     #[arg(long, value_name = "count", allow_negative_numbers = true)]
@@ -86,7 +92,7 @@ pub struct Arguments {
     #[arg(long)]
     hide_header: bool,
     /// Write the consumer's metrics at the end
-    #[arg(long)]
+    #[arg(long, alias = "p")]
     print_metrics: bool,
     /// Of before 4.0, when it had lost its meaning already
     #[arg(long, hide = true)]

@@ -30,16 +30,21 @@ pub struct Arguments {
     #[arg(long)]
     topic: Option<String>,
     /// Required: how many records to send
-    #[arg(long, allow_negative_numbers = true)]
+    // Here and below: what is short and clear with Kafka's tool stays so beside our flags.
+    #[arg(long, aliases = ["n", "nu", "num", "num-"], allow_negative_numbers = true)]
     num_records: Option<i64>,
     /// Size of each record's value in bytes; this, --payload-file or --payload-monotonic is required
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        aliases = ["rec", "reco", "recor", "record", "record-"],
+        allow_negative_numbers = true
+    )]
     record_size: Option<i32>,
     /// Take values from this file, each record a random one
     #[arg(long)]
     payload_file: Option<PathBuf>,
     /// The values are the records' numbers: 0, 1, 2, …
-    #[arg(long)]
+    #[arg(long, aliases = ["payload-m", "payload-mo"])]
     payload_monotonic: bool,
     /// What stands between the values in the file, a regular expression
     #[arg(long, default_value = "\\n")]
