@@ -7,8 +7,12 @@ use model::{Offset, TopicPartition};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+/// For how many times `idle` what the brokers say is there is waited for: a pause of theirs is no loss.
+const PATIENCE: u32 = 10;
+
 /// Reads the topics of a stamped run from their first to their last record and compares. Blocks;
-/// gives up when nothing has come for `idle`, which counts what was not read as lost.
+/// gives up when nothing has come for `idle`, or for ten times that while brokers say that there is
+/// more, which counts what was not read as lost.
 pub fn verify(
     bootstrap: &str,
     acknowledged: &Acknowledged,
@@ -71,7 +75,12 @@ async fn read_back(
     let mut checker = Checker::new(run);
     let (mut scratch, mut heard) = (Vec::new(), Instant::now());
     let is_missing = |checker: &mut Checker| expected.is_some_and(|all| checker.lacks_any_of(all));
-    while heard.elapsed() < idle && (!left.is_empty() || is_missing(&mut checker)) {
+    loop {
+        let (is_left, quiet) = (!left.is_empty(), heard.elapsed());
+        let patience = if is_left { idle * PATIENCE } else { idle };
+        if quiet >= patience || !(is_left || is_missing(&mut checker)) {
+            break;
+        }
         for fetched in consumer.poll(Duration::from_millis(100)).await? {
             heard = Instant::now();
             checker.turn_to(&fetched.partition.topic, fetched.partition.partition.0);
