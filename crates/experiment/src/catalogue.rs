@@ -347,7 +347,7 @@ pub fn cost_seconds(workload: &Workload) -> f64 {
         offered if offered > 0.0 => rate.min(offered),
         _ => rate,
     };
-    let bytes = if workload.record_bytes > 0 { f64::from(workload.record_bytes) } else { 315.0 };
+    let bytes = workload.mean_bytes().max(1.0);
     let rate = match workload.kind {
         // One request after the other.
         Kind::Balance => at(10_000.0),

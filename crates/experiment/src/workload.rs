@@ -4,6 +4,9 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Bytes of a line of the CS6 report's access log on average, as its data files have it.
+const ACCESS_LOG_LINE_BYTES: f64 = 314.5;
+
 /// What is done to the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -295,5 +298,23 @@ impl Workload {
     /// Values filled anew or not.
     pub fn payload(&self) -> Payload {
         self.payload.unwrap_or(self.era.payload())
+    }
+
+    /// Bytes of a record's value on average, for estimates; 0 if `record_mix` cannot be read.
+    pub fn mean_bytes(&self) -> f64 {
+        match self.record_mix.as_str() {
+            "" => f64::from(self.record_bytes),
+            "cs682" => ACCESS_LOG_LINE_BYTES,
+            mix => {
+                let part = |part: &str| -> Option<(f64, f64)> {
+                    let (share, bytes) = part.split_once(':')?;
+                    Some((share.parse().ok()?, bytes.parse().ok()?))
+                };
+                let parts: Vec<(f64, f64)> = mix.split_whitespace().filter_map(part).collect();
+                let shares: f64 = parts.iter().map(|(share, _)| share).sum();
+                let bytes: f64 = parts.iter().map(|(share, bytes)| share * bytes).sum();
+                if shares > 0.0 { bytes / shares } else { 0.0 }
+            }
+        }
     }
 }

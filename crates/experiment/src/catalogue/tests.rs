@@ -375,6 +375,17 @@ fn cells_need_what_their_levels_say() {
 }
 
 #[test]
+fn a_mix_of_sizes_costs_what_its_mean_does() {
+    let experiment = experiment("ali-consumer-emulated").unwrap();
+    let cell = &cells(experiment, ProfileName::Quick).unwrap()[0];
+    let workload = workload(experiment, ProfileName::Quick, &toml::Table::new(), cell).unwrap();
+    assert!((workload.mean_bytes() - 1922.0).abs() < 0.1, "{}", workload.mean_bytes());
+    // 300 records of that size through 1 Mbit/s.
+    let cost = cost_seconds(&workload);
+    assert!((4.0..6.0).contains(&cost), "{cost}");
+}
+
+#[test]
 fn quick_experiments_measure_two_minutes_at_most() {
     let cost = |one| cost_of(one, ProfileName::Quick, 2).unwrap();
     for experiment in experiments() {
