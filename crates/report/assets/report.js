@@ -162,6 +162,15 @@
     }
     return [options, Math.max(0, rows - 1) * 19 + (x.nameGap > 30 ? x.nameGap - 22 : 0)];
   };
+  const drawOrLeave = (place) => {
+    try {
+      draw(place);
+    } catch (error) {
+      // The still picture shows the same.
+      Object.assign(place, { hidden: true }).previousElementSibling.style.display = "block";
+      console.warn("an interactive picture is not available:", error);
+    }
+  };
   const draw = (place) => {
     const live = lively.pictures[place.dataset.n];
     const [options, extra] = dress(live, place.clientWidth);
@@ -187,7 +196,7 @@
     if (!window.echarts) return;
     root.classList.add("js");
     const sight = new IntersectionObserver((seen) => seen.forEach(({ isIntersecting, target }) => {
-      if (isIntersecting && !drawn.has(target)) draw(target);
+      if (isIntersecting && !drawn.has(target) && !target.hidden) drawOrLeave(target);
     }), { rootMargin: "400px" });
     all(".live").forEach((place) => { place.style.height = `${lively.pictures[place.dataset.n].height_px}px`; sight.observe(place); });
     let waiting;

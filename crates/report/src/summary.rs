@@ -290,19 +290,16 @@ pub(crate) fn noise(run: &Run) -> Option<Table> {
     let pairs = watched.iter().map(|(_, floor)| floor.n).max()?;
     let mut heads = vec![Head::alone("metric", false), Head::alone("second ÷ first", true)];
     heads.extend(ROUNDS_TOLD.map(|n| Head::alone(&wording::count(n, "round"), true)));
-    let within = |share: f64| Cell {
-        value: Some(share),
-        ..Cell::text(format!("±{}", number::percent(share)))
-    };
     let row = |(metric, floor): &(&str, &experiment::analysis::Floor)| {
-        let ratio = Cell { value: Some(floor.ratio), ..Cell::text(number::ratio(floor.ratio)) };
-        let mut cells = vec![Cell::text(wording::metric(metric).text), ratio];
-        cells.extend(ROUNDS_TOLD.map(|rounds| within(floor.of_pairs(rounds) - 1.0)));
+        let factor = |n: f64| Cell { value: Some(n), ..Cell::text(number::ratio(n)) };
+        let mut cells = vec![Cell::text(wording::metric(metric).text), factor(floor.ratio)];
+        cells.extend(ROUNDS_TOLD.map(|rounds| factor(floor.of_pairs(rounds))));
         cells
     };
     let rows = watched.iter().map(row).collect();
     let note = format!(
-        "The same target run against itself, {}. Two targets that differ by no more, in so many rounds, are within noise.",
+        "The same target run against itself, {}: the factor by which the second differs from the first, 19 times of 20, if \
+         so many rounds are compared. Two targets that differ by no more are within noise.",
         wording::count(pairs, "pair")
     );
     Some(Table { caption: "Noise of this machine".to_owned(), note, heads, rows })

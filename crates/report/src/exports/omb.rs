@@ -61,20 +61,18 @@ fn result(run: &Run, cell: &CellAnalysis, rounds: &[&Round]) -> Value {
     };
     let errors = rounds.iter().map(|round| error_rate(round));
     let per_topic = |clients: u64| clients.div_ceil(topics.max(1));
-    // Where only reading is measured, throughput is the readers'.
+    // Where only reading is measured, throughput is the readers'; what they read live was published as fast.
     let reading = matches!(kind(experiment, cell), "consume" | "deliver");
-    let none = || vec![0.0; rounds.len()];
-    let (published, consumed) = match reading {
-        true => (none(), metric("throughput")),
-        false => (metric("throughput"), metric("consumed_per_s")),
-    };
+    let stored = reading && !is_live(experiment, cell);
+    let published = if stored { vec![0.0; rounds.len()] } else { metric("throughput") };
+    let consumed = metric(if reading { "throughput" } else { "consumed_per_s" });
     let mut result = json!({
         "workload": format!("{} {}", cell.experiment, crate::wording::cell(&cell.cell)),
         "driver": cell.target,
         "messageSize": message_bytes(experiment, cell),
         "topics": topics,
         "partitions": setting("partitions", 1),
-        "producersPerTopic": if reading { 0 } else { per_topic(setting("producers", 1)) },
+        "producersPerTopic": if stored { 0 } else { per_topic(setting("producers", 1)) },
         "consumersPerTopic": per_topic(setting("consumers", u64::from(reading))),
         "publishRate": published,
         "publishErrorRate": errors.collect::<Vec<f64>>(),
@@ -100,6 +98,14 @@ fn kind<'a>(experiment: Option<&'a Experiment>, cell: &'a CellAnalysis) -> &'a s
     match cell.cell.get("kind") {
         Some(Level::Text(kind)) => kind,
         _ => experiment.and_then(|e| e.workload.get("kind")?.as_str()).unwrap_or("produce"),
+    }
+}
+
+/// Whether what is read is being written meanwhile.
+fn is_live(experiment: Option<&Experiment>, cell: &CellAnalysis) -> bool {
+    match cell.cell.get("live") {
+        Some(level) => *level == Level::Flag(true),
+        None => experiment.and_then(|e| e.workload.get("live")?.as_bool()).unwrap_or(false),
     }
 }
 

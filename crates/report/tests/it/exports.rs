@@ -93,6 +93,18 @@ fn what_was_only_read_is_no_rate_of_publishing() {
 }
 
 #[test]
+fn what_was_read_live_was_published_too() {
+    let documents = render(&fake::of_report("x", 1));
+    let json = text(&documents, "omb/x-push-highwater-001.json");
+    let result: serde_json::Value = serde_json::from_str(json).expect("JSON");
+    assert_eq!(result["publishRate"], result["consumeRate"]);
+    assert_eq!(
+        (&result["producersPerTopic"], &result["consumersPerTopic"]),
+        (&1.into(), &1.into())
+    );
+}
+
+#[test]
 fn emulated_samples_are_told_from_others_of_their_cell() {
     let mut run = fake::of_report("mif", 1);
     let mut emulated = run.analysis.cells.clone();
