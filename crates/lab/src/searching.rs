@@ -7,8 +7,9 @@ use anyhow::{Context, Result, bail, ensure};
 use experiment::definition::{Level, Levels};
 use experiment::plan::Shape;
 use experiment::seek::advise::{Advisor, Factor};
-use experiment::seek::saturate::{Failing, Objective, Observation, Search};
+use experiment::seek::saturate::{Failing, Objective, Observation, Saturation, Search};
 use experiment::workload::{Acks, Era, Workload};
+use hdrhistogram::Histogram;
 use perf::load::{self, ProduceReport, Stop};
 use serde_json::json;
 
@@ -73,22 +74,31 @@ fn stage<'a>(
 /// Finds the highest rate that keeps a promise.
 pub fn saturate(typed: &Saturate, stop: &Stop) -> Result<()> {
     let objective: Objective = typed.slo.parse()?;
+    let latency = latency(&objective)?;
     ensure!(
         typed.from > 0.0 && typed.from <= RATE_MAX,
         "--from is above 0 and not above {RATE_MAX}"
     );
     let base = workload(&typed.load)?;
     let cluster = cluster(&typed.load)?;
-    let share = objective.share;
-    let mut search = Search::new(objective, typed.from, RATE_MAX, PROBES_MAX);
+    let mut search = Search::new(objective.clone(), typed.from, RATE_MAX, PROBES_MAX);
     say!("{:<10} {:>14} {:>14} {:>10}  FOUND", "FOR", "OFFERED/S", "REACHED/S", "MS");
     let mut number = 0;
+    let mut ended = Ok(());
     while let Some(probe) = search.next() {
         let workload = Workload { offered: probe.offered, seconds: probe.seconds, ..base.clone() };
-        let observation = observe(&cluster, &workload, &typed.load, share, number, stop)?;
+        let report = match offer(&cluster, &workload, &typed.load, number, stop) {
+            Ok(report) => report,
+            // What was found until then is worth saying.
+            Err(error) => {
+                ended = Err(error.context("the search ended early"));
+                break;
+            }
+        };
         if stop.is_stopped() {
             break;
         }
+        let observation = observation(&report, &workload, &objective, latency(&report));
         let found = search.judge(&observation).map_or("holds", why);
         let purpose = format!("{:?}", probe.stage).to_lowercase();
         say!(
@@ -101,29 +111,41 @@ pub fn saturate(typed: &Saturate, stop: &Stop) -> Result<()> {
         number += 1;
     }
     let found = search.finish();
-    match (found.rate, found.confirmed) {
-        (Some(rate), true) => {
-            say!("\n{} holds up to {rate:.0} records/s, three times in a row", typed.slo)
-        }
-        (Some(rate), false) => {
-            say!("\n{} held at {rate:.0} records/s; that was not confirmed", typed.slo)
-        }
-        (None, _) if stop.is_stopped() => {
-            say!("\nstopped before a rate was found at which {} holds", typed.slo)
-        }
-        (None, _) => say!("\n{} did not hold at any rate", typed.slo),
-    }
+    say!("\n{}", answer(&typed.slo, &found, stop.is_stopped() || ended.is_err()));
     let probes: Vec<_> = found
         .probes
         .iter()
         .map(|(offered, ms, failing)| json!({"offered": offered, "percentile_ms": ms, "failing": failing.map(why)}))
         .collect();
+    let confirmation = found.confirmation.map(|confirmation| {
+        json!({"rounds": confirmation.rounds, "held": confirmation.held, "slow_share": confirmation.slow_share})
+    });
     keep(
         typed.load.out.as_deref(),
         &json!({
-            "slo": typed.slo, "target": typed.load.target.to_string(), "rate": found.rate, "confirmed": found.confirmed, "probes": probes,
+            "slo": typed.slo, "target": typed.load.target.to_string(), "rate": found.rate,
+            "confirmed": found.confirmation.is_some(), "confirmation": confirmation, "probes": probes,
         }),
-    )
+    )?;
+    ended
+}
+
+/// What was found, in a sentence.
+fn answer(slo: &str, found: &Saturation, cut_short: bool) -> String {
+    match (found.rate, found.confirmation) {
+        (Some(rate), Some(by)) => format!(
+            "{slo} holds up to {rate:.0} records/s: in {} rounds together {:.2} % of the records took longer, and {} of \
+             the rounds hold by themselves",
+            by.rounds,
+            100.0 * by.slow_share,
+            by.held
+        ),
+        (Some(rate), None) => {
+            format!("{slo} held once at {rate:.0} records/s; that was not confirmed")
+        }
+        (None, _) if cut_short => format!("stopped before a rate was found at which {slo} holds"),
+        (None, _) => format!("{slo} did not hold at any rate"),
+    }
 }
 
 fn why(failing: Failing) -> &'static str {
@@ -135,27 +157,55 @@ fn why(failing: Failing) -> &'static str {
     }
 }
 
-fn observe(
+/// The times that a promise is about.
+fn latency(objective: &Objective) -> Result<fn(&ProduceReport) -> &Histogram<u64>> {
+    let name = objective.metric.as_str();
+    Ok(match name.split("_p").next() {
+        Some("service") => |report| &report.service,
+        Some("delay") => |report| &report.delay,
+        _ if name.starts_with('p') && !name.contains("_p") => |report| &report.response,
+        Some("response") => |report| &report.response,
+        _ => bail!(
+            "--slo {objective}: only producers run here, so promise a percentile of their times: p50, p95, p99, p99.9, \
+             response_p99, service_p50, service_p99 or delay_p99"
+        ),
+    })
+}
+
+/// Offers a rate on a topic of its own.
+fn offer(
     cluster: &Cluster,
     workload: &Workload,
     typed: &Load,
-    share: f64,
     number: u32,
     stop: &Stop,
-) -> Result<Observation> {
+) -> Result<ProduceReport> {
     let topic = format!("lab-search-{}-{number}", std::process::id());
     let topics = [topic];
     admin::create_topics(&cluster.bootstrap, &topics, workload, workload.partitions, 1)?;
     let load = translate::producers(&cluster.bootstrap, &topics, workload, typed.seed, None)?;
     let report = load::produce(&load, stop);
     admin::delete_topics(&cluster.bootstrap, &topics);
-    let report = report?;
-    Ok(Observation {
+    Ok(report?)
+}
+
+fn observation(
+    report: &ProduceReport,
+    workload: &Workload,
+    objective: &Objective,
+    times: &Histogram<u64>,
+) -> Observation {
+    let promised_us = (objective.at_most_ms * 1e3) as u64;
+    let in_time = times.count_between(0, promised_us);
+    // What was due and never sent has no time, and kept no promise.
+    Observation {
         achieved: report.records_per_s,
-        percentile_ms: report.response.value_at_quantile(share) as f64 / 1e3,
+        percentile_ms: times.value_at_quantile(objective.share) as f64 / 1e3,
+        records: times.len() + report.unsent,
+        slow: times.len().saturating_sub(in_time) + report.unsent,
         failed: report.failed,
-        backlog: backlog(&report, workload.offered),
-    })
+        backlog: backlog(report, workload.offered),
+    }
 }
 
 /// Records due and not acknowledged at the end of each whole second.
@@ -178,14 +228,20 @@ pub fn usl(typed: &Usl, stop: &Stop) -> Result<()> {
     let mut points = Vec::new();
     let mut number = 0;
     say!("{:>9} {:>14}", "PRODUCERS", "RECORDS/S");
+    let mut random = fastrand::Rng::with_seed(typed.load.seed);
     for _ in 0..typed.rounds {
-        for producers in &typed.producers {
+        // Shuffled, so that a machine that changes meanwhile is no effect of the producers' number.
+        let mut sizes = typed.producers.clone();
+        random.shuffle(&mut sizes);
+        for producers in &sizes {
+            let workload =
+                Workload { producers: *producers, seconds: typed.seconds, ..base.clone() };
+            let performed = stage(&cluster, &workload, &typed.load, number, stop).perform();
+            // A round that was cut short says nothing.
             if stop.is_stopped() {
                 break;
             }
-            let workload =
-                Workload { producers: *producers, seconds: typed.seconds, ..base.clone() };
-            let (measured, _) = stage(&cluster, &workload, &typed.load, number, stop).perform()?;
+            let (measured, _) = performed?;
             let rate =
                 measured.metrics.get("throughput").copied().context("nothing was measured")?;
             say!("{producers:>9} {rate:>14.0}");
@@ -246,6 +302,9 @@ pub fn advise(typed: &Advise, stop: &Stop) -> Result<()> {
         number += 1;
         let workload = with_levels(&base, &levels)?;
         let tried = stage(&cluster, &workload, &typed.load, number, stop).perform();
+        if stop.is_stopped() {
+            break;
+        }
         if let Err(error) = &tried {
             eprintln!("{}: {error:#}", words(&levels));
         }
@@ -255,7 +314,14 @@ pub fn advise(typed: &Advise, stop: &Stop) -> Result<()> {
         say!("{number:>4}  {value:>14.3}  {}", words(&levels));
         advisor.take(metrics);
     }
+    let cut_short = advisor.next().is_some();
     let advice = advisor.finish();
+    if cut_short {
+        say!(
+            "\nstopped after {} trials: nothing was compared with the defaults in pairs",
+            advice.trials
+        );
+    }
     say!("\nRecommended: {}", words(&advice.best));
     if let Some(gain) = &advice.gain {
         say!(
