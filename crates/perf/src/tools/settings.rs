@@ -137,6 +137,20 @@ impl Settings {
         if config.bootstrap.is_empty() {
             return Err(invalid("bootstrap.servers", servers, "no server is named"));
         }
+        for address in &mut config.bootstrap {
+            // Kafka's clients take the listener's protocol before it and do not look at it.
+            if let Some((_protocol, rest)) = address.split_once("://") {
+                *address = rest.to_owned();
+            }
+        }
+        let is_address = |text: &String| {
+            text.rsplit_once(':').is_some_and(|(host, port)| {
+                !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+            })
+        };
+        if let Some(wrong) = config.bootstrap.iter().find(|text| !is_address(text)) {
+            return Err(invalid("bootstrap.servers", wrong, "write host:port"));
+        }
         config.allow_auto_create = true;
         if let Some(age) = self.millis("metadata.max.age.ms", 0)? {
             config.metadata_age_max = age;
@@ -219,6 +233,12 @@ mod tests {
         assert_eq!(connection.send_buffer_bytes, None);
         assert_eq!(connection.request_timeout, Duration::from_millis(7));
         assert!(settings(&[("bootstrap.servers", " ,")]).cluster().is_err());
+        for wrong in ["a", "a:", ":9092", "a:1,b", "a:x", "a:70000", "a:0"] {
+            let error = settings(&[("bootstrap.servers", wrong)]).cluster().unwrap_err();
+            assert!(error.to_string().contains("write host:port"), "{wrong}: {error}");
+        }
+        let right = settings(&[("bootstrap.servers", "[::1]:9092,PLAINTEXT://b:2")]);
+        assert_eq!(right.cluster().unwrap().bootstrap, ["[::1]:9092", "b:2"]);
     }
 
     #[test]
