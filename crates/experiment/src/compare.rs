@@ -8,25 +8,29 @@ pub(crate) use gate::full_name;
 pub use gate::{GateError, decide, parse_gates, verdict};
 pub use history::{History, Stamp, history};
 
-use crate::analysis::cells::{Group, groups};
+use crate::analysis::cells::{Group, cell, groups};
 use crate::analysis::drift::drifts;
-use crate::analysis::{Interval, ROUNDS_FOR_INTERVAL, Standing, named};
+use crate::analysis::{Delivered, Interval, ROUNDS_FOR_INTERVAL, Standing, named};
 use crate::definition::Levels;
 use crate::round::{Purpose, Round};
 use serde::{Deserialize, Serialize};
 use stats::ratio::{LogDifference, pooled, unpaired_ratio};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A logarithm of a ratio below which equal numbers differ by how they were added up.
+const ROUNDED: f64 = 1e-9;
+
 /// What changed from one run to another.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Comparison {
     /// Every cell that both runs have, in the order of the new one.
     pub cells: Vec<ComparedCell>,
-    /// Each metric over all those cells.
+    /// Each metric over all those cells that have more than one round in both runs, if any has.
     pub overall: BTreeMap<String, Change>,
     /// Cells of only one run, in words.
     pub unmatched: Vec<String>,
-    /// Why no gate can be decided, such as a canary that drifted; usually empty.
+    /// Why no gate can be decided, such as a canary that drifted, a cell that failed or records that were lost; usually
+    /// empty.
     pub doubts: Vec<String>,
 }
 
@@ -150,7 +154,8 @@ pub fn compare(base: &[Round], new: &[Round]) -> Comparison {
             .collect(),
         doubts: [("base", base), ("new", new)]
             .iter()
-            .flat_map(|(name, rounds)| doubts(name, rounds))
+            .flat_map(|(name, rounds)| drifted(name, rounds))
+            .chain(pairs.iter().flat_map(|(base, new)| unsound(base, new)))
             .collect(),
         cells,
     }
@@ -194,6 +199,11 @@ fn change(metric: &str, base: &[f64], new: &[f64]) -> Option<Change> {
 }
 
 impl Change {
+    /// Whether there are rounds enough in both runs to know how far they lie apart.
+    fn has_spread(&self) -> bool {
+        self.log.freedom > 0.0
+    }
+
     fn of(metric: &str, base_n: usize, new_n: usize, log: LogDifference, p: Option<f64>) -> Change {
         let enough = base_n.min(new_n) >= ROUNDS_FOR_INTERVAL;
         let interval = log.interval(0.95).filter(|_| enough);
@@ -205,7 +215,9 @@ impl Change {
             p,
             standing: match interval {
                 None => Standing::Unknown,
-                Some(interval) if interval.contains(1.0) => Standing::WithinNoise,
+                Some(interval) if interval.contains(1.0) || log.mean.abs() < ROUNDED => {
+                    Standing::WithinNoise
+                }
                 Some(_) => Standing::of(metric, log.mean),
             },
             log: LogChange { mean: log.mean, error: log.error, freedom: log.freedom },
@@ -213,12 +225,16 @@ impl Change {
     }
 }
 
-/// Each metric over all cells that have it, each cell weighing the same: the geometric mean of their ratios.
+/// Each metric over all cells that have it, each cell weighing the same: the geometric mean of their ratios. Cells of a
+/// single round in either run have no spread: they are left out where there are others.
 fn overall(cells: &[ComparedCell]) -> BTreeMap<String, Change> {
     let metrics: BTreeSet<&String> = cells.iter().flat_map(|cell| cell.changes.keys()).collect();
     let over = |metric: &String| {
-        let changes: Vec<&Change> =
+        let mut changes: Vec<&Change> =
             cells.iter().filter_map(|cell| cell.changes.get(metric)).collect();
+        if changes.iter().any(|change| change.has_spread()) {
+            changes.retain(|change| change.has_spread());
+        }
         let logs: Vec<LogDifference> = changes.iter().map(|change| change.log.into()).collect();
         let rounds = |of: fn(&Change) -> usize| changes.iter().map(|change| of(change)).sum();
         let (base_n, new_n) = (rounds(|change| change.base_n), rounds(|change| change.new_n));
@@ -228,7 +244,26 @@ fn overall(cells: &[ComparedCell]) -> BTreeMap<String, Change> {
     metrics.into_iter().filter_map(over).collect()
 }
 
-fn doubts(name: &str, rounds: &[Round]) -> Vec<String> {
+/// What makes a cell's numbers worth nothing, however good they look: nothing was measured in the new run, or records
+/// were not delivered as they should be.
+fn unsound(base: &Group<'_>, new: &Group<'_>) -> Vec<String> {
+    let named = format!("{} on {}", named(new.experiment, new.cell), new.target);
+    let mut doubts = Vec::new();
+    if base.measured().next().is_some() && new.measured().next().is_none() {
+        let why = cell(new).failures.first().map(|(why, _)| why.clone()).unwrap_or_default();
+        doubts.push(format!("{named}: nothing was measured in the new run: {why}"));
+    }
+    for (run, group) in [("base", base), ("new", new)] {
+        if cell(group).delivered() == Delivered::Broken {
+            doubts.push(format!(
+                "{named}: records were lost, duplicated, reordered or damaged in the {run} run"
+            ));
+        }
+    }
+    doubts
+}
+
+fn drifted(name: &str, rounds: &[Round]) -> Vec<String> {
     drifts(rounds)
         .iter()
         .filter(|drift| drift.beyond)

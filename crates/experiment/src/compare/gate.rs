@@ -94,13 +94,19 @@ fn decide_one(comparison: &Comparison, gate: &Gate) -> Decision {
     }
     let Some(interval) = overall.interval else {
         let because = format!(
-            "{} rounds against {}: an interval needs {ROUNDS_FOR_INTERVAL} in each run, and two in a cell",
+            "{} rounds against {}: an interval needs {ROUNDS_FOR_INTERVAL} in each run, of cells with two",
             overall.new_n, overall.base_n
         );
         return decided(Outcome::Inconclusive, because);
     };
+    let changes = comparison.cells.iter().filter_map(|cell| cell.changes.get(&gate.metric));
+    let single = match changes.filter(|change| !change.has_spread()).count() {
+        0 => String::new(),
+        1 => "; without a cell of one round".to_owned(),
+        cells => format!("; without {cells} cells of one round"),
+    };
     let because = format!(
-        "ratio {:.4}, 95 % interval {:.4} to {:.4}",
+        "ratio {:.4}, 95 % interval {:.4} to {:.4}{single}",
         overall.ratio, interval.low, interval.high
     );
     decided(gate.side(interval.low, interval.high), because)

@@ -93,6 +93,57 @@ fn a_drifting_canary_leaves_gates_open() {
 }
 
 #[test]
+fn a_cell_that_fails_in_the_new_run_or_loses_records_leaves_gates_open() {
+    let mut rng = fastrand::Rng::with_seed(5);
+    let base = run(1.0, &mut rng);
+    let mut failed = run(1.2, &mut rng);
+    for round in failed.iter_mut().filter(|round| round.cell == size(3)) {
+        round.failure = Some("the broker died".to_owned());
+        round.metrics.clear();
+    }
+    let comparison = compare(&base, &failed);
+    assert_eq!(
+        comparison.doubts,
+        [
+            "ali-producer record_bytes=3 on highwater: nothing was measured in the new run: the broker died"
+        ]
+    );
+    assert_eq!(outcome(&comparison, GATES), Outcome::Inconclusive);
+
+    let mut lossy = run(1.2, &mut rng);
+    (lossy[0].verdict.checked, lossy[0].verdict.lost) = (true, 1);
+    let comparison = compare(&base, &lossy);
+    assert!(comparison.doubts[0].ends_with("damaged in the new run"), "{comparison:?}");
+    assert_eq!(outcome(&comparison, GATES), Outcome::Inconclusive);
+}
+
+#[test]
+fn a_cell_of_one_round_is_left_out_and_does_not_undo_the_others() {
+    let mut rng = fastrand::Rng::with_seed(6);
+    let single = |value| round(size(99), "highwater", 0, &[("throughput", value)]);
+    let mut base = run(1.0, &mut rng);
+    base.push(single(100.0));
+    let mut new = run(1.2, &mut rng);
+    new.push(single(10.0));
+    let comparison = compare(&base, &new);
+    let decisions = decide(&comparison, &parse_gates("throughput.ratio>=0.97").expect("a gate"));
+    assert_eq!(decisions[0].outcome, Outcome::Pass);
+    assert!(decisions[0].because.ends_with("; without a cell of one round"), "{decisions:?}");
+    assert!(comparison.overall["throughput"].ratio > 1.1);
+}
+
+#[test]
+fn equal_numbers_are_no_change_however_many_rounds_there_are() {
+    for value in [0.1, 0.3, 3.0, 7.0, 1e5 / 3.0] {
+        let of = |rounds| -> Vec<Round> {
+            (0..rounds).map(|n| round(size(1), "highwater", n, &[("p99_ms", value)])).collect()
+        };
+        let change = &compare(&of(5), &of(7)).overall["p99_ms"];
+        assert_eq!(change.standing, Standing::WithinNoise, "{change:?}");
+    }
+}
+
+#[test]
 fn sole_targets_are_compared_under_two_names_and_lone_cells_are_listed() {
     let of = |cell, target: &str| -> Vec<Round> {
         (0..5).map(|n| round(size(cell), target, n, &[("throughput", 100.0)])).collect()
