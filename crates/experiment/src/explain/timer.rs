@@ -15,6 +15,7 @@ const SEED: u64 = 1;
 pub(super) fn quantised(points: &[Point]) -> Option<Explanation> {
     let timed: Vec<(&Point, f64)> = points
         .iter()
+        .filter(|point| !runs_for_a_time(point))
         .filter_map(|point| Some((point, point.metric("runtime_ms")?)))
         .filter(|(_, runtime_ms)| *runtime_ms > 0.0)
         .collect();
@@ -37,6 +38,11 @@ pub(super) fn quantised(points: &[Point]) -> Option<Explanation> {
     let all: Vec<&Point> = timed.iter().map(|(point, _)| *point).collect();
     let numbers = [("step_ms", found.step), ("p", found.p)];
     Some(Explanation::new(Cause::QuantisedTimer, &all, sentence, &numbers))
+}
+
+/// Whether it was stopped by the clock and not by its work: then its runtime is what was asked for.
+fn runs_for_a_time(point: &Point) -> bool {
+    point.workload.seconds > 0.0 && point.workload.records == 0
 }
 
 /// Two amounts of records, one at least [`WORK`] times the other, that take the same number of steps.

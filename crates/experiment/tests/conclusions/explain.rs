@@ -148,6 +148,24 @@ fn busy_clients_full_machines_and_neighbours_are_named_with_their_shares() {
 }
 
 #[test]
+fn rounds_that_are_stopped_by_the_clock_wait_for_no_tick() {
+    let lasting = |seconds: f64, records: u64| {
+        let mut point =
+            point(100, &[("runtime_ms", 1000.0 * seconds), ("records", records as f64)]);
+        (point.workload.seconds, point.workload.records) = (seconds, 0);
+        point
+    };
+    let cells = [(1.0, 10), (1.0, 30), (2.0, 50), (2.0, 200), (3.0, 40), (5.0, 90), (7.0, 400)];
+    let by_the_clock = cells.map(|(seconds, records)| lasting(seconds, records));
+    assert!(causes(&by_the_clock, 2.0).is_empty());
+    let by_their_work = by_the_clock.map(|mut point| {
+        point.workload.seconds = 0.0;
+        point
+    });
+    assert_eq!(causes(&by_their_work, 2.0), [Cause::QuantisedTimer]);
+}
+
+#[test]
 fn waiting_for_the_buffer_is_counted_by_producer() {
     let mut waiting = point(100, &[("blocked_ms", 4000.0)]);
     waiting.workload.producers = 4;
