@@ -49,6 +49,7 @@ pub fn least_squares(rows: &[Vec<f64>], values: &[f64]) -> Result<Model, Refused
     at_least(METHOD, "columns", columns, 1)?;
     at_least(METHOD, "rows", rows.len(), columns + 1)?;
     finite(METHOD, values)?;
+    rows.iter().try_for_each(|row| finite(METHOD, row))?;
     let dot = |a: usize, b: usize| rows.iter().map(|row| row[a] * row[b]).sum::<f64>();
     let squares: Vec<Vec<f64>> =
         (0..columns).map(|a| (0..columns).map(|b| dot(a, b)).collect()).collect();
@@ -146,5 +147,7 @@ mod tests {
             Err(Refused::NoSpread { method: "least squares" })
         );
         assert!(least_squares(&[], &[]).is_err());
+        let unknown = [vec![1.0], vec![f64::NAN], vec![1.0]];
+        assert!(matches!(least_squares(&unknown, &[1.0; 3]), Err(Refused::NotFinite { .. })));
     }
 }

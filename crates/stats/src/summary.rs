@@ -102,6 +102,9 @@ mod tests {
         near(t_quantile(1.0, 0.95), 12.706, 1e-3);
         near(t_quantile(4.0, 0.95), 2.776, 1e-3);
         near(t_quantile(29.0, 0.99), 2.756, 1e-3);
+        // As far out as gates over many cells look.
+        near(t_quantile(4.0, 0.999), 8.610, 1e-3);
+        near(t_quantile(9.0, 0.9998), 6.010, 2e-3);
     }
 
     #[test]
