@@ -20,7 +20,7 @@ pub fn has_room_for_cell(cell: &PlannedCell) -> Result<()> {
     let (free, needed) = (free_bytes()?, needed(cell));
     ensure!(
         free >= needed,
-        "only {:.1} GiB are free where temporary data goes ({}); a round of {} needs {:.0}: free some, or set TMPDIR",
+        "only {:.1} GiB are free where temporary data goes ({}); {} needs {:.0} GiB: free some, or set TMPDIR",
         free as f64 / GIB,
         std::env::temp_dir().display(),
         cell.experiment,

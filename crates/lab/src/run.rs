@@ -278,7 +278,7 @@ impl Running<'_> {
         let name = step.target_name().to_owned();
         ensure!(
             self.failures.get(&name).copied().unwrap_or(0) < FAILURES_MAX,
-            "{FAILURES_MAX} rounds on {name} failed one after the other; the last one: see rounds.jsonl. What was measured is kept; \
+            "{FAILURES_MAX} rounds on {name} failed one after the other: why is said above and in rounds.jsonl. What was measured is kept; \
              go on with `highwater lab resume {}` when the target is well again",
             self.store.folder().display()
         );
