@@ -74,8 +74,9 @@
         const longest = Math.max(...axis.data.map((name) => name.length)) * 6.8 + 8;
         const margin = heat ? 30 + Math.max(...options.yAxis[0].data.map((name) => name.length)) * 6.8 : 90;
         if (longest > (width - margin) / axis.data.length && axis.data.length > 1) {
-          Object.assign(axis.axisLabel, { rotate: 32, interval: 0, fontSize: 11 });
-          axis.nameGap = 12 + longest * 0.5;
+          const steep = (width - margin) / axis.data.length < 28;
+          Object.assign(axis.axisLabel, { rotate: steep ? 60 : 32, interval: 0, fontSize: 11 });
+          axis.nameGap = 12 + longest * (steep ? 0.8 : 0.5);
         }
       }
       if (!values.length) return;

@@ -55,10 +55,10 @@ pub(crate) fn ratio(number: f64) -> String {
     fixed(number, if number < 0.1 { digits } else { digits.min(3) })
 }
 
-/// A share in percent: `9.7 %`, `132 %`.
+/// A share in percent: `9.7 %`, `132 %`. No line ends within it.
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
-    format!("{} %", fixed(percent, if percent.abs() < 10.0 { 1 } else { 0 }))
+    format!("{}\u{a0}%", fixed(percent, if percent.abs() < 10.0 { 1 } else { 0 }))
 }
 
 /// An axis label: `0`, `0.5`, `2,000`, `50 k`, `1.5 M`.
