@@ -249,7 +249,15 @@ pub fn usl(typed: &Usl, stop: &Stop) -> Result<()> {
             number += 1;
         }
     }
-    let fit = stats::usl::fit(&points, typed.load.seed)?;
+    let fit = match stats::usl::fit(&points, typed.load.seed) {
+        Ok(fit) => fit,
+        // The law needs more; what was measured is kept.
+        Err(refused) => {
+            let kept = json!({"target": typed.load.target.to_string(), "points": points, "refused": refused.to_string()});
+            keep(typed.load.out.as_deref(), &kept)?;
+            return Err(refused.into());
+        }
+    };
     say!(
         "\nX(N) = γN / (1 + α(N−1) + βN(N−1)), 95 % intervals; residual {:.1} %",
         fit.residual * 100.0
