@@ -29,14 +29,15 @@ pub fn partition_of_key(key: &[u8], count: i32) -> i32 {
     (murmur2(key) & 0x7fff_ffff) as i32 % count
 }
 
-/// Where records without a key go: to one partition until a batch's worth of bytes went there, so
-/// that batches fill, then to another one that the caller draws.
+/// Where records without a key go: to one partition until a batch's worth of bytes went there and no batch gathers
+/// there any more, so that batches fill, then to another one that the caller draws (KIP-794). Kafka's partitioner
+/// moves on at twice the bytes in any case; a batch has room for no more than once.
 #[derive(Clone, Copy, Debug)]
 pub struct Sticky {
     partition: Option<i32>,
     /// Bytes sent to `partition` since it was drawn.
     bytes: usize,
-    /// Invariant: positive. After so many bytes another partition is drawn.
+    /// Invariant: positive. After so many bytes another partition may be drawn.
     switch_bytes: usize,
 }
 
@@ -46,10 +47,16 @@ impl Sticky {
         Sticky { partition: None, bytes: 0, switch_bytes: switch_bytes.max(1) }
     }
 
-    /// The partition of a record of `size_bytes`; `draw` picks one at random when it is time.
-    pub fn next(&mut self, size_bytes: usize, draw: impl FnOnce() -> i32) -> i32 {
+    /// The partition of a record of `size_bytes`. `gathers` tells whether a batch of a partition waits for more records
+    /// and has room for this one, which is asked only when bytes enough went there; `draw` picks one at random.
+    pub fn next(
+        &mut self,
+        size_bytes: usize,
+        gathers: impl FnOnce(i32) -> bool,
+        draw: impl FnOnce() -> i32,
+    ) -> i32 {
         let partition = match self.partition {
-            Some(partition) if self.bytes < self.switch_bytes => partition,
+            Some(partition) if self.bytes < self.switch_bytes || gathers(partition) => partition,
             _ => {
                 self.bytes = 0;
                 draw()
@@ -102,16 +109,25 @@ mod tests {
     fn records_without_keys_stay_until_a_batch_is_full() {
         let mut sticky = Sticky::new(100);
         let mut draws = [7, 3, 5].into_iter();
-        let mut next = |sticky: &mut Sticky| sticky.next(40, || draws.next().unwrap());
+        let mut next = |sticky: &mut Sticky| sticky.next(40, |_| false, || draws.next().unwrap());
         let taken: Vec<i32> = (0..7).map(|_| next(&mut sticky)).collect();
         assert_eq!(taken, [7, 7, 7, 3, 3, 3, 5]);
     }
 
     #[test]
+    fn no_batch_is_left_that_still_gathers() {
+        let mut sticky = Sticky::new(100);
+        let mut draws = [7, 3].into_iter();
+        let mut next = |gathers| sticky.next(40, |p| (p == 7) && gathers, || draws.next().unwrap());
+        let taken: Vec<i32> = (0..6).map(|n| next(n < 5)).collect();
+        assert_eq!(taken, [7, 7, 7, 7, 7, 3]);
+    }
+
+    #[test]
     fn a_partition_that_is_left_is_drawn_anew() {
         let mut sticky = Sticky::new(1000);
-        assert_eq!(sticky.next(1, || 1), 1);
+        assert_eq!(sticky.next(1, |_| false, || 1), 1);
         sticky.leave();
-        assert_eq!(sticky.next(1, || 2), 2);
+        assert_eq!(sticky.next(1, |_| false, || 2), 2);
     }
 }

@@ -42,6 +42,12 @@ impl Feed {
         self.topic.available()
     }
 
+    /// Whether a batch of a partition waits for more records and has room for one of `size_bytes`.
+    pub fn has_room(&self, partition: i32, size_bytes: usize) -> bool {
+        let queue = usize::try_from(partition).ok().and_then(|p| self.queues.get(p));
+        queue.is_some_and(|queue| queue.has_room(size_bytes))
+    }
+
     /// A number that changes when [`Feed::available`] may have.
     pub fn generation(&self) -> u32 {
         self.topic.generation()

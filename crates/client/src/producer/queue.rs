@@ -160,9 +160,9 @@ impl QueueState {
         });
     }
 
-    /// Whether the sender must be told; then it counts as told.
-    pub(super) fn list(&mut self) -> bool {
-        !self.closed.is_empty() && !std::mem::replace(&mut self.listed, true)
+    /// Whether the sender must be told; then it counts as told. Without `now`, what lingers is not looked at.
+    pub(super) fn list(&mut self, shared: &Shared, now: Option<Instant>) -> bool {
+        !self.listed && self.has_batch(shared, now) && !std::mem::replace(&mut self.listed, true)
     }
 
     /// The sender has looked, and nothing is left for it.
@@ -170,12 +170,41 @@ impl QueueState {
         self.listed = false;
     }
 
-    /// With nothing closed left, what has lingered may go too. Whether there is a batch to send.
-    pub(super) fn has_batch(&mut self, shared: &Shared, now: Instant) -> bool {
-        if self.closed.is_empty() && self.has_lingered(shared, now) {
+    /// Whether there is a batch to send.
+    pub(super) fn has_batch(&self, shared: &Shared, now: Option<Instant>) -> bool {
+        let linger = shared.config.linger;
+        let has_lingered = |open: &OpenBatch| {
+            linger.is_zero() || now.is_some_and(|now| open.opened + linger <= now)
+        };
+        !self.closed.is_empty() || self.open.as_ref().is_some_and(has_lingered)
+    }
+
+    /// The batch whose turn it is, if it fits. The open one gathers records until its turn comes, however long it has
+    /// lingered, and is closed then.
+    pub(super) fn take_next(
+        &mut self,
+        shared: &Shared,
+        fits: impl FnOnce(usize) -> bool,
+    ) -> Option<Batch> {
+        if self.closed.is_empty() {
             self.close_open(shared);
         }
-        !self.closed.is_empty()
+        self.closed.pop_front_if(|batch| fits(batch.bytes.len()))
+    }
+
+    /// Takes a batch that has waited longer than `delivery.timeout.ms`, if there is one.
+    pub(super) fn take_expired(&mut self, shared: &Shared, now: Instant) -> Option<Batch> {
+        let is_late = |opened: Instant| opened + shared.config.delivery_timeout <= now;
+        if self.closed.is_empty() && self.open.as_ref().is_some_and(|open| is_late(open.opened)) {
+            self.close_open(shared);
+        }
+        self.closed.pop_front_if(|batch| is_late(batch.opened))
+    }
+
+    /// When the oldest batch that waits was opened.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        let closed = self.closed.front().map(|batch| batch.opened);
+        closed.or_else(|| self.open.as_ref().map(|open| open.opened))
     }
 
     /// Takes all that is not in flight.
@@ -193,10 +222,6 @@ impl QueueState {
         }
         self.next_sequence = next.0;
         (self.recovering, self.established) = (false, false);
-    }
-
-    fn has_lingered(&self, shared: &Shared, now: Instant) -> bool {
-        self.open.as_ref().is_some_and(|open| open.opened + shared.config.linger <= now)
     }
 
     /// Puts a batch back, in front of those that come after it.
@@ -240,12 +265,12 @@ impl PartitionQueue {
         }
         state.taken += 1;
         let full = self.settle_open(&mut state, shared, delivery);
-        let listed = full && state.list();
+        let listed = state.list(shared, None);
         drop(state);
         if listed {
             shared.ready.add_full(self.clone());
         }
-        if full { Fed::Closed } else { Fed::Taken }
+        if full || listed { Fed::Closed } else { Fed::Taken }
     }
 
     /// Closes the open batch, which has no room for the record, and opens another.
@@ -273,7 +298,7 @@ impl PartitionQueue {
                 true
             }
         };
-        let listed = state.list();
+        let listed = state.list(shared, None);
         drop(state);
         if listed {
             shared.ready.add_full(self.clone());
@@ -281,14 +306,14 @@ impl PartitionQueue {
         if let Some(until) = until {
             shared.ready.add_lingering(until, self.clone());
         }
-        match (taken, closed) {
+        match (taken, closed || listed) {
             (false, _) => Fed::NoMemory,
             (true, true) => Fed::Closed,
             (true, false) => Fed::Taken,
         }
     }
 
-    /// Behind an append: whether the open batch was closed.
+    /// Behind an append: closes the open batch if it is full. Whether it was.
     fn settle_open(
         &self,
         state: &mut QueueState,
@@ -302,29 +327,23 @@ impl PartitionQueue {
             *delivery = Some(Delivery { outcome, index, partition: self.partition });
         }
         let full = open.builder.size_bytes() >= open.limit_bytes;
-        if full || shared.config.linger.is_zero() {
-            self.close_unless_gathering(state, shared, full);
-        }
-        state.open.is_none()
-    }
-
-    /// Closes a full batch. Without linger an unfilled one is closed too, unless batches before it
-    /// still wait: then it may as well gather records, and is closed when its turn comes.
-    fn close_unless_gathering(&self, state: &mut QueueState, shared: &Shared, full: bool) {
-        let waiting = !state.closed.is_empty() || state.in_flight >= shared.config.in_flight_max;
-        if full || !waiting {
+        if full {
             state.close_open(shared);
         }
+        full
     }
 
-    /// Closes the open batch if it has lingered; with `now` at `None`, in any case. Whether the
-    /// sender has something to take.
-    pub(super) fn close_lingered(&self, shared: &Shared, now: Option<Instant>) -> bool {
+    /// Closes the open batch, whether or not it has lingered. Whether the sender must be told.
+    fn close(&self, shared: &Shared) -> bool {
         let mut state = lock(&self.state);
-        if now.is_none_or(|now| state.has_lingered(shared, now)) {
-            state.close_open(shared);
-        }
-        state.list()
+        state.close_open(shared);
+        state.list(shared, None)
+    }
+
+    /// Whether a batch waits for more records and has room for one of `size_bytes`.
+    pub(super) fn has_room(&self, size_bytes: usize) -> bool {
+        let fits = |open: &OpenBatch| open.builder.size_bytes() + size_bytes <= open.limit_bytes;
+        lock(&self.state).open.as_ref().is_some_and(fits)
     }
 }
 
@@ -476,17 +495,19 @@ impl TopicQueues {
         let partition = match (record.partition, record.key) {
             (Some(partition), _) => partition,
             (None, Some(key)) => partition_of_key(key, count),
-            (None, None) => self.keyless(shared, &partitions.available, size_bytes),
+            (None, None) => self.keyless(shared, &partitions, size_bytes),
         };
         let queue = usize::try_from(partition).ok().and_then(|p| partitions.queues.get(p));
         queue.cloned().ok_or_else(|| self.unknown(partition))
     }
 
-    fn keyless(&self, shared: &Shared, available: &[i32], size_bytes: usize) -> i32 {
+    fn keyless(&self, shared: &Shared, partitions: &Partitions, size_bytes: usize) -> i32 {
+        let available = &partitions.available;
         match shared.config.partitioner {
             Partitioner::Sticky => {
                 let draw = || available[fastrand::usize(..available.len())];
-                lock(&self.sticky).next(size_bytes, draw)
+                let gathers = |p: i32| partitions.queues[p as usize].has_room(size_bytes);
+                lock(&self.sticky).next(size_bytes, gathers, draw)
             }
             Partitioner::RoundRobin => {
                 let turn = self.dealt.fetch_add(1, Ordering::Relaxed) as usize;
@@ -519,7 +540,7 @@ impl TopicQueues {
 
     pub(super) fn close_open_batches(&self, shared: &Shared) {
         for queue in self.queues() {
-            if queue.close_lingered(shared, None) {
+            if queue.close(shared) {
                 shared.ready.add_full(queue);
             }
         }

@@ -151,7 +151,7 @@ impl Sender {
         if let Some(next) = next {
             self.wake_by(next);
         }
-        let listed = lingered.into_iter().filter(|q| q.close_lingered(&self.shared, Some(now)));
+        let listed = lingered.into_iter().filter(|q| lock(&q.state).list(&self.shared, Some(now)));
         self.ready.extend(listed);
         self.shared.ready.take_full(&mut self.ready);
     }
@@ -189,7 +189,7 @@ impl Sender {
         requests: &mut HashMap<i32, (usize, Vec<Sent>)>,
     ) -> bool {
         let mut state = lock(&queue.state);
-        if !state.has_batch(&self.shared, now) {
+        if !state.has_batch(&self.shared, Some(now)) {
             state.unlist();
             return false;
         }
@@ -213,17 +213,15 @@ impl Sender {
         if busy || !self.has_room(leader, now) {
             return true;
         }
-        let next = state.closed.front().map_or(0, |batch| batch.bytes.len());
         let (size, sent) = requests.entry(leader).or_default();
-        if !sent.is_empty() && *size + next > self.shared.config.request_bytes_max {
-            return true;
-        }
-        if let Some(mut batch) = state.closed.pop_front() {
+        let bytes_max = self.shared.config.request_bytes_max;
+        let fits = |next| sent.is_empty() || *size + next <= bytes_max;
+        if let Some(mut batch) = state.take_next(&self.shared, fits) {
             batch.attempts += 1;
             batch.sent = batch.sent.or(Some(now));
             let (records, bytes) = (batch.record_count as u64, batch.bytes.len() as u64);
             self.shared.counters.batch_sent(records, bytes, batch.attempts > 1);
-            *size += next;
+            *size += batch.bytes.len();
             (state.recovering, state.in_flight_broker) = (false, leader);
             state.in_flight += 1;
             sent.push(Sent { queue: queue.clone(), batch });
@@ -436,7 +434,7 @@ impl Sender {
         state.recovering = true;
         state.not_before = Some(now + crate::cluster::jittered(self.shared.config.retry_backoff));
         state.put_back(sent.batch);
-        let told = state.list();
+        let told = state.list(&self.shared, None);
         drop(state);
         if told {
             self.ready.push(sent.queue);
@@ -458,10 +456,6 @@ impl Sender {
             state.established |= result.is_ok();
         }
         self.end(&sent.queue, sent.batch, result);
-        // Without linger, records may have gathered meanwhile.
-        if sent.queue.close_lingered(&self.shared, Some(Instant::now())) {
-            self.ready.push(sent.queue);
-        }
     }
 
     /// A batch has ended: tells who waits, and takes its memory back.
@@ -504,10 +498,10 @@ impl Sender {
         let timeout = self.shared.config.delivery_timeout;
         let mut expired = Vec::new();
         let mut state = lock(&queue.state);
-        while state.closed.front().is_some_and(|batch| batch.opened + timeout <= now) {
-            expired.extend(state.closed.pop_front());
+        while let Some(batch) = state.take_expired(&self.shared, now) {
+            expired.push(batch);
         }
-        let next = state.closed.front().map(|batch| batch.opened + timeout);
+        let next = state.oldest().map(|opened| opened + timeout);
         drop(state);
         if let Some(next) = next {
             self.wake_by(next);

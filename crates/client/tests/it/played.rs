@@ -225,6 +225,48 @@ async fn a_batch_is_sent_again_as_often_as_allowed() {
 }
 
 #[tokio::test]
+async fn without_linger_a_batch_gathers_until_its_turn_comes() {
+    let cluster = played(2, Arc::new(|_| Some(ErrorCode::None))).await;
+    let (config, told) = noted(ProducerConfig { linger: Duration::ZERO, ..config() });
+    let producer = Producer::new(cluster, config).await.unwrap();
+    let topic = producer.topic("t").await.unwrap();
+    let mut feed = topic.feed();
+    // The sender has no turn in between.
+    for partition in [0, 1] {
+        assert!(!feed.has_room(partition, 100));
+        for tag in 0..10 {
+            let record = Record { partition: Some(partition), tag, ..Record::value(b"v") };
+            let expected = if tag == 0 { Fed::Closed } else { Fed::Taken };
+            assert_eq!(feed.offer(&record).unwrap(), expected);
+        }
+        assert!(feed.has_room(partition, 100) && !feed.has_room(partition, 20_000));
+    }
+    producer.flush().await.unwrap();
+    let told = told.lock().unwrap();
+    assert_eq!(told.iter().map(|batch| batch.tags.len()).collect::<Vec<_>>(), [10, 10]);
+}
+
+#[tokio::test]
+async fn without_linger_what_has_no_turn_in_time_is_given_up() {
+    let cluster = played(1, Arc::new(|_| None)).await;
+    let config = ProducerConfig {
+        linger: Duration::ZERO,
+        in_flight_max: 1,
+        delivery_timeout: Duration::from_millis(200),
+        ..config()
+    };
+    let producer = Producer::new(cluster, config).await.unwrap();
+    let topic = producer.topic("t").await.unwrap();
+    // The first is never answered, so that the second waits.
+    let _first = topic.send(&Record::value(b"1")).await.unwrap();
+    while producer.metrics().requests == 0 {
+        tokio::task::yield_now().await;
+    }
+    let second = topic.send(&Record::value(b"2")).await.unwrap();
+    assert!(matches!(second.wait().await.unwrap_err(), client::ClientError::TimedOut { .. }));
+}
+
+#[tokio::test]
 async fn idempotence_without_retries_is_refused() {
     let cluster = played(1, Arc::new(|_| None)).await;
     let config = ProducerConfig { idempotence: true, retries: 0, ..config() };

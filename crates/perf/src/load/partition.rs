@@ -45,13 +45,15 @@ impl Chooser {
     }
 
     /// The partition of a record of about `size_bytes`, one of `count`, a positive number. Those
-    /// that do not look at the key choose among `available`, which must not be empty.
+    /// that do not look at the key choose among `available`, which must not be empty. `gathers` tells whether
+    /// a batch of a partition waits for more records and has room for this one.
     pub fn choose(
         &mut self,
         key: Option<&[u8]>,
         size_bytes: usize,
         count: i32,
         available: &[i32],
+        gathers: impl FnOnce(i32) -> bool,
     ) -> i32 {
         match (self.strategy, key) {
             (Strategy::Murmur2 | Strategy::Murmur2RoundRobin, Some(key)) => {
@@ -59,7 +61,8 @@ impl Chooser {
             }
             (Strategy::Murmur2 | Strategy::Sticky, _) => {
                 let random = &mut self.random;
-                self.sticky.next(size_bytes, || available[random.usize(..available.len())])
+                let draw = || available[random.usize(..available.len())];
+                self.sticky.next(size_bytes, gathers, draw)
             }
             (Strategy::RoundRobin | Strategy::Murmur2RoundRobin, _) => {
                 self.turn = self.turn.wrapping_add(1);
@@ -87,7 +90,8 @@ mod tests {
         let mut chooser = Chooser::new(strategy, 16_384, 1);
         let mut out = vec![0; count as usize];
         for key in KEYS {
-            out[chooser.choose(Some(key.as_bytes()), 300, count, &available) as usize] += 1;
+            out[chooser.choose(Some(key.as_bytes()), 300, count, &available, |_| false)
+                as usize] += 1;
         }
         out
     }
@@ -110,7 +114,7 @@ mod tests {
             let mut chooser = Chooser::new(strategy, 16_384, 1);
             let mut counts = [0i32; 4];
             for _ in 0..10_000 {
-                counts[chooser.choose(None, 1, 4, &[0, 1, 2, 3]) as usize] += 1;
+                counts[chooser.choose(None, 1, 4, &[0, 1, 2, 3], |_| false) as usize] += 1;
             }
             assert!(counts.iter().all(|c| (c - 2500).abs() <= slack), "{strategy:?}: {counts:?}");
         }
@@ -120,7 +124,7 @@ mod tests {
     fn without_a_leader_no_partition_is_drawn() {
         for strategy in [Strategy::Sticky, Strategy::RoundRobin, Strategy::Random] {
             let mut chooser = Chooser::new(strategy, 10, 1);
-            assert!((0..100).all(|_| chooser.choose(None, 5, 3, &[0, 2]) != 1));
+            assert!((0..100).all(|_| chooser.choose(None, 5, 3, &[0, 2], |_| false) != 1));
         }
     }
 }

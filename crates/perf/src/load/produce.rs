@@ -141,7 +141,9 @@ impl Way {
             self.next.resize(count.max(self.next.len()), 0);
         }
         let count = self.next.len() as i32;
-        self.chooser.choose(values.key(), values.value().len() + 8, count, &self.available)
+        let size_bytes = values.value().len() + 8;
+        let gathers = |partition| self.feed.has_room(partition, size_bytes);
+        self.chooser.choose(values.key(), size_bytes, count, &self.available, gathers)
     }
 }
 

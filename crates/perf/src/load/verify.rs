@@ -48,7 +48,8 @@ fn look(
 
 /// Reads to the end. The end moves: a record that was acknowledged with `acks=1` becomes visible only when the high
 /// watermark has passed it, so while one of `expected` is missing it reads on, until nothing new comes for `idle`.
-/// Their number would not do: what was sent twice would stand for what is still to come.
+/// Their number would not do: what was sent twice would stand for what is still to come. And when all is there the end is
+/// looked up once more, for what came twice.
 async fn read_back(
     bootstrap: &str,
     topics: &[String],
@@ -72,14 +73,22 @@ async fn read_back(
     }
     consumer.assign(&partitions).await?;
     let mut left = ends(&consumer, &partitions).await?;
+    let mut read = HashMap::new();
     let mut checker = Checker::new(run);
     let (mut scratch, mut heard) = (Vec::new(), Instant::now());
     let is_missing = |checker: &mut Checker| expected.is_some_and(|all| checker.lacks_any_of(all));
     loop {
         let (is_left, quiet) = (!left.is_empty(), heard.elapsed());
         let patience = if is_left { idle * PATIENCE } else { idle };
-        if quiet >= patience || !(is_left || is_missing(&mut checker)) {
+        if quiet >= patience {
             break;
+        }
+        if !(is_left || is_missing(&mut checker)) {
+            left = ends(&consumer, &partitions).await?;
+            left.retain(|partition, end| read.get(partition).is_none_or(|next| *next < *end));
+            if left.is_empty() {
+                break;
+            }
         }
         for fetched in consumer.poll(Duration::from_millis(100)).await? {
             heard = Instant::now();
@@ -87,6 +96,7 @@ async fn read_back(
             fetched.for_each(&mut scratch, |record| {
                 checker.take(record.value);
             })?;
+            read.insert(fetched.partition.clone(), fetched.next_offset);
             if left.get(&fetched.partition).is_some_and(|end| fetched.next_offset >= *end) {
                 left.remove(&fetched.partition);
             }

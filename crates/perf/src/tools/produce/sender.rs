@@ -184,7 +184,9 @@ impl Placement {
             (Partitioner::Default, Some(key)) => partition_of_key(key, feed.partition_count()),
             (Partitioner::Sticky, _) | (Partitioner::Default, None) => {
                 let available = &self.available;
-                self.sticky.next(size_bytes, || available[fastrand::usize(..available.len())])
+                let gathers = |partition| feed.has_room(partition, size_bytes);
+                let draw = || available[fastrand::usize(..available.len())];
+                self.sticky.next(size_bytes, gathers, draw)
             }
         }
     }
