@@ -13,6 +13,9 @@ const STOLEN: f64 = 0.02;
 /// Share of the clock that must be missing.
 const SLOWED: f64 = 0.1;
 
+/// What was over in less time, in milliseconds, has no shares: the kernel counts processor time in ticks of 10.
+const COUNTED_MS: f64 = 200.0;
+
 /// The points for which a share is above a limit, with it.
 fn above(
     points: &[Point],
@@ -21,6 +24,7 @@ fn above(
 ) -> Option<(Vec<&Point>, Vec<f64>)> {
     let found: Vec<(&Point, f64)> = points
         .iter()
+        .filter(|point| point.metric("runtime_ms").is_none_or(|time| time >= COUNTED_MS))
         .filter_map(|point| Some((point, share(point)?)))
         .filter(|(_, share)| *share > limit)
         .collect();

@@ -140,6 +140,9 @@ fn busy_clients_full_machines_and_neighbours_are_named_with_their_shares() {
         "{found:?}"
     );
 
+    let short = [("client_busy_share", 1.7), ("machine_busy_share", 1.05), ("runtime_ms", 20.0)];
+    assert!(causes(&[point(100, &short)], 2.0).is_empty());
+
     assert_eq!(
         causes(&[idle.clone(), point(1, &[("steal_share", 0.08)])], 2.0),
         [Cause::NoisyNeighbour]

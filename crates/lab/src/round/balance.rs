@@ -55,13 +55,14 @@ impl Choice {
         let among = match &mut self.broker {
             Some(broker) => {
                 let brokers: &[i32] = &self.all[..self.led.len()];
-                let chosen = broker.choose(key, size_bytes, brokers.len() as i32, brokers);
+                let chosen =
+                    broker.choose(key, size_bytes, brokers.len() as i32, brokers, |_| false);
                 &self.led[chosen as usize % self.led.len()]
             }
             None => &self.all,
         };
         let count = self.all.len() as i32;
-        self.partition.choose(key, size_bytes, count, among)
+        self.partition.choose(key, size_bytes, count, among, |_| false)
     }
 }
 

@@ -91,7 +91,7 @@ fn ns_per_decision(ground: &Ground<'_>) -> Result<f64> {
     let (began, mut decisions) = (Instant::now(), 0u64);
     while began.elapsed() < TIMED {
         for (key, size_bytes) in &keys {
-            black_box(chooser.choose(key.as_deref(), *size_bytes, count, &available));
+            black_box(chooser.choose(key.as_deref(), *size_bytes, count, &available, |_| false));
         }
         decisions += KEYS as u64;
     }
