@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use client::{Admin, Cluster, ClusterConfig, OffsetSpec};
+use model::TopicPartition;
 use perf::load::{self, ProduceLoad, ProduceReport, Sizes, Stop};
 use perf::stamp::Verdict;
 use proxy::{Misbehave, Proxy, ProxyConfig};
@@ -84,10 +86,31 @@ fn through(misbehave: Misbehave) -> (ProduceReport, Verdict, proxy::Misdeeds) {
     // Several requests in flight that may change places, and no sequence numbers to notice it.
     (load.producer.acks, load.producer.idempotence) = (1, false);
     let report = load::produce(&load, &Stop::default()).unwrap();
+    let misdeeds = proxy.misdeeds();
+    let there = 20_000 - misdeeds.lost_records + misdeeds.repeated_records;
+    runtime.block_on(wait_for_records(there, "t", &broker));
     let verdict =
         load::verify(&broker.bootstrap(), &report.acknowledgements, Duration::from_secs(2))
             .unwrap();
-    (report, verdict, proxy.misdeeds())
+    (report, verdict, misdeeds)
+}
+
+/// Waits until so many records of a topic of one partition can be read: with `acks=1` they are acknowledged before that.
+async fn wait_for_records(count: u64, topic: &str, broker: &Broker) {
+    let cluster = Cluster::connect(ClusterConfig::new(&broker.bootstrap())).await.unwrap();
+    let admin = Admin::new(cluster);
+    let partition = TopicPartition::new(topic, 0);
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let wanted = [(partition.clone(), OffsetSpec::Latest)];
+        let found = admin.list_offsets(&wanted).await.unwrap();
+        let end = found[&partition].offset.unwrap().0;
+        if end >= count as i64 {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{end} of {count} records");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 #[test]
