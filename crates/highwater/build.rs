@@ -1,10 +1,11 @@
 //! Tells the program which commit it is built from, for the reports of the laboratory; nothing outside a checkout.
 
-use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    let git = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.git");
+    // Cargo runs it in the package's folder, which is another one when checkouts share what was built.
+    let package = std::env::current_dir().unwrap_or_default();
+    let git = package.join("../../.git");
     for file in ["HEAD", "logs/HEAD"] {
         let path = git.join(file);
         if path.exists() {

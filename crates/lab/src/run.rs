@@ -29,6 +29,8 @@ use crate::{admin, disk, documents, machine, planning};
 
 /// How long a piece of warming up takes, seconds.
 const WARM_UP_S: f64 = 1.0;
+/// `buffer.memory` of the producer that warms up: a cluster that was just started takes seconds for Kafka's 32 MiB.
+const WARM_UP_BUFFER_BYTES: u64 = 8 << 20;
 /// So many pieces in a row must have become no cheaper.
 const WARM_UPS_ALIKE: usize = 3;
 /// At most so many for a single broker, where a Java runtime takes some ten seconds until it has compiled what counts.
@@ -357,6 +359,7 @@ impl Running<'_> {
             consumers: 1,
             seconds: WARM_UP_S,
             warmup_seconds: 0.0,
+            buffer_bytes: WARM_UP_BUFFER_BYTES,
             acks: Some(Acks::Leader),
             ..Workload::default()
         };
