@@ -1,7 +1,7 @@
 //! What hostile or many peers may cost in memory. These tests measure the process, so each runs
 //! while no other broker of this binary does.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use model::{Compression, ErrorCode, Timestamp, record::BatchBuilder};
 
