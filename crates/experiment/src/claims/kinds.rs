@@ -399,8 +399,17 @@ fn even(rows: &[Row], sigmas: f64, filter: &Filter) -> Judged {
 
 /// Some of a row's factors: `a=1, b=2`.
 fn label(row: &Row, factors: &[String]) -> String {
-    let one = |factor: &String| Some(format!("{factor}={}", row.cell.get(factor)?));
+    let one = |factor: &String| Some(equals(factor, row.cell.get(factor)?));
     factors.iter().filter_map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// `a=1`. A broker's setting goes by its own name.
+fn equals(factor: &str, level: &Level) -> String {
+    let name = factor.strip_prefix("broker_settings.").unwrap_or(factor);
+    match level.to_string() {
+        none if none.is_empty() => format!("{name}=default"),
+        some => format!("{name}={some}"),
+    }
 }
 
 /// A row's factors but those that a filter fixes.
@@ -432,7 +441,7 @@ fn where_label(filter: &Filter) -> String {
 /// A filter in words.
 fn filter_label(filter: &Filter) -> String {
     let one = |(factor, want): (&String, &Want)| match want {
-        Want::One(level) => format!("{factor}={level}"),
+        Want::One(level) => equals(factor, level),
         Want::Any(levels) => {
             let levels: Vec<String> = levels.iter().map(Level::to_string).collect();
             format!("{factor}={}", levels.join("|"))
@@ -446,4 +455,17 @@ fn filter_label(filter: &Filter) -> String {
     };
     let words: Vec<String> = filter.iter().map(one).collect();
     if words.is_empty() { "these".to_owned() } else { words.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_go_by_their_own_names() {
+        let setting = "broker_settings.num.io.threads";
+        assert_eq!(equals(setting, &Level::Text("24".to_owned())), "num.io.threads=24");
+        assert_eq!(equals(setting, &Level::Text(String::new())), "num.io.threads=default");
+        assert_eq!(equals("brokers", &Level::Number(3.0)), "brokers=3");
+    }
 }

@@ -67,7 +67,9 @@ fn heads(heads: &[Head]) -> Markup {
 fn last(head: &Head, place: usize, rows: usize) -> Markup {
     let rows = (rows > 1).then_some(rows);
     html! {
-        th.t[!head.numeric] scope="col" rowspan=[rows] aria-sort="none" data-c=(place) { (head.text) }
+        th.t[!head.numeric] scope="col" rowspan=[rows] aria-sort="none" data-c=(place) {
+            (breaking_at_dots(&head.text))
+        }
     }
 }
 
@@ -111,6 +113,16 @@ fn data(cell: &Cell, head: &Head) -> Markup {
         td class=[class] title=[title] data-v=[cell.value.filter(|_| cell.text.ends_with('B'))] {
             @if let Some(ratios) = cell.strip { (strip(ratios)) }
             (cell.text) @if !cell.small.is_empty() { small { (cell.small) } }
+        }
+    }
+}
+
+/// A head that may break behind the dots of a setting's name, so that it does not run into the next one.
+fn breaking_at_dots(text: &str) -> Markup {
+    html! {
+        @for (number, part) in text.split('.').enumerate() {
+            @if number > 0 { "." wbr; }
+            (part)
         }
     }
 }
