@@ -35,6 +35,9 @@ const REFUTED_MAX: u32 = 6;
 const RECHECKS: u32 = 3;
 /// Share of the offered rate that must be reached.
 const REACHED: f64 = 0.99;
+/// Share of the offered rate by which a backlog must grow a second to count: less is rounding of the pace, which a line
+/// through quiet samples finds to be more than nothing.
+const GROWING: f64 = 0.001;
 /// The shortest probe, seconds.
 const SHORTEST_SECONDS: f64 = 5.0;
 /// Records beyond the percentile that a probe should have.
@@ -139,7 +142,7 @@ pub enum Failing {
     NotReached,
     /// The percentile was above the promise.
     TooSlow,
-    /// The backlog grew: the whole interval of its slope is above 0, or it was not sampled.
+    /// The backlog grew: the whole interval of its slope is above a thousandth of the rate, or it was not sampled.
     Backlog,
 }
 
@@ -250,7 +253,8 @@ impl Search {
 
     /// Why an observation of the current probe does not hold, if it does not.
     pub fn judge(&self, observation: &Observation) -> Option<Failing> {
-        let grows = line(&observation.backlog).map_or(true, |line| line.slope_interval.low > 0.0);
+        let grown = GROWING * self.rate;
+        let grows = line(&observation.backlog).map_or(true, |line| line.slope_interval.low > grown);
         // What is not a number holds nothing, so each is asked whether it is good.
         let reached = observation.achieved >= REACHED * self.rate;
         let fast = observation.percentile_ms <= self.objective.at_most_ms;
@@ -357,7 +361,7 @@ impl Search {
         let achieved = all().map(|one| one.achieved).sum::<f64>() / self.tries.len() as f64;
         let slopes = all().map(|one| line(&one.backlog).map_or(f64::INFINITY, |line| line.slope));
         let grows = match mean_interval(&slopes.collect::<Vec<_>>(), 0.95) {
-            Ok(interval) => interval.low > 0.0,
+            Ok(interval) => interval.low > GROWING * self.rate,
             // One round is judged by itself.
             Err(_) => self.tries.iter().any(|(_, failing)| *failing == Some(Failing::Backlog)),
         };

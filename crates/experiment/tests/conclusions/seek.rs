@@ -260,6 +260,9 @@ fn what_holds_is_judged_by_all_four_conditions() {
     assert_eq!(with(&|o| o.percentile_ms = f64::NAN), Some(Failing::TooSlow));
     assert_eq!(with(&|o| o.backlog = growing.clone()), Some(Failing::Backlog));
     assert_eq!(with(&|o| o.backlog.clear()), Some(Failing::Backlog));
+    // A pace that is rounded by less than a thousandth leaves a line as straight as a growing backlog's.
+    let rounded = (0..5).map(|i| (f64::from(i), 0.5 * f64::from(i))).collect::<Vec<_>>();
+    assert_eq!(with(&|o| o.backlog = rounded.clone()), None);
 }
 
 #[test]
