@@ -104,6 +104,7 @@ fn with_partitions(topic: &Topic, partitions: Vec<Option<Arc<Partition>>>) -> Ar
     Arc::new(Topic {
         name: Arc::clone(&topic.name),
         id: topic.id,
+        internal: topic.internal,
         partitions,
         counters: Arc::clone(&topic.counters),
     })
@@ -132,9 +133,11 @@ fn serve(server: &Server, image: &ClusterImage, topics: &mut Topics, changes: &[
                 take_role(partition, &change.kind);
             }
         }
+        let described = image.topic_by_id(id).expect("a change is of a topic");
         let topic = Topic {
-            name: Arc::clone(&image.topic_by_id(id).expect("a change is of a topic").name),
+            name: Arc::clone(&described.name),
             id,
+            internal: described.is_internal(),
             partitions,
             counters: known.map(|topic| Arc::clone(&topic.counters)).unwrap_or_default(),
         };

@@ -17,6 +17,8 @@ pub struct Topic {
     pub name: Arc<str>,
     /// Its id.
     pub id: TopicId,
+    /// Whether only this broker's coordinators may write to it.
+    pub internal: bool,
     /// The partitions by number; `None` where this broker holds no replica or could not open it.
     pub partitions: Vec<Option<Arc<Partition>>>,
     /// Its counters.

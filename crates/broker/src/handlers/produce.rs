@@ -10,6 +10,8 @@
 //! - v7 zstd; v8 record errors (KIP-467); v10 the new leader (KIP-951, cluster only); v12
 //!   transactions without AddPartitions (KIP-890): not served; v13 topic ids (KIP-516).
 //! - Transactional requests are refused with UNSUPPORTED_VERSION.
+//! - Internal topics are refused with INVALID_TOPIC_EXCEPTION, whatever the client calls itself. Kafka
+//!   lets clients in whose id is `__admin_client`: an id that any client may choose.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -203,6 +205,10 @@ impl Call<'_> {
             topic.counters.failed_produce_requests.add(1);
             return ErrorCode::UnknownTopicOrPartition.into();
         };
+        if topic.internal {
+            topic.counters.failed_produce_requests.add(1);
+            return internal_topic(&topic.name);
+        }
         let codec = records.get(ATTRIBUTES_LOW_BYTE).map_or(0, |byte| byte & 7);
         if self.version < ZSTD_FROM_VERSION && codec == ZSTD_CODE {
             return ErrorCode::UnsupportedCompressionType.into();
@@ -258,6 +264,15 @@ impl Call<'_> {
             record_errors,
         }))
     }
+}
+
+/// Coordinators believe what stands in their topics, so no client may write there.
+fn internal_topic(name: &str) -> Outcome {
+    Outcome::Refused(Box::new(RefusedBatch {
+        error_code: ErrorCode::InvalidTopicException,
+        message: Some(format!("topic {name} is internal: only the broker may write to it")),
+        record_errors: Vec::new(),
+    }))
 }
 
 impl Outcome {

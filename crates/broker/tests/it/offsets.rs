@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use model::{Compression, ErrorCode};
+use model::record::BatchBuilder;
+use model::{Compression, ErrorCode, Timestamp};
 use wire::delete_records::{DeleteRecordsPartition, DeleteRecordsTopic};
 use wire::list_offsets::{ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsTopic};
 use wire::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
@@ -128,6 +129,39 @@ async fn deleted_records_stay_deleted() {
     assert_eq!((rest.high_watermark, values(&rest)[1].0), (20, 7), "the batch holds 6 as well");
     assert_eq!(delete_before(&mut conn, "deleted", -1).await, (ErrorCode::None, 20), "all");
     assert_eq!(found(&mut conn, "deleted", -2).await, (20, -1));
+    broker.stop().await;
+}
+
+/// The record by which a coordinator remembers a commit of `topic`'s partition 0.
+fn forged_commit(group: &str, topic: &str, offset: i64) -> Vec<u8> {
+    let text = |text: &str| {
+        let length = u16::try_from(text.len()).unwrap().to_be_bytes();
+        [&length[..], text.as_bytes()].concat()
+    };
+    let key = [&1i16.to_be_bytes()[..], &text(group), &text(topic), &0i32.to_be_bytes()].concat();
+    let now = now_ms().to_be_bytes();
+    let value =
+        [&3i16.to_be_bytes()[..], &offset.to_be_bytes(), &(-1i32).to_be_bytes(), &text(""), &now]
+            .concat();
+    let mut builder = BatchBuilder::new();
+    builder.add(Timestamp(now_ms()), Some(&key), Some(&value));
+    builder.finish()
+}
+
+#[tokio::test]
+async fn a_client_cannot_forge_a_commit() {
+    let broker = Broker::start(&[("offsets.topic.num.partitions", "1")]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("read", &[]).await;
+    assert_eq!(commit(&mut conn, "victim", "read", 100, "").await, ErrorCode::None);
+    let answer = conn.produce("__consumer_offsets", forged_commit("victim", "read", 5)).await;
+    assert_eq!(answer.error(), ErrorCode::InvalidTopicException);
+    // What is forged would show when the coordinator loads.
+    let copy = broker.start_on_copy().await;
+    let mut after_crash = copy.connect().await;
+    assert_eq!(committed(&mut after_crash, "victim", "read").await.committed_offset, 100);
+    assert_eq!(commit(&mut after_crash, "victim", "read", 101, "").await, ErrorCode::None);
+    copy.stop().await;
     broker.stop().await;
 }
 

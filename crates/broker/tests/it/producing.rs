@@ -288,6 +288,24 @@ async fn what_only_brokers_may_write_is_refused() {
 }
 
 #[tokio::test]
+async fn internal_topics_take_nothing_from_clients() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    for topic in ["__consumer_offsets", "__transaction_state", "__share_group_state"] {
+        conn.create_topic(topic, &[]).await;
+        let answer = conn.produce(topic, batch_of(&["forged"])).await;
+        assert_eq!(answer.error(), ErrorCode::InvalidTopicException, "{topic}");
+        assert!(answer.error_message.is_some_and(|text| text.contains("internal")), "{topic}");
+        assert_eq!(conn.end_offset(topic).await, 0);
+        // Without an answer it is the connection that tells.
+        let mut silent = broker.connect().await;
+        silent.send(&produce_request(topic, 0, batch_of(&["forged"])), PRODUCE).await;
+        silent.assert_closed().await;
+    }
+    broker.stop().await;
+}
+
+#[tokio::test]
 async fn a_batch_that_becomes_too_large_by_being_stored_anew_is_refused() {
     let broker = Broker::start(&[]).await;
     let mut conn = broker.connect().await;
