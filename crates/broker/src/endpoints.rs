@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use crate::configuration::{Advertised, Listener};
+use configuration::{Advertised, Listener};
 
 /// One listener that is open.
 #[derive(Debug, Clone)]

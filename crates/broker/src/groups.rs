@@ -338,7 +338,7 @@ async fn sleep_until(deadline: Option<tokio::time::Instant>) {
 }
 
 /// What the configuration says of groups.
-pub fn group_config(config: &crate::configuration::BrokerConfig) -> GroupConfig {
+pub fn group_config(config: &configuration::BrokerConfig) -> GroupConfig {
     GroupConfig {
         session_timeout_ms_min: config.groups.session_timeout_ms_min,
         session_timeout_ms_max: config.groups.session_timeout_ms_max,

@@ -3,9 +3,9 @@
 
 use ::metadata::decide::{CreateTopics, NewTopic};
 use ::metadata::{ClusterImage, Request, Response};
+use configuration::BrokerConfig;
 use model::{ErrorCode, Uuid};
 
-use crate::configuration::BrokerConfig;
 use crate::groups::OFFSETS_TOPIC;
 use crate::server::Server;
 

@@ -5,13 +5,11 @@
 //! `start.rs` (what runs where).
 
 mod clock;
-pub mod configuration;
 mod counters;
 mod endpoints;
 mod fetch_session;
 mod groups;
 mod handlers;
-pub mod inspection;
 mod internal_topics;
 mod logs;
 mod network;

@@ -6,18 +6,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use metadata::topic_config::{CompressionChoice, Durability as Wanted, Resolver, TopicSettings};
+use configuration::{BrokerConfig, Scope};
+use metadata::topic_config::{CompressionChoice, Resolver, TopicSettings};
 use metadata::{
     ClusterImage, ConfigResource, ImageUpdate, LocalChange, LocalChangeKind, PartitionImage,
     TopicChange,
 };
-use model::{BrokerId, Compression, PartitionIndex, TopicId, TopicPartition};
-use partition::{CompressionRule, Durability, Partition, Settings};
+use model::{BrokerId, Compression, Durability, PartitionIndex, TopicId, TopicPartition};
+use partition::{CompressionRule, Partition, Settings};
 use storage::{CleanupPolicy, LogConfig};
 use tokio::sync::watch;
 use tracing::{error, info};
 
-use crate::configuration::{BrokerConfig, Scope};
 use crate::groups::OFFSETS_TOPIC;
 use crate::internal_topics;
 use crate::logs::Opened;
@@ -316,7 +316,7 @@ pub fn resolve(
     Settings {
         log: Arc::new(log_config(&wanted)),
         durability: match wanted.durability {
-            Wanted::PageCache if !always_synced => Durability::PageCache,
+            Durability::PageCache if !always_synced => Durability::PageCache,
             _ => Durability::Fsync,
         },
         min_insync_replicas: usize::try_from(wanted.min_insync_replicas).unwrap_or(1),

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use configuration::BrokerConfig;
 use metadata::topic_config::{DescribedConfig, Resolver};
 use metadata::{ClusterImage, Request, Response};
 use model::{BrokerId, ErrorCode, PartitionIndex, Timestamp};
@@ -16,7 +17,6 @@ use tokio::sync::watch;
 use tracing::{debug, error};
 
 use crate::clock::Clock;
-use crate::configuration::BrokerConfig;
 use crate::counters::Counters;
 use crate::endpoints::Endpoints;
 use crate::fetch_session::FetchSessions;

@@ -9,9 +9,11 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use configuration::{BrokerConfig, Listener};
 use metadata::decide::{BrokerRef, CreateCluster, RegisterBroker};
 use metadata::record::Endpoint;
 use metadata::{ControllerSettings, Refusal, Request, Response};
@@ -24,7 +26,6 @@ use tokio::sync::watch;
 use tracing::{error, info};
 
 use crate::clock::Clock;
-use crate::configuration::{BrokerConfig, Listener};
 use crate::counters::Counters;
 use crate::endpoints::Endpoints;
 use crate::fetch_session::FetchSessions;
@@ -164,9 +165,15 @@ impl Drop for DataRuntime {
     }
 }
 
+/// One for each core unless the operator said a number.
+fn data_threads(config: &BrokerConfig) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    config.threads.data.unwrap_or_else(cores).max(1)
+}
+
 fn data_runtime(config: &BrokerConfig) -> Result<DataRuntime, StartError> {
     let runtime = Builder::new_multi_thread()
-        .worker_threads(config.threads.data.max(1))
+        .worker_threads(data_threads(config))
         .thread_name("data")
         .enable_all()
         .build()

@@ -4,6 +4,7 @@
 //! other room speaks its words. Read [`id`] first, then [`batch`].
 
 pub mod batch;
+pub mod durability;
 pub mod error_code;
 pub mod id;
 pub mod partitioner;
@@ -14,6 +15,7 @@ pub mod uuid;
 pub mod varint;
 
 pub use batch::{BatchError, BatchHeader, Compression, TimestampType};
+pub use durability::Durability;
 pub use error_code::ErrorCode;
 pub use id::{
     BrokerEpoch, BrokerId, GenerationId, LeaderEpoch, Offset, PartitionIndex, Position,

@@ -1,8 +1,8 @@
 //! Appending as a leader: the path of every produced record.
 
 use model::batch;
-use model::{Offset, Timestamp, TimestampType};
-use replication::{Durability, Event};
+use model::{Durability, Offset, Timestamp, TimestampType};
+use replication::Event;
 use storage::ProducerVerdict;
 
 use crate::check::{CheckedBatch, check, check_size};

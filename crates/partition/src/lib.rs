@@ -23,7 +23,6 @@ pub use error::PartitionError;
 pub use offsets::{EpochEnd, OffsetQuery};
 pub use partition::{Partition, Status};
 pub use read::{Isolation, Read, ReadRequest};
-pub use replication::Durability;
 pub use settings::{CompressionRule, Settings};
 pub use sync::{PartitionCheckpoint, PartitionSync};
 pub use watch::{Watch, WatchKey};

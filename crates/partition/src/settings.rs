@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Compression, TimestampType};
-use replication::Durability;
+use model::{Compression, Durability, TimestampType};
 use storage::LogConfig;
 
 /// What `compression.type` asks of a batch.

@@ -6,10 +6,10 @@
 //!
 //! What `acks=all` promises is decided by one function here, [`Leadership::committed`]: the high
 //! watermark is the smallest position over the in-sync replicas, and under
-//! [`Durability::Fsync`] a position is what has been *synced*, not what has been written.
+//! [`model::Durability::Fsync`] a position is what has been *synced*, not what has been written.
 
 mod leadership;
 mod replica;
 
 pub use leadership::Leadership;
-pub use replica::{Durability, Effects, Event, Replica, Role};
+pub use replica::{Effects, Event, Replica, Role};

@@ -1,37 +1,8 @@
 //! The machine itself: role, positions, high watermark.
 
-use model::{BrokerId, LeaderEpoch, Offset};
+use model::{BrokerId, Durability, LeaderEpoch, Offset};
 
 use crate::Leadership;
-
-/// Which positions count for the high watermark and so for `acks=all`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Durability {
-    /// Synced to the device: survives the loss of power.
-    #[default]
-    Fsync,
-    /// Written to the page cache: survives the loss of the process. Kafka's own contract.
-    PageCache,
-}
-
-impl Durability {
-    /// The name in configurations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Durability::Fsync => "fsync",
-            Durability::PageCache => "page-cache",
-        }
-    }
-
-    /// The durability of this name.
-    pub fn from_name(name: &str) -> Option<Durability> {
-        match name {
-            "fsync" => Some(Durability::Fsync),
-            "page-cache" => Some(Durability::PageCache),
-            _ => None,
-        }
-    }
-}
 
 /// What this broker is to the partition.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What moves the high watermark, and what does not.
 
-use model::{BrokerId, LeaderEpoch, Offset};
-use replication::{Durability, Effects, Event, Replica, Role};
+use model::{BrokerId, Durability, LeaderEpoch, Offset};
+use replication::{Effects, Event, Replica, Role};
 
 const ME: BrokerId = BrokerId(1);
 

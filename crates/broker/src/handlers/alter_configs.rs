@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use ::metadata::decide::{AlterConfigs, ConfigChange, ConfigOperation, IncrementalAlterConfigs};
 use ::metadata::{Answer, ConfigResource, Request, Response};
+use configuration::Scope;
 use model::{ErrorCode, topic_name};
 use wire::alter_configs::{
     AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse,
@@ -19,7 +20,6 @@ use wire::incremental_alter_configs::{
 };
 
 use super::{Call, config_resource};
-use crate::configuration::Scope;
 
 /// A resource as the client named it, and what became of it.
 struct Outcome {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ::metadata::ConfigResource;
 use ::metadata::topic_config::DescribedConfig;
+use configuration::Described;
 use model::{ErrorCode, topic_name};
 use wire::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult,
@@ -12,7 +13,6 @@ use wire::describe_configs::{
 };
 
 use super::{Call, config_resource};
-use crate::configuration::Described;
 
 /// The source of a value that a group or a subscription has.
 const DYNAMIC_GROUP: i8 = 8;

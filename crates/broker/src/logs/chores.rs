@@ -6,11 +6,12 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use configuration::BrokerConfig;
+use model::Durability;
 use parking_lot::{Condvar, Mutex};
-use partition::{Durability, Partition, PartitionError};
+use partition::{Partition, PartitionError};
 use tracing::{debug, error, info};
 
-use crate::configuration::BrokerConfig;
 use crate::server::Server;
 
 /// Bytes that recovery may have to read after a crash, one or two seconds' worth. Above it the

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use configuration::Cleaner as Settings;
 use model::TopicPartition;
 use parking_lot::{Condvar, Mutex};
 use partition::{Partition, PartitionError};
@@ -13,7 +14,6 @@ use storage::StorageError;
 use storage::compaction::{Compaction, CompactionPlan};
 use tracing::{error, info};
 
-use crate::configuration::Cleaner as Settings;
 use crate::server::Server;
 
 /// The threads, and how to end them.

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use broker::configuration::BrokerConfig;
 use broker::{RunningBroker, StartError};
+use configuration::BrokerConfig;
 use model::{BatchHeader, ErrorCode, Timestamp, Uuid, batch::Batches, record::BatchBuilder};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use broker::configuration::explain::{self, Explained};
-use broker::configuration::{BrokerConfig, InvalidConfiguration};
+use configuration::explain::{self, Explained};
+use configuration::{BrokerConfig, InvalidConfiguration};
 use serde::Serialize;
 
 use crate::arguments::ConfigSources;

@@ -4,8 +4,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use broker::inspection::{self, Finding};
+use inspection::Finding;
 use serde_json::{Map, Value, json};
+use storage::disk::RealDisk;
 
 use crate::failure::{Failure, on_output};
 use crate::output::Format;
@@ -20,7 +21,7 @@ pub fn run(paths: &[PathBuf], records: bool, format: Format) -> Result<ExitCode,
         damage_count: 0,
     };
     for path in paths {
-        let found = inspection::inspect(path, records, &mut |path, finding| {
+        let found = inspection::inspect(&RealDisk, path, records, &mut |path, finding| {
             dump.tell(path, &finding);
         });
         let unreadable = || Failure::new(format!("cannot look into {}", path.display()));

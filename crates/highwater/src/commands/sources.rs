@@ -1,6 +1,6 @@
 //! Gathers the values of a broker from the file, the environment and the flags that were typed.
 
-use broker::configuration::{Configuration, Sources, Warning};
+use configuration::{Configuration, Sources, Warning};
 
 use crate::arguments::ConfigSources;
 use crate::failure::Failure;

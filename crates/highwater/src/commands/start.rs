@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 
-use broker::configuration::{BrokerConfig, Configuration, Warning};
+use configuration::{BrokerConfig, Configuration, Warning};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 

@@ -11,6 +11,6 @@ pub mod table;
 pub mod value;
 
 pub use resolve::{ConfigSource, DescribedConfig, DescribedSynonym, Resolver, StaticConfigs};
-pub use settings::{CompressionChoice, Durability, TopicSettings};
+pub use settings::{CompressionChoice, TopicSettings};
 pub use table::{ConfigKey, ConfigType, Synonym, TOPIC_CONFIGS, find};
 pub use value::{ConfigError, validate};

@@ -1,17 +1,7 @@
 //! The configuration of one topic as the rest of the program uses it: typed, resolved, complete.
 
 use super::value::Value;
-use model::{Compression, TimestampType};
-
-/// What `acks=all` waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Durability {
-    /// The device of every in-sync replica.
-    #[default]
-    Fsync,
-    /// The memory of every in-sync replica.
-    PageCache,
-}
+use model::{Compression, Durability, TimestampType};
 
 /// `compression.type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -119,10 +109,7 @@ impl TopicSettings {
             compression_lz4_level: int("compression.lz4.level"),
             compression_zstd_level: int("compression.zstd.level"),
             delete_retention_ms: long("delete.retention.ms"),
-            durability: match text("durability").as_str() {
-                "page-cache" => Durability::PageCache,
-                _ => Durability::Fsync,
-            },
+            durability: Durability::from_name(&text("durability")).unwrap_or_default(),
             file_delete_delay_ms: long("file.delete.delay.ms"),
             flush_messages: long("flush.messages"),
             flush_ms: long("flush.ms"),

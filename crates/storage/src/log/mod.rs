@@ -41,7 +41,7 @@ pub use sync::{CheckpointTicket, SyncTicket};
 pub use timestamps::TimestampedOffset;
 
 use append::Boundaries;
-use sync::Durability;
+use sync::SyncedState;
 
 /// One partition's log. The caller holds the partition's lock around every call.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub struct Log {
     epochs_unwritten: bool,
     /// Offsets of which a producer snapshot exists, in order.
     snapshots: Vec<Offset>,
-    durability: Durability,
+    durability: SyncedState,
     /// Counts what makes positions in files mean something else: truncations and compactions.
     pub(crate) generation: u64,
     /// Ends of the batches appended last, so that a high watermark near the end costs no search.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use model::{Offset, Timestamp};
 
 use super::Log;
-use super::sync::Durability;
+use super::sync::SyncedState;
 use crate::ceiling;
 use crate::disk::Disk;
 use crate::epoch_history::EpochHistory;
@@ -136,7 +136,7 @@ impl Log {
         opening: Opening,
         ceiling: Option<Offset>,
     ) -> Log {
-        let mut durability = Durability::new(Offset(0));
+        let mut durability = SyncedState::new(Offset(0));
         durability.promised = opening.recovery_point;
         durability.ceiling = ceiling;
         Log {

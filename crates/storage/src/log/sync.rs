@@ -25,7 +25,7 @@ use crate::segment::Segment;
 
 /// What of a log is durable.
 #[derive(Debug)]
-pub(super) struct Durability {
+pub(super) struct SyncedState {
     /// Below it all batches are durable. Moved by syncs; back by truncation.
     pub(super) synced: Offset,
     /// Below it nothing needs recovery. Moved by checkpoints; back by truncation.
@@ -48,10 +48,10 @@ pub(super) struct Durability {
     pub(super) truncations: u64,
 }
 
-impl Durability {
+impl SyncedState {
     /// Of a log of which everything below `synced` and every name is durable.
-    pub(super) fn new(synced: Offset) -> Durability {
-        Durability {
+    pub(super) fn new(synced: Offset) -> SyncedState {
+        SyncedState {
             synced,
             recovery_point: synced,
             promised: synced,

@@ -1,0 +1,590 @@
+//! What the rest of the broker sees of its configuration: types, with everything that joins
+//! several keys decided. Made once at the start and again after each change at run time.
+
+use std::path::PathBuf;
+
+use model::{BrokerId, Durability, Uuid};
+
+use super::change::{RefusedChange, Scope};
+use super::layers::Configuration;
+use super::listener::{self, Endpoint, HostPort, SecurityProtocol, Voter};
+use super::problem::InvalidConfiguration;
+use super::sections::{
+    Cleaner, FetchLimits, Groups, Network, Offsets, Producers, QuorumTimes, Replication,
+    TopicDefaults,
+};
+use super::settings::Reading;
+use super::source::Sources;
+use super::{rules, table};
+
+/// A place where clients connect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listener {
+    /// Its name in upper case.
+    pub name: String,
+    /// Where to bind: an empty host stands for all interfaces, port 0 for any free one.
+    pub bind: HostPort,
+    /// What clients are told.
+    pub advertised: Advertised,
+}
+
+/// The address that clients are told to connect to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advertised {
+    /// `None`: no name was given; whoever is told gets an address that reached this broker.
+    pub host: Option<String>,
+    /// `None`: the port that the listener is bound to.
+    pub port: Option<u16>,
+}
+
+/// Where metrics and health are served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Http {
+    /// Where to bind; `None`: nowhere.
+    pub bind: Option<HostPort>,
+}
+
+/// Numbers of threads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Threads {
+    /// Of the data path: `num.network.threads` if it was set; `None`: one for each core.
+    pub data: Option<usize>,
+    /// For work that may block.
+    pub background: usize,
+    /// That recover logs, for each log directory.
+    pub recovery_per_log_dir: usize,
+}
+
+/// The logs' defaults and chores. Topics override the first group of fields: what holds for one
+/// topic is resolved in the room `metadata`, from the same keys.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogDefaults {
+    /// Age at which records may go; -1: never. `log.retention.{ms,minutes,hours}` joined.
+    pub retention_ms: i64,
+    /// Age at which a segment is closed. `log.roll.{ms,hours}` joined.
+    pub roll_ms: i64,
+    /// Taken off at random. `log.roll.jitter.{ms,hours}` joined.
+    pub roll_jitter_ms: i64,
+    /// Time after which a log is synced with durability=page-cache; `i64::MAX`: left to the
+    /// system.
+    pub flush_interval_ms: i64,
+    /// The largest batch.
+    pub message_bytes_max: u32,
+    /// How often segments to delete are looked for.
+    pub retention_check_ms: u64,
+    /// How often logs to sync are looked for with durability=page-cache.
+    pub flush_scheduler_ms: u64,
+    /// How often recovery points are written down.
+    pub recovery_point_checkpoint_ms: u64,
+    /// How often log start offsets are written down.
+    pub start_offset_checkpoint_ms: u64,
+    /// Delay after the start before the chores begin.
+    pub initial_delay_ms: u64,
+    /// Compaction.
+    pub cleaner: Cleaner,
+}
+
+/// Everything that the broker is told, in types.
+#[derive(Debug, Clone)]
+pub struct BrokerConfig {
+    /// This node's id.
+    pub node_id: BrokerId,
+    /// The cluster's id if one was demanded.
+    pub cluster_id: Option<Uuid>,
+    /// Where this broker stands.
+    pub rack: Option<String>,
+    /// The data folders; never empty.
+    pub log_dirs: Vec<PathBuf>,
+    /// Where the metadata log is.
+    pub metadata_dir: PathBuf,
+    /// Of topics that do not say.
+    pub durability: Durability,
+    /// For clients; never empty.
+    pub listeners: Vec<Listener>,
+    /// For the quorum; empty for a node alone.
+    pub controller_listeners: Vec<Endpoint>,
+    /// The name of the listener that other brokers use.
+    pub inter_broker_listener: String,
+    /// The quorum's voters as they were listed; empty: this node alone.
+    pub voters: Vec<Voter>,
+    /// Metrics and health.
+    pub http: Http,
+    /// Threads.
+    pub threads: Threads,
+    /// Sockets and requests.
+    pub network: Network,
+    /// Exceptions to `network.connections_per_ip_max`: address and number.
+    pub connections_per_ip_overrides: Vec<(String, u32)>,
+    /// What a fetch may ask for.
+    pub fetch: FetchLimits,
+    /// How topics come to be.
+    pub topics: TopicDefaults,
+    /// Logs.
+    pub log: LogDefaults,
+    /// Followers.
+    pub replication: Replication,
+    /// Consumer groups.
+    pub groups: Groups,
+    /// Committed offsets.
+    pub offsets: Offsets,
+    /// Idempotent producers.
+    pub producers: Producers,
+    /// Quorum and liveness.
+    pub quorum: QuorumTimes,
+    /// What all this was made of: DescribeConfigs shows it.
+    pub configuration: Configuration,
+}
+
+impl BrokerConfig {
+    /// Makes types of a configuration and checks the rules that join several keys.
+    pub fn new(configuration: Configuration) -> Result<BrokerConfig, InvalidConfiguration> {
+        let reading = Reading::new(&configuration);
+        let config = BrokerConfig::read(&reading);
+        rules::check(&config, &reading);
+        reading.finish()?;
+        Ok(config)
+    }
+
+    /// A broker with these keys, all others at their defaults. Warnings are dropped: for tests and
+    /// for programs that embed a broker.
+    pub fn from_pairs<'a>(
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<BrokerConfig, InvalidConfiguration> {
+        let said =
+            pairs.into_iter().fold(Sources::new(), |said, (key, value)| said.set(key, value));
+        let (configuration, _) = Configuration::load(&said, true)?;
+        BrokerConfig::new(configuration)
+    }
+
+    /// The same broker after a change at run time; this one stays as it is.
+    pub fn with_change(
+        &self,
+        scope: Scope,
+        key: &str,
+        value: Option<&str>,
+    ) -> Result<BrokerConfig, RefusedChange> {
+        let mut configuration = self.configuration.clone();
+        configuration.apply_dynamic(scope, key, value)?;
+        BrokerConfig::new(configuration).map_err(RefusedChange::Contradiction)
+    }
+
+    pub(super) fn read(reading: &Reading<'_>) -> BrokerConfig {
+        let (listeners, controller_listeners) = read_listeners(reading);
+        let log_dirs = read_log_dirs(reading);
+        let metadata_dir = reading.optional::<String>("metadata.log.dir").map(PathBuf::from);
+        BrokerConfig {
+            node_id: read_node_id(reading),
+            cluster_id: read_cluster_id(reading),
+            rack: reading.optional("broker.rack"),
+            metadata_dir: metadata_dir.unwrap_or_else(|| log_dirs[0].clone()),
+            log_dirs,
+            durability: read_durability(reading),
+            inter_broker_listener: read_inter_broker(reading, &listeners),
+            listeners,
+            controller_listeners,
+            voters: read_parsed(reading, "controller.quorum.voters", listener::voters),
+            http: read_http(reading),
+            threads: read_threads(reading),
+            network: Network::read(reading),
+            connections_per_ip_overrides: read_parsed(
+                reading,
+                "max.connections.per.ip.overrides",
+                listener::connection_limits,
+            ),
+            fetch: FetchLimits::read(reading),
+            topics: TopicDefaults::read(reading),
+            log: read_log(reading),
+            replication: Replication::read(reading),
+            groups: Groups::read(reading),
+            offsets: Offsets::read(reading),
+            producers: Producers::read(reading),
+            quorum: QuorumTimes::read(reading),
+            configuration: reading.configuration.clone(),
+        }
+    }
+}
+
+fn read_parsed<T: Default>(
+    reading: &Reading<'_>,
+    name: &'static str,
+    parse: fn(&str) -> Result<T, String>,
+) -> T {
+    let text: String = reading.optional(name).unwrap_or_default();
+    parse(&text).unwrap_or_else(|reason| {
+        reading.refuse(name, reason);
+        T::default()
+    })
+}
+
+/// The id of a node that was given none, alone in its cluster.
+const NODE_ID_DEFAULT: i32 = 1;
+
+fn read_node_id(reading: &Reading<'_>) -> BrokerId {
+    let node_id: Option<i32> = reading.optional("node.id");
+    let broker_id = reading.explicit::<i32>("broker.id").filter(|id| *id != -1);
+    if let (Some(node_id), Some(broker_id)) = (node_id, broker_id) {
+        let reason = || format!("node.id is {node_id}; both name this node and must agree");
+        reading.require(node_id == broker_id, "broker.id", reason);
+    }
+    BrokerId(node_id.filter(|id| *id != -1).or(broker_id).unwrap_or(NODE_ID_DEFAULT))
+}
+
+fn read_cluster_id(reading: &Reading<'_>) -> Option<Uuid> {
+    let text: String = reading.optional("cluster.id")?;
+    let id = text.parse().ok();
+    if id.is_none() {
+        reading.refuse("cluster.id", "it accepts 22 characters of URL-safe base64");
+    }
+    id
+}
+
+fn read_log_dirs(reading: &Reading<'_>) -> Vec<PathBuf> {
+    let one: Vec<String> = reading.get("log.dir");
+    let dirs: Vec<String> = reading.optional("log.dirs").unwrap_or(one);
+    dirs.into_iter().map(PathBuf::from).collect()
+}
+
+fn read_durability(reading: &Reading<'_>) -> Durability {
+    Durability::from_name(&reading.get::<String>("durability")).unwrap_or_default()
+}
+
+fn read_http(reading: &Reading<'_>) -> Http {
+    let text: String = reading.get("http.listener");
+    let bind = HostPort::parse(&text);
+    reading.require(bind.is_some() || text.is_empty(), "http.listener", || {
+        "it accepts host:port, or nothing".to_owned()
+    });
+    Http { bind }
+}
+
+fn read_threads(reading: &Reading<'_>) -> Threads {
+    let _kafkas_default: usize = reading.get("num.network.threads");
+    Threads {
+        data: reading.explicit("num.network.threads"),
+        background: reading.get("background.threads"),
+        recovery_per_log_dir: reading.get("num.recovery.threads.per.data.dir"),
+    }
+}
+
+const MS_PER_MINUTE: i64 = 60_000;
+const MS_PER_HOUR: i64 = 3_600_000;
+
+fn read_log(reading: &Reading<'_>) -> LogDefaults {
+    let ms = |name| reading.optional::<i64>(name);
+    let minutes = |name| ms(name).map(|n| scaled(n, MS_PER_MINUTE));
+    let hours = |name| ms(name).map(|n| scaled(n, MS_PER_HOUR));
+    let retention_hours = hours("log.retention.hours");
+    let retention = ms("log.retention.ms").or(minutes("log.retention.minutes")).or(retention_hours);
+    let flush_scheduler = ms("log.flush.scheduler.interval.ms").unwrap_or(i64::MAX);
+    LogDefaults {
+        retention_ms: retention.unwrap_or(-1),
+        roll_ms: ms("log.roll.ms").or(hours("log.roll.hours")).unwrap_or(i64::MAX),
+        roll_jitter_ms: ms("log.roll.jitter.ms").or(hours("log.roll.jitter.hours")).unwrap_or(0),
+        flush_interval_ms: ms("log.flush.interval.ms").unwrap_or(flush_scheduler),
+        message_bytes_max: reading.get("message.max.bytes"),
+        retention_check_ms: reading.get("log.retention.check.interval.ms"),
+        flush_scheduler_ms: u64::try_from(flush_scheduler).unwrap_or(u64::MAX),
+        recovery_point_checkpoint_ms: reading.get("log.flush.offset.checkpoint.interval.ms"),
+        start_offset_checkpoint_ms: reading.get("log.flush.start.offset.checkpoint.interval.ms"),
+        initial_delay_ms: reading.get("log.initial.task.delay.ms"),
+        cleaner: Cleaner::read(reading),
+    }
+}
+
+/// Negative numbers mean "no limit" in every unit.
+fn scaled(number: i64, by: i64) -> i64 {
+    if number < 0 { -1 } else { number.saturating_mul(by) }
+}
+
+/// The listeners for clients and those of the controller.
+fn read_listeners(reading: &Reading<'_>) -> (Vec<Listener>, Vec<Endpoint>) {
+    let all = read_parsed(reading, "listeners", listener::endpoints);
+    let advertised = read_parsed(reading, "advertised.listeners", listener::endpoints);
+    let protocols = read_parsed(reading, "listener.security.protocol.map", listener::protocol_map);
+    let of_controller: Vec<String> =
+        reading.optional("controller.listener.names").unwrap_or_default();
+    let is_controller = |name: &str| of_controller.iter().any(|c| c.eq_ignore_ascii_case(name));
+    let explicit_map = reading.configuration.explicit("listener.security.protocol.map").is_some();
+    for endpoint in &all {
+        // As in Kafka: a controller's listener needs no entry as long as there is no map at all.
+        if explicit_map || !is_controller(&endpoint.name) {
+            check_protocol(reading, &endpoint.name, &protocols);
+        }
+    }
+    for endpoint in &advertised {
+        check_advertised(reading, endpoint, &all);
+    }
+    let (controller, clients): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|endpoint| is_controller(&endpoint.name));
+    let listeners: Vec<Listener> = clients.into_iter().map(|e| listener(e, &advertised)).collect();
+    reading.require(!listeners.is_empty(), "listeners", || {
+        "it names no listener for clients; add for example PLAINTEXT://:9092".to_owned()
+    });
+    (listeners, controller)
+}
+
+fn check_protocol(reading: &Reading<'_>, name: &str, protocols: &[(String, SecurityProtocol)]) {
+    match protocols.iter().find(|(mapped, _)| mapped == name) {
+        Some((_, SecurityProtocol::Plaintext)) => {}
+        Some(_) => reading.refuse(
+            "listeners",
+            format!(
+                "listener {name} needs SSL or SASL, which come later; only PLAINTEXT is served"
+            ),
+        ),
+        None => reading.refuse(
+            "listeners",
+            format!(
+                "listener {name} has no protocol; add {name}:PLAINTEXT to \
+                 listener.security.protocol.map"
+            ),
+        ),
+    }
+}
+
+fn check_advertised(reading: &Reading<'_>, endpoint: &Endpoint, all: &[Endpoint]) {
+    let Endpoint { name, at } = endpoint;
+    reading.require(all.iter().any(|e| e.name == *name), "advertised.listeners", || {
+        format!("{name} is not among the listeners")
+    });
+    reading.require(!matches!(at.host.as_str(), "0.0.0.0" | "::"), "advertised.listeners", || {
+        format!("nobody can connect to {}; give {name} an address that clients reach", at.host)
+    });
+}
+
+fn listener(endpoint: Endpoint, advertised: &[Endpoint]) -> Listener {
+    let told = advertised.iter().find(|told| told.name == endpoint.name).map(|told| &told.at);
+    // A bound address is told as it is; a wildcard or port 0 says nothing that could be told.
+    let at = told.unwrap_or(&endpoint.at);
+    let host = (!at.is_wildcard()).then(|| at.host.clone());
+    let port = (at.port != 0).then_some(at.port);
+    Listener { name: endpoint.name, bind: endpoint.at, advertised: Advertised { host, port } }
+}
+
+fn read_inter_broker(reading: &Reading<'_>, listeners: &[Listener]) -> String {
+    let protocol: String = reading.get("security.inter.broker.protocol");
+    reading.require(protocol == "PLAINTEXT", "security.inter.broker.protocol", || {
+        "SSL and SASL come later; only PLAINTEXT is served".to_owned()
+    });
+    let named: Option<String> = reading.optional("inter.broker.listener.name");
+    let Some(named) = named.map(|name| name.to_ascii_uppercase()) else {
+        let by_protocol = listeners.iter().find(|listener| listener.name == protocol);
+        return by_protocol.or(listeners.first()).map(|l| l.name.clone()).unwrap_or_default();
+    };
+    reading.require(
+        listeners.iter().any(|l| l.name == named),
+        "inter.broker.listener.name",
+        || "it must be the name of a listener for clients".to_owned(),
+    );
+    named
+}
+
+/// The keys whose values the room `metadata` reads as defaults of topic configurations.
+pub(super) const OF_TOPICS: &[&str] = &[
+    "compression.type",
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.zstd.level",
+    "durability",
+    "log.cleaner.delete.retention.ms",
+    "log.cleaner.max.compaction.lag.ms",
+    "log.cleaner.min.cleanable.ratio",
+    "log.cleaner.min.compaction.lag.ms",
+    "log.cleanup.policy",
+    "log.flush.interval.messages",
+    "log.flush.interval.ms",
+    "log.index.interval.bytes",
+    "log.index.size.max.bytes",
+    "log.message.timestamp.after.max.ms",
+    "log.message.timestamp.before.max.ms",
+    "log.message.timestamp.type",
+    "log.preallocate",
+    "log.retention.bytes",
+    "log.retention.ms",
+    "log.roll.jitter.ms",
+    "log.roll.ms",
+    "log.segment.bytes",
+    "log.segment.delete.delay.ms",
+    "message.max.bytes",
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+];
+
+impl BrokerConfig {
+    /// The values of this broker that topics fall back to, under the broker's names. Those of
+    /// other units (`log.retention.hours`) are joined into the one in milliseconds.
+    pub fn topic_fallbacks(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let joined = |name: &str| match name {
+            "log.retention.ms" => Some(self.log.retention_ms),
+            "log.roll.ms" => Some(self.log.roll_ms),
+            "log.roll.jitter.ms" => Some(self.log.roll_jitter_ms),
+            "log.flush.interval.ms" => Some(self.log.flush_interval_ms),
+            _ => None,
+        };
+        OF_TOPICS.iter().filter_map(move |name| {
+            let value = self.configuration.value(name).map(str::to_owned);
+            let key = table::find(name).expect("the list holds only keys of the table");
+            Some((key.name, joined(name).map(|n| n.to_string()).or(value)?))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Status;
+    use std::collections::BTreeSet;
+
+    fn config(pairs: &[(&str, &str)]) -> BrokerConfig {
+        BrokerConfig::from_pairs(pairs.iter().copied()).unwrap()
+    }
+
+    fn problem(pairs: &[(&str, &str)]) -> String {
+        BrokerConfig::from_pairs(pairs.iter().copied()).unwrap_err().to_string()
+    }
+
+    /// Read by the program before there is a broker.
+    const OF_PROGRAM: &[&str] = &["log.format", "log.level"];
+
+    #[test]
+    fn the_honoured_keys_are_exactly_those_that_are_read() {
+        let configuration = Configuration::default();
+        let reading = Reading::new(&configuration);
+        rules::check(&BrokerConfig::read(&reading), &reading);
+        let mut read = reading.keys_read();
+        read.extend(OF_TOPICS);
+        read.extend(OF_PROGRAM);
+        let honoured: BTreeSet<&str> =
+            table::all().filter(|key| key.status == Status::Honoured).map(|key| key.name).collect();
+        let unread: Vec<_> = honoured.difference(&read).collect();
+        let unmarked: Vec<_> = read.difference(&honoured).collect();
+        assert!(unread.is_empty() && unmarked.is_empty(), "{unread:?} {unmarked:?}");
+    }
+
+    #[test]
+    fn without_a_word_it_is_a_broker_alone_on_9092_that_syncs() {
+        let config = config(&[]);
+        assert_eq!(config.node_id, BrokerId(1));
+        assert_eq!(config.log_dirs, [PathBuf::from("./highwater-data")]);
+        assert_eq!(config.metadata_dir, config.log_dirs[0]);
+        assert_eq!(config.durability, Durability::Fsync);
+        assert_eq!(config.listeners.len(), 1);
+        assert_eq!(config.listeners[0].bind.to_string(), ":9092");
+        assert_eq!(config.listeners[0].advertised, Advertised { host: None, port: Some(9092) });
+        assert_eq!(config.inter_broker_listener, "PLAINTEXT");
+        assert_eq!(config.http.bind.unwrap().to_string(), ":8080");
+        assert_eq!(config.log.retention_ms, 168 * MS_PER_HOUR);
+        assert_eq!(config.log.roll_ms, 168 * MS_PER_HOUR);
+        assert_eq!(config.threads.data, None);
+        assert_eq!(config.offsets.partitions, 50);
+    }
+
+    #[test]
+    fn the_finest_unit_wins() {
+        let hours = ("log.retention.hours", "2");
+        let minutes = ("log.retention.minutes", "3");
+        let ms = ("log.retention.ms", "4");
+        let retention = |pairs: &[(&str, &str)]| config(pairs).log.retention_ms;
+        assert_eq!(retention(&[hours]), 2 * MS_PER_HOUR);
+        assert_eq!(retention(&[hours, minutes]), 3 * MS_PER_MINUTE);
+        assert_eq!(retention(&[hours, minutes, ms]), 4);
+        assert_eq!(retention(&[("log.retention.hours", "-1")]), -1);
+        assert_eq!(config(&[("log.roll.hours", "1")]).log.roll_ms, MS_PER_HOUR);
+        let fallbacks = config(&[hours]);
+        let mut fallbacks = fallbacks.topic_fallbacks();
+        assert!(fallbacks.any(|pair| pair == ("log.retention.ms", (2 * MS_PER_HOUR).to_string())));
+    }
+
+    #[test]
+    fn the_file_that_kafka_ships_for_a_broker_and_controller_in_one_works() {
+        let config = config(&[
+            ("process.roles", "broker,controller"),
+            ("node.id", "1"),
+            ("controller.quorum.bootstrap.servers", "localhost:9093"),
+            ("listeners", "PLAINTEXT://:9092,CONTROLLER://:9093"),
+            ("inter.broker.listener.name", "PLAINTEXT"),
+            ("advertised.listeners", "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093"),
+            ("controller.listener.names", "CONTROLLER"),
+            (
+                "listener.security.protocol.map",
+                "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL",
+            ),
+            ("log.dirs", "data"),
+        ]);
+        assert_eq!(config.listeners.len(), 1);
+        let told = Advertised { host: Some("localhost".into()), port: Some(9092) };
+        assert_eq!(config.listeners[0].advertised, told);
+        assert_eq!(config.controller_listeners.len(), 1);
+    }
+
+    #[test]
+    fn listeners_that_cannot_be_served_are_refused_by_name() {
+        for (pairs, words) in [
+            (
+                &[("listeners", "SSL://:9092")][..],
+                "listener SSL needs SSL or SASL, which come later",
+            ),
+            (&[("listeners", "INSIDE://:9092")], "add INSIDE:PLAINTEXT to listener.security"),
+            (&[("advertised.listeners", "OTHER://h:1")], "OTHER is not among the listeners"),
+            (&[("advertised.listeners", "PLAINTEXT://0.0.0.0:1")], "nobody can connect to 0.0.0.0"),
+            (
+                &[("listeners", "C://:1"), ("controller.listener.names", "C")],
+                "it names no listener for clients",
+            ),
+            (&[("security.inter.broker.protocol", "SSL")], "SSL and SASL come later"),
+            (&[("inter.broker.listener.name", "X")], "the name of a listener for clients"),
+        ] {
+            let found = problem(pairs);
+            assert!(found.contains(words), "{found}");
+        }
+    }
+
+    #[test]
+    fn values_that_contradict_each_other_are_refused() {
+        for (pairs, words) in [
+            (&[("node.id", "1"), ("broker.id", "2")][..], "must agree"),
+            (&[("process.roles", "controller")], "without the role broker"),
+            (&[("controller.quorum.voters", "1@a:1,2@b:1")], "quorum of several nodes"),
+            (&[("queued.max.request.bytes", "1000")], "room for one request"),
+            (&[("max.connections.per.ip", "0")], "lets nobody in"),
+            (&[("log.retention.ms", "0")], "-1, or a whole number from 1 up"),
+            (&[("log.cleaner.threads", "200")], "each of 200 cleaner threads"),
+            (&[("replica.fetch.wait.max.ms", "40000")], "replica.lag.time.max.ms"),
+            (&[("broker.heartbeat.interval.ms", "8000")], "at most half"),
+            (&[("group.min.session.timeout.ms", "2000000")], "group.min.session.timeout.ms"),
+            (&[("group.coordinator.rebalance.protocols", "consumer")], "must contain classic"),
+            (&[("offsets.topic.compression.codec", "9")], "0 none, 1 gzip"),
+            (&[("cluster.id", "short")], "22 characters"),
+            (&[("offset.metadata.max.bytes", "20000")], "from 0 to 10922"),
+            (&[("group.initial.rebalance.delay.ms", "-1")], "at least 0"),
+            (&[("http.listener", "8080")], "host:port, or nothing"),
+            (&[("socket.send.buffer.bytes", "0")], "-1, or a whole number from 1 up"),
+        ] {
+            let found = problem(pairs);
+            assert!(found.contains(words), "{pairs:?}: {found}");
+        }
+    }
+
+    #[test]
+    fn all_problems_are_said_at_once() {
+        let found =
+            problem(&[("http.listener", "x"), ("log.roll.hours", "1"), ("cluster.id", "y")]);
+        assert_eq!(found.lines().count(), 2, "{found}");
+    }
+
+    #[test]
+    fn old_and_new_name_of_the_node_are_one() {
+        assert_eq!(config(&[("broker.id", "7")]).node_id, BrokerId(7));
+        assert_eq!(config(&[("node.id", "8")]).node_id, BrokerId(8));
+        assert_eq!(config(&[("node.id", "9"), ("broker.id", "9")]).node_id, BrokerId(9));
+    }
+
+    #[test]
+    fn an_address_that_says_nothing_is_not_told() {
+        let told = |listeners| config(&[("listeners", listeners)]).listeners[0].advertised.clone();
+        let named = |host: Option<&str>, port| Advertised { host: host.map(str::to_owned), port };
+        assert_eq!(told("PLAINTEXT://0.0.0.0:9092"), named(None, Some(9092)));
+        assert_eq!(told("PLAINTEXT://127.0.0.1:0"), named(Some("127.0.0.1"), None));
+        assert_eq!(told("PLAINTEXT://[::1]:5"), named(Some("::1"), Some(5)));
+    }
+}

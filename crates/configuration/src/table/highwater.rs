@@ -1,0 +1,25 @@
+//! Highwater's own keys, which Kafka does not have.
+
+use crate::key::{Key, Kind};
+
+/// The keys of this area, in the order in which they are explained.
+pub(super) const KEYS: &[Key] = &[
+    Key::string("durability", "fsync").one_of(&["fsync", "page-cache"]).cluster_wide().doc(
+        "When a write with acks=all is acknowledged: once it is synced to the disk of every \
+         in-sync replica (fsync), or once it is in their page cache, as Kafka does (page-cache).",
+    ),
+    Key::string("http.listener", ":8080").doc(
+        "Where metrics and health are served over HTTP: host:port. No host: all interfaces; \
+         port 0: any free one; empty: nowhere.",
+    ),
+    Key::null("cluster.id", Kind::String).doc(
+        "The cluster's id, 22 characters of URL-safe base64. Unset: made up when the data folder \
+         is made. A data folder of another cluster is refused.",
+    ),
+    Key::string("log.format", "text")
+        .one_of(&["text", "json"])
+        .doc("The form of what the program reports on standard error: lines for people or JSON."),
+    Key::string("log.level", "info")
+        .one_of(&["error", "warn", "info", "debug", "trace"])
+        .doc("How much the program reports on standard error."),
+];

@@ -1,0 +1,18 @@
+//! Looks through the files of a stopped broker and says what is in them and what is wrong: the work
+//! of `highwater log dump`. Only reads, through [`storage::disk::Disk`], and repairs nothing.
+//!
+//! It shares no code with what writes these files: a checker that made the same mistake would find
+//! nothing. What stands in them is in docs/log_format.md.
+
+mod finding;
+mod index;
+mod partition;
+mod segment;
+mod snapshot;
+mod window;
+
+pub use finding::{FileKind, Finding, Tell};
+pub use partition::inspect;
+
+#[cfg(test)]
+mod tests;

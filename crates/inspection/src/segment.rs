@@ -1,0 +1,216 @@
+//! Checks one `.log` file: every batch whole, its checksum right, offsets and terms rising, its
+//! records readable.
+
+use std::io;
+use std::path::Path;
+
+use model::BatchHeader;
+use model::batch::HEADER_BYTES;
+use storage::disk::Disk;
+
+use super::finding::{FileKind, Finding, Tell};
+use super::window::Window;
+
+/// What a compressed batch may expand to, so that damage cannot fill the memory.
+const EXPANDED_BYTES_MAX: usize = 1 << 30;
+
+/// A batch as the checks of indexes need it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BatchAt {
+    pub(super) position: u64,
+    pub(super) base_offset: i64,
+    pub(super) last_offset: i64,
+    /// The largest timestamp of the segment up to its end.
+    pub(super) max_timestamp_so_far: i64,
+}
+
+/// One segment as it was found.
+#[derive(Debug, Default)]
+pub(super) struct Segment {
+    /// Its batches in their order, up to the first damage that cannot be passed.
+    pub(super) batches: Vec<BatchAt>,
+    /// Bytes of them.
+    pub(super) whole_bytes: u64,
+}
+
+impl Segment {
+    /// The offset behind its last record; `base` if it has none.
+    pub(super) fn next_offset(&self, base: i64) -> i64 {
+        self.batches.last().map_or(base, |batch| batch.last_offset + 1)
+    }
+
+    /// The largest timestamp of the batches that end before this offset.
+    pub(super) fn max_timestamp_before(&self, offset: i64) -> Option<i64> {
+        let count = self.batches.partition_point(|batch| batch.last_offset < offset);
+        Some(self.batches[count.checked_sub(1)?].max_timestamp_so_far)
+    }
+
+    /// The batch that begins at this position.
+    pub(super) fn batch_at(&self, position: u64) -> Option<usize> {
+        self.batches.binary_search_by_key(&position, |batch| batch.position).ok()
+    }
+}
+
+/// Reads a segment and tells what is in it; the records only `with_records`.
+pub(super) fn read(
+    disk: &dyn Disk,
+    path: &Path,
+    base: i64,
+    with_records: bool,
+    tell: &mut Tell<'_>,
+) -> io::Result<Segment> {
+    let mut window = Window::open(disk, path)?;
+    let mut reading = Reading {
+        path,
+        with_records,
+        segment: Segment::default(),
+        record_count: 0,
+        next_offset: base,
+        epoch: -1,
+        uncompressed: Vec::new(),
+    };
+    tell(path, Finding::Begin(FileKind::Segment));
+    while reading.segment.whole_bytes < window.size() && reading.step(&mut window, tell)? {}
+    let Reading { segment, record_count, .. } = reading;
+    let entry_count = segment.batches.len() as u64;
+    tell(path, Finding::End { size_bytes: window.size(), entry_count, record_count });
+    Ok(segment)
+}
+
+struct Reading<'a> {
+    path: &'a Path,
+    with_records: bool,
+    segment: Segment,
+    record_count: u64,
+    /// No offset below may come.
+    next_offset: i64,
+    /// The term of the batch before.
+    epoch: i32,
+    uncompressed: Vec<u8>,
+}
+
+impl Reading<'_> {
+    /// Reads one batch; `false` if there is no way past what is there.
+    fn step(&mut self, window: &mut Window, tell: &mut Tell<'_>) -> io::Result<bool> {
+        let position = self.segment.whole_bytes;
+        let left = window.size() - position;
+        let header = match BatchHeader::decode(window.at(position, HEADER_BYTES)?) {
+            Ok(header) if u64::from(header.size_bytes) <= left => header,
+            Ok(header) => {
+                let size = header.size_bytes;
+                let reason =
+                    format!("a batch of {size} bytes has only {left}: the end is torn off");
+                self.damage(position, &reason, tell);
+                return Ok(false);
+            }
+            Err(error) => {
+                let zeros = is_zero(window, position)?;
+                let what = if zeros { "zeros".to_owned() } else { format!("no batch: {error}") };
+                self.damage(position, &format!("the last {left} bytes are {what}"), tell);
+                return Ok(false);
+            }
+        };
+        let batch = window.at(position, header.size_bytes as usize)?;
+        tell(self.path, Finding::Batch { position, header: &header });
+        self.check(position, &header, batch, tell);
+        self.segment.whole_bytes += u64::from(header.size_bytes);
+        let before = self.segment.batches.last().map_or(i64::MIN, |b| b.max_timestamp_so_far);
+        self.segment.batches.push(BatchAt {
+            position,
+            base_offset: header.base_offset.0,
+            last_offset: header.last_offset().0,
+            max_timestamp_so_far: before.max(header.max_timestamp.0),
+        });
+        Ok(true)
+    }
+
+    fn check(&mut self, position: u64, header: &BatchHeader, batch: &[u8], tell: &mut Tell<'_>) {
+        let (base, epoch) = (header.base_offset.0, header.leader_epoch.0);
+        if base < self.next_offset {
+            let next = self.next_offset;
+            let reason = format!("the batch begins at offset {base}, but {next} or more must come");
+            self.damage(position, &reason, tell);
+        }
+        if epoch < self.epoch {
+            let reason = format!("leader epoch {epoch} comes after {}", self.epoch);
+            self.damage(position, &reason, tell);
+        }
+        self.next_offset = self.next_offset.max(header.next_offset().0);
+        self.epoch = self.epoch.max(epoch);
+        match BatchHeader::decode_checked(batch) {
+            Ok(_) => self.check_records(position, header, batch, tell),
+            Err(error) => self.damage(position, &error.to_string(), tell),
+        }
+    }
+
+    fn check_records(
+        &mut self,
+        position: u64,
+        header: &BatchHeader,
+        batch: &[u8],
+        tell: &mut Tell<'_>,
+    ) {
+        let mut uncompressed = std::mem::take(&mut self.uncompressed);
+        let read = compression::records::read(header, batch, EXPANDED_BYTES_MAX, &mut uncompressed);
+        match read {
+            Ok(records) => self.visit(position, header, records, tell),
+            Err(error) => self.damage(position, &error.to_string(), tell),
+        }
+        self.uncompressed = uncompressed;
+    }
+
+    fn visit(
+        &mut self,
+        position: u64,
+        header: &BatchHeader,
+        mut records: model::record::Records<'_>,
+        tell: &mut Tell<'_>,
+    ) {
+        let mut last_delta = -1;
+        for record in records.by_ref() {
+            let record = match record {
+                Ok(record) => record,
+                Err(error) => return self.damage(position, &error.to_string(), tell),
+            };
+            let delta = record.offset_delta;
+            if delta <= last_delta || delta > header.last_offset_delta {
+                let reason = format!("a record has offset delta {delta} after {last_delta}");
+                return self.damage(position, &reason, tell);
+            }
+            last_delta = delta;
+            self.record_count += 1;
+            if self.with_records {
+                let offset = header.base_offset.0 + i64::from(delta);
+                let timestamp = timestamp(header, record.timestamp_delta);
+                tell(self.path, Finding::Record { offset, timestamp, record });
+            }
+        }
+        let rest = records.remaining_bytes();
+        if rest > 0 {
+            self.damage(position, &format!("{rest} bytes follow the last record"), tell);
+        }
+    }
+
+    fn damage(&self, position: u64, reason: &str, tell: &mut Tell<'_>) {
+        tell(self.path, Finding::Damage { position: Some(position), reason });
+    }
+}
+
+fn timestamp(header: &BatchHeader, delta: i64) -> i64 {
+    match header.timestamp_type() {
+        model::TimestampType::LogAppendTime => header.max_timestamp.0,
+        model::TimestampType::CreateTime => header.base_timestamp.0.saturating_add(delta),
+    }
+}
+
+/// Whether nothing but zeros follows: space that was reserved, or a write that never arrived.
+fn is_zero(window: &mut Window, mut position: u64) -> io::Result<bool> {
+    while position < window.size() {
+        let bytes = window.at(position, 1 << 16)?;
+        if bytes.is_empty() || bytes.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        position += bytes.len() as u64;
+    }
+    Ok(true)
+}

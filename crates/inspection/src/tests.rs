@@ -1,0 +1,189 @@
+//! Planted damage of every kind must be found, and undamaged files must pass. The undamaged ones
+//! are written by the room `storage`, which shares no code with the inspection.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use model::record::BatchBuilder;
+use model::{BatchHeader, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+use storage::disk::RealDisk;
+use storage::{Log, LogConfig, Opening};
+
+use super::*;
+
+const NOW: Timestamp = Timestamp(1_700_000_000_000);
+
+/// A partition of three segments and ten batches, three records each, closed in an orderly way.
+fn partition(root: &Path) -> PathBuf {
+    let dir = root.join("orders-0");
+    fs::create_dir_all(&dir).unwrap();
+    let config = LogConfig { segment_bytes: 600, index_interval_bytes: 1, ..LogConfig::default() };
+    let opening = Opening::unknown(NOW);
+    let mut log = Log::open(Arc::new(RealDisk), dir.clone(), Arc::new(config), opening).unwrap();
+    log.assign_epoch(LeaderEpoch(4));
+    for batch in 0..10 {
+        let sequence = Sequence(batch * 3);
+        let mut builder = BatchBuilder::new()
+            .producer(ProducerId(7), ProducerEpoch(0), sequence)
+            .placed(Offset(i64::from(batch) * 3), LeaderEpoch(4));
+        for record in 0..3 {
+            let at = NOW.plus_ms(i64::from(batch * 3 + record));
+            builder.add(at, Some(b"key"), Some(b"value of some length"));
+        }
+        let bytes = builder.finish();
+        let header = BatchHeader::decode(&bytes).unwrap();
+        log.append(&bytes, &[header], NOW).unwrap();
+    }
+    log.close().unwrap();
+    dir
+}
+
+/// Everything that is said of damage, and how many files were looked at.
+fn damage(path: &Path) -> (usize, Vec<String>) {
+    let mut found = Vec::new();
+    let count = inspect(&RealDisk, path, false, &mut |path, finding| {
+        if let Finding::Damage { position, reason } = finding {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            found.push(format!("{name} {position:?} {reason}"));
+        }
+    });
+    (count.unwrap(), found)
+}
+
+fn files(dir: &Path, suffix: &str) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_string_lossy().ends_with(suffix))
+        .collect();
+    found.sort();
+    found
+}
+
+/// Changes a file, expects to be told of it in these words, and puts it back.
+fn plant(path: &Path, change: impl FnOnce(&mut Vec<u8>), words: &str) {
+    let before = fs::read(path).unwrap();
+    let mut after = before.clone();
+    change(&mut after);
+    fs::write(path, after).unwrap();
+    let (_, found) = damage(path.parent().unwrap());
+    assert!(found.iter().any(|line| line.contains(words)), "{words}: {found:?}");
+    fs::write(path, before).unwrap();
+}
+
+#[test]
+fn what_the_log_writes_is_undamaged() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = partition(root.path());
+    let (count, found) = damage(root.path());
+    assert_eq!(found, [""; 0]);
+    assert!(files(&dir, ".log").len() >= 3 && !files(&dir, ".snapshot").is_empty());
+    assert!(count >= 3 * 3 + 2, "{count} files");
+}
+
+#[test]
+fn every_batch_and_every_record_is_told_once() {
+    let root = tempfile::tempdir().unwrap();
+    partition(root.path());
+    let (mut batches, mut records, mut entries) = (Vec::new(), Vec::new(), 0);
+    let told = inspect(&RealDisk, root.path(), true, &mut |_, finding| match finding {
+        Finding::Batch { header, .. } => batches.push(header.base_offset.0),
+        Finding::Record { offset, timestamp, record } => {
+            assert_eq!(record.key, Some(&b"key"[..]));
+            assert_eq!(timestamp, NOW.0 + offset);
+            records.push(offset);
+        }
+        Finding::OffsetEntry { .. } => entries += 1,
+        _ => {}
+    });
+    told.unwrap();
+    assert_eq!(batches, (0..10).map(|batch| batch * 3).collect::<Vec<i64>>());
+    assert_eq!(records, (0..30).collect::<Vec<i64>>());
+    assert!(entries > 0);
+}
+
+#[test]
+fn damage_in_a_segment_is_found() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = partition(root.path());
+    let log = &files(&dir, ".log")[0];
+    plant(log, |bytes| bytes[70] ^= 1, "checksum");
+    plant(log, |bytes| bytes.truncate(bytes.len() - 5), "torn off");
+    plant(log, |bytes| bytes.extend([0; 100]), "the last 100 bytes are zeros");
+    plant(log, |bytes| bytes.extend([1; 100]), "no batch");
+    plant(log, |bytes| bytes[16] = 1, "no batch");
+    let size = |bytes: &[u8]| BatchHeader::decode(bytes).unwrap().size_bytes as usize;
+    let again = |bytes: &mut Vec<u8>| bytes.extend_from_within(..size(bytes));
+    plant(log, again, "begins at offset 0, but");
+    // The offset and the term lie outside of the checksum.
+    let far = |bytes: &mut Vec<u8>| {
+        let last = bytes.len() - size(bytes);
+        bytes[last + 7] = 200;
+    };
+    plant(log, far, "the segment before it ends at offset 203");
+    plant(log, |bytes| bytes[15] = 9, "leader epoch 4 comes after 9");
+    assert_eq!(damage(root.path()).1, [""; 0], "everything is as it was");
+}
+
+#[test]
+fn records_that_cannot_be_read_are_found_under_a_checksum_that_holds() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = partition(root.path());
+    let log = &files(&dir, ".log")[0];
+    let reseal = |bytes: &mut Vec<u8>, change: fn(&mut [u8])| {
+        let size = BatchHeader::decode(bytes).unwrap().size_bytes as usize;
+        change(&mut bytes[..size]);
+        model::batch::write_checksum(&mut bytes[..size]);
+    };
+    plant(log, |bytes| reseal(bytes, |batch| batch[60] = 2), "bytes follow the last record");
+    plant(log, |bytes| reseal(bytes, |batch| batch[22] |= 1), "gzip");
+    plant(log, |bytes| reseal(bytes, |batch| batch[61] = 0xff), "record 0");
+}
+
+#[test]
+fn damage_in_indexes_and_small_files_is_found() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = partition(root.path());
+    let index = &files(&dir, ".index")[0];
+    plant(index, |bytes| bytes[7] ^= 1, "no batch begins at position");
+    plant(index, |bytes| bytes[3] = 99, "not 99");
+    plant(index, |bytes| bytes.extend_from_within(..8), "does not rise");
+    plant(index, |bytes| bytes.push(1), "1 bytes are no entry of 8");
+    let times = &files(&dir, ".timeindex")[0];
+    let later = |bytes: &mut Vec<u8>| {
+        let last = bytes.len() - 12;
+        bytes[last..last + 8].copy_from_slice(&5i64.to_be_bytes());
+    };
+    plant(times, later, "time");
+    let far = |bytes: &mut Vec<u8>| {
+        let last = bytes.len() - 1;
+        bytes[last] = 250;
+    };
+    plant(times, far, "behind the segment");
+    let snapshot = files(&dir, ".snapshot").pop().unwrap();
+    plant(&snapshot, |bytes| bytes[12] ^= 1, "checksum");
+    plant(&snapshot, |bytes| bytes[1] = 9, "version 9");
+    plant(&snapshot, |bytes| bytes.truncate(4), "4 bytes are no snapshot");
+    let early = dir.join("00000000000000000001.snapshot");
+    fs::copy(&snapshot, &early).unwrap();
+    let (_, found) = damage(&dir);
+    assert!(found[0].contains("a snapshot of what is below 1 holds offset"), "{found:?}");
+    fs::remove_file(&early).unwrap();
+    let epochs = dir.join("leader-epoch-checkpoint");
+    plant(&epochs, |bytes| bytes.extend(b"x y\n"), "is no line of it");
+    plant(&epochs, |bytes| bytes.extend(b"1 99\n"), "does not announce");
+    assert_eq!(damage(root.path()).1, [""; 0], "everything is as it was");
+}
+
+#[test]
+fn one_file_alone_is_compared_with_its_segment() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = partition(root.path());
+    let index = &files(&dir, ".index")[0];
+    assert_eq!(damage(index), (1, Vec::new()));
+    assert_eq!(damage(&files(&dir, ".log")[1]), (1, Vec::new()));
+    fs::write(dir.join("notes.txt"), "x").unwrap();
+    assert_eq!(damage(&dir.join("notes.txt")).0, 0);
+    assert!(inspect(&RealDisk, &dir.join("missing.log"), false, &mut |_, _| {}).is_err());
+}
