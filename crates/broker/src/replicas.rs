@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use configuration::{BrokerConfig, Scope};
-use metadata::topic_config::{CompressionChoice, Resolver, TopicSettings};
+use configuration::{BrokerConfig, CompressionChoice, Scope, TopicSettings};
+use metadata::topic_config::Resolver;
 use metadata::{
     ClusterImage, ConfigResource, ImageUpdate, LocalChange, LocalChangeKind, PartitionImage,
     TopicChange,

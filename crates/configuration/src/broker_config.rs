@@ -9,13 +9,13 @@ use super::change::{RefusedChange, Scope};
 use super::layers::Configuration;
 use super::listener::{self, Endpoint, HostPort, SecurityProtocol, Voter};
 use super::problem::InvalidConfiguration;
+use super::rules;
 use super::sections::{
     Cleaner, FetchLimits, Groups, Network, Offsets, Producers, QuorumTimes, Replication,
     TopicDefaults,
 };
 use super::settings::Reading;
 use super::source::Sources;
-use super::{rules, table};
 
 /// A place where clients connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -233,7 +233,7 @@ fn read_cluster_id(reading: &Reading<'_>) -> Option<Uuid> {
     let text: String = reading.optional("cluster.id")?;
     let id = text.parse().ok();
     if id.is_none() {
-        reading.refuse("cluster.id", "it accepts 22 characters of URL-safe base64");
+        reading.refuse("cluster.id", "expected 22 characters of URL-safe base64");
     }
     id
 }
@@ -252,7 +252,7 @@ fn read_http(reading: &Reading<'_>) -> Http {
     let text: String = reading.get("http.listener");
     let bind = HostPort::parse(&text);
     reading.require(bind.is_some() || text.is_empty(), "http.listener", || {
-        "it accepts host:port, or nothing".to_owned()
+        "expected host:port, or nothing".to_owned()
     });
     Http { bind }
 }
@@ -379,60 +379,11 @@ fn read_inter_broker(reading: &Reading<'_>, listeners: &[Listener]) -> String {
     named
 }
 
-/// The keys whose values the room `metadata` reads as defaults of topic configurations.
-pub(super) const OF_TOPICS: &[&str] = &[
-    "compression.type",
-    "compression.gzip.level",
-    "compression.lz4.level",
-    "compression.zstd.level",
-    "durability",
-    "log.cleaner.delete.retention.ms",
-    "log.cleaner.max.compaction.lag.ms",
-    "log.cleaner.min.cleanable.ratio",
-    "log.cleaner.min.compaction.lag.ms",
-    "log.cleanup.policy",
-    "log.flush.interval.messages",
-    "log.flush.interval.ms",
-    "log.index.interval.bytes",
-    "log.index.size.max.bytes",
-    "log.message.timestamp.after.max.ms",
-    "log.message.timestamp.before.max.ms",
-    "log.message.timestamp.type",
-    "log.preallocate",
-    "log.retention.bytes",
-    "log.retention.ms",
-    "log.roll.jitter.ms",
-    "log.roll.ms",
-    "log.segment.bytes",
-    "log.segment.delete.delay.ms",
-    "message.max.bytes",
-    "min.insync.replicas",
-    "unclean.leader.election.enable",
-];
-
-impl BrokerConfig {
-    /// The values of this broker that topics fall back to, under the broker's names. Those of
-    /// other units (`log.retention.hours`) are joined into the one in milliseconds.
-    pub fn topic_fallbacks(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let joined = |name: &str| match name {
-            "log.retention.ms" => Some(self.log.retention_ms),
-            "log.roll.ms" => Some(self.log.roll_ms),
-            "log.roll.jitter.ms" => Some(self.log.roll_jitter_ms),
-            "log.flush.interval.ms" => Some(self.log.flush_interval_ms),
-            _ => None,
-        };
-        OF_TOPICS.iter().filter_map(move |name| {
-            let value = self.configuration.value(name).map(str::to_owned);
-            let key = table::find(name).expect("the list holds only keys of the table");
-            Some((key.name, joined(name).map(|n| n.to_string()).or(value)?))
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::key::Status;
+    use crate::table;
     use std::collections::BTreeSet;
 
     fn config(pairs: &[(&str, &str)]) -> BrokerConfig {
@@ -452,7 +403,7 @@ mod tests {
         let reading = Reading::new(&configuration);
         rules::check(&BrokerConfig::read(&reading), &reading);
         let mut read = reading.keys_read();
-        read.extend(OF_TOPICS);
+        read.extend(table::fallbacks());
         read.extend(OF_PROGRAM);
         let honoured: BTreeSet<&str> =
             table::all().filter(|key| key.status == Status::Honoured).map(|key| key.name).collect();
@@ -490,9 +441,6 @@ mod tests {
         assert_eq!(retention(&[hours, minutes, ms]), 4);
         assert_eq!(retention(&[("log.retention.hours", "-1")]), -1);
         assert_eq!(config(&[("log.roll.hours", "1")]).log.roll_ms, MS_PER_HOUR);
-        let fallbacks = config(&[hours]);
-        let mut fallbacks = fallbacks.topic_fallbacks();
-        assert!(fallbacks.any(|pair| pair == ("log.retention.ms", (2 * MS_PER_HOUR).to_string())));
     }
 
     #[test]
@@ -547,7 +495,7 @@ mod tests {
             (&[("controller.quorum.voters", "1@a:1,2@b:1")], "quorum of several nodes"),
             (&[("queued.max.request.bytes", "1000")], "room for one request"),
             (&[("max.connections.per.ip", "0")], "lets nobody in"),
-            (&[("log.retention.ms", "0")], "-1, or a whole number from 1 up"),
+            (&[("log.retention.ms", "0")], "-1, or an integer of at least 1"),
             (&[("log.cleaner.threads", "200")], "each of 200 cleaner threads"),
             (&[("replica.fetch.wait.max.ms", "40000")], "replica.lag.time.max.ms"),
             (&[("broker.heartbeat.interval.ms", "8000")], "at most half"),
@@ -558,7 +506,7 @@ mod tests {
             (&[("offset.metadata.max.bytes", "20000")], "from 0 to 10922"),
             (&[("group.initial.rebalance.delay.ms", "-1")], "at least 0"),
             (&[("http.listener", "8080")], "host:port, or nothing"),
-            (&[("socket.send.buffer.bytes", "0")], "-1, or a whole number from 1 up"),
+            (&[("socket.send.buffer.bytes", "0")], "-1, or an integer of at least 1"),
         ] {
             let found = problem(pairs);
             assert!(found.contains(words), "{pairs:?}: {found}");

@@ -31,7 +31,7 @@ pub enum RefusedChange {
         key: String,
     },
     /// The value is not one of those that the key accepts.
-    #[error("invalid value {value} for {key}: it accepts {accepted}")]
+    #[error("invalid value {value} for {key}: expected {accepted}")]
     Value {
         /// The key.
         key: String,
@@ -122,7 +122,7 @@ mod tests {
         assert!(refused(Scope::AllBrokers, "ssl.keystore.type", "PEM").contains("one broker"));
         assert_eq!(
             refused(Scope::AllBrokers, "message.max.bytes", "-5"),
-            "invalid value -5 for message.max.bytes: it accepts a whole number from 0 up"
+            "invalid value -5 for message.max.bytes: expected an integer of at least 0"
         );
         assert!(!refused(Scope::ThisBroker, "log.cleaner.threads", "x").is_empty());
     }

@@ -75,6 +75,29 @@ pub enum Accepts {
     OneOf(&'static [&'static str]),
     /// One of these texts, in whatever case.
     OneOfAnyCase(&'static [&'static str]),
+    /// `*`, or a list of `partition:broker`.
+    ThrottledReplicas,
+}
+
+/// A broker's key whose value a topic has that has none of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fallback {
+    /// The broker's key.
+    pub name: &'static str,
+    /// What its value is multiplied by: hours and minutes become milliseconds.
+    pub multiplier: i64,
+}
+
+impl Fallback {
+    /// A value of the broker's key in the unit of the topic's: -1 stays "no limit" in every unit.
+    pub fn in_topic_units(&self, text: &str) -> String {
+        match text.trim().parse::<i64>() {
+            Ok(number) if self.multiplier != 1 && number >= 0 => {
+                number.saturating_mul(self.multiplier).to_string()
+            }
+            _ => text.to_owned(),
+        }
+    }
 }
 
 /// When and where a key's value can be changed.
@@ -129,7 +152,7 @@ impl Status {
     }
 }
 
-/// One key of the broker's configuration.
+/// One key of the configuration of brokers or of topics.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// Its name, in Kafka's dotted lower case.
@@ -142,12 +165,17 @@ pub struct Key {
     pub accepts: Accepts,
     /// Whether an empty text or list is refused.
     pub not_empty: bool,
+    /// Whether an item may stand in a list more than once.
+    pub repeatable: bool,
     /// Whether it can change while the broker runs.
     pub update: Update,
     /// What Highwater does with it.
     pub status: Status,
     /// Whether DescribeConfigs leaves it out, as Kafka does with what is meant for tests only.
     pub internal: bool,
+    /// Of a topic's key: the broker's keys that it takes its value from, the first that is set
+    /// winning. Empty for a broker's key.
+    pub fallbacks: &'static [Fallback],
     /// What it means, in one or two sentences.
     pub doc: &'static str,
 }
@@ -160,9 +188,11 @@ impl Key {
             default,
             accepts: Accepts::Any,
             not_empty: false,
+            repeatable: false,
             update: Update::ReadOnly,
             status: Status::Honoured,
             internal: false,
+            fallbacks: &[],
             doc: "",
         }
     }
@@ -247,6 +277,21 @@ impl Key {
         Key { not_empty: true, ..self }
     }
 
+    /// Accepts `*`, or a list of `partition:broker`.
+    pub const fn throttled_replicas(self) -> Key {
+        Key { accepts: Accepts::ThrottledReplicas, ..self }
+    }
+
+    /// Accepts a list in which an item stands more than once.
+    pub const fn repeatable(self) -> Key {
+        Key { repeatable: true, ..self }
+    }
+
+    /// Takes its value from the broker's keys if the topic has none.
+    pub const fn falls_back_to(self, fallbacks: &'static [Fallback]) -> Key {
+        Key { fallbacks, ..self }
+    }
+
     /// Can be changed at run time for one broker.
     pub const fn per_broker(self) -> Key {
         Key { update: Update::PerBroker, ..self }
@@ -282,10 +327,10 @@ impl Key {
         matches!(self.kind, Kind::Password)
     }
 
-    /// What it accepts, in words: the end of the sentence "it accepts …".
+    /// What it accepts, in words: the end of the sentence "expected …".
     pub fn accepted(&self) -> String {
         let wanted = match (self.accepts, self.kind) {
-            (Accepts::Any, Kind::Boolean) => "true or false".to_owned(),
+            (Accepts::Any, Kind::List) if self.repeatable => "items separated by commas".to_owned(),
             (Accepts::Any, kind) => of_kind(kind).to_owned(),
             (Accepts::OneOf(values), Kind::List) => format!("a list of {}", values.join(", ")),
             (accepts, _) => accepts.to_string(),
@@ -297,28 +342,38 @@ impl Key {
 const fn of_kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Boolean => "true or false",
-        Kind::Short => "a whole number from -32768 to 32767",
-        Kind::Int => "a whole number from -2147483648 to 2147483647",
-        Kind::Long => "a whole number of 64 bits",
+        Kind::Short => "a 16-bit integer",
+        Kind::Int => "a 32-bit integer",
+        Kind::Long => "a 64-bit integer",
         Kind::Double => "a number",
-        Kind::List => "items separated by commas, none twice",
+        Kind::List => "items separated by commas, each at most once",
         Kind::Class => "the name of a Java class",
         Kind::String | Kind::Password => "text",
+    }
+}
+
+/// The texts as a choice: `a`, `a or b`, `a, b or c`.
+fn choice(texts: &[&str]) -> String {
+    match texts {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [others @ .., last] => format!("{} or {last}", others.join(", ")),
     }
 }
 
 impl fmt::Display for Accepts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Accepts::Any => f.write_str("any value of its type"),
-            Accepts::AtLeast(least) => write!(f, "a whole number from {least} up"),
-            Accepts::Between(least, most) => write!(f, "a whole number from {least} to {most}"),
+            Accepts::Any => f.write_str("any value of the key's type"),
+            Accepts::AtLeast(least) => write!(f, "an integer of at least {least}"),
+            Accepts::Between(least, most) => write!(f, "an integer from {least} to {most}"),
             Accepts::BetweenOr(least, most, other) => {
-                write!(f, "{other}, or a whole number from {least} to {most}")
+                write!(f, "{other}, or an integer from {least} to {most}")
             }
             Accepts::Within(least, most) => write!(f, "a number from {least} to {most}"),
-            Accepts::OneOf(values) => f.write_str(&values.join(", ")),
-            Accepts::OneOfAnyCase(values) => write!(f, "{} (in any case)", values.join(", ")),
+            Accepts::OneOf(values) => f.write_str(&choice(values)),
+            Accepts::OneOfAnyCase(values) => write!(f, "{} (in any case)", choice(values)),
+            Accepts::ThrottledReplicas => f.write_str("* or a list of partition:broker"),
         }
     }
 }

@@ -121,7 +121,7 @@ impl Loading {
     fn take_known(&mut self, name: &str, key: &'static Key, said: &Said) {
         let value = match value::check(key, &said.text) {
             Ok(value) => value,
-            Err(accepted) => return self.refuse(name, key, said, format!("it accepts {accepted}")),
+            Err(accepted) => return self.refuse(name, key, said, format!("expected {accepted}")),
         };
         let is_default = key.default.unwrap_or_default() == value;
         match key.status {
@@ -210,9 +210,9 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "server.properties:3: log.cleanup.policy=shrink: it accepts a list of compact, \
+                "server.properties:3: log.cleanup.policy=shrink: expected a list of compact, \
                  delete",
-                "server.properties:2: num.partitions=many: it accepts a whole number from 1 up",
+                "server.properties:2: num.partitions=many: expected an integer of at least 1",
             ]
         );
     }

@@ -16,13 +16,15 @@ mod layers;
 pub mod listener;
 mod near;
 mod problem;
-pub mod properties;
+mod properties;
 mod rules;
 mod sections;
 mod settings;
 mod source;
 pub mod table;
-mod value;
+mod topic_settings;
+mod topic_value;
+pub mod value;
 
 pub use broker_config::{Advertised, BrokerConfig, Http, Listener, LogDefaults, Threads};
 pub use change::{RefusedChange, Scope};
@@ -35,3 +37,5 @@ pub use sections::{
     TopicDefaults,
 };
 pub use source::{Source, Sources};
+pub use topic_settings::{CompressionChoice, TopicSettings};
+pub use topic_value::{InvalidTopicConfig, validate_topic};

@@ -50,7 +50,7 @@ fn check_network(config: &BrokerConfig, reading: &Reading<'_>) {
         (config.replication.receive_buffer_bytes, "replica.socket.receive.buffer.bytes"),
     ] {
         reading.require(bytes == -1 || bytes > 0, name, || {
-            "it accepts -1, or a whole number from 1 up".to_owned()
+            "expected -1, or an integer of at least 1".to_owned()
         });
     }
     let queued = network.queued_request_bytes_max;
@@ -70,7 +70,7 @@ fn check_log(config: &BrokerConfig, reading: &Reading<'_>) {
     let never_or_some = |name: &str| {
         let value = reading.configuration.value(name).and_then(|text| text.parse::<i64>().ok());
         reading.require(value != Some(0), name, || {
-            "it accepts -1, or a whole number from 1 up".to_owned()
+            "expected -1, or an integer of at least 1".to_owned()
         });
     };
     let retention = ["log.retention.ms", "log.retention.minutes", "log.retention.hours"];
@@ -91,7 +91,7 @@ fn check_log(config: &BrokerConfig, reading: &Reading<'_>) {
     });
     let codec = config.offsets.compression_codec;
     reading.require((0..=4).contains(&codec), "offsets.topic.compression.codec", || {
-        "it accepts 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd".to_owned()
+        "expected 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd".to_owned()
     });
 }
 
@@ -132,7 +132,7 @@ fn check_groups(config: &BrokerConfig, reading: &Reading<'_>) {
     );
     let fits = config.offsets.metadata_bytes_max <= OFFSET_METADATA_BYTES_MAX;
     reading.require(fits, "offset.metadata.max.bytes", || {
-        format!("it accepts a whole number from 0 to {OFFSET_METADATA_BYTES_MAX}")
+        format!("expected an integer from 0 to {OFFSET_METADATA_BYTES_MAX}")
     });
     reading.require(groups.size_max >= 1, "group.max.size", || "it must be at least 1".to_owned());
 }

@@ -30,14 +30,14 @@ macro_rules! number_settings {
 }
 
 number_settings! {
-    i16, "it accepts a whole number of 16 bits";
-    i32, "it accepts a whole number of 32 bits";
-    i64, "it accepts a whole number of 64 bits";
-    u32, "it accepts a whole number from 0 up";
-    u64, "it accepts a whole number from 0 up";
-    usize, "it accepts a whole number from 0 up";
-    f64, "it accepts a number";
-    bool, "it accepts true or false";
+    i16, "expected a 16-bit integer";
+    i32, "expected a 32-bit integer";
+    i64, "expected a 64-bit integer";
+    u32, "expected an integer of at least 0";
+    u64, "expected an integer of at least 0";
+    usize, "expected an integer of at least 0";
+    f64, "expected a number";
+    bool, "expected true or false";
 }
 
 impl Setting for String {
@@ -45,7 +45,7 @@ impl Setting for String {
         Some(text.to_owned())
     }
 
-    const ACCEPTED: &'static str = "it accepts text";
+    const ACCEPTED: &'static str = "expected text";
 }
 
 impl Setting for Vec<String> {
@@ -53,7 +53,7 @@ impl Setting for Vec<String> {
         Some(value::items(text).map(str::to_owned).collect())
     }
 
-    const ACCEPTED: &'static str = "it accepts a list";
+    const ACCEPTED: &'static str = "expected a list";
 }
 
 /// One pass over a configuration.

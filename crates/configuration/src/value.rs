@@ -18,7 +18,7 @@ fn of_kind(key: &Key, text: &str) -> Option<String> {
         Kind::Int => trimmed.parse().ok().map(|value: i32| value.to_string()),
         Kind::Long => trimmed.parse().ok().map(|value: i64| value.to_string()),
         Kind::Double => trimmed.parse().ok().map(java_double),
-        Kind::List => list(trimmed),
+        Kind::List => list(trimmed, key.repeatable),
         Kind::String | Kind::Class => Some(trimmed.to_owned()),
         Kind::Password => Some(text.to_owned()),
     }
@@ -42,11 +42,11 @@ fn java_double(value: f64) -> String {
     }
 }
 
-/// Items without blanks; `None` if one stands twice.
-fn list(text: &str) -> Option<String> {
+/// Items without blanks; `None` if an item is there twice and may not be.
+fn list(text: &str, repeatable: bool) -> Option<String> {
     let items: Vec<&str> = items(text).collect();
     let twice = items.iter().enumerate().any(|(at, item)| items[..at].contains(item));
-    (!twice).then(|| items.join(","))
+    (repeatable || !twice).then(|| items.join(","))
 }
 
 /// The items of a list: an empty text has none.
@@ -74,7 +74,15 @@ fn accepts(key: &Key, canonical: &str) -> bool {
         }
         Accepts::OneOf(values) => values.contains(&canonical),
         Accepts::OneOfAnyCase(values) => values.iter().any(|v| v.eq_ignore_ascii_case(canonical)),
+        Accepts::ThrottledReplicas => {
+            canonical == "*" || items(canonical).all(is_partition_and_broker)
+        }
     }
+}
+
+fn is_partition_and_broker(item: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    item.split_once(':').is_some_and(|(partition, broker)| number(partition) && number(broker))
 }
 
 #[cfg(test)]
@@ -106,19 +114,19 @@ mod tests {
     #[test]
     fn what_does_not_fit_says_what_would() {
         for (name, text, accepted) in [
-            ("num.partitions", "0", "a whole number from 1 up"),
-            ("num.partitions", "many", "a whole number from 1 up"),
-            ("num.partitions", "3000000000", "a whole number from 1 up"),
-            ("message.max.bytes", "-5", "a whole number from 0 up"),
+            ("num.partitions", "0", "an integer of at least 1"),
+            ("num.partitions", "many", "an integer of at least 1"),
+            ("num.partitions", "3000000000", "an integer of at least 1"),
+            ("message.max.bytes", "-5", "an integer of at least 0"),
             ("auto.create.topics.enable", "yes", "true or false"),
-            ("compression.gzip.level", "0", "-1, or a whole number from 1 to 9"),
+            ("compression.gzip.level", "0", "-1, or an integer from 1 to 9"),
             ("log.cleanup.policy", "shrink", "a list of compact, delete"),
             ("log.cleanup.policy", "delete,delete", "a list of compact, delete"),
-            ("log.message.timestamp.type", "createtime", "CreateTime, LogAppendTime"),
+            ("log.message.timestamp.type", "createtime", "CreateTime or LogAppendTime"),
             ("log.cleaner.min.cleanable.ratio", "1.5", "a number from 0 to 1"),
             ("log.cleaner.min.cleanable.ratio", "NaN", "a number from 0 to 1"),
-            ("listeners", " ", "items separated by commas, none twice, not empty"),
-            ("durability", "none", "fsync, page-cache"),
+            ("listeners", " ", "items separated by commas, each at most once, not empty"),
+            ("durability", "none", "fsync or page-cache"),
         ] {
             assert_eq!(checked(name, text), Err(accepted.to_owned()), "{name}={text:?}");
         }

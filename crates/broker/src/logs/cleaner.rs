@@ -16,6 +16,9 @@ use tracing::{error, info};
 
 use crate::server::Server;
 
+/// The least share of a thread's buffer that is filled: with none nothing could be compacted.
+const LOAD_FACTOR_MIN: f64 = 0.1;
+
 /// The threads, and how to end them.
 pub struct Cleaner {
     shared: Arc<Shared>,
@@ -141,8 +144,8 @@ impl Shared {
         settings: &Settings,
     ) -> Result<Option<Compaction>, PartitionError> {
         let threads = settings.threads.max(1) as u64;
-        let memory =
-            (settings.dedupe_buffer_bytes / threads) as f64 * settings.io_buffer_load_factor();
+        let share = settings.buffer_load_factor.clamp(LOAD_FACTOR_MIN, 1.0);
+        let memory = (settings.dedupe_buffer_bytes / threads) as f64 * share;
         let began = Instant::now();
         let (mut done, limit) = (0u64, settings.io_bytes_per_s_max);
         let mut pace = |bytes: u64| {
@@ -162,12 +165,5 @@ impl Shared {
             self.changed.wait_for(&mut state, ahead);
         }
         !state.stopping
-    }
-}
-
-impl Settings {
-    /// The share of the memory for keys that may be used.
-    fn io_buffer_load_factor(&self) -> f64 {
-        self.buffer_load_factor.clamp(0.1, 1.0)
     }
 }

@@ -1,8 +1,8 @@
-//! The one table of the broker's configuration keys: all of Apache Kafka 4.3's, and our own.
+//! The one table of configuration keys, of brokers and of topics: all of Apache Kafka 4.3's, and
+//! our own.
 //!
 //! Everything that lists keys reads it: the reader of `server.properties`, DescribeConfigs,
-//! `highwater config explain`, docs/config.md. Topic configurations are not here but in the room
-//! `metadata`; the broker keys that are their defaults (`log.retention.ms`, …) are.
+//! CreateTopics, `highwater config explain`, docs/config.md.
 
 mod groups;
 mod highwater;
@@ -13,13 +13,14 @@ mod node;
 mod quotas;
 mod remote;
 mod security;
+mod topic_keys;
 mod topics;
 mod transactions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use super::key::Key;
+use super::key::{Key, Status};
 
 const SECURE: &str =
     "only SSL and SASL listeners use it, and those are refused until they are served";
@@ -42,7 +43,7 @@ pub struct Area {
     pub keys: &'static [Key],
 }
 
-/// All keys, by area.
+/// The keys of a broker, by area.
 pub const AREAS: &[Area] = &[
     Area { title: "Highwater's own", keys: highwater::KEYS },
     Area { title: "Node and cluster", keys: node::KEYS },
@@ -56,6 +57,9 @@ pub const AREAS: &[Area] = &[
     Area { title: "Security", keys: security::KEYS },
     Area { title: "Tiered storage", keys: remote::KEYS },
 ];
+
+/// The keys of a topic, by name.
+pub const TOPIC_AREA: Area = Area { title: "Topics", keys: topic_keys::KEYS };
 
 /// Keys that Kafka once had or that only a plugin reads: a file may still hold them.
 const FORMER: &[(&str, &str)] = &[
@@ -84,19 +88,31 @@ const FORMER: &[(&str, &str)] = &[
     ("allow.everyone.if.no.acl.found", "there is no authorizer yet"),
 ];
 
-/// All keys, area by area.
+/// The key of a topic of this name.
+pub fn find_topic(name: &str) -> Option<&'static Key> {
+    let at = TOPIC_AREA.keys.binary_search_by(|key| key.name.cmp(name)).ok()?;
+    Some(&TOPIC_AREA.keys[at])
+}
+
+/// The keys of brokers that the honoured keys of topics take values from.
+pub fn fallbacks() -> BTreeSet<&'static str> {
+    let honoured = TOPIC_AREA.keys.iter().filter(|key| key.status == Status::Honoured);
+    honoured.flat_map(|key| key.fallbacks).map(|fallback| fallback.name).collect()
+}
+
+/// All keys of a broker, area by area.
 pub fn all() -> impl Iterator<Item = &'static Key> {
     AREAS.iter().flat_map(|area| area.keys)
 }
 
-/// All keys by name.
+/// All keys of a broker by name.
 pub fn by_name() -> &'static BTreeMap<&'static str, &'static Key> {
     static BY_NAME: LazyLock<BTreeMap<&'static str, &'static Key>> =
         LazyLock::new(|| all().map(|key| (key.name, key)).collect());
     &BY_NAME
 }
 
-/// The key of this name. A key of one listener (`listener.name.NAME.KEY`) is found as KEY.
+/// The key of a broker of this name. A key of one listener (`listener.name.NAME.KEY`) is found as KEY.
 pub fn find(name: &str) -> Option<&'static Key> {
     by_name().get(name).or_else(|| by_name().get(of_listener(name)?)).copied()
 }
@@ -132,7 +148,7 @@ pub fn synonyms(name: &'static str) -> &'static [&'static str] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::Update;
+    use crate::key::{Accepts, Update};
     use crate::value;
 
     /// What Apache Kafka 4.3.1 says of its keys: name, type, default, update mode, internal.
@@ -179,6 +195,30 @@ mod tests {
             }
         }
         assert_eq!(by_name().len(), all().count(), "a name stands twice");
+    }
+
+    #[test]
+    fn a_topic_s_key_and_the_broker_s_keys_behind_it_say_the_same() {
+        for pair in TOPIC_AREA.keys.windows(2) {
+            assert!(pair[0].name < pair[1].name, "{} before {}", pair[0].name, pair[1].name);
+        }
+        for key in TOPIC_AREA.keys {
+            assert!(key.doc.ends_with('.'), "{}: {:?}", key.name, key.doc);
+            if let Some(default) = key.default {
+                assert_eq!(value::check(key, default).as_deref(), Ok(default), "{}", key.name);
+            }
+            for fallback in key.fallbacks.iter().filter(|fallback| fallback.multiplier == 1) {
+                let broker = by_name()[fallback.name];
+                assert_eq!(broker.kind, key.kind, "{}", key.name);
+                // Kafka's broker checks no range where its topics have one; what is out of it
+                // gives way to the next fallback.
+                let unchecked = broker.accepts == Accepts::Any;
+                assert!(unchecked || broker.accepts == key.accepts, "{}", key.name);
+            }
+            if let [only] = key.fallbacks {
+                assert_eq!(by_name()[only.name].default, key.default, "{}", key.name);
+            }
+        }
     }
 
     #[test]

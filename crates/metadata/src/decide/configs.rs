@@ -1,7 +1,7 @@
 //! AlterConfigs (replaces all) and IncrementalAlterConfigs (KIP-339).
 //!
-//! A resource is taken or refused as a whole. Topics' values are checked against the table of
-//! [`crate::topic_config`]; groups' keys against [`GROUP_CONFIGS`]; brokers' keys are checked by
+//! A resource is taken or refused as a whole. Topics' values are checked against the table of the
+//! room `configuration`; groups' keys against [`GROUP_CONFIGS`]; brokers' keys are checked by
 //! the broker that forwards the request, whose table they are. Forgetting what is not known is
 //! allowed, so that what an older or newer version left behind can be removed.
 
@@ -12,7 +12,9 @@ use super::{
 };
 use crate::image::ConfigMap;
 use crate::record::{ConfigResource, MetadataRecord};
-use crate::topic_config::{self, ConfigType, Resolver, TOPIC_CONFIGS, value::split_list};
+use crate::topic_config::Resolver;
+use configuration::key::{Key, Kind};
+use configuration::{table, validate_topic, value};
 use model::ErrorCode;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,15 +37,6 @@ pub const GROUP_CONFIGS: &[(&str, &str)] = &[
     ("streams.initial.rebalance.delay.ms", "3000"),
     ("streams.num.standby.replicas", "0"),
     ("streams.session.timeout.ms", "45000"),
-];
-
-/// Dynamic broker configurations of type list that are no synonyms of a topic's.
-const BROKER_LISTS: &[&str] = &[
-    "advertised.listeners",
-    "listeners",
-    "metric.reporters",
-    "ssl.cipher.suites",
-    "ssl.enabled.protocols",
 ];
 
 fn refuse<T>(error: ErrorCode, message: impl Into<String>) -> Answer<T> {
@@ -88,7 +81,7 @@ impl Draft {
 
     fn replace_configs(&mut self, resource: &ConfigResource, wanted: ConfigMap) -> Answer<()> {
         self.check_resource(resource)?;
-        check_values(resource, &wanted)?;
+        let wanted = checked(resource, wanted)?;
         let current = self.image().configs(resource).map(|c| (**c).clone()).unwrap_or_default();
         for key in current.keys().filter(|key| !wanted.contains_key(*key)) {
             let (resource, key) = (resource.clone(), key.clone());
@@ -167,8 +160,8 @@ impl Draft {
             let message = format!("Configuration {key} is no list: set it instead.");
             return refuse(ErrorCode::InvalidConfig, message);
         }
-        let mut list = split_list(&self.list_in_force(settings, resource, key, values));
-        for element in split_list(value) {
+        let mut list = split(&self.list_in_force(settings, resource, key, values));
+        for element in split(value) {
             let there = list.contains(&element);
             match change.operation {
                 ConfigOperation::Append if !there => list.push(element),
@@ -197,9 +190,8 @@ impl Draft {
             let found = described.into_iter().find(|config| config.name == key);
             return found.map(|config| config.value).unwrap_or_default();
         }
-        let synonym = TOPIC_CONFIGS.iter().find(|c| c.synonyms.iter().any(|s| s.name == key));
-        let default = || synonym.map(|config| config.default.to_owned()).unwrap_or_default();
-        statics.get(key).cloned().unwrap_or_else(default)
+        let default = || table::find(key)?.default.map(str::to_owned);
+        statics.get(key).cloned().or_else(default).unwrap_or_default()
     }
 }
 
@@ -233,21 +225,24 @@ fn check_once(twice: &BTreeSet<&ConfigResource>, resource: &ConfigResource) -> A
 
 /// Whether a key of a resource is a list.
 fn is_list(resource: &ConfigResource, key: &str) -> bool {
-    let is_list = |config: &&topic_config::ConfigKey| config.kind == ConfigType::List;
+    let is_list = |key: &Key| key.kind == Kind::List;
     match resource {
-        ConfigResource::Topic(_) => topic_config::find(key).as_ref().is_some_and(is_list),
+        ConfigResource::Topic(_) => table::find_topic(key).is_some_and(is_list),
         ConfigResource::Broker(_) | ConfigResource::ClusterDefault => {
-            let mut lists = TOPIC_CONFIGS.iter().filter(is_list);
-            BROKER_LISTS.contains(&key)
-                || lists.any(|config| config.synonyms.iter().any(|s| s.name == key))
+            table::find(key).is_some_and(is_list)
         }
         ConfigResource::Group(_) | ConfigResource::ClientMetrics(_) => key == "metrics",
     }
 }
 
-fn check_values(resource: &ConfigResource, wanted: &ConfigMap) -> Answer<()> {
+fn split(list: &str) -> Vec<String> {
+    value::items(list).map(str::to_owned).collect()
+}
+
+/// The values as they are kept, if the resource may have them.
+fn checked(resource: &ConfigResource, wanted: ConfigMap) -> Answer<ConfigMap> {
     match resource {
-        ConfigResource::Topic(_) => topic_config::validate(wanted)
+        ConfigResource::Topic(_) => validate_topic(&wanted)
             .map_err(|error| Refusal::new(ErrorCode::InvalidConfig, error.to_string())),
         ConfigResource::Group(_) => {
             let known = |key: &str| GROUP_CONFIGS.iter().any(|(name, _)| *name == key);
@@ -255,9 +250,9 @@ fn check_values(resource: &ConfigResource, wanted: &ConfigMap) -> Answer<()> {
                 Some(key) => {
                     refuse(ErrorCode::InvalidConfig, format!("Unknown group config name: {key}"))
                 }
-                None => Ok(()),
+                None => Ok(wanted),
             }
         }
-        _ => Ok(()),
+        _ => Ok(wanted),
     }
 }

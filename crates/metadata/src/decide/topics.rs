@@ -9,7 +9,7 @@ use super::{
     TopicRef, placement,
 };
 use crate::record::{ConfigResource, MetadataRecord, PartitionRecord};
-use crate::topic_config;
+use configuration::validate_topic;
 use model::{BrokerId, ErrorCode, LeaderEpoch, PartitionIndex, Timestamp, topic_name};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -254,9 +254,8 @@ fn check_configs(topic: &NewTopic) -> Answer<BTreeMap<String, String>> {
         };
         values.insert(key.clone(), value.clone());
     }
-    topic_config::validate(&values)
-        .map_err(|error| Refusal::new(ErrorCode::InvalidConfig, error.to_string()))?;
-    Ok(values)
+    validate_topic(&values)
+        .map_err(|error| Refusal::new(ErrorCode::InvalidConfig, error.to_string()))
 }
 
 /// Refuses more new partitions than one request may bring.

@@ -1,15 +1,15 @@
 //! The table of topic configurations, compared with what a real Kafka answers to DescribeConfigs.
 
-use metadata::topic_config::{
-    ConfigSource, DescribedConfig, Resolver, StaticConfigs, TopicSettings,
-};
+use configuration::TopicSettings;
+use metadata::topic_config::{ConfigSource, DescribedConfig, Resolver, StaticConfigs};
 use metadata::{ClusterImage, ConfigResource, MetadataRecord};
 
 const RECORDED: &str = include_str!("../../testdata/kafka-4.3.1-topic-configs.tsv");
 
 fn line(config: &DescribedConfig) -> String {
     let mut line =
-        [config.name, config.kind.name(), config.source.name(), &config.value].join("\t");
+        [config.name, &config.kind.name().to_uppercase(), config.source.name(), &config.value]
+            .join("\t");
     line += if config.is_read_only { "\ttrue" } else { "\tfalse" };
     for synonym in &config.synonyms {
         line += &format!("\t{}:{}={}", synonym.source.name(), synonym.name, synonym.value);

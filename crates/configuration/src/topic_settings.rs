@@ -1,7 +1,10 @@
 //! The configuration of one topic as the rest of the program uses it: typed, resolved, complete.
 
-use super::value::Value;
 use model::{Compression, Durability, TimestampType};
+
+use super::key::Key;
+use super::settings::Setting;
+use super::table;
 
 /// `compression.type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -76,67 +79,71 @@ pub struct TopicSettings {
 }
 
 impl Default for TopicSettings {
-    /// What a topic has when nobody configured anything.
+    /// What a topic has if nothing was configured.
     fn default() -> TopicSettings {
-        TopicSettings::read(|name| super::find(name).expect("a key of the table").parse_default())
+        TopicSettings::read(|_| None)
     }
 }
 
 impl TopicSettings {
-    /// Reads every setting by its key.
-    pub(super) fn read(value: impl Fn(&'static str) -> Value) -> TopicSettings {
-        let long = |name| value(name).number();
-        let int = |name| i32::try_from(long(name)).expect("the table says it is of type int");
-        let size = |name| u32::try_from(long(name)).expect("the table says it is 0 or more");
-        let flag = |name| value(name) == Value::Boolean(true);
-        let text = |name| match value(name) {
-            Value::Text(text) => text,
-            other => unreachable!("the table says that {name} is a string, not {other:?}"),
-        };
-        let policies = match value("cleanup.policy") {
-            Value::List(policies) => policies,
-            other => unreachable!("the table says that it is a list, not {other:?}"),
-        };
+    /// Reads every setting by its key. `value` gives a valid text; for `None`, or a text that is
+    /// not valid, the default holds, so that a partition can always be opened.
+    pub fn read(value: impl Fn(&'static Key) -> Option<String>) -> TopicSettings {
+        let values = Values(&value);
+        let policies: Vec<String> = values.get("cleanup.policy");
         let has = |policy: &str| policies.iter().any(|p| p == policy);
-        let Value::Fraction(min_cleanable_dirty_ratio) = value("min.cleanable.dirty.ratio") else {
-            unreachable!("the table says that it is a double")
-        };
         TopicSettings {
             cleanup_delete: has("delete"),
             cleanup_compact: has("compact"),
-            compression: compression(&text("compression.type")),
-            compression_gzip_level: int("compression.gzip.level"),
-            compression_lz4_level: int("compression.lz4.level"),
-            compression_zstd_level: int("compression.zstd.level"),
-            delete_retention_ms: long("delete.retention.ms"),
-            durability: Durability::from_name(&text("durability")).unwrap_or_default(),
-            file_delete_delay_ms: long("file.delete.delay.ms"),
-            flush_messages: long("flush.messages"),
-            flush_ms: long("flush.ms"),
-            index_interval_bytes: size("index.interval.bytes"),
-            max_compaction_lag_ms: long("max.compaction.lag.ms"),
-            max_message_bytes: size("max.message.bytes"),
-            timestamp_after_max_ms: long("message.timestamp.after.max.ms"),
-            timestamp_before_max_ms: long("message.timestamp.before.max.ms"),
-            timestamp_type: match text("message.timestamp.type").as_str() {
+            compression: compression(&values.get::<String>("compression.type")),
+            compression_gzip_level: values.get("compression.gzip.level"),
+            compression_lz4_level: values.get("compression.lz4.level"),
+            compression_zstd_level: values.get("compression.zstd.level"),
+            delete_retention_ms: values.get("delete.retention.ms"),
+            durability: Durability::from_name(&values.get::<String>("durability"))
+                .unwrap_or_default(),
+            file_delete_delay_ms: values.get("file.delete.delay.ms"),
+            flush_messages: values.get("flush.messages"),
+            flush_ms: values.get("flush.ms"),
+            index_interval_bytes: values.get("index.interval.bytes"),
+            max_compaction_lag_ms: values.get("max.compaction.lag.ms"),
+            max_message_bytes: values.get("max.message.bytes"),
+            timestamp_after_max_ms: values.get("message.timestamp.after.max.ms"),
+            timestamp_before_max_ms: values.get("message.timestamp.before.max.ms"),
+            timestamp_type: match values.get::<String>("message.timestamp.type").as_str() {
                 "LogAppendTime" => TimestampType::LogAppendTime,
                 _ => TimestampType::CreateTime,
             },
-            min_cleanable_dirty_ratio,
-            min_compaction_lag_ms: long("min.compaction.lag.ms"),
-            min_insync_replicas: int("min.insync.replicas"),
-            preallocate: flag("preallocate"),
-            retention_bytes: long("retention.bytes"),
-            retention_ms: long("retention.ms"),
-            segment_bytes: match value("internal.segment.bytes") {
-                Value::Number(bytes) => bytes as u32,
-                _ => size("segment.bytes"),
-            },
-            segment_index_bytes: size("segment.index.bytes"),
-            segment_jitter_ms: long("segment.jitter.ms"),
-            segment_ms: long("segment.ms"),
-            unclean_leader_election: flag("unclean.leader.election.enable"),
+            min_cleanable_dirty_ratio: values.get("min.cleanable.dirty.ratio"),
+            min_compaction_lag_ms: values.get("min.compaction.lag.ms"),
+            min_insync_replicas: values.get("min.insync.replicas"),
+            preallocate: values.get("preallocate"),
+            retention_bytes: values.get("retention.bytes"),
+            retention_ms: values.get("retention.ms"),
+            segment_bytes: values
+                .optional("internal.segment.bytes")
+                .unwrap_or_else(|| values.get("segment.bytes")),
+            segment_index_bytes: values.get("segment.index.bytes"),
+            segment_jitter_ms: values.get("segment.jitter.ms"),
+            segment_ms: values.get("segment.ms"),
+            unclean_leader_election: values.get("unclean.leader.election.enable"),
         }
+    }
+}
+
+/// The texts of one topic, as typed values.
+struct Values<'a, F>(&'a F);
+
+impl<F: Fn(&'static Key) -> Option<String>> Values<'_, F> {
+    /// The value of a key; `None` for one without value and default.
+    fn optional<T: Setting>(&self, name: &'static str) -> Option<T> {
+        let key = table::find_topic(name).expect("settings are read by keys of the table");
+        let text = (self.0)(key).and_then(|text| T::of_text(&text));
+        text.or_else(|| key.default.and_then(T::of_text))
+    }
+
+    fn get<T: Setting>(&self, name: &'static str) -> T {
+        self.optional(name).expect("the key has a default, and it is of this type")
     }
 }
 

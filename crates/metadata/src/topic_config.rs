@@ -1,13 +1,13 @@
-//! Which value is in force, and where it comes from.
+//! The configuration of a topic: which value is in force, and where it comes from. The keys and
+//! their checks are the room `configuration`'s.
 //!
 //! Strongest first: the topic's own value; for each broker-level synonym in turn, the broker's
 //! dynamic value, the cluster's dynamic default, the broker's file; the default.
 
-use super::settings::TopicSettings;
-use super::table::{ConfigKey, ConfigType, Synonym, TOPIC_CONFIGS, find};
-use super::value::Value;
 use crate::image::ClusterImage;
 use crate::record::ConfigResource;
+use configuration::key::{Key, Kind};
+use configuration::{TopicSettings, table, value};
 use model::BrokerId;
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ pub struct DescribedConfig {
     /// Where it comes from.
     pub source: ConfigSource,
     /// Its type.
-    pub kind: ConfigType,
+    pub kind: Kind,
     /// Whether it cannot be changed. No topic configuration is.
     pub is_read_only: bool,
     /// Whether the value must not be shown. No topic configuration is.
@@ -124,41 +124,36 @@ impl<'a> Resolver<'a> {
 
     /// The strongest value that is valid: one that is not (a newer version's, or one that slipped
     /// into a file) gives way to the next, so that a partition can always be opened.
-    fn value(&self, own: Option<&str>, key: &ConfigKey) -> Value {
-        if let Some(value) = own.and_then(|text| key.parse(text).ok()) {
-            return value;
+    fn value(&self, own: Option<&str>, key: &Key) -> Option<String> {
+        if let Some(value) = own.and_then(|text| value::check(key, text).ok()) {
+            return Some(value);
         }
-        for synonym in key.synonyms {
-            for (_, text) in self.broker_values(synonym.name) {
-                if let Ok(value) = key.parse(&in_topic_units(synonym, text)) {
-                    return value;
-                }
-            }
-        }
-        key.parse_default()
+        key.fallbacks.iter().find_map(|fallback| {
+            self.broker_values(fallback.name)
+                .find_map(|(_, text)| value::check(key, &fallback.in_topic_units(text)).ok())
+        })
     }
 
     /// The settings in force for a topic. A topic without values of its own, or one that does not
     /// exist, has those of the broker.
     pub fn settings(&self, topic: &str) -> TopicSettings {
         let own = self.image.configs(&ConfigResource::Topic(topic.to_owned()));
-        TopicSettings::read(|name| {
-            let key = find(name).expect("settings only ask for keys of the table");
-            self.value(own.and_then(|own| own.get(name)).map(String::as_str), key)
+        TopicSettings::read(|key| {
+            self.value(own.and_then(|own| own.get(key.name)).map(String::as_str), key)
         })
     }
 
     /// Every key with its value: what DescribeConfigs answers. Expert's keys only where set.
     pub fn describe(&self, topic: &str) -> Vec<DescribedConfig> {
         let resource = ConfigResource::Topic(topic.to_owned());
-        let describe = |key: &'static ConfigKey| {
+        let describe = |key: &'static Key| {
             let own = self.image.config(&resource, key.name);
             (own.is_some() || !key.internal).then(|| self.describe_key(own, key))
         };
-        TOPIC_CONFIGS.iter().filter_map(describe).collect()
+        table::TOPIC_AREA.keys.iter().filter_map(describe).collect()
     }
 
-    fn describe_key(&self, own: Option<&str>, key: &'static ConfigKey) -> DescribedConfig {
+    fn describe_key(&self, own: Option<&str>, key: &'static Key) -> DescribedConfig {
         let mut synonyms = Vec::new();
         let mut in_force = None;
         if let Some(value) = own {
@@ -166,22 +161,22 @@ impl<'a> Resolver<'a> {
             in_force = Some((source, value.to_owned()));
             synonyms.push(DescribedSynonym { name: key.name, value: value.to_owned(), source });
         }
-        for synonym in key.synonyms {
+        for synonym in key.fallbacks {
             for (source, text) in self.broker_values(synonym.name) {
-                in_force.get_or_insert_with(|| (source, in_topic_units(synonym, text)));
+                in_force.get_or_insert_with(|| (source, synonym.in_topic_units(text)));
                 synonyms.push(DescribedSynonym { name: synonym.name, value: text.into(), source });
             }
         }
         // Where several broker keys stand behind one topic key, no single one has the default.
-        if let [only] = key.synonyms {
-            let value = key.default.to_owned();
+        if let [only] = key.fallbacks {
+            let value = key.default.unwrap_or_default().to_owned();
             synonyms.push(DescribedSynonym {
                 name: only.name,
                 value,
                 source: ConfigSource::Default,
             });
         }
-        let default = || (ConfigSource::Default, key.default.to_owned());
+        let default = || (ConfigSource::Default, key.default.unwrap_or_default().to_owned());
         let (source, value) = in_force.unwrap_or_else(default);
         DescribedConfig {
             name: key.name,
@@ -193,16 +188,5 @@ impl<'a> Resolver<'a> {
             synonyms,
             doc: key.doc,
         }
-    }
-}
-
-/// The value of a broker key in the unit of the topic key: -1 stays "no limit" in every unit.
-fn in_topic_units(synonym: &Synonym, text: &str) -> String {
-    if synonym.multiplier == 1 {
-        return text.to_owned();
-    }
-    match text.trim().parse::<i64>() {
-        Ok(number) if number >= 0 => number.saturating_mul(synonym.multiplier).to_string(),
-        _ => text.to_owned(),
     }
 }
