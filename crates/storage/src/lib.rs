@@ -16,6 +16,7 @@ pub mod disk;
 mod epoch_history;
 mod error;
 mod index;
+pub mod journal;
 mod log;
 pub mod log_dir;
 mod names;

@@ -1,0 +1,331 @@
+//! What the journal says: facts about one partition, or about the whole log directory.
+//!
+//! ```text
+//! kind (u8)   fields
+//! 0           topic id, partition: whom the entries behind it are about, until the next one
+//! 1..         a fact
+//! ```
+
+use std::sync::Arc;
+
+use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicId, Uuid};
+
+use super::codec::{Reader, Unreadable, put_bytes, put_offset, put_offset_or_none, put_text};
+
+/// A partition's identity: a topic made again under an old name has another id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The topic.
+    pub topic_id: TopicId,
+    /// The partition's number.
+    pub partition: PartitionIndex,
+}
+
+/// A segment that is not appended to any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SealedSegment {
+    /// Its base offset, which is its name.
+    pub base: Offset,
+    /// Bytes of its `.log` file.
+    pub size_bytes: u64,
+}
+
+/// The segment that is appended to, as of a moment at which all of it was durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActiveSegment {
+    /// Its base offset, which is its name.
+    pub base: Offset,
+    /// The log's end then.
+    pub end: Offset,
+    /// Bytes of its `.log` file then.
+    pub size_bytes: u64,
+}
+
+/// A partition is this broker's: durable before the partition serves. A second one replaces the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The topic's name: with the partition's number, the name of the folder.
+    pub topic: Arc<str>,
+    /// Offsets are contiguous from here on; `None` while that is not known.
+    pub dense_from: Option<Offset>,
+    /// Whether records are acknowledged only when they are synced (`durability=fsync`).
+    pub fsync: bool,
+    /// Index of the cluster's metadata that wanted the partition here; 0 if not known.
+    pub image_index: u64,
+}
+
+/// What was true of a log at its last checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Below it nothing needs recovery.
+    pub recovery_point: Offset,
+    /// The active segment at the recovery point; `None` if not known.
+    pub active: Option<ActiveSegment>,
+    /// The newest leader epoch of the log; -1 for none.
+    pub epoch: LeaderEpoch,
+    /// The high watermark: a hint for replicas, no bound for recovery (it may not be synced).
+    pub high_watermark: Offset,
+    /// Below it the log was compacted.
+    pub cleaned_below: Offset,
+    /// The wall clock.
+    pub at: Timestamp,
+}
+
+/// Why a partition is not served until a person or a replica mends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The first offset that is missing or cannot be read; `None` if not known.
+    pub offset: Option<Offset>,
+    /// The reason, in words.
+    pub reason: Arc<str>,
+}
+
+/// A fact about one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// The partition is this broker's.
+    Opened(Opened),
+    /// A checkpoint was made.
+    Checkpoint(Checkpoint),
+    /// Everything below this offset is synced.
+    Synced(Offset),
+    /// All sealed segments (`complete`), or those sealed since the last such fact.
+    Sealed {
+        /// Whether segments that are not named are none.
+        complete: bool,
+        /// The segments.
+        segments: Vec<SealedSegment>,
+    },
+    /// These segments are being replaced by compaction: nothing is known of them until the next
+    /// [`Fact::Sealed`]. Durable before the first rename.
+    Swapped(Vec<Offset>),
+    /// The log starts here: durable before the answer, and before any file goes.
+    Start(Offset),
+    /// The log is cut here: durable before the cut.
+    Truncated(Offset),
+    /// The log was closed cleanly and ends here.
+    Closed(Offset),
+    /// The partition is not served.
+    Refused(Refused),
+    /// A sync of the log failed: what the disk holds above the synced offset is not known.
+    SyncFailed(Arc<str>),
+    /// A person mended the partition: it is no longer refused.
+    Mended,
+    /// The partition was deleted; its folder gets this name. Durable before the rename.
+    Deleted {
+        /// The folder's name on its way out.
+        aside: Arc<str>,
+    },
+    /// Nothing is left of the partition here.
+    Forgotten,
+}
+
+/// One entry of the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// The broker started: from here on nothing counts as closed.
+    Started(Timestamp),
+    /// A fact about a partition.
+    Of(Key, Fact),
+}
+
+const KEY: u8 = 0;
+const STARTED: u8 = 1;
+const OPENED: u8 = 2;
+const CHECKPOINT: u8 = 3;
+const SYNCED: u8 = 4;
+const SEALED: u8 = 5;
+const SWAPPED: u8 = 6;
+const START: u8 = 7;
+const TRUNCATED: u8 = 8;
+const CLOSED: u8 = 9;
+const REFUSED: u8 = 10;
+const SYNC_FAILED: u8 = 11;
+const MENDED: u8 = 12;
+const DELETED: u8 = 13;
+const FORGOTTEN: u8 = 14;
+
+/// Writes entries one behind the other, and each partition's key once in a row.
+#[derive(Default)]
+pub(super) struct EntryWriter {
+    pub(super) bytes: Vec<u8>,
+    key: Option<Key>,
+}
+
+impl EntryWriter {
+    /// Goes on behind these bytes.
+    pub(super) fn behind(bytes: Vec<u8>) -> EntryWriter {
+        EntryWriter { bytes, key: None }
+    }
+
+    pub(super) fn put(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Started(at) => {
+                self.bytes.push(STARTED);
+                self.bytes.extend_from_slice(&at.0.to_be_bytes());
+            }
+            Entry::Of(key, fact) => self.put_fact(*key, fact),
+        }
+    }
+
+    pub(super) fn put_fact(&mut self, key: Key, fact: &Fact) {
+        if self.key != Some(key) {
+            self.key = Some(key);
+            self.bytes.push(KEY);
+            self.bytes.extend_from_slice(&key.topic_id.0);
+            self.bytes.extend_from_slice(&key.partition.0.to_be_bytes());
+        }
+        encode(fact, &mut self.bytes);
+    }
+}
+
+fn encode(fact: &Fact, out: &mut Vec<u8>) {
+    match fact {
+        Fact::Opened(opened) => {
+            out.push(OPENED);
+            put_text(out, &opened.topic);
+            put_offset_or_none(out, opened.dense_from);
+            out.push(opened.fsync.into());
+            out.extend_from_slice(&opened.image_index.to_be_bytes());
+        }
+        Fact::Checkpoint(checkpoint) => {
+            out.push(CHECKPOINT);
+            encode_checkpoint(checkpoint, out);
+        }
+        Fact::Synced(offset) => tagged_offset(SYNCED, *offset, out),
+        Fact::Sealed { complete, segments } => {
+            out.extend_from_slice(&[SEALED, (*complete).into()]);
+            out.extend_from_slice(&(segments.len() as u32).to_be_bytes());
+            for segment in segments {
+                put_offset(out, segment.base);
+                out.extend_from_slice(&segment.size_bytes.to_be_bytes());
+            }
+        }
+        Fact::Swapped(bases) => {
+            out.push(SWAPPED);
+            out.extend_from_slice(&(bases.len() as u32).to_be_bytes());
+            bases.iter().for_each(|base| put_offset(out, *base));
+        }
+        Fact::Start(offset) => tagged_offset(START, *offset, out),
+        Fact::Truncated(offset) => tagged_offset(TRUNCATED, *offset, out),
+        Fact::Closed(offset) => tagged_offset(CLOSED, *offset, out),
+        Fact::Refused(refused) => {
+            out.push(REFUSED);
+            put_offset_or_none(out, refused.offset);
+            put_text(out, &refused.reason);
+        }
+        Fact::SyncFailed(reason) => {
+            out.push(SYNC_FAILED);
+            put_text(out, reason);
+        }
+        Fact::Mended => out.push(MENDED),
+        Fact::Deleted { aside } => {
+            out.push(DELETED);
+            put_bytes(out, aside.as_bytes());
+        }
+        Fact::Forgotten => out.push(FORGOTTEN),
+    }
+}
+
+fn tagged_offset(kind: u8, offset: Offset, out: &mut Vec<u8>) {
+    out.push(kind);
+    put_offset(out, offset);
+}
+
+fn encode_checkpoint(checkpoint: &Checkpoint, out: &mut Vec<u8>) {
+    put_offset(out, checkpoint.recovery_point);
+    out.push(checkpoint.active.is_some().into());
+    if let Some(active) = checkpoint.active {
+        put_offset(out, active.base);
+        put_offset(out, active.end);
+        out.extend_from_slice(&active.size_bytes.to_be_bytes());
+    }
+    out.extend_from_slice(&checkpoint.epoch.0.to_be_bytes());
+    put_offset(out, checkpoint.high_watermark);
+    put_offset(out, checkpoint.cleaned_below);
+    out.extend_from_slice(&checkpoint.at.0.to_be_bytes());
+}
+
+/// Reads what an [`EntryWriter`] wrote, entry by entry.
+pub(super) struct EntryReader<'a> {
+    reader: Reader<'a>,
+    key: Option<Key>,
+}
+
+impl<'a> EntryReader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> EntryReader<'a> {
+        EntryReader { reader: Reader(bytes), key: None }
+    }
+
+    /// The next entry; `None` at the end.
+    pub(super) fn next(&mut self) -> Result<Option<Entry>, Unreadable> {
+        while !self.reader.is_empty() {
+            match self.reader.u8()? {
+                KEY => {
+                    let topic_id = Uuid(self.reader.array()?);
+                    let partition = PartitionIndex(self.reader.i32()?);
+                    self.key = Some(Key { topic_id, partition });
+                }
+                STARTED => return Ok(Some(Entry::Started(Timestamp(self.reader.i64()?)))),
+                kind => {
+                    let key = self.key.ok_or(Unreadable::new("an entry is about no partition"))?;
+                    return Ok(Some(Entry::Of(key, decode(kind, &mut self.reader)?)));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn decode(kind: u8, reader: &mut Reader<'_>) -> Result<Fact, Unreadable> {
+    Ok(match kind {
+        OPENED => Fact::Opened(Opened {
+            topic: reader.text()?,
+            dense_from: reader.offset_or_none()?,
+            fsync: reader.flag()?,
+            image_index: reader.u64()?,
+        }),
+        CHECKPOINT => Fact::Checkpoint(decode_checkpoint(reader)?),
+        SYNCED => Fact::Synced(reader.offset()?),
+        SEALED => {
+            let (complete, count) = (reader.flag()?, reader.u32()?);
+            let read = |_| Ok(SealedSegment { base: reader.offset()?, size_bytes: reader.u64()? });
+            Fact::Sealed { complete, segments: (0..count).map(read).collect::<Result<_, _>>()? }
+        }
+        SWAPPED => {
+            let count = reader.u32()?;
+            Fact::Swapped((0..count).map(|_| reader.offset()).collect::<Result<_, _>>()?)
+        }
+        START => Fact::Start(reader.offset()?),
+        TRUNCATED => Fact::Truncated(reader.offset()?),
+        CLOSED => Fact::Closed(reader.offset()?),
+        REFUSED => {
+            Fact::Refused(Refused { offset: reader.offset_or_none()?, reason: reader.text()? })
+        }
+        SYNC_FAILED => Fact::SyncFailed(reader.text()?),
+        MENDED => Fact::Mended,
+        DELETED => Fact::Deleted { aside: reader.text()? },
+        FORGOTTEN => Fact::Forgotten,
+        other => return Err(Unreadable(format!("unknown kind of entry {other}"))),
+    })
+}
+
+fn decode_checkpoint(reader: &mut Reader<'_>) -> Result<Checkpoint, Unreadable> {
+    let recovery_point = reader.offset()?;
+    let active = match reader.flag()? {
+        false => None,
+        true => Some(ActiveSegment {
+            base: reader.offset()?,
+            end: reader.offset()?,
+            size_bytes: reader.u64()?,
+        }),
+    };
+    Ok(Checkpoint {
+        recovery_point,
+        active,
+        epoch: LeaderEpoch(reader.i32()?),
+        high_watermark: reader.offset()?,
+        cleaned_below: reader.offset()?,
+        at: Timestamp(reader.i64()?),
+    })
+}

@@ -1,0 +1,255 @@
+//! What the entries add up to: the state of each partition of a log directory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{BrokerEpoch, Offset, PartitionIndex, Timestamp, TopicPartition};
+
+use super::codec::Unreadable;
+use super::entry::{
+    Checkpoint, Entry, EntryReader, EntryWriter, Fact, Key, Opened, Refused, SealedSegment,
+};
+
+/// What is known of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionState {
+    /// The partition is this broker's.
+    pub opened: Opened,
+    /// The last checkpoint.
+    pub checkpoint: Option<Checkpoint>,
+    /// Below it everything is synced.
+    pub synced: Offset,
+    /// The first offset that may be read, if records were deleted.
+    pub log_start: Offset,
+    /// Every sealed segment that must exist, by base; `None` if not known.
+    pub sealed: Option<Vec<SealedSegment>>,
+    /// The log's end, if the log was closed cleanly and not opened since.
+    pub closed: Option<Offset>,
+    /// Why the partition is not served, if so.
+    pub refused: Option<Refused>,
+    /// The sync that failed, if one did.
+    pub sync_failed: Option<Arc<str>>,
+    /// The folder's name on its way out, if the partition was deleted.
+    pub deleted: Option<Arc<str>>,
+}
+
+impl PartitionState {
+    /// A partition of which nothing is known yet but that it is this broker's.
+    pub fn new(opened: Opened) -> PartitionState {
+        PartitionState {
+            opened,
+            checkpoint: None,
+            synced: Offset(0),
+            log_start: Offset(0),
+            sealed: None,
+            closed: None,
+            refused: None,
+            sync_failed: None,
+            deleted: None,
+        }
+    }
+
+    fn apply(&mut self, fact: &Fact) {
+        match fact {
+            Fact::Opened(opened) => self.opened = opened.clone(),
+            Fact::Checkpoint(checkpoint) => {
+                self.checkpoint = Some(*checkpoint);
+                self.synced = self.synced.max(checkpoint.recovery_point);
+            }
+            Fact::Synced(offset) => self.synced = self.synced.max(*offset),
+            Fact::Sealed { complete, segments } => self.seal(*complete, segments),
+            Fact::Swapped(bases) => {
+                if let Some(sealed) = &mut self.sealed {
+                    sealed.retain(|segment| !bases.contains(&segment.base));
+                }
+            }
+            Fact::Start(offset) => self.start_at(*offset),
+            Fact::Truncated(end) => self.truncate(*end),
+            Fact::Closed(end) => self.closed = Some(*end),
+            Fact::Refused(refused) => self.refused = Some(refused.clone()),
+            Fact::SyncFailed(reason) => self.sync_failed = Some(Arc::clone(reason)),
+            Fact::Mended => (self.refused, self.sync_failed) = (None, None),
+            Fact::Deleted { aside } => self.deleted = Some(Arc::clone(aside)),
+            Fact::Forgotten => {}
+        }
+    }
+
+    fn seal(&mut self, complete: bool, segments: &[SealedSegment]) {
+        let mut sealed = match self.sealed.take() {
+            Some(known) if !complete => known,
+            _ => Vec::new(),
+        };
+        for segment in segments {
+            match sealed.binary_search_by_key(&segment.base, |known| known.base) {
+                Ok(at) => sealed[at] = *segment,
+                Err(at) => sealed.insert(at, *segment),
+            }
+        }
+        self.sealed = Some(sealed);
+    }
+
+    /// Segments that end at or below `start` may be gone from now on.
+    fn start_at(&mut self, start: Offset) {
+        self.log_start = self.log_start.max(start);
+        let (active, start) = (self.checkpoint.and_then(|last| last.active), self.log_start);
+        let Some(sealed) = &mut self.sealed else { return };
+        let mut gone = sealed.partition_point(|segment| segment.base <= start).saturating_sub(1);
+        // The last one ends where the active segment began, at the latest.
+        let all_before = active.is_some_and(|active| active.base <= start);
+        if all_before && gone + 1 == sealed.len() {
+            gone += 1;
+        }
+        sealed.drain(..gone);
+    }
+
+    fn truncate(&mut self, end: Offset) {
+        self.synced = self.synced.min(end);
+        self.closed = None;
+        self.opened.dense_from = self.opened.dense_from.map(|dense| dense.min(end));
+        if let Some(checkpoint) = &mut self.checkpoint {
+            checkpoint.recovery_point = checkpoint.recovery_point.min(end);
+            checkpoint.high_watermark = checkpoint.high_watermark.min(end);
+            checkpoint.active = checkpoint.active.filter(|active| active.end <= end);
+        }
+        if let Some(sealed) = &mut self.sealed {
+            // The last one that begins below the cut may be what is cut.
+            let kept = sealed.partition_point(|segment| segment.base < end).saturating_sub(1);
+            sealed.truncate(kept);
+        }
+    }
+}
+
+/// What is known of a log directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// The partitions.
+    pub partitions: BTreeMap<Key, PartitionState>,
+    /// The broker stopped cleanly, and has not started since.
+    pub closed: bool,
+    /// The incarnation of the broker that stopped cleanly (KIP-966).
+    pub broker_epoch: Option<BrokerEpoch>,
+    /// The wall clock at the last start or stop.
+    pub at: Timestamp,
+    /// A copy of `meta.properties`.
+    pub meta: Vec<u8>,
+}
+
+impl State {
+    /// The partition's name, which is its folder's.
+    pub fn name(key: Key, state: &PartitionState) -> TopicPartition {
+        TopicPartition { topic: Arc::clone(&state.opened.topic), partition: key.partition }
+    }
+
+    /// The newest index of the cluster's metadata that a partition was opened at.
+    pub fn image_index(&self) -> u64 {
+        self.partitions.values().map(|state| state.opened.image_index).max().unwrap_or(0)
+    }
+
+    /// Those of `entries` that say something of what is known here, in order: only an [`Opened`]
+    /// begins a partition, and nothing is said of one that is forgotten.
+    pub(super) fn concerning<'a>(&self, entries: &'a [Entry]) -> Vec<&'a Entry> {
+        let mut changed: BTreeMap<Key, bool> = BTreeMap::new();
+        let mut concerns = |entry: &Entry| match entry {
+            Entry::Started(_) => true,
+            Entry::Of(key, Fact::Opened(_)) => {
+                changed.insert(*key, true);
+                true
+            }
+            Entry::Of(key, fact) => {
+                let before = changed.get(key).copied();
+                let known = before.unwrap_or_else(|| self.partitions.contains_key(key));
+                if known && *fact == Fact::Forgotten {
+                    changed.insert(*key, false);
+                }
+                known
+            }
+        };
+        entries.iter().filter(|entry| concerns(entry)).collect()
+    }
+
+    /// Whether `offset` is news as a synced offset of a partition.
+    pub(super) fn knows_less(&self, key: &Key, offset: Offset) -> bool {
+        self.partitions.get(key).is_some_and(|known| known.synced < offset)
+    }
+
+    /// Takes an entry in. Fails on one about a partition that was never opened.
+    pub fn apply(&mut self, entry: &Entry) -> Result<(), Unreadable> {
+        match entry {
+            Entry::Started(at) => self.start(*at),
+            Entry::Of(key, Fact::Forgotten) => {
+                self.partitions.remove(key).ok_or_else(|| unknown(key))?;
+            }
+            Entry::Of(key, fact) => match (self.partitions.get_mut(key), fact) {
+                (Some(state), fact) => state.apply(fact),
+                (None, Fact::Opened(opened)) => self.open(*key, opened),
+                (None, _) => return Err(unknown(key)),
+            },
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, key: Key, opened: &Opened) {
+        let mut state = PartitionState::new(opened.clone());
+        // Neighbours are partitions of one topic nearly always: they share its name.
+        let before = Key { partition: PartitionIndex(key.partition.0.wrapping_sub(1)), ..key };
+        if let Some(neighbour) = self.partitions.get(&before)
+            && neighbour.opened.topic == state.opened.topic
+        {
+            state.opened.topic = Arc::clone(&neighbour.opened.topic);
+        }
+        self.partitions.insert(key, state);
+    }
+
+    fn start(&mut self, at: Timestamp) {
+        self.closed = false;
+        self.at = at;
+        self.partitions.values_mut().for_each(|state| state.closed = None);
+    }
+
+    /// The entries that make this state out of an empty one, as they stand in a snapshot.
+    pub fn encode_entries(&self) -> Vec<u8> {
+        self.entries_behind(Vec::new())
+    }
+
+    /// Takes in what [`State::encode_entries`] wrote. No bytes make it panic.
+    pub fn decode_entries(&mut self, bytes: &[u8]) -> Result<(), Unreadable> {
+        let mut entries = EntryReader::new(bytes);
+        while let Some(entry) = entries.next()? {
+            self.apply(&entry)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn entries_behind(&self, bytes: Vec<u8>) -> Vec<u8> {
+        let mut entries = EntryWriter::behind(bytes);
+        for (key, partition) in &self.partitions {
+            State::facts(partition).iter().for_each(|fact| entries.put_fact(*key, fact));
+        }
+        entries.bytes
+    }
+
+    /// The facts that make a partition's state out of nothing.
+    fn facts(state: &PartitionState) -> Vec<Fact> {
+        let mut facts = vec![Fact::Opened(state.opened.clone())];
+        facts.extend(state.checkpoint.map(Fact::Checkpoint));
+        if state.synced > state.checkpoint.map_or(Offset(0), |last| last.recovery_point) {
+            facts.push(Fact::Synced(state.synced));
+        }
+        if state.log_start > Offset(0) {
+            facts.push(Fact::Start(state.log_start));
+        }
+        if let Some(segments) = &state.sealed {
+            facts.push(Fact::Sealed { complete: true, segments: segments.clone() });
+        }
+        facts.extend(state.closed.map(Fact::Closed));
+        facts.extend(state.refused.clone().map(Fact::Refused));
+        facts.extend(state.sync_failed.clone().map(Fact::SyncFailed));
+        facts.extend(state.deleted.clone().map(|aside| Fact::Deleted { aside }));
+        facts
+    }
+}
+
+fn unknown(key: &Key) -> Unreadable {
+    let Key { topic_id, partition } = key;
+    Unreadable(format!("an entry about partition {partition} of {topic_id}, which was not opened"))
+}

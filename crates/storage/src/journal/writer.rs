@@ -1,0 +1,418 @@
+//! Appending to the journal from several threads, with one sync for all who wait for one.
+//!
+//! Appending is a write under a short lock. Who needs an entry durable calls [`Journal::sync`]: one
+//! of those who wait syncs for all, without that lock. Nobody waits for [`Journal::note_synced`].
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use model::{BrokerEpoch, Offset, Timestamp};
+use parking_lot::{Mutex, MutexGuard};
+
+use super::entry::{Entry, EntryWriter, Fact, Key};
+use super::frames::{self, FRAME_BYTES, HEAD_BYTES};
+use super::load::{JOURNAL, SNAPSHOT, load};
+use super::snapshot;
+use super::state::{PartitionState, State};
+use crate::StorageError;
+use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::error::Context;
+
+/// A journal below this size is not worth a new snapshot.
+const JOURNAL_BYTES_MIN: u64 = 1 << 20;
+/// Rounds of synced offsets share one frame while they are of no more partitions than this.
+const SHARED_ROUND_MAX: usize = 64;
+
+/// The journal of one log directory, open for writing. May be used by several threads.
+#[derive(Debug)]
+pub struct Journal {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    writer: Mutex<Writer>,
+    /// Held by the thread that syncs.
+    syncing: Mutex<()>,
+    /// The last seq that is durable.
+    durable: AtomicU64,
+    /// Synced offsets that are not written yet.
+    noted: Mutex<BTreeMap<Key, Offset>>,
+}
+
+#[derive(Debug)]
+struct Writer {
+    state: State,
+    file: Arc<dyn DiskFile>,
+    /// Where the next frame goes.
+    position: u64,
+    /// The seq of the last frame.
+    seq: u64,
+    snapshot: Arc<dyn DiskFile>,
+    snapshot_bytes: u64,
+    /// Which slot of the snapshot is written next.
+    slot: usize,
+    /// The last frame, if it holds nothing but synced offsets and no sync has begun since: it may be
+    /// written again with newer ones.
+    round: Option<Round>,
+    /// Why nothing is written any more, if so.
+    failed: Option<String>,
+}
+
+#[derive(Debug)]
+struct Round {
+    position: u64,
+    synced: BTreeMap<Key, Offset>,
+}
+
+impl Journal {
+    /// Opens the journal of the log directory `dir`; `None` if there is none. `witnessed`: another
+    /// file says that there is one.
+    ///
+    /// Fails with [`StorageError::Malformed`] if it is damaged or gone; nothing is changed then.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        witnessed: bool,
+    ) -> Result<Option<Journal>, StorageError> {
+        let Some(loaded) = load(&*disk, dir, witnessed)? else { return Ok(None) };
+        if !loaded.continues {
+            // Behind what is cut nothing may be written: old frames could follow new ones.
+            return Journal::begin(disk, dir, loaded.state, loaded.seq + 1).map(Some);
+        }
+        let open = |name: &str| {
+            let path = dir.join(name);
+            disk.open(&path, OpenMode::ReadWrite).during("open", &path)
+        };
+        let (file, snapshot) = (open(JOURNAL)?, open(SNAPSHOT)?);
+        let (snapshot_bytes, position) = loaded.size_bytes;
+        let writer = Writer {
+            state: loaded.state,
+            file,
+            position,
+            seq: loaded.seq,
+            snapshot,
+            snapshot_bytes,
+            slot: 0,
+            round: None,
+            failed: None,
+        };
+        // Frames that a dead process left in the page cache may not be durable yet.
+        Ok(Some(Journal::of(disk, dir, writer, loaded.durable)))
+    }
+
+    /// Makes the journal of a log directory that has none, durably.
+    pub fn create(disk: Arc<dyn Disk>, dir: &Path, state: State) -> Result<Journal, StorageError> {
+        Journal::begin(disk, dir, state, 0)
+    }
+
+    fn begin(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        state: State,
+        seq: u64,
+    ) -> Result<Journal, StorageError> {
+        let files = Files::prepare(&*disk, dir, &state, seq)?.publish(&*disk, dir)?;
+        let writer = Writer {
+            state,
+            file: files.journal,
+            position: HEAD_BYTES as u64,
+            seq,
+            snapshot: files.snapshot,
+            snapshot_bytes: files.snapshot_bytes,
+            slot: 0,
+            round: None,
+            failed: None,
+        };
+        Ok(Journal::of(disk, dir, writer, seq))
+    }
+
+    fn of(disk: Arc<dyn Disk>, dir: &Path, writer: Writer, durable: u64) -> Journal {
+        Journal {
+            disk,
+            dir: dir.to_owned(),
+            writer: Mutex::new(writer),
+            syncing: Mutex::default(),
+            durable: AtomicU64::new(durable),
+            noted: Mutex::default(),
+        }
+    }
+
+    /// Lets `look` read what is known: what was appended, durable or not.
+    pub fn with_state<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.writer.lock().state)
+    }
+
+    /// What is known of one partition.
+    pub fn partition(&self, key: &Key) -> Option<PartitionState> {
+        self.with_state(|state| state.partitions.get(key).cloned())
+    }
+
+    /// Appends entries, not durably: the next sync carries them. Entries about partitions that are
+    /// not known (any more) are left out. Returns the seq to be given to [`Journal::sync`].
+    ///
+    /// Fails with [`StorageError::Io`]. On a full disk nothing was appended, and it may be tried
+    /// again; any other failure is final.
+    pub fn append(&self, entries: &[Entry]) -> Result<u64, StorageError> {
+        let mut writer = self.writer.lock();
+        self.write_noted(&mut writer)?;
+        self.write(&mut writer, entries)?;
+        Ok(writer.seq)
+    }
+
+    /// Appends entries and makes them durable, with all that was appended before.
+    pub fn commit(&self, entries: &[Entry]) -> Result<(), StorageError> {
+        let seq = self.append(entries)?;
+        self.sync(seq)
+    }
+
+    /// Remembers that everything below these offsets is synced: written after each round of syncs,
+    /// carried by the next sync of the journal. Cheap; never waits for the disk or another writer.
+    pub fn note_synced(
+        &self,
+        synced: impl IntoIterator<Item = (Key, Offset)>,
+    ) -> Result<(), StorageError> {
+        self.noted.lock().extend(synced);
+        match self.writer.try_lock() {
+            Some(mut writer) => self.write_noted(&mut writer),
+            // Whoever has the lock may be writing a snapshot. The next one who writes takes it along.
+            None => Ok(()),
+        }
+    }
+
+    /// Makes everything up to the frame `seq` durable. Waits for a sync that is under way, and then
+    /// does one for all who wait.
+    pub fn sync(&self, seq: u64) -> Result<(), StorageError> {
+        while self.durable.load(Ordering::Acquire) < seq {
+            let _turn = self.syncing.lock();
+            if self.durable.load(Ordering::Acquire) < seq {
+                self.sync_all()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_all(&self) -> Result<(), StorageError> {
+        let (file, up_to) = {
+            let mut writer = self.usable()?;
+            self.write_noted(&mut writer)?;
+            // What this sync is to make durable must not be written over.
+            writer.round = None;
+            (Arc::clone(&writer.file), writer.seq)
+        };
+        let result = file.sync().during("sync", &self.dir.join(JOURNAL));
+        let mut writer = self.usable()?;
+        result.map_err(|error| writer.fail(error))?;
+        self.durable.fetch_max(up_to, Ordering::AcqRel);
+        let (slot, path) = (writer.slot, self.dir.join(SNAPSHOT));
+        writer.slot = slot + 1;
+        let bytes = snapshot::encode_slot(slot, up_to);
+        let noted = writer.snapshot.write_all_at(&bytes, snapshot::slot_position(slot));
+        match noted.during("write", &path) {
+            // An older number there notices less, and says nothing that is not true.
+            Err(error) if is_full(&error) => Ok(()),
+            result => result.map_err(|error| writer.fail(error)),
+        }
+    }
+
+    /// What is to be done now and then, say once a second: syncs what was appended, and begins a new
+    /// snapshot when the journal is larger than the last one and than 1 MiB.
+    pub fn maintain(&self) -> Result<(), StorageError> {
+        let (seq, due) = {
+            let mut writer = self.writer.lock();
+            self.write_noted(&mut writer)?;
+            let due = writer.position > writer.snapshot_bytes.max(JOURNAL_BYTES_MIN);
+            (writer.seq, due)
+        };
+        self.sync(seq)?;
+        if due { self.rewrite() } else { Ok(()) }
+    }
+
+    /// Writes a snapshot of all that is known, durably, and begins a new journal behind it.
+    pub fn rewrite(&self) -> Result<(), StorageError> {
+        let _turn = self.syncing.lock();
+        let mut writer = self.usable()?;
+        self.write_noted(&mut writer)?;
+        self.begin_anew(&mut writer)
+    }
+
+    /// Stops: takes the last entries in and writes the snapshot that says that the stop was clean.
+    /// Nothing may be appended afterwards.
+    pub fn close(
+        &self,
+        entries: &[Entry],
+        broker_epoch: BrokerEpoch,
+        at: Timestamp,
+    ) -> Result<(), StorageError> {
+        let _turn = self.syncing.lock();
+        let mut writer = self.usable()?;
+        self.write_noted(&mut writer)?;
+        for entry in writer.state.concerning(entries) {
+            writer.state.apply(entry).expect("the entry concerns what is known");
+        }
+        (writer.state.closed, writer.state.at) = (true, at);
+        writer.state.broker_epoch = Some(broker_epoch);
+        self.begin_anew(&mut writer)
+    }
+
+    fn begin_anew(&self, writer: &mut Writer) -> Result<(), StorageError> {
+        // A seq of its own: frames of the old journal are never taken for news behind the snapshot.
+        let seq = writer.seq + 1;
+        let prepared = match Files::prepare(&*self.disk, &self.dir, &writer.state, seq) {
+            Ok(prepared) => prepared,
+            Err(error) if is_full(&error) => return Err(error),
+            Err(error) => return Err(writer.fail(error)),
+        };
+        let files = match prepared.publish(&*self.disk, &self.dir) {
+            Ok(files) => files,
+            // One of the two may have its name already: nothing may be appended to the old one.
+            Err(error) => return Err(writer.fail(error)),
+        };
+        (writer.file, writer.position) = (files.journal, HEAD_BYTES as u64);
+        (writer.snapshot, writer.snapshot_bytes) = (files.snapshot, files.snapshot_bytes);
+        (writer.seq, writer.slot, writer.round) = (seq, 0, None);
+        self.durable.store(seq, Ordering::Release);
+        Ok(())
+    }
+
+    fn usable(&self) -> Result<MutexGuard<'_, Writer>, StorageError> {
+        let writer = self.writer.lock();
+        writer.usable(&self.dir)?;
+        Ok(writer)
+    }
+
+    /// Writes the synced offsets that were noted: over the last frame if that holds nothing else and
+    /// nobody relies on it yet, so that a busy directory's journal does not grow with every round.
+    fn write_noted(&self, writer: &mut Writer) -> Result<(), StorageError> {
+        let mut synced = std::mem::take(&mut *self.noted.lock());
+        synced.retain(|key, offset| writer.state.knows_less(key, *offset));
+        if synced.is_empty() {
+            return Ok(());
+        }
+        if let Some(round) = writer.round.take()
+            && round.synced.len() + synced.len() <= SHARED_ROUND_MAX
+        {
+            for (key, offset) in round.synced {
+                synced.entry(key).or_insert(offset);
+            }
+            (writer.position, writer.seq) = (round.position, writer.seq - 1);
+        }
+        let position = writer.position;
+        let fact = |(key, offset): (&Key, &Offset)| Entry::Of(*key, Fact::Synced(*offset));
+        let entries: Vec<Entry> = synced.iter().map(fact).collect();
+        self.write(writer, &entries)?;
+        if synced.len() <= SHARED_ROUND_MAX {
+            writer.round = Some(Round { position, synced });
+        }
+        Ok(())
+    }
+
+    /// Writes frames of these entries behind the last one, and takes them in once they are written.
+    fn write(&self, writer: &mut Writer, entries: &[Entry]) -> Result<(), StorageError> {
+        writer.usable(&self.dir)?;
+        let entries = writer.state.concerning(entries);
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let (bytes, seq) = frames_of(&entries, writer.seq, self.durable.load(Ordering::Acquire));
+        let path = self.dir.join(JOURNAL);
+        if let Err(error) = writer.file.write_all_at(&bytes, writer.position).during("write", &path)
+        {
+            let cut = writer.file.truncate(writer.position);
+            // A frame that was written whole, of those that were not, must not be read one day.
+            return Err(if is_full(&error) && cut.is_ok() { error } else { writer.fail(error) });
+        }
+        writer.position += bytes.len() as u64;
+        (writer.seq, writer.round) = (seq, None);
+        for entry in entries {
+            writer.state.apply(entry).expect("the entry concerns what is known");
+        }
+        Ok(())
+    }
+}
+
+impl Writer {
+    fn usable(&self, dir: &Path) -> Result<(), StorageError> {
+        match &self.failed {
+            None => Ok(()),
+            Some(reason) => {
+                Err(StorageError::Failed { dir: dir.to_owned(), reason: reason.clone() })
+            }
+        }
+    }
+
+    /// Makes a failure final: what the files hold is not known any more.
+    fn fail(&mut self, error: StorageError) -> StorageError {
+        self.failed.get_or_insert_with(|| error.to_string());
+        error
+    }
+}
+
+/// Frames of these entries, numbered from `seq` + 1 on; and the number of the last one.
+fn frames_of(entries: &[&Entry], mut seq: u64, durable: u64) -> (Vec<u8>, u64) {
+    let (mut out, mut frame) = (Vec::new(), EntryWriter::default());
+    for (number, entry) in entries.iter().enumerate() {
+        frame.put(entry);
+        if frame.bytes.len() >= FRAME_BYTES || number + 1 == entries.len() {
+            seq += 1;
+            frames::encode_frame(seq, durable, &frame.bytes, &mut out);
+            frame = EntryWriter::default();
+        }
+    }
+    (out, seq)
+}
+
+fn is_full(error: &StorageError) -> bool {
+    matches!(error, StorageError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+}
+
+/// A new snapshot and the empty journal behind it.
+struct Files {
+    snapshot: Arc<dyn DiskFile>,
+    snapshot_bytes: u64,
+    journal: Arc<dyn DiskFile>,
+}
+
+impl Files {
+    /// Writes both under temporary names, durably.
+    fn prepare(
+        disk: &dyn Disk,
+        dir: &Path,
+        state: &State,
+        seq: u64,
+    ) -> Result<Files, StorageError> {
+        let bytes = snapshot::encode(state, seq);
+        Ok(Files {
+            snapshot: write_aside(disk, &aside(dir, SNAPSHOT), &bytes)?,
+            snapshot_bytes: bytes.len() as u64,
+            journal: write_aside(disk, &aside(dir, JOURNAL), &frames::encode_head(seq))?,
+        })
+    }
+
+    /// Gives them their names. The snapshot's name is durable first: it holds all that the old
+    /// journal says, but a new journal is worth nothing behind an old snapshot.
+    fn publish(self, disk: &dyn Disk, dir: &Path) -> Result<Files, StorageError> {
+        for name in [SNAPSHOT, JOURNAL] {
+            let path = dir.join(name);
+            disk.rename(&aside(dir, name), &path).during("rename", &path)?;
+            disk.sync_dir(dir).during("sync", dir)?;
+        }
+        Ok(self)
+    }
+}
+
+fn aside(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}.tmp"))
+}
+
+fn write_aside(
+    disk: &dyn Disk,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<Arc<dyn DiskFile>, StorageError> {
+    let file = disk.open(path, OpenMode::Create).during("open", path)?;
+    file.truncate(0).during("truncate", path)?;
+    file.write_all_at(bytes, 0).during("write", path)?;
+    file.sync().during("sync", path)?;
+    Ok(file)
+}

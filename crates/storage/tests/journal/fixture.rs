@@ -1,0 +1,90 @@
+//! Random entries, and a journal on a simulated disk.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
+use storage::disk::{Disk, SimDisk};
+use storage::journal::{
+    ActiveSegment, Checkpoint, Entry, Fact, Journal, Key, Opened, Refused, SealedSegment, State,
+};
+
+pub fn dir() -> &'static Path {
+    Path::new("data")
+}
+
+pub fn created(disk: &SimDisk) -> Journal {
+    disk.create_dir_all(dir()).unwrap();
+    disk.sync_dir(Path::new("")).unwrap();
+    let state = State { meta: b"version=1\n".to_vec(), ..State::default() };
+    Journal::create(Arc::new(disk.clone()), dir(), state).unwrap()
+}
+
+pub fn key(number: u8) -> Key {
+    Key { topic_id: Uuid([number / 3 + 1; 16]), partition: PartitionIndex(i32::from(number % 3)) }
+}
+
+pub fn opened(topic: &str) -> Fact {
+    Fact::Opened(Opened {
+        topic: topic.into(),
+        dense_from: Some(Offset(0)),
+        fsync: true,
+        image_index: 7,
+    })
+}
+
+/// An entry about one of nine partitions, most of which are open.
+pub fn random_entry(rng: &mut Rng) -> Entry {
+    if rng.u8(..40) == 0 {
+        return Entry::Started(Timestamp(rng.i64(0..1000)));
+    }
+    Entry::Of(key(rng.u8(..9)), random_fact(rng))
+}
+
+fn random_fact(rng: &mut Rng) -> Fact {
+    let offset = Offset(rng.i64(0..1000));
+    match rng.u8(..15) {
+        0..3 => opened(["orders", "a.b", "t"][rng.usize(..3)]),
+        3 => Fact::Checkpoint(random_checkpoint(rng)),
+        4 => Fact::Sealed { complete: rng.bool(), segments: random_segments(rng) },
+        5 => Fact::Swapped(random_segments(rng).iter().map(|segment| segment.base).collect()),
+        6 => Fact::Start(offset),
+        7 => Fact::Truncated(offset),
+        8 => Fact::Closed(offset),
+        9 => Fact::Refused(Refused {
+            offset: rng.bool().then_some(offset),
+            reason: "damaged at byte 360".into(),
+        }),
+        10 => Fact::SyncFailed("input/output error".into()),
+        11 => Fact::Mended,
+        12 => Fact::Deleted { aside: "t-0.ab-delete".into() },
+        13 => Fact::Forgotten,
+        _ => Fact::Synced(offset),
+    }
+}
+
+fn random_checkpoint(rng: &mut Rng) -> Checkpoint {
+    let end = rng.i64(0..1000);
+    let active = ActiveSegment {
+        base: Offset(rng.i64(0..=end)),
+        end: Offset(end),
+        size_bytes: rng.u64(0..1 << 30),
+    };
+    Checkpoint {
+        recovery_point: Offset(end),
+        active: rng.bool().then_some(active),
+        epoch: LeaderEpoch(rng.i32(-1..9)),
+        high_watermark: Offset(rng.i64(0..=end)),
+        cleaned_below: Offset(0),
+        at: Timestamp(rng.i64(0..1000)),
+    }
+}
+
+fn random_segments(rng: &mut Rng) -> Vec<SealedSegment> {
+    let mut bases: Vec<i64> = (0..rng.usize(..5)).map(|_| rng.i64(0..1000)).collect();
+    bases.sort_unstable();
+    bases.dedup();
+    let size_bytes = rng.u64(0..1 << 30);
+    bases.into_iter().map(|base| SealedSegment { base: Offset(base), size_bytes }).collect()
+}

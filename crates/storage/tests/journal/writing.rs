@@ -1,0 +1,206 @@
+//! What is written is what is read, whatever the order; one sync serves all; a full disk may be
+//! tried again, a failed sync may not.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use fastrand::Rng;
+use model::{BrokerEpoch, Offset, PartitionIndex, Timestamp, Uuid};
+use rustix::io::Errno;
+use storage::disk::{Disk, RealDisk, SimDisk};
+use storage::journal::{Entry, Fact, Journal, Key, State, load};
+
+use crate::fixture::{created, dir, key, opened, random_entry};
+
+fn reopened(disk: &SimDisk) -> Journal {
+    Journal::open(Arc::new(disk.clone()), dir(), true).unwrap().unwrap()
+}
+
+/// Takes in what a journal would: nothing about partitions that are not known.
+fn apply(model: &mut State, entry: &Entry) {
+    let _ = model.apply(entry);
+}
+
+#[test]
+fn random_operations_against_a_model() {
+    for seed in 0..200 {
+        let mut rng = Rng::with_seed(seed);
+        let disk = SimDisk::new();
+        let mut journal = created(&disk);
+        let mut model = journal.with_state(State::clone);
+        for _ in 0..rng.usize(1..60) {
+            match rng.u8(..10) {
+                0 => journal.rewrite().unwrap(),
+                1 => journal.maintain().unwrap(),
+                2 => journal = reopened(&disk),
+                3..5 => {
+                    let (key, offset) = (key(rng.u8(..9)), Offset(rng.i64(0..1000)));
+                    journal.note_synced([(key, offset)]).unwrap();
+                    apply(&mut model, &Entry::Of(key, Fact::Synced(offset)));
+                }
+                _ => {
+                    let entries: Vec<_> =
+                        (0..rng.usize(1..4)).map(|_| random_entry(&mut rng)).collect();
+                    match rng.bool() {
+                        true => journal.commit(&entries).unwrap(),
+                        false => drop(journal.append(&entries).unwrap()),
+                    }
+                    entries.iter().for_each(|entry| apply(&mut model, entry));
+                }
+            }
+            assert_eq!(journal.with_state(State::clone), model, "seed {seed}");
+        }
+        assert_eq!(reopened(&disk).with_state(State::clone), model, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_clean_stop_is_known_until_the_next_start() {
+    let disk = SimDisk::new();
+    let journal = created(&disk);
+    journal.commit(&[Entry::Of(key(0), opened("t"))]).unwrap();
+    let closed = [Entry::Of(key(0), Fact::Closed(Offset(5)))];
+    journal.close(&closed, BrokerEpoch(3), Timestamp(9)).unwrap();
+    let disk = disk.after_crash(1);
+    let journal = reopened(&disk);
+    assert!(journal.with_state(|state| state.closed));
+    assert_eq!(journal.with_state(|state| state.broker_epoch), Some(BrokerEpoch(3)));
+    assert_eq!(journal.partition(&key(0)).unwrap().closed, Some(Offset(5)));
+    journal.commit(&[Entry::Started(Timestamp(10))]).unwrap();
+    let journal = reopened(&disk.after_crash(2));
+    assert!(!journal.with_state(|state| state.closed));
+    assert_eq!(journal.partition(&key(0)).unwrap().closed, None);
+}
+
+#[test]
+fn rounds_of_synced_offsets_do_not_grow_the_journal() {
+    let disk = SimDisk::new();
+    let journal = created(&disk);
+    journal.commit(&[Entry::Of(key(0), opened("t"))]).unwrap();
+    let size = || disk.size(&dir().join(storage::journal::JOURNAL)).unwrap();
+    let syncs = || disk.operations().iter().filter(|done| done.kind == "sync").count();
+    let (before, synced) = (size(), syncs());
+    for offset in 1..10_000 {
+        journal.note_synced([(key(0), Offset(offset))]).unwrap();
+    }
+    assert!(size() - before < 100, "one frame is written again and again");
+    assert_eq!(syncs(), synced, "nothing waits for the device");
+    // What was only noted is there after the death of the process.
+    assert_eq!(reopened(&disk.snapshot()).partition(&key(0)).unwrap().synced, Offset(9_999));
+}
+
+#[test]
+fn one_sync_makes_many_partitions_durable() {
+    let disk = SimDisk::new();
+    let journal = created(&disk);
+    let before = disk.operation_count();
+    let of = |number| Key { topic_id: Uuid([1; 16]), partition: PartitionIndex(number) };
+    let entries: Vec<_> = (0..10_000).map(|n| Entry::Of(of(n), opened("t"))).collect();
+    journal.commit(&entries).unwrap();
+    let operations = disk.operations();
+    let syncs = operations[before as usize..].iter().filter(|done| done.kind == "sync").count();
+    assert_eq!(syncs, 1);
+    let journal = reopened(&disk.after_crash(3));
+    assert_eq!(journal.with_state(|state| state.partitions.len()), 10_000);
+}
+
+#[test]
+fn several_threads_append_and_sync() {
+    let disk = SimDisk::new();
+    let journal = created(&disk);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let journal = &journal;
+            scope.spawn(move || {
+                let of = |n| Key { topic_id: Uuid([thread; 16]), partition: PartitionIndex(n) };
+                for number in 0..50 {
+                    journal.commit(&[Entry::Of(of(number), opened("t"))]).unwrap();
+                    journal.note_synced([(of(number), Offset(7))]).unwrap();
+                    if number % 20 == 0 {
+                        journal.rewrite().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let known = reopened(&disk.after_crash(4)).with_state(State::clone);
+    assert_eq!(known.partitions.len(), 200);
+    assert!(reopened(&disk).with_state(|state| state.partitions.values().all(|p| p.synced.0 == 7)));
+}
+
+#[test]
+fn a_full_disk_may_be_tried_again() {
+    let disk = SimDisk::new();
+    let journal = created(&disk);
+    journal.commit(&[Entry::Of(key(0), opened("t"))]).unwrap();
+    let before = journal.with_state(State::clone);
+    disk.limit_capacity(Some(disk.used_bytes() + 10));
+    journal.append(&[Entry::Of(key(1), opened("t"))]).unwrap_err();
+    assert!(journal.rewrite().is_err());
+    assert_eq!(journal.with_state(State::clone), before, "nothing was taken in");
+    disk.limit_capacity(None);
+    journal.commit(&[Entry::Of(key(0), Fact::Start(Offset(3)))]).unwrap();
+    let known = reopened(&disk.after_crash(5));
+    assert_eq!(known.partition(&key(0)).unwrap().log_start, Offset(3));
+    assert_eq!(known.partition(&key(1)), None);
+}
+
+#[test]
+fn a_failed_sync_is_final() {
+    let disk = SimDisk::new();
+    let journal = created(&disk);
+    disk.fail_syncs(true);
+    journal.commit(&[Entry::Of(key(0), opened("t"))]).unwrap_err();
+    disk.fail_syncs(false);
+    assert!(journal.commit(&[Entry::Of(key(0), opened("t"))]).unwrap_err().is_fatal());
+    assert!(journal.rewrite().is_err(), "a new snapshot would claim what was lost");
+}
+
+#[test]
+fn a_failed_rename_is_final() {
+    for (operation, _) in rewriting().iter().enumerate().filter(|(_, kind)| **kind == "rename") {
+        let disk = SimDisk::new();
+        let journal = created(&disk);
+        disk.fail_at(disk.operation_count() + operation as u64, Errno::IO);
+        journal.rewrite().unwrap_err();
+        let late = [Entry::Of(key(0), opened("t"))];
+        journal.append(&late).expect_err("the frame would be passed over behind the new snapshot");
+        assert!(Journal::open(Arc::new(disk), dir(), true).unwrap().is_some());
+    }
+}
+
+/// The operations of a new snapshot.
+fn rewriting() -> Vec<&'static str> {
+    let disk = SimDisk::new();
+    let journal = created(&disk);
+    let before = disk.operation_count() as usize;
+    journal.rewrite().unwrap();
+    disk.operations()[before..].iter().map(|operation| operation.kind).collect()
+}
+
+#[test]
+fn a_hundred_thousand_partitions_load() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let journal = Journal::create(Arc::clone(&disk), dir.path(), State::default()).unwrap();
+    let of = |number: i32| Key { topic_id: Uuid([1; 16]), partition: PartitionIndex(number) };
+    let entries: Vec<_> = (0..100_000).map(|n| Entry::Of(of(n), opened("orders"))).collect();
+    journal.commit(&entries).unwrap();
+    let began = Instant::now();
+    let loaded = load(&*disk, dir.path(), true).unwrap().unwrap();
+    println!(
+        "100,000 entries of the journal: {:?}, {:?} bytes",
+        began.elapsed(),
+        loaded.size_bytes
+    );
+    assert_eq!(loaded.state.partitions.len(), 100_000);
+    journal.rewrite().unwrap();
+    let began = Instant::now();
+    let loaded = load(&*disk, dir.path(), true).unwrap().unwrap();
+    println!(
+        "100,000 partitions of the snapshot: {:?}, {:?} bytes",
+        began.elapsed(),
+        loaded.size_bytes
+    );
+    assert_eq!(loaded.state.partitions.len(), 100_000);
+}
