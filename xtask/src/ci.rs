@@ -38,6 +38,11 @@ const QUICK: &[Step] = &[
     cargo("the program", &["build", "--release", "--quiet"]),
 ];
 
+const TRIALS: &[Step] = &[
+    cargo("power failures", &["xt", "trial", "powerloss", "--rounds", "2"]),
+    cargo("folders of an earlier version", &["xt", "trial", "adoption"]),
+];
+
 const CLIENTS: &[Step] = &[
     cargo("documents are fresh", &["xt", "compatibility", "--check"]),
     cargo("fuzz, shortly", &["xt", "fuzz", "--seconds", "5"]),
@@ -52,6 +57,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     tidy::run()?;
     QUICK.iter().try_for_each(run_step)?;
     client_tests()?;
+    TRIALS.iter().try_for_each(run_step)?;
     if !arguments.quick {
         CLIENTS.iter().try_for_each(run_step)?;
     }

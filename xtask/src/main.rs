@@ -11,6 +11,7 @@ mod highwater;
 mod realtext;
 mod repository;
 mod tidy;
+mod trials;
 
 use clap::{Parser, Subcommand};
 use peer::apache_kafka;
@@ -46,6 +47,8 @@ enum Task {
     Realtext(realtext::Arguments),
     /// Check what no compiler checks: layers, headers, sizes, links
     Tidy,
+    /// Fail the power, damage data folders, open those of earlier versions
+    Trial(trials::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -60,5 +63,6 @@ fn main() -> anyhow::Result<()> {
         Task::Golden => golden::run(),
         Task::Realtext(arguments) => realtext::run(&arguments),
         Task::Tidy => tidy::run(),
+        Task::Trial(arguments) => trials::run(&arguments),
     }
 }

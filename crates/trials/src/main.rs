@@ -1,0 +1,40 @@
+//! The whole program where it hurts: the power fails under load, files of its data folder are damaged.
+//!
+//! Brokers run as users run them, as processes on real folders; what they answer is judged from outside. The same faults,
+//! at every single operation but on a simulated disk, are in the tests of the room `storage`.
+
+mod adoption;
+mod damage;
+mod picture;
+mod powerloss;
+mod requests;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    name = "trials",
+    about = "The whole program under power loss and on damaged data folders"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    trial: Trial,
+}
+
+#[derive(Subcommand)]
+enum Trial {
+    /// Fail the power under load, ten times: what was acknowledged must be there
+    Powerloss(powerloss::Arguments),
+    /// Open data folders of an earlier version: every record must be served, and nothing removed
+    Adoption(adoption::Arguments),
+    /// Flip bits, cut and remove files of a data folder: nothing may be believed that is not so
+    Damage(damage::Arguments),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().trial {
+        Trial::Powerloss(arguments) => powerloss::run(&arguments),
+        Trial::Adoption(arguments) => adoption::run(&arguments),
+        Trial::Damage(arguments) => damage::run(&arguments),
+    }
+}
