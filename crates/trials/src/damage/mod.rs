@@ -152,14 +152,11 @@ fn try_one(
     if matches!(worst, Outcome::RefusedInPart) && !words.contains("ERROR") {
         worst = Outcome::Wrong("refused in part without a word in the log".to_owned());
     }
-    match (&worst, &arguments.keep) {
-        (Outcome::Wrong(_), Some(keep)) => {
-            let at = keep.join(harm.slug());
-            harm::copy(original, &at)?;
-            harm.apply(&at)?;
-            fs::copy(&log, at.with_extension("log"))?;
-        }
-        _ => {}
+    if let (Outcome::Wrong(_), Some(keep)) = (&worst, &arguments.keep) {
+        let at = keep.join(harm.slug());
+        harm::copy(original, &at)?;
+        harm.apply(&at)?;
+        fs::copy(&log, at.with_extension("log"))?;
     }
     fs::remove_dir_all(copy)?;
     Ok(worst)
