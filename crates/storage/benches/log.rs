@@ -170,9 +170,9 @@ fn openings(c: &mut Criterion) {
     }
     let mut group = c.benchmark_group("opening");
     group.throughput(Throughput::Elements(PARTITIONS as u64)).sample_size(10);
-    let clean = Opening { clean: true, ..Opening::unknown(NOW) };
+    let clean = || Opening { clean: true, ..Opening::unknown(NOW) };
     group.bench_function("clean, of 1000 partitions", |b| {
-        b.iter(|| (0..PARTITIONS).map(|n| open(path(n), clean)).collect::<Vec<_>>());
+        b.iter(|| (0..PARTITIONS).map(|n| open(path(n), clean())).collect::<Vec<_>>());
     });
     group.finish();
 }

@@ -27,8 +27,8 @@ mod segment;
 pub use config::{CleanupPolicy, LogConfig};
 pub use error::{Damage, StorageError};
 pub use log::{
-    CheckpointTicket, DeletedSegment, FileSlice, Log, OnDamage, Opening, ReadCursor, Recovery,
-    SyncTicket, TimestampedOffset,
+    ActiveSegment, CheckpointTicket, DeletedSegment, FileSlice, Log, OnDamage, Opening, ReadCursor,
+    Recovery, SealedSegment, SyncTicket, TimestampedOffset,
 };
 pub use log_dir::LogDir;
 pub use producers::transactions::AbortedTransaction;

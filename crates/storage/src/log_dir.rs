@@ -22,7 +22,7 @@ use crate::checkpoint::{self, Offsets};
 use crate::disk::{Disk, OpenMode};
 use crate::error::Context;
 use crate::names::PARTITION_METADATA;
-use crate::{Log, OnDamage, Opening, StorageError};
+use crate::{Log, Opening, StorageError};
 
 const LOCK: &str = ".lock";
 const META: &str = "meta.properties";
@@ -132,8 +132,7 @@ impl Loading {
             recovery_point: of(&self.recovery_points),
             log_start_offset: of(&self.log_starts),
             cleaned_below: of(&self.cleaned),
-            now,
-            on_damage: OnDamage::Refuse,
+            ..Opening::unknown(now)
         }
     }
 }

@@ -14,7 +14,7 @@ use partition::Partition;
 use storage::checkpoint::{self, Offsets};
 use storage::disk::Disk;
 use storage::log_dir::{DirLock, Loading, LockError, LogDir, MetaProperties};
-use storage::{Log, LogConfig, StorageError};
+use storage::{Log, LogConfig, Recovery, StorageError};
 use tracing::{error, info, warn};
 
 use self::trash::Trash;
@@ -220,8 +220,8 @@ impl Logs {
         let path = directory.dir.partition_dir(name);
         let log = Log::open(Arc::clone(&self.disk), path, Arc::clone(config), opening)?;
         directory.dir.store_topic_id(name, topic_id)?;
-        if let Some(recovery) = log.recovery().filter(|recovery| recovery.cut_bytes > 0) {
-            info!(partition = %name, bytes = recovery.cut_bytes, "recovery cut an incomplete tail");
+        if let Some(recovery) = log.recovery() {
+            tell_recovery(name, &log, recovery);
         }
         let checkpointed = directory.loading.high_watermarks.get(name).copied();
         self.unopened.lock().remove(name);
@@ -385,6 +385,20 @@ fn close(partition: &Partition, clean: &AtomicBool) {
     if let Err(cause) = partition.maintain(|log, _| log.close()) {
         error!(partition = %partition.topic_partition(), %cause, "cannot close the log");
         clean.store(false, Ordering::Release);
+    }
+}
+
+/// Says what recovery cut off. Whole batches behind the cut are usual after a power failure, for the
+/// device takes sectors in any order; after the mere death of the process they are not.
+fn tell_recovery(name: &TopicPartition, log: &Log, recovery: &Recovery) {
+    let (end, bytes) = (log.log_end_offset(), recovery.cut_bytes);
+    let (segments, whole) = (recovery.dropped_segments, recovery.cut_whole_batches);
+    if let Some(damage) = &recovery.set_aside {
+        warn!(partition = %name, log_end = %end, bytes, segments, ?damage, "recovery set damaged records aside; the log ends before them");
+    } else if whole || segments > 0 {
+        warn!(partition = %name, log_end = %end, bytes, segments, whole_batches = whole, "recovery cut more than an incomplete batch: nothing from the log end on was known to be synced; without a power failure before, check the disk");
+    } else if bytes > 0 {
+        info!(partition = %name, log_end = %end, bytes, "recovery cut an incomplete tail");
     }
 }
 

@@ -10,15 +10,18 @@
 //! empty of a last one; their bases rise. What was appended is in the files in that order, without
 //! a hole. Producer state and epoch history are functions of the batches in the log.
 //!
-//! The methods are spread over this folder by subject: `open.rs` and `recover.rs`, `append.rs`,
-//! `read.rs`, `sync.rs`, `truncate.rs`, `retention.rs`, `timestamps.rs`. Compaction is a room of its
-//! own beside it.
+//! The methods are spread over this folder by subject: `opening.rs`, `open.rs`, `listed.rs` and
+//! `recover.rs` (`rewrite.rs`), `append.rs`, `read.rs`, `sync.rs`, `truncate.rs`, `retention.rs`,
+//! `timestamps.rs`. Compaction is a room of its own beside it.
 
 mod append;
+mod listed;
 mod open;
+mod opening;
 mod read;
 mod recover;
 mod retention;
+mod rewrite;
 mod sync;
 mod timestamps;
 mod truncate;
@@ -34,7 +37,7 @@ use crate::producers::{ProducerSummary, ProducerVerdict, Producers};
 use crate::segment::Segment;
 use crate::{LogConfig, StorageError};
 
-pub use open::{OnDamage, Opening, Recovery};
+pub use opening::{ActiveSegment, OnDamage, Opening, Recovery, SealedSegment};
 pub use read::{FileSlice, ReadCursor};
 pub use retention::DeletedSegment;
 pub use sync::{CheckpointTicket, SyncTicket};

@@ -10,14 +10,15 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use model::{Offset, Timestamp};
+use model::{Durability, Offset};
 
-use super::Log;
+use super::opening::{Opening, Trust};
 use super::sync::SyncedState;
+use super::{Log, listed};
 use crate::ceiling;
 use crate::disk::Disk;
 use crate::epoch_history::EpochHistory;
-use crate::error::{Context, Damage};
+use crate::error::Context;
 use crate::names::{
     self, CLEANED, DELETED, Home, LOG, OFFSET_INDEX, SNAPSHOT, SWAP, TEMPORARY, TIME_INDEX,
     TRANSACTION_INDEX,
@@ -26,64 +27,6 @@ use crate::producers::{Producers, snapshot, transactions};
 use crate::scan::HeaderWalk;
 use crate::segment::Segment;
 use crate::{LogConfig, StorageError};
-
-/// What recovery does with bytes that were durable once and are damaged (S12).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum OnDamage {
-    /// Fail with [`StorageError::Damaged`] and change nothing.
-    #[default]
-    Refuse,
-    /// Keep a copy under `<name>.damaged`, cut the log before the damage: only for a follower whose
-    /// leader still has the rest.
-    SetAside,
-}
-
-/// What the caller knows of a log when it opens it.
-#[derive(Clone, Copy, Debug)]
-pub struct Opening {
-    /// The log directory was stopped cleanly: the files are trusted as they stand.
-    pub clean: bool,
-    /// From `recovery-point-offset-checkpoint`, or 0: below it everything was durable.
-    pub recovery_point: Offset,
-    /// From `log-start-offset-checkpoint`, or 0. A new log starts there.
-    pub log_start_offset: Offset,
-    /// From `cleaner-offset-checkpoint`, or 0: below it the log was compacted once.
-    pub cleaned_below: Offset,
-    /// The present time.
-    pub now: Timestamp,
-    /// What to do about damage below the recovery point.
-    pub on_damage: OnDamage,
-}
-
-impl Opening {
-    /// Of a log of which nothing is known: a new one, or one to be checked from its beginning.
-    pub fn unknown(now: Timestamp) -> Opening {
-        Opening {
-            clean: false,
-            recovery_point: Offset(0),
-            log_start_offset: Offset(0),
-            cleaned_below: Offset(0),
-            now,
-            on_damage: OnDamage::Refuse,
-        }
-    }
-}
-
-/// What recovery found and did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
-    /// Bytes of batches that were read and checked.
-    pub scanned_bytes: u64,
-    /// Bytes cut off the end: they were never durable as a whole.
-    pub cut_bytes: u64,
-    /// Segments dropped behind that cut.
-    pub dropped_segments: usize,
-    /// Whether whole batches stood behind the cut. After a power failure that is usual; without one
-    /// it is a sign of a disk that lost what it had taken.
-    pub cut_whole_batches: bool,
-    /// Damage that was set aside ([`OnDamage::SetAside`]); the log ends before it.
-    pub set_aside: Option<Damage>,
-}
 
 /// What a partition's directory holds, by kind.
 pub(super) struct Found {
@@ -110,19 +53,24 @@ impl Log {
         let home = Home { disk, dir };
         let found = tidy(&home)?;
         let ceiling = ceiling::load(&home)?;
-        let recovery_point = ceiling.unwrap_or(opening.recovery_point).min(opening.recovery_point);
-        let mut log = Log::without_segments(home, config, opening, ceiling);
+        let trust = Trust::new(&opening, ceiling);
+        let mut log = Log::without_segments(home, config, &trust, ceiling);
         if found.bases.is_empty() {
-            log.begin_anew(&found, recovery_point, ceiling, opening)?;
+            log.begin_anew(&found, &trust, ceiling)?;
             return Ok(log);
         }
         log.epochs = EpochHistory::load(&log.home)?.unwrap_or_default();
         log.snapshots = found.snapshots.clone();
-        if !opening.clean || !log.open_clean(&found)? {
-            log.segments.clear();
-            log.recover(&found, recovery_point, opening)?;
+        let contradiction = listed::contradiction(&log.home, &found, &trust)?;
+        if let Some(wrong) = contradiction.as_ref().filter(|_| !trust.sets_damage_aside()) {
+            return Err(StorageError::Damaged(Box::new(wrong.damage(&log.home))));
         }
-        log.settle_ends(opening)?;
+        let trusted = opening.clean && !opening.after_failed_sync && contradiction.is_none();
+        if !trusted || !log.open_clean(&found, &trust)? {
+            log.segments.clear();
+            log.recover(&found, &trust, contradiction)?;
+        }
+        log.settle_ends(&trust)?;
         log.sync_recovered()?;
         log.segments.iter_mut().for_each(Segment::release);
         log.segments.shrink_to_fit();
@@ -133,11 +81,12 @@ impl Log {
     fn without_segments(
         home: Home,
         config: Arc<LogConfig>,
-        opening: Opening,
+        trust: &Trust<'_>,
         ceiling: Option<Offset>,
     ) -> Log {
+        let opening = trust.opening;
         let mut durability = SyncedState::new(Offset(0));
-        durability.promised = opening.recovery_point;
+        durability.promised = opening.recovery_point.max(opening.synced);
         durability.ceiling = ceiling;
         Log {
             home,
@@ -164,13 +113,18 @@ impl Log {
     fn begin_anew(
         &mut self,
         found: &Found,
-        recovery_point: Offset,
+        trust: &Trust<'_>,
         ceiling: Option<Offset>,
-        opening: Opening,
     ) -> Result<(), StorageError> {
-        if !found.is_new && ceiling.is_none() && recovery_point > opening.log_start_offset {
+        let opening = trust.opening;
+        let had_records = trust.bound > opening.log_start_offset && !found.is_new;
+        let missing = (had_records || trust.knows_segments()) && ceiling.is_none();
+        if missing && trust.sets_damage_aside() {
+            self.lower_ceiling(opening.log_start_offset)?;
+        } else if missing {
             let path = self.home.segment_path(opening.log_start_offset, LOG);
-            let reason = format!("all segments are gone below recovery point {recovery_point}");
+            let reason =
+                format!("all segments are gone, below offset {} they were synced", trust.bound);
             return Err(StorageError::damaged(&path, 0, opening.log_start_offset, reason));
         }
         for offset in &found.snapshots {
@@ -187,25 +141,29 @@ impl Log {
         Ok(())
     }
 
-    /// Trusts the files. `false`: they make no sense.
-    fn open_clean(&mut self, found: &Found) -> Result<bool, StorageError> {
+    /// Trusts the files. `false`: the active segment cannot be read, or the log ends elsewhere than it
+    /// did when it was closed; recovery tells where.
+    fn open_clean(&mut self, found: &Found, trust: &Trust<'_>) -> Result<bool, StorageError> {
         for base in &found.bases {
             let size = self.segment_file_size(*base)?;
             self.segments.push(Segment::sealed(*base, size));
         }
         let home = self.home.clone();
         let end = match self.active_mut().reopen(&home) {
-            Ok(end) => end,
+            Ok(end) => end.unwrap_or(self.active().base),
             Err(StorageError::Damaged(_)) => return Ok(false),
             Err(error) => return Err(error),
         };
-        self.log_end = end.unwrap_or(self.active().base);
-        let end = self.log_end;
+        if end < trust.bound || trust.opening.active.is_some_and(|active| active.end != end) {
+            return Ok(false);
+        }
+        self.log_end = end;
         self.durability.synced = end;
         self.durability.recovery_point = end;
         self.epochs_unwritten |= self.epochs.truncate_end(end);
         self.drop_snapshots_behind_end()?;
         self.reload_producers()?;
+        self.check_epochs(trust)?;
         Ok(true)
     }
 
@@ -227,16 +185,34 @@ impl Log {
     }
 
     /// Brings log start and end into line with each other and with the segments.
-    fn settle_ends(&mut self, opening: Opening) -> Result<(), StorageError> {
+    fn settle_ends(&mut self, trust: &Trust<'_>) -> Result<(), StorageError> {
         let first = self.segments[0].base;
-        self.log_start = opening.log_start_offset.max(first);
+        self.log_start = trust.opening.log_start_offset.max(first);
         self.cleaned_below = self.cleaned_below.clamp(first, self.log_end.max(first));
         if self.log_start > self.log_end {
-            // Records were deleted behind what survived: nothing of the log may be read.
-            return self.truncate_fully_and_start_at(self.log_start);
+            return self.start_behind_end(trust);
         }
         self.epochs_unwritten |= self.epochs.truncate_start(self.log_start);
         Ok(())
+    }
+
+    /// The log start lies behind all that is there. Only records that were synced are ever deleted
+    /// under `fsync`, and a clean stop syncs; so either one of the two offsets is not what it was, or
+    /// deleted records of the page cache went with the power, and those before them with them.
+    fn start_behind_end(&mut self, trust: &Trust<'_>) -> Result<(), StorageError> {
+        let opening = trust.opening;
+        let lost_unsynced = opening.durability == Durability::PageCache && !opening.clean;
+        if !lost_unsynced {
+            let (start, end) = (self.log_start, self.log_end);
+            if !trust.sets_damage_aside() {
+                let path = self.home.segment_path(self.active().base, LOG);
+                let reason = format!("the log ends here, before its start at offset {start}");
+                return Err(StorageError::damaged(&path, self.active().size(), end, reason));
+            }
+            let bases: Vec<Offset> = self.segments.iter().map(|segment| segment.base).collect();
+            self.keep_copies(&bases, 0)?;
+        }
+        self.truncate_fully_and_start_at(self.log_start)
     }
 
     pub(super) fn drop_snapshots_behind_end(&mut self) -> Result<(), StorageError> {

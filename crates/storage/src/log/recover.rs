@@ -8,14 +8,20 @@
 //!
 //! Segments that end below the recovery point are trusted. In the one that contains it, or ends at
 //! it, the scan begins at the last index entry below it: index entries up to there were made
-//! durable by the checkpoint that moved it. What fails its check behind the recovery point was
-//! never durable as a whole: the log is cut there, and what follows goes, so that it stays a prefix
-//! of what was appended (S2). What fails below it is damage, and nothing is cut (S12).
+//! durable by the checkpoint that moved it. What fails its check behind everything that was synced
+//! (the *bound*: the recovery point, or the synced offset if the caller knows one) was never durable
+//! as a whole: the log is cut there, and what follows goes, so that it stays a prefix of what was
+//! appended (S2). What fails below the bound is damage, and nothing is cut (S12).
+//!
+//! Base offset, length and leader epoch of a batch lie outside its checksum. Where offsets are dense
+//! (`Opening::dense_from`) only one base offset is right, and epochs never fall.
 
-use model::{BatchError, BatchHeader, Offset};
+use model::{BatchError, BatchHeader, LeaderEpoch, Offset};
 
 use super::Log;
-use super::open::{Found, OnDamage, Opening, Recovery};
+use super::listed::Contradiction;
+use super::open::Found;
+use super::opening::{Recovery, Trust};
 use crate::StorageError;
 use crate::disk::OpenMode;
 use crate::epoch_history::EpochHistory;
@@ -33,75 +39,138 @@ struct Stop {
     /// Bytes of it that are good.
     position: u64,
     reason: String,
+    /// Whether no crash leaves such bytes, wherever they stand.
+    no_crash: bool,
+}
+
+/// What is known after each segment of a scan.
+struct Scan<'a> {
+    found: &'a Found,
+    trust: &'a Trust<'a>,
+    contradiction: Option<Contradiction>,
+    /// The largest leader epoch of a batch that was read.
+    epoch: LeaderEpoch,
+    recovery: Recovery,
+}
+
+impl Scan<'_> {
+    /// Why a batch whose checksum holds cannot be the one that begins at `expected`, and whether no
+    /// crash could have left it.
+    fn objection(&self, header: &BatchHeader, expected: Offset) -> Option<(String, bool)> {
+        let (found, epoch) = (header.base_offset, header.leader_epoch);
+        let dense = self.trust.is_dense(expected);
+        if found < expected || (found > expected && dense) {
+            // The first bytes of an offset may have been lost with the sector before.
+            return Some((format!("offset {found} follows where {expected} is due"), false));
+        }
+        if !dense {
+            return None;
+        }
+        // A sector that loses bytes of the epoch loses the length too, so these were changed later.
+        if epoch < self.epoch {
+            return Some((format!("leader epoch {epoch} follows {}", self.epoch), true));
+        }
+        let most = self.trust.opening.epoch_max.filter(|most| epoch > *most)?;
+        Some((format!("leader epoch {epoch}, and the metadata knows none above {most}"), true))
+    }
 }
 
 impl Log {
-    /// Opens the segments that `found` names after a crash.
+    /// Opens the segments that `found` names after a crash, or where a clean stop left something
+    /// else than is there.
     pub(super) fn recover(
         &mut self,
         found: &Found,
-        recovery_point: Offset,
-        opening: Opening,
+        trust: &Trust<'_>,
+        contradiction: Option<Contradiction>,
     ) -> Result<(), StorageError> {
-        let mut recovery = Recovery::default();
+        if contradiction.as_ref().is_some_and(|wrong| wrong.base < found.bases[0]) {
+            return self.set_all_aside(found, trust, contradiction);
+        }
         // A segment that ends at the recovery point may have been sealed after the checkpoint.
-        let trusted = found.bases.partition_point(|base| *base < recovery_point).max(1) - 1;
+        let mut trusted =
+            found.bases.partition_point(|base| *base < trust.recovery_point).max(1) - 1;
+        if let Some(wrong) = &contradiction {
+            let before = found.bases.partition_point(|base| *base <= wrong.base).max(1) - 1;
+            trusted = trusted.min(before);
+        }
         for base in &found.bases[..trusted] {
             let size = self.segment_file_size(*base)?;
             self.segments.push(Segment::sealed(*base, size));
         }
-        let scan_from = self.scan(found, trusted, recovery_point, &mut recovery, opening)?;
-        self.recovery = Some(Box::new(recovery));
-        self.durability.synced = recovery_point.min(self.log_end);
-        self.durability.recovery_point = self.durability.synced;
+        let (epoch, recovery) = (LeaderEpoch::NONE, Recovery::default());
+        let mut scan = Scan { found, trust, contradiction, epoch, recovery };
+        let scan_from = self.scan(trusted, &mut scan)?;
+        scan.recovery.rewritten_bytes = self.rewrite_unsynced(trust)?;
+        self.recovery = Some(Box::new(scan.recovery));
+        self.durability.synced = trust.bound.min(self.log_end);
+        self.durability.recovery_point = trust.recovery_point.min(self.log_end);
         self.durability.unchecked_bytes = self.segments[trusted..].iter().map(Segment::size).sum();
         // A process that crashed may have left names that only the page cache knows.
         self.durability.names_changed();
         self.durability.parent_unsynced = true;
         self.drop_snapshots_behind_end()?;
         self.derive_producers(trusted, scan_from)?;
-        self.check_epochs()?;
+        self.check_epochs(trust)?;
         self.epochs_unwritten = true;
+        Ok(())
+    }
+
+    /// The front of the log is gone: what is behind it cannot stay.
+    fn set_all_aside(
+        &mut self,
+        found: &Found,
+        trust: &Trust<'_>,
+        contradiction: Option<Contradiction>,
+    ) -> Result<(), StorageError> {
+        self.segments = found.bases.iter().map(|base| Segment::sealed(*base, 0)).collect();
+        self.keep_copies(&found.bases, 0)?;
+        self.start_over(trust.opening.log_start_offset)?;
+        let set_aside = contradiction.map(|wrong| wrong.damage(&self.home));
+        self.recovery = Some(Box::new(Recovery { set_aside, ..Recovery::default() }));
         Ok(())
     }
 
     /// Scans the segments from number `first` on. Returns the offset from which on batches were
     /// read.
-    fn scan(
-        &mut self,
-        found: &Found,
-        first: usize,
-        recovery_point: Offset,
-        recovery: &mut Recovery,
-        opening: Opening,
-    ) -> Result<Offset, StorageError> {
-        let mut scan_from = found.bases[first];
+    fn scan(&mut self, first: usize, scan: &mut Scan<'_>) -> Result<Offset, StorageError> {
+        let bases = &scan.found.bases;
+        let mut scan_from = bases[first];
         self.log_end = scan_from;
         let mut stop = None;
-        for number in first..found.bases.len() {
-            let base = found.bases[number];
+        for (number, &base) in bases.iter().enumerate().skip(first) {
             if number > first {
                 let home = self.home.clone();
                 self.active_mut().seal(&home)?;
-                if base.0 - self.log_end.0 != 0 && !self.is_wide_gap(base) {
-                    let reason = format!("the next segment begins at {base}");
+                if let Some(reason) = self.break_before(base, scan) {
                     let position = self.active().size();
-                    stop = Some(Stop { number: number - 1, position, reason });
+                    stop = Some(Stop { number: number - 1, position, reason, no_crash: false });
                     break;
                 }
                 self.log_end = base;
             }
-            let from = self.scan_segment(base, recovery_point, recovery)?;
+            let (from, stopped) = self.scan_segment(number, scan)?;
             if number == first {
-                scan_from = from.0;
+                scan_from = from;
             }
-            if let Some((position, reason)) = from.1 {
-                stop = Some(Stop { number, position, reason });
+            if stopped.is_some() {
+                stop = stopped;
                 break;
             }
         }
-        self.act_on(stop, found, recovery_point, recovery, opening)?;
+        self.act_on(stop, scan)?;
         Ok(scan_from)
+    }
+
+    /// Why the segment at `base` cannot be the one that follows the last one scanned.
+    fn break_before(&self, base: Offset, scan: &Scan<'_>) -> Option<String> {
+        if let Some(wrong) = scan.contradiction.as_ref().filter(|wrong| wrong.base < base) {
+            return Some(wrong.reason.clone());
+        }
+        let dense = scan.trust.is_dense(self.log_end);
+        let compacted = base <= scan.trust.opening.cleaned_below && base > self.log_end;
+        let follows = base == self.log_end || !dense && (self.is_wide_gap(base) || compacted);
+        (!follows).then(|| format!("the next segment begins at {base}"))
     }
 
     /// Whether the last segment could not have been continued up to `base`: then no batch is
@@ -114,86 +183,90 @@ impl Log {
     /// it stopped early.
     fn scan_segment(
         &mut self,
-        base: Offset,
-        recovery_point: Offset,
-        recovery: &mut Recovery,
-    ) -> Result<(Offset, Option<(u64, String)>), StorageError> {
+        number: usize,
+        scan: &mut Scan<'_>,
+    ) -> Result<(Offset, Option<Stop>), StorageError> {
         let home = self.home.clone();
+        let base = scan.found.bases[number];
         let path = home.segment_path(base, LOG);
         let file_size = self.segment_file_size(base)?;
         let mut segment = Segment::sealed(base, file_size);
         let mut scan_from = base;
-        match segment.trust_below(&home, recovery_point)? {
+        match segment.trust_below(&home, scan.trust.recovery_point)? {
             Some(header) => scan_from = header.base_offset,
             None => segment = Segment::unscanned(base),
         }
         self.epochs.truncate_end(scan_from);
         let file = segment.file(&home)?;
         let start = segment.size();
-        let mut scan = BatchScan::new(&*file, start, file_size);
+        let mut batches = BatchScan::new(&*file, start, file_size);
         let mut expected = scan_from;
         let stop = loop {
-            match scan.next() {
-                Ok(Some((_, header, _))) if header.base_offset < expected => {
-                    let found = header.base_offset;
-                    let reason = format!("offset {found} follows where {expected} is due");
-                    break Some((segment.size(), reason));
-                }
-                Ok(Some((_, header, _))) if !segment.reaches(header.last_offset()) => {
-                    let found = header.base_offset;
-                    break Some((segment.size(), format!("offset {found} is out of reach")));
-                }
-                Ok(Some((position, header, _))) => {
-                    segment.extend(position, &header, self.config.index_interval_bytes);
-                    self.epochs.assign(header.leader_epoch, header.base_offset);
-                    expected = header.next_offset();
-                }
+            let (position, header) = match batches.next() {
+                Ok(Some((position, header, _))) => (position, header),
                 Ok(None) => break None,
-                Err(ScanError::Batch(error)) => break Some((scan.position(), error.to_string())),
+                Err(ScanError::Batch(error)) => break Some((error.to_string(), false)),
                 Err(ScanError::Io(error)) => return Err(error).during("read", &path),
+            };
+            if let Some(objection) = scan.objection(&header, expected) {
+                break Some(objection);
             }
+            if !segment.reaches(header.last_offset()) {
+                break Some((format!("offset {} is out of reach", header.base_offset), false));
+            }
+            segment.extend(position, &header, self.config.index_interval_bytes);
+            self.epochs.assign(header.leader_epoch, header.base_offset);
+            scan.epoch = scan.epoch.max(header.leader_epoch);
+            expected = header.next_offset();
         };
         segment.forget_reservation();
-        recovery.scanned_bytes += segment.size() - start;
+        scan.recovery.scanned_bytes += segment.size() - start;
         self.log_end = expected;
+        let position = segment.size();
         self.segments.push(segment);
-        Ok((scan_from, stop))
+        Ok((scan_from, stop.map(|(reason, no_crash)| Stop { number, position, reason, no_crash })))
     }
 
     /// Cuts the log where the scan stopped, or refuses to.
-    fn act_on(
-        &mut self,
-        stop: Option<Stop>,
-        found: &Found,
-        recovery_point: Offset,
-        recovery: &mut Recovery,
-        opening: Opening,
-    ) -> Result<(), StorageError> {
-        let end = self.log_end;
-        let stop = stop.or_else(|| {
-            (end < recovery_point).then(|| Stop {
-                number: found.bases.len() - 1,
-                position: self.active().size(),
-                reason: format!("the log ends here, below recovery point {recovery_point}"),
-            })
-        });
-        let Some(stop) = stop else { return Ok(()) };
-        if end < recovery_point {
+    fn act_on(&mut self, stop: Option<Stop>, scan: &mut Scan<'_>) -> Result<(), StorageError> {
+        let (found, trust, end) = (scan.found, scan.trust, self.log_end);
+        let Some(stop) = stop.or_else(|| self.wrong_end(scan)) else { return Ok(()) };
+        // After a clean stop nothing was under way that could have been torn.
+        if end < trust.bound || stop.no_crash || trust.opening.clean || scan.contradiction.is_some()
+        {
             let segment = self.home.segment_path(found.bases[stop.number], LOG);
             let damage =
                 Damage { segment, position: stop.position, offset: end, reason: stop.reason };
-            if opening.on_damage == OnDamage::Refuse {
+            if !trust.sets_damage_aside() {
                 return Err(StorageError::Damaged(Box::new(damage)));
             }
             self.lower_ceiling(end)?;
             self.keep_copies(&found.bases[stop.number..], stop.position)?;
-            recovery.set_aside = Some(damage);
+            scan.recovery.set_aside = Some(damage);
         }
-        self.cut(found, stop.number, stop.position, recovery)
+        self.cut(found, stop.number, stop.position, &mut scan.recovery)
+    }
+
+    /// A log whose batches are all whole, and that does not end where it must.
+    fn wrong_end(&self, scan: &Scan<'_>) -> Option<Stop> {
+        let (end, trust) = (self.log_end, scan.trust);
+        let closed = trust.opening.active.filter(|active| trust.opening.clean && active.end != end);
+        let reason = match (&scan.contradiction, closed) {
+            (Some(wrong), _) => wrong.reason.clone(),
+            _ if end < trust.bound => {
+                format!("the log ends here, and was synced below offset {}", trust.bound)
+            }
+            (None, Some(closed)) => {
+                format!("the log ends here, and ended at {} when it was closed", closed.end)
+            }
+            (None, None) => return None,
+        };
+        let number = scan.found.bases.len() - 1;
+        Some(Stop { number, position: self.active().size(), reason, no_crash: false })
     }
 
     /// Copies what will be cut off under names that nobody else reads.
-    fn keep_copies(&self, bases: &[Offset], position: u64) -> Result<(), StorageError> {
+    pub(super) fn keep_copies(&self, bases: &[Offset], position: u64) -> Result<(), StorageError> {
         const CHUNK_BYTES: usize = 1 << 20;
         let disk = &self.home.disk;
         for (number, base) in bases.iter().enumerate() {
@@ -284,14 +357,17 @@ impl Log {
 
     /// Compares the epoch history with the batches at its seams, for its file has no checksum; if
     /// they disagree, it is made anew.
-    fn check_epochs(&mut self) -> Result<(), StorageError> {
+    pub(super) fn check_epochs(&mut self, trust: &Trust<'_>) -> Result<(), StorageError> {
         self.epochs.truncate_end(self.log_end);
-        let good = self.first_epoch_is_covered()?
+        let known = |most| self.epochs.latest() <= most || !trust.is_dense(self.log_end);
+        let good = trust.opening.epoch_max.is_none_or(known)
+            && self.first_epoch_is_covered()?
             && self.epochs.entries().iter().try_fold(true, |good, (epoch, start)| {
                 Ok::<bool, StorageError>(good && self.is_seam(*epoch, *start)?)
             })?;
         if !good {
             self.epochs = self.derive_epochs()?;
+            self.epochs_unwritten = true;
         }
         Ok(())
     }

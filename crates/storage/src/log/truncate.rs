@@ -101,7 +101,7 @@ impl Log {
         Ok(())
     }
 
-    fn start_over(&mut self, offset: Offset) -> Result<(), StorageError> {
+    pub(super) fn start_over(&mut self, offset: Offset) -> Result<(), StorageError> {
         let home = self.home.clone();
         // Nothing that was promised holds while segments go one by one.
         self.lower_ceiling(self.segments.first().map_or(offset, |first| first.base).min(offset))?;

@@ -132,12 +132,13 @@ fn damage_below_the_recovery_point_is_never_cut_away() {
     bytes[at] ^= 1;
     std::fs::write(&active, &bytes).unwrap();
     let opening = Opening { recovery_point: point, ..Opening::unknown(NOW) };
-    let error = place.try_open(opening).unwrap_err();
+    let error = place.try_open(opening.clone()).unwrap_err();
     assert!(matches!(error, StorageError::Damaged(_)), "{error}");
     assert!(error.to_string().contains("checksum"), "{error}");
     assert_eq!(std::fs::read(&active).unwrap(), bytes, "nothing was changed");
 
-    let log = place.try_open(Opening { on_damage: OnDamage::SetAside, ..opening }).unwrap();
+    let aside = Opening { on_damage: OnDamage::SetAside, ..opening.clone() };
+    let log = place.try_open(aside).unwrap();
     let damage = log.recovery().unwrap().set_aside.clone().unwrap();
     assert_eq!(damage.offset, log.log_end_offset());
     assert!(log.log_end_offset() < point);

@@ -5,5 +5,6 @@ mod basics;
 mod compacted;
 mod fixture;
 mod golden;
+mod openings;
 mod peer;
 mod random;

@@ -1,8 +1,9 @@
 //! A disk that refuses: errors at every operation, no room, syncs that fail (S9, S10).
 
+use model::{Compression, Durability};
 use rustix::io::Errno;
-use storage::StorageError;
 use storage::disk::SimDisk;
+use storage::{Opening, StorageError};
 
 use super::load::{self, Action, Load};
 use super::recovered::check;
@@ -99,4 +100,44 @@ fn a_failed_sync_is_final_whatever_the_next_one_says() {
         load.disk.fail_syncs(false);
         assert_fails_well(&mut load, action, &what, Some(failing as u64));
     }
+}
+
+/// How many of a few loads lose what was synced after a failed sync, a restart without a crash of the
+/// machine, and a good sync, if the restart opens the log so; then the machine crashes.
+fn losses_after_a_failed_sync(adapt: impl Fn(Opening) -> Opening) -> usize {
+    let mut losses = 0;
+    for seed in 0..12 {
+        let mut load = Load::on(SimDisk::new(), load::config());
+        assert!(run_until_failure(&mut load, &script(33 + seed, 40)).is_none());
+        let synced = load.timeline.synced;
+        for producer in 0..3 {
+            let codec = Compression::None;
+            load.run(Action::Append { records: 3, value_bytes: 400, producer, codec }).unwrap();
+        }
+        load.disk.fail_syncs(true);
+        assert!(load.run(Action::Sync).is_err());
+        load.disk.fail_syncs(false);
+
+        let opening = load::opening(&load.disk, load.now()).unwrap();
+        let opening = adapt(Opening { synced, ..opening });
+        let mut log = load::open_with(&load.disk, load.config(), opening).unwrap();
+        let end = load.timeline.log_end();
+        assert_eq!(log.log_end_offset(), end, "the page cache still shows all of it");
+        load::sync(&mut log).unwrap();
+        assert_eq!(log.synced_below(), end);
+
+        let crashed = load.disk.after_crash(seed);
+        let log = load::open(&crashed, load.config(), load.now()).unwrap();
+        losses += usize::from(check(&log, &load.timeline, end).is_err());
+    }
+    losses
+}
+
+#[test]
+fn what_a_failed_sync_lost_is_written_anew_before_it_is_believed() {
+    let noted = |opening| Opening { after_failed_sync: true, ..opening };
+    assert_eq!(losses_after_a_failed_sync(noted), 0);
+    let not_noted = |opening| Opening { durability: Durability::Fsync, ..opening };
+    assert_eq!(losses_after_a_failed_sync(not_noted), 0, "under fsync no note is needed");
+    assert!(losses_after_a_failed_sync(|opening| opening) > 6, "the disk does lose something");
 }

@@ -9,7 +9,7 @@ use model::{BatchHeader, Compression, LeaderEpoch, Offset, ProducerEpoch, Produc
 use model::{Timestamp, TopicPartition};
 use storage::checkpoint::{self, Offsets};
 use storage::disk::{Disk, SimDisk};
-use storage::{CleanupPolicy, DeletedSegment, Log, LogConfig, OnDamage, Opening, StorageError};
+use storage::{CleanupPolicy, DeletedSegment, Log, LogConfig, Opening, StorageError};
 
 use super::timeline::{Batch, Timeline};
 
@@ -110,6 +110,20 @@ pub fn config() -> LogConfig {
 
 /// Opens the log as a broker does that comes up, marker and checkpoints first.
 pub fn open(disk: &SimDisk, config: &Arc<LogConfig>, now: Timestamp) -> Result<Log, StorageError> {
+    open_with(disk, config, opening(disk, now)?)
+}
+
+/// Opens the log as `opening` says.
+pub fn open_with(
+    disk: &SimDisk,
+    config: &Arc<LogConfig>,
+    opening: Opening,
+) -> Result<Log, StorageError> {
+    Log::open(Arc::new(disk.clone()), partition_dir(), Arc::clone(config), opening)
+}
+
+/// What the checkpoints say; takes the marker of a clean stop away.
+pub fn opening(disk: &SimDisk, now: Timestamp) -> Result<Opening, StorageError> {
     let clean = disk.exists(Path::new(CLEAN_MARKER));
     if clean {
         disk.remove_file(Path::new(CLEAN_MARKER))
@@ -124,15 +138,13 @@ pub fn open(disk: &SimDisk, config: &Arc<LogConfig>, now: Timestamp) -> Result<L
         let offsets: Offsets = checkpoint::load(disk, LOG_DIR.as_ref(), name)?;
         Ok::<_, StorageError>(offsets.get(&partition()).copied().unwrap_or(Offset(0)))
     };
-    let opening = Opening {
+    Ok(Opening {
         clean,
         recovery_point: load(checkpoint::RECOVERY_POINT)?,
         log_start_offset: load(checkpoint::LOG_START)?,
         cleaned_below: load(checkpoint::CLEANER)?,
-        now,
-        on_damage: OnDamage::Refuse,
-    };
-    Log::open(Arc::new(disk.clone()), partition_dir(), Arc::clone(config), opening)
+        ..Opening::unknown(now)
+    })
 }
 
 /// Begins, runs and finishes a sync of all there is.
