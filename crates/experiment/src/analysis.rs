@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 pub(crate) mod cells;
 pub(crate) mod drift;
-mod pairs;
+pub(crate) mod pairs;
 
 /// Rounds below which no confidence interval is given, only the range.
 pub const ROUNDS_FOR_INTERVAL: usize = 5;
@@ -283,15 +283,25 @@ pub(crate) fn named(experiment: &str, cell: &Levels) -> String {
     experiment.to_owned() + &levels.collect::<String>()
 }
 
+/// Whether all targets drifted, in the same direction: then it was the machine and not one of them.
+fn the_machine_drifted(drifts: &[Drift]) -> bool {
+    let all = drifts.iter().all(|drift| drift.beyond);
+    let fell = drifts.iter().filter(|drift| drift.change < 0.0).count();
+    drifts.len() > 1 && all && (fell == 0 || fell == drifts.len())
+}
+
 fn banners(analysis: &Analysis) -> Vec<String> {
+    let machine = the_machine_drifted(&analysis.drifts);
     let drifted = analysis.drifts.iter().filter(|drift| drift.beyond).map(|drift| {
+        let subject = if machine { "The machine drifted: the canary" } else { "The canary" };
         format!(
-            "The machine drifted: {} of the canary on {} changed by up to {:.1} % while all was run ({} % is \
-             allowed). Compare numbers of this run with care.",
-            drift.metric,
+            "{subject} on {} changed its {} by up to {:.1} % while all was run ({} % is allowed). Compare numbers of \
+             {} with care.",
             drift.target,
+            drift.metric,
             100.0 * drift.worst,
-            100.0 * DRIFT_LIMIT
+            100.0 * DRIFT_LIMIT,
+            if machine { "this run" } else { drift.target.as_str() }
         )
     });
     let broken = analysis.cells.iter().filter(|cell| cell.delivered() == Delivered::Broken);

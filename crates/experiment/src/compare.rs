@@ -10,7 +10,8 @@ pub use history::{History, Stamp, history};
 
 use crate::analysis::cells::{Group, cell, groups};
 use crate::analysis::drift::drifts;
-use crate::analysis::{Delivered, Interval, ROUNDS_FOR_INTERVAL, Standing, named};
+use crate::analysis::pairs::floors;
+use crate::analysis::{Delivered, Floor, Interval, ROUNDS_FOR_INTERVAL, Standing, named};
 use crate::definition::Levels;
 use crate::round::{Purpose, Round};
 use serde::{Deserialize, Serialize};
@@ -58,12 +59,16 @@ pub struct Change {
     pub new_n: usize,
     /// New by base: geometric means.
     pub ratio: f64,
-    /// 95 % confidence interval (Welch, on logarithms); none below 5 rounds in either run.
+    /// 95 % confidence interval (Welch, on logarithms), widened by what each run's targets differed from themselves by;
+    /// none below 5 rounds in either run.
     pub interval: Option<Interval>,
     /// Mann and Whitney's test, two-sided; none where even the clearest outcome could not be below 0.05.
     pub p: Option<f64>,
     /// What may be said.
     pub standing: Standing,
+    /// What two runs of the same program would differ by, from the rounds in which each run's target ran against itself.
+    #[serde(default)]
+    pub noise: Noise,
     /// Mean of the logarithms' difference and its standard error, with the degrees of freedom: what gates need.
     pub log: LogChange,
 }
@@ -77,6 +82,15 @@ pub struct LogChange {
     pub error: f64,
     /// Degrees of freedom; 0 if there are too few rounds for a standard error.
     pub freedom: f64,
+}
+
+/// What the same program differs from itself by, in two runs of so many rounds: nothing where neither run says so.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Noise {
+    /// Standard error, as a logarithm; part of [`LogChange::error`].
+    pub error: f64,
+    /// The logarithm of a ratio that is not exceeded 19 times of 20.
+    pub within: f64,
 }
 
 /// Something that must hold of a comparison: `throughput.ratio>=0.97`.
@@ -126,9 +140,11 @@ pub struct Decision {
 /// Compares two runs: every cell that both have, on the target of the same name. Where each run has a single target
 /// and their names differ, those two are compared.
 ///
-/// The spread is that of rounds within a run. What changes only between runs (another boot, another place on the
-/// disk) is not in it: a surprising difference wants a second run of each.
+/// The spread is that of rounds within a run, and what each run's targets differed from themselves by. What changes only
+/// between runs (another boot, another place on the disk) is not in it: a surprising difference wants a second run of
+/// each.
 pub fn compare(base: &[Round], new: &[Round]) -> Comparison {
+    let floors = Floors { base: floors(base).1, new: floors(new).1 };
     let (base_groups, new_groups) = (groups(base, Purpose::Cell), groups(new, Purpose::Cell));
     let renamed = sole_targets(&base_groups, &new_groups);
     let alike = |base: &Group<'_>, new: &Group<'_>| {
@@ -141,7 +157,8 @@ pub fn compare(base: &[Round], new: &[Round]) -> Comparison {
         .iter()
         .filter_map(|new| Some((base_groups.iter().find(|base| alike(base, new))?, new)))
         .collect();
-    let cells: Vec<ComparedCell> = pairs.iter().map(|(base, new)| compared(base, new)).collect();
+    let cells: Vec<ComparedCell> =
+        pairs.iter().map(|(base, new)| compared(base, new, &floors)).collect();
     let named =
         |group: &Group<'_>| format!("{} on {}", named(group.experiment, group.cell), group.target);
     let lone_base = base_groups.iter().filter(|base| !pairs.iter().any(|pair| same(pair.0, base)));
@@ -174,13 +191,39 @@ fn same(a: &Group<'_>, b: &Group<'_>) -> bool {
     std::ptr::eq(a, b)
 }
 
-fn compared(base: &Group<'_>, new: &Group<'_>) -> ComparedCell {
+/// What each run's targets differed from themselves by, by target and metric.
+struct Floors {
+    base: BTreeMap<String, BTreeMap<String, Floor>>,
+    new: BTreeMap<String, BTreeMap<String, Floor>>,
+}
+
+impl Floors {
+    /// The noise of one metric in two runs of so many rounds.
+    fn noise(&self, metric: &str, base: (&str, usize), new: (&str, usize)) -> Noise {
+        let floor = |floors: &BTreeMap<String, BTreeMap<String, Floor>>, target: &str| {
+            floors.get(target)?.get(metric).cloned()
+        };
+        let sides = [(floor(&self.base, base.0), base.1), (floor(&self.new, new.0), new.1)];
+        let known = || sides.iter().filter_map(|(floor, rounds)| Some((floor.as_ref()?, *rounds)));
+        Noise {
+            error: known()
+                .map(|(f, n)| f.spread * f.spread / (2.0 * n.max(1) as f64))
+                .sum::<f64>()
+                .sqrt(),
+            within: known().map(|(f, n)| f.of_round(n).powi(2)).sum::<f64>().sqrt(),
+        }
+    }
+}
+
+fn compared(base: &Group<'_>, new: &Group<'_>, floors: &Floors) -> ComparedCell {
     let values = |group: &Group<'_>, metric: &str| -> Vec<f64> {
         group.values(metric).into_values().collect()
     };
     let (base_metrics, new_metrics) = (base.metrics(), new.metrics());
     let changes = base_metrics.intersection(&new_metrics).filter_map(|metric| {
-        let change = change(metric, &values(base, metric), &values(new, metric))?;
+        let (old, now) = (values(base, metric), values(new, metric));
+        let noise = floors.noise(metric, (base.target, old.len()), (new.target, now.len()));
+        let change = change(metric, &old, &now, noise)?;
         Some(((*metric).to_owned(), change))
     });
     ComparedCell {
@@ -193,9 +236,10 @@ fn compared(base: &Group<'_>, new: &Group<'_>) -> ComparedCell {
 }
 
 /// How a metric changed. None where a value is not above 0.
-fn change(metric: &str, base: &[f64], new: &[f64]) -> Option<Change> {
+fn change(metric: &str, base: &[f64], new: &[f64], noise: Noise) -> Option<Change> {
     let log = unpaired_ratio(base, new).ok()?;
-    Some(Change::of(metric, base.len(), new.len(), log, stats::ranks::mann_whitney(base, new).ok()))
+    let p = stats::ranks::mann_whitney(base, new).ok();
+    Some(Change::of(metric, (base.len(), new.len()), log, p, noise))
 }
 
 impl Change {
@@ -204,7 +248,16 @@ impl Change {
         self.log.freedom > 0.0
     }
 
-    fn of(metric: &str, base_n: usize, new_n: usize, log: LogDifference, p: Option<f64>) -> Change {
+    /// `own` is the difference with the spread of the rounds alone, of so many rounds in the base and in the new run.
+    fn of(
+        metric: &str,
+        (base_n, new_n): (usize, usize),
+        own: LogDifference,
+        p: Option<f64>,
+        noise: Noise,
+    ) -> Change {
+        let log = LogDifference { error: own.error.hypot(noise.error), ..own };
+        let alike = log.mean.abs() <= noise.within.max(ROUNDED);
         let enough = base_n.min(new_n) >= ROUNDS_FOR_INTERVAL;
         let interval = log.interval(0.95).filter(|_| enough);
         Change {
@@ -215,18 +268,23 @@ impl Change {
             p,
             standing: match interval {
                 None => Standing::Unknown,
-                Some(interval) if interval.contains(1.0) || log.mean.abs() < ROUNDED => {
-                    Standing::WithinNoise
-                }
+                Some(interval) if interval.contains(1.0) || alike => Standing::WithinNoise,
                 Some(_) => Standing::of(metric, log.mean),
             },
+            noise,
             log: LogChange { mean: log.mean, error: log.error, freedom: log.freedom },
         }
     }
+
+    /// The difference with the spread of the rounds alone.
+    fn own(&self) -> LogDifference {
+        let error = (self.log.error.powi(2) - self.noise.error.powi(2)).max(0.0).sqrt();
+        LogDifference { error, ..self.log.into() }
+    }
 }
 
-/// Each metric over all cells that have it, each cell weighing the same: the geometric mean of their ratios. Cells of a
-/// single round in either run have no spread: they are left out where there are others.
+/// Each metric over all cells that have it, each cell weighing the same: the geometric mean of their ratios. What a run
+/// differs from another by moves all of its cells alike, so the noise is that of a single cell. Cells of a single round in either run have no spread: they are left out where there are others.
 fn overall(cells: &[ComparedCell]) -> BTreeMap<String, Change> {
     let metrics: BTreeSet<&String> = cells.iter().flat_map(|cell| cell.changes.keys()).collect();
     let over = |metric: &String| {
@@ -235,11 +293,13 @@ fn overall(cells: &[ComparedCell]) -> BTreeMap<String, Change> {
         if changes.iter().any(|change| change.has_spread()) {
             changes.retain(|change| change.has_spread());
         }
-        let logs: Vec<LogDifference> = changes.iter().map(|change| change.log.into()).collect();
+        let logs: Vec<LogDifference> = changes.iter().map(|change| change.own()).collect();
+        let noisiest = changes.iter().map(|change| change.noise);
+        let noise = noisiest.max_by(|a, b| a.within.total_cmp(&b.within)).unwrap_or_default();
         let rounds = |of: fn(&Change) -> usize| changes.iter().map(|change| of(change)).sum();
         let (base_n, new_n) = (rounds(|change| change.base_n), rounds(|change| change.new_n));
         let p = (changes.len() == 1).then(|| changes[0].p).flatten();
-        Some((metric.clone(), Change::of(metric, base_n, new_n, pooled(&logs)?, p)))
+        Some((metric.clone(), Change::of(metric, (base_n, new_n), pooled(&logs)?, p, noise)))
     };
     metrics.into_iter().filter_map(over).collect()
 }

@@ -118,7 +118,11 @@ fn line(name: &str, change: &Change) {
     let interval = change
         .interval
         .map_or_else(|| "too few rounds".to_owned(), |i| format!("{:.3} to {:.3}", i.low, i.high));
-    say!("{name:<24} {:>8.3}  {interval:<18} {}", change.ratio, words(change.standing));
+    let noise = match change.noise.within {
+        0.0 => String::new(),
+        within => format!(" (one program, run twice: up to a factor of {:.2})", within.exp()),
+    };
+    say!("{name:<24} {:>8.3}  {interval:<18} {}{noise}", change.ratio, words(change.standing));
 }
 
 fn words(standing: Standing) -> &'static str {

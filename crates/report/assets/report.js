@@ -87,11 +87,11 @@
     });
     // Above the field: headings at both ends, below them the legend in as many rows as it takes.
     options.title = live.headings.map((heading, place) => ({
-      text: heading, top: 0, left: place ? "right" : -5, padding: [0, 5], textStyle: { ...text, fontWeight: "normal" },
+      text: heading, top: 4, left: place ? "right" : -5, padding: [0, 5], textStyle: { ...text, fontWeight: "normal" },
     }));
     let rows = 0;
     for (const legend of options.legend ? [].concat(options.legend) : []) {
-      Object.assign(legend, { top: 17, textStyle: { color: ink, fontSize: 12 }, padding: [2, 0] });
+      Object.assign(legend, { top: 21, textStyle: { color: ink, fontSize: 12 }, padding: [2, 0] });
       const marks = live.upon.map(([place]) => options.series[place].name);
       legend.data = legend.data.map((given) => given.name ?? given)
         .map((name) => (marks.includes(name) ? { name, icon: "diamond" } : { name }));
@@ -103,7 +103,7 @@
       }
     }
     const extra = rows * 19;
-    options.grid = { left: 6, right: 16, top: 26 + extra, bottom: 30, containLabel: true };
+    options.grid = { left: 6, right: 16, top: 30 + extra, bottom: 30, containLabel: true };
     const low = new Map(live.intervals.map(([series, x, ...bounds]) => [`${series} ${x}`, bounds]));
     options.tooltip = {
       trigger: heat ? "item" : "axis", confine: true, backgroundColor: page, borderColor: rule,

@@ -154,13 +154,10 @@ pub(crate) fn abstract_of(run: &Run, sheets: &[Sheet<'_>]) -> String {
             "{experiments} of {reports}, redrawn from the published numbers. Nothing was measured for this document."
         );
     }
-    let measured = sheets.iter().filter(|sheet| !sheet.targets.is_empty()).count();
-    let names: Vec<&str> = run.targets.iter().map(|target| target.name.as_str()).collect();
     let failed = run.rounds.iter().filter(|round| round.failure.is_some()).count();
     let mut text = format!(
-        "{} of {experiments} from {reports} were run on {}: {}",
-        number::fixed(measured as f64, 0),
-        names.join(" and "),
+        "{experiments} from {reports}: {}; {}",
+        where_run(sheets),
         wording::count(run.rounds.len(), "round"),
     );
     text.push_str(&match failed {
@@ -170,6 +167,23 @@ pub(crate) fn abstract_of(run: &Run, sheets: &[Sheet<'_>]) -> String {
     text.push_str(&delivery(sheets));
     text.push_str(&drifts(run));
     text
+}
+
+/// How many experiments ran on which targets: `25 on highwater and apache-kafka, 6 on apache-kafka only`.
+fn where_run(sheets: &[Sheet<'_>]) -> String {
+    let mut counts: BTreeMap<Vec<&str>, usize> = BTreeMap::new();
+    for sheet in sheets {
+        *counts.entry(sheet.targets.clone()).or_default() += 1;
+    }
+    let most = counts.keys().map(Vec::len).max().unwrap_or(0);
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(targets, count)| std::cmp::Reverse((targets.len(), *count)));
+    let parts = counts.iter().map(|(targets, count)| match targets.len() {
+        0 => format!("{count} not run"),
+        few if few < most => format!("{count} on {} only", targets.join(" and ")),
+        _ => format!("{count} on {}", targets.join(" and ")),
+    });
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 /// What came out where two targets were compared; empty if none were.

@@ -1,6 +1,6 @@
 //! Comparisons of simulated runs.
 
-use crate::simulated::{Noise, paired, round, size};
+use crate::simulated::{Noise, paired, round, same_target, size};
 use experiment::analysis::{Standing, analyse};
 use experiment::compare::{
     Comparison, GateError, Outcome, Stamp, compare, decide, history, parse_gates, verdict,
@@ -37,6 +37,34 @@ fn a_slow_down_by_a_tenth_is_found_and_none_is_not() {
     }
     assert_eq!(slower, (40, 40));
     assert!(alike.0 >= 32 && alike.1 == 0, "passed and failed: {alike:?} of 40");
+}
+
+/// A machine on which the same program, run twice, differs by a third and more.
+const RESTLESS: Noise = Noise { spread: 0.3, stalls: 0.0, wander: 0.0 };
+
+/// A run whose rounds lie close together, on a machine that a slow minute moves as a whole, with the rounds of the target
+/// against itself that tell of it.
+fn on_a_restless_machine(factor: f64, rng: &mut fastrand::Rng) -> Vec<Round> {
+    let mut rounds = run(factor, rng);
+    rounds.extend(same_target(12, RESTLESS, rng));
+    rounds
+}
+
+#[test]
+fn the_same_program_in_a_slow_minute_is_within_noise_and_a_third_of_it_is_not() {
+    let mut rng = fastrand::Rng::with_seed(14);
+    for _ in 0..20 {
+        let base = on_a_restless_machine(1.0, &mut rng);
+        let slow_minute = compare(&base, &on_a_restless_machine(0.93, &mut rng));
+        let throughput = &slow_minute.overall["throughput"];
+        assert_eq!(throughput.standing, Standing::WithinNoise, "{throughput:?}");
+        assert_ne!(outcome(&slow_minute, GATES), Outcome::Fail);
+        // The rounds alone would have called it worse.
+        let unaware = compare(&run(1.0, &mut rng), &run(0.93, &mut rng));
+        assert_eq!(unaware.overall["throughput"].standing, Standing::Worse);
+        let broken = compare(&base, &on_a_restless_machine(0.33, &mut rng));
+        assert_eq!(broken.overall["throughput"].standing, Standing::Worse);
+    }
 }
 
 #[test]
