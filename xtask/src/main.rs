@@ -10,6 +10,7 @@ mod golden;
 mod highwater;
 mod realtext;
 mod repository;
+mod sources;
 mod tidy;
 mod trials;
 

@@ -34,6 +34,7 @@ const SKIPPED: &[&str] = &["target", ".git", "node_modules", "__pycache__", ".ve
 pub fn run() -> Result<()> {
     let root = root()?;
     let mut findings = layers(&root)?;
+    findings.extend(crate::sources::check(&root)?);
     for file in files(&root)? {
         let text = match fs::read_to_string(&file) {
             Ok(text) => text,
