@@ -51,11 +51,13 @@ impl Proposer {
             refuse(asked.drain(..), &error);
             return;
         }
+        // Before the image: everything up to this entry is in the image that is looked at.
+        let applied = self.published.applied_index();
         let version = self.published.version();
         let (draft, responses) = self.draft(&version, asked);
         let committed = match draft.records() {
             [] => Ok(Outcome::Applied),
-            _ => self.commit(&version, draft).await,
+            _ => self.commit(&version, applied, draft).await,
         };
         match committed {
             Ok(Outcome::Applied) => {
@@ -98,9 +100,14 @@ impl Proposer {
         (draft, responses)
     }
 
-    async fn commit(&self, version: &Version, draft: Draft) -> Result<Outcome, QuorumError> {
+    async fn commit(
+        &self,
+        version: &Version,
+        applied: Option<u64>,
+        draft: Draft,
+    ) -> Result<Outcome, QuorumError> {
         let records = draft.into_records().into();
-        let proposal = Proposal { decided_at: version.changed_at, records };
+        let proposal = Proposal { decided_at: version.changed_at, applied, records };
         match self.raft.client_write(proposal).await {
             Ok(written) => Ok(written.data),
             Err(RaftError::Fatal(fatal)) => Err(QuorumError::stopped(fatal)),

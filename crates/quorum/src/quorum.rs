@@ -7,8 +7,10 @@ use crate::published::{Published, Subscription};
 use crate::raft::{
     Entry, LeaderId, LogId, Payload, TypeConfig, Vote, broker_id, membership, node_id,
 };
-use crate::state_machine::StateMachine;
+use crate::state_machine::{StateMachine, Writes};
 use crate::store::log_store::LogStore;
+use crate::store::open::{Opened, open};
+use crate::store::vote;
 use metadata::{ClusterImage, ControllerSettings, Request, Response};
 use model::BrokerId;
 use openraft::async_runtime::watch::WatchReceiver;
@@ -32,6 +34,7 @@ struct Inner {
     network: Network,
     store: LogStore,
     published: Arc<Published>,
+    snapshot_writes: Writes,
     settings: Arc<Mutex<ControllerSettings>>,
     proposals: Mutex<Option<mpsc::Sender<Asked>>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -70,7 +73,10 @@ fn lead_alone(store: &LogStore, me: u64) -> Result<(), QuorumError> {
         }
         Some(last) => {
             let leader = last.leader_id.node_id;
-            let text = format!("the vote is gone, and node {leader} led the log's last entry");
+            let text = format!(
+                "the file 'vote' is gone, and node {leader} led when the log's last entry was written: \
+                 put the file back from a copy of the folder"
+            );
             return Err(QuorumError::Stopped(text));
         }
     }
@@ -91,15 +97,19 @@ impl Quorum {
         let me = node_id(config.node);
         let alone = config.voters == [config.node];
         let dir = config.dir.clone();
-        let machine =
-            StateMachine::open(Arc::clone(&disk), dir.clone()).map_err(QuorumError::stopped)?;
-        let store = LogStore::open(disk, dir, &config.cluster_id, me, config.snapshot_bytes)
-            .map_err(QuorumError::stopped)?;
+        let cluster_id = &config.cluster_id;
+        let opened = open(Arc::clone(&disk), dir.clone(), cluster_id, me, config.snapshot_bytes);
+        let Opened { store, applied } = opened.map_err(QuorumError::stopped)?;
+        let machine = StateMachine::new(disk, dir, applied);
         if !store.has_vote() && alone {
             lead_alone(&store, me)?;
         } else if !store.has_vote() && store.last().is_some() {
-            let text = "the file 'vote' is gone: this node may have voted and does not know it";
-            return Err(QuorumError::Stopped(text.into()));
+            let text = format!(
+                "{}: the file is gone, and this node may have voted: put it back from a copy of the \
+                 folder, or remove this node from the cluster and add it again",
+                vote::path(&config.dir).display()
+            );
+            return Err(QuorumError::Stopped(text));
         }
         let quorum = Quorum::run(&config, store, machine, transport, alone).await?;
         quorum.settle(&config, me).await?;
@@ -115,7 +125,7 @@ impl Quorum {
     ) -> Result<Quorum, QuorumError> {
         let me = node_id(config.node);
         let network = Network { cluster_id: config.cluster_id.as_str().into(), me, transport };
-        let published = machine.published();
+        let (published, snapshot_writes) = (machine.published(), machine.writes());
         let raft_config = Arc::new(raft_config(config, alone)?);
         let raft = Raft::new(me, raft_config, network.clone(), store.clone(), machine).await;
         let raft = raft.map_err(QuorumError::stopped)?;
@@ -130,12 +140,17 @@ impl Quorum {
         let bound =
             bound_log(raft.clone(), store.clone(), Arc::clone(&published), config.snapshot_bytes);
         let members = watch_members(raft.clone(), me);
-        let tasks = vec![tokio::spawn(proposer.run()), tokio::spawn(members), tokio::spawn(bound)];
+        let tasks = vec![
+            tokio::spawn(vital(proposer.run())),
+            tokio::spawn(vital(members)),
+            tokio::spawn(vital(bound)),
+        ];
         let inner = Inner {
             raft,
             network,
             store,
             published,
+            snapshot_writes,
             settings,
             proposals: Mutex::new(Some(proposals)),
             tasks: Mutex::new(tasks),
@@ -305,9 +320,27 @@ impl Quorum {
             task.await.map_err(QuorumError::stopped)?;
         }
         self.inner.published.close();
+        self.inner.snapshot_writes.stop().await;
         self.inner.store.close().await.map_err(QuorumError::stopped)?;
         stopped.map_err(QuorumError::stopped)
     }
+}
+
+/// Ends the process when it is dropped by a panic.
+struct AbortOnUnwind;
+
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+/// A task without which the node must not go on: nobody would be told that it died.
+async fn vital(work: impl Future<Output = ()>) {
+    let _guard = AbortOnUnwind;
+    work.await;
 }
 
 /// Lets the clock run while there are other members: heartbeats and elections need it.

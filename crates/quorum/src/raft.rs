@@ -34,6 +34,10 @@ pub(crate) type Snapshot = openraft::type_config::alias::SnapshotOf<TypeConfig, 
 pub(crate) struct Proposal {
     /// Index of the entry that made the image it was decided on; `None` for the empty image.
     pub(crate) decided_at: Option<u64>,
+    /// Index of the newest entry that the leader had applied when it decided: of all entries up to
+    /// there, the one at `decided_at` was the last that changed the image. So an entry says what
+    /// became of those before it. `None`: not known, as in entries of version 0.
+    pub(crate) applied: Option<u64>,
     /// The facts. Shared: an entry is copied on its way from the proposer to the log.
     pub(crate) records: Arc<[MetadataRecord]>,
 }
@@ -42,20 +46,24 @@ pub(crate) struct Proposal {
 #[derive(Serialize, Deserialize)]
 struct ProposalOnWire {
     decided_at: Option<u64>,
+    #[serde(default)]
+    applied: Option<u64>,
     records: Vec<MetadataRecord>,
 }
 
 impl Serialize for Proposal {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let records = self.records.to_vec();
-        ProposalOnWire { decided_at: self.decided_at, records }.serialize(to)
+        let Proposal { decided_at, applied, .. } = *self;
+        ProposalOnWire { decided_at, applied, records }.serialize(to)
     }
 }
 
 impl<'de> Deserialize<'de> for Proposal {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Proposal, D::Error> {
         let wire = ProposalOnWire::deserialize(from)?;
-        Ok(Proposal { decided_at: wire.decided_at, records: wire.records.into() })
+        let ProposalOnWire { decided_at, applied, records } = wire;
+        Ok(Proposal { decided_at, applied, records: records.into() })
     }
 }
 
@@ -83,6 +91,11 @@ impl fmt::Display for Outcome {
 /// The number under which openraft knows a broker.
 pub(crate) fn node_id(broker: BrokerId) -> u64 {
     u64::try_from(broker.0).expect("a broker's id is not negative")
+}
+
+/// Whether a number that a file holds can be a node's.
+pub(crate) fn is_node_id(node: u64) -> bool {
+    i32::try_from(node).is_ok()
 }
 
 /// The broker of a number that [`node_id`] gave.

@@ -2,6 +2,9 @@
 //!
 //! It decides nothing. A proposal that was decided on another image is refused, on every node
 //! alike. Its state is the newest snapshot plus the entries behind it, so nothing else is written.
+//!
+//! An entry also says what became of those before it when they were applied for the first time. If
+//! that is not what became of them here, the image is not the cluster's: the node stops.
 
 use crate::published::{Published, Version};
 use crate::raft::{
@@ -16,6 +19,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use storage::disk::Disk;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The facts, and where they are kept.
 pub(crate) struct StateMachine {
@@ -23,17 +27,56 @@ pub(crate) struct StateMachine {
     dir: PathBuf,
     applied: Applied,
     published: Arc<Published>,
+    writes: Writes,
+    /// Whether an entry may be missing; for tests of others.
+    allows_gaps: bool,
+}
+
+/// Snapshots that are being written. They are written by threads that nobody waits for when the raft
+/// stops, and the folder may be opened again once it has stopped.
+#[derive(Clone, Debug)]
+pub(crate) struct Writes(Arc<Semaphore>);
+
+/// Snapshots that may be written at once; there are two at most, one built and one received.
+const WRITES_MAX: u32 = 2;
+
+impl Writes {
+    fn new() -> Writes {
+        Writes(Arc::new(Semaphore::new(WRITES_MAX as usize)))
+    }
+
+    /// Held while a snapshot is written. Fails once it has stopped.
+    async fn begin(&self) -> io::Result<OwnedSemaphorePermit> {
+        let stopped = |_| io::Error::other("the metadata quorum has stopped");
+        Arc::clone(&self.0).acquire_owned().await.map_err(stopped)
+    }
+
+    /// Waits until nothing is written any more, and lets nothing begin.
+    pub(crate) async fn stop(&self) {
+        // An error says that it was stopped before.
+        let _all = self.0.acquire_many(WRITES_MAX).await;
+        self.0.close();
+    }
 }
 
 impl StateMachine {
-    /// Begins with the newest snapshot in the directory.
-    pub(crate) fn open(disk: Arc<dyn Disk>, dir: PathBuf) -> io::Result<StateMachine> {
-        let applied = snapshot::load(&*disk, &dir)?.unwrap_or_default();
+    /// Begins with what a snapshot in the directory gave.
+    pub(crate) fn new(disk: Arc<dyn Disk>, dir: PathBuf, applied: Applied) -> StateMachine {
         let below = applied.last.map_or(0, |last| last.index + 1);
         let image = Arc::new(applied.image.clone());
         let version = Version { image, changed_at: applied.changed_at };
         let published = Arc::new(Published::new(version, below));
-        Ok(StateMachine { disk, dir, applied, published })
+        StateMachine { disk, dir, applied, published, writes: Writes::new(), allows_gaps: false }
+    }
+
+    pub(crate) fn writes(&self) -> Writes {
+        self.writes.clone()
+    }
+
+    /// Takes entries that do not follow each other.
+    #[cfg(test)]
+    pub(crate) fn with_gaps(self) -> StateMachine {
+        StateMachine { allows_gaps: true, ..self }
     }
 
     pub(crate) fn published(&self) -> Arc<Published> {
@@ -43,7 +86,13 @@ impl StateMachine {
     /// Takes one entry in; not published yet.
     fn take_in(&mut self, entry: Entry, delta: &mut ImageDelta) -> io::Result<Outcome> {
         let index = entry.log_id.index;
-        assert!(self.applied.last.is_none_or(|last| last.index < index), "entries come in order");
+        let follows = |last: &LogId| last.index + 1 == index || self.allows_gaps;
+        if let Some(last) = self.applied.last.filter(|last| !follows(last)) {
+            return Err(invalid(format!(
+                "entry {index} follows entry {} in the metadata log",
+                last.index
+            )));
+        }
         self.applied.last = Some(entry.log_id);
         match entry.payload {
             Payload::Blank => Ok(Outcome::Applied),
@@ -61,18 +110,39 @@ impl StateMachine {
         proposal: &Proposal,
         delta: &mut ImageDelta,
     ) -> io::Result<Outcome> {
+        self.check_outcomes(index, proposal)?;
         if proposal.decided_at != self.applied.changed_at {
             return Ok(Outcome::Refused);
         }
         let image = &mut self.applied.image;
         for record in proposal.records.iter() {
             delta.note(image, record);
-            image.replay(record).map_err(|error| {
-                io::Error::new(io::ErrorKind::InvalidData, format!("entry {index}: {error}"))
-            })?;
+            image.replay(record).map_err(|error| invalid(format!("entry {index}: {error}")))?;
         }
         self.applied.changed_at = Some(index);
         Ok(Outcome::Applied)
+    }
+
+    /// Fails if the entries before this one had other outcomes here than on the node that led.
+    fn check_outcomes(&self, index: u64, proposal: &Proposal) -> io::Result<()> {
+        let Proposal { decided_at, applied: Some(applied), .. } = *proposal else { return Ok(()) };
+        let changed_at = self.applied.changed_at;
+        let text = |change: Option<u64>| change.map_or("none".to_owned(), |at| at.to_string());
+        // An entry that was refused here changed the leader's image, or one that changed the image
+        // here, and that the leader had applied, did not change the leader's.
+        let differs =
+            decided_at > changed_at || (decided_at < changed_at && changed_at <= Some(applied));
+        if !differs {
+            return Ok(());
+        }
+        Err(invalid(format!(
+            "entry {index} of the metadata log was decided when entry {} was the last that had changed \
+             the metadata; here it is entry {}: the log or a snapshot is not what was written; put \
+             the folder {} back from a copy that was made while the broker was stopped",
+            text(decided_at),
+            text(changed_at),
+            self.dir.display()
+        )))
     }
 
     fn publish(&self, delta: ImageDelta, changed_before: Option<u64>) {
@@ -84,6 +154,10 @@ impl StateMachine {
         }
         self.published.applied(last.index);
     }
+}
+
+fn invalid(reason: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
 impl RaftStateMachine<TypeConfig> for StateMachine {
@@ -119,14 +193,14 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             disk: Arc::clone(&self.disk),
             dir: self.dir.clone(),
             applied: self.applied.clone(),
+            writes: self.writes.clone(),
         }
     }
 
     async fn install_snapshot(&mut self, _: &SnapshotMeta, bytes: Vec<u8>) -> io::Result<()> {
-        let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
         let received = Applied::decode(&bytes).map_err(invalid)?;
         let last = received.last.ok_or_else(|| invalid("a snapshot of nothing".into()))?;
-        write_snapshot(&self.disk, &self.dir, last, bytes).await?;
+        write_snapshot(&self.writes, &self.disk, &self.dir, last, bytes).await?;
         let before = std::mem::replace(&mut self.applied, received);
         let delta = ImageDelta::between(&before.image, &self.applied.image);
         self.publish(delta, before.changed_at);
@@ -135,7 +209,6 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, io::Error> {
         let Some(bytes) = snapshot::read_newest(&*self.disk, &self.dir)? else { return Ok(None) };
-        let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
         let meta = Applied::decode(&bytes).map_err(invalid)?.meta();
         Ok(Some(Snapshot { meta, snapshot: bytes }))
     }
@@ -146,19 +219,25 @@ pub(crate) struct SnapshotBuilder {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     applied: Applied,
+    writes: Writes,
 }
 
 /// Writes a snapshot on a thread that may wait for the device.
 async fn write_snapshot(
+    writes: &Writes,
     disk: &Arc<dyn Disk>,
     dir: &std::path::Path,
     last: LogId,
     bytes: Vec<u8>,
 ) -> io::Result<()> {
     let (disk, dir) = (Arc::clone(disk), dir.to_owned());
-    let written =
-        tokio::task::spawn_blocking(move || snapshot::write(&*disk, &dir, last, &bytes)).await;
-    written.map_err(io::Error::other)?
+    let permit = writes.begin().await?;
+    let written = tokio::task::spawn_blocking(move || {
+        let written = snapshot::write(&*disk, &dir, last, &bytes);
+        drop(permit);
+        written
+    });
+    written.await.map_err(io::Error::other)?
 }
 
 impl RaftSnapshotBuilder<TypeConfig> for SnapshotBuilder {
@@ -170,7 +249,7 @@ impl RaftSnapshotBuilder<TypeConfig> for SnapshotBuilder {
         let encoded = tokio::task::spawn_blocking(move || applied.encode()).await;
         let bytes = encoded.map_err(io::Error::other)?;
         if let Some(last) = meta.last_log_id {
-            write_snapshot(&self.disk, &self.dir, last, bytes.clone()).await?;
+            write_snapshot(&self.writes, &self.disk, &self.dir, last, bytes.clone()).await?;
         }
         Ok(Snapshot { meta, snapshot: bytes })
     }

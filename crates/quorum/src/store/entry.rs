@@ -3,8 +3,13 @@
 //! The record's offset is the entry's index, the batch's leader epoch its term. The value is text,
 //! so that `kafka-dump-log` shows it: a first line of JSON that says what it is and who led, then
 //! a line for every metadata record.
+//!
+//! An entry also says what was known when it was written: up to which index the log was synced
+//! (`synced`), and, if it carries records, up to which index the leader had applied (`applied`). The
+//! first proves that a damaged entry before it was durable, the second what became of the entries
+//! before it. Entries of version 0 say neither.
 
-use crate::raft::{Entry, LeaderId, LogId, Payload, Proposal, membership};
+use crate::raft::{Entry, LeaderId, LogId, Payload, Proposal, is_node_id, membership};
 use metadata::{DecodeError, MetadataRecord};
 use model::batch::{BatchError, BatchHeader, HEADER_BYTES};
 use model::record::{BatchBuilder, Records};
@@ -12,7 +17,7 @@ use model::{LeaderEpoch, Offset, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The newest version of an entry's first line that this code reads.
-const ENTRY_VERSION: u16 = 0;
+const ENTRY_VERSION: u16 = 1;
 
 /// The first line.
 #[derive(Serialize, Deserialize)]
@@ -20,6 +25,8 @@ struct FirstLine {
     v: u16,
     term: u64,
     leader: u64,
+    #[serde(default)]
+    synced: Option<u64>,
     entry: Kind,
 }
 
@@ -29,8 +36,12 @@ enum Kind {
     /// A new leader's first word.
     Blank,
     /// Metadata records, on the lines that follow.
-    Records { decided_at: Option<u64> },
-    /// Who votes; two lists while one gives way to the other.
+    Records {
+        decided_at: Option<u64>,
+        #[serde(default)]
+        applied: Option<u64>,
+    },
+    /// The voters; two lists while one gives way to the other.
     Members { voters: Vec<Vec<u64>>, learners: Vec<u64> },
 }
 
@@ -43,7 +54,7 @@ pub(crate) enum EntryError {
     Malformed { index: i64, reason: String },
     #[error("entry {index}: {source}")]
     Record { index: i64, source: DecodeError },
-    #[error("entry {index} has version {version}: a newer version wrote it, start that version")]
+    #[error("entry {index} has version {version}, which a newer release wrote: start that release")]
     Version { index: i64, version: u16 },
 }
 
@@ -64,21 +75,22 @@ pub(crate) fn voters(membership: &crate::raft::Membership) -> Vec<Vec<u64>> {
     configs.map(|config| config.iter().copied().collect()).collect()
 }
 
-/// The entry as a batch. `now` is only for people who read the log.
-pub(crate) fn encode(entry: &Entry, now: Timestamp) -> Vec<u8> {
+/// The entry as a batch. `synced` is the index up to which the log is synced now; `now` is only for
+/// people who read the log.
+pub(crate) fn encode(entry: &Entry, synced: Option<u64>, now: Timestamp) -> Vec<u8> {
     let (mut records, kind) = (&[][..], Kind::Blank);
     let kind = match &entry.payload {
         Payload::Blank => kind,
         Payload::Normal(proposal) => {
             records = &proposal.records;
-            Kind::Records { decided_at: proposal.decided_at }
+            Kind::Records { decided_at: proposal.decided_at, applied: proposal.applied }
         }
         Payload::Membership(members) => {
             Kind::Members { voters: voters(members), learners: learners(members) }
         }
     };
     let LeaderId { term, node_id } = entry.log_id.leader_id;
-    let first = FirstLine { v: ENTRY_VERSION, term, leader: node_id, entry: kind };
+    let first = FirstLine { v: ENTRY_VERSION, term, leader: node_id, synced, entry: kind };
     let mut value = serde_json::to_vec(&first).expect("writing JSON to memory cannot fail");
     value.push(b'\n');
     MetadataRecord::encode_lines(records, &mut value);
@@ -89,14 +101,55 @@ pub(crate) fn encode(entry: &Entry, now: Timestamp) -> Vec<u8> {
     batch.finish()
 }
 
+/// What an entry says of itself and of the log at the time when it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) id: LogId,
+    /// Whether the entry is of a version that says how far the log was synced.
+    pub(crate) tells_synced: bool,
+    /// Up to this index the log was synced when the entry was written.
+    pub(crate) synced: Option<u64>,
+}
+
+/// The place of an entry in a batch whose checksum was checked, without its records.
+pub(crate) fn stamp(header: &BatchHeader, batch: &[u8]) -> Result<Stamp, EntryError> {
+    let (first, _) = split(header, batch)?;
+    let id = log_id(header, &first)?;
+    Ok(Stamp { id, tells_synced: first.v > 0, synced: first.synced })
+}
+
 /// The entry in a batch whose checksum was checked.
 pub(crate) fn decode(header: &BatchHeader, batch: &[u8]) -> Result<Entry, EntryError> {
     let index = header.base_offset.0;
+    let (first, rest) = split(header, batch)?;
+    let log_id = log_id(header, &first)?;
+    let payload = match first.entry {
+        Kind::Blank => Payload::Blank,
+        Kind::Members { voters, learners } => {
+            let mut nodes = voters.iter().flatten().chain(&learners);
+            if let Some(node) = nodes.find(|id| !is_node_id(**id)) {
+                let reason = format!("no node can have the id {node}");
+                return Err(EntryError::Malformed { index, reason });
+            }
+            Payload::Membership(membership(voters, learners))
+        }
+        Kind::Records { decided_at, applied } => {
+            let records = MetadataRecord::decode_lines(rest);
+            let records = records.map_err(|source| EntryError::Record { index, source })?;
+            Payload::Normal(Proposal { decided_at, applied, records: records.into() })
+        }
+    };
+    Ok(Entry { log_id, payload })
+}
+
+/// The first line, and the lines that follow.
+fn split<'a>(header: &BatchHeader, batch: &'a [u8]) -> Result<(FirstLine, &'a [u8]), EntryError> {
+    let index = header.base_offset.0;
     let malformed = |reason: String| EntryError::Malformed { index, reason };
     let mut records = Records::new(&batch[HEADER_BYTES..], header.record_count);
-    let record = records.next().ok_or_else(|| malformed("it has no record".into()))?;
+    let record = records.next().ok_or_else(|| malformed("the batch has no record".into()))?;
     let record = record.map_err(|source| EntryError::Batch { index, source })?;
-    let value = record.value.ok_or_else(|| malformed("its record has no value".into()))?;
+    let value = record.value.ok_or_else(|| malformed("the record has no value".into()))?;
     let split = value.iter().position(|byte| *byte == b'\n').unwrap_or(value.len());
     let (first, rest) = value.split_at(split);
     let first: FirstLine =
@@ -104,18 +157,23 @@ pub(crate) fn decode(header: &BatchHeader, batch: &[u8]) -> Result<Entry, EntryE
     if first.v > ENTRY_VERSION {
         return Err(EntryError::Version { index, version: first.v });
     }
-    let leader = LeaderId { term: first.term, node_id: first.leader };
+    Ok((first, rest))
+}
+
+/// Index and term. They stand outside the batch's checksum as well, and must agree.
+fn log_id(header: &BatchHeader, first: &FirstLine) -> Result<LogId, EntryError> {
+    let index = header.base_offset.0;
+    let malformed = |reason: String| EntryError::Malformed { index, reason };
     let raft_index = u64::try_from(index).map_err(|_| malformed("a negative index".into()))?;
-    let payload = match first.entry {
-        Kind::Blank => Payload::Blank,
-        Kind::Members { voters, learners } => Payload::Membership(membership(voters, learners)),
-        Kind::Records { decided_at } => {
-            let records = MetadataRecord::decode_lines(rest);
-            let records = records.map_err(|source| EntryError::Record { index, source })?;
-            Payload::Normal(Proposal { decided_at, records: records.into() })
-        }
-    };
-    Ok(Entry { log_id: LogId::new(leader, raft_index), payload })
+    if i32::try_from(first.term) != Ok(header.leader_epoch.0) || !is_node_id(first.leader) {
+        let FirstLine { term, leader, .. } = first;
+        let epoch = header.leader_epoch.0;
+        let reason =
+            format!("the batch has leader epoch {epoch}, the entry term {term} of node {leader}");
+        return Err(malformed(reason));
+    }
+    let leader = LeaderId { term: first.term, node_id: first.leader };
+    Ok(LogId::new(leader, raft_index))
 }
 
 #[cfg(test)]
@@ -125,11 +183,13 @@ mod tests {
     fn round_trip(payload: Payload) -> Entry {
         let leader = LeaderId { term: 3, node_id: 2 };
         let entry = Entry { log_id: LogId::new(leader, 7), payload };
-        let bytes = encode(&entry, Timestamp(1));
+        let bytes = encode(&entry, Some(4), Timestamp(1));
         let header = BatchHeader::decode_checked(&bytes).unwrap();
         assert_eq!((header.base_offset, header.leader_epoch), (Offset(7), LeaderEpoch(3)));
         let decoded = decode(&header, &bytes).unwrap();
         assert_eq!(decoded, entry);
+        let told = stamp(&header, &bytes).unwrap();
+        assert_eq!(told, Stamp { id: entry.log_id, tells_synced: true, synced: Some(4) });
         decoded
     }
 
@@ -138,11 +198,39 @@ mod tests {
         round_trip(Payload::Blank);
         round_trip(Payload::Membership(membership(vec![vec![1, 2], vec![2, 3]], vec![9])));
         let records = vec![MetadataRecord::ClusterCreated { cluster_id: "c\n".into() }];
-        round_trip(Payload::Normal(Proposal { decided_at: Some(5), records: records.into() }));
-        round_trip(Payload::Normal(Proposal { decided_at: None, records: Arc::new([]) }));
+        round_trip(Payload::Normal(Proposal {
+            decided_at: Some(5),
+            applied: Some(6),
+            records: records.into(),
+        }));
+        let records = Arc::new([]);
+        round_trip(Payload::Normal(Proposal { decided_at: None, applied: None, records }));
     }
 
     use std::sync::Arc;
+
+    #[test]
+    fn an_entry_of_version_0_is_read() {
+        let value =
+            b"{\"v\":0,\"term\":1,\"leader\":1,\"entry\":{\"records\":{\"decided_at\":1}}}\n";
+        let mut batch = BatchBuilder::new().placed(Offset(4), LeaderEpoch(1));
+        batch.add(Timestamp(0), None, Some(value));
+        let bytes = batch.finish();
+        let header = BatchHeader::decode_checked(&bytes).unwrap();
+        let Payload::Normal(proposal) = decode(&header, &bytes).unwrap().payload else { panic!() };
+        assert_eq!((proposal.decided_at, proposal.applied), (Some(1), None));
+        assert!(!stamp(&header, &bytes).unwrap().tells_synced);
+    }
+
+    #[test]
+    fn a_leader_epoch_that_is_not_the_entrys_is_damage() {
+        let log_id = LogId::new(LeaderId { term: 3, node_id: 2 }, 7);
+        let mut bytes = encode(&Entry { log_id, payload: Payload::Blank }, None, Timestamp(1));
+        // Outside the checksum: the partition leader epoch.
+        bytes[15] ^= 4;
+        let header = BatchHeader::decode_checked(&bytes).unwrap();
+        assert!(decode(&header, &bytes).is_err() && stamp(&header, &bytes).is_err());
+    }
 
     #[test]
     fn a_newer_version_or_record_type_is_named() {

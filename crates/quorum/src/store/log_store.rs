@@ -3,13 +3,15 @@
 //! Entries are appended (and readable) at once and reported when the writer thread has synced
 //! them. The last ones stay decoded in memory, because applying and replicating read them again.
 
+use super::check::Found;
 use super::entry;
-use super::holes;
+use super::snapshot;
+use super::synced::SyncedNote;
 use super::vote::VoteFile;
 use super::writer::{Write, Writer};
 use crate::raft::{Entry, LogId, TypeConfig, Vote};
 use model::batch::Batches;
-use model::{BatchHeader, Offset, Timestamp};
+use model::{BatchHeader, Durability, Offset, Timestamp};
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
 use parking_lot::Mutex;
@@ -39,16 +41,38 @@ pub(crate) struct LogStore {
 struct Shared {
     log: Arc<Mutex<Log>>,
     state: Mutex<State>,
+    /// Up to which index the log is synced. Locked behind `log`.
+    synced: Arc<Mutex<SyncedNote>>,
     disk: Arc<dyn Disk>,
+    dir: PathBuf,
     writer: Writer,
 }
 
 struct State {
+    /// What the file says once what was sent to the writer is written. Changed before it is sent.
     vote_file: VoteFile,
     /// The newest entry, purged or not.
     last: Option<LogId>,
     /// The newest entries. Invariant: consecutive, ending with `last` unless empty.
     recent: VecDeque<Entry>,
+    /// Index and bytes of every entry that is not purged. Invariant: consecutive, ending with `last`
+    /// unless empty.
+    sizes: VecDeque<(u64, u32)>,
+    /// Their bytes.
+    size_bytes: u64,
+}
+
+impl State {
+    fn add_size(&mut self, index: u64, bytes: u32) {
+        self.sizes.push_back((index, bytes));
+        self.size_bytes += u64::from(bytes);
+    }
+
+    /// Forgets the sizes of entries that are not within `from..until`.
+    fn keep_sizes(&mut self, from: u64, until: u64) {
+        self.sizes.retain(|(index, _)| (from..until).contains(index));
+        self.size_bytes = self.sizes.iter().map(|(_, bytes)| u64::from(*bytes)).sum();
+    }
 }
 
 /// The wall clock, in milliseconds.
@@ -69,61 +93,66 @@ fn log_config(bytes_max: u64) -> LogConfig {
     }
 }
 
-fn open_log(disk: &Arc<dyn Disk>, dir: &Path, known: &VoteFile, bytes_max: u64) -> io::Result<Log> {
-    let start = known.purged.map_or(0, |id| id.index + 1);
+fn open_log(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    known: &VoteFile,
+    found: &Found,
+    bytes_max: u64,
+) -> io::Result<Log> {
+    let purged_next = known.purged.map_or(0, |id| id.index + 1);
     let opening = Opening {
-        log_start_offset: Offset(start as i64),
+        log_start_offset: Offset(found.first.unwrap_or(purged_next) as i64),
         recovery_point: Offset(known.recovery_point as i64),
+        synced: Offset(found.synced_below as i64),
+        dense_from: Some(Offset(0)),
+        // What a failed sync left in the page cache is written anew before it is believed.
+        durability: Durability::Fsync,
         ..Opening::unknown(now())
     };
     let config = Arc::new(log_config(bytes_max));
-    Log::open(Arc::clone(disk), dir.to_owned(), config, opening).map_err(io::Error::other)
+    let mut log =
+        Log::open(Arc::clone(disk), dir.to_owned(), config, opening).map_err(io::Error::other)?;
+    if found.first.is_some() && log.log_end_offset().0 as u64 != found.next {
+        let (end, next) = (log.log_end_offset(), found.next);
+        let reason =
+            format_args!("its whole entries end below index {next}, and it was opened up to {end}");
+        return Err(super::refused(dir, reason, super::RESTORE));
+    }
+    if purged_next as i64 > log.log_end_offset().0 {
+        start_at(&mut log, purged_next)?;
+    }
+    Ok(log)
+}
+
+/// Empties the log: it goes on behind what a snapshot from another node has.
+fn start_at(log: &mut Log, index: u64) -> io::Result<()> {
+    log.truncate_fully_and_start_at(Offset(index as i64)).map_err(io::Error::other)
 }
 
 impl LogStore {
-    /// Opens what is in the directory, or begins with nothing. The log is meant to stay below
-    /// `bytes_max` bytes; whoever purges it sees to that.
-    pub(crate) fn open(
+    /// Opens the log in a folder that was found to be whole, or begins one.
+    pub(super) fn open(
         disk: Arc<dyn Disk>,
         dir: PathBuf,
-        cluster_id: &str,
-        node: u64,
+        vote_file: VoteFile,
+        found: Found,
         bytes_max: u64,
     ) -> io::Result<LogStore> {
-        let found = VoteFile::read(&*disk, &dir)?;
-        if let Some(found) = &found {
-            check_owner(found, cluster_id, node, &dir)?;
-        }
-        let vote_file = found.unwrap_or_else(|| VoteFile {
-            cluster_id: cluster_id.into(),
-            node,
-            vote: None,
-            purged: None,
-            recovery_point: 0,
-        });
-        holes::check(&*disk, &dir, vote_file.recovery_point)?;
-        let mut log = open_log(&disk, &dir, &vote_file, bytes_max)?;
-        if let Some(purged) = vote_file.purged {
-            skip_purged(&mut log, purged)?;
-        }
-        let log = Arc::new(Mutex::new(log));
-        let writer = Writer::start(Arc::clone(&log), Arc::clone(&disk), dir)?;
-        let state = State { vote_file, last: None, recent: VecDeque::new() };
-        let store =
-            LogStore { shared: Arc::new(Shared { log, state: Mutex::new(state), disk, writer }) };
-        store.find_last()?;
-        Ok(store)
-    }
-
-    fn find_last(&self) -> io::Result<()> {
-        let end = self.shared.log.lock().log_end_offset().0 as u64;
-        let newest = match end.checked_sub(1) {
-            Some(last) => self.read(last, end, READ_BYTES)?.pop(),
-            None => None,
-        };
-        let mut state = self.shared.state.lock();
-        state.last = newest.map(|entry| entry.log_id).or(state.vote_file.purged);
-        Ok(())
+        let log = open_log(&disk, &dir, &vote_file, &found, bytes_max)?;
+        let mut note = SyncedNote::open(&*disk, &dir)?;
+        note.advance(log.synced_below().0 as u64)?;
+        let purged_next = vote_file.purged.map_or(0, |id| id.index + 1);
+        let newest = found.next.checked_sub(1).filter(|last| *last >= purged_next);
+        let last = newest.and_then(|last| found.id(last)).or(vote_file.purged);
+        let (sizes, recent) = (found.sizes, VecDeque::new());
+        let mut state = State { vote_file, last, recent, sizes, size_bytes: 0 };
+        state.keep_sizes(purged_next, u64::MAX);
+        let (log, synced) = (Arc::new(Mutex::new(log)), Arc::new(Mutex::new(note)));
+        let writer =
+            Writer::start(Arc::clone(&log), Arc::clone(&synced), Arc::clone(&disk), dir.clone())?;
+        let state = Mutex::new(state);
+        Ok(LogStore { shared: Arc::new(Shared { log, state, synced, disk, dir, writer }) })
     }
 
     /// Whether this node ever voted.
@@ -136,9 +165,9 @@ impl LogStore {
         self.shared.state.lock().last
     }
 
-    /// Bytes of the log's files.
+    /// Bytes of the entries that are not purged.
     pub(crate) fn size_bytes(&self) -> u64 {
-        self.shared.log.lock().size_bytes()
+        self.shared.state.lock().size_bytes
     }
 
     /// Votes as the only voter, and begins the log if it has no entry. Both go to the writer, and
@@ -156,18 +185,20 @@ impl LogStore {
     /// Appends to the log's file; not synced yet.
     fn write_entries(&self, entries: &[Entry]) -> io::Result<()> {
         let now = now();
+        let synced = self.shared.synced.lock().last();
         let mut bytes = Vec::new();
         let mut headers = Vec::with_capacity(entries.len());
         for entry in entries {
-            let batch = entry::encode(entry, now);
+            let batch = entry::encode(entry, synced, now);
             headers.push(BatchHeader::decode(&batch).expect("a batch that was just built"));
             bytes.extend_from_slice(&batch);
         }
         self.shared.log.lock().append(&bytes, &headers, now).map_err(io::Error::other)?;
         let mut state = self.shared.state.lock();
-        for entry in entries {
+        for (entry, header) in entries.iter().zip(&headers) {
             state.last = Some(entry.log_id);
             state.recent.push_back(entry.clone());
+            state.add_size(entry.log_id.index, header.size_bytes);
         }
         let surplus = state.recent.len().saturating_sub(RECENT_MAX);
         state.recent.drain(..surplus);
@@ -180,9 +211,13 @@ impl LogStore {
         if let Some(entries) = self.read_recent(from, until) {
             return Ok(entries);
         }
+        let purged_next = {
+            let state = self.shared.state.lock();
+            state.vote_file.purged.map_or(0, |id| id.index + 1)
+        };
         let slice = {
             let log = self.shared.log.lock();
-            let start = (log.log_start_offset().0 as u64).max(from);
+            let start = (log.log_start_offset().0 as u64).max(purged_next).max(from);
             let end = log.log_end_offset();
             let until = Offset(i64::try_from(until).unwrap_or(i64::MAX)).min(end);
             if start as i64 >= until.0 {
@@ -193,7 +228,7 @@ impl LogStore {
         let Some(slice) = slice else { return Ok(Vec::new()) };
         let mut bytes = vec![0; slice.size_bytes as usize];
         let read = slice.file.read_at(&mut bytes, slice.position)?;
-        decode_all(&bytes[..read], from, until)
+        decode_all(&bytes[..read], from.max(purged_next), until)
     }
 
     fn read_recent(&self, from: u64, until: u64) -> Option<Vec<Entry>> {
@@ -206,15 +241,18 @@ impl LogStore {
         Some(wanted.cloned().collect())
     }
 
+    /// Changes what the file says, and waits until it is durable. In memory it is changed first: if
+    /// nobody waits any more, the next write says it too.
     async fn write_vote_file(&self, change: impl FnOnce(&mut VoteFile)) -> io::Result<()> {
         let (answer, written) = tokio::sync::oneshot::channel();
-        let mut file = self.shared.state.lock().vote_file.clone();
-        change(&mut file);
-        self.shared.writer.send(Write::Vote(file.clone(), answer))?;
+        {
+            let mut state = self.shared.state.lock();
+            change(&mut state.vote_file);
+            // Under the lock, so that writes come in the order of the changes.
+            self.shared.writer.send(Write::Vote(state.vote_file.clone(), answer))?;
+        }
         let ended = |_| io::Error::other("the quorum's writer has ended");
-        written.await.map_err(ended)??;
-        self.shared.state.lock().vote_file = file;
-        Ok(())
+        written.await.map_err(ended)?
     }
 
     /// Makes the log need no recovery up to its end; returns that index.
@@ -233,9 +271,18 @@ impl LogStore {
         self.write_vote_file(|file| file.recovery_point = recovery_point).await
     }
 
-    fn cut_behind(&self, keep: Option<LogId>) -> io::Result<()> {
-        let next = keep.map_or(0, |id| id.index + 1);
+    /// Nothing says any more that entries from an index on were synced: they are about to go.
+    async fn forget_synced(&self, next: u64) -> io::Result<()> {
+        if self.shared.state.lock().vote_file.recovery_point > next {
+            self.write_vote_file(|file| file.recovery_point = file.recovery_point.min(next))
+                .await?;
+        }
+        Ok(())
+    }
+
+    fn cut_behind(&self, keep: Option<LogId>, next: u64) -> io::Result<()> {
         let mut log = self.shared.log.lock();
+        self.shared.synced.lock().lower(next)?;
         log.truncate_to(Offset(next as i64)).map_err(io::Error::other)?;
         drop(log);
         let mut state = self.shared.state.lock();
@@ -243,48 +290,35 @@ impl LogStore {
             state.last = keep;
         }
         state.recent.retain(|entry| entry.log_id.index < next);
+        state.keep_sizes(0, next);
         Ok(())
     }
 
+    /// Removes the files of entries that the snapshot before the newest has as well.
     fn drop_before(&self, purged: LogId) -> io::Result<()> {
+        let kept_from = snapshot::previous_index(&*self.shared.disk, &self.shared.dir)?;
+        let next = purged.index + 1;
         let deleted = {
             let mut log = self.shared.log.lock();
-            skip_purged(&mut log, purged)?;
+            if next as i64 > log.log_end_offset().0 {
+                self.shared.synced.lock().lower(0)?;
+                start_at(&mut log, next)?;
+            } else if let Some(previous) = kept_from {
+                let start = Offset(next.min(previous + 1) as i64);
+                log.delete_records_before(start).map_err(io::Error::other)?;
+            }
             let limit = log.log_end_offset();
             log.retain(now(), limit).map_err(io::Error::other)?
         };
         deleted.iter().try_for_each(|segment| segment.remove(&*self.shared.disk))?;
         let mut state = self.shared.state.lock();
         state.recent.retain(|entry| entry.log_id.index > purged.index);
+        state.keep_sizes(next, u64::MAX);
         if state.last.is_none_or(|last| last.index <= purged.index) {
             state.last = Some(purged);
         }
         Ok(())
     }
-}
-
-fn check_owner(found: &VoteFile, cluster_id: &str, node: u64, dir: &Path) -> io::Result<()> {
-    if found.cluster_id == cluster_id && found.node == node {
-        return Ok(());
-    }
-    let text = format!(
-        "{} belongs to node {} of cluster {}, not to node {node} of cluster {cluster_id}",
-        dir.display(),
-        found.node,
-        found.cluster_id
-    );
-    Err(io::Error::new(io::ErrorKind::InvalidData, text))
-}
-
-/// Moves the log's start behind what was purged, which may be more than the log has.
-fn skip_purged(log: &mut Log, purged: LogId) -> io::Result<()> {
-    let start = Offset(purged.index as i64 + 1);
-    let skipped = if start > log.log_end_offset() {
-        log.truncate_fully_and_start_at(start)
-    } else {
-        log.delete_records_before(start)
-    };
-    skipped.map_err(io::Error::other)
 }
 
 fn decode_all(bytes: &[u8], from: u64, until: u64) -> io::Result<Vec<Entry>> {
@@ -369,11 +403,15 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
-        self.cut_behind(last_log_id)
+        let next = last_log_id.map_or(0, |id| id.index + 1);
+        self.forget_synced(next).await?;
+        self.cut_behind(last_log_id, next)
     }
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
-        let recovery_point = self.checkpoint()?;
+        let end = self.checkpoint()?;
+        // All entries go if the snapshot came from another node and has more than the log.
+        let recovery_point = if log_id.index >= end { 0 } else { end };
         // Durably noted first: a start in between finds entries to skip, never a gap.
         self.write_vote_file(|file| {
             file.purged = Some(log_id);

@@ -2,17 +2,38 @@
 //!
 //! ```text
 //! 00000000000000000000.log …          Kafka batches; the offset of a record is its raft index
-//! vote                                whom this node voted for, and below what the log was purged
+//! vote                                the node's vote, and below which index the log was purged
+//! synced                              below which index the log was synced; not synced itself
 //! 00000000000000005000-0000000003.checkpoint   the image as of that index, in that term
 //! ```
 //!
-//! Everything is synced before it counts. The first write or sync that fails is final.
+//! Everything but `synced` is synced before it counts. The first write or sync that fails is final.
+//! A file that is not what was written is refused by name, before openraft sees anything of it.
+//!
+//! Read `open.rs` first: what must agree with what.
 
+mod check;
+mod checksum;
 pub(crate) mod entry;
-mod holes;
 pub(crate) mod log_store;
+pub(crate) mod open;
 pub(crate) mod snapshot;
 #[cfg(test)]
 mod suite;
+mod synced;
 pub(crate) mod vote;
 mod writer;
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+
+/// What to do about a folder that cannot be used.
+const RESTORE: &str = "nothing was changed: put the folder back from a copy that was made while the broker \
+    was stopped, or, if other voters are well, remove this node and add it again";
+
+/// A file or folder that is refused, why, and what to do about that.
+fn refused(path: &Path, reason: impl Display, advice: &str) -> io::Error {
+    let text = format!("{}: {reason}; {advice}", path.display());
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}

@@ -1,20 +1,30 @@
 //! Snapshots: the image as the lines that make it, in a file of its own.
 //!
-//! First a line that says as of which entry, and who were the members; then one metadata record a
-//! line; last a line with the number of records and the image's digest, by which damage is found.
-//! The same bytes are sent to a node that is too far behind.
+//! First a line that says as of which entry, and which were the members; then one metadata record a
+//! line; last a line with the number of records, the image's digest, and a checksum of the whole
+//! file, by which damage is found. Files of version 0 have no checksum. The same bytes are sent to a
+//! node that is too far behind.
+//!
+//! The snapshot before the newest stays, and so do the entries behind it: if the newest is damaged or
+//! gone, the image can be made from those.
 
+use super::checksum;
 use super::entry::{learners, voters};
 use super::vote::Point;
-use crate::raft::{LogId, SnapshotMeta, StoredMembership, membership};
+use crate::raft::{LogId, SnapshotMeta, StoredMembership, is_node_id, membership};
 use metadata::{ClusterImage, MetadataRecord};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 use storage::disk::Disk;
 
-const SNAPSHOT_VERSION: u16 = 0;
+/// The newest version of the file that this code reads.
+const SNAPSHOT_VERSION: u16 = 1;
 const SUFFIX: &str = ".checkpoint";
+/// Given to a snapshot that cannot be read and is not needed.
+const DAMAGED: &str = ".damaged";
+/// Snapshots that are kept.
+const KEPT: usize = 2;
 
 /// The image with the place in the log that it stands for.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +34,7 @@ pub(crate) struct Applied {
     pub(crate) last: Option<LogId>,
     /// Index of the entry that last changed the image.
     pub(crate) changed_at: Option<u64>,
-    /// Who are members, and since which entry.
+    /// The members, and the entry that made them so.
     pub(crate) members: StoredMembership,
 }
 
@@ -72,18 +82,21 @@ impl Applied {
         MetadataRecord::encode_lines(&records, &mut out);
         let digest = format!("{:016x}", self.image.digest());
         line(&mut out, &LastLine { records: records.len(), digest });
+        checksum::seal(&mut out);
         out
     }
 
     /// Reads what [`Applied::encode`] wrote; the reason if that is not it.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Applied, String> {
+        checksum::check(bytes, SNAPSHOT_VERSION)?;
         let body = bytes.strip_suffix(b"\n").ok_or("its last line is not complete")?;
         let first_end = body.iter().position(|b| *b == b'\n').ok_or("it has one line only")?;
         let last_start = body.iter().rposition(|b| *b == b'\n').ok_or("it has one line only")?;
         let text = |error: serde_json::Error| error.to_string();
         let first: FirstLine = serde_json::from_slice(&body[..first_end]).map_err(text)?;
-        if first.version > SNAPSHOT_VERSION {
-            return Err(format!("version {}: a newer version wrote it", first.version));
+        let mut nodes = first.voters.iter().flatten().chain(&first.learners);
+        if let Some(node) = nodes.find(|id| !is_node_id(**id)) {
+            return Err(format!("it has a member {node}, and no node can have that id"));
         }
         let last: LastLine = serde_json::from_slice(&body[last_start + 1..]).map_err(text)?;
         let records = &body[first_end..last_start.max(first_end)];
@@ -115,37 +128,77 @@ fn name(last: LogId) -> String {
     format!("{:020}-{:010}{SUFFIX}", last.index, last.leader_id.term)
 }
 
-/// The snapshots in a directory, the newest last.
-fn list(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<PathBuf>> {
+/// Index and term of the last entry in a snapshot, by the file's name.
+fn place(name: &str) -> Option<(u64, u64)> {
+    let (index, term) = name.strip_suffix(SUFFIX)?.split_once('-')?;
+    Some((index.parse().ok()?, term.parse().ok()?))
+}
+
+/// A snapshot's file in the folder.
+pub(super) struct SnapshotFile {
+    pub(super) path: PathBuf,
+    /// The last entry in it, by its name.
+    pub(super) index: u64,
+    term: u64,
+}
+
+impl SnapshotFile {
+    /// Reads it; the reason if it is not what was written under its name.
+    pub(super) fn load(&self, disk: &dyn Disk) -> io::Result<Result<Applied, String>> {
+        let decoded = Applied::decode(&disk.read(&self.path)?);
+        Ok(decoded.and_then(|applied| match applied.last {
+            Some(last) if (last.index, last.leader_id.term) == (self.index, self.term) => {
+                Ok(applied)
+            }
+            Some(last) => Err(format!("its last entry is {last}, not the one that its name says")),
+            None => Err("it has no last entry".into()),
+        }))
+    }
+
+    /// Puts it out of the way, under another name.
+    pub(super) fn set_aside(&self, disk: &dyn Disk) -> io::Result<()> {
+        let mut name = self.path.clone().into_os_string();
+        name.push(DAMAGED);
+        disk.rename(&self.path, Path::new(&name))?;
+        disk.sync_dir(self.path.parent().unwrap_or(Path::new(".")))
+    }
+}
+
+/// The snapshots in a folder, the newest last.
+pub(super) fn list(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<SnapshotFile>> {
     let names = match disk.list(dir) {
         Ok(names) => names,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(error),
     };
-    Ok(names.iter().filter(|name| name.ends_with(SUFFIX)).map(|name| dir.join(name)).collect())
+    let mut found: Vec<SnapshotFile> = names
+        .iter()
+        .filter_map(|name| {
+            let (index, term) = place(name)?;
+            Some(SnapshotFile { path: dir.join(name), index, term })
+        })
+        .collect();
+    found.sort_by_key(|file| (file.index, file.term));
+    Ok(found)
 }
 
 /// The newest snapshot's bytes.
 pub(crate) fn read_newest(disk: &dyn Disk, dir: &Path) -> io::Result<Option<Vec<u8>>> {
-    list(disk, dir)?.pop().map(|path| disk.read(&path)).transpose()
+    list(disk, dir)?.pop().map(|file| disk.read(&file.path)).transpose()
 }
 
-/// The newest snapshot. One that is damaged is an error: the entries it replaced are gone.
-pub(crate) fn load(disk: &dyn Disk, dir: &Path) -> io::Result<Option<Applied>> {
-    let Some(path) = list(disk, dir)?.pop() else { return Ok(None) };
-    let damaged = |reason: String| {
-        let text = format!("{}: {reason}", path.display());
-        io::Error::new(io::ErrorKind::InvalidData, text)
-    };
-    Applied::decode(&disk.read(&path)?).map(Some).map_err(damaged)
+/// The last entry of the snapshot before the newest: those behind it must stay. `None` if there is no
+/// such snapshot, and every entry must stay.
+pub(super) fn previous_index(disk: &dyn Disk, dir: &Path) -> io::Result<Option<u64>> {
+    Ok(list(disk, dir)?.iter().rev().nth(1).map(|file| file.index))
 }
 
-/// Writes a snapshot durably, then removes the older ones.
+/// Writes a snapshot durably, then removes those that are older than the one before it.
 pub(crate) fn write(disk: &dyn Disk, dir: &Path, last: LogId, bytes: &[u8]) -> io::Result<()> {
     let path = dir.join(name(last));
     disk.write_atomically(&path, bytes)?;
-    for old in list(disk, dir)?.into_iter().filter(|old| *old < path) {
-        disk.remove_file(&old)?;
+    for old in list(disk, dir)?.iter().rev().skip(KEPT) {
+        disk.remove_file(&old.path)?;
     }
     Ok(())
 }
@@ -174,19 +227,20 @@ mod tests {
     }
 
     #[test]
-    fn any_cut_and_any_changed_record_is_found() {
+    fn any_cut_and_any_flipped_bit_is_found() {
         let bytes = sample().encode();
         for cut in 0..bytes.len() {
             assert!(Applied::decode(&bytes[..cut]).is_err(), "cut at {cut}");
         }
-        let mut changed = bytes.clone();
-        let at = bytes.windows(3).position(|window| window == b"\"c\"").unwrap();
-        changed[at + 1] = b'd';
-        assert!(Applied::decode(&changed).is_err());
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(Applied::decode(&changed).is_err(), "bit {bit}");
+        }
     }
 
     #[test]
-    fn only_the_newest_stays() {
+    fn the_newest_and_the_one_before_stay() {
         let disk = storage::disk::SimDisk::new();
         let dir = Path::new("/q");
         disk.create_dir_all(dir).unwrap();
@@ -195,7 +249,20 @@ mod tests {
             let applied = Applied { last: Some(last), ..sample() };
             write(&disk, dir, last, &applied.encode()).unwrap();
         }
-        assert_eq!(list(&disk, dir).unwrap().len(), 1);
-        assert_eq!(load(&disk, dir).unwrap().unwrap().last.unwrap().index, 100);
+        let kept = list(&disk, dir).unwrap();
+        assert_eq!(kept.iter().map(|file| file.index).collect::<Vec<_>>(), [7, 100]);
+        assert_eq!(previous_index(&disk, dir).unwrap(), Some(7));
+        assert_eq!(kept[1].load(&disk).unwrap().unwrap().last.unwrap().index, 100);
+    }
+
+    #[test]
+    fn a_snapshot_under_the_name_of_another_is_damaged() {
+        let disk = storage::disk::SimDisk::new();
+        let dir = Path::new("/q");
+        disk.create_dir_all(dir).unwrap();
+        let other = LogId::new(LeaderId { term: 2, node_id: 1 }, 41);
+        write(&disk, dir, other, &sample().encode()).unwrap();
+        let reason = list(&disk, dir).unwrap()[0].load(&disk).unwrap().unwrap_err();
+        assert!(reason.contains("name"), "{reason}");
     }
 }

@@ -1,16 +1,19 @@
-//! The file `vote`: whom this node voted for in which term, below what the log was purged, and
-//! below what it needs no recovery.
+//! The file `vote`: the node that this node voted for, in which term; below which index the log was
+//! purged, and below which index the log needs no recovery.
 //!
 //! Written to a temporary name, synced, renamed, and the directory synced. It also carries the
 //! cluster's and the node's id, so that a folder that belongs to another node is not voted with.
+//! Its last field is a checksum of the rest; files of version 0 have none.
 
-use crate::raft::{LeaderId, LogId, Vote};
+use super::{checksum, refused};
+use crate::raft::{LeaderId, LogId, Vote, is_node_id};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 use storage::disk::Disk;
 
-const VOTE_VERSION: u16 = 0;
+/// The newest version of the file that this code reads.
+const VOTE_VERSION: u16 = 1;
 
 /// What the file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +70,12 @@ pub(crate) fn path(dir: &Path) -> PathBuf {
 }
 
 impl VoteFile {
+    /// Of a node that has neither voted nor purged anything.
+    pub(crate) fn new(cluster_id: &str, node: u64) -> VoteFile {
+        let cluster_id = cluster_id.to_owned();
+        VoteFile { cluster_id, node, vote: None, purged: None, recovery_point: 0 }
+    }
+
     /// The bytes of the file: one line of JSON.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let vote = self.vote.map(|vote| VoteOnDisk {
@@ -84,13 +93,16 @@ impl VoteFile {
         };
         let mut bytes = serde_json::to_vec(&on_disk).expect("writing JSON to memory cannot fail");
         bytes.push(b'\n');
+        checksum::seal(&mut bytes);
         bytes
     }
 
     fn decode(bytes: &[u8]) -> Result<VoteFile, String> {
+        checksum::check(bytes, VOTE_VERSION)?;
         let on_disk: OnDisk = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        if on_disk.version > VOTE_VERSION {
-            return Err(format!("version {}: a newer version wrote it", on_disk.version));
+        if let Some(node) = on_disk.vote.iter().map(|vote| vote.leader).find(|id| !is_node_id(*id))
+        {
+            return Err(format!("the vote is for node {node}, and no node can have that id"));
         }
         let vote = on_disk.vote.map(|vote| Vote {
             leader_id: LeaderId { term: vote.term, node_id: vote.leader },
@@ -113,11 +125,12 @@ impl VoteFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let malformed = |reason: String| {
-            let text = format!("{}: {reason}", path.display());
-            io::Error::new(io::ErrorKind::InvalidData, text)
-        };
-        VoteFile::decode(&bytes).map(Some).map_err(malformed)
+        let advice = "nobody knows any more how this node voted: put the file back from a copy of the \
+            folder; if this node is the only voter of its cluster, remove the file, and it is made \
+            again from the log";
+        VoteFile::decode(&bytes)
+            .map(Some)
+            .map_err(|reason| refused(&path, format_args!("the file is damaged: {reason}"), advice))
     }
 
     /// Makes it durable.
@@ -141,6 +154,13 @@ mod tests {
             recovery_point: 120,
         };
         assert_eq!(VoteFile::decode(&file.encode()), Ok(file));
+    }
+
+    #[test]
+    fn a_file_of_version_0_is_read() {
+        let line = br#"{"version":0,"cluster_id":"c","node":1,"vote":{"term":3,"leader":1,"committed":true},"purged":null,"recovery_point":9}"#;
+        let file = VoteFile::decode(line).unwrap();
+        assert_eq!((file.vote.unwrap().leader_id.term, file.recovery_point), (3, 9));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A vote is never durable before the entries that were appended before it, and never after those
 //! appended after it. Entries that queued up while the device was busy are synced together.
 
+use super::synced::SyncedNote;
 use super::vote::VoteFile;
 use crate::raft::TypeConfig;
 use openraft::storage::IOFlushed;
@@ -37,6 +38,7 @@ pub(super) struct Writer {
 
 struct Loop {
     log: Arc<Mutex<Log>>,
+    synced: Arc<Mutex<SyncedNote>>,
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     /// The first write that failed. Nothing is reported durable after it.
@@ -50,11 +52,13 @@ struct Loop {
 impl Writer {
     pub(super) fn start(
         log: Arc<Mutex<Log>>,
+        synced: Arc<Mutex<SyncedNote>>,
         disk: Arc<dyn Disk>,
         dir: PathBuf,
     ) -> io::Result<Writer> {
         let (requests, queue) = sync_channel(QUEUE_MAX);
-        let mut work = Loop { log, disk, dir, failure: None, dir_durable: false, first_vote: None };
+        let (failure, first_vote) = (None, None);
+        let mut work = Loop { log, synced, disk, dir, failure, dir_durable: false, first_vote };
         let thread = std::thread::Builder::new().name("quorum-writer".into());
         let thread = thread.spawn(move || work.run(&queue))?;
         Ok(Writer { requests: Some(requests), thread: Some(thread) })
@@ -162,7 +166,9 @@ impl Loop {
         };
         drop(log);
         let result = ticket.run();
-        let finished = self.log.lock().finish_sync(ticket, result);
-        finished.map(drop).map_err(io::Error::other)
+        // A truncation lowers the note under the log's lock: never between sync and note.
+        let mut log = self.log.lock();
+        log.finish_sync(ticket, result).map_err(io::Error::other)?;
+        self.synced.lock().advance(log.synced_below().0 as u64)
     }
 }
