@@ -147,8 +147,12 @@ const NOT_SERVED: &str = "
 
 - `durability=fsync`, the default: `acks=all` waits for the device, and a record is visible to consumers when it is synced.
   `durability=page-cache` is Kafka's contract.
-- Records inside compressed batches are not looked into on the way in, unless the topic is compacted; Kafka decompresses
-  every batch.
+- Every record of every batch is looked into, as in Kafka (`records.validation=header` spares those of compressed batches),
+  but a compressed batch may expand to at most `records.expanded.max.bytes`; Kafka has no bound. Offsets that are not 0, 1,
+  2… are refused in uncompressed batches too (Kafka stores them as they are), and a record that cannot be decompressed is
+  INVALID_RECORD (Kafka: UNKNOWN_SERVER_ERROR).
+- A delete horizon in a producer's batch is taken off; Kafka stores it, and its cleaner then drops tombstones early.
+- `__admin_client` may not write to internal topics: any client may call itself so.
 - A member that is turned away with GROUP_MAX_SIZE_REACHED does not hold the others up.
 - Auto-created topics are in the very answer to the Metadata request that created them; Kafka asks clients to come again.
 ";

@@ -320,6 +320,8 @@ pub fn resolve(
             _ => Durability::Fsync,
         },
         min_insync_replicas: usize::try_from(wanted.min_insync_replicas).unwrap_or(1),
+        validation: wanted.records_validation,
+        expanded_bytes_max: wanted.records_expanded_max_bytes as usize,
         compression: compression_rule(&wanted),
         timestamp_type: wanted.timestamp_type,
         timestamp_before_max_ms: wanted.timestamp_before_max_ms,

@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tracing::{debug, error};
 
+use crate::checking::Checking;
 use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::endpoints::Endpoints;
@@ -133,6 +134,8 @@ pub struct Server {
     pub topics: TopicTable,
     /// Fetch sessions.
     pub fetch_sessions: FetchSessions,
+    /// Looks into large batches.
+    pub checking: Checking,
     /// Group commit.
     pub flusher: Arc<Flusher>,
     /// The log directories.

@@ -25,6 +25,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 use tracing::{error, info};
 
+use crate::checking::Checking;
 use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::endpoints::Endpoints;
@@ -125,6 +126,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         topics: TopicTable::default(),
         fetch_sessions: FetchSessions::new(config.fetch.session_slots),
         flusher,
+        checking: Checking::default(),
         logs,
         quorum,
         groups,

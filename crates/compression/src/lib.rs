@@ -1,15 +1,18 @@
 //! The four codecs of record batches, with bounds on what they may expand to.
 //!
-//! The broker stores batches as producers compressed them, so this is off the hot path: it serves
-//! compaction, look-ups by time, `compression.type` other than the producer's, and our own clients.
+//! The broker stores batches as producers compressed them, but looks into them before it takes them,
+//! in compaction and in look-ups by time: record by record, by [`records::RecordStream`], in memory
+//! that does not grow with what a batch expands to. `compression.type` other than the producer's and
+//! our own clients decompress a batch as a whole: [`decompress`].
 //!
 //! Not here: what compressed bytes mean; only [`records`] knows that they are records of a batch.
 //!
-//! Every decoder takes a cap in bytes. Whoever sends a bomb gets [`DecompressError::Bomb`], and no
+//! [`decompress`] takes a cap in bytes. Whoever sends a bomb gets [`DecompressError::Bomb`], and no
 //! more than the cap and one block of the codec (at most 4 MiB; 8 MiB if lz4 blocks are linked) was
 //! allocated by then. Malformed bytes are [`DecompressError::Malformed`], never a panic.
 
 mod bounded;
+mod decoder;
 mod gzip;
 mod level;
 mod lz4;
@@ -17,6 +20,7 @@ pub mod records;
 mod snappy;
 mod zstd;
 
+pub use decoder::Decoder;
 pub use level::{Levels, levels};
 pub use model::Compression;
 
@@ -59,6 +63,12 @@ pub fn compress(codec: Compression, level: Option<i32>, input: &[u8], out: &mut 
         Compression::Lz4 => lz4::compress(input, out),
         Compression::Zstd => zstd::compress(level, input, out),
     }
+}
+
+/// Whether every client can read these compressed bytes, if the codec can read them at all: Java's
+/// reader of lz4 knows no frame whose blocks refer to each other.
+pub fn is_portable(codec: Compression, input: &[u8]) -> bool {
+    codec != Compression::Lz4 || !lz4::blocks_are_linked(input)
 }
 
 /// Replaces the content of `out` by what `input` was before it was compressed, if that is at most

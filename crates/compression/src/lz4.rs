@@ -24,9 +24,6 @@ pub(crate) fn decompress(
     cap_bytes: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), DecompressError> {
-    if !input.starts_with(&MAGIC) {
-        return Err(DecompressError::malformed(Compression::Lz4, "they begin without a magic"));
-    }
     match read_to_end(OneFrame::new(input), cap_bytes, out) {
         Ok(End::Whole) => Ok(()),
         Ok(End::Beyond) => Err(DecompressError::Bomb { cap_bytes }),
@@ -34,15 +31,25 @@ pub(crate) fn decompress(
     }
 }
 
+/// Whether the blocks of a frame refer to those before them. Java clients cannot read such a frame,
+/// so Kafka does not take one; it is read here if it is stored already.
+pub(crate) fn blocks_are_linked(input: &[u8]) -> bool {
+    const INDEPENDENT: u8 = 0x20;
+    input.starts_with(&MAGIC)
+        && input.get(MAGIC.len()).is_some_and(|flags| flags & INDEPENDENT == 0)
+}
+
 /// A frame up to its end mark. What follows it is nobody's: Kafka does not read it either.
-struct OneFrame<'a> {
+pub(crate) struct OneFrame<'a> {
     decoder: FrameDecoder<Whole<'a>>,
+    has_magic: bool,
     ended: bool,
 }
 
 impl<'a> OneFrame<'a> {
-    fn new(input: &'a [u8]) -> OneFrame<'a> {
-        OneFrame { decoder: FrameDecoder::new(Whole(input)), ended: false }
+    pub(crate) fn new(input: &'a [u8]) -> OneFrame<'a> {
+        let has_magic = input.starts_with(&MAGIC);
+        OneFrame { decoder: FrameDecoder::new(Whole(input)), has_magic, ended: false }
     }
 }
 
@@ -50,6 +57,10 @@ impl Read for OneFrame<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.ended {
             return Ok(0);
+        }
+        // The decoder would skip frames that are not meant for it; Kafka does not.
+        if !self.has_magic {
+            return Err(io::Error::other("the frame begins without its magic"));
         }
         let read = self.decoder.read(buffer)?;
         self.ended = read == 0;

@@ -38,25 +38,72 @@ pub(crate) fn decompress(
     cap_bytes: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), DecompressError> {
-    if !input.starts_with(&MAGIC) {
-        return decompress_block(input, cap_bytes, out);
-    }
-    let mut rest = input;
-    while !rest.is_empty() {
-        // Streams may be joined: each begins with a header of its own.
-        if rest.starts_with(&MAGIC) {
-            rest = rest.get(HEADER_BYTES..).ok_or_else(|| malformed("the header is cut"))?;
-            continue;
-        }
-        let (length, after) =
-            rest.split_first_chunk().ok_or_else(|| malformed("a block's length is cut"))?;
-        let length = usize::try_from(i32::from_be_bytes(*length))
-            .map_err(|_| malformed("a block's length is negative"))?;
-        let block = after.get(..length).ok_or_else(|| malformed("a block is cut"))?;
+    let mut blocks = Stored::new(input);
+    while let Some(block) = blocks.next()? {
         decompress_block(block, cap_bytes, out)?;
-        rest = &after[length..];
     }
     Ok(())
+}
+
+/// The compressed blocks of a stream; a raw stream is one block.
+struct Stored<'a> {
+    rest: &'a [u8],
+    framed: bool,
+}
+
+impl<'a> Stored<'a> {
+    fn new(input: &'a [u8]) -> Stored<'a> {
+        Stored { rest: input, framed: input.starts_with(&MAGIC) }
+    }
+
+    fn next(&mut self) -> Result<Option<&'a [u8]>, DecompressError> {
+        if !self.framed {
+            // Without a frame the end of the bytes is the end of the block, and there is one.
+            self.framed = true;
+            return Ok(Some(std::mem::take(&mut self.rest)));
+        }
+        // Streams may be joined: each begins with a header of its own.
+        while self.rest.starts_with(&MAGIC) {
+            self.rest = self.rest.get(HEADER_BYTES..).ok_or_else(|| malformed("a cut header"))?;
+        }
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let (length, after) =
+            self.rest.split_first_chunk().ok_or_else(|| malformed("a cut block length"))?;
+        let length = usize::try_from(i32::from_be_bytes(*length))
+            .map_err(|_| malformed("a negative block length"))?;
+        let block = after.get(..length).ok_or_else(|| malformed("a cut block"))?;
+        self.rest = &after[length..];
+        Ok(Some(block))
+    }
+}
+
+/// What the blocks of a stream hold, one block in memory at a time.
+pub(crate) struct Blocks<'a> {
+    stored: Stored<'a>,
+    block: Vec<u8>,
+    /// Bytes of `block` that were read.
+    read: usize,
+}
+
+impl<'a> Blocks<'a> {
+    pub(crate) fn new(input: &'a [u8]) -> Blocks<'a> {
+        Blocks { stored: Stored::new(input), block: Vec::new(), read: 0 }
+    }
+
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, DecompressError> {
+        while self.read == self.block.len() {
+            self.block.clear();
+            self.read = 0;
+            let Some(stored) = self.stored.next()? else { return Ok(0) };
+            decompress_block(stored, usize::MAX, &mut self.block)?;
+        }
+        let count = buffer.len().min(self.block.len() - self.read);
+        buffer[..count].copy_from_slice(&self.block[self.read..self.read + count]);
+        self.read += count;
+        Ok(count)
+    }
 }
 
 /// Appends what one block of raw snappy holds.

@@ -1,6 +1,6 @@
 //! The configuration of one topic as the rest of the program uses it: typed, resolved, complete.
 
-use model::{Compression, Durability, TimestampType};
+use model::{Compression, Durability, TimestampType, Validation};
 
 use super::key::Key;
 use super::settings::Setting;
@@ -62,6 +62,10 @@ pub struct TopicSettings {
     pub min_insync_replicas: i32,
     /// `preallocate`.
     pub preallocate: bool,
+    /// `records.expanded.max.bytes`.
+    pub records_expanded_max_bytes: u32,
+    /// `records.validation`.
+    pub records_validation: Validation,
     /// `retention.bytes`; below 0 for no limit.
     pub retention_bytes: i64,
     /// `retention.ms`; -1 for no limit.
@@ -118,6 +122,9 @@ impl TopicSettings {
             min_compaction_lag_ms: values.get("min.compaction.lag.ms"),
             min_insync_replicas: values.get("min.insync.replicas"),
             preallocate: values.get("preallocate"),
+            records_expanded_max_bytes: values.get("records.expanded.max.bytes"),
+            records_validation: Validation::from_name(&values.get::<String>("records.validation"))
+                .unwrap_or_default(),
             retention_bytes: values.get("retention.bytes"),
             retention_ms: values.get("retention.ms"),
             segment_bytes: values

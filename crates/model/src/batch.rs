@@ -40,6 +40,10 @@ const ATTRIBUTE_TRANSACTIONAL: i16 = 0x10;
 const ATTRIBUTE_CONTROL: i16 = 0x20;
 const ATTRIBUTE_DELETE_HORIZON: i16 = 0x40;
 
+/// The attributes that a producer decides. The timestamp type is the topic's, the delete horizon the
+/// cleaner's; the other bits have no meaning yet.
+const ATTRIBUTES_OF_PRODUCERS: i16 = ATTRIBUTE_CODEC | ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL;
+
 /// How the records of a batch are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Compression {
@@ -279,6 +283,11 @@ impl BatchHeader {
         self.attributes & ATTRIBUTE_CONTROL != 0
     }
 
+    /// The attributes, of which no bit is left that is not the producer's to decide.
+    pub fn attributes_of_producer(&self) -> i16 {
+        self.attributes & ATTRIBUTES_OF_PRODUCERS
+    }
+
     /// When the cleaner may drop this batch's tombstones (KIP-534), if it has set a time.
     pub fn delete_horizon(&self) -> Option<Timestamp> {
         (self.attributes & ATTRIBUTE_DELETE_HORIZON != 0).then_some(self.base_timestamp)
@@ -336,9 +345,17 @@ pub fn stamp(batch: &mut [u8], base_offset: Offset, leader_epoch: LeaderEpoch) {
 
 /// Turns a batch into one of LogAppendTime: attribute, largest timestamp, and a new checksum.
 pub fn stamp_log_append_time(batch: &mut [u8], now: Timestamp) {
-    let attributes = i16_at(batch, AT_ATTRIBUTES) | ATTRIBUTE_LOG_APPEND_TIME;
+    let kept = i16_at(batch, AT_ATTRIBUTES) & ATTRIBUTES_OF_PRODUCERS;
+    let attributes = kept | ATTRIBUTE_LOG_APPEND_TIME;
     batch[AT_ATTRIBUTES..][..2].copy_from_slice(&attributes.to_be_bytes());
     batch[AT_MAX_TIMESTAMP..][..8].copy_from_slice(&now.0.to_be_bytes());
+    write_checksum(batch);
+}
+
+/// Corrects what the header of a batch says of its records, and its checksum.
+pub fn correct(batch: &mut [u8], attributes: i16, max_timestamp: Timestamp) {
+    batch[AT_ATTRIBUTES..][..2].copy_from_slice(&attributes.to_be_bytes());
+    batch[AT_MAX_TIMESTAMP..][..8].copy_from_slice(&max_timestamp.0.to_be_bytes());
     write_checksum(batch);
 }
 

@@ -12,6 +12,7 @@ pub mod partitioner_choice;
 pub mod record;
 pub mod topic_name;
 pub mod uuid;
+pub mod validation;
 pub mod varint;
 
 pub use batch::{BatchError, BatchHeader, Compression, TimestampType};
@@ -22,3 +23,4 @@ pub use id::{
     ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition,
 };
 pub use uuid::{TopicId, Uuid};
+pub use validation::Validation;

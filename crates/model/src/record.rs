@@ -26,12 +26,20 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The headers in their order. They were checked when the record was read.
+    /// Reads the one record whose bytes, its length taken off, these are. The error says what is wrong
+    /// with them.
+    #[inline]
+    pub fn read(mut body: &'a [u8]) -> Result<Record<'a>, &'static str> {
+        read_record(&mut body)
+    }
+
+    /// The headers in their order. They were checked when the record was read. Clients may name a
+    /// header in bytes that are no text, as Kafka lets them: of such a name the text in front is given.
     pub fn headers(&self) -> impl Iterator<Item = Header<'a>> + use<'a> {
         let (count, skip) = read_i32(self.headers).unwrap_or((0, 0));
         let mut rest = &self.headers[skip..];
         (0..count).map_while(move |_| {
-            let name = std::str::from_utf8(read_bytes(&mut rest)??).ok()?;
+            let name = text_in_front(read_bytes(&mut rest)??);
             Some((name, read_bytes(&mut rest)?))
         })
     }
@@ -40,6 +48,15 @@ impl<'a> Record<'a> {
     pub fn header_count(&self) -> i32 {
         read_i32(self.headers).map_or(0, |(count, _)| count)
     }
+}
+
+/// The UTF-8 that `bytes` begin with.
+fn text_in_front(bytes: &[u8]) -> &str {
+    let valid = match std::str::from_utf8(bytes) {
+        Ok(text) => return text,
+        Err(error) => error.valid_up_to(),
+    };
+    std::str::from_utf8(&bytes[..valid]).unwrap_or_default()
 }
 
 /// Reads a length and that many bytes; the outer `None` says malformed, the inner one says null.
@@ -113,8 +130,7 @@ fn check_headers(body: &mut &[u8]) -> Result<(), &'static str> {
     *body = &body[used..];
     for _ in 0..count {
         let name = read_bytes(body).ok_or("a header's name exceeds it")?;
-        let name = name.ok_or("a header's name is null")?;
-        std::str::from_utf8(name).map_err(|_| "a header's name is not UTF-8")?;
+        name.ok_or("a header's name is null")?;
         read_bytes(body).ok_or("a header's value exceeds it")?;
     }
     if body.is_empty() { Ok(()) } else { Err("bytes follow its headers") }

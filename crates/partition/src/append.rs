@@ -1,11 +1,11 @@
 //! Appending as a leader: the path of every produced record.
 
 use model::batch;
-use model::{Durability, Offset, Timestamp, TimestampType};
+use model::{BatchHeader, Durability, Offset, Timestamp, TimestampType};
 use replication::Event;
 use storage::ProducerVerdict;
 
-use crate::check::{CheckedBatch, check, check_size};
+use crate::check::{CheckedBatch, Effort, check, check_size};
 use crate::error::PartitionError;
 use crate::partition::{Partition, State};
 use crate::recompress::recompress;
@@ -73,38 +73,78 @@ impl Drop for AbortOnUnwind {
     }
 }
 
+/// A batch that was checked and may be appended.
+#[derive(Debug)]
+pub struct Prepared {
+    header: BatchHeader,
+    /// The batch as the topic's codec makes it; `None`: the one that was sent.
+    stored: Option<Vec<u8>>,
+}
+
 impl Partition {
-    /// Appends the one batch in `records`, stamping it in place.
+    /// Appends the one batch in `records`, stamping it in place. Checks it first, however long that
+    /// takes.
     pub fn append(&self, records: &mut [u8], how: Append) -> Result<Appended, PartitionError> {
+        let prepared = self.prepare(records, how, Effort::Whole)?;
+        self.append_prepared(records, prepared.expect("no effort is too much"), how)
+    }
+
+    /// Checks the one batch in `records`, corrects what its header says of it, and compresses it
+    /// anew if the topic wants that; no lock is held meanwhile. `None`: that takes more than `effort`.
+    pub fn prepare(
+        &self,
+        records: &mut [u8],
+        how: Append,
+        effort: Effort,
+    ) -> Result<Option<Prepared>, PartitionError> {
         let settings = self.settings();
         let checked = if how.internal {
-            CheckedBatch { header: model::BatchHeader::decode(records)? }
+            let header = BatchHeader::decode(records)?;
+            CheckedBatch { header, is_corrected: false, expanded: None }
         } else {
-            check(records, &settings, how.now)?
-        };
-        match recompress(records, &checked.header, &settings)? {
-            None => self.append_checked(records, checked, how),
-            Some(mut stored) => {
-                let header = model::BatchHeader::decode(&stored)?;
-                if !how.internal {
-                    check_size(&header, &settings)?;
-                }
-                self.append_checked(&mut stored, CheckedBatch { header }, how)
+            match check(records, &settings, how.now, effort)? {
+                Some(checked) => checked,
+                None => return Ok(None),
             }
+        };
+        if let Some(stored) = recompress(records, &checked, &settings) {
+            let header = BatchHeader::decode(&stored)?;
+            if !how.internal {
+                check_size(&header, &settings)?;
+            }
+            return Ok(Some(Prepared { header, stored: Some(stored) }));
+        }
+        let header = checked.header;
+        if checked.is_corrected {
+            batch::correct(records, header.attributes, header.max_timestamp);
+        }
+        Ok(Some(Prepared { header, stored: None }))
+    }
+
+    /// Appends the batch that [`Partition::prepare`] was called with, stamping it in place.
+    pub fn append_prepared(
+        &self,
+        records: &mut [u8],
+        prepared: Prepared,
+        how: Append,
+    ) -> Result<Appended, PartitionError> {
+        match prepared.stored {
+            None => self.append_checked(records, &prepared.header, how),
+            Some(mut stored) => self.append_checked(&mut stored, &prepared.header, how),
         }
     }
 
     fn append_checked(
         &self,
         records: &mut [u8],
-        checked: CheckedBatch,
+        checked: &BatchHeader,
         how: Append,
     ) -> Result<Appended, PartitionError> {
         let mut state = self.state.lock();
         let _guard = AbortOnUnwind;
         self.check_leader(&state.replica, None)?;
         check_replicas(&state, how)?;
-        match state.log.check_producer(&checked.header) {
+        match state.log.check_producer(checked) {
             ProducerVerdict::Accept => {}
             ProducerVerdict::Duplicate { base_offset, last_offset, timestamp } => {
                 return Ok(duplicate(&state, base_offset, last_offset, timestamp));
@@ -114,7 +154,7 @@ impl Partition {
         }
         let base_offset = state.log.log_end_offset();
         let log_append_time = stamp(&state, records, base_offset, how.now);
-        let header = model::BatchHeader::decode(records)?;
+        let header = BatchHeader::decode(records)?;
         let result = state.log.append(records, std::slice::from_ref(&header), how.now);
         if let Err(error) = result {
             if error.is_fatal() {

@@ -1,16 +1,19 @@
 //! What a produced batch must be before it may be appended. Pure: bytes and rules in, verdict out;
 //! called before the partition's lock is taken.
 //!
-//! Compressed records are looked into only where a rule needs it (keys of compacted topics); Kafka
-//! decompresses all of them.
+//! The records themselves are walked in `walk.rs`. Those of a compressed batch are left alone with
+//! `records.validation=header`, unless a rule of the topic needs them: keys, or another codec.
 
 use model::batch::HEADER_BYTES;
-use model::record::Records;
 use model::{
     BatchError, BatchHeader, Compression, Offset, ProducerId, Sequence, Timestamp, TimestampType,
+    Validation,
 };
 
+use crate::PartitionError;
+use crate::recompress;
 use crate::settings::Settings;
+use crate::walk::Walker;
 
 /// One record that was refused, as KIP-467 reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +46,15 @@ pub enum Refusal {
     /// Something that a producer may not send.
     #[error("{0}")]
     Invalid(String),
+    /// More bytes of records than `records.expanded.max.bytes`.
+    #[error(
+        "the records of the batch expand to more than {max} bytes: send smaller batches, or raise \
+         records.expanded.max.bytes"
+    )]
+    Expands {
+        /// How many they may expand to.
+        max: usize,
+    },
     /// Records without a key in a compacted topic.
     #[error("compacted topics need a key in every record")]
     NoKey(Vec<RecordError>),
@@ -51,38 +63,111 @@ pub enum Refusal {
     Timestamp(Vec<RecordError>),
 }
 
-/// A batch that may be appended, and how it is to be stored.
-#[derive(Clone, Copy, Debug)]
-pub struct CheckedBatch {
-    /// Its header.
-    pub header: BatchHeader,
+/// How long a check may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Well below a millisecond: for a thread that others wait for.
+    Brief,
+    /// As long as the batch needs.
+    Whole,
 }
 
-/// Checks the one batch that a produce request carries for a partition.
+/// A compressed batch of more bytes than this is no brief effort.
+const BRIEF_BYTES_MAX: usize = 64 << 10;
+/// Nor is one that expands to more bytes than this.
+const BRIEF_EXPANDED_BYTES_MAX: usize = 1 << 20;
+
+/// A batch that may be appended, and how it is to be stored.
+#[derive(Clone, Debug)]
+pub struct CheckedBatch {
+    /// Its header as it is to be stored.
+    pub header: BatchHeader,
+    /// Whether that header is another than the one that was sent.
+    pub is_corrected: bool,
+    /// Its records, if they were decompressed as a whole because the topic wants another codec.
+    pub expanded: Option<Vec<u8>>,
+}
+
+/// Checks the one batch that a produce request carries for a partition. `None`: that takes more than
+/// `effort`.
 ///
 /// Errors: [`BatchError`] for bytes that are no batch, [`Refusal`] for what the topic does not take.
 pub fn check(
     records: &[u8],
     settings: &Settings,
     now: Timestamp,
-) -> Result<CheckedBatch, crate::PartitionError> {
+    effort: Effort,
+) -> Result<Option<CheckedBatch>, PartitionError> {
     let header = one_batch(records)?;
     check_size(&header, settings)?;
     check_producer_fields(&header)?;
-    if header.compression() == Compression::None {
-        check_records(
-            &header,
-            Records::new(&records[HEADER_BYTES..], header.record_count),
-            settings,
-            now,
-        )?;
+    check_timestamp_type(&header, settings)?;
+    let walker = Walker::new(&header, settings, now);
+    let expands = recompress::wanted(&header, settings).is_some();
+    let mut expanded = None;
+    let max_timestamp = if header.compression() == Compression::None {
+        walker.uncompressed(&records[HEADER_BYTES..])?
+    } else if !expands && is_header_enough(settings) {
+        check_max_timestamp(&header, settings, now)?;
+        header.max_timestamp
     } else {
-        check_compressed(&header, records, settings, now)?;
-    }
-    Ok(CheckedBatch { header })
+        let brief = effort == Effort::Brief;
+        if brief && records.len() > BRIEF_BYTES_MAX {
+            return Ok(None);
+        }
+        let bytes_max = settings.expanded_bytes_max;
+        let bytes_now = if brief { bytes_max.min(BRIEF_EXPANDED_BYTES_MAX) } else { bytes_max };
+        let walked = match expands {
+            true => walker.expanded(records, bytes_now, expanded.insert(Vec::new())),
+            false => walker.compressed(records, bytes_now),
+        };
+        match walked {
+            Err(PartitionError::Refused(Refusal::Expands { .. })) if bytes_now < bytes_max => {
+                return Ok(None);
+            }
+            walked => walked?,
+        }
+    };
+    Ok(Some(corrected(header, max_timestamp, settings, expanded)))
 }
 
-fn one_batch(records: &[u8]) -> Result<BatchHeader, crate::PartitionError> {
+/// Whether a compressed batch is taken by its header.
+fn is_header_enough(settings: &Settings) -> bool {
+    settings.validation == Validation::Header && !settings.log.cleanup.compact
+}
+
+/// What a producer says of its batch and does not decide is made true, as Kafka does: the largest
+/// timestamp is that of the records, and the timestamp type is the topic's. A delete horizon, which
+/// Kafka leaves standing, would let the cleaner drop a tombstone before anybody saw it.
+fn corrected(
+    sent: BatchHeader,
+    max_timestamp: Timestamp,
+    settings: &Settings,
+    expanded: Option<Vec<u8>>,
+) -> CheckedBatch {
+    let mut header = sent;
+    // With LogAppendTime both are stamped when the batch is appended.
+    if settings.timestamp_type == TimestampType::CreateTime {
+        header.max_timestamp = max_timestamp;
+        if sent.timestamp_type() != TimestampType::CreateTime || sent.delete_horizon().is_some() {
+            header.attributes = sent.attributes_of_producer();
+        }
+    }
+    CheckedBatch { header, is_corrected: header != sent, expanded }
+}
+
+/// Kafka refuses a batch that calls itself stamped by the broker before the broker has stamped it,
+/// in a topic whose timestamps the broker sets; elsewhere the mark is taken off.
+fn check_timestamp_type(header: &BatchHeader, settings: &Settings) -> Result<(), Refusal> {
+    let is_stamped = header.timestamp_type() == TimestampType::LogAppendTime;
+    if !is_stamped || settings.timestamp_type == TimestampType::CreateTime {
+        return Ok(());
+    }
+    let message = "the batch says that the broker set its timestamp, which only the broker says";
+    Err(Refusal::Timestamp(vec![RecordError { index: 0, message: message.to_owned() }]))
+}
+
+fn one_batch(records: &[u8]) -> Result<BatchHeader, PartitionError> {
     if records.is_empty() {
         return Err(invalid("a produce request carries exactly one batch a partition, not none"));
     }
@@ -93,7 +178,7 @@ fn one_batch(records: &[u8]) -> Result<BatchHeader, crate::PartitionError> {
     Ok(header)
 }
 
-fn invalid(reason: impl Into<String>) -> crate::PartitionError {
+pub(crate) fn invalid(reason: impl Into<String>) -> PartitionError {
     Refusal::Invalid(reason.into()).into()
 }
 
@@ -111,14 +196,15 @@ pub(crate) fn check_size(header: &BatchHeader, settings: &Settings) -> Result<()
     Ok(())
 }
 
-fn check_producer_fields(header: &BatchHeader) -> Result<(), crate::PartitionError> {
+fn check_producer_fields(header: &BatchHeader) -> Result<(), PartitionError> {
     if header.base_offset != Offset(0) {
         return Err(invalid(format!(
             "the base offset of a sent batch is 0, not {}",
             header.base_offset
         )));
     }
-    if header.record_count < 1 || header.record_count != header.last_offset_delta + 1 {
+    let offsets = i64::from(header.last_offset_delta) + 1;
+    if header.record_count < 1 || i64::from(header.record_count) != offsets {
         return Err(BatchError::Count {
             count: header.record_count,
             last_offset_delta: header.last_offset_delta,
@@ -141,24 +227,8 @@ fn check_producer_fields(header: &BatchHeader) -> Result<(), crate::PartitionErr
     Ok(())
 }
 
-fn check_compressed(
-    header: &BatchHeader,
-    records: &[u8],
-    settings: &Settings,
-    now: Timestamp,
-) -> Result<(), crate::PartitionError> {
-    if !settings.log.cleanup.compact {
-        return check_max_timestamp(header, settings, now).map_err(Into::into);
-    }
-    let mut uncompressed = Vec::new();
-    let cap = crate::recompress::expanded_bytes_max(settings);
-    compression::decompress(header.compression(), &records[HEADER_BYTES..], cap, &mut uncompressed)
-        .map_err(|error| invalid(error.to_string()))?;
-    check_records(header, Records::new(&uncompressed, header.record_count), settings, now)
-}
-
 /// Whether every timestamp is accepted anyway.
-fn takes_any_timestamp(settings: &Settings) -> bool {
+pub(crate) fn takes_any_timestamp(settings: &Settings) -> bool {
     settings.timestamp_type == TimestampType::LogAppendTime
 }
 
@@ -173,13 +243,13 @@ fn check_max_timestamp(
     Err(Refusal::Timestamp(vec![timestamp_error(0, header.max_timestamp, settings, now)]))
 }
 
-fn in_range(timestamp: Timestamp, settings: &Settings, now: Timestamp) -> bool {
+pub(crate) fn in_range(timestamp: Timestamp, settings: &Settings, now: Timestamp) -> bool {
     timestamp == Timestamp::NONE
         || (timestamp.ms_since(now) <= settings.timestamp_after_max_ms
             && now.ms_since(timestamp) <= settings.timestamp_before_max_ms)
 }
 
-fn timestamp_error(
+pub(crate) fn timestamp_error(
     index: i32,
     timestamp: Timestamp,
     settings: &Settings,
@@ -191,42 +261,4 @@ fn timestamp_error(
         settings.timestamp_before_max_ms, settings.timestamp_after_max_ms
     );
     RecordError { index, message }
-}
-
-/// Walks the records: every one well-formed, offsets 0, 1, 2…, none too many or too few.
-fn check_records(
-    header: &BatchHeader,
-    mut records: Records<'_>,
-    settings: &Settings,
-    now: Timestamp,
-) -> Result<(), crate::PartitionError> {
-    let needs_key = settings.log.cleanup.compact;
-    let any_timestamp = takes_any_timestamp(settings);
-    let (mut no_key, mut bad_time) = (Vec::new(), Vec::new());
-    for index in 0..header.record_count {
-        let record = records.next().expect("the count bounds the walk")?;
-        if record.offset_delta != index {
-            return Err(
-                BatchError::Record { index, reason: "its offset is not the next one" }.into()
-            );
-        }
-        if needs_key && record.key.is_none() {
-            let message = "compacted topics accept no record without a key".to_owned();
-            no_key.push(RecordError { index, message });
-        }
-        let timestamp = header.base_timestamp.plus_ms(record.timestamp_delta);
-        if !any_timestamp && !in_range(timestamp, settings, now) {
-            bad_time.push(timestamp_error(index, timestamp, settings, now));
-        }
-    }
-    if records.remaining_bytes() > 0 {
-        return Err(invalid("bytes follow the last record of the batch"));
-    }
-    if !no_key.is_empty() {
-        return Err(Refusal::NoKey(no_key).into());
-    }
-    if !bad_time.is_empty() {
-        return Err(Refusal::Timestamp(bad_time).into());
-    }
-    Ok(())
 }

@@ -15,10 +15,11 @@ mod read;
 mod recompress;
 mod settings;
 mod sync;
+mod walk;
 mod watch;
 
-pub use append::{Acks, Append, Appended};
-pub use check::{CheckedBatch, RecordError, Refusal, check};
+pub use append::{Acks, Append, Appended, Prepared};
+pub use check::{CheckedBatch, Effort, RecordError, Refusal, check};
 pub use error::PartitionError;
 pub use offsets::{EpochEnd, OffsetQuery};
 pub use partition::{Partition, Status};

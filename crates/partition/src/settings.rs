@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Compression, Durability, TimestampType};
+use model::{Compression, Durability, TimestampType, Validation};
 use storage::LogConfig;
 
 /// What `compression.type` asks of a batch.
@@ -23,6 +23,11 @@ pub struct Settings {
     pub durability: Durability,
     /// `acks=all` needs this many in-sync replicas (`min.insync.replicas`).
     pub min_insync_replicas: usize,
+    /// What is looked into before a batch is taken (`records.validation`).
+    pub validation: Validation,
+    /// Most bytes that the records of one batch may expand to when it is looked into
+    /// (`records.expanded.max.bytes`).
+    pub expanded_bytes_max: usize,
     /// How batches are stored (`compression.type`).
     pub compression: CompressionRule,
     /// Who sets timestamps (`message.timestamp.type`).
@@ -46,6 +51,8 @@ impl Default for Settings {
             log: Arc::new(LogConfig::default()),
             durability: Durability::Fsync,
             min_insync_replicas: 1,
+            validation: Validation::Full,
+            expanded_bytes_max: 128 << 20,
             compression: CompressionRule::Producer,
             timestamp_type: TimestampType::CreateTime,
             timestamp_before_max_ms: i64::MAX,

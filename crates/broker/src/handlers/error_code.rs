@@ -38,7 +38,9 @@ fn of_refusal(refusal: &Refusal) -> ErrorCode {
     match refusal {
         Refusal::TooLarge { .. } => ErrorCode::MessageTooLarge,
         Refusal::LargerThanSegment { .. } => ErrorCode::RecordListTooLarge,
-        Refusal::Invalid(_) | Refusal::NoKey(_) => ErrorCode::InvalidRecord,
+        Refusal::Invalid(_) | Refusal::Expands { .. } | Refusal::NoKey(_) => {
+            ErrorCode::InvalidRecord
+        }
         Refusal::Timestamp(_) => ErrorCode::InvalidTimestamp,
     }
 }

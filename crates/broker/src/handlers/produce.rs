@@ -4,6 +4,8 @@
 //! - One batch a partition and request; it is stamped in place and written from the very memory it
 //!   was received in. Batches are stored as they are compressed, unless `compression.type` says
 //!   otherwise.
+//! - Every record is looked into first, compressed or not: offsets, keys, timestamps, lengths
+//!   (`records.validation`). A wrong largest timestamp is corrected, not refused.
 //! - `acks=0` gets no answer; an error closes the connection, so that the producer learns of it.
 //! - `acks=all` waits for the high watermark, which under `durability=fsync` counts synced
 //!   positions.
@@ -18,7 +20,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use model::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
-use partition::{Acks, Append, Appended, Partition, PartitionError, Refusal, Status};
+use partition::{Acks, Append, Appended, Effort, Partition, PartitionError, Refusal, Status};
 use smallvec::SmallVec;
 use wire::hot::Topic as WireTopic;
 use wire::hot::produce::{self, PartitionRecords};
@@ -214,7 +216,7 @@ impl Call<'_> {
             return ErrorCode::UnsupportedCompressionType.into();
         }
         let how = Append { acks: self.acks, now: self.now, internal: false };
-        match partition.append(records, how) {
+        match self.check_and_append(partition, records, how) {
             Ok(appended) => {
                 let count = appended.needed.0 - appended.base_offset.0;
                 topic.counters.records_in.add(count as u64);
@@ -226,6 +228,20 @@ impl Call<'_> {
                 self.refused(partition, &error)
             }
         }
+    }
+
+    /// What takes long to look into is looked into beside this thread's other work. This request's
+    /// turn is kept: nothing behind it on the connection is begun before it is appended.
+    fn check_and_append(
+        &self,
+        partition: &Partition,
+        records: &mut [u8],
+        how: Append,
+    ) -> Result<Appended, PartitionError> {
+        if let Some(prepared) = partition.prepare(records, how, Effort::Brief)? {
+            return partition.append_prepared(records, prepared, how);
+        }
+        self.server.checking.aside(|| partition.append(records, how))
     }
 
     fn appended(&self, partition: &Arc<Partition>, appended: Appended) -> Outcome {

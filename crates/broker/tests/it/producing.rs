@@ -1,7 +1,8 @@
 //! Produce: what is accepted, what is refused with which error, and what is stored.
 
 use model::{
-    Compression, ErrorCode, ProducerEpoch, ProducerId, Sequence, Timestamp, TimestampType,
+    BatchHeader, Compression, ErrorCode, ProducerEpoch, ProducerId, Sequence, Timestamp,
+    TimestampType,
 };
 use model::{batch, record::BatchBuilder};
 
@@ -207,6 +208,266 @@ async fn timestamps_out_of_range_are_refused() {
     let answer = conn.produce("timely", compressed_late).await;
     assert_eq!(answer.error(), ErrorCode::InvalidTimestamp);
     assert_eq!(conn.append("timely", timed(&[now]).finish()).await, 0);
+    broker.stop().await;
+}
+
+/// Produces the batch with header fields other than its builder made them, the checksum right.
+async fn produce_with(
+    conn: &mut Conn,
+    topic: &str,
+    batch: Vec<u8>,
+    change: impl FnOnce(&mut BatchHeader),
+) -> wire::produce::PartitionProduceResponse {
+    let mut batch = batch;
+    let mut header = BatchHeader::decode(&batch).unwrap();
+    change(&mut header);
+    header.encode(&mut batch);
+    batch::write_checksum(&mut batch);
+    conn.produce(topic, batch).await
+}
+
+#[tokio::test]
+async fn a_wrong_largest_timestamp_is_made_true() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("true", &[]).await;
+    let now = now_ms();
+    let mut offset = 0;
+    for codec in CODECS {
+        for lie in [-1, 0, 5, now - 1, now + 3_000, 1 << 61, i64::MIN] {
+            let sent = compressed(timed(&[now, now - 7, now + 3, now - 3]), codec);
+            let lied = |header: &mut BatchHeader| header.max_timestamp = Timestamp(lie);
+            let answer = produce_with(&mut conn, "true", sent, lied).await;
+            assert_eq!(answer.error(), ErrorCode::None, "{codec:?} {lie}: {answer:?}");
+            let fetched = conn.fetch("true", offset).await;
+            assert_eq!(headers(&fetched)[0].max_timestamp, Timestamp(now + 3), "{codec:?} {lie}");
+            assert_eq!(values(&fetched).len(), 4, "the checksum holds");
+            offset += 4;
+        }
+    }
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn the_largest_timestamp_of_records_without_one_is_none() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("none", &[]).await;
+    for (offset, time) in [(0, -1), (1, -2), (2, -1000)] {
+        let lied = |header: &mut BatchHeader| header.max_timestamp = Timestamp(now_ms());
+        let answer = produce_with(&mut conn, "none", timed(&[time]).finish(), lied).await;
+        assert_eq!(answer.error(), ErrorCode::None);
+        let fetched = conn.fetch("none", offset).await;
+        assert_eq!(headers(&fetched)[0].max_timestamp, Timestamp::NONE, "{time}");
+    }
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn a_timestamp_out_of_range_does_not_hide_behind_the_header() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("timely", &[("message.timestamp.after.max.ms", "3600000")]).await;
+    let now = now_ms();
+    for codec in CODECS {
+        for bad in [now + (1 << 40), i64::MAX] {
+            let sent = compressed(timed(&[now, bad]), codec);
+            let lied = |header: &mut BatchHeader| header.max_timestamp = Timestamp(now);
+            let answer = produce_with(&mut conn, "timely", sent, lied).await;
+            assert_eq!(answer.error(), ErrorCode::InvalidTimestamp, "{codec:?}");
+            assert_eq!(answer.record_errors[0].batch_index, 1, "{codec:?}");
+        }
+    }
+    assert_eq!(conn.end_offset("timely").await, 0);
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn attributes_that_are_not_the_producers_to_decide() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("created", &[]).await;
+    conn.create_topic("stamped", &[("message.timestamp.type", "LogAppendTime")]).await;
+    // As seen on Kafka 4.3.1, but for the delete horizon, which Kafka stores.
+    for (sent, stored) in [
+        (0x08, 0),
+        (0x40, 0),
+        (0x48, 0),
+        (0x80, 0x80),
+        (0x88, 0),
+        (0x100, 0x100),
+        (0x4000, 0x4000),
+        (i16::MIN, i16::MIN),
+    ] {
+        for codec in CODECS {
+            let marked = |header: &mut BatchHeader| header.attributes |= sent;
+            let batch = compressed(builder(&["value"]), codec);
+            let answer = produce_with(&mut conn, "created", batch.clone(), marked).await;
+            assert_eq!(answer.error(), ErrorCode::None, "{sent:#x}");
+            let fetched = conn.fetch("created", answer.base_offset).await;
+            let header = headers(&fetched)[0];
+            assert_eq!(header.attributes, stored | codec.code(), "{sent:#x}");
+            assert_eq!(header.timestamp_type(), TimestampType::CreateTime);
+            assert_eq!(values(&fetched).len(), 1, "the checksum holds");
+
+            let answer = produce_with(&mut conn, "stamped", batch, marked).await;
+            if sent & 0x08 != 0 {
+                assert_eq!(answer.error(), ErrorCode::InvalidTimestamp, "{sent:#x}");
+                continue;
+            }
+            let fetched = conn.fetch("stamped", answer.base_offset).await;
+            assert_eq!(headers(&fetched)[0].attributes, 0x08 | codec.code(), "{sent:#x}");
+        }
+    }
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn counts_that_contradict_the_records_are_refused() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("counted", &[]).await;
+    for codec in CODECS {
+        for (count, last) in [
+            (1, 0),
+            (3, 2),
+            (0, 0),
+            (0, -1),
+            (-1, 0),
+            (2, 0),
+            (2, i32::MAX),
+            (i32::MAX, i32::MAX - 1),
+            (i32::MAX, i32::MAX),
+            (i32::MIN, i32::MAX),
+        ] {
+            let lied = |header: &mut BatchHeader| {
+                (header.record_count, header.last_offset_delta) = (count, last);
+            };
+            let batch = compressed(builder(&["one", "two"]), codec);
+            let answer = produce_with(&mut conn, "counted", batch, lied).await;
+            assert_eq!(answer.error(), ErrorCode::InvalidRecord, "{codec:?}: {count} to {last}");
+        }
+    }
+    assert_eq!(conn.end_offset("counted").await, 0);
+    assert_eq!(conn.append("counted", batch_of(&["good"])).await, 0);
+    broker.stop().await;
+}
+
+/// A batch that says to hold `count` records, with these bytes behind the header.
+fn forged(codec: Compression, payload: &[u8], count: usize) -> Vec<u8> {
+    builder(&vec!["v"; count]).finish_compressed(codec, payload)
+}
+
+/// A record as it is encoded, uncompressed.
+fn encoded(offset_delta: i32, size_bytes: usize) -> Vec<u8> {
+    let mut builder = BatchBuilder::new();
+    builder.add_at(offset_delta, Timestamp(1), Some(b"k"), Some(&vec![b'v'; size_bytes]), &[]);
+    builder.records().to_vec()
+}
+
+#[tokio::test]
+async fn compressed_bytes_that_are_not_the_records_promised_are_refused() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("walked", &[]).await;
+    for codec in &CODECS[1..] {
+        let made = |plain: &[u8], count| {
+            let mut bytes = Vec::new();
+            compression::compress(*codec, None, plain, &mut bytes);
+            forged(*codec, &bytes, count)
+        };
+        let two = [encoded(0, 1), encoded(1, 1)].concat();
+        let mut cut = made(&two, 2);
+        cut.truncate(cut.len() - 3);
+        let length = (cut.len() - 12) as i32;
+        cut[8..12].copy_from_slice(&length.to_be_bytes());
+        batch::write_checksum(&mut cut);
+        for (what, batch) in [
+            ("garbage", forged(*codec, b"garbage", 1)),
+            ("nothing", forged(*codec, b"", 1)),
+            ("one declared, two inside", made(&two, 1)),
+            ("three declared, two inside", made(&two, 3)),
+            ("offsets with a gap", made(&[encoded(0, 1), encoded(2, 1)].concat(), 2)),
+            ("offsets that fall", made(&[encoded(1, 1), encoded(0, 1)].concat(), 2)),
+            ("bytes behind the records", made(&[&two[..], b"xyz"].concat(), 2)),
+            ("a record that is cut", made(&two[..two.len() - 1], 2)),
+            ("compressed bytes that are cut", cut),
+        ] {
+            let answer = conn.produce("walked", batch).await;
+            assert_eq!(answer.error(), ErrorCode::InvalidRecord, "{codec:?}: {what}: {answer:?}");
+        }
+    }
+    assert_eq!(conn.end_offset("walked").await, 0);
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn the_expansion_of_a_batch_is_bounded_per_topic_and_broker() {
+    let broker = Broker::start(&[("records.expanded.max.bytes", "3000000")]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("broker-wide", &[]).await;
+    conn.create_topic("wider", &[("records.expanded.max.bytes", "9000000")]).await;
+    conn.create_topic("anew", &[("compression.type", "lz4")]).await;
+    conn.create_topic("compacted", &[("cleanup.policy", "compact")]).await;
+    for codec in [Compression::Gzip, Compression::Lz4, Compression::Zstd] {
+        let fits = || compressed(builder(&[&"x".repeat(2_999_900)]), codec);
+        let beyond = || compressed(builder(&[&"x".repeat(3_000_000)]), codec);
+        for topic in ["broker-wide", "anew", "compacted"] {
+            let answer = conn.produce(topic, beyond()).await;
+            assert_eq!(answer.error(), ErrorCode::InvalidRecord, "{topic} {codec:?}");
+            let told = answer.error_message.unwrap();
+            assert!(told.contains("3000000") && told.contains("records.expanded.max.bytes"));
+            conn.append(topic, fits()).await;
+        }
+        conn.append("wider", beyond()).await;
+    }
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn with_header_validation_compressed_records_are_believed_unless_a_rule_needs_them() {
+    let broker = Broker::start(&[("records.validation", "header")]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("believed", &[]).await;
+    conn.create_topic("checked", &[("records.validation", "full")]).await;
+    conn.create_topic("keyed", &[("cleanup.policy", "compact")]).await;
+    conn.create_topic("anew", &[("compression.type", "zstd")]).await;
+    let garbage = || forged(Compression::Gzip, b"garbage", 1);
+    assert_eq!(conn.append("believed", garbage()).await, 0);
+    for topic in ["checked", "keyed", "anew"] {
+        let answer = conn.produce(topic, garbage()).await;
+        assert_eq!(answer.error(), ErrorCode::InvalidRecord, "{topic}");
+    }
+    // What is uncompressed costs little to look into.
+    let answer = conn.produce("believed", forged(Compression::None, b"garbage", 1)).await;
+    assert_eq!(answer.error(), ErrorCode::InvalidRecord);
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn large_compressed_batches_keep_their_place_among_the_requests_of_a_connection() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("ordered", &[("max.message.bytes", "10000000")]).await;
+    // Bytes that codecs cannot shrink: large on the wire, so looked into beside other work.
+    let mut random = fastrand::Rng::with_seed(7);
+    let noise: String = (0..300_000).map(|_| random.alphanumeric()).collect();
+    let mut correlations = Vec::new();
+    for round in 0..12 {
+        let batch = match round % 3 {
+            0 => compressed(builder(&[&noise]), Compression::Gzip),
+            1 => batch_of(&["small"]),
+            // Small on the wire, and large behind it.
+            _ => compressed(builder(&[&"zero".repeat(1 << 20)]), Compression::Zstd),
+        };
+        correlations.push(conn.send(&produce_request("ordered", 1, batch), PRODUCE).await);
+    }
+    for (round, correlation) in correlations.into_iter().enumerate() {
+        let answer = conn.receive::<wire::ProduceRequest>(PRODUCE, correlation).await;
+        let answer = &answer.responses[0].partition_responses[0];
+        assert_eq!(answer.error(), ErrorCode::None, "{answer:?}");
+        assert_eq!(answer.base_offset, round as i64);
+    }
     broker.stop().await;
 }
 

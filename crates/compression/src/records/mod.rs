@@ -1,8 +1,12 @@
 //! The records of a batch whatever its codec: where bytes that were compressed become records.
 
+mod stream;
+
 use model::batch::HEADER_BYTES;
 use model::record::Records;
 use model::{BatchHeader, Compression};
+
+pub use stream::{RecordHead, RecordStream, RecordsError};
 
 use crate::{DecompressError, decompress};
 

@@ -8,6 +8,14 @@ pub(super) const KEYS: &[Key] = &[
         "When a write with acks=all is acknowledged: once it is synced to the disk of every \
          in-sync replica (fsync), or once it is in their page cache, as Kafka does (page-cache).",
     ),
+    Key::int("records.expanded.max.bytes", "134217728").at_least(1).cluster_wide().doc(
+        "Bytes that the records of one compressed batch may expand to; a producer's batch that \
+         expands to more is refused. For topics that say nothing else.",
+    ),
+    Key::string("records.validation", "full").one_of(&["full", "header"]).cluster_wide().doc(
+        "What is looked into before a batch is stored: every record (full), as in Kafka, or of \
+         compressed batches only the header (header). For topics that say nothing else.",
+    ),
     Key::string("http.listener", ":8080").doc(
         "Where metrics and health are served over HTTP: host:port. No host: all interfaces; \
          port 0: any free one; empty: nowhere.",

@@ -135,6 +135,16 @@ pub(super) const KEYS: &[Key] = &[
     Key::boolean("preallocate", "false")
         .falls_back_to(&[same("log.preallocate")])
         .doc("Whether the whole of a new segment's space is reserved on disk at once."),
+    Key::int("records.expanded.max.bytes", "134217728")
+        .at_least(1)
+        .falls_back_to(&[same("records.expanded.max.bytes")])
+        .doc("Bytes that the records of one compressed batch may expand to. Refuses what would cost \
+         the broker too much to look into; nothing in Kafka corresponds to it."),
+    Key::string("records.validation", "full")
+        .one_of(&["full", "header"])
+        .falls_back_to(&[same("records.validation")])
+        .doc("What the broker looks into before it stores a batch. `full`: every record, as in Kafka. \
+         `header`: of a compressed batch only the header, which saves CPU and believes the producer."),
     Key::boolean("remote.log.copy.disable", "false")
         .ignored(super::TIERED)
         .doc("With tiered storage, stop copying to it. Without it, as here, it has no effect."),
