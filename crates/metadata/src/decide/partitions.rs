@@ -36,6 +36,14 @@ impl Draft {
         let Some(topic) = self.image().topic(name).map(Arc::clone) else {
             return refuse(ErrorCode::UnknownTopicOrPartition, "There is no topic of this name.");
         };
+        if topic.is_internal() {
+            // What groups stored is found by the hash of their names over the count of partitions.
+            let message = format!(
+                "'{name}' keeps the number of partitions that it was created with: with another, \
+                 everything stored in it would be looked for in the wrong partition."
+            );
+            return refuse(ErrorCode::PolicyViolation, message);
+        }
         let old = topic.partition_count();
         let added = request.count as i64 - old as i64;
         if added <= 0 {

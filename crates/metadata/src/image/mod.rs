@@ -10,7 +10,7 @@ mod topic;
 
 pub use broker::BrokerImage;
 pub use replay::Contradiction;
-pub use topic::{PartitionImage, TopicImage};
+pub use topic::{PartitionImage, TopicImage, is_internal};
 
 use crate::record::{ConfigResource, MetadataRecord};
 use crate::shared_map::SharedMap;
