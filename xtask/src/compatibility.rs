@@ -153,6 +153,11 @@ const NOT_SERVED: &str = "
   INVALID_RECORD (Kafka: UNKNOWN_SERVER_ERROR).
 - A delete horizon in a producer's batch is taken off; Kafka stores it, and its cleaner then drops tombstones early.
 - `__admin_client` may not write to internal topics: any client may call itself so.
+- The internal topics keep the number of partitions that they were created with: CreatePartitions answers POLICY_VIOLATION.
+  Kafka adds partitions, and finds groups by the number there was when the coordinator started.
+- OffsetFetch leaves out what was committed for an earlier topic of the same name.
+- ListGroups answers COORDINATOR_NOT_AVAILABLE, with the groups that are known, while the groups of a partition of
+  `__consumer_offsets` cannot be loaded; Kafka leaves them out of the list.
 - A member that is turned away with GROUP_MAX_SIZE_REACHED does not hold the others up.
 - Auto-created topics are in the very answer to the Metadata request that created them; Kafka asks clients to come again.
 ";

@@ -22,6 +22,7 @@ mod server;
 mod start;
 pub mod telemetry;
 mod topics;
+mod vital;
 
 pub use handlers::{Advertised, advertised};
 pub use start::{RunningBroker, StartError, start};

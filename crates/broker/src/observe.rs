@@ -131,7 +131,8 @@ fn groups(server: &Server) -> Vec<GroupFacts> {
     facts
 }
 
-fn troubles(server: &Server) -> Vec<Trouble> {
+/// Everything that is wrong with the broker.
+pub fn troubles(server: &Server) -> Vec<Trouble> {
     let mut troubles = Vec::new();
     for (path, reason) in server.logs.offline() {
         let detail = format!("{}: {reason}", path.display());
@@ -140,6 +141,10 @@ fn troubles(server: &Server) -> Vec<Trouble> {
     for (partition, reason) in server.logs.unopened() {
         let detail = format!("{partition}: {reason}");
         troubles.push(Trouble { reason: "partition offline", detail });
+    }
+    for (partition, reason) in server.groups.failed() {
+        let detail = format!("{partition}: {reason}; it is tried again");
+        troubles.push(Trouble { reason: Trouble::COORDINATOR_FAILED, detail });
     }
     if let Some(detail) = leaderless(&server.image()) {
         troubles.push(Trouble { reason: "partitions without a leader", detail });

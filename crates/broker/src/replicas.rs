@@ -4,6 +4,8 @@
 //! One task does this, update after update; nobody else opens or closes a partition.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use configuration::{BrokerConfig, CompressionChoice, Scope, TopicSettings};
@@ -57,7 +59,7 @@ pub fn act_upon(server: &Arc<Server>, update: &ImageUpdate) {
     serve(server, image, &mut topics, &changes);
     reconfigure_topics(server, update, &topics, reconfigured);
     server.topics.replace(topics);
-    for name in deleted_topics(update) {
+    for (name, _) in deleted_topics(update) {
         info!(topic = %name, "deleted");
     }
     // Only now can nobody find them any more.
@@ -65,9 +67,10 @@ pub fn act_upon(server: &Arc<Server>, update: &ImageUpdate) {
     tell_groups(server, update, &changes);
 }
 
-fn deleted_topics(update: &ImageUpdate) -> Vec<Arc<str>> {
-    let deleted = update.delta.topics.values().filter_map(|change| match change {
-        TopicChange::Deleted(name) => Some(Arc::clone(name)),
+/// Name and id of each.
+fn deleted_topics(update: &ImageUpdate) -> Vec<(Arc<str>, TopicId)> {
+    let deleted = update.delta.topics.iter().filter_map(|(id, change)| match change {
+        TopicChange::Deleted(name) => Some((Arc::clone(name), *id)),
         TopicChange::Created | TopicChange::Changed(_) => None,
     });
     deleted.collect()
@@ -219,9 +222,9 @@ fn open(
 ) -> ((TopicId, PartitionIndex), Option<Arc<Partition>>) {
     let name = TopicPartition { topic: Arc::clone(&change.topic), partition: change.partition };
     let settings = Arc::clone(&settings[&change.topic_id]);
-    let opened = server.logs.open(&name, change.topic_id, &settings.log, server.now());
+    let opened = isolated(|| server.logs.open(&name, change.topic_id, &settings.log, server.now()));
     let partition = match opened {
-        Ok(opened) => {
+        Ok(Ok(opened)) => {
             let Opened { log, high_watermark } = opened;
             let me = server.node_id;
             let partition =
@@ -230,13 +233,27 @@ fn open(
             server.logs.register(&partition);
             Some(partition)
         }
-        Err(cause) => {
-            error!(partition = %name, error = %cause, "cannot open the log; the partition is offline");
-            server.logs.note_offline(&name, &cause);
-            None
-        }
+        Ok(Err(cause)) => offline(server, &name, &cause),
+        Err(bug) => offline(server, &name, &bug),
     };
     ((change.topic_id, change.partition), partition)
+}
+
+fn offline(server: &Server, name: &TopicPartition, cause: &dyn Display) -> Option<Arc<Partition>> {
+    error!(partition = %name, error = %cause, "cannot open the log; the partition is offline");
+    server.logs.note_offline(name, cause);
+    None
+}
+
+/// Opening a log panicked.
+#[derive(Debug, thiserror::Error)]
+#[error("a bug: opening the log panicked; nothing else is affected")]
+struct OpeningPanicked;
+
+/// Opens one log. What is wrong with that one, be it a bug that its files brought to light, must not
+/// keep the others from serving: nothing has seen the log yet.
+fn isolated<T>(open: impl FnOnce() -> T) -> Result<T, OpeningPanicked> {
+    std::panic::catch_unwind(AssertUnwindSafe(open)).map_err(|_| OpeningPanicked)
 }
 
 fn broker_configs_changed(server: &Server, update: &ImageUpdate) -> bool {
@@ -297,7 +314,10 @@ fn tell_groups(server: &Server, update: &ImageUpdate, changes: &[LocalChange]) {
             _ => server.groups.unload(change.partition.0),
         }
     }
-    let deleted = deleted_topics(update);
+    let deleted = deleted_topics(update).into_iter();
+    // Old releases stored offsets without the topic's id.
+    let deleted: Vec<_> =
+        deleted.flat_map(|(name, id)| [(Arc::clone(&name), id), (name, TopicId::ZERO)]).collect();
     if !deleted.is_empty() {
         server.groups.topics_deleted(&deleted);
     }
@@ -364,5 +384,17 @@ fn log_config(wanted: &TopicSettings) -> LogConfig {
         file_delete_delay_ms: wanted.file_delete_delay_ms,
         preallocate: wanted.preallocate,
         max_message_bytes: wanted.max_message_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_in_opening_one_log_is_an_error_of_that_one() {
+        let opened: Vec<_> =
+            (0..3).map(|n| isolated(|| if n == 1 { panic!("a bug") } else { n })).collect();
+        assert!(matches!(opened[..], [Ok(0), Err(OpeningPanicked), Ok(2)]));
     }
 }

@@ -37,12 +37,13 @@ use crate::logs::flusher::Flusher;
 use crate::logs::{Logs, LogsError};
 use crate::network::buffer::BufferPool;
 use crate::network::listener::{Connections, accept, bind};
-use crate::observe::Observer;
+use crate::observe::{self, Observer};
 use crate::producer_ids::ProducerIds;
 use crate::replicas;
 use crate::server::{Limits, Server};
-use crate::telemetry;
+use crate::telemetry::{self, Trouble};
 use crate::topics::TopicTable;
+use crate::vital;
 
 /// Where the quorum keeps its log, within a log directory.
 const METADATA_DIR: &str = "__cluster_metadata-0";
@@ -135,7 +136,10 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         data: data.handle().clone().into(),
         config: ArcSwap::from_pointee(config),
     });
-    tokio::spawn(replicas::run(Arc::clone(&server), applied_now));
+    tokio::spawn(vital::task(
+        "acting upon metadata",
+        replicas::run(Arc::clone(&server), applied_now),
+    ));
     server.applied().await;
 
     let (stopping, stopped) = watch::channel(false);
@@ -321,6 +325,11 @@ impl RunningBroker {
     /// Where metrics and health are, if anywhere.
     pub fn http(&self) -> Option<SocketAddr> {
         self.http
+    }
+
+    /// Everything because of which this broker should get no clients; empty: it is well.
+    pub fn troubles(&self) -> Vec<Trouble> {
+        observe::troubles(&self.server)
     }
 
     /// Waits until this broker cannot go on: the metadata quorum failed on this node, as when its

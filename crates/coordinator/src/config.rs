@@ -58,3 +58,6 @@ impl GroupConfig {
 
 /// The longest string that the record formats can hold, in bytes.
 pub(crate) const STRING_BYTES_MAX: usize = i16::MAX as usize;
+
+/// Bytes of records that go into one write, if it has more than one record.
+pub(crate) const WRITE_BYTES_MAX: usize = 256 << 10;

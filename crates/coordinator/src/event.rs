@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use model::{ErrorCode, Timestamp};
+use model::{ErrorCode, Timestamp, TopicId};
 
 use crate::{ReplyTo, Request, Response, WriteId};
 
@@ -35,10 +35,11 @@ pub enum Event {
         /// What the log said, such as NOT_ENOUGH_REPLICAS or MESSAGE_TOO_LARGE.
         error: ErrorCode,
     },
-    /// Topics are gone: their offsets go too.
+    /// Topics are gone: offsets that were stored for them go too. A topic made again under the same
+    /// name has another id, and keeps its offsets.
     TopicsDeleted {
-        /// Their names.
-        topics: Vec<Arc<str>>,
+        /// Name and id of each, as stored with the offsets: the id is zero where it is not known.
+        topics: Vec<(Arc<str>, TopicId)>,
     },
     /// Time has passed, to [`crate::Shard::next_deadline`] or beyond.
     Expire,
@@ -63,6 +64,13 @@ pub struct Write {
     pub timestamp: Timestamp,
     /// At least one.
     pub records: Vec<RecordBytes>,
+}
+
+impl RecordBytes {
+    /// Bytes of key and value.
+    pub fn size_bytes(&self) -> usize {
+        self.key.len() + self.value.as_ref().map_or(0, Vec::len)
+    }
 }
 
 /// A record in Kafka's formats of `__consumer_offsets`.

@@ -1,8 +1,9 @@
 //! Removing stored positions: by request (KIP-496), with their topic, or with their group.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::{ErrorCode, PartitionIndex, TopicPartition};
+use model::{ErrorCode, PartitionIndex, TopicId, TopicPartition};
 
 use crate::group::{Group, GroupState};
 use crate::outbox::{Scope, Then};
@@ -60,11 +61,14 @@ impl Shard {
     }
 
     /// Topics are gone, and with them what every group stored for them.
-    pub(crate) fn delete_topics(&mut self, topics: &[Arc<str>]) {
+    pub(crate) fn delete_topics(&mut self, topics: &[(Arc<str>, TopicId)]) {
+        let gone: BTreeSet<(&str, TopicId)> =
+            topics.iter().map(|(name, id)| (&**name, *id)).collect();
         let groups: Vec<GroupId> = self.groups.keys().cloned().collect();
         for id in groups {
-            let records =
-                self.offset_tombstones(&id, |partition, _| topics.contains(&partition.topic));
+            let records = self.offset_tombstones(&id, |partition, value| {
+                gone.contains(&(&*partition.topic, value.topic_id))
+            });
             if !records.is_empty() {
                 self.write(&records, None);
             }

@@ -61,6 +61,7 @@ fn fetched_offset(partition: &TopicPartition, value: &CommittedOffset) -> Fetche
         offset: value.offset,
         leader_epoch: value.leader_epoch,
         metadata: value.metadata.clone(),
+        topic_id: value.topic_id,
         error: ErrorCode::None,
     }
 }

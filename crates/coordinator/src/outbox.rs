@@ -12,7 +12,8 @@ use crate::group::Group;
 use crate::member::Member;
 use crate::records::Record;
 use crate::{
-    Effects, GroupId, GroupInstanceId, MemberId, Reply, ReplyTo, Response, Write, WriteId,
+    Effects, GroupId, GroupInstanceId, MemberId, RecordBytes, Reply, ReplyTo, Response, Write,
+    WriteId,
 };
 
 /// What of a group an answer depends on.
@@ -59,6 +60,12 @@ pub(crate) struct Replaced {
     /// Who led before the replacement; clients without KIP-814 must not take themselves for it.
     pub(crate) old_leader: MemberId,
     pub(crate) supports_skip_assignment: bool,
+}
+
+/// Records, and the bytes of each.
+pub(crate) struct NewWrite<'a> {
+    pub(crate) records: &'a [Record],
+    pub(crate) encoded: Vec<RecordBytes>,
 }
 
 #[derive(Debug)]
@@ -121,10 +128,11 @@ impl Outbox {
         durable: &mut Durable,
         now: Timestamp,
         deadline: Timestamp,
-        records: &[Record],
+        write: NewWrite<'_>,
         then: Option<Then>,
     ) -> WriteId {
-        assert!(!records.is_empty(), "a write has records");
+        let NewWrite { records, encoded } = write;
+        assert!(!records.is_empty() && records.len() == encoded.len(), "a write has records");
         let id = WriteId(self.last.0 + 1);
         self.last = id;
         let mut groups: Vec<GroupId> = Vec::new();
@@ -135,8 +143,7 @@ impl Outbox {
             }
         }
         let undo = records.iter().map(|record| durable.replay(record)).collect();
-        let records = records.iter().map(Record::encode).collect();
-        self.effects.writes.push(Write { id, timestamp: now, records });
+        self.effects.writes.push(Write { id, timestamp: now, records: encoded });
         self.pending.push_back(Pending { id, undo, groups, parked: Vec::new(), then, deadline });
         id
     }

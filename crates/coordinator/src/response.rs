@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use model::{ErrorCode, GenerationId, LeaderEpoch, Offset, PartitionIndex};
+use model::{ErrorCode, GenerationId, LeaderEpoch, Offset, PartitionIndex, TopicId};
 
 use crate::{GroupId, GroupInstanceId, MemberId};
 
@@ -158,6 +158,8 @@ pub struct FetchedOffset {
     pub leader_epoch: LeaderEpoch,
     /// The metadata stored with it.
     pub metadata: Arc<str>,
+    /// The id that the topic had when it was stored; zero if it is not known or nothing is stored.
+    pub topic_id: TopicId,
     /// NONE or UNSTABLE_OFFSET_COMMIT.
     pub error: ErrorCode,
 }
@@ -170,6 +172,7 @@ impl FetchedOffset {
             offset: Offset(-1),
             leader_epoch: LeaderEpoch::NONE,
             metadata: Arc::from(""),
+            topic_id: TopicId::ZERO,
             error,
         }
     }

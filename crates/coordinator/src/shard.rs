@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use model::{ErrorCode, Timestamp};
 
-use crate::config::STRING_BYTES_MAX;
+use crate::config::{STRING_BYTES_MAX, WRITE_BYTES_MAX};
 use crate::durable::Durable;
 use crate::event::{Effects, Event, Reply};
 use crate::group::{Group, GroupState};
-use crate::outbox::{Outbox, Scope, Then};
+use crate::outbox::{NewWrite, Outbox, Scope, Then};
 use crate::records::Record;
 use crate::request::Request;
 use crate::response::{
@@ -17,7 +17,7 @@ use crate::response::{
     OffsetDeleteResponse, OffsetFetchResponse, Response, SyncGroupResponse,
 };
 use crate::timers::{TimerKey, Timers};
-use crate::{GroupConfig, GroupId, MemberId, ReplyTo, WriteId};
+use crate::{GroupConfig, GroupId, MemberId, RecordBytes, ReplyTo, WriteId};
 
 /// The groups of one partition of `__consumer_offsets`, on the broker that leads it.
 #[derive(Debug)]
@@ -210,10 +210,23 @@ impl Shard {
         }
     }
 
+    /// Sends records to the log, in as many writes as keep each of them small: a long list of
+    /// tombstones must not fail because all of them together are too large. `then` follows the last.
     pub(crate) fn write(&mut self, records: &[Record], then: Option<Then>) {
         assert!(!records.is_empty(), "nothing to write is not written");
         let deadline = self.now.plus_ms(self.config.write_timeout_ms);
-        self.outbox.write(&mut self.durable, self.now, deadline, records, then);
+        let mut encoded: Vec<RecordBytes> = records.iter().map(Record::encode).collect();
+        let (mut records, mut then) = (records, then);
+        while !records.is_empty() {
+            let count = count_for_one_write(&encoded);
+            let behind = encoded.split_off(count);
+            let (first, rest) = records.split_at(count);
+            let then = if rest.is_empty() { then.take() } else { None };
+            let write = NewWrite { records: first, encoded };
+            self.outbox.write(&mut self.durable, self.now, deadline, write, then);
+            (records, encoded) = (rest, behind);
+        }
+        assert!(then.is_none(), "it went with the last write");
     }
 
     /// Answers when what the answer depends on is committed.
@@ -228,6 +241,16 @@ impl Shard {
         let deadline = self.now.plus_ms(member.session_timeout_ms as i64);
         self.timers.set(TimerKey::Session(group.clone(), id.clone()), deadline);
     }
+}
+
+/// How many of the first records go into one write: at least one, and no more than fit.
+fn count_for_one_write(records: &[RecordBytes]) -> usize {
+    let mut bytes = 0;
+    let fits = records.iter().take_while(|record| {
+        bytes += record.size_bytes();
+        bytes <= WRITE_BYTES_MAX
+    });
+    fits.count().max(1)
 }
 
 /// Group management wants a name; storing and reading offsets does not. No name may be longer than

@@ -344,7 +344,8 @@ impl World {
                 }
             }
             Op::TopicsDeleted { topic } => {
-                let topics = vec![Arc::from(["t", "u"][topic as usize % 2])];
+                let name = Arc::from(["t", "u"][topic as usize % 2]);
+                let topics = vec![(name, Uuid::ZERO)];
                 self.step(Event::TopicsDeleted { topics });
             }
             Op::Committed { count } => self.committed(count as usize),

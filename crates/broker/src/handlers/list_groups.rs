@@ -18,6 +18,10 @@ pub async fn handle(call: Arc<Call>, request: ListGroupsRequest) -> ListGroupsRe
     let list =
         ListGroups { states: names(&request.states_filter), types: names(&request.types_filter) };
     let mut response = ListGroupsResponse::default();
+    if !call.server.groups.failed().is_empty() {
+        // Some groups are known to nobody now: the list is not whole.
+        response.error_code = ErrorCode::CoordinatorNotAvailable.code();
+    }
     for partition in call.server.groups.partitions() {
         let asked = call.server.groups.ask(partition, Request::ListGroups(list.clone())).await;
         let code = match asked {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use ::metadata::ClusterImage;
 use coordinator::request::{OffsetFetch, TopicPartitions};
 use coordinator::response::FetchedOffset;
 use coordinator::{Request, Response};
@@ -198,8 +199,28 @@ async fn ask(
     });
     let fetch = Request::OffsetFetch(OffsetFetch { group: group.into(), topics, require_stable });
     match call.server.ask_group(group, fetch).await? {
-        Response::OffsetFetch(fetched) if fetched.error.is_none() => Ok(fetched.topics),
+        Response::OffsetFetch(fetched) if fetched.error.is_none() => {
+            let image = call.server.image();
+            let current =
+                |(name, offsets)| (Arc::clone(&name), of_this_topic(&image, &name, offsets));
+            Ok(fetched.topics.into_iter().map(current).collect())
+        }
         Response::OffsetFetch(fetched) => Err(fetched.error),
         other => unreachable!("the answer to another request: {other:?}"),
     }
+}
+
+/// Leaves out what was stored for a topic that had this name before: of the topic of today it would be
+/// any offset. Offsets of old releases say no topic id, and stay.
+fn of_this_topic(
+    image: &ClusterImage,
+    name: &str,
+    offsets: Vec<FetchedOffset>,
+) -> Vec<FetchedOffset> {
+    let id = image.topic(name).map(|topic| topic.id);
+    let current = |offset: FetchedOffset| match offset.topic_id {
+        stored if stored.is_zero() || Some(stored) == id => offset,
+        _ => FetchedOffset::none(offset.partition, offset.error),
+    };
+    offsets.into_iter().map(current).collect()
 }

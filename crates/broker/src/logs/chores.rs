@@ -13,6 +13,7 @@ use partition::{Partition, PartitionError};
 use tracing::{debug, error, info};
 
 use crate::server::Server;
+use crate::vital;
 
 /// Bytes that recovery may have to read after a crash, one or two seconds' worth. Above it the
 /// fullest logs are checkpointed, which writes back what the system had not written yet.
@@ -44,7 +45,9 @@ impl Chores {
         let thread = std::thread::Builder::new()
             .name("chores".to_owned())
             .stack_size(512 * 1024)
-            .spawn(move || run(&stopping, &server, timetable(&config)))?;
+            .spawn(move || {
+            vital::thread("chores", || run(&stopping, &server, timetable(&config)));
+        })?;
         Ok(Chores { stop, thread: Some(thread) })
     }
 

@@ -15,6 +15,7 @@ use storage::compaction::{Compaction, CompactionPlan};
 use tracing::{error, info};
 
 use crate::server::Server;
+use crate::vital;
 
 /// The least share of a thread's buffer that is filled: with none nothing could be compacted.
 const LOAD_FACTOR_MIN: f64 = 0.1;
@@ -53,7 +54,7 @@ impl Cleaner {
                 std::thread::Builder::new()
                     .name(format!("cleaner-{n}"))
                     .stack_size(512 * 1024)
-                    .spawn(move || shared.run(&server))
+                    .spawn(move || vital::thread("cleaner", || shared.run(&server)))
             })
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Cleaner { shared, threads })

@@ -273,7 +273,7 @@ impl Logs {
     }
 
     /// Remembers that a partition could not be opened.
-    pub fn note_offline(&self, name: &TopicPartition, cause: &StorageError) {
+    pub fn note_offline(&self, name: &TopicPartition, cause: &dyn std::fmt::Display) {
         self.unopened.lock().insert(name.clone(), cause.to_string());
     }
 

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use super::family::Families;
+use super::observed::Trouble;
 use super::process::Process;
 use super::scrape::Scrape;
 
@@ -19,6 +20,13 @@ pub(super) fn write(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Re
         "highwater_healthy",
         "1 if /healthz answers 200",
         if scrape.troubles.is_empty() { 1.0 } else { 0.0 },
+    )?;
+    let failed = scrape.troubles.iter();
+    let failed = failed.filter(|trouble| trouble.reason == Trouble::COORDINATOR_FAILED);
+    families.gauge(
+        "highwater_coordinators_failed",
+        "Partitions of __consumer_offsets whose groups could not be loaded",
+        failed.count() as f64,
     )?;
     write_connections(families, scrape)?;
     write_durations(families, scrape)?;

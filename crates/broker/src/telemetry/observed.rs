@@ -143,3 +143,8 @@ pub struct Trouble {
     /// A sentence for people.
     pub detail: String,
 }
+
+impl Trouble {
+    /// The groups of a partition of `__consumer_offsets` could not be loaded.
+    pub const COORDINATOR_FAILED: &str = "coordinator_failed";
+}

@@ -105,6 +105,13 @@ impl Broker {
         self.running.stop().await;
     }
 
+    /// Stops it cleanly; what it ran on and with is left.
+    pub async fn stop_and_keep(self) -> (TempDir, Vec<(String, String)>) {
+        let Broker { running, dir, settings, .. } = self;
+        running.stop().await;
+        (dir, settings)
+    }
+
     pub fn address(&self) -> SocketAddr {
         self.running.listeners()[0]
     }

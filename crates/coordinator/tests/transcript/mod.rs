@@ -9,7 +9,7 @@ use coordinator::records::Record;
 use coordinator::{
     Effects, Event, GroupConfig, Loader, RecordBytes, ReplyTo, Request, Shard, WriteId,
 };
-use model::{ErrorCode, Timestamp};
+use model::{ErrorCode, Timestamp, TopicId};
 
 use command::Arguments;
 
@@ -75,7 +75,7 @@ impl Host {
                 self.load();
             }
             "topics-deleted" => {
-                let topics = arguments.rest(0).map(Into::into).collect();
+                let topics = arguments.rest(0).map(|name| (name.into(), TopicId::ZERO)).collect();
                 self.step(Event::TopicsDeleted { topics });
             }
             _ => {

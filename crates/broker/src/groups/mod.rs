@@ -1,0 +1,144 @@
+//! The group coordinators on this broker: one shard behind each partition of `__consumer_offsets`
+//! that it leads. Here is which shards there are; what surrounds each of them is in `host.rs`.
+
+mod host;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use coordinator::{GroupConfig, Request, Response};
+use model::{ErrorCode, LeaderEpoch, TopicId, TopicPartition};
+use parking_lot::RwLock;
+use partition::Partition;
+
+use crate::clock::Clock;
+use crate::logs::flusher::Flusher;
+use crate::vital;
+use host::Host;
+
+/// The topic that keeps what groups have committed.
+pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
+
+/// The coordinators on this broker.
+pub struct Groups {
+    config: GroupConfig,
+    clock: Clock,
+    flusher: Arc<Flusher>,
+    control: tokio::runtime::Handle,
+    shards: RwLock<HashMap<i32, Arc<Host>>>,
+}
+
+/// Java's `String.hashCode`, by which Kafka finds a group's partition.
+fn java_hash(text: &str) -> i32 {
+    text.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit as i32))
+}
+
+/// The partition of `__consumer_offsets` that a group belongs to, out of `count`.
+pub fn partition_of(group: &str, count: i32) -> i32 {
+    (java_hash(group) & i32::MAX) % count.max(1)
+}
+
+impl Groups {
+    /// No coordinator yet.
+    pub fn new(
+        config: GroupConfig,
+        clock: Clock,
+        flusher: Arc<Flusher>,
+        control: tokio::runtime::Handle,
+    ) -> Groups {
+        Groups { config, clock, flusher, control, shards: RwLock::default() }
+    }
+
+    /// Loads the shard behind `partition`, which this broker leads since `epoch`. Returns at once;
+    /// until it is loaded its groups are answered COORDINATOR_LOAD_IN_PROGRESS.
+    pub fn load(&self, partition: Arc<Partition>, epoch: LeaderEpoch) {
+        let index = partition.topic_partition().partition.0;
+        let host = Host::new(partition, epoch, self.clock.clone(), Arc::clone(&self.flusher));
+        let host = Arc::new(host);
+        if let Some(old) = self.shards.write().insert(index, Arc::clone(&host)) {
+            old.unload();
+        }
+        let served = host.load_and_serve(self.config.clone());
+        self.control.spawn(vital::task("coordinator of groups", served));
+    }
+
+    /// Ends the shard of this partition: another broker leads it, or the topic is gone.
+    pub fn unload(&self, partition_index: i32) {
+        let host = self.shards.write().remove(&partition_index);
+        if let Some(host) = host {
+            host.unload();
+        }
+    }
+
+    /// Ends all shards.
+    pub fn unload_all(&self) {
+        let hosts: Vec<_> = self.shards.write().drain().collect();
+        hosts.into_iter().for_each(|(_, host)| host.unload());
+    }
+
+    /// Asks the coordinator of the group that lives on `partition_index`.
+    pub async fn ask(&self, partition_index: i32, request: Request) -> Result<Response, ErrorCode> {
+        let host = self.shards.read().get(&partition_index).cloned();
+        host.ok_or(ErrorCode::NotCoordinator)?.ask(request).await
+    }
+
+    /// The partitions whose shards are here.
+    pub fn partitions(&self) -> Vec<i32> {
+        let mut indexes: Vec<i32> = self.shards.read().keys().copied().collect();
+        indexes.sort_unstable();
+        indexes
+    }
+
+    /// Shows what the loaded shards have recorded.
+    pub fn each_durable(&self, mut look: impl FnMut(&coordinator::Durable)) {
+        for host in self.hosts() {
+            host.look(&mut look);
+        }
+    }
+
+    /// The shards that could not be loaded, with the reason. Loading them is tried again.
+    pub fn failed(&self) -> Vec<(TopicPartition, String)> {
+        let failed = self.hosts().into_iter().filter_map(|host| host.failure());
+        failed.collect()
+    }
+
+    /// Tells all shards that topics are gone: name and id of each.
+    pub fn topics_deleted(&self, topics: &[(Arc<str>, TopicId)]) {
+        for host in self.hosts() {
+            host.topics_deleted(topics);
+        }
+    }
+
+    fn hosts(&self) -> Vec<Arc<Host>> {
+        self.shards.read().values().cloned().collect()
+    }
+}
+
+/// What the configuration says of groups.
+pub fn group_config(config: &configuration::BrokerConfig) -> GroupConfig {
+    GroupConfig {
+        session_timeout_ms_min: config.groups.session_timeout_ms_min,
+        session_timeout_ms_max: config.groups.session_timeout_ms_max,
+        group_size_max: config.groups.size_max.max(1),
+        initial_rebalance_delay_ms: config.groups.initial_rebalance_delay_ms as i64,
+        offset_metadata_length_max: config.offsets.metadata_bytes_max,
+        offsets_retention_ms: config.offsets.retention_minutes.saturating_mul(60_000),
+        offsets_retention_check_interval_ms: config.offsets.retention_check_ms as i64,
+        write_timeout_ms: config.offsets.commit_timeout_ms as i64,
+        ..GroupConfig::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_live_where_kafka_looks_for_them() {
+        // Java: "my-group".hashCode() == -1906497762, "".hashCode() == 0.
+        assert_eq!(java_hash("my-group"), -1906497762);
+        assert_eq!(java_hash(""), 0);
+        assert_eq!(partition_of("", 50), 0);
+        assert_eq!(partition_of("my-group", 50), (-1906497762i32 & i32::MAX) % 50);
+    }
+}
