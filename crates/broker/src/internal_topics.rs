@@ -11,35 +11,71 @@ use crate::server::Server;
 
 /// Where transactions will keep their state: the name is reserved.
 const TRANSACTIONS_TOPIC: &str = "__transaction_state";
+/// Where share groups will keep their state: the name is reserved.
+const SHARE_TOPIC: &str = "__share_group_state";
 
 /// Whether only brokers write it.
 pub fn is_internal(topic: &str) -> bool {
-    topic == OFFSETS_TOPIC || topic == TRANSACTIONS_TOPIC
+    ::metadata::image::is_internal(topic)
 }
 
-/// The topic that is made when `name` is missing.
+/// The topic that is made when `name` is missing. An internal topic has its shape from the first
+/// moment on, whoever asks for it: what it holds is found by its number of partitions.
 pub fn new_topic(name: &str, config: &BrokerConfig, image: &ClusterImage) -> NewTopic {
     let id = Uuid::from_random(fastrand::u128(..).to_be_bytes());
     let brokers = image.brokers().filter(|broker| !broker.fenced).count().max(1);
-    let mut topic = NewTopic {
+    let (partitions, replication_factor, configs) = match name {
+        OFFSETS_TOPIC => offsets_topic(config),
+        TRANSACTIONS_TOPIC => transactions_topic(config),
+        SHARE_TOPIC => share_topic(config),
+        _ => (-1, config.topics.replication_factor, Vec::new()),
+    };
+    NewTopic {
         name: name.to_owned(),
         id,
-        partitions: -1,
-        replication_factor: config.topics.replication_factor.min(brokers as i16),
-        ..Default::default()
-    };
-    if name == OFFSETS_TOPIC {
-        topic.partitions = config.offsets.partitions;
+        partitions,
         // As many replicas as wanted, but no more than there are brokers to hold them.
-        topic.replication_factor = config.offsets.replication_factor.min(brokers as i16);
-        let set = |key: &str, value: String| (key.to_owned(), Some(value));
-        topic.configs = vec![
-            set("cleanup.policy", "compact".to_owned()),
-            set("compression.type", "producer".to_owned()),
-            set("segment.bytes", config.offsets.segment_bytes.to_string()),
-        ];
+        replication_factor: replication_factor.min(brokers as i16),
+        configs: configs.into_iter().map(|(key, value)| (key.to_owned(), Some(value))).collect(),
+        ..NewTopic::default()
     }
-    topic
+}
+
+/// Partitions, replicas and configuration, as Kafka sets them.
+type Shape = (i32, i16, Vec<(&'static str, String)>);
+
+fn offsets_topic(config: &BrokerConfig) -> Shape {
+    let wanted = &config.offsets;
+    let configs = vec![
+        ("cleanup.policy", "compact".to_owned()),
+        ("compression.type", "producer".to_owned()),
+        ("segment.bytes", wanted.segment_bytes.to_string()),
+    ];
+    (wanted.partitions, wanted.replication_factor, configs)
+}
+
+fn transactions_topic(config: &BrokerConfig) -> Shape {
+    let wanted = &config.transaction_topic;
+    let configs = vec![
+        ("cleanup.policy", "compact".to_owned()),
+        ("compression.type", "uncompressed".to_owned()),
+        ("min.insync.replicas", wanted.min_insync_replicas.to_string()),
+        ("segment.bytes", wanted.segment_bytes.to_string()),
+        ("unclean.leader.election.enable", "false".to_owned()),
+    ];
+    (wanted.partitions, wanted.replication_factor, configs)
+}
+
+fn share_topic(config: &BrokerConfig) -> Shape {
+    let wanted = &config.share_topic;
+    let configs = vec![
+        ("cleanup.policy", "delete".to_owned()),
+        ("compression.type", "producer".to_owned()),
+        ("min.insync.replicas", wanted.min_insync_replicas.to_string()),
+        ("retention.ms", "-1".to_owned()),
+        ("segment.bytes", wanted.segment_bytes.to_string()),
+    ];
+    (wanted.partitions, wanted.replication_factor, configs)
 }
 
 /// Makes sure that groups have a place for their offsets.
@@ -59,5 +95,30 @@ pub async fn ensure_offsets_topic(server: &Server) -> Result<(), ErrorCode> {
             _ => Ok(()),
         },
         other => unreachable!("the answer to another request: {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_internal_topic_has_its_shape_whoever_asks_for_it() {
+        let config = BrokerConfig::from_pairs([
+            ("num.partitions", "1"),
+            ("transaction.state.log.num.partitions", "7"),
+        ]);
+        let config = config.expect("the settings are valid");
+        let image = ClusterImage::default();
+        let shape = |name| {
+            let topic = new_topic(name, &config, &image);
+            let config = |key: &str| topic.configs.iter().find(|(name, _)| name == key).cloned();
+            let policy = config("cleanup.policy").and_then(|(_, value)| value);
+            (topic.partitions, policy, is_internal(name))
+        };
+        assert_eq!(shape("__consumer_offsets"), (50, Some("compact".to_owned()), true));
+        assert_eq!(shape("__transaction_state"), (7, Some("compact".to_owned()), true));
+        assert_eq!(shape("__share_group_state"), (50, Some("delete".to_owned()), true));
+        assert_eq!(shape("mine"), (-1, None, false));
     }
 }

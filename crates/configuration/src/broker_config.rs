@@ -12,7 +12,7 @@ use super::problem::InvalidConfiguration;
 use super::rules;
 use super::sections::{
     Cleaner, FetchLimits, Groups, Network, Offsets, Producers, QuorumTimes, Replication,
-    TopicDefaults,
+    ShareTopic, TopicDefaults, TransactionTopic,
 };
 use super::settings::Reading;
 use super::source::Sources;
@@ -127,6 +127,10 @@ pub struct BrokerConfig {
     pub groups: Groups,
     /// Committed offsets.
     pub offsets: Offsets,
+    /// The topic of transactions.
+    pub transaction_topic: TransactionTopic,
+    /// The topic of share groups.
+    pub share_topic: ShareTopic,
     /// Idempotent producers.
     pub producers: Producers,
     /// Quorum and liveness.
@@ -197,6 +201,8 @@ impl BrokerConfig {
             replication: Replication::read(reading),
             groups: Groups::read(reading),
             offsets: Offsets::read(reading),
+            transaction_topic: TransactionTopic::read(reading),
+            share_topic: ShareTopic::read(reading),
             producers: Producers::read(reading),
             quorum: QuorumTimes::read(reading),
             configuration: reading.configuration.clone(),

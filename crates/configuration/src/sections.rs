@@ -126,6 +126,34 @@ settings! {
 }
 
 settings! {
+    /// The topic that holds the state of transactions, when it is made.
+    pub struct TransactionTopic {
+        /// Fixed once it exists.
+        partitions: i32 = "transaction.state.log.num.partitions",
+        /// The caller takes fewer if the cluster has fewer brokers.
+        replication_factor: i16 = "transaction.state.log.replication.factor",
+        /// `min.insync.replicas` of the topic.
+        min_insync_replicas: i32 = "transaction.state.log.min.isr",
+        /// `segment.bytes` of the topic.
+        segment_bytes: u32 = "transaction.state.log.segment.bytes",
+    }
+}
+
+settings! {
+    /// The topic that holds the state of share groups, when it is made.
+    pub struct ShareTopic {
+        /// Fixed once it exists.
+        partitions: i32 = "share.coordinator.state.topic.num.partitions",
+        /// The caller takes fewer if the cluster has fewer brokers.
+        replication_factor: i16 = "share.coordinator.state.topic.replication.factor",
+        /// `min.insync.replicas` of the topic.
+        min_insync_replicas: i16 = "share.coordinator.state.topic.min.isr",
+        /// `segment.bytes` of the topic.
+        segment_bytes: u32 = "share.coordinator.state.topic.segment.bytes",
+    }
+}
+
+settings! {
     /// Idempotent producers.
     pub struct Producers {
         /// Idle for this long, they are forgotten.

@@ -243,11 +243,9 @@ pub(super) const KEYS: &[Key] = &[
         .doc("Codec of the share state topic by number."),
     Key::short("share.coordinator.state.topic.min.isr", "2")
         .at_least(1)
-        .ignored(SHARE)
         .doc("In-sync replicas that the share state topic needs."),
     Key::int("share.coordinator.state.topic.num.partitions", "50")
         .at_least(1)
-        .ignored(SHARE)
         .doc("Partitions of the share state topic."),
     Key::int("share.coordinator.state.topic.prune.interval.ms", "300000")
         .at_least(1)
@@ -256,11 +254,9 @@ pub(super) const KEYS: &[Key] = &[
         .doc("How often old records of the share state topic are removed."),
     Key::short("share.coordinator.state.topic.replication.factor", "3")
         .at_least(1)
-        .ignored(SHARE)
         .doc("Replicas of the share state topic."),
     Key::int("share.coordinator.state.topic.segment.bytes", "104857600")
         .at_least(1)
-        .ignored(SHARE)
         .doc("Segment size of the share state topic."),
     Key::int("share.coordinator.threads", "1")
         .at_least(1)

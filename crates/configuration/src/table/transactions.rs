@@ -39,19 +39,15 @@ pub(super) const KEYS: &[Key] = &[
         .doc("Bytes that are read at a time when a transaction coordinator loads its state."),
     Key::int("transaction.state.log.min.isr", "2")
         .at_least(1)
-        .ignored(TXN)
         .doc("In-sync replicas that the transaction topic needs."),
     Key::int("transaction.state.log.num.partitions", "50")
         .at_least(1)
-        .ignored(TXN)
         .doc("Partitions of the transaction topic."),
     Key::short("transaction.state.log.replication.factor", "3")
         .at_least(1)
-        .ignored(TXN)
         .doc("Replicas of the transaction topic."),
     Key::int("transaction.state.log.segment.bytes", "104857600")
         .at_least(1)
-        .ignored(TXN)
         .doc("Segment size of the transaction topic."),
     Key::boolean("transaction.two.phase.commit.enable", "false")
         .refused("two-phase commit (KIP-939) is not served")
