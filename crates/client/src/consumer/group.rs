@@ -113,6 +113,16 @@ impl Membership {
         }
     }
 
+    /// The generation that it is a member of; -1 before it has joined.
+    pub(super) fn generation_id(&self) -> i32 {
+        self.generation_id
+    }
+
+    /// Whether the next poll joins (again), as far as is known now.
+    pub(super) fn must_join(&self) -> bool {
+        self.pulse.as_ref().is_none_or(|(pulse, _)| lock(&pulse.state).lost.is_some())
+    }
+
     fn forget_member(&mut self) {
         self.member_id.clear();
         self.generation_id = -1;

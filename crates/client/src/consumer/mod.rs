@@ -106,6 +106,17 @@ impl Consumer {
         self.rebalancing
     }
 
+    /// The group's generation that the assignment is of; `None` without a group. Offsets that were read
+    /// in another one may belong to another member by now.
+    pub fn generation_id(&self) -> Option<i32> {
+        self.membership.as_ref().map(Membership::generation_id)
+    }
+
+    /// Whether the next poll joins the group again: the last moment to commit what was read.
+    pub fn must_join(&self) -> bool {
+        self.membership.as_ref().is_some_and(Membership::must_join)
+    }
+
     /// The next offset of a partition, if it is known.
     pub fn position(&self, partition: &TopicPartition) -> Option<Offset> {
         self.places.get(partition)?.position

@@ -21,28 +21,56 @@ pub struct Placed {
 /// What becomes of a batch; all its records share it.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    result: OnceLock<Result<Placed, ClientError>>,
+    ended: OnceLock<Ended>,
     done: Notify,
+}
+
+/// How a batch ended.
+#[derive(Debug, Clone)]
+enum Ended {
+    Whole(Result<Placed, ClientError>),
+    /// It was too large for the broker: two others took its place.
+    Split {
+        /// Records of the first of them.
+        first_count: i32,
+        halves: [Arc<Outcome>; 2],
+    },
 }
 
 impl Outcome {
     pub(super) fn complete(&self, result: Result<Placed, ClientError>) {
+        self.end(Ended::Whole(result));
+    }
+
+    fn end(&self, ended: Ended) {
         // Only the sender completes, and it gives a batch up when it does.
-        self.result.set(result).expect("a batch ends once");
+        self.ended.set(ended).expect("a batch ends once");
         self.done.notify_waiters();
     }
 
-    pub(super) async fn wait(&self) -> Result<Placed, ClientError> {
+    async fn wait(&self) -> Ended {
         loop {
             let done = self.done.notified();
             tokio::pin!(done);
             // Registered before the look, so that an end in between is not missed.
             done.as_mut().enable();
-            if let Some(result) = self.result.get() {
-                return result.clone();
+            if let Some(ended) = self.ended.get() {
+                return ended.clone();
             }
             done.await;
         }
+    }
+
+    /// Waits until all of it has ended; fails with the first failure.
+    pub(super) async fn wait_all(self: Arc<Outcome>) -> Result<(), ClientError> {
+        let (mut waiting, mut result) = (vec![self], Ok(()));
+        while let Some(outcome) = waiting.pop() {
+            match outcome.wait().await {
+                Ended::Whole(ended) => result = result.and(ended.map(drop)),
+                Ended::Split { halves: [first, second], .. } => waiting.extend([second, first]),
+            }
+        }
+        result
     }
 }
 
@@ -64,14 +92,40 @@ impl Delivery {
 
     /// Waits until the record is where `acks` wants it; its offset, if the broker tells it.
     pub async fn wait(&self) -> Result<Option<Offset>, ClientError> {
-        let placed = self.outcome.wait().await?;
-        Ok(placed.base_offset.map(|base| base.plus(self.index as i64)))
+        let (mut outcome, mut index) = (self.outcome.clone(), self.index);
+        loop {
+            let ended = outcome.wait().await;
+            match ended {
+                Ended::Whole(result) => {
+                    return Ok(result?.base_offset.map(|base| base.plus(index as i64)));
+                }
+                Ended::Split { first_count, halves } => {
+                    (outcome, index) = part(first_count, halves, index);
+                }
+            }
+        }
     }
 
     /// Whether that is decided.
     pub fn is_done(&self) -> bool {
-        self.outcome.result.get().is_some()
+        let (mut outcome, mut index) = (self.outcome.clone(), self.index);
+        loop {
+            let ended = outcome.ended.get().cloned();
+            match ended {
+                None => return false,
+                Some(Ended::Whole(_)) => return true,
+                Some(Ended::Split { first_count, halves }) => {
+                    (outcome, index) = part(first_count, halves, index);
+                }
+            }
+        }
     }
+}
+
+/// The half that has a record of the whole, and which of its records that is.
+fn part(first_count: i32, halves: [Arc<Outcome>; 2], index: i32) -> (Arc<Outcome>, i32) {
+    let [first, second] = halves;
+    if index < first_count { (first, index) } else { (second, index - first_count) }
 }
 
 /// A batch that ended, for those who count and measure.
@@ -124,6 +178,44 @@ pub(super) struct Batch {
 }
 
 impl Batch {
+    /// Puts two batches in its place, of which the first has `first_count` of its records. They share
+    /// its memory, its tags and its place in the sequence; bytes and ordinals are the caller's.
+    pub(super) fn into_halves(self, first_count: i32, made: [(Bytes, u64); 2]) -> [Batch; 2] {
+        assert!((1..self.record_count).contains(&first_count), "each half has a record");
+        let mut tags = self.tags;
+        let behind = tags.split_off(tags.len().min(first_count as usize));
+        let none = self.base_sequence == Sequence::NONE;
+        let second = if none { Sequence::NONE } else { self.base_sequence.plus(first_count) };
+        let half = |(bytes, ordinal): (Bytes, u64)| Batch {
+            bytes,
+            outcome: Arc::default(),
+            record_count: first_count,
+            base_sequence: self.base_sequence,
+            ordinal,
+            opened: self.opened,
+            attempts: 0,
+            sent: self.sent,
+            first_record: self.first_record,
+            tags: Vec::new(),
+            memory_bytes: self.memory_bytes / 2,
+        };
+        let [first, last] = made;
+        let halves = [
+            Batch { tags, ..half(first) },
+            Batch {
+                record_count: self.record_count - first_count,
+                base_sequence: second,
+                first_record: self.first_record + first_count as u64,
+                tags: behind,
+                memory_bytes: self.memory_bytes - self.memory_bytes / 2,
+                ..half(last)
+            },
+        ];
+        let outcomes = [halves[0].outcome.clone(), halves[1].outcome.clone()];
+        self.outcome.end(Ended::Split { first_count, halves: outcomes });
+        halves
+    }
+
     /// Gives it another identity and place in the sequence.
     pub(super) fn resequence(&mut self, (id, epoch): Identity, base_sequence: Sequence) {
         let mut bytes = self.bytes.to_vec();

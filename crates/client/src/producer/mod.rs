@@ -13,6 +13,7 @@ mod ratio;
 mod record;
 mod request;
 mod sender;
+mod split;
 mod transaction;
 
 pub use batch::{BatchReport, Delivery, Placed};
@@ -259,7 +260,7 @@ impl Producer {
                 let topic = self.shared().cluster.topic(name).await?;
                 let mut topics = self.shared().topics.write().expect("no code under it panics");
                 let queues = topics.entry(name.to_owned());
-                queues.or_insert_with(|| Arc::new(TopicQueues::new(&topic, self.config()))).clone()
+                queues.or_insert_with(|| Arc::new(TopicQueues::new(&topic, self.shared()))).clone()
             }
         };
         Ok(TopicProducer { producer: self.clone(), queues })
@@ -271,10 +272,6 @@ impl Producer {
 
     fn shared(&self) -> &Arc<Shared> {
         &self.0.0
-    }
-
-    fn config(&self) -> &ProducerConfig {
-        &self.shared().config
     }
 
     /// Takes a record; waits only while `buffer.memory` is used up. The record is on its way, not
@@ -295,8 +292,7 @@ impl Producer {
         let incomplete: Vec<_> = lock(&self.shared().incomplete).values().cloned().collect();
         let mut result = Ok(());
         for outcome in incomplete {
-            let ended = outcome.wait().await.map(|_| ());
-            result = result.and(ended);
+            result = result.and(outcome.wait_all().await);
         }
         result
     }

@@ -5,7 +5,7 @@ use super::feed::Fed;
 use super::ratio::CompressionRatio;
 use super::record::{self, Record};
 use super::transaction;
-use super::{Identity, Partitioner, ProducerConfig, Shared, lock};
+use super::{Identity, Partitioner, Shared, lock};
 use crate::error::ClientError;
 use crate::metadata::Topic;
 use bytes::Bytes;
@@ -86,15 +86,18 @@ impl Ready {
 /// The batches of one partition.
 pub(super) struct PartitionQueue {
     pub(super) topic: Arc<str>,
-    pub(super) topic_id: TopicId,
     pub(super) partition: i32,
     /// The topic's.
-    ratio: Arc<CompressionRatio>,
+    pub(super) ratio: Arc<CompressionRatio>,
     pub(super) state: Mutex<QueueState>,
 }
 
 #[derive(Default)]
 pub(super) struct QueueState {
+    /// The topic's; another one when the topic was made again.
+    pub(super) topic_id: TopicId,
+    /// The topic was made again: the sequence begins anew once nothing is in flight.
+    made_again: bool,
     open: Option<OpenBatch>,
     /// Invariant: in the order of their sequences.
     pub(super) closed: VecDeque<Batch>,
@@ -226,12 +229,38 @@ impl QueueState {
 
     /// Puts a batch back, in front of those that come after it.
     pub(super) fn put_back(&mut self, batch: Batch) {
-        let at = self.closed.iter().take_while(|b| b.ordinal < batch.ordinal).count();
+        let at = self.closed.iter().take_while(|b| b.first_record < batch.first_record).count();
         self.closed.insert(at, batch);
+    }
+
+    /// The topic has another id: it was deleted and made again, and its log knows no producer.
+    fn renew_topic(&mut self, topic_id: TopicId, shared: &Shared) {
+        self.topic_id = topic_id;
+        (self.made_again, self.recovering) = (true, true);
+        self.begin_again(shared);
+    }
+
+    /// A batch has come back. The sequence of a topic that was made again begins anew behind the last
+    /// one that was sent to the old one.
+    pub(super) fn came_back(&mut self, shared: &Shared) {
+        self.in_flight -= 1;
+        self.begin_again(shared);
+    }
+
+    fn begin_again(&mut self, shared: &Shared) {
+        if !self.made_again || self.in_flight > 0 {
+            return;
+        }
+        (self.made_again, self.recovering, self.established) = (false, false, false);
+        let identity = *lock(&shared.identity);
+        if identity.0.is_idempotent() {
+            self.renumber(identity);
+        }
     }
 }
 
-fn finish(shared: &Shared, builder: BatchBuilder, ratio: &CompressionRatio) -> Bytes {
+/// The finished batch, compressed as the producer is configured.
+pub(super) fn finish(shared: &Shared, builder: BatchBuilder, ratio: &CompressionRatio) -> Bytes {
     let codec = shared.config.compression;
     if codec == Compression::None {
         return Bytes::from(builder.finish());
@@ -422,15 +451,18 @@ pub(super) struct TopicQueues {
 }
 
 struct Partitions {
+    /// Invariant: at least as many as the topic has partitions; more if it was made again with fewer.
     queues: Vec<Arc<PartitionQueue>>,
+    /// How many partitions the topic has.
+    count: usize,
     /// Those with a leader; all if none has one.
     available: Vec<i32>,
 }
 
 impl TopicQueues {
-    pub(super) fn new(topic: &Topic, config: &ProducerConfig) -> TopicQueues {
-        let partitions = Partitions { queues: Vec::new(), available: Vec::new() };
-        let sticky = Mutex::new(Sticky::new(config.batch_bytes));
+    pub(super) fn new(topic: &Topic, shared: &Shared) -> TopicQueues {
+        let partitions = Partitions { queues: Vec::new(), count: 0, available: Vec::new() };
+        let sticky = Mutex::new(Sticky::new(shared.config.batch_bytes));
         let queues = TopicQueues {
             name: topic.name.clone(),
             partitions: RwLock::new(partitions),
@@ -439,32 +471,41 @@ impl TopicQueues {
             generation: AtomicU32::new(0),
             ratio: Arc::default(),
         };
-        queues.update(topic);
+        queues.update(topic, shared);
         queues
     }
 
-    /// Takes in what the cluster says about the topic: more partitions, other leaders.
-    pub(super) fn update(&self, topic: &Topic) {
+    /// Takes in what the cluster says about the topic: more partitions, other leaders, another id.
+    pub(super) fn update(&self, topic: &Topic, shared: &Shared) {
         let mut partitions = self.partitions.write().expect("no code under it panics");
+        for queue in &partitions.queues {
+            let mut state = lock(&queue.state);
+            if state.topic_id.is_zero() {
+                // Brokers that tell no ids tell no change either.
+                state.topic_id = topic.id;
+            } else if state.topic_id != topic.id && !topic.id.is_zero() {
+                state.renew_topic(topic.id, shared);
+            }
+        }
         for partition in &topic.partitions[partitions.queues.len().min(topic.partitions.len())..] {
             partitions.queues.push(Arc::new(PartitionQueue {
                 topic: self.name.clone(),
-                topic_id: topic.id,
                 partition: partition.index,
                 ratio: self.ratio.clone(),
-                state: Mutex::default(),
+                state: Mutex::new(QueueState { topic_id: topic.id, ..QueueState::default() }),
             }));
         }
+        partitions.count = topic.partitions.len();
         let led = topic.partitions.iter().filter(|p| p.leader.is_some());
         partitions.available = led.map(|p| p.index).collect();
         if partitions.available.is_empty() {
-            partitions.available = (0..partitions.queues.len() as i32).collect();
+            partitions.available = (0..partitions.count as i32).collect();
         }
         self.generation.fetch_add(1, Ordering::Release);
     }
 
     pub(super) fn partition_count(&self) -> i32 {
-        self.partitions.read().expect("no code under it panics").queues.len() as i32
+        self.partitions.read().expect("no code under it panics").count as i32
     }
 
     pub(super) fn queues(&self) -> Vec<Arc<PartitionQueue>> {
@@ -488,7 +529,7 @@ impl TopicQueues {
         size_bytes: usize,
     ) -> Result<Arc<PartitionQueue>, ClientError> {
         let partitions = self.partitions.read().expect("no code under it panics");
-        let count = partitions.queues.len() as i32;
+        let count = partitions.count as i32;
         if count == 0 {
             return Err(ClientError::Usage(format!("topic {} has no partitions", self.name)));
         }
@@ -497,7 +538,8 @@ impl TopicQueues {
             (None, Some(key)) => partition_of_key(key, count),
             (None, None) => self.keyless(shared, &partitions, size_bytes),
         };
-        let queue = usize::try_from(partition).ok().and_then(|p| partitions.queues.get(p));
+        let queues = &partitions.queues[..partitions.count];
+        let queue = usize::try_from(partition).ok().and_then(|p| queues.get(p));
         queue.cloned().ok_or_else(|| self.unknown(partition))
     }
 

@@ -4,13 +4,23 @@ use super::batch::Batch;
 use super::queue::PartitionQueue;
 use crate::error::ClientError;
 use bytes::Bytes;
+use model::TopicId;
 use std::sync::Arc;
 use wire::{ApiKey, EncodeError, Writer, frame};
 
 /// A batch on its way.
 pub(super) struct Sent {
     pub(super) queue: Arc<PartitionQueue>,
+    /// The topic's when it was sent.
+    pub(super) topic_id: TopicId,
     pub(super) batch: Batch,
+}
+
+impl Sent {
+    /// What a request names once for all batches of a topic.
+    pub(super) fn topic(&self) -> (&str, TopicId) {
+        (&self.queue.topic, self.topic_id)
+    }
 }
 
 /// The part of a request that is not batches.
@@ -32,7 +42,7 @@ pub(super) fn pieces(envelope: &Envelope<'_>, sent: &[Sent]) -> Result<Vec<Bytes
         splices: Vec::with_capacity(sent.len()),
     };
     encoder.head(envelope)?;
-    let topics: Vec<&[Sent]> = sent.chunk_by(|a, b| a.queue.topic == b.queue.topic).collect();
+    let topics: Vec<&[Sent]> = sent.chunk_by(|a, b| a.topic() == b.topic()).collect();
     encoder.writer.count(topics.len(), encoder.flexible)?;
     for topic in topics {
         encoder.topic(topic)?;
@@ -64,7 +74,7 @@ impl Encoder {
     fn topic(&mut self, batches: &[Sent]) -> Result<(), EncodeError> {
         let queue = &batches[0].queue;
         match self.version {
-            13.. => self.writer.uuid(queue.topic_id),
+            13.. => self.writer.uuid(batches[0].topic_id),
             _ => self.writer.string(&queue.topic, self.flexible)?,
         }
         self.writer.count(batches.len(), self.flexible)?;

@@ -8,13 +8,14 @@
 use super::batch::{Batch, BatchReport, Placed};
 use super::queue::PartitionQueue;
 use super::request::{self, Envelope, Sent};
+use super::split;
 use super::transaction::{self, Transaction};
 use super::{Identity, Shared, lock, new_identity};
 use crate::cluster::Lane;
 use crate::connection::{Connection, read};
 use crate::error::ClientError;
 use bytes::Bytes;
-use model::{ErrorCode, Offset, Sequence, Timestamp};
+use model::{ErrorCode, Offset, Sequence, Timestamp, TopicId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -224,7 +225,7 @@ impl Sender {
             *size += batch.bytes.len();
             (state.recovering, state.in_flight_broker) = (false, leader);
             state.in_flight += 1;
-            sent.push(Sent { queue: queue.clone(), batch });
+            sent.push(Sent { queue: queue.clone(), topic_id: state.topic_id, batch });
         }
         true
     }
@@ -260,12 +261,12 @@ impl Sender {
     }
 
     fn send(&mut self, broker: i32, mut sent: Vec<Sent>) {
-        sent.sort_by(|a, b| a.queue.topic.cmp(&b.queue.topic));
+        sent.sort_by(|a, b| a.topic().cmp(&b.topic()));
         let Link::Up(connection) = &self.brokers[&broker].link else {
             unreachable!("has_room() said that it is up");
         };
         let connection = connection.clone();
-        let named = sent.iter().any(|s| s.queue.topic_id.is_zero());
+        let named = sent.iter().any(|s| s.topic_id.is_zero());
         let limit = match self.shared.transaction {
             Some(_) => transaction::PRODUCE_VERSION_MAX,
             None if named => 12,
@@ -367,15 +368,15 @@ impl Sender {
         // Topics are few in one answer; partitions may be many.
         let topic_of = |s: &Sent| {
             response.responses.iter().position(|t| match flight.version {
-                13.. => t.topic_id == s.queue.topic_id,
+                13.. => t.topic_id == s.topic_id,
                 _ => *t.name == *s.queue.topic,
             })
         };
-        let mut last: Option<(Arc<str>, Option<usize>)> = None;
+        let mut last: Option<(Arc<str>, TopicId, Option<usize>)> = None;
         for sent in flight.sent {
-            let known = last.as_ref().filter(|(name, _)| *name == sent.queue.topic);
-            let topic = known.map_or_else(|| topic_of(&sent), |(_, topic)| *topic);
-            last = Some((sent.queue.topic.clone(), topic));
+            let known = last.as_ref().filter(|(name, id, _)| (&**name, *id) == sent.topic());
+            let topic = known.map_or_else(|| topic_of(&sent), |(_, _, topic)| *topic);
+            last = Some((sent.queue.topic.clone(), sent.topic_id, topic));
             match topic.and_then(|t| answers.get(&(t, sent.queue.partition))) {
                 Some(answer) => self.settle_answer(sent, answer),
                 None => {
@@ -424,20 +425,38 @@ impl Sender {
         };
         let late = sent.batch.opened + self.shared.config.delivery_timeout <= now;
         let tired = sent.batch.attempts > self.shared.config.retries;
+        let too_large = error.code() == Some(ErrorCode::MessageTooLarge) && self.doom().is_none();
+        if too_large && !late && sent.batch.record_count > 1 {
+            return self.send_halves(sent);
+        }
         if !again || late || tired {
             return self.fail(sent, error.clone());
         }
         tracing::debug!(topic = %sent.queue.topic, partition = sent.queue.partition, %error, "again");
         self.refresh_metadata(now);
-        let mut state = lock(&sent.queue.state);
-        state.in_flight -= 1;
+        let again_at = now + crate::cluster::jittered(self.shared.config.retry_backoff);
+        lock(&sent.queue.state).not_before = Some(again_at);
+        self.put_back(sent.queue, [sent.batch]);
+    }
+
+    /// The batch is larger than the topic takes, and has several records: sends it as two.
+    fn send_halves(&mut self, sent: Sent) {
+        let (topic, partition) = (&sent.queue.topic, sent.queue.partition);
+        tracing::debug!(%topic, partition, bytes = sent.batch.bytes.len(), "too large: split");
+        let halves = split::halves(&self.shared, &sent.queue, sent.batch);
+        self.put_back(sent.queue, halves);
+    }
+
+    /// What a broker had, or what takes its place, is to be sent again.
+    fn put_back(&mut self, queue: Arc<PartitionQueue>, batches: impl IntoIterator<Item = Batch>) {
+        let mut state = lock(&queue.state);
         state.recovering = true;
-        state.not_before = Some(now + crate::cluster::jittered(self.shared.config.retry_backoff));
-        state.put_back(sent.batch);
+        batches.into_iter().for_each(|batch| state.put_back(batch));
+        state.came_back(&self.shared);
         let told = state.list(&self.shared, None);
         drop(state);
         if told {
-            self.ready.push(sent.queue);
+            self.ready.push(queue);
         }
     }
 
@@ -452,8 +471,8 @@ impl Sender {
     fn complete(&mut self, sent: Sent, result: Result<Placed, ClientError>) {
         {
             let mut state = lock(&sent.queue.state);
-            state.in_flight -= 1;
             state.established |= result.is_ok();
+            state.came_back(&self.shared);
         }
         self.end(&sent.queue, sent.batch, result);
     }
@@ -580,7 +599,7 @@ impl Sender {
         let topics = self.shared.topics.read().expect("no code under it panics");
         for (name, queues) in topics.iter() {
             if let Some(topic) = metadata.topics.get(name.as_str()) {
-                queues.update(topic);
+                queues.update(topic, &self.shared);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The client against brokers.
 //!
-//! The tests in [`scripted`] and [`played`] need none, nor do most of [`transactions`]: they play the
+//! The tests in [`scripted`], [`played`] and [`stored`] need none, nor do most of [`transactions`]: they play the
 //! broker themselves. All others need a cluster and are passed over without one:
 //! `CLIENT_TEST_BOOTSTRAP=host:port cargo test -p client`.
 
@@ -10,6 +10,7 @@ mod consume;
 mod played;
 mod produce;
 mod scripted;
+mod stored;
 mod transactions;
 
 use client::{Cluster, ClusterConfig};

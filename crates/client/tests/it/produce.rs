@@ -230,3 +230,37 @@ async fn what_cannot_be_delivered_in_time_is_given_up() {
     assert!(error.is_retriable(), "{error}");
     assert_eq!(producer.free_buffer_bytes(), ProducerConfig::default().buffer_bytes);
 }
+
+#[tokio::test]
+async fn batches_larger_than_the_topic_takes_are_split() {
+    let Some(cluster) = cluster().await else { return };
+    let topic = small_topic(&cluster).await;
+    let config = ProducerConfig { batch_bytes: 256 << 10, ..Default::default() };
+    let producer = Producer::new(cluster.clone(), config).await.unwrap();
+    let expected: Vec<_> = (0..1000).map(|i| format!("value {i}")).collect();
+    for value in &expected {
+        let record = Record { partition: Some(0), ..Record::value(value.as_bytes()) };
+        producer.send(&topic, &record).await.unwrap();
+    }
+    producer.flush().await.unwrap();
+    assert_eq!(values(&cluster, &topic, 0).await, expected);
+}
+
+#[tokio::test]
+async fn a_topic_that_was_made_again_is_written_again() {
+    let Some(cluster) = cluster().await else { return };
+    let name = new_topic(&cluster, "again", 1).await;
+    let producer = Producer::new(cluster.clone(), ProducerConfig::default()).await.unwrap();
+    producer.send(&name, &Record::value(b"before")).await.unwrap().wait().await.unwrap();
+    let admin = Admin::new(cluster.clone());
+    admin.delete_topics(&[&name]).await.unwrap();
+    admin.create_topic(&NewTopic::new(&name, 1, 1)).await.unwrap();
+    let mut deliveries = Vec::new();
+    for i in 0..100 {
+        let value = format!("{i}");
+        deliveries.push(producer.send(&name, &Record::value(value.as_bytes())).await.unwrap());
+    }
+    for (i, delivery) in deliveries.iter().enumerate() {
+        assert_eq!(delivery.wait().await.unwrap(), Some(Offset(i as i64)));
+    }
+}

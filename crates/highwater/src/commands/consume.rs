@@ -42,8 +42,37 @@ struct Consuming<'a> {
     out: Writing<'a>,
     /// Where each partition ended when the command began; empty unless it stops there.
     ends: HashMap<TopicPartition, i64>,
-    /// Offsets behind what was written and has not been committed.
-    uncommitted: HashMap<TopicPartition, CommittedOffset>,
+    uncommitted: Uncommitted,
+}
+
+/// Offsets behind what was written and has not been committed.
+#[derive(Default)]
+struct Uncommitted {
+    /// The group's generation that they were read in.
+    generation_id: Option<i32>,
+    offsets: HashMap<TopicPartition, CommittedOffset>,
+}
+
+impl Uncommitted {
+    /// The consumer is in this generation now. What was read in another one is dropped: its partitions
+    /// may be another member's, whose commits this one would take back.
+    fn enter(&mut self, generation_id: Option<i32>) {
+        if self.generation_id != generation_id {
+            self.offsets.clear();
+            self.generation_id = generation_id;
+        }
+    }
+
+    fn note(&mut self, partition: TopicPartition, next: CommittedOffset) {
+        self.offsets.insert(partition, next);
+    }
+
+    /// What may be committed by who has these partitions.
+    fn take(&mut self, assigned: &[TopicPartition]) -> HashMap<TopicPartition, CommittedOffset> {
+        let mut offsets = std::mem::take(&mut self.offsets);
+        offsets.retain(|partition, _| assigned.contains(partition));
+        offsets
+    }
 }
 
 impl<'a> Consuming<'a> {
@@ -69,7 +98,7 @@ impl<'a> Consuming<'a> {
             }
         }
         let out = Writing::new(&typed.format, typed.count);
-        Ok(Consuming { typed, consumer, out, ends, uncommitted: HashMap::new() })
+        Ok(Consuming { typed, consumer, out, ends, uncommitted: Uncommitted::default() })
     }
 
     async fn run(mut self) -> Result<(), Failure> {
@@ -78,10 +107,15 @@ impl<'a> Consuming<'a> {
             signals.map_err(|error| Failure::new("cannot listen for signals").detail(error))?;
         let mut commit = tokio::time::interval(COMMIT_EVERY);
         while !self.is_done() {
+            if self.consumer.must_join() {
+                // In the generation that it was read in: the next poll leaves it.
+                self.commit().await?;
+            }
             let polled = tokio::select! {
                 polled = self.consumer.poll(POLL_MAX) => polled,
                 () = signals.next() => break,
             };
+            self.uncommitted.enter(self.consumer.generation_id());
             match polled {
                 Ok(found) => self.write(&found)?,
                 // Like every consumer, it outlives its brokers.
@@ -121,7 +155,7 @@ impl<'a> Consuming<'a> {
             let next = self.out.write(fetched).map_err(|error| cannot(self.typed, &error))?;
             if let (Some(next), Some(_)) = (next, &self.typed.group) {
                 let offset = CommittedOffset::at(next);
-                self.uncommitted.insert(fetched.partition.clone(), offset);
+                self.uncommitted.note(fetched.partition.clone(), offset);
             }
         }
         self.out.flush().map_err(on_output)
@@ -129,10 +163,11 @@ impl<'a> Consuming<'a> {
 
     /// Commits what has left this process.
     async fn commit(&mut self) -> Result<(), Failure> {
-        if self.uncommitted.is_empty() {
+        let offsets = self.uncommitted.take(&self.consumer.assignment());
+        if offsets.is_empty() {
             return Ok(());
         }
-        match self.consumer.commit_offsets(&self.uncommitted).await {
+        match self.consumer.commit_offsets(&offsets).await {
             // The group moves on without this commit: its next owner reads the records again.
             Err(error) if !error.is_retriable() && error.code().is_none() => {
                 return Err(cannot(self.typed, &error));
@@ -140,7 +175,6 @@ impl<'a> Consuming<'a> {
             Err(error) => tracing::warn!(%error, "a commit failed"),
             Ok(()) => {}
         }
-        self.uncommitted.clear();
         Ok(())
     }
 }
@@ -243,4 +277,27 @@ fn write_record(
         headers: &headers,
     };
     form.write(out, &shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_in_an_earlier_generation_is_not_committed() {
+        let partition = |index| TopicPartition::new("t", index);
+        let offset = |at| CommittedOffset::at(Offset(at));
+        let mut uncommitted = Uncommitted::default();
+        uncommitted.enter(Some(1));
+        uncommitted.note(partition(0), offset(5));
+        uncommitted.enter(Some(1));
+        uncommitted.note(partition(1), offset(7));
+        assert_eq!(
+            uncommitted.take(&[partition(1)]).into_keys().collect::<Vec<_>>(),
+            [partition(1)]
+        );
+        uncommitted.note(partition(0), offset(6));
+        uncommitted.enter(Some(2));
+        assert!(uncommitted.take(&[partition(0)]).is_empty());
+    }
 }
