@@ -8,6 +8,7 @@ mod compatibility;
 mod fuzz;
 mod golden;
 mod highwater;
+mod invariants;
 mod realtext;
 mod repository;
 mod sources;
