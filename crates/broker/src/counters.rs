@@ -100,6 +100,8 @@ pub struct Counters {
     pub connections_closed: Counter,
     /// Connections that ended because of what the peer sent.
     pub connections_broken_off: Counter,
+    /// Batches met in logs whose records cannot be read.
+    pub batches_unreadable: Counter,
     /// How long syncs took.
     pub syncs: Durations,
     apis: Vec<ApiCounters>,
@@ -117,6 +119,7 @@ impl Default for Counters {
             connections_refused: Counter::default(),
             connections_closed: Counter::default(),
             connections_broken_off: Counter::default(),
+            batches_unreadable: Counter::default(),
             syncs: Durations::default(),
             apis,
         }

@@ -14,7 +14,7 @@ use quorum::Quorum;
 use storage::StorageError;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tracing::{debug, error};
+use tracing::{debug, error, warn};
 
 use crate::checking::Checking;
 use crate::clock::Clock;
@@ -178,6 +178,22 @@ impl Server {
         } else {
             error!(partition = %partition.topic_partition(), error = %cause, "the log cannot serve");
         }
+    }
+
+    /// Tells of batches that a look-up or a compaction of this partition could not read, and counts
+    /// them.
+    pub fn tell_unreadable(&self, partition: &Partition) {
+        let Some((count, first)) = partition.with_log(|log| log.take_unreadable()) else { return };
+        self.counters.batches_unreadable.add(count);
+        warn!(
+            partition = %partition.topic_partition(),
+            offset = %first.offset,
+            file = %first.path.display(),
+            position = first.position,
+            reason = first.reason,
+            count,
+            "the records of a batch cannot be read: it was left out"
+        );
     }
 
     /// The partition, if this broker holds it; else what a client is told.

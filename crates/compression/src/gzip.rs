@@ -11,11 +11,16 @@ use crate::DecompressError;
 use crate::bounded::{End, read_to_end};
 
 pub(crate) fn compress(level: i32, input: &[u8], out: &mut Vec<u8>) {
-    let level = u32::try_from(level)
-        .map_or_else(|_| flate2::Compression::default(), flate2::Compression::new);
-    let mut encoder = GzEncoder::new(out, level);
+    let mut encoder = encoder(level, out);
     encoder.write_all(input).expect("a vector takes all bytes");
     encoder.finish().expect("a vector takes all bytes");
+}
+
+/// An encoder of one member.
+pub(crate) fn encoder<W: Write>(level: i32, out: W) -> GzEncoder<W> {
+    let level = u32::try_from(level)
+        .map_or_else(|_| flate2::Compression::default(), flate2::Compression::new);
+    GzEncoder::new(out, level)
 }
 
 pub(crate) fn decompress(

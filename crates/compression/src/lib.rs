@@ -13,6 +13,7 @@
 
 mod bounded;
 mod decoder;
+mod encoder;
 mod gzip;
 mod level;
 mod lz4;
@@ -21,6 +22,7 @@ mod snappy;
 mod zstd;
 
 pub use decoder::Decoder;
+pub use encoder::Encoder;
 pub use level::{Levels, levels};
 pub use model::Compression;
 

@@ -13,10 +13,15 @@ use crate::bounded::{End, read_to_end};
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 
 pub(crate) fn compress(input: &[u8], out: &mut Vec<u8>) {
-    let form = FrameInfo::new().block_mode(BlockMode::Independent).block_size(BlockSize::Max64KB);
-    let mut encoder = FrameEncoder::with_frame_info(form, out);
+    let mut encoder = encoder(out);
     encoder.write_all(input).expect("a vector takes all bytes");
     encoder.finish().expect("a vector takes all bytes");
+}
+
+/// An encoder of one frame.
+pub(crate) fn encoder<W: Write>(out: W) -> FrameEncoder<W> {
+    let form = FrameInfo::new().block_mode(BlockMode::Independent).block_size(BlockSize::Max64KB);
+    FrameEncoder::with_frame_info(form, out)
 }
 
 pub(crate) fn decompress(

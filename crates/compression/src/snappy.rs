@@ -18,18 +18,62 @@ const BLOCK_BYTES: usize = 32 << 10;
 const EXPANSION_MAX: usize = 22;
 
 pub(crate) fn compress(input: &[u8], out: &mut Vec<u8>) {
+    write_header(out);
+    let mut encoder = snap::raw::Encoder::new();
+    input.chunks(BLOCK_BYTES).for_each(|block| write_block(&mut encoder, block, out));
+}
+
+fn write_header(out: &mut Vec<u8>) {
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&VERSION.to_be_bytes());
     out.extend_from_slice(&VERSION.to_be_bytes());
-    let mut encoder = snap::raw::Encoder::new();
-    for block in input.chunks(BLOCK_BYTES) {
-        let at = out.len();
-        out.resize(at + 4 + snap::raw::max_compress_len(block.len()), 0);
-        let length = encoder
-            .compress(block, &mut out[at + 4..])
-            .expect("the buffer has the size that the encoder asks for");
-        out[at..at + 4].copy_from_slice(&(length as i32).to_be_bytes());
-        out.truncate(at + 4 + length);
+}
+
+fn write_block(encoder: &mut snap::raw::Encoder, block: &[u8], out: &mut Vec<u8>) {
+    let at = out.len();
+    out.resize(at + 4 + snap::raw::max_compress_len(block.len()), 0);
+    let length = encoder
+        .compress(block, &mut out[at + 4..])
+        .expect("the buffer has the size that the encoder asks for");
+    out[at..at + 4].copy_from_slice(&(length as i32).to_be_bytes());
+    out.truncate(at + 4 + length);
+}
+
+/// Writes a stream a block at a time.
+pub(crate) struct Encoder {
+    encoder: snap::raw::Encoder,
+    /// The block that is not full yet.
+    block: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl Encoder {
+    pub(crate) fn new(mut out: Vec<u8>) -> Encoder {
+        write_header(&mut out);
+        Encoder { encoder: snap::raw::Encoder::new(), block: Vec::with_capacity(BLOCK_BYTES), out }
+    }
+
+    pub(crate) fn write(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(BLOCK_BYTES - self.block.len()));
+            self.block.extend_from_slice(now);
+            bytes = later;
+            if self.block.len() == BLOCK_BYTES {
+                self.write_block();
+            }
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        if !self.block.is_empty() {
+            self.write_block();
+        }
+        self.out
+    }
+
+    fn write_block(&mut self) {
+        write_block(&mut self.encoder, &self.block, &mut self.out);
+        self.block.clear();
     }
 }
 

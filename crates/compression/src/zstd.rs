@@ -40,6 +40,11 @@ pub(crate) fn compress(level: i32, input: &[u8], out: &mut Vec<u8>) {
     });
 }
 
+/// An encoder of one frame that does not say how much is in it.
+pub(crate) fn encoder(level: i32, out: Vec<u8>) -> zstd::stream::write::Encoder<'static, Vec<u8>> {
+    zstd::stream::write::Encoder::new(out, level).expect("the level lies in the library's range")
+}
+
 pub(crate) fn decompress(
     input: &[u8],
     cap_bytes: usize,

@@ -44,8 +44,7 @@ pub struct LogConfig {
     pub file_delete_delay_ms: i64,
     /// Reserve a whole segment at once rather than in growing steps (`preallocate`).
     pub preallocate: bool,
-    /// Largest batch that the caller lets in (`max.message.bytes`); also the largest expansion of a
-    /// compressed batch that the cleaner and the look-up by time will make, 16-fold.
+    /// Largest batch that the caller lets in (`max.message.bytes`).
     pub max_message_bytes: u32,
 }
 
@@ -68,14 +67,5 @@ impl Default for LogConfig {
             preallocate: false,
             max_message_bytes: 1_048_588,
         }
-    }
-}
-
-impl LogConfig {
-    /// Most bytes that the records of one compressed batch may expand to when the log itself has to
-    /// read them.
-    pub(crate) fn expansion_cap_bytes(&self) -> usize {
-        const LEAST_BYTES: usize = 64 << 20;
-        (self.max_message_bytes as usize).saturating_mul(16).max(LEAST_BYTES)
     }
 }

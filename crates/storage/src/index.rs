@@ -414,7 +414,7 @@ mod tests {
     }
 
     fn home(dir: &std::path::Path) -> Home {
-        Home { disk: Arc::new(RealDisk), dir: dir.to_owned() }
+        Home { disk: Arc::new(RealDisk), dir: dir.to_owned(), unreadable: Arc::default() }
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod names;
 mod producers;
 mod scan;
 mod segment;
+mod unreadable;
 
 pub use config::{CleanupPolicy, LogConfig};
 pub use error::{Damage, StorageError};
@@ -33,3 +34,4 @@ pub use log::{
 pub use log_dir::LogDir;
 pub use producers::transactions::AbortedTransaction;
 pub use producers::{ProducerSummary, ProducerVerdict};
+pub use unreadable::UnreadableBatch;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use model::Offset;
 
 use crate::disk::Disk;
+use crate::unreadable::Unreadable;
 
 pub(crate) const LOG: &str = ".log";
 pub(crate) const OFFSET_INDEX: &str = ".index";
@@ -48,6 +49,8 @@ pub(crate) fn base_offset(name: &str, suffix: &str) -> Option<Offset> {
 pub(crate) struct Home {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) dir: PathBuf,
+    /// Batches met whose records cannot be read.
+    pub(crate) unreadable: Arc<Unreadable>,
 }
 
 impl Home {

@@ -106,18 +106,39 @@ impl<'a> BatchScan<'a> {
 
     /// The next batch with its position and bytes; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<Scanned<'_>>, ScanError> {
+        let Some(header) = self.buffer_next()? else { return Ok(None) };
+        let from = (self.position - self.buffer_at) as usize;
+        BatchHeader::decode_checked(&self.buffer[from..]).map_err(ScanError::Batch)?;
+        Ok(Some(self.pass(header)))
+    }
+
+    /// As [`BatchScan::next`], but does not end at a batch whose checksum fails: it comes with that
+    /// error, and nothing of it may be believed but where it ends.
+    pub(crate) fn next_even_damaged(
+        &mut self,
+    ) -> Result<Option<(Scanned<'_>, Option<BatchError>)>, ScanError> {
+        let Some(header) = self.buffer_next()? else { return Ok(None) };
+        let from = (self.position - self.buffer_at) as usize;
+        let damage = BatchHeader::decode_checked(&self.buffer[from..]).err();
+        Ok(Some((self.pass(header), damage)))
+    }
+
+    /// Reads the whole next batch; its checksum is not looked at.
+    fn buffer_next(&mut self) -> Result<Option<BatchHeader>, ScanError> {
         if self.position >= self.end {
             return Ok(None);
         }
         self.fill(HEADER_BYTES)?;
         let header = BatchHeader::decode(self.at_position()).map_err(ScanError::Batch)?;
         self.fill(header.size_bytes as usize)?;
-        let from = (self.position - self.buffer_at) as usize;
-        let checked =
-            BatchHeader::decode_checked(&self.buffer[from..]).map_err(ScanError::Batch)?;
+        Ok(Some(header))
+    }
+
+    fn pass(&mut self, header: BatchHeader) -> Scanned<'_> {
         let at = self.position;
-        self.position += checked.size_bytes as u64;
-        Ok(Some((at, checked, &self.buffer[from..from + checked.size_bytes as usize])))
+        let from = (at - self.buffer_at) as usize;
+        self.position += u64::from(header.size_bytes);
+        (at, header, &self.buffer[from..from + header.size_bytes as usize])
     }
 
     fn at_position(&self) -> &[u8] {

@@ -127,9 +127,13 @@ fn find(
 ) -> Result<Option<storage::TimestampedOffset>, ErrorCode> {
     let partition = call.server.partition(topic, PartitionIndex(wanted.partition_index))?;
     let known = known_epoch(LeaderEpoch(wanted.current_leader_epoch));
-    partition
+    let found = partition
         .find_offset(query, known)
-        .map_err(|error: PartitionError| error_code::of_partition(&error))
+        .map_err(|error: PartitionError| error_code::of_partition(&error));
+    if matches!(query, OffsetQuery::MaxTimestamp | OffsetQuery::Timestamp(_)) {
+        call.server.tell_unreadable(&partition);
+    }
+    found
 }
 
 fn not_found(partition_index: i32, code: ErrorCode) -> ListOffsetsPartitionResponse {

@@ -107,6 +107,7 @@ impl Shared {
 
     fn clean(&self, server: &Server, partition: &Arc<Partition>, settings: &Settings) {
         let result = self.compact(server, partition, settings);
+        server.tell_unreadable(partition);
         let Err(PartitionError::Storage(cause)) = result else { return };
         if let StorageError::Damaged(_) = cause {
             error!(partition = %partition.topic_partition(), %cause, "not compacted any more");

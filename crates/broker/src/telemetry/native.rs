@@ -50,6 +50,11 @@ fn write_connections(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::R
             "Connections ended because of what the client sent",
             &counters.connections_broken_off,
         ),
+        (
+            "batches_unreadable",
+            "Batches met by look-ups by time and by compaction whose records cannot be read",
+            &counters.batches_unreadable,
+        ),
         ("network_received_bytes", "Bytes read from clients", &counters.bytes_received),
         ("network_sent_bytes", "Bytes sent to clients", &counters.bytes_sent),
     ] {

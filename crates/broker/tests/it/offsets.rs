@@ -132,6 +132,24 @@ async fn deleted_records_stay_deleted() {
     broker.stop().await;
 }
 
+#[tokio::test]
+async fn records_that_cannot_be_read_cost_a_look_up_by_time_only_themselves() {
+    let broker = Broker::start(&[("records.validation", "header")]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("holes", &[]).await;
+    let now = now_ms();
+    conn.append("holes", timed(&[now - 50]).finish()).await;
+    for codec in [Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd] {
+        conn.append("holes", timed(&[now, now]).finish_compressed(codec, b"garbage")).await;
+    }
+    conn.append("holes", timed(&[now + 50]).finish()).await;
+    assert_eq!(found(&mut conn, "holes", now - 50).await, (0, now - 50));
+    assert_eq!(found(&mut conn, "holes", now - 49).await, (9, now + 50));
+    assert_eq!(found(&mut conn, "holes", -3).await, (9, now + 50));
+    assert_eq!(conn.append("holes", timed(&[now]).finish()).await, 10, "the log takes more");
+    broker.stop().await;
+}
+
 /// The record by which a coordinator remembers a commit of `topic`'s partition 0.
 fn forged_commit(group: &str, topic: &str, offset: i64) -> Vec<u8> {
     let text = |text: &str| {

@@ -100,3 +100,21 @@ fn our_lz4_frames_have_the_form_that_every_client_reads() {
     // Version 1, independent blocks, neither checksums nor content size; blocks of 64 KiB.
     assert_eq!(frame[..6], [0x04, 0x22, 0x4d, 0x18, 0b0110_0000, 0x40]);
 }
+
+#[test]
+fn what_is_compressed_in_pieces_comes_back_whole() {
+    let input = [text(200_000), noise(70_000)].concat();
+    for codec in CODECS {
+        for piece in [1, 4_099, 32 << 10, input.len()] {
+            let input = if piece == 1 { &input[..3_000] } else { &input[..] };
+            let mut encoder = compression::Encoder::new(codec, None, b"front".to_vec());
+            input.chunks(piece).for_each(|piece| encoder.write(piece));
+            let out = encoder.finish();
+            let compressed = out.strip_prefix(b"front").expect("what was there stays");
+            let mut back = Vec::new();
+            decompress(codec, compressed, CAP_BYTES, &mut back).unwrap();
+            assert!(back == input, "{codec:?} in pieces of {piece}");
+            assert!(compression::is_portable(codec, compressed));
+        }
+    }
+}

@@ -95,6 +95,8 @@ pub struct Tally {
     pub records_kept: u64,
     /// Different keys in the dirty part.
     pub keys: u64,
+    /// Batches whose records cannot be read; they stay as they are.
+    pub batches_unreadable: u64,
     /// Whether the memory for keys was too small for all of the dirty part.
     pub memory_full: bool,
 }

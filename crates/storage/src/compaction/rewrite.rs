@@ -3,10 +3,11 @@
 //! A batch keeps its offsets, sequences, producer and leader epoch whatever goes from it; followers
 //! and producers cannot tell. Not here: which batches are read, and where they are written.
 
+use compression::Encoder;
+use compression::records::{RecordStream, RecordsError};
 use model::batch::{self, HEADER_BYTES};
-use model::record::{Record, Records};
 use model::varint::{read_i32, read_i64, size_i64, write_i32, write_i64};
-use model::{BatchHeader, Offset, Timestamp, TimestampType};
+use model::{BatchError, BatchHeader, Offset, Timestamp, TimestampType};
 
 const DELETE_HORIZON: i16 = 0x40;
 const CODEC: i16 = 0x07;
@@ -43,64 +44,93 @@ pub(super) struct Clock {
 /// Rewrites batches; holds the buffers, so that it allocates little.
 #[derive(Default)]
 pub(super) struct Rewriter {
-    /// The records that stay, encoded.
-    records: Vec<u8>,
-    compressed: Vec<u8>,
+    /// A window of the records.
+    window: Vec<u8>,
+    /// A record with another timestamp.
+    redated: Vec<u8>,
     /// The new batch, after [`Left::Rewritten`].
     pub(super) batch: Vec<u8>,
     /// Records that the last batch kept.
     pub(super) kept: i32,
 }
 
-/// A record that stays: where its bytes are, and its timestamp.
-struct Kept<'a> {
-    bytes: &'a [u8],
-    timestamp: Timestamp,
+/// What decides over the records of one batch.
+struct Rule<'a, F> {
+    header: &'a BatchHeader,
+    discards: bool,
+    /// Whether the time of tombstones has come.
+    due: bool,
+    is_latest: F,
+}
+
+impl<F: Fn(Offset, Option<&[u8]>) -> bool> Rule<'_, F> {
+    fn keeps(&self, offset_delta: i32, key: Option<&[u8]>, has_value: bool) -> bool {
+        let offset = self.header.base_offset.plus(i64::from(offset_delta));
+        !self.discards
+            && (self.header.is_control()
+                || ((self.is_latest)(offset, key) && (has_value || !self.due)))
+    }
+}
+
+/// What a first walk over a batch found.
+struct Survey {
+    kept: i32,
+    has_tombstones: bool,
+    /// The largest timestamp of the records that stay.
+    newest: Option<Timestamp>,
 }
 
 impl Rewriter {
-    /// Decides over every record of a batch, whose uncompressed records are `payload`. `is_latest`
-    /// says whether a record is the last of its key as far as is known.
+    /// Decides over every record of a whole batch. `is_latest` says whether the record at an offset
+    /// with a key is the last of that key as far as is known. The batch is walked once, and again if
+    /// it has to be rewritten: no more than one record is in memory uncompressed.
     pub(super) fn rewrite(
         &mut self,
         header: &BatchHeader,
-        payload: &[u8],
+        batch: &[u8],
         treatment: Treatment,
         clock: Clock,
-        mut is_latest: impl FnMut(Offset, &Record<'_>) -> bool,
-    ) -> Result<Left, model::BatchError> {
-        let mut kept = Vec::new();
-        let mut has_tombstones = false;
+        is_latest: impl Fn(Offset, Option<&[u8]>) -> bool,
+    ) -> Result<Left, RecordsError> {
         let due = header.delete_horizon().is_some_and(|horizon| clock.now >= horizon);
-        let mut records = Records::new(payload, header.record_count);
-        loop {
-            let from = payload.len() - records.remaining_bytes();
-            let Some(record) = records.next() else { break };
-            let record = record?;
-            let offset = header.base_offset.plus(record.offset_delta as i64);
-            let tombstone = record.value.is_none() && !header.is_control();
-            let stays = !treatment.discard_records
-                && (header.is_control() || (is_latest(offset, &record) && !(tombstone && due)));
-            if stays {
-                has_tombstones |= tombstone;
-                let bytes = &payload[from..payload.len() - records.remaining_bytes()];
-                let timestamp = header.base_timestamp.plus_ms(record.timestamp_delta);
-                kept.push(Kept { bytes, timestamp });
-            }
-        }
-        self.kept = kept.len() as i32;
-        let starts_horizon = (has_tombstones || treatment.is_empty_marker)
-            && !kept.is_empty()
+        let rule = Rule { header, discards: treatment.discard_records, due, is_latest };
+        let survey = self.survey(batch, &rule)?;
+        self.kept = survey.kept;
+        let starts_horizon = (survey.has_tombstones || treatment.is_empty_marker)
+            && survey.kept > 0
             && header.delete_horizon().is_none();
-        if kept.is_empty() {
+        if survey.kept == 0 {
             return Ok(self.without_records(header, treatment));
         }
         if self.kept == header.record_count && !starts_horizon {
             return Ok(Left::Unchanged);
         }
         let horizon = starts_horizon.then(|| clock.now.plus_ms(clock.delete_retention_ms));
-        self.build(header, &kept, horizon)?;
+        self.build(batch, &rule, &survey, horizon)?;
         Ok(Left::Rewritten)
+    }
+
+    fn survey(
+        &mut self,
+        batch: &[u8],
+        rule: &Rule<'_, impl Fn(Offset, Option<&[u8]>) -> bool>,
+    ) -> Result<Survey, RecordsError> {
+        let mut survey = Survey { kept: 0, has_tombstones: false, newest: None };
+        // All of them go: what they are does not matter.
+        if rule.discards {
+            return Ok(survey);
+        }
+        let mut records = RecordStream::new(rule.header, batch, u64::MAX, &mut self.window);
+        while let Some(read) = records.next_key() {
+            let (head, key) = read?;
+            if rule.keeps(head.offset_delta, key, head.has_value) {
+                survey.kept += 1;
+                survey.has_tombstones |= !head.has_value && !rule.header.is_control();
+                let timestamp = rule.header.base_timestamp.plus_ms(head.timestamp_delta);
+                survey.newest = survey.newest.max(Some(timestamp));
+            }
+        }
+        Ok(survey)
     }
 
     fn without_records(&mut self, header: &BatchHeader, treatment: Treatment) -> Left {
@@ -125,42 +155,45 @@ impl Rewriter {
 
     fn build(
         &mut self,
-        header: &BatchHeader,
-        kept: &[Kept<'_>],
+        batch: &[u8],
+        rule: &Rule<'_, impl Fn(Offset, Option<&[u8]>) -> bool>,
+        survey: &Survey,
         horizon: Option<Timestamp>,
-    ) -> Result<(), model::BatchError> {
-        let base_timestamp = horizon.unwrap_or(header.base_timestamp);
-        self.records.clear();
-        for (index, record) in kept.iter().enumerate() {
+    ) -> Result<(), RecordsError> {
+        let header = rule.header;
+        let mut out = std::mem::take(&mut self.batch);
+        out.clear();
+        out.resize(HEADER_BYTES, 0);
+        let mut encoder = Encoder::new(header.compression(), None, out);
+        let mut records = RecordStream::new(header, batch, u64::MAX, &mut self.window);
+        while let Some(read) = records.next_whole() {
+            let (record, bytes) = read?;
+            if !rule.keeps(record.offset_delta, record.key, record.value.is_some()) {
+                continue;
+            }
             match horizon {
-                None => self.records.extend_from_slice(record.bytes),
+                None => encoder.write(bytes),
                 Some(base) => {
-                    let delta = record.timestamp.ms_since(base);
-                    redate(record.bytes, delta, &mut self.records).ok_or(
-                        model::BatchError::Record { index: index as i32, reason: "it is cut" },
+                    let timestamp = header.base_timestamp.plus_ms(record.timestamp_delta);
+                    self.redated.clear();
+                    redate(bytes, timestamp.ms_since(base), &mut self.redated).ok_or(
+                        BatchError::Record { index: record.offset_delta, reason: "it is cut" },
                     )?;
+                    encoder.write(&self.redated);
                 }
             }
         }
-        self.batch.clear();
-        self.batch.resize(HEADER_BYTES, 0);
-        match header.compression() {
-            model::Compression::None => self.batch.extend_from_slice(&self.records),
-            codec => {
-                compression::compress(codec, None, &self.records, &mut self.compressed);
-                self.batch.extend_from_slice(&self.compressed);
-            }
-        }
-        let newest = kept.iter().map(|record| record.timestamp).max();
+        drop(records);
+        self.batch = encoder.finish();
         let rewritten = BatchHeader {
             size_bytes: self.batch.len() as u32,
             attributes: header.attributes | if horizon.is_some() { DELETE_HORIZON } else { 0 },
-            base_timestamp,
+            base_timestamp: horizon.unwrap_or(header.base_timestamp),
             max_timestamp: match header.timestamp_type() {
-                TimestampType::CreateTime => newest.unwrap_or(header.max_timestamp),
+                TimestampType::CreateTime => survey.newest.unwrap_or(header.max_timestamp),
                 TimestampType::LogAppendTime => header.max_timestamp,
             },
-            record_count: kept.len() as i32,
+            record_count: survey.kept,
             ..*header
         };
         self.finish(&rewritten);

@@ -1,18 +1,17 @@
 //! The long part of a compaction: reading the dirty part for the last offset of every key, and
 //! choosing which segments become one. `write.rs` then writes them.
 
-use model::batch::HEADER_BYTES;
-use model::record::Records;
-use model::{BatchHeader, Compression, Offset};
+use compression::records::RecordStream;
+use model::{BatchHeader, Offset};
 
 use super::aborted::Aborted;
 use super::offset_map::OffsetMap;
 use super::write::Writing;
 use super::{Compaction, CompactionPlan, Source, Tally};
-use crate::StorageError;
 use crate::names::LOG;
 use crate::producers::transactions::Marker;
 use crate::scan::{BatchScan, ScanError};
+use crate::{StorageError, UnreadableBatch};
 
 /// A batch of a segment, met on the way.
 pub(super) struct Met<'a> {
@@ -28,8 +27,9 @@ impl CompactionPlan {
     /// be random. `pace` is told of bytes read and written as it goes on; it may slow the work down,
     /// and ends it by `false`: then nothing comes of it (`None`).
     ///
-    /// Fails with [`StorageError::Damaged`] on a batch that cannot be read: the log is not to be
-    /// compacted any more until somebody has looked at it.
+    /// A batch whose records cannot be read stays as it is. Fails with [`StorageError::Damaged`] where
+    /// not even the end of a batch can be told: the log is not to be compacted any more until somebody
+    /// has looked at it.
     pub fn run(
         &self,
         memory_bytes: usize,
@@ -66,8 +66,13 @@ impl CompactionPlan {
             let mut scan = BatchScan::new(&*source.file, 0, source.size);
             loop {
                 let at = scan.position();
-                let next = scan.next().map_err(|error| self.unreadable(source, at, error))?;
-                let Some((_, header, batch)) = next else { break };
+                let next =
+                    scan.next_even_damaged().map_err(|error| self.unreadable(source, at, error))?;
+                let Some(((_, header, batch), damage)) = next else { break };
+                // It stays as it is, and hides nothing: whatever it said of a key is not known.
+                if damage.is_some() {
+                    continue;
+                }
                 tally.bytes_read += header.size_bytes as u64;
                 if header.is_control() {
                     aborted.meets_marker(&header, Marker::read(&header, batch));
@@ -80,7 +85,7 @@ impl CompactionPlan {
                     return Ok(None);
                 }
                 let met = Met { source, at, header, bytes: batch };
-                if let Some(full_at) = self.collect_keys(&met, map, &mut buffer)? {
+                if let Some(full_at) = self.collect_keys(&met, map, &mut buffer) {
                     tally.memory_full = true;
                     return Ok(Some(full_at));
                 }
@@ -89,43 +94,33 @@ impl CompactionPlan {
         Ok(Some(self.sources.last().map_or(self.dirty_from, |last| last.end)))
     }
 
-    /// Notes the keys of a batch. Returns the offset of the record that there was no room for.
+    /// Notes the keys of a batch, as far as it can be read. Returns the offset of the record that
+    /// there was no room for.
     fn collect_keys(
         &self,
         met: &Met<'_>,
         map: &mut OffsetMap,
         buffer: &mut Vec<u8>,
-    ) -> Result<Option<Offset>, StorageError> {
-        let payload = self.payload(met, buffer)?;
-        for record in Records::new(payload, met.header.record_count) {
-            let record =
-                record.map_err(|e| self.unreadable(met.source, met.at, ScanError::Batch(e)))?;
-            let offset = met.header.base_offset.plus(record.offset_delta as i64);
-            let key = record.key.filter(|_| offset >= self.dirty_from);
+    ) -> Option<Offset> {
+        let mut records = RecordStream::new(&met.header, met.bytes, u64::MAX, buffer);
+        while let Some(Ok((head, key))) = records.next_key() {
+            let offset = met.header.base_offset.plus(i64::from(head.offset_delta));
+            let key = key.filter(|_| offset >= self.dirty_from);
             if key.is_some_and(|key| map.put(key, offset).is_err()) {
-                return Ok(Some(offset));
+                return Some(offset);
             }
         }
-        Ok(None)
+        None
     }
 
-    /// The uncompressed records of a batch.
-    pub(super) fn payload<'a>(
-        &self,
-        met: &Met<'a>,
-        buffer: &'a mut Vec<u8>,
-    ) -> Result<&'a [u8], StorageError> {
-        let payload = &met.bytes[HEADER_BYTES..];
-        let codec = met.header.compression();
-        if codec == Compression::None || met.header.record_count == 0 {
-            return Ok(payload);
-        }
-        compression::decompress(codec, payload, self.config.expansion_cap_bytes(), buffer)
-            .map_err(|error| {
-                let path = self.home.segment_path(met.source.base, LOG);
-                StorageError::damaged(&path, met.at, met.header.base_offset, error.to_string())
-            })?;
-        Ok(buffer)
+    /// Notes a batch that cannot be read.
+    pub(super) fn note_unreadable(&self, met: &Met<'_>, reason: &dyn std::fmt::Display) {
+        self.home.unreadable.note(UnreadableBatch {
+            path: self.home.segment_path(met.source.base, LOG),
+            position: met.at,
+            offset: met.header.base_offset,
+            reason: reason.to_string(),
+        });
     }
 
     /// The segments that hold anything below `until`, in runs that fit one new segment.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use model::record::Record;
 use model::{BatchHeader, Offset};
 
 use super::aborted::Aborted;
@@ -65,19 +64,23 @@ impl<'a> Writing<'a> {
         let plan = self.plan;
         let mut target = plan.begin_target(sources[0].base)?;
         target.changed = sources.len() > 1;
-        let mut buffer = Vec::new();
         for (number, source) in sources.iter().enumerate() {
             let mut scan = BatchScan::new(&*source.file, 0, source.size);
             loop {
                 let at = scan.position();
-                let next = scan.next().map_err(|error| plan.unreadable(source, at, error))?;
-                let Some((_, header, bytes)) = next else { break };
+                let next =
+                    scan.next_even_damaged().map_err(|error| plan.unreadable(source, at, error))?;
+                let Some(((_, header, bytes), damage)) = next else { break };
                 if !pace(header.size_bytes as u64) {
                     return Ok(None);
                 }
                 let end = at + header.size_bytes as u64;
                 let is_last = number + 1 == sources.len() && end == source.size;
-                self.batch(Met { source, at, header, bytes }, is_last, &mut target, &mut buffer)?;
+                let met = Met { source, at, header, bytes };
+                match damage {
+                    None => self.batch(&met, is_last, &mut target)?,
+                    Some(error) => self.keep_unreadable(&met, &error, &mut target)?,
+                }
             }
         }
         self.tally.bytes_written += target.size;
@@ -87,34 +90,45 @@ impl<'a> Writing<'a> {
     /// Writes what stays of one batch.
     fn batch(
         &mut self,
-        met: Met<'_>,
+        met: &Met<'_>,
         is_last: bool,
         target: &mut Target,
-        buffer: &mut Vec<u8>,
     ) -> Result<(), StorageError> {
         let plan = self.plan;
-        let unreadable = |error| plan.unreadable(met.source, met.at, ScanError::Batch(error));
-        let treatment = self.treatment(&met, is_last);
+        let treatment = self.treatment(met, is_last);
         self.tally.bytes_read += met.header.size_bytes as u64;
         self.tally.records_read += met.header.record_count as u64;
-        let payload = plan.payload(&met, buffer)?;
         let clock = Clock { now: plan.now, delete_retention_ms: plan.config.delete_retention_ms };
         let (map, until) = (self.map, self.until);
-        let is_latest = |offset, record: &Record<'_>| is_latest(map, until, offset, record);
-        let left = self
-            .rewriter
-            .rewrite(&met.header, payload, treatment, clock, is_latest)
-            .map_err(unreadable)?;
+        let is_latest = |offset, key: Option<&[u8]>| is_latest(map, until, offset, key);
+        let left = match self.rewriter.rewrite(&met.header, met.bytes, treatment, clock, is_latest)
+        {
+            Ok(left) => left,
+            Err(error) => return self.keep_unreadable(met, &error, target),
+        };
         self.tally.records_kept += self.rewriter.kept as u64;
         target.changed |= left != Left::Unchanged;
         match left {
             Left::Nothing => Ok(()),
             Left::Unchanged => plan.put(target, &met.header, met.bytes),
             Left::Rewritten => {
-                let header = BatchHeader::decode(&self.rewriter.batch).map_err(unreadable)?;
+                let header = BatchHeader::decode(&self.rewriter.batch)
+                    .map_err(|e| plan.unreadable(met.source, met.at, ScanError::Batch(e)))?;
                 plan.put(target, &header, &self.rewriter.batch)
             }
         }
+    }
+
+    /// A batch whose records nobody can tell: it stays as it is.
+    fn keep_unreadable(
+        &mut self,
+        met: &Met<'_>,
+        reason: &dyn std::fmt::Display,
+        target: &mut Target,
+    ) -> Result<(), StorageError> {
+        self.tally.batches_unreadable += 1;
+        self.plan.note_unreadable(met, reason);
+        self.plan.put(target, &met.header, met.bytes)
     }
 
     fn treatment(&mut self, met: &Met<'_>, is_last: bool) -> Treatment {
@@ -209,11 +223,11 @@ impl CompactionPlan {
 
 /// Whether no later record of the same key is known. A record without a key has no place in a
 /// compacted log.
-fn is_latest(map: &OffsetMap, until: Offset, offset: Offset, record: &Record<'_>) -> bool {
+fn is_latest(map: &OffsetMap, until: Offset, offset: Offset, key: Option<&[u8]>) -> bool {
     if offset >= until {
         return true;
     }
-    record.key.is_some_and(|key| map.get(key).is_none_or(|last| offset >= last))
+    key.is_some_and(|key| map.get(key).is_none_or(|last| offset >= last))
 }
 
 impl Segment {

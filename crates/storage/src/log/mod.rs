@@ -35,7 +35,7 @@ use crate::epoch_history::EpochHistory;
 use crate::names::Home;
 use crate::producers::{ProducerSummary, ProducerVerdict, Producers};
 use crate::segment::Segment;
-use crate::{LogConfig, StorageError};
+use crate::{LogConfig, StorageError, UnreadableBatch};
 
 pub use opening::{ActiveSegment, OnDamage, Opening, Recovery, SealedSegment};
 pub use read::{FileSlice, ReadCursor};
@@ -79,6 +79,12 @@ pub struct Log {
 }
 
 impl Log {
+    /// How often, since the last call, a look-up or a compaction met a batch whose records cannot be
+    /// read, and the first of these batches. It cost them that batch's records.
+    pub fn take_unreadable(&self) -> Option<(u64, UnreadableBatch)> {
+        self.home.unreadable.take()
+    }
+
     /// The partition's directory.
     pub fn dir(&self) -> &Path {
         &self.home.dir

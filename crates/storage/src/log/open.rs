@@ -50,7 +50,7 @@ impl Log {
         config: Arc<LogConfig>,
         opening: Opening,
     ) -> Result<Log, StorageError> {
-        let home = Home { disk, dir };
+        let home = Home { disk, dir, unreadable: Arc::default() };
         let found = tidy(&home)?;
         let ceiling = ceiling::load(&home)?;
         let trust = Trust::new(&opening, ceiling);

@@ -1,12 +1,12 @@
 //! Finding offsets by time, exactly: to the record, not to the batch.
 
-use model::batch::HEADER_BYTES;
+use compression::records::RecordStream;
 use model::{BatchHeader, LeaderEpoch, Offset, Timestamp, TimestampType};
 
 use super::Log;
-use crate::StorageError;
 use crate::scan::BatchScan;
 use crate::segment::Segment;
+use crate::{StorageError, UnreadableBatch};
 
 /// A record found by its timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,8 @@ impl Log {
 
     /// Visits the records between log start and `limit` in a segment, from a position on, of the
     /// batches whose largest timestamp is at least `least`, until the visitor returns `false`.
-    /// The records of control batches count, as they do in Kafka.
+    /// The records of control batches count, as they do in Kafka. A batch that cannot be read is noted
+    /// and costs its own records only.
     fn each_record(
         &self,
         segment: &Segment,
@@ -127,22 +128,35 @@ impl Log {
         loop {
             let at = scan.position();
             let unreadable = |error| segment.unreadable(&self.home, at, segment.base, error);
-            let Some((_, header, batch)) = scan.next().map_err(unreadable)? else { return Ok(()) };
+            let Some(((_, header, batch), damage)) =
+                scan.next_even_damaged().map_err(unreadable)?
+            else {
+                return Ok(());
+            };
             if header.base_offset >= limit {
                 return Ok(());
             }
             if header.max_timestamp < least || header.last_offset() < self.log_start {
                 continue;
             }
-            let records = self.records(segment, at, &header, batch, &mut buffer)?;
-            for record in records {
-                let record = record.map_err(|error| {
-                    self.bad_batch(segment, at, header.base_offset, error.to_string())
-                })?;
-                let offset = header.base_offset.plus(record.offset_delta as i64);
+            if let Some(error) = damage {
+                self.note_unreadable(segment, at, &header, &error);
+                continue;
+            }
+            let mut records = RecordStream::new(&header, batch, u64::MAX, &mut buffer);
+            while let Some(read) = records.next_head() {
+                let head = match read {
+                    Ok(head) => head,
+                    // This batch tells no more; those behind it do.
+                    Err(error) => {
+                        self.note_unreadable(segment, at, &header, &error);
+                        break;
+                    }
+                };
+                let offset = header.base_offset.plus(i64::from(head.offset_delta));
                 let timestamp = match header.timestamp_type() {
                     TimestampType::CreateTime => {
-                        header.base_timestamp.plus_ms(record.timestamp_delta)
+                        header.base_timestamp.plus_ms(head.timestamp_delta)
                     }
                     TimestampType::LogAppendTime => header.max_timestamp,
                 };
@@ -154,27 +168,18 @@ impl Log {
         }
     }
 
-    fn records<'a>(
+    fn note_unreadable(
         &self,
         segment: &Segment,
-        at: u64,
+        position: u64,
         header: &BatchHeader,
-        batch: &'a [u8],
-        buffer: &'a mut Vec<u8>,
-    ) -> Result<model::record::Records<'a>, StorageError> {
-        assert!(batch.len() >= HEADER_BYTES, "a scan yields whole batches");
-        compression::records::read(header, batch, self.config.expansion_cap_bytes(), buffer)
-            .map_err(|error| self.bad_batch(segment, at, header.base_offset, error.to_string()))
-    }
-
-    fn bad_batch(
-        &self,
-        segment: &Segment,
-        at: u64,
-        offset: Offset,
-        reason: String,
-    ) -> StorageError {
-        let path = self.home.segment_path(segment.base, crate::names::LOG);
-        StorageError::damaged(&path, at, offset, reason)
+        reason: &dyn std::fmt::Display,
+    ) {
+        self.home.unreadable.note(UnreadableBatch {
+            path: self.home.segment_path(segment.base, crate::names::LOG),
+            position,
+            offset: header.base_offset,
+            reason: reason.to_string(),
+        });
     }
 }

@@ -8,3 +8,4 @@ mod golden;
 mod openings;
 mod peer;
 mod random;
+mod unreadable;
