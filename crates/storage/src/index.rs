@@ -146,26 +146,26 @@ impl<E: Entry> Index<E> {
     }
 
     /// Adds an entry in memory. Its key must be larger than the last one's.
-    pub(crate) fn push(&mut self, entry: E) {
-        let state = self.state.get_mut();
+    pub(crate) fn push(&self, entry: E) {
+        let mut state = self.state.lock();
         debug_assert!(state.tail.last().is_none_or(|last| last.key() < entry.key()));
         state.tail.push(entry);
         state.last = Some(entry);
     }
 
     /// The last entry, as far as it is known without reading the file.
-    pub(crate) fn last_in_memory(&mut self) -> Option<E> {
-        self.state.get_mut().last
+    pub(crate) fn last_in_memory(&self) -> Option<E> {
+        self.state.lock().last
     }
 
     /// Takes the entries out that are in memory.
-    pub(crate) fn take_memory(&mut self) -> Vec<E> {
-        std::mem::take(&mut self.state.get_mut().tail)
+    pub(crate) fn take_memory(&self) -> Vec<E> {
+        std::mem::take(&mut self.state.lock().tail)
     }
 
     /// Bytes that the index has or will have on disk, as far as known without opening it.
-    pub(crate) fn size_bytes(&mut self) -> usize {
-        let state = self.state.get_mut();
+    pub(crate) fn size_bytes(&self) -> usize {
+        let state = self.state.lock();
         (state.written.unwrap_or(0) as usize + state.tail.len()) * E::BYTES
     }
 
@@ -207,8 +207,8 @@ impl<E: Entry> Index<E> {
     }
 
     /// Moves the tail into the file, which is made if need be. Nothing is synced.
-    pub(crate) fn write_tail(&mut self, home: &Home, base: Offset) -> io::Result<()> {
-        let state = self.state.get_mut();
+    pub(crate) fn write_tail(&self, home: &Home, base: Offset) -> io::Result<()> {
+        let mut state = self.state.lock();
         let count = state.count(home, base)?;
         let file = state.file(home, base, OpenMode::Create)?;
         if std::mem::take(&mut state.stale) {
@@ -233,19 +233,19 @@ impl<E: Entry> Index<E> {
     }
 
     /// The file was synced since [`Index::unsynced_file`], and nothing was written in between.
-    pub(crate) fn synced(&mut self) {
-        self.state.get_mut().unsynced = false;
+    pub(crate) fn synced(&self) {
+        self.state.lock().unsynced = false;
     }
 
     /// Drops entries of offsets from `relative_offset` on. If some were in the file, it is cut and
     /// synced, so that a crash does not bring them back.
     pub(crate) fn truncate(
-        &mut self,
+        &self,
         home: &Home,
         base: Offset,
         relative_offset: u32,
     ) -> io::Result<()> {
-        let state = self.state.get_mut();
+        let mut state = self.state.lock();
         let keep = state.tail.partition_point(|e| e.relative_offset() < relative_offset);
         state.tail.truncate(keep);
         state.last = state.tail.last().copied();
@@ -262,8 +262,8 @@ impl<E: Entry> Index<E> {
     }
 
     /// Replaces all entries by none; the file, if there is one, is emptied.
-    pub(crate) fn clear(&mut self, home: &Home, base: Offset) -> io::Result<()> {
-        let state = self.state.get_mut();
+    pub(crate) fn clear(&self, home: &Home, base: Offset) -> io::Result<()> {
+        let mut state = self.state.lock();
         state.tail = Vec::new();
         state.last = None;
         state.written = Some(0);
@@ -287,9 +287,12 @@ impl<E: Entry> Index<E> {
     }
 
     /// Takes over the entries of an index that was rebuilt; the file is left to be overwritten by
-    /// the next [`Index::write_tail`]. Searches see the new entries at once.
-    pub(crate) fn replace(&self, entries: Vec<E>) {
+    /// the next [`Index::write_tail`]. Searches see the new entries at once. Entries that were added
+    /// behind those while they were gathered stay.
+    pub(crate) fn replace(&self, mut entries: Vec<E>) {
         let mut state = self.state.lock();
+        let last = entries.last().map_or(i64::MIN, Entry::key);
+        entries.extend(state.tail.iter().filter(|entry| entry.key() > last));
         state.written = Some(0);
         state.stale = true;
         state.last = entries.last().copied();
@@ -298,8 +301,8 @@ impl<E: Entry> Index<E> {
 
     /// Trusts only the first `count` entries of the file; what is behind them is cut off with the
     /// next [`Index::write_tail`].
-    pub(crate) fn trust(&mut self, count: u32) {
-        let state = self.state.get_mut();
+    pub(crate) fn trust(&self, count: u32) {
+        let mut state = self.state.lock();
         assert!(state.tail.is_empty(), "recovery begins with what is in the file");
         state.written = Some(count);
         state.last = None;
@@ -307,16 +310,16 @@ impl<E: Entry> Index<E> {
     }
 
     /// Closes the file unless it must still be synced.
-    pub(crate) fn release(&mut self) {
-        let state = self.state.get_mut();
+    pub(crate) fn release(&self) {
+        let mut state = self.state.lock();
         if !state.unsynced {
             state.file = None;
         }
     }
 
     /// Closes the file, whatever was not synced: the log is deleted.
-    pub(crate) fn abandon(&mut self) {
-        self.state.get_mut().file = None;
+    pub(crate) fn abandon(&self) {
+        self.state.lock().file = None;
     }
 }
 
@@ -421,7 +424,7 @@ mod tests {
     fn file_and_tail_are_searched_as_one() {
         let dir = tempfile::tempdir().unwrap();
         let (home, base) = (home(dir.path()), Offset(5));
-        let mut index = Index::empty();
+        let index = Index::empty();
         (1..=700).for_each(|n| index.push(entry(n)));
         index.write_tail(&home, base).unwrap();
         (701..=710).for_each(|n| index.push(entry(n)));
@@ -438,7 +441,7 @@ mod tests {
     fn truncation_reaches_into_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let (home, base) = (home(dir.path()), Offset(0));
-        let mut index = Index::empty();
+        let index = Index::empty();
         (1..=20).for_each(|n| index.push(entry(n)));
         index.write_tail(&home, base).unwrap();
         (21..=30).for_each(|n| index.push(entry(n)));

@@ -29,7 +29,7 @@ pub use config::{CleanupPolicy, LogConfig};
 pub use error::{Damage, StorageError};
 pub use log::{
     ActiveSegment, CheckpointTicket, DeletedSegment, FileSlice, Log, OnDamage, Opening, ReadCursor,
-    Recovery, SealedSegment, SyncTicket, TimestampedOffset,
+    ReadLookup, Recovery, SealedSegment, SyncTicket, TimeLookup, TimestampedOffset,
 };
 pub use log_dir::LogDir;
 pub use producers::transactions::AbortedTransaction;

@@ -72,23 +72,17 @@ struct Handle {
     used: bool,
 }
 
-#[derive(Debug)]
+/// A segment. A clone is a view of it as it is now: it has the same files and indexes, which may
+/// grow, and ends where the segment ended; so look-ups in it need no lock.
+#[derive(Clone, Debug)]
 pub(crate) struct Segment {
     /// Offsets in it are at least this.
     pub(crate) base: Offset,
     /// Bytes of batches. Invariant: the end of a whole batch; the file is no shorter.
     size: u64,
-    handle: Mutex<Handle>,
-    /// Of every batch that ends more than an interval behind the last entry: where it starts.
-    pub(crate) offsets: Index<OffsetEntry>,
-    /// The largest timestamp so far, each time an offset entry was made and it had grown.
-    pub(crate) times: Index<TimeEntry>,
+    shared: Arc<Shared>,
     /// Bytes of batches since the last index entry, the batch it names included.
     since_entry_bytes: u64,
-    /// The largest timestamp in it; `None` until somebody asks.
-    peak: Mutex<Option<Peak>>,
-    /// The largest timestamp of its first batch; `None` until somebody asks, or it is empty.
-    first_timestamp: Mutex<Option<Timestamp>>,
     /// Up to where room was reserved in the file.
     reserved: u64,
     /// Whether log or index files hold what no checkpoint has covered yet. Invariant: false implies
@@ -96,8 +90,30 @@ pub(crate) struct Segment {
     pub(crate) unsealed: bool,
     /// Bytes of batches that a sync has covered.
     synced_bytes: u64,
+}
+
+/// What a segment and the views of it have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    handle: Mutex<Handle>,
+    /// Of every batch that ends more than an interval behind the last entry: where it starts.
+    pub(crate) offsets: Index<OffsetEntry>,
+    /// The largest timestamp so far, each time an offset entry was made and it had grown.
+    pub(crate) times: Index<TimeEntry>,
+    /// The largest timestamp in it; `None` until somebody asks.
+    peak: Mutex<Option<Peak>>,
+    /// The largest timestamp of its first batch; `None` until somebody asks, or it is empty.
+    first_timestamp: Mutex<Option<Timestamp>>,
     /// Whether an index entry must be checked no more: it was rebuilt once.
     rebuilt: Mutex<bool>,
+}
+
+impl std::ops::Deref for Segment {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
 }
 
 impl Segment {
@@ -127,8 +143,8 @@ impl Segment {
             .times
             .clear(home, base)
             .during("clear", &home.segment_path(base, TimeEntry::SUFFIX))?;
-        *segment.handle.get_mut() = Handle { file: Some(file), used: true };
-        *segment.peak.get_mut() = Some(Peak { timestamp: Timestamp::NONE, offset: base });
+        *segment.handle.lock() = Handle { file: Some(file), used: true };
+        *segment.peak.lock() = Some(Peak { timestamp: Timestamp::NONE, offset: base });
         segment.unsealed = true;
         Ok(segment)
     }
@@ -136,7 +152,7 @@ impl Segment {
     /// A segment that recovery will fill: nothing is taken as known yet.
     pub(crate) fn unscanned(base: Offset) -> Segment {
         let mut segment = Segment::with_indexes(base, Index::empty(), Index::empty());
-        *segment.peak.get_mut() = Some(Peak { timestamp: Timestamp::NONE, offset: base });
+        *segment.peak.lock() = Some(Peak { timestamp: Timestamp::NONE, offset: base });
         segment.unsealed = true;
         segment
     }
@@ -145,16 +161,18 @@ impl Segment {
         Segment {
             base,
             size: 0,
-            handle: Mutex::new(Handle::default()),
-            offsets,
-            times,
+            shared: Arc::new(Shared {
+                handle: Mutex::default(),
+                offsets,
+                times,
+                peak: Mutex::default(),
+                first_timestamp: Mutex::default(),
+                rebuilt: Mutex::default(),
+            }),
             since_entry_bytes: 0,
-            peak: Mutex::new(None),
-            first_timestamp: Mutex::new(None),
             reserved: 0,
             unsealed: false,
             synced_bytes: 0,
-            rebuilt: Mutex::new(false),
         }
     }
 
@@ -178,8 +196,8 @@ impl Segment {
 
     /// Closes what has not been used since the last call.
     pub(crate) fn release_idle(&mut self) {
-        let handle = self.handle.get_mut();
-        if !std::mem::take(&mut handle.used) {
+        let used = std::mem::take(&mut self.handle.lock().used);
+        if !used {
             self.release();
         }
     }
@@ -188,7 +206,7 @@ impl Segment {
     /// it back is not lost with the descriptor.
     pub(crate) fn release(&mut self) {
         if self.synced_bytes == self.size {
-            self.handle.get_mut().file = None;
+            self.handle.lock().file = None;
         }
         self.offsets.release();
         self.times.release();
@@ -196,7 +214,7 @@ impl Segment {
 
     /// Closes the files, whatever was not synced: the log is deleted.
     pub(crate) fn abandon(&mut self) {
-        self.handle.get_mut().file = None;
+        self.handle.lock().file = None;
         self.offsets.abandon();
         self.times.abandon();
     }
@@ -251,7 +269,7 @@ impl Segment {
         bytes: &[u8],
         reserve_bytes: Option<u64>,
     ) -> Result<(), StorageError> {
-        let file = self.file_mut(home)?;
+        let file = self.file(home)?;
         let end = self.size + bytes.len() as u64;
         if end > self.reserved {
             self.reserve(&*file, end, reserve_bytes);
@@ -264,15 +282,6 @@ impl Segment {
         self.size = end;
         self.unsealed = true;
         Ok(())
-    }
-
-    fn file_mut(&mut self, home: &Home) -> Result<Arc<dyn DiskFile>, StorageError> {
-        let handle = self.handle.get_mut();
-        handle.used = true;
-        match &handle.file {
-            Some(file) => Ok(Arc::clone(file)),
-            None => self.file(home),
-        }
     }
 
     /// Reserves room ahead of the end, in growing steps. Failing to is no failure: the write that
@@ -296,14 +305,16 @@ impl Segment {
     /// grows.
     pub(crate) fn note(&mut self, position: u64, header: &BatchHeader, interval_bytes: u32) {
         let relative_offset = self.relative(header.last_offset());
-        let peak = self.peak.get_mut();
         let now = Peak { timestamp: newest_record(header), offset: header.last_offset() };
-        let peak = match peak {
-            Some(known) if known.timestamp >= now.timestamp => *known,
-            _ => *peak.insert(now),
+        let peak = {
+            let mut peak = self.peak.lock();
+            match *peak {
+                Some(known) if known.timestamp >= now.timestamp => known,
+                _ => *peak.insert(now),
+            }
         };
         if position == 0 {
-            *self.first_timestamp.get_mut() = Some(header.max_timestamp);
+            *self.first_timestamp.lock() = Some(header.max_timestamp);
         }
         if self.since_entry_bytes > interval_bytes as u64 {
             self.offsets.push(OffsetEntry { relative_offset, position: position as u32 });
@@ -326,7 +337,8 @@ impl Segment {
 
     /// Adds the largest timestamp of all to the time index.
     pub(crate) fn note_last_peak(&mut self) {
-        if let Some(peak) = *self.peak.get_mut() {
+        let peak = *self.peak.lock();
+        if let Some(peak) = peak {
             self.note_peak(peak);
         }
     }
@@ -350,7 +362,7 @@ impl Segment {
     /// Gives back room that was reserved behind the end.
     pub(crate) fn give_back(&mut self, home: &Home) -> Result<(), StorageError> {
         if self.reserved > self.size {
-            let file = self.file_mut(home)?;
+            let file = self.file(home)?;
             file.truncate(self.size).during("truncate", &home.segment_path(self.base, LOG))?;
             self.reserved = 0;
         }

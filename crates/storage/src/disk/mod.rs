@@ -18,9 +18,11 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+mod gated;
 mod real;
 pub mod sim;
 
+pub use gated::GatedDisk;
 pub use real::RealDisk;
 pub use sim::SimDisk;
 

@@ -38,10 +38,10 @@ use crate::segment::Segment;
 use crate::{LogConfig, StorageError, UnreadableBatch};
 
 pub use opening::{ActiveSegment, OnDamage, Opening, Recovery, SealedSegment};
-pub use read::{FileSlice, ReadCursor};
+pub use read::{FileSlice, ReadCursor, ReadLookup};
 pub use retention::DeletedSegment;
 pub use sync::{CheckpointTicket, SyncTicket};
-pub use timestamps::TimestampedOffset;
+pub use timestamps::{TimeLookup, TimestampedOffset};
 
 use append::Boundaries;
 use sync::SyncedState;

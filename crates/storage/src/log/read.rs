@@ -10,8 +10,10 @@ use model::Offset;
 use super::Log;
 use crate::StorageError;
 use crate::disk::DiskFile;
+use crate::names::Home;
 use crate::producers::transactions::{self, AbortedTransaction};
 use crate::scan::HeaderWalk;
+use crate::segment::Segment;
 
 /// Whole batches, one behind the other, in one segment's file. Holding it keeps the file readable
 /// even if the segment is deleted.
@@ -56,12 +58,30 @@ impl Default for ReadCursor {
     }
 }
 
-/// What a reader asks for, behind its offset.
-#[derive(Clone, Copy)]
-struct Bounds {
+/// A read whose answer takes a look into indexes or batches: prepared under the log's lock, run
+/// without it, for a device may take its time.
+#[derive(Debug)]
+pub struct ReadLookup {
+    home: Home,
+    generation: u64,
+    /// Views of the segment that holds the offset and, should its end have been compacted away, of
+    /// those that follow up to the next batch.
+    segments: Vec<SegmentView>,
+    offset: Offset,
+    /// Where the batch begins, if a cursor told.
+    position: Option<u64>,
     limit: Offset,
     max_bytes: u64,
     at_least_one: bool,
+}
+
+#[derive(Debug)]
+struct SegmentView {
+    segment: Segment,
+    /// The offset behind it.
+    end: Offset,
+    /// Where the batch ends that the limit lies right behind, if that is known.
+    limit_position: Option<u64>,
 }
 
 impl Log {
@@ -78,19 +98,7 @@ impl Log {
         max_bytes: u32,
         at_least_one: bool,
     ) -> Result<Option<FileSlice>, StorageError> {
-        let limit = self.checked_limit(offset, limit)?;
-        if offset >= limit {
-            return Ok(None);
-        }
-        let bounds = Bounds { limit, max_bytes: max_bytes as u64, at_least_one };
-        // A segment whose end was compacted away leads on to the next one.
-        for number in self.segment_of(offset)..self.segments.len() {
-            if let Some(found) = self.segments[number].locate(&self.home, offset)? {
-                let first = found.header.base_offset;
-                return self.slice(number, found.position, Some(found.end()), first, bounds);
-            }
-        }
-        Ok(None)
+        self.read_from(&ReadCursor::default(), offset, limit, max_bytes, at_least_one)
     }
 
     /// As [`Log::read`], for a reader that goes on where a slice ended: pass its `next`. Whoever
@@ -104,15 +112,89 @@ impl Log {
         max_bytes: u32,
         at_least_one: bool,
     ) -> Result<Option<FileSlice>, StorageError> {
-        let limit_here = self.checked_limit(offset, limit)?;
-        if offset >= limit_here {
+        let lookup = self.read_lookup(cursor, offset, limit, max_bytes, at_least_one)?;
+        lookup.map_or(Ok(None), |lookup| lookup.run())
+    }
+
+    /// The answer to [`Log::read_from`] if it is known without a look at the device: for whoever
+    /// follows the end of the log. `None`: a [`Log::read_lookup`] must tell.
+    pub fn read_at_once(
+        &self,
+        cursor: &ReadCursor,
+        offset: Offset,
+        limit: Offset,
+        max_bytes: u32,
+    ) -> Option<FileSlice> {
+        let (number, position) = self.place_of(cursor, offset)?;
+        let (segment, end) = (&self.segments[number], self.end_of(number));
+        let (end_position, next) = match limit >= end {
+            true => (segment.size(), end),
+            false => (self.limit_position(number, limit)?, limit),
+        };
+        let fits = position < end_position && end_position - position <= max_bytes as u64;
+        let file = segment.open_file().filter(|_| fits && max_bytes <= i32::MAX as u32)?;
+        Some(FileSlice {
+            file,
+            position,
+            size_bytes: (end_position - position) as u32,
+            first_offset: offset,
+            next: ReadCursor {
+                offset: next,
+                segment: segment.base,
+                position: end_position,
+                generation: self.generation,
+            },
+        })
+    }
+
+    /// Prepares a [`Log::read_from`]. `None`: there is nothing below the limit.
+    pub fn read_lookup(
+        &self,
+        cursor: &ReadCursor,
+        offset: Offset,
+        limit: Offset,
+        max_bytes: u32,
+        at_least_one: bool,
+    ) -> Result<Option<ReadLookup>, StorageError> {
+        let limit = self.checked_limit(offset, limit)?;
+        if offset >= limit {
             return Ok(None);
         }
-        let Some((number, position)) = self.place_of(cursor, offset) else {
-            return self.read(offset, limit, max_bytes, at_least_one);
+        let (first, position) = match self.place_of(cursor, offset) {
+            Some((number, position)) => (number, Some(position)),
+            None => (self.segment_of(offset), None),
         };
-        let bounds = Bounds { limit: limit_here, max_bytes: max_bytes as u64, at_least_one };
-        self.slice(number, position, None, offset, bounds)
+        let mut segments = Vec::with_capacity(2);
+        for number in first..self.segments.len() {
+            let segment = self.segments[number].clone();
+            let is_last = position.is_some() || (number > first && segment.size() > 0);
+            let limit_position = self.limit_position(number, limit);
+            segments.push(SegmentView { segment, end: self.end_of(number), limit_position });
+            if is_last {
+                break;
+            }
+        }
+        Ok(Some(ReadLookup {
+            home: self.home.clone(),
+            generation: self.generation,
+            segments,
+            offset,
+            position,
+            limit,
+            max_bytes: max_bytes as u64,
+            at_least_one,
+        }))
+    }
+
+    /// Counts what makes positions in files mean something else: a look-up from before is void.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Where a batch ends in the active segment that `limit` lies right behind, if that is known.
+    fn limit_position(&self, number: usize, limit: Offset) -> Option<u64> {
+        let is_active = number + 1 == self.segments.len();
+        self.boundaries.as_ref().filter(|_| is_active)?.position(limit)
     }
 
     /// The aborted transactions that have records between two offsets, for `read_committed`.
@@ -157,67 +239,83 @@ impl Log {
         // The segment was rolled since: the next one goes on.
         (number + 1 < self.segments.len()).then_some((number + 1, 0))
     }
+}
+
+impl ReadLookup {
+    /// Of what [`Log::generation`] the answer speaks.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Looks up. Fails with [`StorageError::Io`] also when retention has put the segment away in the
+    /// meantime: then look up again.
+    pub fn run(&self) -> Result<Option<FileSlice>, StorageError> {
+        if let Some(position) = self.position {
+            return self.slice(&self.segments[0], position, None, self.offset);
+        }
+        // A segment whose end was compacted away leads on to the next one.
+        for view in &self.segments {
+            if let Some(found) = view.segment.locate(&self.home, self.offset)? {
+                let first = found.header.base_offset;
+                return self.slice(view, found.position, Some(found.end()), first);
+            }
+        }
+        Ok(None)
+    }
 
     /// Cuts the range that begins at `position` of a segment. `first_end` is where the first batch
     /// ends, if that is known.
     fn slice(
         &self,
-        number: usize,
+        view: &SegmentView,
         position: u64,
         first_end: Option<u64>,
         first_offset: Offset,
-        bounds: Bounds,
     ) -> Result<Option<FileSlice>, StorageError> {
-        let segment = &self.segments[number];
-        let (end_most, next) = self.position_of_limit(number, bounds.limit)?;
-        let most = position.saturating_add(bounds.max_bytes.min(i32::MAX as u64));
+        let (end_most, next) = self.position_of_limit(view)?;
+        let most = position.saturating_add(self.max_bytes.min(i32::MAX as u64));
         let (mut end, mut next) = match end_most <= most {
             true => (end_most, Some(next)),
-            false => segment.batches_end(&self.home, position, most)?,
+            false => view.segment.batches_end(&self.home, position, most)?,
         };
         if end <= position {
-            if end_most <= position || !bounds.at_least_one {
+            if end_most <= position || !self.at_least_one {
                 return Ok(None);
             }
-            (end, next) = self.first_batch(number, position, first_end)?;
+            (end, next) = self.first_batch(view, position, first_end)?;
         }
-        let next = self.cursor(number, end, next.unwrap_or(Offset(-1)));
+        let next = ReadCursor {
+            offset: next.unwrap_or(Offset(-1)),
+            segment: view.segment.base,
+            position: end,
+            generation: self.generation,
+        };
         let size_bytes = (end - position) as u32;
-        let file = segment.file(&self.home)?;
+        let file = view.segment.file(&self.home)?;
         Ok(Some(FileSlice { file, position, size_bytes, first_offset, next }))
     }
 
     /// Up to where a segment may be read, and the offset that follows.
-    fn position_of_limit(
-        &self,
-        number: usize,
-        limit: Offset,
-    ) -> Result<(u64, Offset), StorageError> {
-        let segment = &self.segments[number];
-        let end = self.end_of(number);
-        if limit >= end {
-            return Ok((segment.size(), end));
+    fn position_of_limit(&self, view: &SegmentView) -> Result<(u64, Offset), StorageError> {
+        if self.limit >= view.end {
+            return Ok((view.segment.size(), view.end));
         }
-        let known = match number + 1 == self.segments.len() {
-            true => self.boundaries.as_ref().and_then(|b| b.position(limit)),
-            false => None,
-        };
-        match known {
-            Some(position) => Ok((position, limit)),
-            None => Ok((segment.position_of(&self.home, limit)?, limit)),
+        match view.limit_position {
+            Some(position) => Ok((position, self.limit)),
+            None => Ok((view.segment.position_of(&self.home, self.limit)?, self.limit)),
         }
     }
 
     fn first_batch(
         &self,
-        number: usize,
+        view: &SegmentView,
         position: u64,
         first_end: Option<u64>,
     ) -> Result<(u64, Option<Offset>), StorageError> {
         if let Some(end) = first_end {
             return Ok((end, None));
         }
-        let segment = &self.segments[number];
+        let segment = &view.segment;
         let file = segment.file(&self.home)?;
         match HeaderWalk::new(&*file, position, segment.size()).next() {
             Ok(Some((at, header))) => {
@@ -225,15 +323,6 @@ impl Log {
             }
             Ok(None) => Ok((position, None)),
             Err(error) => Err(segment.unreadable(&self.home, position, segment.base, error)),
-        }
-    }
-
-    fn cursor(&self, number: usize, position: u64, offset: Offset) -> ReadCursor {
-        ReadCursor {
-            offset,
-            segment: self.segments[number].base,
-            position,
-            generation: self.generation,
         }
     }
 }

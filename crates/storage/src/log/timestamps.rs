@@ -1,9 +1,12 @@
 //! Finding offsets by time, exactly: to the record, not to the batch.
 
+use std::cell::Cell;
+
 use compression::records::RecordStream;
 use model::{BatchHeader, LeaderEpoch, Offset, Timestamp, TimestampType};
 
 use super::Log;
+use crate::names::Home;
 use crate::scan::BatchScan;
 use crate::segment::Segment;
 use crate::{StorageError, UnreadableBatch};
@@ -19,49 +22,85 @@ pub struct TimestampedOffset {
     pub epoch: LeaderEpoch,
 }
 
+/// What a search by time needs of a log: taken under the log's lock, used without it, for as long as
+/// reading and decompressing takes.
+#[derive(Debug)]
+pub struct TimeLookup {
+    home: Home,
+    /// Views of the segments that hold anything between log start and limit, with their ends.
+    segments: Vec<(Segment, Offset)>,
+    log_start: Offset,
+    limit: Offset,
+}
+
 impl Log {
-    /// The first record, from the log start on and below `limit`, whose timestamp is at least
-    /// `timestamp`. Decompresses batches where it must.
+    /// Prepares a search by time among the records below `limit`. Reads nothing.
+    pub fn time_lookup(&self, limit: Offset) -> TimeLookup {
+        let from = self.segment_of(self.log_start);
+        let segments = (from..self.segments.len())
+            .map(|number| (self.segments[number].clone(), self.end_of(number)))
+            .take_while(|(segment, _)| segment.base < limit)
+            .collect();
+        TimeLookup { home: self.home.clone(), segments, log_start: self.log_start, limit }
+    }
+
+    /// As [`TimeLookup::first_at`], while the log is locked.
     pub fn find_by_timestamp(
         &self,
         timestamp: Timestamp,
         limit: Offset,
     ) -> Result<Option<TimestampedOffset>, StorageError> {
-        for segment in &self.segments[self.segment_of(self.log_start)..] {
-            if segment.base >= limit {
-                break;
-            }
+        self.time_lookup(limit).first_at(timestamp)
+    }
+
+    /// As [`TimeLookup::newest`], while the log is locked.
+    pub fn find_max_timestamp(
+        &self,
+        limit: Offset,
+    ) -> Result<Option<TimestampedOffset>, StorageError> {
+        self.time_lookup(limit).newest()
+    }
+}
+
+impl TimeLookup {
+    /// The first record, from the log start on and below the limit, whose timestamp is at least
+    /// `timestamp`. Decompresses batches where it must.
+    ///
+    /// Fails with [`StorageError::Io`] also when retention or compaction has put a segment away in
+    /// the meantime: then look up again.
+    pub fn first_at(
+        &self,
+        timestamp: Timestamp,
+    ) -> Result<Option<TimestampedOffset>, StorageError> {
+        for (segment, end) in &self.segments {
             if segment.peak(&self.home)?.timestamp < timestamp {
                 continue;
             }
-            let from = segment.position_by_time(&self.home, timestamp)?;
+            let from = segment.position_by_time(&self.home, timestamp, self.limit.min(*end))?;
             let wanted = |t: Timestamp| t >= timestamp;
-            if let Some(found) = self.find_in(segment, from, limit, timestamp, wanted)? {
+            if let Some(found) = self.find_in(segment, from, timestamp, wanted)? {
                 return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
-    /// The first of the records with the largest timestamp below `limit` (KIP-734). `None` if there
-    /// is no record with a timestamp.
-    pub fn find_max_timestamp(
-        &self,
-        limit: Offset,
-    ) -> Result<Option<TimestampedOffset>, StorageError> {
+    /// The first of the records with the largest timestamp below the limit (KIP-734). `None` if
+    /// there is no record with a timestamp. Fails as [`TimeLookup::first_at`] does.
+    pub fn newest(&self) -> Result<Option<TimestampedOffset>, StorageError> {
         let mut best: Option<TimestampedOffset> = None;
-        for (number, segment) in self.segments.iter().enumerate() {
+        for (segment, end) in &self.segments {
             let peak = segment.peak(&self.home)?;
             let known = best.map_or(Timestamp::NONE, |best| best.timestamp);
-            if peak.timestamp <= known || self.end_of(number) <= self.log_start {
+            if peak.timestamp <= known {
                 continue;
             }
-            let whole = peak.offset < limit && segment.base >= self.log_start;
+            let limit = self.limit.min(*end);
             let mut found = None;
-            if whole {
-                let from = segment.position_by_time(&self.home, peak.timestamp)?;
+            if peak.offset < limit && segment.base >= self.log_start {
+                let from = segment.position_by_time(&self.home, peak.timestamp, limit)?;
                 let wanted = |t: Timestamp| t == peak.timestamp;
-                found = self.find_in(segment, from, limit, peak.timestamp, wanted)?;
+                found = self.find_in(segment, from, peak.timestamp, wanted)?;
             }
             // The header of a batch may promise more than its records hold.
             if found.is_none() {
@@ -78,12 +117,11 @@ impl Log {
         &self,
         segment: &Segment,
         from: u64,
-        limit: Offset,
         least: Timestamp,
         wanted: impl Fn(Timestamp) -> bool,
     ) -> Result<Option<TimestampedOffset>, StorageError> {
         let mut first = None;
-        self.each_record(segment, from, limit, least, |found| {
+        self.each_record(segment, from, &Cell::new(least), |found| {
             if wanted(found.timestamp) {
                 first = Some(found);
             }
@@ -92,25 +130,50 @@ impl Log {
         Ok(first)
     }
 
-    /// The first record of a segment with the largest timestamp above `least`.
+    /// The first record of a segment with the largest timestamp above `known`: from the batch on that
+    /// has the largest timestamp of those before the limit, as far as the time index tells.
     fn largest_in(
         &self,
         segment: &Segment,
         limit: Offset,
-        least: Timestamp,
+        known: Timestamp,
+    ) -> Result<Option<TimestampedOffset>, StorageError> {
+        let indexed = segment.newest_indexed(&self.home, limit)?;
+        let indexed = indexed.filter(|batch| batch.header.base_offset >= self.log_start);
+        let from = match &indexed {
+            Some(batch) => batch.position,
+            None => segment.position_of(&self.home, self.log_start)?,
+        };
+        let best = self.largest_from(segment, from, known)?;
+        let promised = indexed.map_or(Timestamp::NONE, |batch| batch.header.max_timestamp);
+        if best.map_or(known, |best| best.timestamp) < promised {
+            // A header that promises more than its records hold has hidden those before it.
+            return self.largest_from(segment, 0, known);
+        }
+        Ok(best)
+    }
+
+    fn largest_from(
+        &self,
+        segment: &Segment,
+        from: u64,
+        known: Timestamp,
     ) -> Result<Option<TimestampedOffset>, StorageError> {
         let mut best: Option<TimestampedOffset> = None;
-        let above = Timestamp(least.0.saturating_add(1));
-        self.each_record(segment, 0, limit, above, |found| {
-            if found.timestamp > best.map_or(least, |best| best.timestamp) {
+        let above = |timestamp: Timestamp| Timestamp(timestamp.0.saturating_add(1));
+        // Batches that cannot hold a larger one are not decompressed.
+        let least = Cell::new(above(known));
+        self.each_record(segment, from, &least, |found| {
+            if found.timestamp >= least.get() {
                 best = Some(found);
+                least.set(above(found.timestamp));
             }
             true
         })?;
         Ok(best)
     }
 
-    /// Visits the records between log start and `limit` in a segment, from a position on, of the
+    /// Visits the records between log start and limit in a segment, from a position on, of the
     /// batches whose largest timestamp is at least `least`, until the visitor returns `false`.
     /// The records of control batches count, as they do in Kafka. A batch that cannot be read is noted
     /// and costs its own records only.
@@ -118,8 +181,7 @@ impl Log {
         &self,
         segment: &Segment,
         from: u64,
-        limit: Offset,
-        least: Timestamp,
+        least: &Cell<Timestamp>,
         mut visit: impl FnMut(TimestampedOffset) -> bool,
     ) -> Result<(), StorageError> {
         let file = segment.file(&self.home)?;
@@ -133,10 +195,10 @@ impl Log {
             else {
                 return Ok(());
             };
-            if header.base_offset >= limit {
+            if header.base_offset >= self.limit {
                 return Ok(());
             }
-            if header.max_timestamp < least || header.last_offset() < self.log_start {
+            if header.max_timestamp < least.get() || header.last_offset() < self.log_start {
                 continue;
             }
             if let Some(error) = damage {
@@ -161,7 +223,7 @@ impl Log {
                     TimestampType::LogAppendTime => header.max_timestamp,
                 };
                 let found = TimestampedOffset { timestamp, offset, epoch: header.leader_epoch };
-                if offset >= limit || (offset >= self.log_start && !visit(found)) {
+                if offset >= self.limit || (offset >= self.log_start && !visit(found)) {
                     return Ok(());
                 }
             }

@@ -122,13 +122,17 @@ impl Segment {
                 }
             }
         }
-        let peak = *fresh.peak.get_mut();
+        let peak = *fresh.peak.lock();
         if let Some(peak) = peak {
             fresh.note_peak(peak);
         }
         self.offsets.replace(fresh.offsets.take_memory());
         self.times.replace(fresh.times.take_memory());
-        *self.peak.lock() = peak;
+        let mut known = self.peak.lock();
+        // The segment may have grown since this view of it was taken.
+        if known.is_none_or(|known| peak.is_some_and(|peak| peak.timestamp > known.timestamp)) {
+            *known = peak;
+        }
         *self.rebuilt.lock() = true;
         Ok(())
     }
@@ -201,22 +205,60 @@ impl Segment {
         Ok(first)
     }
 
-    /// From where a record of at least this timestamp may be found: no earlier batch has one.
+    /// From where a record of at least this timestamp may be found: no earlier batch has one. Entries
+    /// for offsets from `end` on, behind which the segment may have grown, count for nothing.
     pub(crate) fn position_by_time(
         &self,
         home: &Home,
         timestamp: Timestamp,
+        end: Offset,
     ) -> Result<u64, StorageError> {
-        let entry = match self.times.floor(home, self.base, |e| e.key(), timestamp.0) {
-            Ok(entry) => entry,
+        let entry = self.time_entry(home, timestamp, end)?;
+        Ok(self.batch_of(home, entry)?.map_or(0, |batch| batch.position))
+    }
+
+    /// The batch below `end` that has the largest timestamp of all batches up to it, as far as the
+    /// time index tells: no earlier one has a larger timestamp. `None`: the index names none.
+    pub(crate) fn newest_indexed(
+        &self,
+        home: &Home,
+        end: Offset,
+    ) -> Result<Option<Located>, StorageError> {
+        let entry = self.time_entry(home, Timestamp(i64::MAX), end)?;
+        self.batch_of(home, entry)
+    }
+
+    fn batch_of(
+        &self,
+        home: &Home,
+        entry: Option<TimeEntry>,
+    ) -> Result<Option<Located>, StorageError> {
+        entry.map_or(Ok(None), |entry| self.batch_named(home, &entry))
+    }
+
+    /// The last entry of the time index with at most this timestamp, for an offset below `end`.
+    fn time_entry(
+        &self,
+        home: &Home,
+        timestamp: Timestamp,
+        end: Offset,
+    ) -> Result<Option<TimeEntry>, StorageError> {
+        let below = self.relative(end);
+        let value = |entry: &TimeEntry| match entry.relative_offset() < below {
+            true => entry.key(),
+            false => i64::MAX,
+        };
+        let most = timestamp.0.min(i64::MAX - 1);
+        match self.times.floor(home, self.base, value, most) {
+            Ok(entry) => Ok(entry),
             Err(error) => {
                 self.unless_broken::<()>(home, TimeEntry::SUFFIX, error)?;
                 self.rebuild_indexes(home)?;
-                return self.position_by_time(home, timestamp);
+                self.times
+                    .floor(home, self.base, value, most)
+                    .during("read", &home.segment_path(self.base, TimeEntry::SUFFIX))
             }
-        };
-        let Some(entry) = entry else { return Ok(0) };
-        Ok(self.batch_named(home, &entry)?.map_or(0, |batch| batch.position))
+        }
     }
 
     /// The batch that an entry of the time index names; `None`: the entry was damaged. Compaction

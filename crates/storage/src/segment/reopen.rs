@@ -44,7 +44,7 @@ impl Segment {
         let path = home.segment_path(self.base, TimeEntry::SUFFIX);
         self.offsets.last(home, self.base).during("read", &path)?;
         let last = self.times.last(home, self.base).during("read", &path)?;
-        *self.peak.get_mut() = Some(self.peak_below(home, last, position)?);
+        *self.peak.lock() = Some(self.peak_below(home, last, position)?);
         self.size = position;
         self.synced_bytes = 0;
         self.since_entry_bytes = 0;
@@ -115,7 +115,7 @@ impl Segment {
     /// the offset behind the last batch, `None` if there is no batch.
     pub(crate) fn recompute(&mut self, home: &Home) -> Result<Option<Offset>, StorageError> {
         let base = self.base;
-        *self.first_timestamp.get_mut() = None;
+        *self.first_timestamp.lock() = None;
         let path = |suffix| home.segment_path(base, suffix);
         let last = self.offsets.last(home, base).during("read", &path(OffsetEntry::SUFFIX))?;
         let time = self.times.last(home, base).during("read", &path(TimeEntry::SUFFIX))?;
@@ -138,7 +138,7 @@ impl Segment {
             }
         }
         self.since_entry_bytes = self.size - from;
-        *self.peak.get_mut() = Some(peak);
+        *self.peak.lock() = Some(peak);
         Ok(end)
     }
 }

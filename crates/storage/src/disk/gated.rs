@@ -1,0 +1,156 @@
+//! A disk of which some device stalls when a test says so: syncs below a directory wait at a gate.
+//!
+//! With it a test decides by the order of events that nobody waits for a device who should not, where
+//! a slow disk would need a clock and luck.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::{Disk, DiskFile, OpenMode};
+
+/// Another disk behind a gate for its syncs. Clones are the same disk.
+#[derive(Clone, Debug)]
+pub struct GatedDisk {
+    disk: Arc<dyn Disk>,
+    gate: Arc<Gate>,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Syncs of what lies here wait.
+    closed: Option<PathBuf>,
+    waiting: usize,
+}
+
+#[derive(Debug)]
+struct GatedFile {
+    file: Arc<dyn DiskFile>,
+    path: PathBuf,
+    gate: Arc<Gate>,
+}
+
+impl GatedDisk {
+    /// `disk`, with the gate open.
+    pub fn new(disk: Arc<dyn Disk>) -> GatedDisk {
+        GatedDisk { disk, gate: Arc::default() }
+    }
+
+    /// From now on syncs of everything below `dir` wait.
+    pub fn close(&self, dir: &Path) {
+        self.gate.state.lock().closed = Some(dir.to_owned());
+    }
+
+    /// Lets all syncs through.
+    pub fn open_gate(&self) {
+        self.gate.state.lock().closed = None;
+        self.gate.changed.notify_all();
+    }
+
+    /// Waits until `count` syncs wait at the gate; false if they do not within `patience`.
+    pub fn wait_for_syncs(&self, count: usize, patience: Duration) -> bool {
+        let mut state = self.gate.state.lock();
+        let too_few = |state: &mut State| state.waiting < count;
+        !self.gate.changed.wait_while_for(&mut state, too_few, patience).timed_out()
+    }
+}
+
+impl Gate {
+    fn pass(&self, path: &Path) {
+        let mut state = self.state.lock();
+        let is_closed =
+            |state: &mut State| state.closed.as_ref().is_some_and(|dir| path.starts_with(dir));
+        if !is_closed(&mut state) {
+            return;
+        }
+        state.waiting += 1;
+        self.changed.notify_all();
+        self.changed.wait_while(&mut state, is_closed);
+        state.waiting -= 1;
+    }
+}
+
+impl Disk for GatedDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let file = self.disk.open(path, mode)?;
+        Ok(Arc::new(GatedFile { file, path: path.to_owned(), gate: Arc::clone(&self.gate) }))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.disk.read(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(dir)
+    }
+
+    fn size(&self, path: &Path) -> io::Result<u64> {
+        self.disk.size(path)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.disk.exists(path)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_file(path)
+    }
+
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.disk.remove_dir_all(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.gate.pass(dir);
+        self.disk.sync_dir(dir)
+    }
+}
+
+impl DiskFile for GatedFile {
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, position)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, position)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.file.size()
+    }
+
+    fn truncate(&self, size: u64) -> io::Result<()> {
+        self.file.truncate(size)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.gate.pass(&self.path);
+        self.file.sync()
+    }
+
+    fn preallocate(&self, from: u64, bytes: u64) -> io::Result<()> {
+        self.file.preallocate(from, bytes)
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_fd()
+    }
+}
