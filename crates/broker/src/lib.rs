@@ -6,6 +6,7 @@
 
 mod checking;
 mod clock;
+mod committed_end;
 mod counters;
 mod endpoints;
 mod fetch_session;

@@ -225,11 +225,10 @@ fn open(
     let opened = isolated(|| server.logs.open(&name, change.topic_id, &settings.log, server.now()));
     let partition = match opened {
         Ok(Ok(opened)) => {
-            let Opened { log, high_watermark } = opened;
+            let Opened { log, high_watermark, sync_queue } = opened;
             let me = server.node_id;
-            let partition =
-                Partition::new(name, change.topic_id, me, log, settings, high_watermark);
-            let partition = Arc::new(partition);
+            let id = change.topic_id;
+            let partition = Partition::new(name, id, me, log, settings, high_watermark, sync_queue);
             server.logs.register(&partition);
             Some(partition)
         }
@@ -282,6 +281,7 @@ fn reconfigure_broker(server: &Server, image: &ClusterImage) {
         }
     }
     server.quorum.set_controller_settings(controller_settings(&config));
+    server.flusher.set_delay_ms(config.log.sync_delay_ms);
     server.config.store(Arc::new(config));
 }
 
@@ -295,9 +295,7 @@ fn reconfigure_topics(server: &Server, update: &ImageUpdate, topics: &Topics, al
         let settings = Arc::new(resolve(&config, &update.after, server.node_id, &topic.name));
         for partition in topic.partitions.iter().flatten() {
             partition.set_settings(Arc::clone(&settings));
-            if partition.request_sync() {
-                server.flusher.request(Arc::clone(partition));
-            }
+            partition.request_sync();
         }
     }
 }

@@ -137,7 +137,7 @@ pub struct Server {
     /// Looks into large batches.
     pub checking: Checking,
     /// Group commit.
-    pub flusher: Arc<Flusher>,
+    pub flusher: Flusher,
     /// The log directories.
     pub logs: Arc<Logs>,
     /// The cluster's metadata and who decides it.

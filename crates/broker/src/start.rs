@@ -3,7 +3,7 @@
 //! ```text
 //! data runtime      one thread a core: connections, produce, fetch
 //! control runtime   the caller's: quorum, coordinators' timers, metadata, HTTP
-//! flusher threads   group commit
+//! flusher threads   group commit, for each log directory its own
 //! chores thread     retention, checkpoints; cleaner threads: compaction
 //! ```
 
@@ -33,7 +33,7 @@ use crate::fetch_session::FetchSessions;
 use crate::groups::{Groups, group_config};
 use crate::logs::chores::Chores;
 use crate::logs::cleaner::Cleaner;
-use crate::logs::flusher::Flusher;
+use crate::logs::flusher::{Flusher, SyncObserver};
 use crate::logs::{Logs, LogsError};
 use crate::network::buffer::BufferPool;
 use crate::network::listener::{Connections, accept, bind};
@@ -106,14 +106,9 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let broker_epoch = join_cluster(&quorum, &config, &logs, &endpoints, &cluster_id).await?;
 
     let counters = Arc::new(Counters::default());
-    let flusher = start_flusher(&logs, &counters)?;
+    let flusher = start_flusher(&logs, config.log.sync_delay_ms, &counters)?;
     let clock = Clock::default();
-    let groups = Arc::new(Groups::new(
-        group_config(&config),
-        clock.clone(),
-        Arc::clone(&flusher),
-        Handle::current(),
-    ));
+    let groups = Arc::new(Groups::new(group_config(&config), clock.clone(), Handle::current()));
     let (applied_now, applied) = watch::channel(0);
     let server = Arc::new(Server {
         node_id: config.node_id,
@@ -217,18 +212,14 @@ async fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
     found.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
 }
 
-fn start_flusher(logs: &Arc<Logs>, counters: &Arc<Counters>) -> Result<Arc<Flusher>, StartError> {
-    let logs = Arc::clone(logs);
-    let on_failure = Box::new(
-        move |partition: &Arc<partition::Partition>, cause: &partition::PartitionError| {
-            // The files of a deleted partition may be gone under a sync.
-            if partition.status() != partition::Status::Deleted {
-                logs.fail(partition, cause);
-            }
-        },
-    );
-    let flusher = Flusher::start(Arc::clone(counters), on_failure).map_err(StartError::Threads)?;
-    Ok(Arc::new(flusher))
+fn start_flusher(
+    logs: &Arc<Logs>,
+    delay_ms: u64,
+    counters: &Arc<Counters>,
+) -> Result<Flusher, StartError> {
+    let queues = logs.directories().map(|directory| Arc::clone(directory.sync_queue())).collect();
+    let observer: Arc<dyn SyncObserver> = Arc::clone(logs) as _;
+    Flusher::start(queues, delay_ms, counters, &observer).map_err(StartError::Threads)
 }
 
 fn quorum_config(config: &BrokerConfig, cluster_id: &str) -> QuorumConfig {

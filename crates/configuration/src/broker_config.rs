@@ -74,6 +74,8 @@ pub struct LogDefaults {
     pub retention_check_ms: u64,
     /// How often logs to sync are looked for with durability=page-cache.
     pub flush_scheduler_ms: u64,
+    /// How long a write that nobody waits for may stay unsynced with durability=fsync.
+    pub sync_delay_ms: u64,
     /// How often recovery points are written down.
     pub recovery_point_checkpoint_ms: u64,
     /// How often log start offsets are written down.
@@ -290,6 +292,7 @@ fn read_log(reading: &Reading<'_>) -> LogDefaults {
         message_bytes_max: reading.get("message.max.bytes"),
         retention_check_ms: reading.get("log.retention.check.interval.ms"),
         flush_scheduler_ms: u64::try_from(flush_scheduler).unwrap_or(u64::MAX),
+        sync_delay_ms: reading.get("sync.delay.ms"),
         recovery_point_checkpoint_ms: reading.get("log.flush.offset.checkpoint.interval.ms"),
         start_offset_checkpoint_ms: reading.get("log.flush.start.offset.checkpoint.interval.ms"),
         initial_delay_ms: reading.get("log.initial.task.delay.ms"),

@@ -1,5 +1,7 @@
 //! Appending as a leader: the path of every produced record.
 
+use std::task::Waker;
+
 use model::batch;
 use model::{BatchHeader, Durability, Offset, Timestamp, TimestampType};
 use replication::Event;
@@ -9,6 +11,7 @@ use crate::check::{CheckedBatch, Effort, check, check_size};
 use crate::error::PartitionError;
 use crate::partition::{Partition, State};
 use crate::recompress::recompress;
+use crate::sync_queue::Urgency;
 
 /// What the producer waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +60,6 @@ pub struct Appended {
     pub log_start: Offset,
     /// The same batch had been appended before (KIP-98); nothing was written.
     pub duplicate: bool,
-    /// The flusher must be told: there is something to sync that was not before.
-    pub wants_sync: bool,
 }
 
 /// Ends the process if a bug unwinds while the log may be half-changed: a restart recovers, going on
@@ -171,24 +172,47 @@ impl Partition {
             log_append_time,
             log_start: state.log.log_start_offset(),
             duplicate: false,
-            wants_sync: self.wants_sync(&state),
         };
+        let was_committed = state.replica.high_watermark() == base_offset;
         let effects = state.replica.step(Event::Appended { log_end });
+        let waker = self.appended(&mut state, records.len() as u64, how.acks, was_committed);
         self.publish(state, effects);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
         Ok(appended)
     }
 
-    /// Whether the flusher must be told, at most once until it has begun a sync.
-    fn wants_sync(&self, state: &State) -> bool {
-        use std::sync::atomic::Ordering;
-        let due = match state.settings.durability {
-            Durability::Fsync => true,
-            Durability::PageCache => {
-                let unsynced = state.log.log_end_offset().0 - state.log.synced_below().0;
-                unsynced >= state.settings.flush_messages
-            }
+    /// Tells the flusher what it must know of an append, in so far as nobody else does: whoever
+    /// appends with `acks=all` asks for the sync when its whole request is appended.
+    fn appended(
+        &self,
+        state: &mut State,
+        bytes: u64,
+        acks: Acks,
+        was_committed: bool,
+    ) -> Option<Waker> {
+        if state.settings.durability == Durability::PageCache {
+            let unsynced = state.log.log_end_offset().0 - state.log.synced_below().0;
+            let is_due = unsynced >= state.settings.flush_messages;
+            return if is_due { self.demand(state, Urgency::Now) } else { None };
+        }
+        state.sync.unsynced_bytes += bytes;
+        let too_many = self.sync_queue.appended(bytes);
+        let urgency = match was_committed && state.has_waiting_reader() {
+            true => Urgency::Reader,
+            false => Urgency::Later,
         };
-        due && !self.queued_for_sync.swap(true, Ordering::AcqRel)
+        let waker = if acks == Acks::All { None } else { self.demand(state, urgency) };
+        waker.or(too_many)
+    }
+}
+
+impl State {
+    /// Whether a consumer waits at the end of the log. One that has looked and does not wait yet
+    /// looks again.
+    fn has_waiting_reader(&self) -> bool {
+        self.watchers.iter().fold(false, |any, (_, (watch, slot))| any | watch.touch(*slot))
     }
 }
 
@@ -230,6 +254,5 @@ fn duplicate(
         log_append_time,
         log_start: state.log.log_start_offset(),
         duplicate: true,
-        wants_sync: false,
     }
 }

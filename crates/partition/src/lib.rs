@@ -15,6 +15,7 @@ mod read;
 mod recompress;
 mod settings;
 mod sync;
+mod sync_queue;
 mod walk;
 mod watch;
 
@@ -22,8 +23,9 @@ pub use append::{Acks, Append, Appended, Prepared};
 pub use check::{CheckedBatch, Effort, RecordError, Refusal, check};
 pub use error::PartitionError;
 pub use offsets::{EpochEnd, OffsetQuery};
-pub use partition::{Partition, Status};
+pub use partition::{Partition, Status, WaiterKey};
 pub use read::{Isolation, Read, ReadRequest};
 pub use settings::{CompressionRule, Settings};
 pub use sync::{PartitionCheckpoint, PartitionSync};
+pub use sync_queue::{SyncQueue, UNSYNCED_BYTES_MAX, Urgency};
 pub use watch::{Watch, WatchKey};

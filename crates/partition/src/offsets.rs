@@ -1,11 +1,11 @@
 //! Questions about offsets: ListOffsets, OffsetForLeaderEpoch, DeleteRecords.
 
 use model::{LeaderEpoch, Offset, Timestamp};
-use storage::TimestampedOffset;
+use storage::{StorageError, TimeLookup, TimestampedOffset};
 
 use crate::error::PartitionError;
 use crate::partition::Partition;
-use crate::read::Isolation;
+use crate::read::{Isolation, LOOKUPS_MAX, is_gone};
 
 /// Which offset is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +57,43 @@ impl Partition {
             }
             OffsetQuery::Latest(Isolation::LogEnd) => Some(end(state.log.log_end_offset())),
             OffsetQuery::Earliest => Some(at(state.log.log_start_offset())),
-            OffsetQuery::MaxTimestamp => state.log.find_max_timestamp(high_watermark)?,
+            OffsetQuery::MaxTimestamp => {
+                drop(state);
+                self.look_up_time(known_epoch, |lookup| lookup.newest())?
+            }
             OffsetQuery::Timestamp(timestamp) => {
-                state.log.find_by_timestamp(timestamp, high_watermark)?
+                drop(state);
+                self.look_up_time(known_epoch, |lookup| lookup.first_at(timestamp))?
             }
         })
+    }
+
+    /// Searches by time what is committed. May read and decompress segments: without the lock.
+    fn look_up_time(
+        &self,
+        known_epoch: Option<LeaderEpoch>,
+        search: impl Fn(&TimeLookup) -> Result<Option<TimestampedOffset>, StorageError>,
+    ) -> Result<Option<TimestampedOffset>, PartitionError> {
+        let mut tried = 0;
+        loop {
+            let (lookup, generation) = {
+                let state = self.state.lock();
+                self.check_leader(&state.replica, known_epoch)?;
+                let limit = state.replica.high_watermark();
+                (state.log.time_lookup(limit), state.log.generation())
+            };
+            tried += 1;
+            let found = search(&lookup);
+            let is_void = self.state.lock().log.generation() != generation;
+            match found {
+                Ok(found) if !is_void || tried == LOOKUPS_MAX => return Ok(found),
+                Err(error) if tried == LOOKUPS_MAX || !(is_void || is_gone(&error)) => {
+                    return Err(error.into());
+                }
+                // Retention or compaction has put files away under the search.
+                Ok(_) | Err(_) => {}
+            }
+        }
     }
 
     /// Where the term `epoch` ended here.

@@ -1,8 +1,8 @@
 //! The partition itself: its lock, what is published beside it, and its roles.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use model::{BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition};
@@ -13,6 +13,8 @@ use storage::{Log, StorageError};
 
 use crate::error::PartitionError;
 use crate::settings::Settings;
+use crate::sync::SyncState;
+use crate::sync_queue::SyncQueue;
 use crate::watch::{Watch, WatchKey};
 
 /// What a partition can be asked for at the moment.
@@ -52,8 +54,24 @@ pub struct Partition {
     epoch: AtomicI32,
     /// Copy of what the role allows.
     status: AtomicU8,
-    /// Whether it stands in the flusher's queue, so that it stands there once.
-    pub(crate) queued_for_sync: AtomicBool,
+    /// Where the partition asks for a sync: the queue of its log directory.
+    pub(crate) sync_queue: Arc<SyncQueue>,
+    /// Itself, to enter that queue.
+    pub(crate) this: Weak<Partition>,
+}
+
+/// A place among those who wait for the high watermark; see [`Partition::park`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaiterKey {
+    needed: Offset,
+    number: u64,
+}
+
+/// One who waits for the high watermark.
+#[derive(Debug)]
+struct Waiter {
+    key: WaiterKey,
+    waker: Waker,
 }
 
 /// What the lock guards.
@@ -62,15 +80,19 @@ pub(crate) struct State {
     pub(crate) log: Log,
     pub(crate) replica: Replica,
     pub(crate) settings: Arc<Settings>,
+    /// What is asked of the flusher, and what it does.
+    pub(crate) sync: SyncState,
     /// Those who wait for the high watermark. Invariant: sorted by offset.
-    waiters: VecDeque<(Offset, Waker)>,
+    waiters: VecDeque<Waiter>,
+    /// How many have waited so far: numbers them.
+    waiters_numbered: u64,
     /// Those who wait for anything new.
-    watchers: Slab<(Arc<Watch>, u32)>,
+    pub(crate) watchers: Slab<(Arc<Watch>, u32)>,
 }
 
 impl Partition {
     /// A partition over its opened log, without a leader. `checkpointed` is the high watermark
-    /// stored before the last stop.
+    /// stored before the last stop; `sync_queue` is that of the log directory.
     pub fn new(
         topic_partition: TopicPartition,
         topic_id: TopicId,
@@ -78,7 +100,8 @@ impl Partition {
         log: Log,
         settings: Arc<Settings>,
         checkpointed: Offset,
-    ) -> Partition {
+        sync_queue: Arc<SyncQueue>,
+    ) -> Arc<Partition> {
         let replica = Replica::opened(
             me,
             settings.durability,
@@ -88,17 +111,25 @@ impl Partition {
             checkpointed,
         );
         let high_watermark = AtomicI64::new(replica.high_watermark().0);
-        let state =
-            State { log, replica, settings, waiters: VecDeque::new(), watchers: Slab::new() };
-        Partition {
+        let state = State {
+            log,
+            replica,
+            settings,
+            sync: SyncState::default(),
+            waiters: VecDeque::new(),
+            waiters_numbered: 0,
+            watchers: Slab::new(),
+        };
+        Arc::new_cyclic(|this| Partition {
             topic_partition,
             topic_id,
             state: Mutex::new(state),
             high_watermark,
             epoch: AtomicI32::new(LeaderEpoch::NONE.0),
             status: AtomicU8::new(Status::Following as u8),
-            queued_for_sync: AtomicBool::new(false),
-        }
+            sync_queue,
+            this: Weak::clone(this),
+        })
     }
 
     /// Its name.
@@ -131,14 +162,14 @@ impl Partition {
         let mut state = self.state.lock();
         state.log.assign_epoch(epoch);
         let effects = state.replica.step(Event::Lead { epoch, isr });
-        self.publish(state, effects);
+        self.publish_and_sync(state, effects);
     }
 
     /// Another broker leads from now on, or none.
     pub fn follow(&self, leader: BrokerId, epoch: LeaderEpoch) {
         let mut state = self.state.lock();
         let effects = state.replica.step(Event::Follow { leader, epoch });
-        self.publish(state, effects);
+        self.publish_and_sync(state, effects);
     }
 
     /// Obeys another configuration.
@@ -156,20 +187,45 @@ impl Partition {
     }
 
     /// Wakes `waker` when everything below `needed` is committed, or when waiting has become
-    /// pointless. Returns false, and does nothing, when that is already so.
-    pub fn park(&self, needed: Offset, waker: &Waker) -> bool {
+    /// pointless, and sees to it that what is needed is synced if that is what it takes. Returns
+    /// `None`, and does nothing, when that is already so.
+    ///
+    /// Whoever gives up waiting calls [`Partition::leave`].
+    pub fn park(&self, needed: Offset, waker: &Waker) -> Option<WaiterKey> {
         let mut state = self.state.lock();
         if self.status() != Status::Leading || state.replica.high_watermark() >= needed {
-            return false;
+            return None;
         }
         // Appends come in order, so it is nearly always the last; a repeated look is not.
-        let at = state.waiters.partition_point(|(offset, _)| *offset <= needed);
-        let known =
-            at > 0 && state.waiters[at - 1].0 == needed && state.waiters[at - 1].1.will_wake(waker);
-        if !known {
-            state.waiters.insert(at, (needed, waker.clone()));
+        let at = state.waiters.partition_point(|waiter| waiter.key.needed <= needed);
+        let last = at.checked_sub(1).map(|before| &state.waiters[before]);
+        let key = match last.filter(|last| last.key.needed == needed) {
+            Some(last) if last.waker.will_wake(waker) => last.key,
+            _ => {
+                state.waiters_numbered += 1;
+                let key = WaiterKey { needed, number: state.waiters_numbered };
+                state.waiters.insert(at, Waiter { key, waker: waker.clone() });
+                key
+            }
+        };
+        self.wanted_below(state, needed);
+        Some(key)
+    }
+
+    /// Ends a wait: a request that has timed out, or whose client has gone, is woken no more.
+    pub fn leave(&self, key: WaiterKey) {
+        let mut state = self.state.lock();
+        let first = state.waiters.partition_point(|waiter| waiter.key.needed < key.needed);
+        let same = state.waiters.iter().skip(first);
+        let found = same.take_while(|waiter| waiter.key.needed == key.needed);
+        if let Some(at) = found.map(|waiter| waiter.key).position(|here| here == key) {
+            state.waiters.remove(first + at);
         }
-        true
+    }
+
+    /// How many wait for the high watermark.
+    pub fn waiter_count(&self) -> usize {
+        self.state.lock().waiters.len()
     }
 
     /// Registers `watch`: it is told under `slot` of everything new here, from now on.
@@ -193,6 +249,7 @@ impl Partition {
     pub fn mark_deleted(&self) {
         let mut state = self.state.lock();
         self.status.store(Status::Deleted as u8, Ordering::Release);
+        self.sync_queue.taken_care_of(std::mem::take(&mut state.sync.unsynced_bytes));
         state.log.abandon_files();
         self.tell_all(state);
     }
@@ -246,16 +303,22 @@ impl Partition {
         }
     }
 
+    /// As [`Partition::publish`], and what was written before the role changed is synced soon.
+    fn publish_and_sync(&self, state: MutexGuard<'_, State>, effects: Effects) {
+        self.publish(state, effects);
+        self.request_sync();
+    }
+
     fn tell_committed(&self, state: &mut State, high_watermark: Offset) {
         for (_, (watch, slot)) in &state.watchers {
             watch.notify(*slot);
         }
         let mut last: Option<Waker> = None;
-        while let Some((needed, _)) = state.waiters.front() {
-            if *needed > high_watermark {
+        while let Some(waiter) = state.waiters.front() {
+            if waiter.key.needed > high_watermark {
                 break;
             }
-            let (_, waker) = state.waiters.pop_front().expect("it was just looked at");
+            let Waiter { waker, .. } = state.waiters.pop_front().expect("it was just looked at");
             // A connection with many requests in flight is woken once.
             if last.as_ref().is_none_or(|last| !last.will_wake(&waker)) {
                 waker.wake_by_ref();
@@ -268,8 +331,8 @@ impl Partition {
         for (_, (watch, slot)) in &state.watchers {
             watch.notify(*slot);
         }
-        for (_, waker) in state.waiters.drain(..) {
-            waker.wake();
+        for waiter in state.waiters.drain(..) {
+            waiter.waker.wake();
         }
     }
 

@@ -1,10 +1,14 @@
 //! Reading: which bytes of which file answer a fetch.
 
-use model::{LeaderEpoch, Offset};
-use storage::{FileSlice, ReadCursor};
+use std::io::ErrorKind;
+
+use model::{Durability, LeaderEpoch, Offset};
+use storage::{FileSlice, ReadCursor, ReadLookup, StorageError};
 
 use crate::error::PartitionError;
 use crate::partition::{Partition, State};
+use crate::sync::wake;
+use crate::sync_queue::Urgency;
 
 /// How far a reader may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,10 +55,41 @@ pub struct Read {
     pub diverging: Option<(LeaderEpoch, Offset)>,
 }
 
+/// How often a look-up is begun anew because retention or compaction has put files away under it.
+pub(crate) const LOOKUPS_MAX: usize = 4;
+
 impl Partition {
-    /// Finds what answers `request`. Reads indexes and batch headers, not records.
+    /// Finds what answers `request`. Reads indexes and batch headers, not records; and those without
+    /// the lock, unless the reader follows the end of the log and nothing need be read.
     pub fn read(&self, request: &ReadRequest) -> Result<Read, PartitionError> {
-        let state = self.state.lock();
+        let mut tried = 0;
+        loop {
+            let (mut read, lookup) = self.look(request)?;
+            let Some(lookup) = lookup else { return Ok(read) };
+            tried += 1;
+            let found = lookup.run();
+            let is_void = self.state.lock().log.generation() != lookup.generation();
+            match found {
+                Ok(slice) if !is_void => {
+                    read.slice = slice;
+                    return Ok(read);
+                }
+                Err(error) if tried == LOOKUPS_MAX || !(is_void || is_gone(&error)) => {
+                    return Err(error.into());
+                }
+                Ok(slice) if tried == LOOKUPS_MAX => {
+                    // Its files are open: what was found is whole batches all the same.
+                    read.slice = slice;
+                    return Ok(read);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What is known under the lock, and the look-up that tells the rest.
+    fn look(&self, request: &ReadRequest) -> Result<(Read, Option<ReadLookup>), PartitionError> {
+        let mut state = self.state.lock();
         self.check_leader(&state.replica, request.known_epoch)?;
         let high_watermark = state.replica.high_watermark();
         let last_stable = state.log.last_stable_offset(high_watermark);
@@ -66,42 +101,45 @@ impl Partition {
             diverging: diverging(&state, request),
         };
         if read.diverging.is_some() {
-            return Ok(read);
+            return Ok((read, None));
         }
         let limit = match request.isolation {
             Isolation::Committed => high_watermark,
             Isolation::Stable => last_stable,
             Isolation::LogEnd => state.log.log_end_offset(),
         };
-        read.slice = slice(&state, request, limit)?;
-        Ok(read)
+        check_range(&state, request.offset)?;
+        let waits = request.offset >= high_watermark && request.isolation != Isolation::LogEnd;
+        if waits && state.settings.durability == Durability::Fsync {
+            let waker = self.demand(&mut state, Urgency::Reader);
+            wake(state, waker);
+            return Ok((read, None));
+        }
+        // Between the limit and the log end there is nothing to see, but nothing wrong either.
+        if request.offset >= limit {
+            return Ok((read, None));
+        }
+        let ReadRequest { cursor, offset, max_bytes, at_least_one, .. } = *request;
+        read.slice = state.log.read_at_once(&cursor, offset, limit, max_bytes);
+        let lookup = match read.slice {
+            Some(_) => None,
+            None => state.log.read_lookup(&cursor, offset, limit, max_bytes, at_least_one)?,
+        };
+        Ok((read, lookup))
     }
 }
 
-fn slice(
-    state: &State,
-    request: &ReadRequest,
-    limit: Offset,
-) -> Result<Option<FileSlice>, PartitionError> {
-    let log_end = state.log.log_end_offset();
-    if request.offset > log_end || request.offset < state.log.log_start_offset() {
-        return Err(PartitionError::OutOfRange {
-            offset: request.offset,
-            log_start: state.log.log_start_offset(),
-            log_end,
-        });
+/// Whether a file was not there: retention has given it another name.
+pub(crate) fn is_gone(error: &StorageError) -> bool {
+    matches!(error, StorageError::Io { source, .. } if source.kind() == ErrorKind::NotFound)
+}
+
+fn check_range(state: &State, offset: Offset) -> Result<(), PartitionError> {
+    let (log_start, log_end) = (state.log.log_start_offset(), state.log.log_end_offset());
+    if offset > log_end || offset < log_start {
+        return Err(PartitionError::OutOfRange { offset, log_start, log_end });
     }
-    // Between the limit and the log end there is nothing to see, but nothing wrong either.
-    if request.offset >= limit {
-        return Ok(None);
-    }
-    Ok(state.log.read_from(
-        &request.cursor,
-        request.offset,
-        limit,
-        request.max_bytes,
-        request.at_least_one,
-    )?)
+    Ok(())
 }
 
 fn diverging(state: &State, request: &ReadRequest) -> Option<(LeaderEpoch, Offset)> {

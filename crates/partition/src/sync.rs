@@ -1,17 +1,31 @@
-//! Syncing in three steps, so that the slow one holds no lock: begin, run, finish.
+//! Syncing in three steps, so that the slow one holds no lock: begin, run, finish; and asking for it.
 //!
-//! A partition stands in the flusher's queue at most once and is synced by one thread at a time.
-//! What is appended while a sync runs belongs to the next one: that is the group commit.
+//! A partition stands in each list of its directory's [`SyncQueue`] at most once, and one sync of it
+//! runs at a time. What is appended while a sync runs belongs to the next one: that is the group
+//! commit.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::task::Waker;
 
-use model::Offset;
+use model::{Durability, Offset};
+use parking_lot::MutexGuard;
 use replication::Event;
 use storage::{CheckpointTicket, SyncTicket};
 
 use crate::error::PartitionError;
-use crate::partition::{Partition, Status};
+use crate::partition::{Partition, State, Status};
+use crate::sync_queue::{URGENCIES, Urgency};
+
+/// What the flusher was asked for, and whether it is at work.
+#[derive(Debug, Default)]
+pub(crate) struct SyncState {
+    /// In which lists of the queue the partition stands, by urgency.
+    queued: [bool; URGENCIES],
+    /// Up to where the sync reaches that runs, if one does.
+    running: Option<Offset>,
+    /// Bytes appended since the last sync began, as the queue has counted them.
+    pub(crate) unsynced_bytes: u64,
+}
 
 /// A sync under way.
 #[derive(Debug)]
@@ -21,26 +35,88 @@ pub struct PartitionSync {
 }
 
 impl Partition {
-    /// Begins a sync of all that is written now; `None` if all is synced, and then an append asks
-    /// the flusher again.
-    pub fn begin_sync(self: &Arc<Self>) -> Option<PartitionSync> {
-        let state = self.state.lock();
-        // Nobody waits for a deleted partition, and its files are elsewhere.
-        let ticket = (self.status() != Status::Deleted).then(|| state.log.begin_sync()).flatten();
-        match ticket {
-            Some(ticket) => Some(PartitionSync { partition: Arc::clone(self), ticket }),
-            None => {
-                self.queued_for_sync.store(false, Ordering::Release);
-                None
-            }
+    /// Begins a sync of all that is written now, for a partition that the queue gave out with this
+    /// urgency. `None`: all is synced, or a sync runs already and takes the partition up again, or
+    /// nobody waits for a deleted partition, whose files are elsewhere.
+    pub fn begin_sync(self: &Arc<Self>, urgency: Urgency) -> Option<PartitionSync> {
+        let mut state = self.state.lock();
+        state.sync.queued[urgency as usize] = false;
+        if self.status() == Status::Deleted {
+            return None;
         }
+        if state.sync.running.is_some() {
+            let waker = self.demand(&mut state, urgency);
+            wake(state, waker);
+            return None;
+        }
+        self.sync_queue.taken_care_of(std::mem::take(&mut state.sync.unsynced_bytes));
+        let ticket = state.log.begin_sync()?;
+        state.sync.running = Some(ticket.up_to());
+        Some(PartitionSync { partition: Arc::clone(self), ticket })
     }
 
-    /// Asks for a sync although nobody waits for one; true if the flusher must be told.
-    pub fn request_sync(&self) -> bool {
+    /// Asks for a sync of what is written now, if anything is not synced, although nobody waits.
+    pub fn request_sync(&self) {
+        let mut state = self.state.lock();
+        let waker = self.demand(&mut state, Urgency::Now);
+        wake(state, waker);
+    }
+
+    /// Somebody waits until everything below `needed` is committed: asks for a sync if that is what
+    /// it takes.
+    pub(crate) fn wanted_below(&self, mut state: MutexGuard<'_, State>, needed: Offset) {
+        let is_synced = state.log.synced_below() >= needed;
+        let counts_synced = state.settings.durability == Durability::Fsync;
+        let waker = match is_synced || !counts_synced {
+            true => None,
+            false => self.demand(&mut state, Urgency::Now),
+        };
+        wake(state, waker);
+    }
+
+    /// Whoever appended with `acks=all` asks for the sync here, once for all that it appended.
+    pub fn want_committed(&self, needed: Offset) {
+        self.wanted_below(self.state.lock(), needed);
+    }
+
+    /// Where the log ends, if this broker alone decides when that is committed and has not synced it
+    /// yet: then a sync is asked for, and the high watermark will get there. A client that has
+    /// written with `acks=1` waits for this before it asks where the log ends, or deletes up to
+    /// there.
+    pub fn want_end_committed(&self) -> Option<Offset> {
         let state = self.state.lock();
-        state.log.synced_below() < state.log.log_end_offset()
-            && !self.queued_for_sync.swap(true, Ordering::AcqRel)
+        let alone = state.replica.leadership().is_some_and(|term| term.isr().len() == 1);
+        let log_end = state.log.log_end_offset();
+        if !alone || state.replica.high_watermark() >= log_end {
+            return None;
+        }
+        self.wanted_below(state, log_end);
+        Some(log_end)
+    }
+
+    /// Enters the queue, unless everything is synced or about to be, or the partition stands there
+    /// already. Whoever is returned is to be woken by [`wake`].
+    #[must_use]
+    pub(crate) fn demand(&self, state: &mut State, urgency: Urgency) -> Option<Waker> {
+        let log_end = state.log.log_end_offset();
+        if state.log.synced_below() == log_end || state.sync.running == Some(log_end) {
+            return None;
+        }
+        let queued = &mut state.sync.queued[urgency as usize];
+        if *queued {
+            return None;
+        }
+        let this = self.this.upgrade()?;
+        *queued = true;
+        self.sync_queue.push(urgency, this)
+    }
+}
+
+/// Wakes the flusher when the partition's lock is free: the flusher's first step is to take it.
+pub(crate) fn wake(state: MutexGuard<'_, State>, waker: Option<Waker>) {
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }
 
@@ -50,26 +126,27 @@ impl PartitionSync {
         &self.partition
     }
 
-    /// Syncs, without the lock, then publishes how far. Returns whether more was appended meanwhile:
-    /// then the caller queues the partition again. A failure is final (S9): the partition is
-    /// offline, and the caller takes the whole log directory offline. But what was deleted meanwhile
-    /// cannot fail: its files were moved away, which says nothing of the disk.
-    pub fn run(self) -> Result<bool, PartitionError> {
+    /// Syncs, without the lock, then publishes how far, which is returned; `None` if the partition was
+    /// deleted meanwhile. A failure is final (S9): the partition is offline, and the caller takes the
+    /// whole log directory offline. But what was deleted meanwhile cannot fail: its files were moved
+    /// away, which says nothing of the disk.
+    pub fn run(self) -> Result<Option<Offset>, PartitionError> {
         let result = self.ticket.run();
         let mut state = self.partition.state.lock();
+        state.sync.running = None;
         if self.partition.status() == Status::Deleted {
-            self.partition.queued_for_sync.store(false, Ordering::Release);
-            return Ok(false);
+            return Ok(None);
         }
+        let up_to = self.ticket.up_to();
         match state.log.finish_sync(self.ticket, result) {
             Ok(synced) => {
-                let more = synced < state.log.log_end_offset();
-                if !more {
-                    self.partition.queued_for_sync.store(false, Ordering::Release);
-                }
                 let effects = state.replica.step(Event::Synced { synced });
                 self.partition.publish(state, effects);
-                Ok(more)
+                if synced < up_to {
+                    // Truncated in the meantime: what was written since has been asked for by nobody.
+                    self.partition.request_sync();
+                }
+                Ok(Some(synced))
             }
             Err(error) => {
                 let effects = state.replica.step(Event::Failed);
@@ -133,16 +210,21 @@ impl PartitionCheckpoint {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
 
     use model::record::BatchBuilder;
     use model::{BrokerId, LeaderEpoch, Timestamp, TopicPartition, Uuid};
-    use storage::Log;
     use storage::disk::SimDisk;
     use storage::log_dir::LogDir;
+    use storage::{Log, ReadCursor};
 
     use super::*;
     use crate::append::{Acks, Append};
+    use crate::read::{Isolation, Read, ReadRequest};
     use crate::settings::Settings;
+    use crate::sync_queue::UNSYNCED_BYTES_MAX;
+    use crate::watch::Watch;
 
     /// A partition with a record that is not synced, and how to take its files away.
     fn unsynced() -> (Arc<Partition>, impl Fn()) {
@@ -154,23 +236,188 @@ mod tests {
         let log = Log::open(disk, dir, Arc::clone(&settings.log), opening).unwrap();
         let me = BrokerId(1);
         let id = Uuid::from_random([1; 16]);
-        let partition = Partition::new(name.clone(), id, me, log, settings, Offset(0));
+        let queue = Arc::default();
+        let partition = Partition::new(name.clone(), id, me, log, settings, Offset(0), queue);
         partition.lead(LeaderEpoch(0), vec![me]);
-        let mut batch = BatchBuilder::new();
-        batch.add(now, None, Some(b"v"));
-        let how = Append { acks: Acks::Leader, now, internal: false };
-        assert!(partition.append(&mut batch.finish(), how).unwrap().wants_sync);
+        append(&partition, Acks::Leader);
         let take_away = move || drop(log_dir.discard(&name, Uuid::from_random([2; 16])).unwrap());
-        (Arc::new(partition), take_away)
+        (partition, take_away)
+    }
+
+    /// Appends one record; returns the log end afterwards.
+    fn append(partition: &Arc<Partition>, acks: Acks) -> Offset {
+        let mut batch = BatchBuilder::new();
+        batch.add(Timestamp(1), None, Some(b"v"));
+        let how = Append { acks, now: Timestamp(1), internal: false };
+        partition.append(&mut batch.finish(), how).unwrap().needed
+    }
+
+    /// What the flusher does with one round.
+    fn round(partition: &Arc<Partition>, also_later: bool) -> usize {
+        let taken = partition.sync_queue.take(also_later);
+        let syncs = taken.iter().filter_map(|(urgency, taken)| taken.begin_sync(*urgency));
+        let syncs: Vec<_> = syncs.collect();
+        let count = syncs.len();
+        syncs.into_iter().for_each(|sync| assert!(sync.run().unwrap().is_some()));
+        count
+    }
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Count {
+        fn taken(&self) -> usize {
+            self.0.swap(0, Ordering::Relaxed)
+        }
+    }
+
+    fn read_at(partition: &Arc<Partition>, offset: Offset) -> Read {
+        let request = ReadRequest {
+            offset,
+            cursor: ReadCursor::default(),
+            max_bytes: 1 << 20,
+            at_least_one: true,
+            isolation: Isolation::Committed,
+            known_epoch: None,
+            last_fetched_epoch: None,
+        };
+        partition.read(&request).unwrap()
+    }
+
+    #[test]
+    fn many_appends_that_nobody_waits_for_are_one_sync() {
+        let (partition, _) = unsynced();
+        (0..100).for_each(|_| assert!(append(&partition, Acks::Leader) > Offset(0)));
+        assert_eq!(partition.sync_queue.most_urgent(), Some(Urgency::Later));
+        assert_eq!(round(&partition, false), 0, "it is not time yet");
+        assert_eq!(round(&partition, true), 1);
+        assert_eq!(partition.high_watermark(), Offset(101));
+        assert_eq!(partition.sync_queue.most_urgent(), None);
+    }
+
+    #[test]
+    fn whoever_waits_for_the_high_watermark_asks_for_a_round() {
+        let (partition, _) = unsynced();
+        let queue = Arc::clone(&partition.sync_queue);
+        let (flusher, waiter) = (Arc::new(Count::default()), Arc::new(Count::default()));
+        assert!(queue.sleep(Some(Urgency::Later), &Waker::from(Arc::clone(&flusher))));
+        let needed = append(&partition, Acks::All);
+        assert_eq!(flusher.taken(), 0, "the request asks once for all that it appends");
+        partition.want_committed(needed);
+        assert_eq!(queue.most_urgent(), Some(Urgency::Now));
+        assert_eq!(flusher.taken(), 1);
+        let waker = Waker::from(Arc::clone(&waiter));
+        assert!(partition.park(needed, &waker).is_some());
+        assert_eq!(round(&partition, false), 1);
+        assert_eq!(waiter.taken(), 1);
+        assert!(partition.park(needed, &waker).is_none(), "it is committed");
+    }
+
+    #[test]
+    fn what_is_appended_during_a_sync_is_asked_for_again() {
+        let (partition, _) = unsynced();
+        partition.request_sync();
+        let taken = partition.sync_queue.take(false);
+        let sync = taken[0].1.begin_sync(taken[0].0).unwrap();
+        partition.request_sync();
+        assert_eq!(partition.sync_queue.take(true).len(), 1, "the one that nobody waits for");
+        let needed = append(&partition, Acks::All);
+        partition.want_committed(needed);
+        assert_eq!(sync.run().unwrap(), Some(Offset(1)));
+        assert_eq!(partition.high_watermark(), Offset(1));
+        assert_eq!(round(&partition, false), 1);
+        assert_eq!(partition.high_watermark(), needed);
+    }
+
+    #[test]
+    fn a_request_that_leaves_is_not_woken_and_takes_no_room() {
+        let (partition, _) = unsynced();
+        let gone = Arc::new(Count::default());
+        let stays = Arc::new(Count::default());
+        let needed = append(&partition, Acks::All);
+        let key = partition.park(needed, &Waker::from(Arc::clone(&gone))).unwrap();
+        partition.park(needed, &Waker::from(Arc::clone(&stays))).unwrap();
+        partition.leave(key);
+        partition.leave(key);
+        assert_eq!(partition.waiter_count(), 1);
+        assert_eq!(round(&partition, false), 1);
+        assert_eq!((gone.taken(), stays.taken()), (0, 1));
+        assert_eq!(partition.waiter_count(), 0);
+    }
+
+    #[test]
+    fn a_consumer_at_the_end_asks_and_one_that_is_behind_does_not() {
+        let (partition, _) = unsynced();
+        assert_eq!(round(&partition, true), 1);
+        append(&partition, Acks::Leader);
+        assert!(read_at(&partition, Offset(0)).slice.is_some());
+        assert_eq!(partition.sync_queue.most_urgent(), Some(Urgency::Later));
+        assert!(read_at(&partition, Offset(1)).slice.is_none());
+        assert_eq!(partition.sync_queue.most_urgent(), Some(Urgency::Reader));
+        assert_eq!(round(&partition, false), 1);
+        assert!(read_at(&partition, Offset(1)).slice.is_some());
+    }
+
+    #[test]
+    fn a_consumer_that_waits_asks_with_the_first_append() {
+        let (partition, _) = unsynced();
+        let watch = Arc::new(Watch::default());
+        partition.watch(&watch, 0);
+        assert_eq!(round(&partition, true), 1);
+        let mut changed = Vec::new();
+        watch.take_or_wait(&mut changed, None);
+        append(&partition, Acks::Leader);
+        assert_eq!(partition.sync_queue.most_urgent(), Some(Urgency::Later), "nobody waits");
+        let waiter = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&waiter));
+        assert!(watch.take_or_wait(&mut changed, Some(&waker)), "it looks again before it waits");
+        assert!(read_at(&partition, Offset(1)).slice.is_none());
+        assert!(!watch.take_or_wait(&mut changed, Some(&waker)));
+        assert_eq!(round(&partition, false), 1, "its look has asked");
+        assert_eq!(waiter.taken(), 1);
+        watch.take_or_wait(&mut changed, None);
+        assert!(!watch.take_or_wait(&mut changed, Some(&waker)), "at the end, with nothing behind");
+        append(&partition, Acks::Leader);
+        assert_eq!(partition.sync_queue.most_urgent(), Some(Urgency::Reader));
+        assert_eq!(waiter.taken(), 0, "there is nothing to be read yet");
+        assert_eq!(round(&partition, false), 1);
+        assert_eq!(waiter.taken(), 1);
+    }
+
+    #[test]
+    fn too_many_bytes_are_synced_at_once() {
+        let (partition, _) = unsynced();
+        let queue = &partition.sync_queue;
+        assert!(queue.appended(UNSYNCED_BYTES_MAX - 200).is_none());
+        assert_eq!(queue.most_urgent(), Some(Urgency::Later));
+        (0..3).for_each(|_| assert!(append(&partition, Acks::Leader) > Offset(0)));
+        assert_eq!(queue.most_urgent(), Some(Urgency::Now));
+        assert_eq!(round(&partition, false), 1, "those that nobody waits for");
+        assert_eq!(queue.most_urgent(), None);
+    }
+
+    #[test]
+    fn the_end_is_waited_for_by_whoever_asks_where_it_is() {
+        let (partition, _) = unsynced();
+        assert_eq!(partition.want_end_committed(), Some(Offset(1)));
+        assert_eq!(partition.sync_queue.most_urgent(), Some(Urgency::Now));
+        assert_eq!(round(&partition, false), 1);
+        assert_eq!(partition.want_end_committed(), None);
     }
 
     #[test]
     fn a_partition_that_is_deleted_in_the_middle_of_a_sync_has_not_failed() {
         let (partition, take_away) = unsynced();
-        let sync = partition.begin_sync().unwrap();
+        let sync = partition.begin_sync(Urgency::Later).unwrap();
         partition.mark_deleted();
         take_away();
-        assert!(!sync.run().unwrap(), "nothing is left to be synced");
+        assert_eq!(sync.run().unwrap(), None, "nothing is left to be synced");
         assert_eq!(partition.status(), Status::Deleted);
     }
 
@@ -179,6 +426,6 @@ mod tests {
         let (partition, take_away) = unsynced();
         partition.mark_deleted();
         take_away();
-        assert!(partition.begin_sync().is_none());
+        assert!(partition.begin_sync(Urgency::Later).is_none());
     }
 }

@@ -27,21 +27,39 @@ struct WatchState {
     waker: Option<Waker>,
 }
 
+impl WatchState {
+    fn set(&mut self, slot: u32) {
+        let word = slot as usize / 64;
+        if self.changed.len() <= word {
+            self.changed.resize(word + 1, 0);
+        }
+        self.changed[word] |= 1 << (slot % 64);
+    }
+}
+
 impl Watch {
     /// The partition of this slot changed.
     pub fn notify(&self, slot: u32) {
         let waker = {
             let mut state = self.state.lock();
-            let word = slot as usize / 64;
-            if state.changed.len() <= word {
-                state.changed.resize(word + 1, 0);
-            }
-            state.changed[word] |= 1 << (slot % 64);
+            state.set(slot);
             state.waker.take()
         };
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    /// There will be something new in this slot once it is synced. Returns whether somebody waits,
+    /// who is not woken yet; otherwise the slot counts as changed, so that whoever is about to wait
+    /// looks at it once more.
+    pub fn touch(&self, slot: u32) -> bool {
+        let mut state = self.state.lock();
+        let is_waiting = state.waker.is_some();
+        if !is_waiting {
+            state.set(slot);
+        }
+        is_waiting
     }
 
     /// Moves the changed slots into `changed` (bits are added to what is there).

@@ -8,7 +8,10 @@ use std::task::{Wake, Waker};
 use coordinator::request::{OffsetCommit, OffsetFetch, PartitionCommit, TopicCommits};
 use coordinator::{GroupId, MemberId, Reply, ReplyTo, Response as GroupResponse};
 use model::{ErrorCode, GenerationId, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
-use partition::{Acks, Append, Isolation, Partition, PartitionError, PartitionSync, ReadRequest};
+use partition::{
+    Acks, Append, Isolation, Partition, PartitionError, PartitionSync, ReadRequest, SyncQueue,
+    Urgency,
+};
 use storage::disk::SimDisk;
 use storage::{ReadCursor, StorageError};
 
@@ -80,9 +83,10 @@ pub(crate) struct Broker {
     replies_made: u64,
     /// Where each client's last fetch of a partition ended, as fetch sessions remember it.
     cursors: BTreeMap<(ClientId, PartitionId), ReadCursor>,
-    /// Partitions with something to sync, oldest first.
-    sync_queue: VecDeque<PartitionId>,
-    syncing: Option<(PartitionId, PartitionSync)>,
+    /// Partitions with something to sync.
+    sync_queue: Arc<SyncQueue>,
+    /// What is left of a round of syncs.
+    syncing: Vec<PartitionSync>,
     /// The disk failed: the log directory, and with it this broker, is of no use any more.
     pub(crate) is_failed: bool,
     /// How often the groups' partition was compacted.
@@ -96,7 +100,8 @@ impl Broker {
         now: Timestamp,
     ) -> Result<Broker, StorageError> {
         let log_dir = LogDirectory::new(disk)?;
-        let partitions = log_dir.open(controller, now)?;
+        let sync_queue = Arc::default();
+        let partitions = log_dir.open(controller, &sync_queue, now)?;
         let groups = Groups::load(Arc::clone(&partitions[OFFSETS]), now)?;
         Ok(Broker {
             disk: disk.clone(),
@@ -108,8 +113,8 @@ impl Broker {
             group_requests: BTreeMap::new(),
             replies_made: 0,
             cursors: BTreeMap::new(),
-            sync_queue: VecDeque::new(),
-            syncing: None,
+            sync_queue,
+            syncing: Vec::new(),
             is_failed: false,
             compactions: 0,
         })
@@ -121,7 +126,7 @@ impl Broker {
 
     /// Stops accepting, syncs and closes all logs, and leaves the clean marker.
     pub(crate) fn stop_cleanly(mut self) -> Result<(), PartitionError> {
-        self.syncing.take().map_or(Ok(false), |(_, sync)| sync.run())?;
+        self.syncing.drain(..).try_for_each(|sync| sync.run().map(drop))?;
         for partition in &self.partitions {
             partition.maintain(|log, _| log.close())?;
         }
@@ -176,15 +181,12 @@ impl Broker {
                 return self.answer(address, Response::Produced(Err(refused)));
             }
         };
-        if appended.wants_sync {
-            self.sync_queue.push_back(partition);
-        }
         let (base_offset, needed) = (appended.base_offset, appended.needed);
         if acks != Acks::All {
             return self.answer(address, Response::Produced(Ok(base_offset)));
         }
         let woken = Arc::new(Woken::default());
-        if !self.partitions[partition].park(needed, &woken.waker()) {
+        if self.partitions[partition].park(needed, &woken.waker()).is_none() {
             woken.set();
         }
         self.waiting.push(Waiting { address, partition, base_offset, needed, woken });
@@ -226,9 +228,6 @@ impl Broker {
         for Reply { to, response } in replies {
             let address = self.group_requests.remove(&to).expect("one answer to each request");
             self.answer(address, group_answer(response));
-        }
-        if std::mem::take(&mut self.groups.wants_sync) {
-            self.sync_queue.push_back(OFFSETS);
         }
     }
 
@@ -284,30 +283,35 @@ impl Broker {
         leaving
     }
 
-    /// Whether the flusher has something to begin.
-    pub(crate) fn wants_sync(&self) -> bool {
-        !self.sync_queue.is_empty() && self.syncing.is_none()
+    /// How urgent a round of syncs is, if one may begin.
+    pub(crate) fn wants_sync(&self) -> Option<Urgency> {
+        if self.syncing.is_empty() { self.sync_queue.most_urgent() } else { None }
     }
 
-    /// The flusher takes the next partition; true if there is a sync to run.
-    pub(crate) fn begin_sync(&mut self) -> bool {
-        while self.syncing.is_none()
-            && let Some(partition) = self.sync_queue.pop_front()
-        {
-            self.syncing = self.partitions[partition].begin_sync().map(|sync| (partition, sync));
+    /// The flusher begins a round; true if there is a sync to run.
+    pub(crate) fn begin_sync(&mut self, also_later: bool) -> bool {
+        if self.syncing.is_empty() {
+            let taken = self.sync_queue.take(also_later).into_iter();
+            self.syncing =
+                taken.filter_map(|(urgency, partition)| partition.begin_sync(urgency)).collect();
         }
-        self.syncing.is_some()
+        !self.syncing.is_empty()
     }
 
-    /// The device is done, well or badly. Returns the partition and how far it is synced now.
+    /// Whether the round goes on.
+    pub(crate) fn is_syncing(&self) -> bool {
+        !self.syncing.is_empty()
+    }
+
+    /// The device is done with one file, well or badly. Returns the partition and how far it is
+    /// synced now.
     pub(crate) fn run_sync(&mut self) -> Option<(PartitionId, Offset)> {
-        let (partition, sync) = self.syncing.take()?;
+        let sync = self.syncing.pop()?;
+        let synced = Arc::clone(sync.partition());
         match sync.run() {
-            Ok(more) => {
-                if more {
-                    self.sync_queue.push_back(partition);
-                }
-                Some((partition, self.partitions[partition].with_log(|log| log.synced_below())))
+            Ok(offset) => {
+                let at = self.partitions.iter().position(|known| Arc::ptr_eq(known, &synced));
+                Some((at.expect("a round holds partitions of the broker"), offset?))
             }
             Err(_) => {
                 self.is_failed = true;

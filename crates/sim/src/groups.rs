@@ -24,8 +24,6 @@ pub(crate) struct Groups {
     /// What is written and not yet committed, oldest first.
     uncommitted: VecDeque<(WriteId, Offset)>,
     woken: Arc<Woken>,
-    /// The flusher must be told.
-    pub(crate) wants_sync: bool,
 }
 
 impl Groups {
@@ -35,7 +33,7 @@ impl Groups {
         replay(&partition, &mut loader)?;
         let (shard, effects) = loader.finish(now);
         let (uncommitted, woken) = (VecDeque::new(), Arc::default());
-        let mut groups = Groups { shard, partition, uncommitted, woken, wants_sync: false };
+        let mut groups = Groups { shard, partition, uncommitted, woken };
         let replies = groups.perform(now, effects);
         assert!(replies.is_empty(), "nobody has asked yet");
         Ok(groups)
@@ -92,14 +90,13 @@ impl Groups {
         let how = Append { acks: Acks::All, now, internal: true };
         let appended = self.partition.append(&mut builder.finish(), how)?;
         self.uncommitted.push_back((write.id, appended.needed));
-        self.wants_sync |= appended.wants_sync;
         Ok(())
     }
 
     /// Asks to be woken for the oldest write that is not committed.
     fn park(&mut self) {
         if let Some((_, needed)) = self.uncommitted.front()
-            && !self.partition.park(*needed, &self.woken.waker())
+            && self.partition.park(*needed, &self.woken.waker()).is_none()
         {
             self.woken.set();
         }

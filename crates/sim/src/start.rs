@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::{BrokerEpoch, Offset, Timestamp, TopicPartition, Uuid};
-use partition::{Partition, Settings};
+use partition::{Partition, Settings, SyncQueue};
 use storage::checkpoint;
 use storage::disk::{Disk, SimDisk};
 use storage::log_dir::{Loading, LogDir};
@@ -63,12 +63,13 @@ impl LogDirectory {
     pub(crate) fn open(
         &self,
         controller: &mut Controller,
+        sync_queue: &Arc<SyncQueue>,
         now: Timestamp,
     ) -> Result<Vec<Arc<Partition>>, StorageError> {
         let loading = self.0.begin_loading()?;
         let mut partitions = Vec::new();
         for id in 0..=OFFSETS {
-            partitions.push(Arc::new(self.open_partition(id, &loading, now)?));
+            partitions.push(self.open_partition(id, &loading, sync_queue, now)?);
         }
         controller.register(now, loading.clean);
         for partition in &partitions {
@@ -83,15 +84,17 @@ impl LogDirectory {
         &self,
         id: PartitionId,
         loading: &Loading,
+        sync_queue: &Arc<SyncQueue>,
         now: Timestamp,
-    ) -> Result<Partition, StorageError> {
+    ) -> Result<Arc<Partition>, StorageError> {
         let (name, settings) = (topic_partition(id), settings(id));
         let dir = self.0.partition_dir(&name);
         let (disk, config) = (Arc::clone(self.0.disk()), Arc::clone(&settings.log));
         let log = Log::open(disk, dir, config, loading.opening(&name, now))?;
         let high_watermark = loading.high_watermarks.get(&name).copied().unwrap_or(Offset(0));
         let topic_id = Uuid::from_random([id as u8; 16]);
-        Ok(Partition::new(name, topic_id, BROKER, log, settings, high_watermark))
+        let queue = Arc::clone(sync_queue);
+        Ok(Partition::new(name, topic_id, BROKER, log, settings, high_watermark, queue))
     }
 
     /// Stores what a broker stores now and then.

@@ -5,6 +5,7 @@ use std::fmt;
 
 use fastrand::Rng;
 use model::{Offset, Timestamp};
+use partition::Urgency;
 
 use crate::broker::read_log;
 use crate::consumer::{Consumer, decode};
@@ -21,6 +22,8 @@ use crate::trace::Trace;
 
 /// How long after the last fault everything must have come to rest.
 const REST_MS: i64 = 60_000;
+/// How long what nobody waits for stays unsynced.
+const SYNC_DELAY_MS: i64 = 20;
 
 #[derive(Debug)]
 enum Event {
@@ -32,7 +35,7 @@ enum Event {
         link: u64,
     },
     Wake(ClientId),
-    BeginSync,
+    BeginSync(Urgency),
     RunSync,
     Checkpoint,
     Maintain,
@@ -92,7 +95,8 @@ pub struct World {
     producers: Vec<Producer>,
     consumers: Vec<Consumer>,
     history: History,
-    sync_scheduled: bool,
+    /// The most urgent round of syncs that is about to begin.
+    sync_scheduled: Option<Urgency>,
     /// There is nothing more to learn from this run.
     is_over: bool,
 }
@@ -128,7 +132,7 @@ impl World {
             producers,
             consumers,
             history,
-            sync_scheduled: false,
+            sync_scheduled: None,
             is_over: false,
             plan,
         };
@@ -212,7 +216,7 @@ impl World {
             Event::ToClient(to, response) => self.arrive_at_client(to, response)?,
             Event::Disconnected { client, link } => self.disconnected(client, link),
             Event::Wake(client) => self.wake(client),
-            Event::BeginSync => self.begin_sync(),
+            Event::BeginSync(urgency) => self.begin_sync(urgency),
             Event::RunSync => self.run_sync(),
             Event::Checkpoint => {
                 self.machine.broker.iter_mut().for_each(|broker| broker.checkpoint());
@@ -316,9 +320,16 @@ impl World {
     fn let_broker_go_on(&mut self) {
         let Some(broker) = &mut self.machine.broker else { return };
         let leaving = broker.progress(self.now);
-        if broker.wants_sync() && !self.sync_scheduled {
-            self.sync_scheduled = true;
-            self.schedule(0, Event::BeginSync);
+        if let Some(urgency) = broker.wants_sync()
+            && self.sync_scheduled < Some(urgency)
+        {
+            self.sync_scheduled = Some(urgency);
+            let after_ms = match urgency {
+                Urgency::Now => 0,
+                Urgency::Reader => 1,
+                Urgency::Later => SYNC_DELAY_MS,
+            };
+            self.schedule(after_ms, Event::BeginSync(urgency));
         }
         if self.machine.broker.as_ref().is_some_and(|broker| broker.is_failed) {
             // The log directory is gone, and with it the broker; somebody looks after the machine.
@@ -336,16 +347,25 @@ impl World {
         }
     }
 
-    fn begin_sync(&mut self) {
-        self.sync_scheduled = false;
-        if self.machine.broker.as_mut().is_some_and(|broker| broker.begin_sync()) {
-            let delay = self.random.i64(0..12);
-            self.schedule(delay, Event::RunSync);
+    fn begin_sync(&mut self, urgency: Urgency) {
+        self.sync_scheduled.take_if(|scheduled| *scheduled == urgency);
+        let also_later = urgency == Urgency::Later;
+        if self.machine.broker.as_mut().is_some_and(|broker| broker.begin_sync(also_later)) {
+            self.go_on_syncing();
         }
     }
 
+    fn go_on_syncing(&mut self) {
+        let delay = self.random.i64(0..12);
+        self.schedule(delay, Event::RunSync);
+    }
+
     fn run_sync(&mut self) {
-        let synced = self.machine.broker.as_mut().and_then(|broker| broker.run_sync());
+        let Some(broker) = &mut self.machine.broker else { return };
+        let synced = broker.run_sync();
+        if broker.is_syncing() {
+            self.go_on_syncing();
+        }
         if let Some((partition, synced)) = synced {
             self.trace.note(self.now, format_args!("{partition} is synced up to {synced}"));
             self.history.synced(partition, synced);

@@ -26,7 +26,6 @@ use tracing::{error, info};
 
 use crate::clock::Clock;
 use crate::handlers::error_code;
-use crate::logs::flusher::Flusher;
 use crate::read_log::{self, ReadLogError};
 
 /// The pause before loading is tried again; it doubles each time.
@@ -39,7 +38,6 @@ pub(super) struct Host {
     partition: Arc<Partition>,
     epoch: LeaderEpoch,
     clock: Clock,
-    flusher: Arc<Flusher>,
     stage: Mutex<Stage>,
     /// Topics that are gone, name and id, and of which the shard's records do not say so yet: it was not
     /// loaded, or could not write. Locked behind `stage`.
@@ -96,14 +94,9 @@ enum LoadError {
 }
 
 impl Host {
-    pub(super) fn new(
-        partition: Arc<Partition>,
-        epoch: LeaderEpoch,
-        clock: Clock,
-        flusher: Arc<Flusher>,
-    ) -> Host {
+    pub(super) fn new(partition: Arc<Partition>, epoch: LeaderEpoch, clock: Clock) -> Host {
         let (stage, topics_gone) = (Mutex::new(Stage::Loading), Mutex::default());
-        Host { partition, epoch, clock, flusher, stage, topics_gone, signal: Arc::default() }
+        Host { partition, epoch, clock, stage, topics_gone, signal: Arc::default() }
     }
 
     /// Loads the shard, and runs it until it is unloaded.
@@ -138,9 +131,7 @@ impl Host {
         let host = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || host.read(config)).await;
         let (loader, end) = read.map_err(|_| LoadError::Panicked)??;
-        if self.partition.request_sync() {
-            self.flusher.request(Arc::clone(&self.partition));
-        }
+        self.partition.request_sync();
         Ok(self.is_committed(end).await.then_some(loader))
     }
 
@@ -167,7 +158,7 @@ impl Host {
             if self.partition.high_watermark() >= end {
                 return true;
             }
-            if self.partition.park(end, &waker) {
+            if self.partition.park(end, &waker).is_some() {
                 self.signal.0.notified().await;
             }
         }
@@ -351,9 +342,7 @@ impl Host {
         }
         let how = Append { acks: Acks::All, now: self.clock.now(), internal: true };
         let appended = self.partition.append(&mut batch.finish(), how)?;
-        if appended.wants_sync {
-            self.flusher.request(Arc::clone(&self.partition));
-        }
+        self.partition.want_committed(appended.needed);
         Ok(appended.needed)
     }
 
@@ -362,7 +351,7 @@ impl Host {
         let waker = Waker::from(Arc::clone(&self.signal));
         while let Some((_, needed)) = hosted.uncommitted.front() {
             if self.partition.high_watermark() < *needed {
-                if self.is_over() || self.partition.park(*needed, &waker) {
+                if self.is_over() || self.partition.park(*needed, &waker).is_some() {
                     return;
                 }
                 continue;

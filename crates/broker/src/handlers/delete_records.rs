@@ -10,7 +10,7 @@ use wire::delete_records::{
 };
 
 use super::{Call, error_code};
-use crate::internal_topics;
+use crate::{committed_end, internal_topics};
 
 /// Answers. Removing segments works on the disk, so it leaves the connection's thread.
 pub async fn handle(call: Arc<Call>, request: DeleteRecordsRequest) -> DeleteRecordsResponse {
@@ -20,6 +20,9 @@ pub async fn handle(call: Arc<Call>, request: DeleteRecordsRequest) -> DeleteRec
         for wanted in topic.partitions {
             let (call, name) = (Arc::clone(&call), topic.name.clone());
             let index = wanted.partition_index;
+            // Only what is committed may be deleted: what the client has just written shall be.
+            let partition = call.server.partition(&name, PartitionIndex(index)).ok();
+            committed_end::wait(partition.into_iter()).await;
             let deleted =
                 tokio::task::spawn_blocking(move || delete(&call, &name, index, wanted.offset))
                     .await

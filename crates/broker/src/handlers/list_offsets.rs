@@ -5,17 +5,24 @@
 //!   timestamp (v7, KIP-734); -4 the start of the local log (v8), here the start; -5 the end of what
 //!   was tiered (v9) and -6 the start of what is waiting to be (v11): nothing is, so there is none.
 //! - v4 leader epochs (KIP-320).
+//! - What is written and not synced is synced before the end is told, so that a producer with `acks=1`
+//!   finds its own records, as in Kafka.
 
 use std::sync::Arc;
 
 use model::{ErrorCode, LeaderEpoch, PartitionIndex, Timestamp};
-use partition::{Isolation, OffsetQuery, PartitionError};
+use partition::{Isolation, OffsetQuery, Partition, PartitionError};
+use tokio::sync::Semaphore;
 use wire::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
     ListOffsetsTopicResponse,
 };
 
 use super::{Call, error_code, known_epoch};
+use crate::committed_end;
+
+/// Look-ups by time that may read the disk at once, those of all connections together.
+static TIME_LOOKUPS: Semaphore = Semaphore::const_new(4);
 
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
@@ -26,6 +33,7 @@ const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
 /// Answers. Looking up a time may read the disk, so it leaves the connection's thread.
 pub async fn handle(call: Arc<Call>, request: ListOffsetsRequest) -> ListOffsetsResponse {
+    committed_end::wait(looking_at_the_end(&call, &request).into_iter()).await;
     let looks_up_time = request
         .topics
         .iter()
@@ -35,10 +43,25 @@ pub async fn handle(call: Arc<Call>, request: ListOffsetsRequest) -> ListOffsets
         return answer(&call, &request);
     }
     let topics = request.topics.clone();
+    // Whoever waits here holds no thread; the semaphore is never closed.
+    let _turn = TIME_LOOKUPS.acquire().await;
     match tokio::task::spawn_blocking(move || answer(&call, &request)).await {
         Ok(response) => response,
         Err(_) => failed(topics),
     }
+}
+
+/// The partitions whose answer depends on how far the log is committed.
+fn looking_at_the_end(call: &Call, request: &ListOffsetsRequest) -> Vec<Arc<Partition>> {
+    let mut partitions = Vec::new();
+    for topic in &request.topics {
+        let wanted =
+            topic.partitions.iter().filter(|p| !matches!(p.timestamp, EARLIEST | EARLIEST_LOCAL));
+        partitions.extend(wanted.filter_map(|wanted| {
+            call.server.partition(&topic.name, PartitionIndex(wanted.partition_index)).ok()
+        }));
+    }
+    partitions
 }
 
 fn failed(topics: Vec<wire::list_offsets::ListOffsetsTopic>) -> ListOffsetsResponse {

@@ -20,7 +20,9 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use model::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
-use partition::{Acks, Append, Appended, Effort, Partition, PartitionError, Refusal, Status};
+use partition::{
+    Acks, Append, Appended, Effort, Partition, PartitionError, Refusal, Status, WaiterKey,
+};
 use smallvec::SmallVec;
 use wire::hot::Topic as WireTopic;
 use wire::hot::produce::{self, PartitionRecords};
@@ -54,8 +56,8 @@ enum Outcome {
         epoch: LeaderEpoch,
         /// Waited for until its high watermark covers the batch; `None` when nothing is.
         awaited: Option<Arc<Partition>>,
-        /// Whether the partition will wake this connection.
-        parked: bool,
+        /// The place among those whom the partition will wake, if it will wake this connection.
+        parked: Option<WaiterKey>,
     },
     Refused(Box<RefusedBatch>),
 }
@@ -137,7 +139,10 @@ pub fn begin(
         now: server.now(),
         refused: refused.or(acks.is_none().then_some(ErrorCode::InvalidRequiredAcks)),
     };
-    let answers = items.into_iter().map(|item| call.serve(item, frame)).collect();
+    let answers: SmallVec<[Answer; 1]> =
+        items.into_iter().map(|item| call.serve(item, frame)).collect();
+    // Only now: the flusher takes all partitions of the request in one round.
+    answers.iter().for_each(|answer| answer.outcome.want_committed());
     let produce = ProduceInProgress {
         correlation_id,
         version,
@@ -245,15 +250,12 @@ impl Call<'_> {
     }
 
     fn appended(&self, partition: &Arc<Partition>, appended: Appended) -> Outcome {
-        if appended.wants_sync {
-            self.server.flusher.request(Arc::clone(partition));
-        }
         let wait = self.acks == Acks::All && partition.high_watermark() < appended.needed;
         Outcome::Appended {
             appended,
             epoch: partition.epoch(),
             awaited: wait.then(|| Arc::clone(partition)),
-            parked: false,
+            parked: None,
         }
     }
 
@@ -291,7 +293,23 @@ fn internal_topic(name: &str) -> Outcome {
     }))
 }
 
+impl Drop for Outcome {
+    /// Whoever has timed out, or whose connection is gone, waits no more.
+    fn drop(&mut self) {
+        if let Outcome::Appended { awaited: Some(partition), parked: Some(key), .. } = self {
+            partition.leave(*key);
+        }
+    }
+}
+
 impl Outcome {
+    /// Asks for the sync that this waits for.
+    fn want_committed(&self) {
+        if let Outcome::Appended { appended, awaited: Some(partition), .. } = self {
+            partition.want_committed(appended.needed);
+        }
+    }
+
     /// Whether it is final. If not, the task will be woken.
     fn settle(&mut self, cx: &mut Context<'_>, version: i16, timed_out: bool) -> bool {
         let Outcome::Appended { appended, epoch, awaited, parked } = self else { return true };
@@ -313,10 +331,10 @@ impl Outcome {
                 Status::Following => ErrorCode::NotLeaderOrFollower,
                 Status::Leading if now_epoch != *epoch => ErrorCode::NotLeaderOrFollower,
                 Status::Leading if timed_out => ErrorCode::RequestTimedOut,
-                Status::Leading if *parked => return false,
+                Status::Leading if parked.is_some() => return false,
                 Status::Leading => {
                     *parked = partition.park(needed, cx.waker());
-                    if *parked {
+                    if parked.is_some() {
                         return false;
                     }
                     continue;

@@ -176,8 +176,8 @@ fn flush_by_age(server: &Arc<Server>) {
     for partition in server.topics.load().partitions() {
         let settings = partition.settings();
         let aged = settings.durability == Durability::PageCache && settings.flush_ms < i64::MAX;
-        if aged && partition.request_sync() {
-            server.flusher.request(Arc::clone(partition));
+        if aged {
+            partition.request_sync();
         }
     }
 }

@@ -1,81 +1,100 @@
-//! Group commit: a few threads that take partitions with unsynced writes, sync them, publish how
-//! far, and go round again. There is no timer: what is appended while a sync runs belongs to the
-//! next one, so batches grow with the device's latency.
+//! Group commit: for each log directory a thread that takes the partitions with unsynced writes,
+//! syncs them, publishes how far, and goes round again. A directory whose device stalls holds up its
+//! own acknowledgements and no others.
+//!
+//! When a round begins is decided by who waits ([`Urgency`]): at once for producers and requests, at
+//! most once a millisecond for consumers, and `sync.delay.ms` after the first write that nobody waits
+//! for. What is appended while a round runs belongs to the next one, so batches grow with the
+//! device's latency. The files of one round are synced in parallel: the file system merges the
+//! commits of its journal, so that many cost little more than one.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Wake, Waker};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
 
+use model::Offset;
 use parking_lot::{Condvar, Mutex};
-use partition::{Partition, PartitionError};
+use partition::{Partition, PartitionError, PartitionSync, SyncQueue, Urgency};
 use tracing::error;
 
 use crate::counters::Counters;
+use crate::vital;
 
-/// Syncs of different files that may run at once; the file system merges their journal commits.
-const THREADS: usize = 4;
+/// Files of one round that are synced at once.
+const SYNCS_AT_ONCE_MAX: usize = 16;
+/// How often consumers alone make a round begin.
+const READER_INTERVAL: Duration = Duration::from_millis(1);
+/// Bytes of stack of a thread that syncs.
+const STACK_BYTES: usize = 256 * 1024;
 
-/// What a failed sync is reported to: the whole log directory is offline from then on (S9).
-pub type OnFailure = Box<dyn Fn(&Arc<Partition>, &PartitionError) + Send + Sync>;
+/// Up to where a partition is synced after a round.
+pub type Synced = (Arc<Partition>, Offset);
 
-/// The queue of partitions that want a sync, and the threads that serve it.
+/// Who is told what became of the syncs: the owner of the log directories.
+pub trait SyncObserver: Send + Sync {
+    /// A sync failed: the whole log directory is offline from then on (S9).
+    fn sync_failed(&self, partition: &Arc<Partition>, cause: &PartitionError);
+    /// A round in this directory, counted from 0, is over. Those who waited have been told already.
+    fn round_ended(&self, directory: usize, synced: &[Synced]);
+}
+
+/// The threads of all log directories.
 pub struct Flusher {
-    shared: Arc<Shared>,
+    directories: Vec<Arc<Directory>>,
+    delay_ms: Arc<AtomicU64>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-struct Shared {
-    queue: Mutex<Queue>,
-    /// Signalled when the queue gets work or the broker stops.
-    work: Condvar,
-    counters: Arc<Counters>,
-    on_failure: OnFailure,
-}
-
-#[derive(Default)]
-struct Queue {
-    /// Each at most once: `Partition` sees to it.
-    waiting: VecDeque<Arc<Partition>>,
-    /// Threads asleep: nobody is signalled when none is.
-    idle: usize,
-    stopping: bool,
-}
-
 impl Flusher {
-    /// Starts the threads.
-    pub fn start(counters: Arc<Counters>, on_failure: OnFailure) -> std::io::Result<Flusher> {
-        let shared = Arc::new(Shared {
-            queue: Mutex::default(),
-            work: Condvar::new(),
-            counters,
-            on_failure,
-        });
-        let threads = (0..THREADS)
-            .map(|n| {
-                let shared = Arc::clone(&shared);
-                std::thread::Builder::new()
-                    .name(format!("flusher-{n}"))
-                    .stack_size(256 * 1024)
-                    .spawn(move || shared.run())
+    /// Starts a thread for each directory's queue. `delay_ms` is how long writes that nobody waits
+    /// for may stay unsynced (`sync.delay.ms`).
+    pub fn start(
+        queues: Vec<Arc<SyncQueue>>,
+        delay_ms: u64,
+        counters: &Arc<Counters>,
+        observer: &Arc<dyn SyncObserver>,
+    ) -> std::io::Result<Flusher> {
+        let delay_ms = Arc::new(AtomicU64::new(delay_ms));
+        let directories: Vec<_> = queues
+            .into_iter()
+            .enumerate()
+            .map(|(number, queue)| {
+                Arc::new(Directory {
+                    number,
+                    queue,
+                    delay_ms: Arc::clone(&delay_ms),
+                    stopping: AtomicBool::new(false),
+                    thread: Mutex::new(None),
+                    helpers: Helpers::default(),
+                    counters: Arc::clone(counters),
+                    observer: Arc::clone(observer),
+                })
             })
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(Flusher { shared, threads: Mutex::new(threads) })
-    }
-
-    /// Queues `partition`, which said that it wants a sync.
-    pub fn request(&self, partition: Arc<Partition>) {
-        let mut queue = self.shared.queue.lock();
-        queue.waiting.push_back(partition);
-        if queue.idle > 0 {
-            self.shared.work.notify_one();
+            .collect();
+        let flusher = Flusher { directories, delay_ms, threads: Mutex::default() };
+        for directory in &flusher.directories {
+            let running = Arc::clone(directory);
+            let thread = spawn(format!("flusher-{}", directory.number), move || running.run())?;
+            flusher.threads.lock().push(thread);
         }
+        Ok(flusher)
     }
 
-    /// Syncs what is queued, then ends the threads.
+    /// How long writes that nobody waits for may stay unsynced, from the next one on.
+    pub fn set_delay_ms(&self, delay_ms: u64) {
+        self.delay_ms.store(delay_ms, Ordering::Relaxed);
+    }
+
+    /// Syncs what is not synced, then ends the threads.
     pub fn stop(&self) {
-        self.shared.queue.lock().stopping = true;
-        self.shared.work.notify_all();
+        for directory in &self.directories {
+            directory.stopping.store(true, Ordering::Release);
+            if let Some(thread) = &*directory.thread.lock() {
+                thread.unpark();
+            }
+        }
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {
                 error!("a flusher thread had panicked");
@@ -84,40 +103,390 @@ impl Flusher {
     }
 }
 
-impl Shared {
-    fn run(&self) {
-        while let Some(partition) = self.next() {
-            self.sync(partition);
-        }
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        self.stop();
     }
+}
 
-    /// The next partition; `None` when the broker stops and nothing is left.
-    fn next(&self) -> Option<Arc<Partition>> {
-        let mut queue = self.queue.lock();
+fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    // Without its flusher a broker would let producers wait for ever.
+    let builder = std::thread::Builder::new().name(name).stack_size(STACK_BYTES);
+    builder.spawn(move || vital::thread("flusher", run))
+}
+
+/// Wakes a flusher thread that sleeps.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// One log directory's flusher.
+struct Directory {
+    number: usize,
+    queue: Arc<SyncQueue>,
+    delay_ms: Arc<AtomicU64>,
+    stopping: AtomicBool,
+    /// The thread, once it runs.
+    thread: Mutex<Option<Thread>>,
+    helpers: Helpers,
+    counters: Arc<Counters>,
+    observer: Arc<dyn SyncObserver>,
+}
+
+/// What the thread remembers from round to round.
+struct Times {
+    /// When the last round began.
+    round_began: Instant,
+    /// The last time at which nothing was unsynced that nobody waits for, as far as known.
+    clean_at: Instant,
+}
+
+impl Directory {
+    fn run(self: &Arc<Self>) {
+        *self.thread.lock() = Some(std::thread::current());
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let now = Instant::now();
+        let mut times = Times { round_began: now, clean_at: now };
+        let mut helpers = Vec::new();
         loop {
-            if let Some(partition) = queue.waiting.pop_front() {
-                return Some(partition);
-            }
-            if queue.stopping {
-                return None;
-            }
-            queue.idle += 1;
-            self.work.wait(&mut queue);
-            queue.idle -= 1;
-        }
-    }
-
-    fn sync(&self, partition: Arc<Partition>) {
-        let Some(sync) = partition.begin_sync() else { return };
-        let began = Instant::now();
-        match sync.run() {
-            Ok(more) => {
-                self.counters.syncs.observe(began.elapsed());
-                if more {
-                    self.queue.lock().waiting.push_back(partition);
+            let stopping = self.stopping.load(Ordering::Acquire);
+            let urgency = self.queue.most_urgent();
+            let now = Instant::now();
+            let due = match urgency {
+                None if stopping => break,
+                None => None,
+                Some(urgency) => Some(self.due(urgency, &times)),
+            };
+            if stopping || due.is_some_and(|due| due <= now) {
+                self.round(now, &mut times, stopping, &mut helpers);
+            } else if self.queue.sleep(urgency, &waker) {
+                match due {
+                    Some(due) => std::thread::park_timeout(due - now),
+                    None => {
+                        std::thread::park();
+                        times.clean_at = Instant::now();
+                    }
                 }
             }
-            Err(error) => (self.on_failure)(&partition, &error),
         }
+        self.helpers.stop();
+        let panicked = helpers.into_iter().filter_map(|helper| helper.join().err()).count();
+        debug_assert_eq!(panicked, 0, "a panic ends the process");
+    }
+
+    /// When a round must begin for the sake of something this urgent.
+    fn due(&self, urgency: Urgency, times: &Times) -> Instant {
+        let delayed = times.clean_at + Duration::from_millis(self.delay_ms.load(Ordering::Relaxed));
+        match urgency {
+            Urgency::Later => delayed,
+            Urgency::Reader => delayed.min(times.round_began + READER_INTERVAL),
+            Urgency::Now => times.clean_at.min(times.round_began),
+        }
+    }
+
+    fn round(
+        self: &Arc<Self>,
+        now: Instant,
+        times: &mut Times,
+        stopping: bool,
+        helpers: &mut Vec<JoinHandle<()>>,
+    ) {
+        times.round_began = now;
+        let also_later = stopping || self.due(Urgency::Later, times) <= now;
+        if also_later {
+            times.clean_at = now;
+        }
+        let taken = self.queue.take(also_later);
+        let mut syncs: Vec<PartitionSync> = taken
+            .into_iter()
+            .filter_map(|(urgency, partition)| partition.begin_sync(urgency))
+            .collect();
+        let synced = match syncs.len() {
+            0 => return,
+            // Most rounds of a broker with little to do: no hand-over to another thread.
+            1 => self.sync(syncs.remove(0)).into_iter().collect(),
+            count => {
+                self.employ(count, helpers);
+                self.helpers.run_all(syncs, |sync| self.sync(sync))
+            }
+        };
+        self.observer.round_ended(self.number, &synced);
+    }
+
+    fn sync(&self, sync: PartitionSync) -> Option<Synced> {
+        let (began, partition) = (Instant::now(), Arc::clone(sync.partition()));
+        match sync.run() {
+            Ok(synced) => {
+                self.counters.syncs.observe(began.elapsed());
+                synced.map(|synced| (partition, synced))
+            }
+            Err(cause) => {
+                self.observer.sync_failed(&partition, &cause);
+                None
+            }
+        }
+    }
+
+    /// Sees to it that there are helpers for a round of `count` syncs. They stay.
+    fn employ(self: &Arc<Self>, count: usize, helpers: &mut Vec<JoinHandle<()>>) {
+        while helpers.len() + 1 < count.min(SYNCS_AT_ONCE_MAX) {
+            let (number, directory) = (helpers.len(), Arc::clone(self));
+            let name = format!("flusher-{}-{number}", self.number);
+            let helper = spawn(name, move || directory.helpers.help(|sync| directory.sync(sync)));
+            match helper {
+                Ok(helper) => helpers.push(helper),
+                Err(cause) => {
+                    // Those who are there do the work.
+                    error!(%cause, "cannot start another flusher thread");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The syncs of one round, shared out among threads.
+#[derive(Default)]
+struct Helpers {
+    round: Mutex<Round>,
+    /// Told when there is work, or none will come any more.
+    work: Condvar,
+    /// Told when the last sync of a round has ended.
+    done: Condvar,
+}
+
+#[derive(Default)]
+struct Round {
+    /// Not begun.
+    syncs: Vec<PartitionSync>,
+    /// Begun and not ended.
+    running: usize,
+    synced: Vec<Synced>,
+    stopping: bool,
+}
+
+impl Helpers {
+    /// Runs all of a round, on this thread and those that help; returns when all have ended.
+    fn run_all(
+        &self,
+        mut syncs: Vec<PartitionSync>,
+        run: impl Fn(PartitionSync) -> Option<Synced>,
+    ) -> Vec<Synced> {
+        // They are taken from the end: those that somebody waits for come first.
+        syncs.reverse();
+        let mut round = self.round.lock();
+        for _ in 1..syncs.len().min(SYNCS_AT_ONCE_MAX) {
+            self.work.notify_one();
+        }
+        round.syncs = syncs;
+        while let Some(sync) = round.syncs.pop() {
+            self.run_one(&mut round, sync, &run);
+        }
+        while round.running > 0 {
+            self.done.wait(&mut round);
+        }
+        std::mem::take(&mut round.synced)
+    }
+
+    /// Helps until [`Helpers::stop`].
+    fn help(&self, run: impl Fn(PartitionSync) -> Option<Synced>) {
+        let mut round = self.round.lock();
+        while !round.stopping {
+            match round.syncs.pop() {
+                Some(sync) => self.run_one(&mut round, sync, &run),
+                None => self.work.wait(&mut round),
+            }
+        }
+    }
+
+    fn run_one(
+        &self,
+        round: &mut parking_lot::MutexGuard<'_, Round>,
+        sync: PartitionSync,
+        run: &impl Fn(PartitionSync) -> Option<Synced>,
+    ) {
+        round.running += 1;
+        let synced = parking_lot::MutexGuard::unlocked(round, || run(sync));
+        round.running -= 1;
+        round.synced.extend(synced);
+        if round.running == 0 && round.syncs.is_empty() {
+            self.done.notify_one();
+        }
+    }
+
+    fn stop(&self) {
+        self.round.lock().stopping = true;
+        self.work.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::mpsc;
+
+    use model::record::BatchBuilder;
+    use model::{BrokerId, LeaderEpoch, Timestamp, TopicPartition, Uuid};
+    use partition::{Acks, Append, Settings};
+    use storage::disk::{Disk, GatedDisk, SimDisk};
+    use storage::{Log, Opening};
+
+    use super::*;
+
+    /// How long anything may take on a machine that is busy with much else.
+    const PATIENCE: Duration = Duration::from_secs(40);
+    /// A delay that no test lives to see.
+    const NEVER_MS: u64 = 3_600_000;
+
+    /// Passes on what the flusher tells.
+    struct Told(Mutex<mpsc::Sender<(usize, Vec<Synced>)>>);
+
+    impl SyncObserver for Told {
+        fn sync_failed(&self, partition: &Arc<Partition>, cause: &PartitionError) {
+            panic!("{}: {cause}", partition.topic_partition());
+        }
+
+        fn round_ended(&self, directory: usize, synced: &[Synced]) {
+            // Who listens no more has seen enough.
+            let _ = self.0.lock().send((directory, synced.to_vec()));
+        }
+    }
+
+    struct Bench {
+        disk: GatedDisk,
+        queues: Vec<Arc<SyncQueue>>,
+        flusher: Flusher,
+        rounds: mpsc::Receiver<(usize, Vec<Synced>)>,
+    }
+
+    fn dir(directory: usize) -> PathBuf {
+        PathBuf::from(format!("disk-{directory}"))
+    }
+
+    impl Bench {
+        fn new(directories: usize, delay_ms: u64) -> Bench {
+            let disk = GatedDisk::new(Arc::new(SimDisk::new()));
+            (0..directories).for_each(|at| disk.create_dir_all(&dir(at)).unwrap());
+            let queues: Vec<Arc<SyncQueue>> = (0..directories).map(|_| Arc::default()).collect();
+            let (sender, rounds) = mpsc::channel();
+            let told: Arc<dyn SyncObserver> = Arc::new(Told(Mutex::new(sender)));
+            let flusher = Flusher::start(queues.clone(), delay_ms, &Arc::default(), &told).unwrap();
+            Bench { disk, queues, flusher, rounds }
+        }
+
+        fn partition(&self, directory: usize, index: i32) -> Arc<Partition> {
+            let (name, settings) = (TopicPartition::new("t", index), Arc::new(Settings::default()));
+            let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+            let path = dir(directory).join(name.to_string());
+            let opening = Opening::unknown(Timestamp(1));
+            let log = Log::open(disk, path, Arc::clone(&settings.log), opening).unwrap();
+            let (id, me) = (Uuid::from_random([1; 16]), BrokerId(1));
+            let queue = Arc::clone(&self.queues[directory]);
+            let partition = Partition::new(name, id, me, log, settings, Offset(0), queue);
+            partition.lead(LeaderEpoch(0), vec![me]);
+            partition
+        }
+
+        fn next_round(&self) -> (usize, Vec<Synced>) {
+            self.rounds.recv_timeout(PATIENCE).expect("a round ends")
+        }
+    }
+
+    fn append(partition: &Arc<Partition>, acks: Acks) -> Offset {
+        let mut batch = BatchBuilder::new();
+        batch.add(Timestamp(1), None, Some(b"v"));
+        let how = Append { acks, now: Timestamp(1), internal: false };
+        let needed = partition.append(&mut batch.finish(), how).unwrap().needed;
+        if acks == Acks::All {
+            partition.want_committed(needed);
+        }
+        needed
+    }
+
+    #[test]
+    fn a_device_that_stalls_holds_up_its_own_directory_only() {
+        let bench = Bench::new(2, NEVER_MS);
+        let (stalled, well) = (bench.partition(0, 0), bench.partition(1, 0));
+        bench.disk.close(&dir(0));
+        append(&stalled, Acks::All);
+        assert!(bench.disk.wait_for_syncs(1, PATIENCE));
+        for _ in 0..3 {
+            let needed = append(&well, Acks::All);
+            let (directory, synced) = bench.next_round();
+            assert_eq!((directory, synced.len(), synced[0].1), (1, 1, needed));
+            assert_eq!(well.high_watermark(), needed);
+        }
+        assert_eq!(stalled.high_watermark(), Offset(0));
+        bench.disk.open_gate();
+        assert_eq!(bench.next_round().0, 0);
+        assert_eq!(stalled.high_watermark(), Offset(1));
+    }
+
+    #[test]
+    fn the_files_of_a_round_are_synced_side_by_side() {
+        let bench = Bench::new(1, NEVER_MS);
+        let partitions: Vec<_> = (0..9).map(|index| bench.partition(0, index)).collect();
+        bench.disk.close(&dir(0));
+        append(&partitions[0], Acks::All);
+        assert!(bench.disk.wait_for_syncs(1, PATIENCE), "the first round holds one");
+        partitions.iter().for_each(|partition| assert!(append(partition, Acks::All) > Offset(0)));
+        bench.disk.open_gate();
+        bench.disk.close(&dir(0));
+        assert!(bench.disk.wait_for_syncs(9, PATIENCE), "the second one all at once");
+        bench.disk.open_gate();
+        assert_eq!(bench.next_round().1.len(), 1);
+        assert_eq!(bench.next_round().1.len(), 9);
+        assert!(partitions[1..].iter().all(|partition| partition.high_watermark() == Offset(1)));
+    }
+
+    #[test]
+    fn more_partitions_than_threads_are_all_of_one_round() {
+        let bench = Bench::new(1, NEVER_MS);
+        let partitions: Vec<_> = (0..50).map(|index| bench.partition(0, index)).collect();
+        bench.disk.close(&dir(0));
+        append(&partitions[0], Acks::All);
+        assert!(bench.disk.wait_for_syncs(1, PATIENCE));
+        partitions.iter().for_each(|partition| assert!(append(partition, Acks::All) > Offset(0)));
+        bench.disk.open_gate();
+        assert_eq!(bench.next_round().1.len(), 1);
+        assert_eq!(bench.next_round().1.len(), 50);
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_synced_without_another_append() {
+        let bench = Bench::new(1, 5);
+        let partition = bench.partition(0, 0);
+        for _ in 0..3 {
+            let end = append(&partition, Acks::Leader);
+            assert_eq!(bench.next_round().1[0].1, end);
+        }
+    }
+
+    #[test]
+    fn a_round_that_somebody_waits_for_leaves_the_others_their_time() {
+        let bench = Bench::new(1, NEVER_MS);
+        let (waited_for, other) = (bench.partition(0, 0), bench.partition(0, 1));
+        append(&other, Acks::Leader);
+        append(&waited_for, Acks::All);
+        let (_, synced) = bench.next_round();
+        assert_eq!(synced.len(), 1);
+        assert_eq!(waited_for.high_watermark(), Offset(1));
+        assert_eq!(other.high_watermark(), Offset(0));
+        bench.flusher.stop();
+        assert_eq!(other.high_watermark(), Offset(1), "the stop waits for no timer");
+    }
+
+    #[test]
+    fn another_delay_holds_from_the_next_write_on() {
+        let bench = Bench::new(1, NEVER_MS);
+        let partition = bench.partition(0, 0);
+        bench.flusher.set_delay_ms(0);
+        append(&partition, Acks::Leader);
+        bench.next_round();
+        assert_eq!(partition.high_watermark(), Offset(1));
     }
 }

@@ -10,13 +10,14 @@ use std::sync::{Arc, Weak};
 
 use model::{BrokerEpoch, BrokerId, Offset, Timestamp, TopicId, TopicPartition, Uuid};
 use parking_lot::Mutex;
-use partition::Partition;
+use partition::{Partition, PartitionError, Status, SyncQueue};
 use storage::checkpoint::{self, Offsets};
 use storage::disk::Disk;
 use storage::log_dir::{DirLock, Loading, LockError, LogDir, MetaProperties};
 use storage::{Log, LogConfig, Recovery, StorageError};
-use tracing::{error, info, warn};
+use tracing::{error, info, trace, warn};
 
+use self::flusher::{SyncObserver, Synced};
 use self::trash::Trash;
 
 pub mod chores;
@@ -70,10 +71,17 @@ pub struct Directory {
     failure: Mutex<Option<String>>,
     /// Serializes the writing of its checkpoint files.
     checkpointing: Mutex<()>,
+    /// Its partitions that want to be synced.
+    sync_queue: Arc<SyncQueue>,
     _lock: DirLock,
 }
 
 impl Directory {
+    /// Where its partitions ask for a sync.
+    pub fn sync_queue(&self) -> &Arc<SyncQueue> {
+        &self.sync_queue
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         self.dir.path()
@@ -103,6 +111,8 @@ pub struct Opened {
     pub log: Log,
     /// As it was checkpointed.
     pub high_watermark: Offset,
+    /// Where its partition asks for a sync.
+    pub sync_queue: Arc<SyncQueue>,
 }
 
 /// All log directories.
@@ -227,7 +237,8 @@ impl Logs {
         self.unopened.lock().remove(name);
         let home = Home { directory: at, partition: Weak::new() };
         self.homes.lock().insert((topic_id, name.partition.0), home);
-        Ok(Opened { log, high_watermark: checkpointed.unwrap_or(Offset(0)) })
+        let sync_queue = Arc::clone(&directory.sync_queue);
+        Ok(Opened { log, high_watermark: checkpointed.unwrap_or(Offset(0)), sync_queue })
     }
 
     /// Where the partition's directory is. One that belongs to an earlier topic of the same name is
@@ -381,6 +392,19 @@ impl Logs {
     }
 }
 
+impl SyncObserver for Logs {
+    fn sync_failed(&self, partition: &Arc<Partition>, cause: &PartitionError) {
+        // The files of a deleted partition may be gone under a sync.
+        if partition.status() != Status::Deleted {
+            self.fail(partition, cause);
+        }
+    }
+
+    fn round_ended(&self, directory: usize, synced: &[Synced]) {
+        trace!(directory, partitions = synced.len(), "synced");
+    }
+}
+
 fn close(partition: &Partition, clean: &AtomicBool) {
     if let Err(cause) = partition.maintain(|log, _| log.close()) {
         error!(partition = %partition.topic_partition(), %cause, "cannot close the log");
@@ -442,6 +466,7 @@ fn open_directory(
         offline: AtomicBool::new(false),
         failure: Mutex::default(),
         checkpointing: Mutex::default(),
+        sync_queue: Arc::default(),
         _lock: lock,
     })
 }

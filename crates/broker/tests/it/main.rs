@@ -14,3 +14,4 @@ mod negotiation;
 mod offsets;
 mod producing;
 mod sessions;
+mod syncing;
