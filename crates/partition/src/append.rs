@@ -98,6 +98,9 @@ impl Partition {
         how: Append,
         effort: Effort,
     ) -> Result<Option<Prepared>, PartitionError> {
+        if !self.is_writable() {
+            return Err(PartitionError::DiskFull);
+        }
         let settings = self.settings();
         let checked = if how.internal {
             let header = BatchHeader::decode(records)?;

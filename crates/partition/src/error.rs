@@ -54,6 +54,9 @@ pub enum PartitionError {
         /// The one behind the last.
         log_end: Offset,
     },
+    /// The volume of the log has no room; reading goes on.
+    #[error("the disk is full: appends are refused until there is room")]
+    DiskFull,
     /// The topic was deleted.
     #[error("the partition was deleted")]
     Deleted,

@@ -54,6 +54,8 @@ pub struct Partition {
     epoch: AtomicI32,
     /// Copy of what the role allows.
     status: AtomicU8,
+    /// Whether the volume has room for appends. Moved by whoever watches the volume.
+    writable: AtomicBool,
     /// Where the partition asks for a sync: the queue of its log directory.
     pub(crate) sync_queue: Arc<SyncQueue>,
     /// Itself, to enter that queue.
@@ -127,6 +129,7 @@ impl Partition {
             high_watermark,
             epoch: AtomicI32::new(LeaderEpoch::NONE.0),
             status: AtomicU8::new(Status::Following as u8),
+            writable: AtomicBool::new(true),
             sync_queue,
             this: Weak::clone(this),
         })
@@ -145,6 +148,16 @@ impl Partition {
     /// What it can be asked for.
     pub fn status(&self) -> Status {
         Status::from_u8(self.status.load(Ordering::Acquire))
+    }
+
+    /// Whether appends are taken, as far as room on the disk goes.
+    pub fn is_writable(&self) -> bool {
+        self.writable.load(Ordering::Relaxed)
+    }
+
+    /// Takes appends from now on, or refuses them for lack of room on the disk.
+    pub fn set_writable(&self, writable: bool) {
+        self.writable.store(writable, Ordering::Relaxed);
     }
 
     /// The term.
@@ -265,8 +278,13 @@ impl Partition {
             return Err(PartitionError::Offline);
         }
         let high_watermark = state.replica.high_watermark();
+        let log_start_before = state.log.log_start_offset();
         let result = change(&mut state.log, high_watermark);
         let log_start = state.log.log_start_offset();
+        if log_start != log_start_before {
+            // Fetch sessions tell their clients.
+            state.watchers.iter().for_each(|(_, (watch, slot))| watch.notify(*slot));
+        }
         let effects = match &result {
             Err(error) if error.is_fatal() => state.replica.step(Event::Failed),
             _ => state.replica.step(Event::LogStartMoved { log_start }),

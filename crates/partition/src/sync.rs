@@ -148,6 +148,8 @@ impl PartitionSync {
                 }
                 Ok(Some(synced))
             }
+            // Nothing was synced, and nothing was lost: it is tried again.
+            Err(error) if !error.is_fatal() => Ok(true),
             Err(error) => {
                 let effects = state.replica.step(Event::Failed);
                 self.partition.publish(state, effects);
@@ -198,6 +200,8 @@ impl PartitionCheckpoint {
                 self.partition.publish(state, effects);
                 Ok(recovery_point)
             }
+            // The next checkpoint tries again.
+            Err(error) if !error.is_fatal() => Err(error.into()),
             Err(error) => {
                 let effects = state.replica.step(Event::Failed);
                 self.partition.publish(state, effects);

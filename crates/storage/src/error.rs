@@ -6,6 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use model::{BatchError, Offset};
+use rustix::io::Errno;
+
+use crate::disk::reserve::lacks_descriptors;
 
 /// Where and why the bytes of a segment are not what was once written there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +57,7 @@ pub enum StorageError {
         reason: String,
     },
     /// The operating system refused. For a write or a sync: the log directory must go offline.
-    #[error("cannot {operation} {}", .path.display())]
+    #[error("cannot {operation} {}: {source}", .path.display())]
     Io {
         /// What was tried, as a verb.
         operation: &'static str,
@@ -73,11 +76,39 @@ pub enum StorageError {
     },
 }
 
+/// The operation of an error for which a failed write could not be cut off: the log's end is not
+/// known.
+pub(crate) const FAILED_CUT: &str = "cut off a failed write to";
+
 impl StorageError {
     /// Whether the log directory is not to be trusted with further writes (S9): the caller takes
-    /// it offline. A full disk counts, for a batch may stand half-written.
+    /// it offline. That no file can be opened because too many are open counts not, for nothing was
+    /// tried on the disk; nor does a write for which there was no room, see
+    /// [`StorageError::is_full`].
     pub fn is_fatal(&self) -> bool {
-        matches!(self, StorageError::Io { .. } | StorageError::Failed { .. })
+        match self {
+            StorageError::Io { .. } => !self.lacks_resources() && !self.is_full(),
+            StorageError::Failed { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether a write found no room. What of it was written is cut off again, so the log's end is
+    /// known and as it was: the same write may be tried again when there is room. Of a sync the same
+    /// error says that written bytes were lost; it is final, and not meant here.
+    pub fn is_full(&self) -> bool {
+        let StorageError::Io { operation, source, .. } = self else { return false };
+        let errno = Errno::from_io_error(source);
+        !matches!(*operation, "sync" | FAILED_CUT)
+            && matches!(errno, Some(Errno::NOSPC | Errno::DQUOT))
+    }
+
+    /// Whether the process lacked descriptors, or memory to open a file: what was asked for was not
+    /// done, the log is as it was, and another time it may be done.
+    pub fn lacks_resources(&self) -> bool {
+        let StorageError::Io { operation, source, .. } = self else { return false };
+        let no_memory = Errno::from_io_error(source) == Some(Errno::NOMEM);
+        lacks_descriptors(source) || (no_memory && *operation == "open")
     }
 
     pub(crate) fn damaged(

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::StorageError;
 use crate::disk::{DiskFile, OpenMode};
-use crate::error::Context;
+use crate::error::{Context, FAILED_CUT};
 use crate::index::{Entry, Index, OffsetEntry, TimeEntry};
 use crate::names::{Home, LOG};
 use crate::scan::ScanError;
@@ -275,9 +275,11 @@ impl Segment {
             self.reserve(&*file, end, reserve_bytes);
         }
         if let Err(error) = file.write_all_at(bytes, self.size) {
-            // Whether this cut succeeds or not, the caller stops writing here for good.
-            let _ = file.truncate(self.size);
-            return Err(error).during("write", &home.segment_path(self.base, LOG));
+            let operation = match file.truncate(self.size) {
+                Ok(()) => "write",
+                Err(_) => FAILED_CUT,
+            };
+            return Err(error).during(operation, &home.segment_path(self.base, LOG));
         }
         self.size = end;
         self.unsealed = true;

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 mod gated;
 mod real;
+pub mod reserve;
 pub mod sim;
 
 pub use gated::GatedDisk;
@@ -64,16 +65,26 @@ pub trait Disk: Send + Sync + Debug {
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
+    /// Makes what was written to a file durable that nobody has open.
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        self.open(path, OpenMode::ReadWrite)?.sync()
+    }
+
+    /// Makes a file hold `bytes` and nothing else, and syncs it; its name is another matter.
+    fn write_synced(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let file = self.open(path, OpenMode::Create)?;
+        file.truncate(0)?;
+        file.write_all_at(bytes, 0)?;
+        file.sync()
+    }
+
     /// Replaces the content of `path` so that after any crash it is the old or the new one, whole:
     /// `path.tmp` is written and synced, then renamed over `path`, then the directory is synced.
     fn write_atomically(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut name = path.as_os_str().to_owned();
         name.push(".tmp");
         let temporary = Path::new(&name);
-        let file = self.open(temporary, OpenMode::Create)?;
-        file.truncate(0)?;
-        file.write_all_at(bytes, 0)?;
-        file.sync()?;
+        self.write_synced(temporary, bytes)?;
         self.rename(temporary, path)?;
         match path.parent() {
             Some(parent) => self.sync_dir(parent),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::reserve::{Opened, lend};
 use super::{Disk, DiskFile, OpenMode};
 
 /// The file system under the process. Has no state: any two are the same disk.
@@ -17,7 +18,13 @@ pub struct RealDisk;
 
 /// A descriptor that is closed with its last owner.
 #[derive(Debug)]
-struct RealFile(OwnedFd);
+struct RealFile(OwnedFd, #[allow(dead_code, reason = "counts while it lives")] Opened);
+
+/// Opens a file of the machine.
+fn open(path: &Path, mode: OpenMode) -> io::Result<RealFile> {
+    let fd = retry_on_intr(|| rustix::fs::open(path, flags(mode), FILE_MODE))?;
+    Ok(RealFile(fd, Opened::new()))
+}
 
 /// Owner writes, group reads: records are nobody else's business.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o640);
@@ -34,17 +41,16 @@ fn flags(mode: OpenMode) -> OFlags {
 
 impl Disk for RealDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-        let fd = retry_on_intr(|| rustix::fs::open(path, flags(mode), FILE_MODE))?;
-        Ok(Arc::new(RealFile(fd)))
+        Ok(Arc::new(open(path, mode)?))
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        fs::read(path)
+        lend(|| fs::read(path))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(dir)? {
+        for entry in lend(|| fs::read_dir(dir))? {
             // No file of ours has such a name, so it is a stranger's and none of our concern.
             if let Ok(name) = entry?.file_name().into_string() {
                 names.push(name);
@@ -71,14 +77,26 @@ impl Disk for RealDisk {
     }
 
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
-        fs::remove_dir_all(dir)
+        lend(|| fs::remove_dir_all(dir))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = retry_on_intr(|| rustix::fs::open(dir, flags, Mode::empty()))?;
+        let open = || Ok(retry_on_intr(|| rustix::fs::open(dir, flags, Mode::empty()))?);
+        let fd = lend(open)?;
         // An interrupted sync has reported nothing yet, so to repeat it hides no error.
         Ok(retry_on_intr(|| rustix::fs::fsync(&fd))?)
+    }
+
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        lend(|| open(path, OpenMode::ReadWrite))?.sync()
+    }
+
+    fn write_synced(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let file = lend(|| open(path, OpenMode::Create))?;
+        file.truncate(0)?;
+        file.write_all_at(bytes, 0)?;
+        file.sync()
     }
 }
 

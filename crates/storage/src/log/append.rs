@@ -62,8 +62,15 @@ impl Log {
         let (mut bytes, mut headers) = (bytes, headers);
         while !headers.is_empty() {
             let (count, size) = self.fitting(headers);
+            let end = self.log_end;
             let result = self.append_piece(&bytes[..size], &headers[..count], now);
-            self.failing(result)?;
+            let result = self.failing(result);
+            if let (Err(error), true) = (&result, self.log_end > end) {
+                // What was written stands in the log, and not all that belongs to it was noted.
+                self.failed.get_or_insert_with(|| error.to_string().into());
+                self.usable()?;
+            }
+            result?;
             (bytes, headers) = (&bytes[size..], &headers[count..]);
         }
         Ok(())

@@ -194,6 +194,11 @@ impl Log {
         self.segments.iter_mut().for_each(Segment::release_idle);
     }
 
+    /// Closes all files but those that hold what is not synced. They are opened again when needed.
+    pub fn release_files(&mut self) {
+        self.segments.iter_mut().for_each(Segment::release);
+    }
+
     /// Closes all files, whatever was not synced: the log is deleted, and whoever still holds it shall not keep its
     /// blocks on the disk.
     pub fn abandon_files(&mut self) {
@@ -227,13 +232,16 @@ impl Log {
         }
     }
 
-    /// Makes a failed write final: whatever the disk says later, it is not believed.
+    /// Makes a failed write final: whatever the disk says later, it is not believed. An error that
+    /// says nothing of the disk ([`StorageError::lacks_resources`]) leaves the log as it is.
     pub(crate) fn failing<T>(
         &mut self,
         result: Result<T, StorageError>,
     ) -> Result<T, StorageError> {
-        if let Err(error @ StorageError::Io { source, .. }) = &result {
-            self.failed.get_or_insert_with(|| format!("{error}: {source}").into());
+        if let Err(error @ StorageError::Io { .. }) = &result
+            && error.is_fatal()
+        {
+            self.failed.get_or_insert_with(|| error.to_string().into());
         }
         result
     }

@@ -17,7 +17,7 @@ use model::Offset;
 use super::Log;
 use crate::StorageError;
 use crate::ceiling;
-use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::disk::{Disk, DiskFile};
 use crate::error::Context;
 use crate::names::{LEADER_EPOCHS, PARTITION_METADATA, SNAPSHOT, TEMPORARY, TRANSACTION_INDEX};
 use crate::producers::snapshot;
@@ -106,7 +106,7 @@ impl SyncTicket {
         for (path, file) in &self.files {
             match file {
                 Some(file) => file.sync()?,
-                None => self.disk.open(path, OpenMode::ReadWrite)?.sync()?,
+                None => self.disk.sync_file(path)?,
             }
         }
         self.directories.iter().try_for_each(|dir| self.disk.sync_dir(dir))
@@ -130,12 +130,10 @@ impl CheckpointTicket {
 
     /// Syncs the files and writes the small ones, not yet under their names.
     pub fn run(&self) -> io::Result<()> {
-        self.sync.run()?;
+        // Of the batches' sync, a full disk is no better than any other error.
+        self.sync.run().map_err(io::Error::other)?;
         for (path, content) in &self.small {
-            let file = self.sync.disk.open(&temporary(path), OpenMode::Create)?;
-            file.truncate(0)?;
-            file.write_all_at(content, 0)?;
-            file.sync()?;
+            self.sync.disk.write_synced(&temporary(path), content)?;
         }
         Ok(())
     }

@@ -79,11 +79,50 @@ fn a_disk_that_fills_up_anywhere_loses_nothing_and_goes_on_when_there_is_room() 
         load.disk.limit_capacity(Some(capacity));
         let Some((action, error)) = run_until_failure(&mut load, &script) else { continue };
         let what = format!("{capacity} bytes, {action:?}: {error}");
-        assert!(error.is_fatal(), "{what}");
+        assert!(error.is_full() && load.log.failure().is_none(), "{what}: the log goes on");
         load.disk.limit_capacity(None);
         assert_fails_well(&mut load, action, &what, None);
         assert_fails_well(&mut load, action, &what, Some(capacity));
     }
+}
+
+#[test]
+fn a_log_goes_on_when_there_is_room_again_or_a_descriptor() {
+    let script = script(33, 60);
+    let goes_on = |action: &Action| {
+        matches!(action, Action::Append { .. } | Action::Sync | Action::Checkpoint | Action::Retain)
+    };
+    let mut whole = Load::on(SimDisk::new(), load::config());
+    assert!(run_until_failure(&mut whole, &script).is_none());
+    let begun = Load::on(SimDisk::new(), load::config()).disk.operation_count();
+    let mut went_on = 0;
+    for operation in (begun..whole.disk.operation_count()).step_by(3) {
+        for errno in [Errno::NOSPC, Errno::MFILE] {
+            let mut load = Load::on(SimDisk::new(), load::config());
+            load.disk.fail_at(operation, errno);
+            let mut rest = script.iter();
+            let failed = rest.by_ref().find_map(|action| {
+                let failed = load.run(*action).err();
+                failed.map(|error| (*action, error))
+            });
+            let Some((action, error)) = failed else { continue };
+            let what = format!("{action:?}, operation {operation}: {error}");
+            if !goes_on(&action) || error.is_fatal() {
+                continue;
+            }
+            assert_eq!(load.log.failure(), None, "{what}");
+            went_on += 1;
+            let again = std::iter::once(&action).chain(rest);
+            for action in again {
+                load.run(*action)
+                    .unwrap_or_else(|error| panic!("{what}; then {action:?}: {error}"));
+            }
+            let (timeline, end) = (load.timeline.clone(), load.timeline.log_end());
+            let log = load::open(&load.disk.snapshot(), load.config(), load.now()).unwrap();
+            assert_eq!(check(&log, &timeline, end), Ok(()), "{what}");
+        }
+    }
+    assert!(went_on > 50, "{went_on} faults were no more than a refusal");
 }
 
 #[test]
