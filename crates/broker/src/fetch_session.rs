@@ -3,18 +3,32 @@
 //!
 //! A session's partitions have one [`Watch`] in common. A request looks only at those that changed
 //! since, that were not exhausted, or that the client mentioned: never at all of them again.
+//!
+//! A session ends with the connection that used it, if no other did; sessions that nobody uses any
+//! more end after some minutes. Partitions of all sessions together are bounded: beyond that, clients
+//! fetch without sessions. A partition that is not known stays in its session, so that the client
+//! need not ask again when its topic has come.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use model::{LeaderEpoch, Offset, TopicId};
 use parking_lot::Mutex;
 use partition::{Partition, Watch, WatchKey};
+use smallvec::SmallVec;
 use storage::ReadCursor;
 
 /// A session that has not been used for this long may be dropped for another's sake.
 const EVICTABLE_AFTER: Duration = Duration::from_secs(120);
+
+/// A session that has not been used for this long is dropped.
+const IDLE_MAX: Duration = Duration::from_secs(600);
+/// Partitions of all sessions; each takes some 250 bytes.
+const ENTRIES_MAX: usize = 256 * 1024;
+/// Sessions that one connection may have made or used; more belong to nobody.
+const PER_CONNECTION_MAX: usize = 8;
 
 /// How a request names a topic: by name up to version 12, by id from 13 on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -77,6 +91,11 @@ impl FetchSession {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
+    }
+
+    /// How many partitions there are.
+    pub fn len(&self) -> usize {
+        self.slots.len()
     }
 
     /// Adds a partition, or changes what is wanted of it; either way it will be looked at.
@@ -204,6 +223,56 @@ pub struct CachedSession {
     pub last_used: Instant,
     /// The partitions.
     pub session: Box<FetchSession>,
+    /// The connection that has used it, until another does.
+    only_user: Option<u64>,
+    counted: Counted,
+}
+
+/// Entries counted in a sum, for as long as it lives.
+#[derive(Debug)]
+struct Counted {
+    sum: Arc<AtomicUsize>,
+    entries: usize,
+}
+
+impl Counted {
+    /// Counts so many from now on. False if there are more than `max` in all then.
+    fn set(&mut self, entries: usize, max: usize) -> bool {
+        if entries == self.entries {
+            return true;
+        }
+        let before = self.sum.fetch_add(entries, Ordering::Relaxed);
+        self.sum.fetch_sub(self.entries, Ordering::Relaxed);
+        let is_more = entries > self.entries;
+        let others = before.saturating_sub(self.entries);
+        self.entries = entries;
+        !is_more || others + entries <= max
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.sum.fetch_sub(self.entries, Ordering::Relaxed);
+    }
+}
+
+/// What a connection has to do with sessions.
+#[derive(Debug, Default)]
+pub struct SessionUse {
+    /// The connection's number among those that have used sessions; 0: it has not.
+    user: u64,
+    sessions: SmallVec<[i32; 2]>,
+}
+
+impl SessionUse {
+    /// Notes a session. Returns the one that has to go for it.
+    fn note(&mut self, id: i32) -> Option<i32> {
+        if self.sessions.contains(&id) {
+            return None;
+        }
+        self.sessions.push(id);
+        (self.sessions.len() > PER_CONNECTION_MAX).then(|| self.sessions.remove(0))
+    }
 }
 
 /// A session in the cache; requests of one session come one after the other, so the lock is free.
@@ -214,12 +283,25 @@ pub type SharedSession = Arc<Mutex<CachedSession>>;
 pub struct FetchSessions {
     sessions: Mutex<HashMap<i32, SharedSession>>,
     count_max: usize,
+    /// Partitions of all sessions.
+    entries: Arc<AtomicUsize>,
+    last_user: AtomicU64,
 }
 
 impl FetchSessions {
     /// A cache of at most `count_max` sessions.
     pub fn new(count_max: usize) -> FetchSessions {
-        FetchSessions { sessions: Mutex::default(), count_max }
+        FetchSessions {
+            sessions: Mutex::default(),
+            count_max,
+            entries: Arc::default(),
+            last_user: AtomicU64::new(0),
+        }
+    }
+
+    /// How many sessions there are, and how many partitions they have.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.sessions.lock().len(), self.entries.load(Ordering::Relaxed))
     }
 
     /// The session of this id.
@@ -232,11 +314,17 @@ impl FetchSessions {
         &self,
         session: Box<FetchSession>,
         uses_topic_ids: bool,
+        user: &mut SessionUse,
         now: Instant,
     ) -> Result<SharedSession, Box<FetchSession>> {
+        self.introduce(user);
         let mut sessions = self.sessions.lock();
-        if sessions.len() >= self.count_max && !evict_one(&mut sessions, now) {
-            return Err(session);
+        while sessions.len() >= self.count_max
+            || self.entries.load(Ordering::Relaxed) + session.len() > ENTRIES_MAX
+        {
+            if !evict_one(&mut sessions, now) {
+                return Err(session);
+            }
         }
         let id = loop {
             let id = fastrand::i32(1..);
@@ -244,15 +332,82 @@ impl FetchSessions {
                 break id;
             }
         };
-        let cached = CachedSession { id, next_epoch: 1, uses_topic_ids, last_used: now, session };
+        let mut counted = Counted { sum: Arc::clone(&self.entries), entries: 0 };
+        counted.set(session.len(), ENTRIES_MAX);
+        let only_user = Some(user.user);
+        let cached = CachedSession {
+            id,
+            next_epoch: 1,
+            uses_topic_ids,
+            last_used: now,
+            session,
+            only_user,
+            counted,
+        };
         let shared = Arc::new(Mutex::new(cached));
         sessions.insert(id, Arc::clone(&shared));
+        drop(sessions);
+        self.note(user, id);
         Ok(shared)
+    }
+
+    fn introduce(&self, user: &mut SessionUse) {
+        if user.user == 0 {
+            user.user = self.last_user.fetch_add(1, Ordering::Relaxed) + 1;
+        }
+    }
+
+    fn note(&self, user: &mut SessionUse, id: i32) {
+        if let Some(oldest) = user.note(id) {
+            self.remove_of(oldest, user.user);
+        }
+    }
+
+    /// Notes that a connection uses a session, after its partitions have changed. False: it has more
+    /// than `entries_max`, or all have more than there is room for.
+    pub fn note_use(
+        &self,
+        session: &mut CachedSession,
+        user: &mut SessionUse,
+        entries_max: usize,
+    ) -> bool {
+        if session.only_user.is_some_and(|known| known != user.user) {
+            session.only_user = None;
+        }
+        let entries = session.session.len();
+        session.counted.set(entries, ENTRIES_MAX) && entries <= entries_max
+    }
+
+    /// A connection has ended: so do the sessions that only it has used.
+    pub fn user_left(&self, user: &SessionUse) {
+        user.sessions.iter().for_each(|id| self.remove_of(*id, user.user));
+    }
+
+    fn remove_of(&self, id: i32, user: u64) {
+        let Some(shared) = self.get(id) else { return };
+        if shared.lock().only_user == Some(user) {
+            self.remove(id);
+        }
     }
 
     /// Ends a session.
     pub fn remove(&self, id: i32) {
-        self.sessions.lock().remove(&id);
+        let removed = self.sessions.lock().remove(&id);
+        // Its registrations end here, not under the lock.
+        drop(removed);
+    }
+
+    /// Ends the sessions that have not been used for minutes.
+    pub fn drop_idle(&self, now: Instant) {
+        let idle: Vec<SharedSession> = {
+            let mut sessions = self.sessions.lock();
+            let is_idle = |_: &i32, shared: &mut SharedSession| {
+                let used = shared.try_lock().map(|session| session.last_used);
+                used.is_some_and(|used| now.saturating_duration_since(used) >= IDLE_MAX)
+            };
+            sessions.extract_if(is_idle).map(|(_, shared)| shared).collect()
+        };
+        drop(idle);
     }
 }
 
@@ -268,5 +423,76 @@ fn evict_one(sessions: &mut HashMap<i32, SharedSession>, now: Instant) -> bool {
             true
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session_of(entries: usize) -> Box<FetchSession> {
+        let mut session = Box::<FetchSession>::default();
+        let wanted = Wanted {
+            offset: Offset(0),
+            max_bytes: 1,
+            known_epoch: LeaderEpoch::NONE,
+            last_fetched_epoch: LeaderEpoch::NONE,
+        };
+        for partition in 0..entries {
+            session.want(TopicKey::Name("t".into()), partition as i32, wanted);
+        }
+        session
+    }
+
+    #[test]
+    fn a_session_ends_with_its_only_connection() {
+        let (sessions, now) = (FetchSessions::new(10), Instant::now());
+        let (mut first, mut second) = (SessionUse::default(), SessionUse::default());
+        let own = sessions.create(session_of(3), false, &mut first, now).unwrap();
+        let shared = sessions.create(session_of(4), false, &mut first, now).unwrap();
+        sessions.create(session_of(5), false, &mut second, now).unwrap();
+        assert!(sessions.note_use(&mut shared.lock(), &mut second, 10));
+        drop((own, shared));
+        sessions.user_left(&first);
+        assert_eq!(sessions.counts(), (2, 9));
+        sessions.drop_idle(now + IDLE_MAX);
+        assert_eq!(sessions.counts(), (0, 0));
+    }
+
+    #[test]
+    fn partitions_of_all_sessions_are_bounded() {
+        let (sessions, now) = (FetchSessions::new(1000), Instant::now());
+        let mut user = SessionUse::default();
+        sessions.create(session_of(ENTRIES_MAX - 10), false, &mut user, now).unwrap();
+        let refused = sessions.create(session_of(11), false, &mut user, now).unwrap_err();
+        assert_eq!(refused.len(), 11, "given back");
+        let second = Duration::from_secs(1);
+        sessions.create(session_of(10), false, &mut user, now + second).unwrap();
+        // The oldest one gives way.
+        let later = now + EVICTABLE_AFTER;
+        sessions.create(session_of(11), false, &mut user, later).unwrap();
+        assert_eq!(sessions.counts(), (2, 21));
+    }
+
+    #[test]
+    fn a_session_that_grows_too_large_is_noticed() {
+        let (sessions, now) = (FetchSessions::new(1000), Instant::now());
+        let mut user = SessionUse::default();
+        let shared = sessions.create(session_of(5), false, &mut user, now).unwrap();
+        *shared.lock().session = *session_of(8);
+        assert!(sessions.note_use(&mut shared.lock(), &mut user, 8));
+        assert!(!sessions.note_use(&mut shared.lock(), &mut user, 7));
+        *shared.lock().session = *session_of(ENTRIES_MAX + 1);
+        assert!(!sessions.note_use(&mut shared.lock(), &mut user, usize::MAX));
+    }
+
+    #[test]
+    fn one_connection_keeps_only_the_sessions_that_it_made_last() {
+        let (sessions, now) = (FetchSessions::new(1000), Instant::now());
+        let mut user = SessionUse::default();
+        for _ in 0..100 {
+            sessions.create(session_of(1), false, &mut user, now).unwrap();
+        }
+        assert_eq!(sessions.counts(), (PER_CONNECTION_MAX, PER_CONNECTION_MAX));
     }
 }

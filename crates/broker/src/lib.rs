@@ -8,6 +8,7 @@ mod checking;
 mod clock;
 mod committed_end;
 mod counters;
+mod descriptors;
 mod endpoints;
 mod fetch_session;
 mod groups;

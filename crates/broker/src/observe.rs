@@ -1,5 +1,6 @@
 //! What the telemetry is told of this broker: snapshots, taken when somebody looks.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use metadata::ClusterImage;
@@ -9,9 +10,14 @@ use partition::Partition;
 use crate::counters::Counters;
 use crate::server::Server;
 use crate::telemetry::{
-    BrokerFacts, ClusterFacts, CommittedOffset, GroupFacts, LocalReplica, Observed, PartitionFacts,
-    ThreadTimes, TopicFacts, Trouble,
+    BrokerFacts, ClusterFacts, CommittedOffset, Depth, GroupFacts, LocalReplica, Observed,
+    PartitionFacts, RequestFacts, ThreadTimes, TopicFacts, Trouble,
 };
+
+/// Groups that are shown. Anybody may make groups; who has more needs another way to look at them.
+const GROUPS_MAX: usize = 10_000;
+/// About so many committed offsets are looked at.
+const COMMITTED_MAX: usize = 200_000;
 
 /// Looks at a broker. It does not keep it alive.
 pub struct Observer {
@@ -43,8 +49,12 @@ impl Observed for Observer {
         self.ask(topics)
     }
 
-    fn groups(&self) -> Vec<GroupFacts> {
-        self.ask(groups)
+    fn groups(&self, depth: Depth) -> Vec<GroupFacts> {
+        self.ask(|server| groups(server, depth))
+    }
+
+    fn requests(&self) -> RequestFacts {
+        self.ask(requests)
     }
 
     fn data_threads(&self) -> Option<ThreadTimes> {
@@ -109,23 +119,52 @@ fn replica(partition: &Arc<Partition>) -> LocalReplica {
     })
 }
 
-fn groups(server: &Server) -> Vec<GroupFacts> {
+fn requests(server: &Server) -> RequestFacts {
+    let (frames, decoded) = (&server.memory.frames, &server.memory.decoded);
+    let (fetch_sessions, fetch_session_partitions) = server.fetch_sessions.counts();
+    RequestFacts {
+        frame_bytes: frames.used_bytes(),
+        frame_bytes_max: frames.bytes_max(),
+        decoded_bytes: decoded.used_bytes(),
+        decoded_bytes_max: decoded.bytes_max(),
+        slow_frames: server.slow_frames.count(),
+        fetch_sessions,
+        fetch_session_partitions,
+    }
+}
+
+fn groups(server: &Server, depth: Depth) -> Vec<GroupFacts> {
     let here = server.topics.snapshot();
     let end_of = |topic: &str, index: PartitionIndex| {
         here.by_name(topic)?.partition(index).map(|partition| partition.high_watermark().0)
     };
-    let mut facts = Vec::new();
+    let (mut facts, mut looked_at) = (Vec::new(), 0);
     server.groups.each_durable(|durable| {
+        if facts.len() >= GROUPS_MAX || looked_at >= COMMITTED_MAX {
+            return;
+        }
         for group in durable.group_ids() {
-            let offsets = durable.offsets(&group).map(|(partition, committed)| CommittedOffset {
-                topic: Arc::clone(&partition.topic),
-                partition: partition.partition.0,
-                offset: committed.offset.0,
-                high_watermark: end_of(&partition.topic, partition.partition),
-            });
-            let offsets = offsets.collect();
+            if facts.len() >= GROUPS_MAX || looked_at >= COMMITTED_MAX {
+                return;
+            }
+            let (mut lags, mut offsets) = (BTreeMap::<Arc<str>, i64>::new(), Vec::new());
+            for (partition, committed) in durable.offsets(&group) {
+                looked_at += 1;
+                let offset = CommittedOffset {
+                    topic: Arc::clone(&partition.topic),
+                    partition: partition.partition.0,
+                    offset: committed.offset.0,
+                    high_watermark: end_of(&partition.topic, partition.partition),
+                };
+                if let Some(lag) = offset.lag() {
+                    *lags.entry(Arc::clone(&offset.topic)).or_insert(0) += lag;
+                }
+                if depth == Depth::All {
+                    offsets.push(offset);
+                }
+            }
             let member_count = durable.group(&group).map_or(0, |record| record.members.len());
-            facts.push(GroupFacts { name: group.to_string(), member_count, offsets });
+            facts.push(GroupFacts { name: group.to_string(), member_count, lags, offsets });
         }
     });
     facts
@@ -137,6 +176,10 @@ pub fn troubles(server: &Server) -> Vec<Trouble> {
     for (path, reason) in server.logs.offline() {
         let detail = format!("{}: {reason}", path.display());
         troubles.push(Trouble { reason: "log directory offline", detail });
+    }
+    for path in server.logs.full() {
+        let detail = format!("{}: appends are refused until there is room", path.display());
+        troubles.push(Trouble { reason: "disk full", detail });
     }
     for (partition, reason) in server.logs.unopened() {
         let detail = format!("{partition}: {reason}");

@@ -225,7 +225,12 @@ fn open(
     let opened = isolated(|| server.logs.open(&name, change.topic_id, &settings.log, server.now()));
     let partition = match opened {
         Ok(Ok(opened)) => {
-            let Opened { log, high_watermark, sync_queue } = opened;
+            let Opened { mut log, high_watermark, sync_queue } = opened;
+            if storage::disk::reserve::open_files() > server.limits.descriptors.files / 2 {
+                // Its files are opened again when they are needed: a request that makes very many
+                // partitions must not use all descriptors up.
+                log.release_files();
+            }
             let me = server.node_id;
             let id = change.topic_id;
             let partition = Partition::new(name, id, me, log, settings, high_watermark, sync_queue);

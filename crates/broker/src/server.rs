@@ -19,20 +19,23 @@ use tracing::{debug, error, warn};
 use crate::checking::Checking;
 use crate::clock::Clock;
 use crate::counters::Counters;
+use crate::descriptors::Descriptors;
 use crate::endpoints::Endpoints;
 use crate::fetch_session::FetchSessions;
 use crate::groups::{Groups, OFFSETS_TOPIC, partition_of};
 use crate::logs::Logs;
 use crate::logs::flusher::Flusher;
+use crate::network::arrival::SlowFrames;
 use crate::network::buffer::BufferPool;
 use crate::network::listener::Connections;
+use crate::network::memory::RequestMemory;
 use crate::producer_ids::ProducerIds;
 use crate::topics::TopicTable;
 
-/// Bytes of incomplete large requests that all connections together may hold, unless
-/// `queued.max.request.bytes` says otherwise.
+/// Bytes of requests that have arrived and were not taken in yet that all connections together may
+/// hold, unless `queued.max.request.bytes` says otherwise.
 const REQUEST_BYTES_MAX: usize = 128 << 20;
-/// How long a request may take to arrive whole while nothing of it comes.
+/// How long nothing may come of a request that has begun to arrive.
 const FRAME_STALL_MAX: Duration = Duration::from_secs(30);
 
 /// What a connection may cost.
@@ -40,7 +43,7 @@ const FRAME_STALL_MAX: Duration = Duration::from_secs(30);
 pub struct Limits {
     /// Bytes of one request (`socket.request.max.bytes`).
     pub frame_bytes_max: usize,
-    /// Bytes of incomplete large requests of all connections (`queued.max.request.bytes`).
+    /// Bytes of requests that were not taken in yet, of all connections (`queued.max.request.bytes`).
     pub request_bytes_max: usize,
     /// Bytes of one answer to Fetch (`fetch.max.bytes`).
     pub fetch_bytes_max: u32,
@@ -48,8 +51,10 @@ pub struct Limits {
     pub connection_idle_max: Duration,
     /// How long the rest of a request may keep silent.
     pub frame_stall_max: Duration,
-    /// Connections in all (`max.connections`).
+    /// Connections in all (`max.connections`), at most what the limit of open files leaves for them.
     pub connections_max: usize,
+    /// What the limit of open files leaves for what.
+    pub descriptors: Descriptors,
     /// Connections from one address (`max.connections.per.ip`).
     pub connections_per_ip_max: usize,
     /// Addresses that may have more or fewer (`max.connections.per.ip.overrides`).
@@ -64,6 +69,7 @@ impl Limits {
     /// As configured.
     pub fn new(config: &BrokerConfig) -> Limits {
         let network = &config.network;
+        let descriptors = Descriptors::of_process();
         let idle_ms = u64::try_from(network.connections_idle_ms_max).ok();
         // What nobody has set is left to the system, which adapts it to each connection.
         let chosen = |key: &str, bytes: i32| {
@@ -75,12 +81,13 @@ impl Limits {
             request_bytes_max: usize::try_from(network.queued_request_bytes_max)
                 .ok()
                 .filter(|bytes| *bytes > 0)
-                .unwrap_or(REQUEST_BYTES_MAX),
+                .unwrap_or(REQUEST_BYTES_MAX.max(network.request_bytes_max)),
             fetch_bytes_max: config.fetch.response_bytes_max.min(i32::MAX as u32),
             connection_idle_max: idle_ms
                 .map_or(Duration::from_secs(u32::MAX as u64), Duration::from_millis),
             frame_stall_max: FRAME_STALL_MAX,
-            connections_max: network.connections_max as usize,
+            connections_max: (network.connections_max as usize).min(descriptors.connections),
+            descriptors,
             connections_per_ip_max: network.connections_per_ip_max as usize,
             connections_overrides: config
                 .connections_per_ip_overrides
@@ -126,6 +133,10 @@ pub struct Server {
     pub counters: Arc<Counters>,
     /// Buffers for what comes in.
     pub buffers: Arc<BufferPool>,
+    /// What requests may cost in memory.
+    pub memory: RequestMemory,
+    /// Requests that have been on their way for seconds.
+    pub slow_frames: Arc<SlowFrames>,
     /// How many connections there are.
     pub connections: Connections,
     /// Where this broker listens, and what clients are told.
@@ -173,6 +184,8 @@ impl Server {
     pub fn log_failed(&self, partition: &Arc<Partition>, cause: &StorageError) {
         if partition.status() == Status::Deleted {
             debug!(partition = %partition.topic_partition(), error = %cause, "deleted meanwhile");
+        } else if cause.is_full() {
+            self.logs.fill(partition);
         } else if cause.is_fatal() {
             self.logs.fail(partition, cause);
         } else {

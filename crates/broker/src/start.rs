@@ -37,6 +37,7 @@ use crate::logs::flusher::{Flusher, SyncObserver};
 use crate::logs::{Logs, LogsError};
 use crate::network::buffer::BufferPool;
 use crate::network::listener::{Connections, accept, bind};
+use crate::network::memory::RequestMemory;
 use crate::observe::{self, Observer};
 use crate::producer_ids::ProducerIds;
 use crate::replicas;
@@ -110,10 +111,13 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let clock = Clock::default();
     let groups = Arc::new(Groups::new(group_config(&config), clock.clone(), Handle::current()));
     let (applied_now, applied) = watch::channel(0);
+    let limits = Limits::new(&config);
     let server = Arc::new(Server {
         node_id: config.node_id,
         cluster_id: cluster_id.into(),
-        limits: Limits::new(&config),
+        memory: RequestMemory::new(limits.request_bytes_max, limits.frame_bytes_max),
+        slow_frames: Arc::default(),
+        limits,
         clock,
         counters,
         buffers: Arc::new(BufferPool::default()),
@@ -244,10 +248,11 @@ async fn serve_http(
     let socket = bind(resolved).map_err(failed)?;
     let bound = socket.local_addr().map_err(failed)?;
     let observed: Arc<dyn telemetry::Observed> = Arc::new(Observer::new(server));
+    let door = telemetry::Door::new(socket, server.limits.descriptors.http);
     tokio::spawn(async move {
         let stop = async move { stopped.wait_for(|stopping| *stopping).await.map_or((), drop) };
         let telemetry = telemetry::Telemetry::new(observed);
-        if let Err(cause) = telemetry::serve(socket, telemetry, stop).await {
+        if let Err(cause) = telemetry::serve(door, telemetry, stop).await {
             error!(%cause, "metrics and health are not served any more");
         }
     });

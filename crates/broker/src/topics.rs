@@ -2,6 +2,7 @@
 //! immutable map, replaced as a whole when the cluster's metadata changes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use hashbrown::HashMap;
@@ -80,6 +81,8 @@ impl Topics {
 #[derive(Debug, Default)]
 pub struct TopicTable {
     current: ArcSwap<Topics>,
+    /// Partitions of all topics in `current`.
+    partition_count: AtomicUsize,
 }
 
 impl TopicTable {
@@ -93,8 +96,15 @@ impl TopicTable {
         self.current.load_full()
     }
 
+    /// How many partitions there are, held here or not.
+    pub fn partition_count(&self) -> usize {
+        self.partition_count.load(Ordering::Relaxed)
+    }
+
     /// Replaces the table. Only the task that applies metadata calls this.
     pub fn replace(&self, topics: Topics) {
+        let count = topics.iter().map(|topic| topic.partitions.len()).sum();
+        self.partition_count.store(count, Ordering::Relaxed);
         self.current.store(Arc::new(topics));
     }
 }

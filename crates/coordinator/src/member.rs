@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::records::MemberRecord;
-use crate::request::{JoinGroup, Protocol};
+use crate::request::{JoinGroup, Lent, Protocol};
 use crate::{GroupInstanceId, MemberId, ReplyTo};
 
 /// Invariant: `protocols` is not empty.
@@ -17,6 +17,8 @@ pub(crate) struct Member {
     pub(crate) rebalance_timeout_ms: i32,
     /// In the order of its preference; a member restored from a record has only the chosen one.
     pub(crate) protocols: Vec<Protocol>,
+    /// What the host lent for `protocols`.
+    pub(crate) lent: Lent,
     /// What the leader assigned last; in CompletingRebalance still that of an earlier generation.
     pub(crate) assignment: Arc<[u8]>,
     /// JoinGroup requests to answer when the join phase ends; more than one if the client retried.
@@ -38,6 +40,7 @@ impl Member {
             session_timeout_ms: request.session_timeout_ms,
             rebalance_timeout_ms: request.rebalance_timeout_ms,
             protocols: request.protocols.clone(),
+            lent: request.lent.clone(),
             assignment: Arc::from(&[][..]),
             awaiting_join: Vec::new(),
             awaiting_sync: Vec::new(),
@@ -59,6 +62,7 @@ impl Member {
             session_timeout_ms: record.session_timeout_ms,
             rebalance_timeout_ms,
             protocols: vec![Protocol { name, metadata: record.subscription.clone() }],
+            lent: Lent::default(),
             assignment: record.assignment.clone(),
             awaiting_join: Vec::new(),
             awaiting_sync: Vec::new(),
@@ -119,5 +123,6 @@ impl Member {
         self.session_timeout_ms = request.session_timeout_ms;
         self.rebalance_timeout_ms = request.rebalance_timeout_ms;
         self.protocols = request.protocols.clone();
+        self.lent = request.lent.clone();
     }
 }

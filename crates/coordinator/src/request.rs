@@ -2,6 +2,8 @@
 //! flags. A request that names several groups arrives here as one request for each of them, since
 //! they may live on different shards.
 
+use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 
 use model::{GenerationId, LeaderEpoch, Offset, PartitionIndex, TopicId, Uuid};
@@ -59,6 +61,33 @@ pub struct Protocol {
     pub metadata: Arc<[u8]>,
 }
 
+/// What the host lends to a member and gets back, dropped, when the member's subscription is dropped:
+/// the host's account of the memory that the member takes. It means nothing here.
+#[derive(Clone, Default)]
+pub struct Lent(Option<Arc<dyn Any + Send + Sync>>);
+
+impl Lent {
+    /// Lends `thing`.
+    pub fn new(thing: impl Any + Send + Sync) -> Lent {
+        Lent(Some(Arc::new(thing)))
+    }
+}
+
+impl fmt::Debug for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Lent" } else { "Nothing" })
+    }
+}
+
+/// Two requests are equal whatever is lent to them.
+impl PartialEq for Lent {
+    fn eq(&self, _: &Lent) -> bool {
+        true
+    }
+}
+
+impl Eq for Lent {}
+
 /// JoinGroup, versions 0 to 9.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinGroup {
@@ -88,6 +117,8 @@ pub struct JoinGroup {
     pub require_known_member_id: bool,
     /// Version 9 and later: a leader may be told to keep the assignment (KIP-814).
     pub supports_skip_assignment: bool,
+    /// Held for as long as `protocols` are.
+    pub lent: Lent,
 }
 
 /// SyncGroup, versions 0 to 5.

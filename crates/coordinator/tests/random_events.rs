@@ -402,6 +402,7 @@ impl World {
         let mut uuid = [0; 16];
         uuid[8..].copy_from_slice(&(self.requests + 1).to_be_bytes());
         JoinGroup {
+            lent: coordinator::request::Lent::default(),
             group: known.map_or_else(|| group_of(group), |known| known.group),
             member,
             uuid: Uuid(uuid),

@@ -1,7 +1,7 @@
 //! The partition itself: its lock, what is published beside it, and its roles.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 

@@ -149,7 +149,11 @@ impl PartitionSync {
                 Ok(Some(synced))
             }
             // Nothing was synced, and nothing was lost: it is tried again.
-            Err(error) if !error.is_fatal() => Ok(true),
+            Err(error) if !error.is_fatal() => {
+                drop(state);
+                self.partition.request_sync();
+                Ok(None)
+            }
             Err(error) => {
                 let effects = state.replica.step(Event::Failed);
                 self.partition.publish(state, effects);

@@ -15,5 +15,5 @@ pub mod writer;
 pub use api::ApiKey;
 pub use generated::*;
 pub use message::{Message, Request, decode, encode, error_of};
-pub use reader::{DecodeError, Reader};
+pub use reader::{DecodeError, Reader, decoded_bytes_max};
 pub use writer::{EncodeError, Writer};

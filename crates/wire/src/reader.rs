@@ -1,8 +1,8 @@
 //! Reading the protocol's primitive types out of hostile bytes. Nothing here knows a message.
 //!
 //! Every length is checked against what remains before anything is allocated, and what the
-//! elements of arrays take in memory is charged to a budget that grows with the frame: a small
-//! frame cannot make the decoder allocate much.
+//! elements of arrays, strings and copied bytes take in memory is charged to a budget that grows
+//! with the frame up to a limit: no frame can make the decoder allocate much.
 
 use bytes::Bytes;
 use model::{Uuid, varint};
@@ -39,13 +39,21 @@ pub enum DecodeError {
     /// Bytes are left where the message or the tagged field should end.
     #[error("{0} bytes follow the end")]
     Trailing(usize),
-    /// The arrays would take more memory than a frame of this size may ask for.
-    #[error("the elements would take {needed} bytes of memory, {budget} are left")]
+    /// The message would take more memory than a frame of this size may ask for.
+    #[error("{needed} more bytes of memory are needed, {budget} are left for this frame")]
     Budget {
-        /// Bytes of memory that the elements need.
+        /// Bytes of memory that the next elements or the next string need.
         needed: usize,
         /// Bytes of the budget that are left.
         budget: usize,
+    },
+    /// More elements than the reader accepts.
+    #[error("{found} are named where at most {max} more are accepted")]
+    TooMany {
+        /// How many there are.
+        found: usize,
+        /// How many were accepted.
+        max: usize,
     },
     /// A version outside the message's range.
     #[error("{message} has no version {version}")]
@@ -62,10 +70,14 @@ type Result<T> = std::result::Result<T, DecodeError>;
 /// The longest string of the protocol, in bytes.
 pub const STRING_BYTES_MAX: usize = i16::MAX as usize;
 
-/// Bytes of memory that the elements of arrays may take, for every byte of the frame.
+/// Bytes of memory that a message may take, for every byte of the frame.
 const BUDGET_PER_BYTE: usize = 16;
-/// Bytes of memory that the elements of arrays may take on top, however small the frame.
+/// Bytes of memory that a message may take on top, however small the frame.
 const BUDGET_BASE: usize = 64 * 1024;
+/// Bytes of memory that a message may take, however large the frame.
+const BUDGET_MAX: usize = 64 << 20;
+/// What the allocator takes for a string beside its bytes.
+const ALLOCATION_BYTES: usize = 16;
 /// Elements for which an array reserves memory before it has seen them.
 const PREALLOCATED_MAX: usize = 1024;
 
@@ -82,10 +94,15 @@ pub struct Reader<'a> {
     budget: usize,
 }
 
+/// The most memory, in bytes, that a decoded message may take whose frame has `frame_bytes`.
+pub fn decoded_bytes_max(frame_bytes: usize) -> usize {
+    BUDGET_BASE.saturating_add(frame_bytes.saturating_mul(BUDGET_PER_BYTE)).min(BUDGET_MAX)
+}
+
 impl<'a> Reader<'a> {
     /// Reads `bytes` from their front; values of type bytes are copied out.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
-        let budget = BUDGET_BASE.saturating_add(bytes.len().saturating_mul(BUDGET_PER_BYTE));
+        let budget = decoded_bytes_max(bytes.len());
         Reader { bytes, shared: None, position: 0, end: bytes.len(), budget }
     }
 
@@ -97,6 +114,11 @@ impl<'a> Reader<'a> {
     /// Bytes that are left.
     pub fn remaining(&self) -> usize {
         self.end - self.position
+    }
+
+    /// Bytes of memory that what was read takes, at the most.
+    pub fn spent_bytes(&self) -> usize {
+        decoded_bytes_max(self.bytes.len()) - self.budget
     }
 
     /// Bytes that have been read.
@@ -212,12 +234,14 @@ impl<'a> Reader<'a> {
 
     /// A string.
     pub fn string(&mut self, compact: bool) -> Result<String> {
-        Ok(self.str(compact)?.to_owned())
+        self.nullable_string(compact)?.ok_or(DecodeError::Null)
     }
 
     /// A string that may be null.
     pub fn nullable_string(&mut self, compact: bool) -> Result<Option<String>> {
-        Ok(self.nullable_str(compact)?.map(str::to_owned))
+        let Some(text) = self.nullable_str(compact)? else { return Ok(None) };
+        self.charge_copy(text.len())?;
+        Ok(Some(text.to_owned()))
     }
 
     /// Bytes that may be null, borrowed.
@@ -228,10 +252,13 @@ impl<'a> Reader<'a> {
 
     /// Bytes that may be null.
     pub fn nullable_bytes(&mut self, compact: bool) -> Result<Option<Bytes>> {
-        let slice = self.nullable_slice(compact)?;
-        Ok(slice.map(|slice| match self.shared {
+        let Some(slice) = self.nullable_slice(compact)? else { return Ok(None) };
+        Ok(Some(match self.shared {
             Some(frame) => frame.slice_ref(slice),
-            None => Bytes::copy_from_slice(slice),
+            None => {
+                self.charge_copy(slice.len())?;
+                Bytes::copy_from_slice(slice)
+            }
         }))
     }
 
@@ -280,7 +307,13 @@ impl<'a> Reader<'a> {
         self.nullable_array(compact, min_bytes, element)?.ok_or(DecodeError::Null)
     }
 
-    fn charge(&mut self, needed: usize) -> Result<()> {
+    /// Charges what a string or bytes take outside of the structure that they belong to.
+    fn charge_copy(&mut self, bytes: usize) -> Result<()> {
+        if bytes == 0 { Ok(()) } else { self.charge(bytes + ALLOCATION_BYTES) }
+    }
+
+    /// Charges memory that what is decoded will take. Errors: more than is left.
+    pub fn charge(&mut self, needed: usize) -> Result<()> {
         match self.budget.checked_sub(needed) {
             Some(left) => self.budget = left,
             None => return Err(DecodeError::Budget { needed, budget: self.budget }),
@@ -397,6 +430,24 @@ mod tests {
         let large = Reader::new(&frame).array(false, 1, |r| Ok([r.i8()?; 1024]));
         assert!(matches!(large, Err(DecodeError::Budget { .. })));
         assert!(Reader::new(&frame).array(false, 1, |r| Ok([r.i8()?; 16])).is_ok());
+    }
+
+    #[test]
+    fn strings_and_the_largest_frame_have_their_limits() {
+        // A million names of a byte each: elements and heap together.
+        let mut frame = 1_000_000i32.to_be_bytes().to_vec();
+        frame.extend([0, 1, b'x'].repeat(1_000_000));
+        let wide = Reader::new(&frame).array(false, 2, |r| Ok((r.string(false)?, [0u64; 2])));
+        assert!(matches!(wide, Err(DecodeError::Budget { .. })), "57 bytes for three");
+        let mut reader = Reader::new(&frame);
+        assert!(reader.array(false, 2, |r| r.string(false)).is_ok());
+        assert_eq!(reader.spent_bytes(), 1_000_000 * (size_of::<String>() + 17));
+        assert_eq!(decoded_bytes_max(100 << 20), 64 << 20);
+        // A single string may be as large as its frame, up to the limit.
+        let mut blob = (65i32 << 20).to_be_bytes().to_vec();
+        blob.resize(4 + (65 << 20), 0);
+        assert!(matches!(Reader::new(&blob).bytes(false), Err(DecodeError::Budget { .. })));
+        assert!(Reader::shared(&Bytes::from(blob)).bytes(false).is_ok());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! DescribeConfigs (key 32), versions 1 to 4. Every key with its value and where it comes from; v1
 //! synonyms (KIP-226); v3 types and documentation (KIP-569).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use ::metadata::ConfigResource;
@@ -23,7 +24,14 @@ type Outcome = Result<Vec<DescribeConfigsResourceResult>, (ErrorCode, String)>;
 
 /// Answers.
 pub async fn handle(call: Arc<Call>, request: DescribeConfigsRequest) -> DescribeConfigsResponse {
-    let results = request.resources.iter().map(|resource| {
+    // A resource that is named twice is answered once: each answer may be hundreds of times as large
+    // as the question.
+    let mut seen = HashSet::new();
+    let first = request
+        .resources
+        .iter()
+        .filter(|resource| seen.insert((resource.resource_type, resource.resource_name.as_str())));
+    let results = first.map(|resource| {
         let described = describe(&call, resource);
         let (code, message) = match &described {
             Ok(_) => (ErrorCode::None, None),

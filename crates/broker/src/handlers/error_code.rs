@@ -18,7 +18,7 @@ pub fn of_partition(error: &PartitionError) -> ErrorCode {
         PartitionError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
         PartitionError::Deleted => ErrorCode::UnknownTopicOrPartition,
         PartitionError::Storage(error) => of_storage(error),
-        PartitionError::Offline => ErrorCode::KafkaStorageError,
+        PartitionError::Offline | PartitionError::DiskFull => ErrorCode::KafkaStorageError,
     }
 }
 

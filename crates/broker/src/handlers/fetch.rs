@@ -21,7 +21,8 @@ use wire::hot::Topic as WireTopic;
 use wire::hot::fetch::FetchRequest;
 use wire::hot::fetch_response::{FetchResponder, FetchResponseHead, FetchedPartition, Records};
 
-use crate::fetch_session::{Entry, FetchSession, SharedSession, TopicKey, Wanted};
+use crate::fetch_session::{Entry, FetchSession, SessionUse, SharedSession, TopicKey, Wanted};
+use crate::network::memory::Charge;
 use crate::network::outbox::{Outbox, Splice};
 use crate::network::slot::{Hangup, Slot};
 use crate::server::Server;
@@ -37,6 +38,15 @@ const EPOCH_FINAL: i32 = -1;
 const EPOCH_INITIAL: i32 = 0;
 /// The replica id of Kafka's verification tool, which reads like a consumer.
 const DEBUG_REPLICA: i32 = -2;
+
+/// A request may name twice as many partitions as there are, and so many more: what was deleted a
+/// moment ago, or is not known here yet, is asked for too.
+const NAMED_BEYOND: usize = 4096;
+
+/// How many partitions one request, or one session, may name.
+fn named_max(server: &Server) -> usize {
+    2 * server.topics.partition_count() + NAMED_BEYOND
+}
 
 /// Where the request's partitions are kept.
 enum Held {
@@ -61,6 +71,8 @@ pub struct FetchInProgress {
     isolation: Isolation,
     arrived: Instant,
     deadline: Instant,
+    /// The memory of a large request, held until it is answered.
+    _memory: Option<Charge>,
 }
 
 /// What was found for one partition.
@@ -83,14 +95,18 @@ struct Look {
 /// Takes the request in.
 pub fn begin(
     server: &Arc<Server>,
+    session_use: &mut SessionUse,
     request: &mut FetchRequest,
     head: &RequestHead<'_>,
     body: &[u8],
+    memory: Option<Charge>,
     now: Instant,
 ) -> Result<Dispatched, Hangup> {
-    request
-        .decode(body, head.version)
-        .map_err(|error| Hangup(format!("a malformed Fetch: {error}")))?;
+    let decoded = request.decode_at_most(body, head.version, named_max(server));
+    if let Err(error) = decoded {
+        request.shrink();
+        return Err(Hangup(format!("a malformed Fetch: {error}")));
+    }
     let max_bytes = request.max_bytes.clamp(0, server.limits.fetch_bytes_max as i32) as u32;
     let mut fetch = FetchInProgress {
         server: Arc::clone(server),
@@ -109,39 +125,41 @@ pub fn begin(
         },
         arrived: now,
         deadline: now + Duration::from_millis(request.max_wait_ms.max(0) as u64),
+        _memory: memory,
     };
-    fetch.take_in(request, now);
+    fetch.take_in(request, session_use, now);
+    request.shrink();
     Ok(Dispatched::Slot(Slot::Fetch(Box::new(fetch))))
 }
 
 impl FetchInProgress {
     /// Finds or makes the session; an error here is the answer.
-    fn take_in(&mut self, request: &FetchRequest, now: Instant) {
+    fn take_in(&mut self, request: &FetchRequest, user: &mut SessionUse, now: Instant) {
         if request.replica_id.0 >= 0 || request.replica_id.0 < DEBUG_REPLICA {
             self.error_code = ErrorCode::ClusterAuthorizationFailed;
             return;
         }
         match request.session_epoch {
-            EPOCH_FINAL | EPOCH_INITIAL => self.begin_full(request, now),
+            EPOCH_FINAL | EPOCH_INITIAL => self.begin_full(request, user, now),
             _ => {
-                if let Err(code) = self.resume(request, now) {
+                if let Err(code) = self.resume(request, user, now) {
                     self.error_code = code;
                 }
             }
         }
     }
 
-    fn begin_full(&mut self, request: &FetchRequest, now: Instant) {
+    fn begin_full(&mut self, request: &FetchRequest, user: &mut SessionUse, now: Instant) {
         if request.session_id != 0 {
             self.server.fetch_sessions.remove(request.session_id);
         }
         let mut session = Box::<FetchSession>::default();
-        update(&mut session, request);
+        update(&mut session, request, &self.server.topics.load());
         if request.session_epoch == EPOCH_FINAL || session.is_empty() {
             self.held = Held::Own(session);
             return;
         }
-        match self.server.fetch_sessions.create(session, self.version >= 13, now) {
+        match self.server.fetch_sessions.create(session, self.version >= 13, user, now) {
             Ok(shared) => {
                 self.session_id = shared.lock().id;
                 self.held = Held::Session(shared);
@@ -150,8 +168,14 @@ impl FetchInProgress {
         }
     }
 
-    fn resume(&mut self, request: &FetchRequest, now: Instant) -> Result<(), ErrorCode> {
+    fn resume(
+        &mut self,
+        request: &FetchRequest,
+        user: &mut SessionUse,
+        now: Instant,
+    ) -> Result<(), ErrorCode> {
         let sessions = &self.server.fetch_sessions;
+        self.session_id = request.session_id;
         let shared = sessions.get(request.session_id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
         {
             let mut cached = shared.lock();
@@ -163,12 +187,16 @@ impl FetchInProgress {
             }
             cached.next_epoch = cached.next_epoch.checked_add(1).unwrap_or(1);
             cached.last_used = now;
-            update(&mut cached.session, request);
+            update(&mut cached.session, request, &self.server.topics.load());
             if cached.session.is_empty() {
                 sessions.remove(cached.id);
+                self.session_id = 0;
+            } else if !sessions.note_use(&mut cached, user, named_max(&self.server)) {
+                // It has grown too large to be kept: the client makes a new one, or goes without.
+                sessions.remove(cached.id);
+                return Err(ErrorCode::FetchSessionIdNotFound);
             }
         }
-        self.session_id = request.session_id;
         self.full = false;
         self.held = Held::Session(shared);
         Ok(())
@@ -205,6 +233,13 @@ impl FetchInProgress {
             Held::Own(session) => terms.gather(session, cx),
             Held::Session(shared) => terms.gather(&mut shared.lock().session, cx),
         }
+    }
+
+    /// Answers with what there is as soon as it is asked. Returns whether that changes anything.
+    pub fn hurry(&mut self, now: Instant) -> bool {
+        let waits = self.deadline > now;
+        self.deadline = self.deadline.min(now);
+        waits
     }
 
     /// When the request came.
@@ -326,17 +361,37 @@ fn wire_topic(topic: &TopicKey) -> WireTopic<'_> {
     }
 }
 
-fn key(topic: WireTopic<'_>) -> TopicKey {
-    match topic {
-        WireTopic::Name(name) => TopicKey::Name(name.into()),
-        WireTopic::Id(id) => TopicKey::Id(id),
+/// Names topics for a session: partitions of one topic share its name's memory, with the table of
+/// topics if it is known.
+struct Keys<'a> {
+    request: &'a FetchRequest,
+    topics: &'a Topics,
+    last: Option<(u32, TopicKey)>,
+}
+
+impl Keys<'_> {
+    fn of(&mut self, topic: u32) -> TopicKey {
+        if let Some((last, key)) = &self.last
+            && *last == topic
+        {
+            return key.clone();
+        }
+        let key = match self.request.topic(topic) {
+            WireTopic::Id(id) => TopicKey::Id(id),
+            WireTopic::Name(name) => TopicKey::Name(
+                self.topics.by_name(name).map_or_else(|| name.into(), |known| known.name.clone()),
+            ),
+        };
+        self.last = Some((topic, key.clone()));
+        key
     }
 }
 
 /// Brings a session up to date with what a request says.
-fn update(session: &mut FetchSession, request: &FetchRequest) {
+fn update(session: &mut FetchSession, request: &FetchRequest, topics: &Topics) {
+    let mut keys = Keys { request, topics, last: None };
     for forgotten in &request.forgotten {
-        session.forget(key(request.topic(forgotten.topic)), forgotten.partition.0);
+        session.forget(keys.of(forgotten.topic), forgotten.partition.0);
     }
     for partition in &request.partitions {
         let wanted = Wanted {
@@ -345,7 +400,7 @@ fn update(session: &mut FetchSession, request: &FetchRequest) {
             known_epoch: partition.current_leader_epoch,
             last_fetched_epoch: partition.last_fetched_epoch,
         };
-        session.want(key(request.topic(partition.topic)), partition.partition.0, wanted);
+        session.want(keys.of(partition.topic), partition.partition.0, wanted);
     }
 }
 

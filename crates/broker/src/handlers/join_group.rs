@@ -1,18 +1,25 @@
 //! JoinGroup (key 11), versions 0 to 9. v1 rebalance timeout; v4 a member must know its id
 //! (KIP-394); v5 static members (KIP-345); v7 protocol type; v8 a reason (KIP-800); v9 a leader that
 //! need not assign (KIP-814). The answer comes when the rebalance has gathered its members.
+//!
+//! What members say of themselves is kept in memory, which is bounded: without room for more a join is
+//! answered COORDINATOR_NOT_AVAILABLE, upon which clients try again. Kafka has no such bound.
 
 use std::sync::Arc;
 
-use coordinator::request::{JoinGroup, Protocol};
+use coordinator::request::{JoinGroup, Lent, Protocol};
 use coordinator::response::JoinedMember;
 use coordinator::{Request, Response};
 use model::{ErrorCode, Uuid};
 use wire::join_group::{JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember};
 
+use crate::network::memory::Charge;
+
 use super::Call;
 use super::group::{bytes, client_host, optional};
 
+/// What a protocol of a member takes beside its name and metadata, in bytes.
+const PROTOCOL_BYTES: usize = 64;
 const REBALANCE_TIMEOUT_FROM_VERSION: i16 = 1;
 const KNOWN_MEMBER_FROM_VERSION: i16 = 4;
 const PROTOCOL_TYPE_FROM_VERSION: i16 = 7;
@@ -21,7 +28,12 @@ const SKIP_ASSIGNMENT_FROM_VERSION: i16 = 9;
 /// Answers.
 pub async fn handle(call: Arc<Call>, request: JoinGroupRequest) -> JoinGroupResponse {
     let member_id = request.member_id.clone();
-    match call.server.ask_group(&request.group_id.clone(), join(&call, request)).await {
+    // The member keeps what it says of itself for as long as it is one.
+    let mut kept = call.server.memory.decoded.charge();
+    if !kept.try_hold(kept_bytes(&request)) {
+        return refused(&call, ErrorCode::CoordinatorNotAvailable, member_id);
+    }
+    match call.server.ask_group(&request.group_id.clone(), join(&call, request, kept)).await {
         Ok(Response::JoinGroup(joined)) => JoinGroupResponse {
             throttle_time_ms: 0,
             error_code: joined.error.code(),
@@ -38,7 +50,13 @@ pub async fn handle(call: Arc<Call>, request: JoinGroupRequest) -> JoinGroupResp
     }
 }
 
-fn join(call: &Call, request: JoinGroupRequest) -> Request {
+/// Bytes of memory that a member takes.
+fn kept_bytes(request: &JoinGroupRequest) -> usize {
+    let protocols = request.protocols.iter();
+    protocols.map(|protocol| PROTOCOL_BYTES + protocol.name.len() + protocol.metadata.len()).sum()
+}
+
+fn join(call: &Call, request: JoinGroupRequest, kept: Charge) -> Request {
     let rebalance_timeout_ms = if call.version >= REBALANCE_TIMEOUT_FROM_VERSION {
         request.rebalance_timeout_ms
     } else {
@@ -65,6 +83,7 @@ fn join(call: &Call, request: JoinGroupRequest) -> Request {
         reason: request.reason.map(Into::into),
         require_known_member_id: call.version >= KNOWN_MEMBER_FROM_VERSION,
         supports_skip_assignment: call.version >= SKIP_ASSIGNMENT_FROM_VERSION,
+        lent: Lent::new(kept),
     })
 }
 

@@ -8,6 +8,7 @@
 //! - Names and ports are those of the listener that the client came through; without
 //!   `advertised.listeners` they are the very address that it has reached.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use ::metadata::decide::{CreateTopics, NewTopic};
@@ -26,12 +27,14 @@ const AUTO_CREATE_CHOICE_FROM_VERSION: i16 = 4;
 
 /// Answers.
 pub async fn handle(call: Arc<Call>, request: MetadataRequest) -> MetadataResponse {
-    let wanted = wanted_topics(&call, &request);
+    let allow_creation = request.allow_auto_topic_creation;
+    let operations = authorized::topic(request.include_topic_authorized_operations);
+    let cluster_operations = authorized::cluster(request.include_cluster_authorized_operations);
+    let wanted = wanted_topics(&call, request);
     if let Some(topics) = &wanted {
-        create_missing(&call, &request, topics).await;
+        create_missing(&call, allow_creation, topics).await;
     }
     let image = call.server.image();
-    let operations = authorized::topic(request.include_topic_authorized_operations);
     let topics = match &wanted {
         None => image.topics().map(|topic| describe(&call, &image, topic, operations)).collect(),
         Some(wanted) => wanted
@@ -48,19 +51,23 @@ pub async fn handle(call: Arc<Call>, request: MetadataRequest) -> MetadataRespon
         cluster_id: Some(call.server.cluster_id.to_string()),
         controller_id: call.server.controller_id().0,
         topics,
-        cluster_authorized_operations: authorized::cluster(
-            request.include_cluster_authorized_operations,
-        ),
+        cluster_authorized_operations: cluster_operations,
         error_code: ErrorCode::None.code(),
     }
 }
 
-/// `None` for all.
-fn wanted_topics(call: &Call, request: &MetadataRequest) -> Option<Vec<MetadataRequestTopic>> {
-    match &request.topics {
-        Some(topics) if call.version == 0 && topics.is_empty() => None,
-        topics => topics.clone(),
-    }
+/// `None` for all. A topic that is named twice is answered once, as in Kafka.
+fn wanted_topics(call: &Call, request: MetadataRequest) -> Option<Vec<MetadataRequestTopic>> {
+    let mut topics = match request.topics {
+        Some(topics) if call.version == 0 && topics.is_empty() => return None,
+        topics => topics?,
+    };
+    let mut seen = HashSet::with_capacity(topics.len().min(1024));
+    let is_first: Vec<bool> =
+        topics.iter().map(|topic| seen.insert((topic.topic_id, topic.name.as_deref()))).collect();
+    let mut is_first = is_first.into_iter();
+    topics.retain(|_| is_first.next().unwrap_or(true));
+    Some(topics)
 }
 
 fn by_name(topic: &MetadataRequestTopic) -> Option<&str> {
@@ -79,10 +86,9 @@ fn find<'a>(
     image.topic(name).ok_or(ErrorCode::UnknownTopicOrPartition)
 }
 
-async fn create_missing(call: &Call, request: &MetadataRequest, topics: &[MetadataRequestTopic]) {
+async fn create_missing(call: &Call, allow_creation: bool, topics: &[MetadataRequestTopic]) {
     let config = call.server.config();
-    let allowed =
-        request.allow_auto_topic_creation || call.version < AUTO_CREATE_CHOICE_FROM_VERSION;
+    let allowed = allow_creation || call.version < AUTO_CREATE_CHOICE_FROM_VERSION;
     if !allowed || !config.topics.auto_create {
         return;
     }

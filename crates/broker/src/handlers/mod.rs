@@ -14,6 +14,8 @@ use wire::frame::{self, RequestHead};
 use wire::hot::fetch::FetchRequest;
 use wire::{ApiKey, Message, Reader, Request, Writer};
 
+use crate::fetch_session::SessionUse;
+use crate::network::memory::{Charge, Size};
 use crate::network::slot::{Hangup, Reply, Slot};
 use crate::server::Server;
 
@@ -76,12 +78,26 @@ pub struct Session {
     client_id: Arc<str>,
     /// Scratch of the hot path.
     fetch: FetchRequest,
+    /// The fetch session that it used last, and what tells its uses from other connections'.
+    fetch_session: SessionUse,
 }
 
 impl Session {
     /// A client of which nothing is known but where it is.
     pub fn new(peer: SocketAddr, local: SocketAddr, listener: Arc<str>) -> Session {
-        Session { peer, local, listener, client_id: "".into(), fetch: FetchRequest::default() }
+        Session {
+            peer,
+            local,
+            listener,
+            client_id: "".into(),
+            fetch: FetchRequest::default(),
+            fetch_session: SessionUse::default(),
+        }
+    }
+
+    /// The connection has ended: what was kept for it alone goes.
+    pub fn end(&self, server: &Server) {
+        server.fetch_sessions.user_left(&self.fetch_session);
     }
 
     fn note_client(&mut self, client_id: Option<&str>) {
@@ -112,6 +128,8 @@ pub struct Call {
     pub listener: Arc<str>,
     /// When it arrived.
     pub arrived: Instant,
+    /// The memory that the decoded request takes, held until it is answered.
+    memory: Charge,
 }
 
 impl Call {
@@ -139,11 +157,39 @@ impl Call {
     }
 }
 
+/// Requests up to this size, in bytes, are decoded whatever memory there is: a broker that lacks
+/// memory must still hear heartbeats.
+const ADMITTED_BYTES: usize = 4096;
+/// Fetches up to this size, in bytes, are taken in without a look at memory.
+const FETCH_ADMITTED_BYTES: usize = 64 * 1024;
+
+/// Whether requests of this API are taken in while earlier ones of the connection are in progress.
+pub fn is_pipelined(api: ApiKey) -> bool {
+    matches!(api, ApiKey::Produce | ApiKey::Fetch)
+}
+
+/// The right to decode a request of `size_bytes`: a charge of the most that it can take. `None`
+/// while there is no memory for it.
+pub fn admit(server: &Server, api: Option<ApiKey>, size_bytes: usize) -> Option<Option<Charge>> {
+    let free = match api {
+        Some(ApiKey::Produce) => usize::MAX,
+        Some(ApiKey::Fetch) => FETCH_ADMITTED_BYTES,
+        _ => ADMITTED_BYTES,
+    };
+    if size_bytes <= free {
+        return Some(None);
+    }
+    let mut charge = server.memory.decoded.charge();
+    let most = wire::decoded_bytes_max(size_bytes);
+    charge.try_raise(most, Size::of(most)).then_some(Some(charge))
+}
+
 /// Serves one frame, its length taken off. `Err`: the connection has no more meaning.
 pub fn dispatch(
     server: &Arc<Server>,
     session: &mut Session,
     frame: &mut [u8],
+    memory: Option<Charge>,
     now: Instant,
 ) -> Result<Dispatched, Hangup> {
     let head = RequestHead::parse(frame)
@@ -158,10 +204,17 @@ pub fn dispatch(
             let correlation_id = head.correlation_id;
             produce::begin(server, produce::Head { version, correlation_id, body_from }, frame, now)
         }
-        ApiKey::Fetch => fetch::begin(server, &mut session.fetch, &head, &frame[body_from..], now),
+        ApiKey::Fetch => {
+            let Session { fetch, fetch_session, .. } = session;
+            let body = &frame[body_from..];
+            fetch::begin(server, fetch_session, fetch, &head, body, memory, now)
+        }
         _ => {
             session.note_client(head.client_id);
-            let call = call(server, session, &head, now);
+            let mut call = call(server, session, &head, now);
+            if let Some(memory) = memory {
+                call.memory = memory;
+            }
             table::dispatch(call, &frame[body_from..]).map(Dispatched::Slot)
         }
     }
@@ -178,6 +231,7 @@ fn call(server: &Arc<Server>, session: &Session, head: &RequestHead<'_>, now: In
         local: session.local,
         listener: Arc::clone(&session.listener),
         arrived: now,
+        memory: server.memory.decoded.charge(),
     }
 }
 
@@ -199,7 +253,7 @@ fn refuse_version(
 }
 
 /// Decodes the request, and makes the handler's future a slot.
-fn answer<R, H, F>(call: Call, body: &[u8], handler: H) -> Result<Slot, Hangup>
+fn answer<R, H, F>(mut call: Call, body: &[u8], handler: H) -> Result<Slot, Hangup>
 where
     R: Request,
     R::Response: Send,
@@ -208,8 +262,12 @@ where
 {
     // What follows the message is left unread, as Kafka leaves it: librdkafka 2.16 sends three bytes
     // more than a Metadata request for all topics has.
-    let request = R::decode(&mut Reader::new(body), call.version)
+    let mut reader = Reader::new(body);
+    let request = R::decode(&mut reader, call.version)
         .map_err(|error| Hangup(format!("a malformed {}: {error}", call.api_key)))?;
+    // What little a request takes is not worth an atomic.
+    let taken = reader.spent_bytes();
+    call.memory.set(if taken > ADMITTED_BYTES { taken } else { 0 });
     let call = Arc::new(call);
     let future = handler(Arc::clone(&call), request);
     Ok(Slot::Other(Box::pin(async move {

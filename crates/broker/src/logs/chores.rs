@@ -73,6 +73,8 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
         after_delay(ms(config.producers.expiration_check_ms.max(1)), expire_producers),
         soon(UNCHECKED_LOOK, bound_recovery),
         soon(IDLE_LOOK, release_idle),
+        soon(Duration::from_secs(1), bound_open_files),
+        soon(Duration::from_secs(1), |server| server.logs.look_for_room()),
         soon(Duration::from_secs(1), remove_deleted),
         soon(ms(log.flush_scheduler_ms.clamp(100, 60_000)), flush_by_age),
     ]
@@ -193,6 +195,22 @@ fn expire_producers(server: &Arc<Server>) {
     });
 }
 
+/// Above the budget of open files those that were not used since the last look are closed, a second's
+/// idleness sufficing; what is not synced yet is synced first, to be closed at the next look.
+fn bound_open_files(server: &Arc<Server>) {
+    storage::disk::reserve::fill();
+    if storage::disk::reserve::open_files() <= server.limits.descriptors.files {
+        return;
+    }
+    each(server, |partition| {
+        partition.request_sync();
+        partition.maintain(|log, _| {
+            log.release_idle_files();
+            Ok(())
+        })
+    });
+}
+
 fn release_idle(server: &Arc<Server>) {
     each(server, |partition| {
         partition.maintain(|log, _| {
@@ -201,4 +219,5 @@ fn release_idle(server: &Arc<Server>) {
         })
     });
     server.buffers.trim();
+    server.fetch_sessions.drop_idle(Instant::now());
 }

@@ -18,11 +18,13 @@ use storage::{Log, LogConfig, Recovery, StorageError};
 use tracing::{error, info, trace, warn};
 
 use self::flusher::{SyncObserver, Synced};
+use self::room::Room;
 use self::trash::Trash;
 
 pub mod chores;
 pub mod cleaner;
 pub mod flusher;
+pub mod room;
 pub mod trash;
 
 /// Logs that are closed at once when the broker stops.
@@ -69,6 +71,8 @@ pub struct Directory {
     offline: AtomicBool,
     /// The reason, for whoever asks after the health.
     failure: Mutex<Option<String>>,
+    /// Whether its volume has room.
+    room: Room,
     /// Serializes the writing of its checkpoint files.
     checkpointing: Mutex<()>,
     /// Its partitions that want to be synced.
@@ -213,6 +217,12 @@ impl Logs {
             .collect()
     }
 
+    /// Directories that take no appends for lack of room.
+    pub fn full(&self) -> Vec<PathBuf> {
+        let full = self.directories.iter().filter(|directory| directory.room.is_full());
+        full.map(|directory| directory.path().to_owned()).collect()
+    }
+
     /// Opens a partition's log, or makes one where there are fewest.
     pub fn open(
         &self,
@@ -280,6 +290,7 @@ impl Logs {
     pub fn register(&self, partition: &Arc<Partition>) {
         if let Some(home) = self.homes.lock().get_mut(&key_of(partition)) {
             home.partition = Arc::downgrade(partition);
+            partition.set_writable(!self.directories[home.directory].room.is_full());
         }
     }
 
@@ -361,7 +372,8 @@ impl Logs {
             }
             if let Err(cause) = directory.checkpoint(&here) {
                 match here.first() {
-                    Some(partition) => self.fail(partition, &cause),
+                    Some(partition) if cause.is_fatal() => self.fail(partition, &cause),
+                    Some(_) => warn!(%cause, "checkpoints are written later"),
                     None => error!(%cause, "cannot write checkpoints"),
                 }
             }
@@ -459,7 +471,9 @@ fn open_directory(
         }
     };
     let loading = dir.begin_loading()?;
+    let room = Room::of(dir.path());
     Ok(Directory {
+        room,
         dir,
         id,
         loading,

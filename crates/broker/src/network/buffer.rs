@@ -2,7 +2,8 @@
 //! than receiving, checksumming and writing the same bytes together, so buffers go round.
 //!
 //! Classes are powers of two from 64 KiB to 8 MiB; what is larger is allocated and freed. The pool
-//! keeps at most [`RETAINED_BYTES_MAX`] of buffers that nobody uses.
+//! keeps at most [`RETAINED_BYTES_MAX`] of buffers that nobody uses. A buffer comes empty: memory of
+//! it that nothing was ever read into has never been touched, and costs nothing.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -20,17 +21,18 @@ const RETAINED_BYTES_MAX: usize = 12 * 1024 * 1024;
 /// The pool, shared by all connections.
 #[derive(Debug, Default)]
 pub struct BufferPool {
-    classes: [Mutex<Vec<Box<[u8]>>>; CLASSES],
+    classes: [Mutex<Vec<Vec<u8>>>; CLASSES],
     /// Bytes in `classes`.
     retained_bytes: AtomicUsize,
     /// Bytes handed out and not yet back.
     used_bytes: AtomicUsize,
 }
 
-/// A buffer on loan; it goes back to the pool when dropped.
+/// A buffer on loan; it goes back to the pool when dropped. It must not grow beyond the room that
+/// it came with.
 #[derive(Debug)]
 pub struct Buffer {
-    bytes: Box<[u8]>,
+    bytes: Vec<u8>,
     pool: Arc<BufferPool>,
 }
 
@@ -42,23 +44,22 @@ fn class_of(size: usize) -> Option<usize> {
 }
 
 impl BufferPool {
-    /// Lends a buffer of at least `size` bytes. Its contents are whatever they were.
+    /// Lends an empty buffer with room for at least `size` bytes.
     pub fn take(self: &Arc<Self>, size: usize) -> Buffer {
         let class = class_of(size);
         let pooled = class.and_then(|class| self.classes[class].lock().pop());
         let bytes = match pooled {
             Some(bytes) => {
-                self.retained_bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
+                self.retained_bytes.fetch_sub(bytes.capacity(), Ordering::Relaxed);
                 bytes
             }
-            // Zeroed memory of this size comes untouched from the system: pages cost on first use.
-            None => vec![0; class.map_or(size, |class| SMALL_BYTES << class)].into_boxed_slice(),
+            None => Vec::with_capacity(class.map_or(size, |class| SMALL_BYTES << class)),
         };
-        self.used_bytes.fetch_add(bytes.len(), Ordering::Relaxed);
+        self.used_bytes.fetch_add(bytes.capacity(), Ordering::Relaxed);
         Buffer { bytes, pool: Arc::clone(self) }
     }
 
-    /// Bytes on loan now.
+    /// Bytes on loan now, used or not.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
     }
@@ -73,13 +74,13 @@ impl BufferPool {
     pub fn trim(&self) {
         for class in &self.classes {
             for bytes in class.lock().drain(..) {
-                self.retained_bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
+                self.retained_bytes.fetch_sub(bytes.capacity(), Ordering::Relaxed);
             }
         }
     }
 
-    fn give_back(&self, bytes: Box<[u8]>) {
-        let size = bytes.len();
+    fn give_back(&self, mut bytes: Vec<u8>) {
+        let size = bytes.capacity();
         self.used_bytes.fetch_sub(size, Ordering::Relaxed);
         let Some(class) = class_of(size).filter(|class| SMALL_BYTES << class == size) else {
             return;
@@ -88,20 +89,21 @@ impl BufferPool {
             self.retained_bytes.fetch_sub(size, Ordering::Relaxed);
             return;
         }
+        bytes.clear();
         self.classes[class].lock().push(bytes);
     }
 }
 
 impl Deref for Buffer {
-    type Target = [u8];
+    type Target = Vec<u8>;
 
-    fn deref(&self) -> &[u8] {
+    fn deref(&self) -> &Vec<u8> {
         &self.bytes
     }
 }
 
 impl DerefMut for Buffer {
-    fn deref_mut(&mut self) -> &mut [u8] {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 }
@@ -120,7 +122,7 @@ mod tests {
     fn a_buffer_goes_round() {
         let pool = Arc::new(BufferPool::default());
         let buffer = pool.take(100_000);
-        assert_eq!((buffer.len(), pool.used_bytes()), (128 * 1024, 128 * 1024));
+        assert_eq!((buffer.capacity(), pool.used_bytes()), (128 * 1024, 128 * 1024));
         let at = buffer.as_ptr();
         drop(buffer);
         assert_eq!((pool.used_bytes(), pool.retained_bytes()), (0, 128 * 1024));

@@ -1,28 +1,37 @@
 //! A connection is one task: it reads, serves and answers on the thread that it was woken on.
 //!
-//! Each time it is woken it parses every whole frame that has arrived, dispatches the requests in
+//! Each time it is woken it parses the whole frames that have arrived, dispatches the requests in
 //! their order, answers those at the head of the line that are complete, and sends everything in
 //! one go. There is no hand-over to another thread on the way of a produce or fetch request.
 //!
 //! Back-pressure: while too many requests or bytes are on their way out, nothing is read.
+//!
+//! The line: Produce and Fetch are pipelined. Any other request is taken in only when all before it
+//! are answered, and nothing is taken in behind it until it is done: what Kafka does to every
+//! request by muting the channel. So a connection has at most one such request decoded, and requests
+//! have the effect of their order. What is not read is not lost: the peer's hang-up is noticed.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, ReadBuf};
+use bytes::BufMut;
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use crate::handlers::{self, Dispatched, Session};
 use crate::server::Server;
 
+use super::arrival::{AGE_MAX, Arrival, Verdict};
 use super::buffer::SMALL_BYTES;
-use super::inbox::Inbox;
+use super::hangup::{self, Hung};
+use super::inbox::{Front, Inbox};
+use super::memory::{self, Charge};
 use super::outbox::{Outbox, Progress};
 use super::slot::{Hangup, Slot};
 
@@ -31,8 +40,11 @@ const IN_PROGRESS_MAX: usize = 256;
 /// Bytes of answers to one connection that may wait to be sent before reading stops. Ranges of
 /// files count, but hold no memory.
 const QUEUED_BYTES_MAX: u64 = 8 << 20;
-/// How soon a connection looks again whether there is memory for its large frame.
-const MEMORY_RETRY: Duration = Duration::from_millis(5);
+/// How often a connection that reads nothing, though bytes have come, looks whether its peer is
+/// still there.
+const HANGUP_LOOK: Duration = Duration::from_secs(1);
+/// How long requests that were sent before a hang-up may wait to be taken in.
+const HANGUP_GRACE: Duration = Duration::from_secs(10);
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -50,8 +62,16 @@ pub enum Ending {
     #[error("idle for longer than connections.max.idle.ms")]
     Idle,
     /// The rest of a frame did not come.
-    #[error("a request did not arrive whole within {0:?}")]
+    #[error("nothing of the rest of a request has come for {0:?}")]
     Stalled(Duration),
+    /// A frame took longer than any may.
+    #[error("a request did not arrive whole within {0:?}")]
+    TooOld(Duration),
+    /// Memory was short, and this frame the slowest.
+    #[error(
+        "memory for requests is short, and of those on their way this one brought the fewest bytes a second"
+    )]
+    GivenUp,
 }
 
 impl From<Hangup> for Ending {
@@ -72,17 +92,37 @@ pub struct Connection {
     timer: Pin<Box<Sleep>>,
     /// When `timer` goes off. Invariant: never later than the next thing that must be looked at.
     armed: Instant,
-    /// When bytes last arrived or left.
+    /// When bytes last arrived or left, or reading was taken up again.
     last_active: Instant,
     /// Whether the socket takes no more bytes until it says so.
     blocked: bool,
+    /// Whether bytes that come are read at once.
+    reading: bool,
+    /// Whether reading stopped for lack of memory.
+    lacks_memory: bool,
+    /// The frame that is on its way.
+    arrival: Arrival,
+    /// Memory of answers that wait to be sent.
+    answers: Charge,
+    /// Since when the peer is known to be gone while requests of it are still to be taken in.
+    hung_up: Option<Instant>,
+}
+
+/// How far the frames that are here were taken in.
+struct TakenIn {
+    /// Whether any was.
+    any: bool,
+    /// Whether more may be read.
+    may_read: bool,
 }
 
 impl Connection {
     /// Serves `stream`.
     pub fn new(stream: TcpStream, server: Arc<Server>, session: Session) -> Connection {
         let limits = &server.limits;
-        let inbox = Inbox::new(Arc::clone(&server.buffers), limits.frame_bytes_max);
+        let frames = &server.memory.frames;
+        let inbox = Inbox::new(Arc::clone(&server.buffers), frames, limits.frame_bytes_max);
+        let answers = server.memory.decoded.charge();
         let now = Instant::now();
         let armed = now + limits.connection_idle_max;
         Connection {
@@ -96,6 +136,11 @@ impl Connection {
             armed,
             last_active: now,
             blocked: false,
+            reading: true,
+            lacks_memory: false,
+            arrival: Arrival::default(),
+            answers,
+            hung_up: None,
         }
     }
 
@@ -158,56 +203,79 @@ impl Connection {
         }
     }
 
-    fn may_receive(&self) -> bool {
-        self.line.len() < IN_PROGRESS_MAX && self.outbox.queued_bytes() < QUEUED_BYTES_MAX
-    }
-
-    /// Whether a large frame has to wait because buffers hold as much memory as they may.
-    fn lacks_memory(&self) -> bool {
-        self.inbox.missing_bytes() > SMALL_BYTES
-            && self.inbox.buffered_bytes() <= SMALL_BYTES
-            && self.server.buffers.used_bytes() > self.server.limits.request_bytes_max
-    }
-
-    /// Reads once and dispatches all whole frames. Returns whether to go round again at once.
+    /// Takes in the frames that are here, then reads once and takes in what came. Returns whether to
+    /// go round again at once.
     fn receive(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<bool, Ending> {
-        if !self.may_receive() || self.lacks_memory() {
-            return Ok(false);
+        self.lacks_memory = false;
+        let taken_in = self.take_in(cx, now)?;
+        if taken_in.any {
+            return Ok(true);
         }
-        let mut buffer = ReadBuf::new(self.inbox.space());
-        match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
-            Poll::Pending => {
-                self.inbox.nothing_received();
-                Ok(false)
-            }
+        let room = if taken_in.may_read { self.room(cx) } else { None };
+        let Some(room) = room else {
+            self.reading = false;
+            return Ok(false);
+        };
+        if !self.reading {
+            self.reading = true;
+            self.last_active = now;
+        }
+        let mut space = self.inbox.buffer().limit(room);
+        match pin!(self.stream.read_buf(&mut space)).poll(cx) {
+            Poll::Pending => Ok(false),
             Poll::Ready(Err(error)) => Err(error.into()),
-            Poll::Ready(Ok(())) => {
-                let count = buffer.filled().len();
-                self.received(count, now)
+            Poll::Ready(Ok(0)) => Err(self.closed()),
+            Poll::Ready(Ok(count)) => {
+                self.last_active = now;
+                self.server.counters.bytes_received.add(count as u64);
+                self.take_in(cx, now)?;
+                Ok(true)
             }
         }
     }
 
-    fn received(&mut self, count: usize, now: Instant) -> Result<bool, Ending> {
-        if count == 0 {
-            return Err(self.closed());
+    fn room(&mut self, cx: &Context<'_>) -> Option<usize> {
+        let room = self.inbox.room();
+        if room.is_none() {
+            self.server.memory.frames.wait(cx.waker());
+            self.lacks_memory = true;
         }
-        self.last_active = now;
-        self.inbox.received(count);
-        self.server.counters.bytes_received.add(count as u64);
-        while let Some(frame) =
-            self.inbox.next_frame().map_err(|error| Ending::Refused(error.to_string()))?
-        {
-            match handlers::dispatch(&self.server, &mut self.session, frame, now)? {
+        room
+    }
+
+    /// Dispatches whole frames as far as the line and memory allow.
+    fn take_in(&mut self, cx: &Context<'_>, now: Instant) -> Result<TakenIn, Ending> {
+        let mut any = false;
+        loop {
+            if self.line.len() >= IN_PROGRESS_MAX
+                || self.outbox.queued_bytes() >= QUEUED_BYTES_MAX
+                || self.line.back().is_some_and(Slot::blocks_line)
+            {
+                return Ok(TakenIn { any, may_read: false });
+            }
+            let front = self.inbox.front().map_err(|error| Ending::Refused(error.to_string()))?;
+            let Front::Whole { api, size_bytes } = front else {
+                return Ok(TakenIn { any, may_read: true });
+            };
+            if !self.line.is_empty() && !api.is_some_and(handlers::is_pipelined) {
+                return Ok(TakenIn { any, may_read: false });
+            }
+            let Some(charge) = handlers::admit(&self.server, api, size_bytes) else {
+                self.server.memory.decoded.wait(cx.waker());
+                self.lacks_memory = true;
+                return Ok(TakenIn { any, may_read: false });
+            };
+            let frame = self.inbox.next_frame().ok().flatten().expect("a whole frame is there");
+            match handlers::dispatch(&self.server, &mut self.session, frame, charge, now)? {
                 Dispatched::Slot(slot) => self.line.push_back(slot),
                 Dispatched::NoAnswer => {}
             }
+            any = true;
         }
-        Ok(true)
     }
 
     fn closed(&self) -> Ending {
-        if self.inbox.has_partial_frame() {
+        if self.inbox.buffered_bytes() > 0 {
             return Ending::Broken(io::ErrorKind::UnexpectedEof.into());
         }
         Ending::Closed
@@ -215,15 +283,16 @@ impl Connection {
 
     /// Arms the timer for whatever comes first, or ends the connection if its time is up.
     fn wait(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<Result<(), Ending>> {
+        self.settle(cx, now)?;
         let limits = &self.server.limits;
         let quiet = now.duration_since(self.last_active);
-        if self.inbox.has_partial_frame() && self.may_receive() && quiet >= limits.frame_stall_max {
+        if self.reading && self.inbox.incomplete().is_some() && quiet >= limits.frame_stall_max {
             return Poll::Ready(Err(Ending::Stalled(limits.frame_stall_max)));
         }
         if (self.line.is_empty() || self.blocked) && quiet >= limits.connection_idle_max {
             return Poll::Ready(Err(Ending::Idle));
         }
-        let deadline = self.next_deadline(now);
+        let deadline = self.next_deadline(cx, now)?;
         if deadline < self.armed || self.armed <= now {
             self.armed = deadline;
             self.timer.as_mut().reset(deadline.into());
@@ -236,22 +305,78 @@ impl Connection {
         Poll::Pending
     }
 
-    fn next_deadline(&self, now: Instant) -> Instant {
+    /// Accounts for what is held while waiting, and gives up what may not be held any longer.
+    fn settle(&mut self, cx: &Context<'_>, now: Instant) -> Result<(), Ending> {
+        self.inbox.settle();
+        let answers = self.outbox.memory_bytes();
+        self.answers.set(if answers > SMALL_BYTES { answers } else { 0 });
+        let (incomplete, bytes) = (self.inbox.incomplete(), self.inbox.buffered_bytes());
+        match self.arrival.look(incomplete, bytes, self.reading, now) {
+            Verdict::Fine => {}
+            Verdict::GivenUp => return Err(Ending::GivenUp),
+            Verdict::TooOld => return Err(Ending::TooOld(AGE_MAX)),
+        }
+        if incomplete.is_some() {
+            self.arrival.list(&self.server.slow_frames, cx.waker());
+        }
+        let (frames, holds) = (&self.server.memory.frames, self.inbox.charged_bytes());
+        if self.lacks_memory || holds > SMALL_BYTES {
+            self.server.slow_frames.relieve(frames, now);
+        }
+        // A whole request is never given up. If it waits behind a long poll, that is answered now.
+        let stuck = !self.reading && holds > SMALL_BYTES && frames.is_under_pressure();
+        if stuck && self.line.front_mut().is_some_and(|head| head.hurry(now)) {
+            cx.waker().wake_by_ref();
+        }
+        Ok(())
+    }
+
+    fn next_deadline(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<Instant, Ending> {
         let limits = &self.server.limits;
-        let patience = if self.inbox.has_partial_frame() {
-            limits.frame_stall_max
-        } else {
-            limits.connection_idle_max
-        };
+        let incomplete = self.reading && self.inbox.incomplete().is_some();
+        let patience = if incomplete { limits.frame_stall_max } else { limits.connection_idle_max };
         // While requests are in progress the peer may be silent for as long as it likes.
         let mut deadline = (self.last_active + patience).max(now + Duration::from_secs(1));
-        if let Some(head) = self.line.front().and_then(Slot::deadline) {
-            deadline = deadline.min(head);
+        let mut not_later_than =
+            |at: Option<Instant>| deadline = at.map_or(deadline, |at| deadline.min(at));
+        not_later_than(self.line.front().and_then(Slot::deadline));
+        not_later_than(self.arrival.deadline());
+        not_later_than(self.lacks_memory.then(|| now + memory::RETRY));
+        if !self.reading {
+            let holds = self.inbox.charged_bytes() > SMALL_BYTES;
+            not_later_than(holds.then(|| now + HANGUP_LOOK));
+            not_later_than(self.look_for_hangup(cx, now)?);
         }
-        if self.lacks_memory() {
-            deadline = deadline.min(now + MEMORY_RETRY);
+        Ok(deadline)
+    }
+
+    /// While nothing is read: ends the connection if the peer has hung up. Returns when to look again
+    /// if that will not be told.
+    fn look_for_hangup(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Instant,
+    ) -> Result<Option<Instant>, Ending> {
+        if self.stream.poll_read_ready(cx)?.is_pending() {
+            return Ok(None);
         }
-        deadline
+        match hangup::look(&self.stream)? {
+            Hung::No => self.hung_up = None,
+            Hung::Up => return Err(self.closed()),
+            Hung::UpWithUnread => {
+                let since = *self.hung_up.get_or_insert(now);
+                if now.duration_since(since) >= HANGUP_GRACE {
+                    return Err(self.closed());
+                }
+            }
+        }
+        Ok(Some(now + HANGUP_LOOK))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.session.end(&self.server);
     }
 }
 

@@ -104,7 +104,12 @@ fn admit(
     let from_here = limits.connections_from(address);
     if !server.connections.enter(address, limits.connections_max, from_here) {
         server.counters.connections_refused.add(1);
-        warn!(%peer, "refused: max.connections or max.connections.per.ip is reached");
+        let (all, here) = (limits.connections_max, from_here);
+        warn!(
+            %peer, max = all, max_of_this_address = here,
+            "refused a connection: so many are open already (max.connections, which the limit of \
+             open files bounds, or max.connections.per.ip)"
+        );
         return;
     }
     server.counters.connections_accepted.add(1);
@@ -152,7 +157,7 @@ async fn serve(
         Ending::Closed => {}
         Ending::Broken(error) => debug!(%peer, %error, "connection broke"),
         Ending::Idle => debug!(%peer, "connection was idle for too long"),
-        Ending::Refused(_) | Ending::Stalled(_) => {
+        Ending::Refused(_) | Ending::Stalled(_) | Ending::TooOld(_) | Ending::GivenUp => {
             server.counters.connections_broken_off.add(1);
             warn!(%peer, reason = %ending, "connection closed");
         }

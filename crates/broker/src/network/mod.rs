@@ -1,9 +1,12 @@
 //! Sockets: listeners, connections, buffers. Nothing here knows what a request means; frames go to
 //! `handlers::dispatch`, and what comes back is a slot in the connection's line of answers.
 
+pub mod arrival;
 pub mod buffer;
 pub mod connection;
+pub mod hangup;
 pub mod inbox;
 pub mod listener;
+pub mod memory;
 pub mod outbox;
 pub mod slot;

@@ -73,6 +73,11 @@ impl Outbox {
         self.queued_bytes
     }
 
+    /// Bytes of memory that wait to be sent.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
     /// Lets `write` append bytes.
     pub fn push_bytes(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.bytes.len();

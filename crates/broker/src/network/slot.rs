@@ -63,6 +63,23 @@ impl Slot {
         }
     }
 
+    /// Whether the line is blocked by it: nothing behind it is taken in, nor read, until it is
+    /// answered. Only the last one in a line can say so.
+    pub fn blocks_line(&self) -> bool {
+        match self {
+            Slot::Other(_) => true,
+            Slot::Produce(_) | Slot::Fetch(_) | Slot::Ready(_) => false,
+        }
+    }
+
+    /// Ends a long poll: it is answered with what there is. Returns whether that changes anything.
+    pub fn hurry(&mut self, now: Instant) -> bool {
+        match self {
+            Slot::Fetch(fetch) => fetch.hurry(now),
+            Slot::Produce(_) | Slot::Other(_) | Slot::Ready(_) => false,
+        }
+    }
+
     /// When it must be asked again even if nothing has happened.
     pub fn deadline(&self) -> Option<Instant> {
         match self {

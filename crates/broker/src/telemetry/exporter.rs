@@ -1,7 +1,6 @@
 //! Metrics under the names of `kafka_exporter`: partitions, groups and their lag, so that lag
 //! dashboards and alerts work without it.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use super::family::Families;
@@ -101,8 +100,8 @@ fn write_offsets(families: &mut Families<'_>, groups: &[GroupFacts]) -> fmt::Res
 fn write_groups(families: &mut Families<'_>, groups: &[GroupFacts]) -> fmt::Result {
     families.gauges("kafka_consumergroup_lag_sum", "Lag of a group in a topic", |row| {
         for group in groups {
-            for (topic, lag) in lag_by_topic(group) {
-                row(&[("consumergroup", &group.name), ("topic", topic)], lag as f64)?;
+            for (topic, lag) in &group.lags {
+                row(&[("consumergroup", &group.name), ("topic", topic)], *lag as f64)?;
             }
         }
         Ok(())
@@ -112,14 +111,4 @@ fn write_groups(families: &mut Families<'_>, groups: &[GroupFacts]) -> fmt::Resu
             .iter()
             .try_for_each(|group| row(&[("consumergroup", &group.name)], group.member_count as f64))
     })
-}
-
-fn lag_by_topic(group: &GroupFacts) -> BTreeMap<&str, i64> {
-    let mut lags = BTreeMap::new();
-    for offset in &group.offsets {
-        if let Some(lag) = offset.lag() {
-            *lags.entry(&*offset.topic).or_insert(0) += lag;
-        }
-    }
-    lags
 }

@@ -8,6 +8,7 @@
 //! (`kafka_server_…`), those of `kafka_exporter` (`kafka_topic_…`, `kafka_consumergroup_…`),
 //! and our own (`highwater_…`, in seconds and bytes).
 
+mod door;
 mod exporter;
 mod family;
 mod http;
@@ -18,10 +19,12 @@ mod process;
 mod scrape;
 #[cfg(test)]
 mod tests;
+mod worker;
 
-pub use http::{router, serve};
+pub use door::Door;
+pub use http::serve;
 pub use observed::{
     BrokerFacts, ClusterFacts, CommittedOffset, GroupFacts, LocalReplica, Observed, PartitionFacts,
-    ThreadTimes, TopicFacts, Trouble,
+    RequestFacts, ThreadTimes, TopicFacts, Trouble,
 };
 pub use scrape::{Depth, Telemetry};

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::family::Families;
-use super::observed::Trouble;
+use super::observed::{RequestFacts, Trouble};
 use super::process::Process;
 use super::scrape::Scrape;
 
@@ -29,6 +29,7 @@ pub(super) fn write(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Re
         failed.count() as f64,
     )?;
     write_connections(families, scrape)?;
+    write_requests(families, &scrape.requests)?;
     write_durations(families, scrape)?;
     Process::now().map_or(Ok(()), |process| write_process(families, &process))
 }
@@ -59,6 +60,29 @@ fn write_connections(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::R
         ("network_sent_bytes", "Bytes sent to clients", &counters.bytes_sent),
     ] {
         families.counter(&format!("highwater_{name}"), help, counter.get())?;
+    }
+    Ok(())
+}
+
+fn write_requests(families: &mut Families<'_>, facts: &RequestFacts) -> fmt::Result {
+    for (name, help, value) in [
+        ("request_memory_bytes", "Bytes of requests that were not taken in yet", facts.frame_bytes),
+        ("request_memory_max_bytes", "Bytes that these may be", facts.frame_bytes_max),
+        (
+            "decoded_memory_bytes",
+            "Bytes of decoded requests and of answers that wait to be sent",
+            facts.decoded_bytes,
+        ),
+        ("decoded_memory_max_bytes", "Bytes that these may be", facts.decoded_bytes_max),
+        ("slow_requests", "Requests that have been arriving for seconds", facts.slow_frames),
+        ("fetch_sessions", "Fetch sessions that are kept", facts.fetch_sessions),
+        (
+            "fetch_session_partitions",
+            "Partitions of all fetch sessions",
+            facts.fetch_session_partitions,
+        ),
+    ] {
+        families.gauge(&format!("highwater_{name}"), help, value as f64)?;
     }
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! What the telemetry asks of a broker. Answers are snapshots: plain values, taken when somebody
 //! looks, without a promise that they fit together to the record.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::scrape::Depth;
 use crate::counters::{Counters, TopicCounters};
 
 /// A broker as seen from outside. Every answer may block for as long as a lock of a partition is
@@ -18,8 +20,12 @@ pub trait Observed: Send + Sync + 'static {
     /// All topics, each with all its partitions.
     fn topics(&self) -> Vec<TopicFacts>;
 
-    /// The groups that this broker coordinates.
-    fn groups(&self) -> Vec<GroupFacts>;
+    /// Groups that this broker coordinates, with what they have committed if `depth` shows it. Not
+    /// all of them where there are very many: anybody may make groups.
+    fn groups(&self, depth: Depth) -> Vec<GroupFacts>;
+
+    /// What requests cost.
+    fn requests(&self) -> RequestFacts;
 
     /// How busy the threads of the data path have been; `None` if that is not measured.
     fn data_threads(&self) -> Option<ThreadTimes>;
@@ -102,8 +108,29 @@ pub struct GroupFacts {
     pub name: String,
     /// How many members it has.
     pub member_count: usize,
+    /// Records that it has still to read, by topic.
+    pub lags: BTreeMap<Arc<str>, i64>,
     /// What it has committed.
     pub offsets: Vec<CommittedOffset>,
+}
+
+/// What requests cost in memory.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RequestFacts {
+    /// Bytes of requests that were not taken in yet.
+    pub frame_bytes: usize,
+    /// And how many there may be.
+    pub frame_bytes_max: usize,
+    /// Bytes of decoded requests, and of answers that wait to be sent.
+    pub decoded_bytes: usize,
+    /// And how many there may be.
+    pub decoded_bytes_max: usize,
+    /// Requests that have been on their way for seconds.
+    pub slow_frames: usize,
+    /// Fetch sessions.
+    pub fetch_sessions: usize,
+    /// Partitions of all of them.
+    pub fetch_session_partitions: usize,
 }
 
 /// A committed offset of a group.

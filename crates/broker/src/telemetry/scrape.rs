@@ -11,7 +11,8 @@ use wire::ApiKey;
 
 use super::family::Families;
 use super::observed::{
-    ClusterFacts, GroupFacts, Observed, PartitionFacts, ThreadTimes, TopicFacts, Trouble,
+    ClusterFacts, GroupFacts, Observed, PartitionFacts, RequestFacts, ThreadTimes, TopicFacts,
+    Trouble,
 };
 use super::{exporter, jmx, native};
 use crate::counters::Counters;
@@ -66,7 +67,8 @@ impl Telemetry {
             counters: observed.counters(),
             cluster: observed.cluster(),
             topics: observed.topics(),
-            groups: observed.groups(),
+            groups: observed.groups(depth),
+            requests: observed.requests(),
             idle: observed.data_threads().map(|times| idle.since_last(Instant::now(), times)),
             troubles: observed.troubles(),
         }
@@ -96,6 +98,7 @@ pub(super) struct Scrape<'a> {
     pub(super) cluster: ClusterFacts,
     pub(super) topics: Vec<TopicFacts>,
     pub(super) groups: Vec<GroupFacts>,
+    pub(super) requests: RequestFacts,
     /// Part of the time since the last look in which the data path's threads were idle.
     pub(super) idle: Option<f64>,
     pub(super) troubles: Vec<Trouble>,

@@ -37,7 +37,7 @@ impl Observed for Numbers {
         self.topics.clone()
     }
 
-    fn groups(&self) -> Vec<GroupFacts> {
+    fn groups(&self, depth: Depth) -> Vec<GroupFacts> {
         let offset = |partition, offset, high_watermark| CommittedOffset {
             topic: "orders".into(),
             partition,
@@ -45,8 +45,22 @@ impl Observed for Numbers {
             high_watermark,
         };
         let offsets = vec![offset(0, 90, Some(100)), offset(1, 7, Some(5)), offset(2, 3, None)];
+        let lags = [(Arc::from("orders"), 10)].into();
+        let offsets = if depth == Depth::All { offsets } else { Vec::new() };
         // A group's name may hold anything.
-        vec![GroupFacts { name: "a \"b\"\\\n".to_owned(), member_count: 2, offsets }]
+        vec![GroupFacts { name: "a \"b\"\\\n".to_owned(), member_count: 2, lags, offsets }]
+    }
+
+    fn requests(&self) -> RequestFacts {
+        RequestFacts {
+            frame_bytes: 65_536,
+            frame_bytes_max: 128 << 20,
+            decoded_bytes: 4096,
+            decoded_bytes_max: 64 << 20,
+            slow_frames: 1,
+            fetch_sessions: 2,
+            fetch_session_partitions: 20,
+        }
     }
 
     fn data_threads(&self) -> Option<ThreadTimes> {
@@ -149,7 +163,7 @@ async fn metrics_and_health_are_served_until_the_stop() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let serving = tokio::spawn(serve(listener, numbers(troubles), async {
+        let serving = tokio::spawn(serve(Door::new(listener, 10), numbers(troubles), async {
             let _ = stopped.await;
         }));
         let health = get(address, "/healthz").await;
@@ -166,4 +180,65 @@ async fn metrics_and_health_are_served_until_the_stop() {
         stop.send(()).unwrap();
         serving.await.unwrap().unwrap();
     }
+}
+
+/// A port with room for two that waits half a second for a header.
+async fn narrow() -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let door = Door::new(listener, 2).with_header_max(Duration::from_millis(500));
+    tokio::spawn(serve(door, numbers(Vec::new()), std::future::pending()));
+    address
+}
+
+#[tokio::test]
+async fn who_drips_a_header_is_put_out_and_makes_room() {
+    let address = narrow().await;
+    let mut slow = Vec::new();
+    for _ in 0..2 {
+        let mut connection = TcpStream::connect(address).await.unwrap();
+        connection.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
+        slow.push(connection);
+    }
+    // There is no room for a third: the connection is closed without an answer.
+    let mut third = TcpStream::connect(address).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = third.read_to_end(&mut answer).await;
+    assert!(answer.is_empty());
+    for mut connection in slow {
+        let mut answer = Vec::new();
+        // Bytes come all the time, and the header never ends.
+        loop {
+            let drip = connection.write_all(b"a: b\r\n").await;
+            let read =
+                tokio::time::timeout(Duration::from_millis(50), connection.read_buf(&mut answer));
+            match (drip, read.await) {
+                (Err(_), _) | (_, Ok(Ok(0) | Err(_))) => break,
+                _ => {}
+            }
+        }
+    }
+    assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn many_looks_at_once_are_one_look() {
+    let worker = worker::Worker::start("looks", {
+        let looks = std::sync::atomic::AtomicU32::new(0);
+        move |question: u32| (question, looks.fetch_add(1, std::sync::atomic::Ordering::SeqCst))
+    });
+    let worker = worker.unwrap();
+    let asked: Vec<_> = (0..50)
+        .map(|number| {
+            let worker = worker.clone();
+            tokio::spawn(async move { worker.ask(number % 2).await })
+        })
+        .collect();
+    let mut looks = std::collections::BTreeSet::new();
+    for (number, found) in asked.into_iter().enumerate() {
+        let (question, look) = found.await.unwrap().expect("fifty may wait");
+        assert_eq!(question, number as u32 % 2);
+        looks.insert(look);
+    }
+    assert!(looks.len() < 10, "{} looks for fifty questions", looks.len());
 }

@@ -14,4 +14,5 @@ mod negotiation;
 mod offsets;
 mod producing;
 mod sessions;
+mod strangers;
 mod syncing;

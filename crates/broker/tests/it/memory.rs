@@ -7,6 +7,7 @@ use model::{Compression, ErrorCode, Timestamp, record::BatchBuilder};
 
 use crate::fixture::*;
 use crate::hostile::enormous_arrays;
+use crate::strangers::send_what_is_taken;
 
 const MIB: u64 = 1 << 20;
 
@@ -91,6 +92,68 @@ async fn a_client_that_never_reads_costs_little_and_disturbs_nobody() {
     deaf.stream.peek(&mut first).await.unwrap();
     assert!(i32::from_be_bytes(first) > 19_000_000);
     drop(deaf);
+    broker.stop().await;
+}
+
+/// A request for metadata of very many names, of a few MiB; decoded it takes many times as much.
+fn decoded_monster() -> Vec<u8> {
+    let topic = |n: usize| wire::metadata::MetadataRequestTopic {
+        name: Some(format!("{n:x}")),
+        ..Default::default()
+    };
+    let topics = Some((0..500_000).map(topic).collect());
+    frame_of(&wire::MetadataRequest { topics, ..Default::default() }, 4, 1)
+}
+
+#[tokio::test]
+async fn requests_behind_a_long_poll_are_not_decoded() {
+    let broker = Broker::start_alone(&[]).await;
+    let mut other = broker.connect().await;
+    other.create_topic("long", &[]).await;
+    let mut fetch = fetch_request("long", 0);
+    (fetch.min_bytes, fetch.max_wait_ms) = (1, FOREVER_MS);
+    let (poll, monster) = (frame_of(&fetch, FETCH, 1), decoded_monster());
+    let peak = Peak::begin();
+    let mut conns = Vec::new();
+    for _ in 0..3 {
+        let mut conn = broker.connect().await;
+        conn.write(&poll).await;
+        for _ in 0..5 {
+            send_what_is_taken(&mut conn, &monster).await;
+        }
+        conns.push(conn);
+    }
+    other.append("long", batch(&["meanwhile"])).await;
+    let growth = peak.growth_bytes();
+    assert!(growth < 64 * MIB, "grew by {} MiB", growth / MIB);
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn a_large_fetch_leaves_nothing_behind() {
+    let broker = Broker::start_alone(&[]).await;
+    let mut topics = fetch_request("many", 0);
+    // Topics without partitions are decoded, and nothing is answered for them.
+    let none = wire::fetch::FetchTopic { topic: "x".to_owned(), ..Default::default() };
+    topics.topics = vec![none; 4000];
+    let frame = frame_of(&topics, FETCH, 1);
+    let mut monsters = fetch_request("many", 0);
+    monsters.topics[0].partitions = (0..600_000).map(|index| fetch_partition(index, 0)).collect();
+    let monster = frame_of(&monsters, FETCH, 1);
+    let peak = Peak::begin();
+    let mut conns = Vec::new();
+    for _ in 0..5 {
+        let mut conn = broker.connect().await;
+        conn.write(&frame).await;
+        conn.receive::<wire::FetchRequest>(FETCH, 1).await;
+        let mut refused = broker.connect().await;
+        send_what_is_taken(&mut refused, &monster).await;
+        refused.assert_closed().await;
+        conns.push(conn);
+    }
+    let growth = peak.growth_bytes();
+    // One frame of 20 MiB after the other is buffered.
+    assert!(growth < 64 * MIB, "grew by {} MiB", growth / MIB);
     broker.stop().await;
 }
 

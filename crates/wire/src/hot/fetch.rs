@@ -1,11 +1,15 @@
 //! A fetch request in a compact form that is filled again and again: one vector of partitions, one
-//! of topics, one string for all names. Versions 4 to 18.
+//! of topics, one string for all names. Versions 4 to 18. What a large request took is given back
+//! by [`FetchRequest::shrink`].
 
 use super::{Topic, skip_tags};
 use crate::api::ApiKey;
 use crate::reader::{DecodeError, Reader};
 use model::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, Uuid};
 use std::ops::Range;
+
+/// Elements, or bytes of names, for which memory is kept between two requests.
+const KEPT_MAX: usize = 1024;
 
 /// One topic of a request, once for each time it is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,13 +119,43 @@ impl FetchRequest {
     /// Reads the message that takes up all of `bytes`, over what was here before; its memory is
     /// kept. After an error the contents mean nothing.
     pub fn decode(&mut self, bytes: &[u8], version: i16) -> Result<(), DecodeError> {
+        self.decode_at_most(bytes, version, usize::MAX)
+    }
+
+    /// Gives back what a large request took. Cheap after a small one.
+    pub fn shrink(&mut self) {
+        if self.partitions.capacity() > KEPT_MAX {
+            self.partitions = Vec::new();
+        }
+        if self.forgotten.capacity() > KEPT_MAX {
+            self.forgotten = Vec::new();
+        }
+        if self.topics.capacity() > KEPT_MAX {
+            self.topics = Vec::new();
+        }
+        if self.names.capacity() > 16 * KEPT_MAX {
+            self.names = String::new();
+        }
+        if self.rack_id.capacity() > KEPT_MAX {
+            self.rack_id = String::new();
+        }
+    }
+
+    /// As [`FetchRequest::decode`], for a request that names at most `partitions_max` partitions, and
+    /// at most as many topics; to forget one counts too.
+    pub fn decode_at_most(
+        &mut self,
+        bytes: &[u8],
+        version: i16,
+        partitions_max: usize,
+    ) -> Result<(), DecodeError> {
         if !ApiKey::Fetch.has_version(version) {
             return Err(DecodeError::Version { message: "FetchRequest", version });
         }
         self.clear();
         let mut reader = Reader::new(bytes);
-        let mut decoder =
-            Decoder { reader: &mut reader, version, flexible: ApiKey::Fetch.is_flexible(version) };
+        let flexible = ApiKey::Fetch.is_flexible(version);
+        let mut decoder = Decoder { reader: &mut reader, version, flexible, left: partitions_max };
         decoder.head(self)?;
         decoder.topics(self)?;
         decoder.tail(self)?;
@@ -158,6 +192,8 @@ struct Decoder<'r, 'a> {
     reader: &'r mut Reader<'a>,
     version: i16,
     flexible: bool,
+    /// Partitions that may still be named.
+    left: usize,
 }
 
 impl Decoder<'_, '_> {
@@ -186,12 +222,32 @@ impl Decoder<'_, '_> {
         self.reader.array_count(self.flexible, min_bytes)?.ok_or(DecodeError::Null)
     }
 
+    /// The count of an array of partitions, each of which takes `size` bytes of memory.
+    fn partitions(&mut self, min_bytes: usize, size: usize) -> Result<usize, DecodeError> {
+        let count = self.count(min_bytes)?;
+        let left = self.left;
+        self.left =
+            left.checked_sub(count).ok_or(DecodeError::TooMany { found: count, max: left })?;
+        self.reader.charge(count * size)?;
+        Ok(count)
+    }
+
+    /// The count of an array of topics.
+    fn topic_count(&mut self) -> Result<usize, DecodeError> {
+        // A topic takes at least a length, a count and, when flexible, the tags: three bytes.
+        let count = self.count(3)?;
+        if count > self.left {
+            return Err(DecodeError::TooMany { found: count, max: self.left });
+        }
+        self.reader.charge(count * size_of::<TopicEntry>())?;
+        Ok(count)
+    }
+
     fn topics(&mut self, out: &mut FetchRequest) -> Result<(), DecodeError> {
-        // A topic takes at least a length, a count and, when flexible, the tags: three bytes; a
-        // partition at least its number, its offset and its limit: sixteen.
-        for _ in 0..self.count(3)? {
+        // A partition takes at least its number, its offset and its limit: sixteen bytes.
+        for _ in 0..self.topic_count()? {
             let topic = self.topic(out)?;
-            for _ in 0..self.count(16)? {
+            for _ in 0..self.partitions(16, size_of::<FetchPartition>())? {
                 let partition = self.partition(topic)?;
                 out.partitions.push(partition);
             }
@@ -233,9 +289,9 @@ impl Decoder<'_, '_> {
 
     fn tail(&mut self, out: &mut FetchRequest) -> Result<(), DecodeError> {
         if self.version >= 7 {
-            for _ in 0..self.count(3)? {
+            for _ in 0..self.topic_count()? {
                 let topic = self.topic(out)?;
-                for _ in 0..self.count(4)? {
+                for _ in 0..self.partitions(4, size_of::<ForgottenPartition>())? {
                     let partition = PartitionIndex(self.reader.i32()?);
                     out.forgotten.push(ForgottenPartition { topic, partition });
                 }

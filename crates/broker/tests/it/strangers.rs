@@ -1,0 +1,259 @@
+//! What one connection may cost the others: bytes that it only announces, requests behind requests,
+//! names that it repeats, sessions that it leaves behind.
+
+use std::time::Duration;
+
+use model::ErrorCode;
+use tokio::io::AsyncWriteExt;
+use tokio::time::{Instant, timeout};
+use wire::describe_configs::DescribeConfigsResource;
+use wire::join_group::JoinGroupRequestProtocol;
+use wire::metadata::MetadataRequestTopic;
+
+use crate::fixture::*;
+
+#[tokio::test]
+async fn what_is_announced_and_not_sent_stops_nobody() {
+    let broker = Broker::start(&[]).await;
+    let mut honest = broker.connect().await;
+    honest.create_topic("large", &[]).await;
+    let mut slow = Vec::new();
+    for _ in 0..3 {
+        let mut conn = broker.connect().await;
+        conn.write(&(100i32 << 20).to_be_bytes()).await;
+        conn.write(&vec![0; 90_000]).await;
+        slow.push(conn);
+    }
+    for round in 0..5 {
+        let large = batch(&[&"x".repeat(300_000)]);
+        assert_eq!(honest.append("large", large).await, round);
+    }
+    drop(slow);
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn requests_of_a_connection_have_the_effect_of_their_order() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    // Both are there before the first is looked at.
+    let create = wire::CreateTopicsRequest {
+        topics: vec![wire::create_topics::CreatableTopic {
+            name: "ordered".to_owned(),
+            num_partitions: 1,
+            replication_factor: 1,
+            ..Default::default()
+        }],
+        timeout_ms: 30_000,
+        ..Default::default()
+    };
+    let produce = produce_request("ordered", -1, batch(&["at once"]));
+    let frames = [frame_of(&create, 7, 1), frame_of(&produce, PRODUCE, 2)].concat();
+    conn.write(&frames).await;
+    conn.receive::<wire::CreateTopicsRequest>(7, 1).await;
+    let answer = conn.receive::<wire::ProduceRequest>(PRODUCE, 2).await;
+    let answer = &answer.responses[0].partition_responses[0];
+    assert_eq!((answer.error(), answer.base_offset), (ErrorCode::None, 0), "{answer:?}");
+    broker.stop().await;
+}
+
+fn join(group: &str, metadata: usize) -> wire::JoinGroupRequest {
+    wire::JoinGroupRequest {
+        group_id: group.to_owned(),
+        session_timeout_ms: 300_000,
+        rebalance_timeout_ms: FOREVER_MS,
+        protocol_type: "consumer".to_owned(),
+        protocols: vec![JoinGroupRequestProtocol {
+            name: "range".to_owned(),
+            metadata: vec![0; metadata].into(),
+        }],
+        ..Default::default()
+    }
+}
+
+/// A group of two of which the first member does not come back, so that the second one's request takes
+/// minutes. Behind that request `behind` is sent. Returns the first member's id too.
+async fn join_for_long(broker: &Broker, behind: &[u8]) -> (Conn, String, Conn) {
+    let (mut first, mut second) = (broker.connect().await, broker.connect().await);
+    let find = wire::FindCoordinatorRequest {
+        coordinator_keys: vec!["waiting".to_owned()],
+        ..Default::default()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let member = loop {
+        first.call(&find, 4).await;
+        let answer = first.call(&join("waiting", 10), 3).await;
+        if answer.error() == ErrorCode::None {
+            break answer.member_id;
+        }
+        assert!(Instant::now() < deadline, "the group does not come up: {answer:?}");
+    };
+    second.send(&join("waiting", 10), 3).await;
+    second.write(behind).await;
+    (first, member, second)
+}
+
+/// Waits until there is room for a new connection among `max.connections`.
+async fn assert_room_comes(broker: &Broker) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut conn = broker.connect().await;
+        conn.send(&wire::ApiVersionsRequest::default(), 0).await;
+        if conn.receive_frame().await.is_some() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "a connection that was left takes its place for ever");
+    }
+}
+
+#[tokio::test]
+async fn a_hang_up_is_noticed_while_nothing_is_read() {
+    // Nothing behind the request; and requests that nobody will ever take in.
+    let more = frame_of(&wire::ApiVersionsRequest::default(), 0, 9).repeat(3);
+    for behind in [Vec::new(), more] {
+        let broker = Broker::start(&[("max.connections", "2")]).await;
+        let (first, _, second) = join_for_long(&broker, &behind).await;
+        drop(second);
+        assert_room_comes(&broker).await;
+        drop(first);
+        broker.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn behind_a_request_that_waits_nothing_is_taken_in() {
+    let broker = Broker::start(&[]).await;
+    let behind = frame_of(&wire::ApiVersionsRequest::default(), 0, 9);
+    let (mut first, member, mut second) = join_for_long(&broker, &behind).await;
+    broker.assert_serves().await;
+    let peeked = timeout(Duration::from_millis(200), second.stream.peek(&mut [0; 1])).await;
+    assert!(peeked.is_err(), "no answer before its turn");
+    // The first member comes back: both are answered, and then what stood behind.
+    let mut again = join("waiting", 10);
+    again.member_id = member;
+    let answered = first.send(&again, 3).await;
+    first.receive::<wire::JoinGroupRequest>(3, answered).await;
+    second.receive::<wire::JoinGroupRequest>(3, 1).await;
+    second.receive::<wire::ApiVersionsRequest>(0, 9).await;
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_named_twice_is_answered_once() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("twice", &[]).await;
+    let named =
+        |name: &str| MetadataRequestTopic { name: Some(name.to_owned()), ..Default::default() };
+    let topics = ["twice", "none", "twice", "none", "twice"].map(named).to_vec();
+    let request = wire::MetadataRequest { topics: Some(topics), ..Default::default() };
+    let answer = conn.call(&request, 9).await;
+    let names: Vec<_> = answer.topics.iter().map(|topic| topic.name.as_deref().unwrap()).collect();
+    assert_eq!(names, ["twice", "none"]);
+    let resource = DescribeConfigsResource {
+        resource_type: 2,
+        resource_name: "twice".to_owned(),
+        ..Default::default()
+    };
+    let request =
+        wire::DescribeConfigsRequest { resources: vec![resource; 1000], ..Default::default() };
+    assert_eq!(conn.call(&request, 4).await.results.len(), 1);
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn a_fetch_of_more_partitions_than_there_can_be_closes_its_connection() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    let mut request = fetch_request("nowhere", 0);
+    request.session_epoch = 0;
+    request.topics[0].partitions = (0..100_000).map(|index| fetch_partition(index, 0)).collect();
+    conn.send(&request, FETCH).await;
+    conn.assert_closed().await;
+    // A client may be behind: topics that are not known here are answered, and keep their session.
+    let mut conn = broker.connect().await;
+    request.topics[0].partitions.truncate(3000);
+    let answer = conn.call(&request, FETCH).await;
+    assert_eq!(answer.responses[0].partitions.len(), 3000);
+    assert_ne!(answer.session_id, 0);
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn a_fetch_session_ends_with_its_connection() {
+    let broker = Broker::start(&[]).await;
+    let mut other = broker.connect().await;
+    other.create_topic("left", &[]).await;
+    let mut conn = broker.connect().await;
+    let mut request = fetch_request("left", 0);
+    request.session_epoch = 0;
+    let session_id = conn.call(&request, FETCH).await.session_id;
+    assert_ne!(session_id, 0);
+    // A wrong epoch tells that the session is there, and does not make `other` a user of it.
+    let look = wire::FetchRequest { session_id, session_epoch: 77, ..Default::default() };
+    assert_eq!(other.call(&look, FETCH).await.error_code, 71);
+    drop(conn);
+    let deadline = Instant::now() + PATIENCE;
+    while other.call(&look, FETCH).await.error_code != 70 {
+        assert!(Instant::now() < deadline, "the session outlives its connection");
+    }
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_is_told_that_only_the_log_start_moved() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("moved", &[]).await;
+    conn.append("moved", batch(&["one", "two", "three"])).await;
+    let mut request = fetch_request("moved", 3);
+    request.session_epoch = 0;
+    let session_id = conn.call(&request, FETCH).await.session_id;
+    let mut next = wire::FetchRequest { session_id, max_bytes: 1 << 20, ..Default::default() };
+    next.session_epoch = 1;
+    assert!(conn.call(&next, FETCH).await.responses.is_empty(), "nothing is new");
+    let delete = wire::DeleteRecordsRequest {
+        topics: vec![wire::delete_records::DeleteRecordsTopic {
+            name: "moved".to_owned(),
+            partitions: vec![wire::delete_records::DeleteRecordsPartition {
+                partition_index: 0,
+                offset: 2,
+            }],
+        }],
+        timeout_ms: 30_000,
+    };
+    conn.call(&delete, 1).await;
+    next.session_epoch = 2;
+    let answer = conn.call(&next, FETCH).await;
+    let told = &answer.responses[0].partitions[0];
+    assert_eq!((told.error(), told.log_start_offset), (ErrorCode::None, 2));
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_without_partitions_has_no_id() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("forgotten", &[]).await;
+    let mut request = fetch_request("forgotten", 0);
+    request.session_epoch = 0;
+    let session_id = conn.call(&request, FETCH).await.session_id;
+    let forget = wire::FetchRequest {
+        session_id,
+        session_epoch: 1,
+        forgotten_topics_data: vec![wire::fetch::ForgottenTopic {
+            topic: "forgotten".to_owned(),
+            partitions: vec![0],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let answer = conn.call(&forget, FETCH).await;
+    assert_eq!((answer.error_code, answer.session_id), (0, 0));
+    broker.stop().await;
+}
+
+/// Sends what the broker takes, and gives up when it takes no more.
+pub async fn send_what_is_taken(conn: &mut Conn, bytes: &[u8]) {
+    let _ = timeout(Duration::from_millis(500), conn.stream.write_all(bytes)).await;
+}
