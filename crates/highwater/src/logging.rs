@@ -1,12 +1,21 @@
 //! What the program reports while it runs: on standard error, as lines for people or as JSON.
 
 use std::io::IsTerminal;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{fmt, registry};
+
+use crate::reports::{Bound, Queue};
+
+/// How long the program waits at its end for what it reported to be written.
+const PATIENCE_AT_THE_END: Duration = Duration::from_secs(2);
+
+static QUEUE: OnceLock<Queue> = OnceLock::new();
 
 /// The form of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -53,13 +62,21 @@ pub fn start(form: Form, level: Level) {
     let of_others = if level >= Level::Debug { level } else { level.min(Level::Warn) };
     let others = OF_OTHERS.iter().map(|target| (*target, LevelFilter::from(of_others)));
     let shown = Targets::new().with_default(LevelFilter::from(level)).with_targets(others);
-    let lines = fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(colours)
-        .with_target(level >= Level::Debug);
+    let bound = Bound::default();
+    let queue = QUEUE.get_or_init(|| Queue::start(std::io::stderr(), bound.clone())).clone();
+    let lines =
+        fmt::layer().with_writer(queue).with_ansi(colours).with_target(level >= Level::Debug);
+    let reports = registry().with(bound).with(shown);
     // Whoever comes second (a test in the same process) goes on with the first one's.
     let _ = match form {
-        Form::Text => registry().with(shown).with(lines).try_init(),
-        Form::Json => registry().with(shown).with(lines.json().flatten_event(true)).try_init(),
+        Form::Text => reports.with(lines).try_init(),
+        Form::Json => reports.with(lines.json().flatten_event(true)).try_init(),
     };
+}
+
+/// Waits until what was reported is written, or nobody seems to read it.
+pub fn finish() {
+    if let Some(queue) = QUEUE.get() {
+        queue.wait(PATIENCE_AT_THE_END);
+    }
 }

@@ -9,6 +9,7 @@ mod logging;
 mod output;
 mod pattern;
 mod position;
+mod reports;
 mod system;
 
 use std::process::ExitCode;
@@ -21,7 +22,9 @@ fn main() -> ExitCode {
     if let Some(code) = commands::by_program_name() {
         return code;
     }
-    match commands::run(Program::parse()) {
+    let outcome = commands::run(Program::parse());
+    logging::finish();
+    match outcome {
         Ok(code) => code,
         Err(failure) => failure.report(),
     }

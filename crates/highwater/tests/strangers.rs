@@ -1,0 +1,235 @@
+//! Strangers against the program as it is started by users: connections that drip, storm, lie and
+//! repeat themselves, beside honest clients that must not notice. What each attack is about has tests
+//! of its own nearer to the code; here all happen at once.
+
+mod stranger {
+    pub mod attacks;
+    pub mod client;
+    pub mod pace;
+    pub mod server;
+}
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use model::ErrorCode;
+use stranger::attacks;
+use stranger::client::{Conn, batch, fetch_from, produce};
+use stranger::pace::Pace;
+use stranger::server::Server;
+
+/// How long the attack lasts; `HOSTILE_SECONDS` says otherwise.
+const ATTACK_SECONDS: u64 = 20;
+/// Records a second of the honest producer, in requests of ten.
+const RECORDS_A_SECOND: u64 = 5000;
+const MIB: u64 = 1 << 20;
+
+fn attack_duration() -> Duration {
+    let seconds = std::env::var("HOSTILE_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(ATTACK_SECONDS))
+}
+
+/// Produces at a fixed rate until told to stop; every request must be answered on one connection.
+/// Returns how many records there are and how long each answer took.
+fn produce_honestly(server: &Server, stop: &AtomicBool) -> (i64, Vec<Duration>) {
+    let mut conn = Conn::open(server.address);
+    let (began, mut sent, mut took) = (Instant::now(), 0u64, Vec::new());
+    while !stop.load(Ordering::Relaxed) {
+        let due = began + Duration::from_micros(sent * 1_000_000 / RECORDS_A_SECOND);
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        let asked = Instant::now();
+        let answer = conn.call(&produce("honest", batch(10, 100)), 9);
+        let found = answer.responses[0].partition_responses[0].error();
+        assert_eq!(found, ErrorCode::None, "an honest request was refused");
+        took.push(asked.elapsed());
+        sent += 10;
+    }
+    (sent as i64, took)
+}
+
+/// Reads all of `honest` by long polls until it has `until` records.
+fn consume_honestly(server: &Server, until: &std::sync::Mutex<Option<i64>>) -> i64 {
+    let mut conn = Conn::open(server.address);
+    let mut offset = 0;
+    loop {
+        let answer = conn.call(&fetch_from("honest", offset, 200), 12);
+        let partition = &answer.responses[0].partitions[0];
+        assert_eq!(partition.error(), ErrorCode::None, "an honest fetch was refused");
+        let bytes = partition.records.clone().unwrap_or_default();
+        for found in model::batch::Batches::new(&bytes) {
+            offset = found.expect("whole batches").0.next_offset().0;
+        }
+        if until.lock().unwrap().is_some_and(|until| offset >= until) {
+            return offset;
+        }
+    }
+}
+
+/// A large request every second: it needs the memory that strangers would like to have.
+fn produce_large(server: &Server, stop: &AtomicBool) -> Vec<Duration> {
+    let mut conn = Conn::open(server.address);
+    let mut took = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let asked = Instant::now();
+        let answer = conn.call(&produce("large", batch(1, 300_000)), 9);
+        assert_eq!(answer.responses[0].partition_responses[0].error(), ErrorCode::None);
+        took.push(asked.elapsed());
+        thread::sleep(Duration::from_secs(1).saturating_sub(asked.elapsed()));
+    }
+    took
+}
+
+/// Batches of 1 MB through a line of 1 Mbit/s: eight seconds each, and never closed.
+fn produce_slowly(server: &Server, stop: &AtomicBool) -> usize {
+    let mut conn = Conn::open(server.address);
+    let mut count = 0;
+    while !stop.load(Ordering::Relaxed) {
+        conn.send_slowly(&produce("slow", batch(1, 1_000_000)), 9, 125_000);
+        let answer = conn.receive::<wire::ProduceRequest>(9);
+        assert_eq!(answer.responses[0].partition_responses[0].error(), ErrorCode::None);
+        count += 1;
+    }
+    count
+}
+
+fn percentile(took: &mut [Duration], part: f64) -> Duration {
+    took.sort_unstable();
+    took[((took.len() - 1) as f64 * part) as usize]
+}
+
+#[test]
+fn strangers_cost_honest_clients_nothing() {
+    let server = Server::start(&["--set", "http.listener=127.0.0.1:0"], None);
+    let mut admin = Conn::open(server.address);
+    for topic in ["honest", "large", "slow", "strangers"] {
+        admin.create_topic(topic);
+    }
+    admin.find_coordinator("strangers");
+    let before = server.resident_bytes();
+    let (stop_honest, stop_hostile) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
+    let until = std::sync::Mutex::new(None);
+    let mut peak = 0;
+    let (sent, mut took, mut large, slow, read) = thread::scope(|scope| {
+        let hostile: Vec<_> = attacks::all(&server)
+            .into_iter()
+            .map(|attack| {
+                let stop = Arc::clone(&stop_hostile);
+                // Twenty of them, a hundredth of a core each.
+                scope.spawn(move || attack(&stop, &mut Pace::of(0.01)))
+            })
+            .collect();
+        assert_eq!(hostile.len(), 20);
+        let producer = scope.spawn(|| produce_honestly(&server, &stop_honest));
+        let large = scope.spawn(|| produce_large(&server, &stop_honest));
+        let slow = scope.spawn(|| produce_slowly(&server, &stop_honest));
+        let consumer = scope.spawn(|| consume_honestly(&server, &until));
+        let end = Instant::now() + attack_duration();
+        while Instant::now() < end {
+            peak = peak.max(server.resident_bytes());
+            thread::sleep(Duration::from_millis(20));
+        }
+        stop_honest.store(true, Ordering::Relaxed);
+        let (sent, took) = producer.join().expect("the producer was served");
+        *until.lock().unwrap() = Some(sent);
+        let (large, slow) = (large.join().expect("served"), slow.join().expect("served"));
+        let read = consumer.join().expect("the consumer was served");
+        stop_hostile.store(true, Ordering::Relaxed);
+        hostile.into_iter().for_each(|attack| attack.join().expect("an attack is no test"));
+        (sent, took, large, slow, read)
+    });
+    assert_eq!(read, sent, "all was read");
+    assert!(slow > 0 && large.len() > 2, "{slow} slow requests, {} large ones", large.len());
+    let (p50, p99) = (percentile(&mut took, 0.5), percentile(&mut took, 0.99));
+    let largest = percentile(&mut large, 1.0);
+    eprintln!(
+        "{sent} records, p50 {p50:?}, p99 {p99:?}, slowest {:?}; requests of 300 kB: {} answered, \
+         slowest {largest:?}; {slow} slow ones; memory {} MiB before, {} at most",
+        percentile(&mut took, 1.0),
+        large.len(),
+        before / MIB,
+        peak / MIB,
+    );
+    assert!(peak < 256 * MIB, "{} MiB at most", peak / MIB);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while server.resident_bytes() > before + 32 * MIB {
+        let now = server.resident_bytes() / MIB;
+        assert!(Instant::now() < deadline, "{} MiB before, {now} a minute later", before / MIB);
+        thread::sleep(Duration::from_millis(100));
+    }
+    eprintln!("memory {} MiB afterwards", server.resident_bytes() / MIB);
+}
+
+#[test]
+fn without_descriptors_connections_are_refused_and_the_log_goes_on() {
+    let often = ["log.initial.task.delay.ms=50", "log.flush.offset.checkpoint.interval.ms=200"];
+    // A segment holds few batches: files are opened all the time.
+    let small = ["--set", "log.segment.bytes=1048576", "--set", often[0], "--set", often[1]];
+    let server = Server::start(&small, Some(96));
+    let mut conn = Conn::open(server.address);
+    conn.create_topic("crowded");
+    let mut produce_one = || {
+        let answer = conn.call(&produce("crowded", batch(1, 60_000)), 9);
+        answer.responses[0].partition_responses[0].error()
+    };
+    assert_eq!(produce_one(), ErrorCode::None);
+    let crowd: Vec<_> =
+        (0..200).filter_map(|_| std::net::TcpStream::connect(server.address).ok()).collect();
+    let end = Instant::now() + Duration::from_secs(3);
+    let mut rounds = 0;
+    while Instant::now() < end {
+        assert_eq!(produce_one(), ErrorCode::None, "with the crowd, after {rounds}");
+        rounds += 1;
+    }
+    drop(crowd);
+    assert_eq!(produce_one(), ErrorCode::None, "when it has gone");
+    let text = server.output();
+    assert!(text.contains("refused a connection"), "{text}");
+    assert!(!text.contains("offline") && !text.contains("Too many open files"), "{text}");
+    let refusals = text.lines().filter(|line| line.contains("refused a connection")).count();
+    assert!(refusals < 100, "{refusals} lines");
+}
+
+#[test]
+fn a_full_disk_serves_reads_and_can_be_emptied() {
+    let Some(disk) = stranger::server::SmallDisk::mount(24) else {
+        eprintln!("not run: it takes the right to mount a file system");
+        return;
+    };
+    let server = Server::start_in(&disk.path().join("data"), &[], None);
+    let mut conn = Conn::open(server.address);
+    conn.create_topic("filling");
+    conn.create_topic("other");
+    let append = |conn: &mut Conn, topic: &str| {
+        let answer = conn.call(&produce(topic, batch(1, 200_000)), 9);
+        answer.responses[0].partition_responses[0].error()
+    };
+    assert_eq!(append(&mut conn, "other"), ErrorCode::None);
+    let mut appended = 0;
+    while append(&mut conn, "filling") == ErrorCode::None {
+        appended += 1;
+        assert!(appended < 200, "24 MiB hold no more");
+    }
+    assert_eq!(append(&mut conn, "other"), ErrorCode::KafkaStorageError, "its directory is full");
+    for topic in ["filling", "other"] {
+        let answer = conn.call(&fetch_from(topic, 0, 0), 12);
+        let partition = &answer.responses[0].partitions[0];
+        assert_eq!(partition.error(), ErrorCode::None, "{topic} is read");
+        assert!(!partition.records.clone().unwrap_or_default().is_empty());
+    }
+    let health = server.health();
+    assert!(health.contains("503") && health.contains("disk full"), "{health}");
+    conn.delete_topic("filling");
+    // The files go after a moment, then the directory takes appends again.
+    let deadline = Instant::now() + Duration::from_secs(100);
+    while append(&mut conn, "other") != ErrorCode::None {
+        assert!(Instant::now() < deadline, "it is never writable again: {}", server.output());
+        thread::sleep(Duration::from_millis(100));
+    }
+    let answer = conn.call(&fetch_from("other", 0, 0), 12);
+    assert!(
+        answer.responses[0].partitions[0].high_watermark >= 2,
+        "what was acknowledged is there"
+    );
+}
