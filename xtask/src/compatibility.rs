@@ -160,6 +160,12 @@ const NOT_SERVED: &str = "
   `__consumer_offsets` cannot be loaded; Kafka leaves them out of the list.
 - A member that is turned away with GROUP_MAX_SIZE_REACHED does not hold the others up.
 - Auto-created topics are in the very answer to the Metadata request that created them; Kafka asks clients to come again.
+- Memory is bounded (docs/decisions/0015): under pressure the request that arrives most slowly loses its connection, a join for
+  which there is no room is answered COORDINATOR_NOT_AVAILABLE, and a Fetch that names more than twice the partitions there are
+  (and 4,096) closes its connection. A fetch session ends with the only connection that used it.
+- A full disk makes a log directory read only until there is room; Kafka ends. A process without descriptors refuses
+  connections and goes on.
+- A topic or resource that Metadata or DescribeConfigs names twice is answered once.
 ";
 
 #[cfg(test)]

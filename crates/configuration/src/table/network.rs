@@ -49,10 +49,10 @@ pub(super) const KEYS: &[Key] = &[
         .cluster_wide()
         .ignored("connections are limited by number, not by rate")
         .doc("New connections a second that the broker accepts."),
-    Key::int("max.connections", "2147483647")
-        .at_least(0)
-        .cluster_wide()
-        .doc("Connections open at a time, all listeners together; more are closed on arrival."),
+    Key::int("max.connections", "2147483647").at_least(0).cluster_wide().doc(
+        "Connections open at a time, all listeners together, at most what the limit of open \
+             files leaves beside the files of logs; more are closed on arrival.",
+    ),
     Key::int("max.connections.per.ip", "2147483647")
         .at_least(0)
         .cluster_wide()
@@ -80,8 +80,8 @@ pub(super) const KEYS: &[Key] = &[
         )
         .doc("Requests waiting for a thread before the network threads stop reading."),
     Key::long("queued.max.request.bytes", "-1").doc(
-        "Bytes of requests in memory, all connections together, before the broker stops \
-         reading; -1: a limit that fits the machine's memory.",
+        "Bytes of requests that have arrived and were not taken in yet, all connections together, \
+         before the broker stops reading; -1: 128 MiB, or one request if that is more.",
     ),
     Key::int("request.timeout.ms", "30000")
         .doc("How long the broker itself waits for the answer to a request that it sent."),
