@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use model::BatchHeader;
 use model::record::Record;
+use model::{BatchHeader, Uuid};
 
 /// The kinds of files that are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -20,8 +20,16 @@ pub enum FileKind {
     TransactionIndex,
     /// `.snapshot`: the producers below an offset.
     ProducerSnapshot,
-    /// `leader-epoch-checkpoint`: where each leader's term began.
+    /// `leader-epoch-checkpoint`: where each leader epoch began.
     LeaderEpochs,
+    /// `*-offset-checkpoint`: an offset for each partition of a log directory.
+    OffsetCheckpoint,
+    /// `highwater-partitions`: what a log directory knows of its partitions.
+    PartitionJournal,
+    /// `vote` of the metadata quorum.
+    Vote,
+    /// `.checkpoint` of the metadata quorum: a snapshot of the cluster's metadata.
+    MetadataSnapshot,
 }
 
 /// One piece of what was found. Pieces of a file stand between its `Begin` and its `End`.
@@ -85,12 +93,53 @@ pub enum Finding<'a> {
         /// Where its open transaction begins; -1 for none.
         transaction_start: i64,
     },
-    /// A leader's term.
+    /// A leader epoch.
     Epoch {
-        /// Its number.
+        /// The number of the epoch.
         epoch: i32,
-        /// The first offset that it wrote.
+        /// The first offset written in this epoch.
         start_offset: i64,
+    },
+    /// An offset of a checkpoint file.
+    Checkpointed {
+        /// The topic.
+        topic: &'a str,
+        /// The partition.
+        partition: i32,
+        /// The offset.
+        offset: i64,
+    },
+    /// What the journal knows of a partition.
+    Journaled {
+        /// The topic's name.
+        topic: &'a str,
+        /// The partition.
+        partition: i32,
+        /// The topic's id.
+        topic_id: Uuid,
+        /// Below this offset everything was synced.
+        synced: i64,
+        /// The first offset that may be read.
+        log_start: i64,
+        /// Below this offset nothing needs recovery; `None` before the first checkpoint.
+        recovery_point: Option<i64>,
+        /// The end of the log if it was closed cleanly.
+        closed_at: Option<i64>,
+        /// Segments that are not appended to any more; `None` if not known.
+        sealed_count: Option<usize>,
+        /// Why the partition is not served, if so.
+        refused: Option<&'a str>,
+        /// Whether the partition was deleted.
+        deleted: bool,
+    },
+    /// A line of a text file.
+    Line(&'a str),
+    /// The end of a file that is being written, or of a write that was never whole: no damage.
+    Unfinished {
+        /// Where in the file, if that can be said, in bytes.
+        position: Option<u64>,
+        /// What is there.
+        reason: &'a str,
     },
     /// Something is wrong.
     Damage {

@@ -59,7 +59,7 @@ fn read(
     let odd = bytes.len() % entry_bytes;
     if odd != 0 {
         let position = Some((bytes.len() - odd) as u64);
-        let reason = format!("{odd} bytes are no entry of {entry_bytes}");
+        let reason = format!("the last {odd} bytes are less than an entry of {entry_bytes}");
         tell(path, Finding::Damage { position, reason: &reason });
     }
     let size_bytes = bytes.len() as u64;
@@ -133,7 +133,7 @@ pub(super) fn aborted(disk: &dyn Disk, path: &Path, tell: &mut Tell<'_>) -> io::
         let rises = last_offset > before;
         before = last_offset;
         if version != 0 {
-            return Some(format!("version {version} is not known"));
+            return Some(format!("unknown version {version}"));
         }
         (first_offset > last_offset || !rises)
             .then(|| format!("offsets {first_offset} to {last_offset} are out of order"))

@@ -2,8 +2,9 @@
 //! of `highwater log dump`. Only reads, through [`storage::disk::Disk`], and repairs nothing.
 //!
 //! It shares no code with what writes these files: a checker that made the same mistake would find
-//! nothing. What stands in them is in docs/log_format.md.
+//! nothing. docs/log_format.md describes them.
 
+mod directory;
 mod finding;
 mod index;
 mod partition;
@@ -12,7 +13,7 @@ mod snapshot;
 mod window;
 
 pub use finding::{FileKind, Finding, Tell};
-pub use partition::inspect;
+pub use partition::{Looking, inspect};
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! Checks one `.log` file: every batch whole, its checksum right, offsets and terms rising, its
+//! Checks one `.log` file: every batch whole, its checksum right, offsets and leader epochs rising, its
 //! records readable.
 
 use std::io;
@@ -57,12 +57,14 @@ pub(super) fn read(
     path: &Path,
     base: i64,
     with_records: bool,
+    is_active: bool,
     tell: &mut Tell<'_>,
 ) -> io::Result<Segment> {
     let mut window = Window::open(disk, path)?;
     let mut reading = Reading {
         path,
         with_records,
+        is_active,
         segment: Segment::default(),
         record_count: 0,
         next_offset: base,
@@ -80,11 +82,13 @@ pub(super) fn read(
 struct Reading<'a> {
     path: &'a Path,
     with_records: bool,
+    /// Whether a broker is writing the file: what is not whole at the end may become so.
+    is_active: bool,
     segment: Segment,
     record_count: u64,
     /// No offset below may come.
     next_offset: i64,
-    /// The term of the batch before.
+    /// The leader epoch of the batch before.
     epoch: i32,
     uncompressed: Vec<u8>,
 }
@@ -100,13 +104,13 @@ impl Reading<'_> {
                 let size = header.size_bytes;
                 let reason =
                     format!("a batch of {size} bytes has only {left}: the end is torn off");
-                self.damage(position, &reason, tell);
+                self.torn(position, &reason, tell);
                 return Ok(false);
             }
             Err(error) => {
                 let zeros = is_zero(window, position)?;
-                let what = if zeros { "zeros".to_owned() } else { format!("no batch: {error}") };
-                self.damage(position, &format!("the last {left} bytes are {what}"), tell);
+                let what = if zeros { "zeros".to_owned() } else { format!("not a batch: {error}") };
+                self.torn(position, &format!("the last {left} bytes are {what}"), tell);
                 return Ok(false);
             }
         };
@@ -188,6 +192,14 @@ impl Reading<'_> {
         let rest = records.remaining_bytes();
         if rest > 0 {
             self.damage(position, &format!("{rest} bytes follow the last record"), tell);
+        }
+    }
+
+    /// What follows the last whole batch.
+    fn torn(&self, position: u64, reason: &str, tell: &mut Tell<'_>) {
+        match self.is_active {
+            true => tell(self.path, Finding::Unfinished { position: Some(position), reason }),
+            false => self.damage(position, reason, tell),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Checks the small files of a partition: producer snapshots, and where each leader's term began.
+//! Checks the small files of a partition: producer snapshots, and where each leader epoch began.
 //!
 //! ```text
 //! .snapshot | version i16 | CRC-32C u32 of all that follows | count i32 | count × 46 bytes |
@@ -52,11 +52,11 @@ pub(super) fn producers(
 
 fn wrong_head(bytes: &[u8]) -> Option<String> {
     if bytes.len() < HEAD_BYTES {
-        return Some(format!("{} bytes are no snapshot", bytes.len()));
+        return Some(format!("{} bytes are too few for a snapshot", bytes.len()));
     }
     let version = i16::from_be_bytes(be(bytes, 0));
     if version != VERSION {
-        return Some(format!("version {version} of snapshots is not known"));
+        return Some(format!("unknown version {version} of snapshots"));
     }
     let expected = u32::from_be_bytes(be(bytes, 2));
     let actual = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[6..]) as u32;
@@ -100,14 +100,14 @@ pub(super) fn epochs(disk: &dyn Disk, path: &Path, tell: &mut Tell<'_>) -> io::R
                 tell(path, Finding::Epoch { epoch, start_offset });
                 entries.push((epoch, start_offset));
             }
-            _ => wrong = Some(format!("{line:?} is no line of it")),
+            _ => wrong = Some(format!("invalid line {line:?}")),
         }
     }
     if head != (Some("0"), Some(entries.len())) {
-        wrong.get_or_insert(format!("its head does not announce {} lines", entries.len()));
+        wrong.get_or_insert(format!("the head does not announce {} lines", entries.len()));
     }
     if !entries.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1) {
-        wrong.get_or_insert("terms or offsets do not rise".to_owned());
+        wrong.get_or_insert("leader epochs or offsets do not rise".to_owned());
     }
     if let Some(reason) = &wrong {
         tell(path, Finding::Damage { position: None, reason });

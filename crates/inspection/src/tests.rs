@@ -42,7 +42,7 @@ fn partition(root: &Path) -> PathBuf {
 /// Everything that is said of damage, and how many files were looked at.
 fn damage(path: &Path) -> (usize, Vec<String>) {
     let mut found = Vec::new();
-    let count = inspect(&RealDisk, path, false, &mut |path, finding| {
+    let count = inspect(&RealDisk, path, Looking::default(), &mut |path, finding| {
         if let Finding::Damage { position, reason } = finding {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             found.push(format!("{name} {position:?} {reason}"));
@@ -87,16 +87,21 @@ fn every_batch_and_every_record_is_told_once() {
     let root = tempfile::tempdir().unwrap();
     partition(root.path());
     let (mut batches, mut records, mut entries) = (Vec::new(), Vec::new(), 0);
-    let told = inspect(&RealDisk, root.path(), true, &mut |_, finding| match finding {
-        Finding::Batch { header, .. } => batches.push(header.base_offset.0),
-        Finding::Record { offset, timestamp, record } => {
-            assert_eq!(record.key, Some(&b"key"[..]));
-            assert_eq!(timestamp, NOW.0 + offset);
-            records.push(offset);
-        }
-        Finding::OffsetEntry { .. } => entries += 1,
-        _ => {}
-    });
+    let told = inspect(
+        &RealDisk,
+        root.path(),
+        Looking { records: true, live: false },
+        &mut |_, finding| match finding {
+            Finding::Batch { header, .. } => batches.push(header.base_offset.0),
+            Finding::Record { offset, timestamp, record } => {
+                assert_eq!(record.key, Some(&b"key"[..]));
+                assert_eq!(timestamp, NOW.0 + offset);
+                records.push(offset);
+            }
+            Finding::OffsetEntry { .. } => entries += 1,
+            _ => {}
+        },
+    );
     told.unwrap();
     assert_eq!(batches, (0..10).map(|batch| batch * 3).collect::<Vec<i64>>());
     assert_eq!(records, (0..30).collect::<Vec<i64>>());
@@ -111,12 +116,12 @@ fn damage_in_a_segment_is_found() {
     plant(log, |bytes| bytes[70] ^= 1, "checksum");
     plant(log, |bytes| bytes.truncate(bytes.len() - 5), "torn off");
     plant(log, |bytes| bytes.extend([0; 100]), "the last 100 bytes are zeros");
-    plant(log, |bytes| bytes.extend([1; 100]), "no batch");
-    plant(log, |bytes| bytes[16] = 1, "no batch");
+    plant(log, |bytes| bytes.extend([1; 100]), "not a batch");
+    plant(log, |bytes| bytes[16] = 1, "not a batch");
     let size = |bytes: &[u8]| BatchHeader::decode(bytes).unwrap().size_bytes as usize;
     let again = |bytes: &mut Vec<u8>| bytes.extend_from_within(..size(bytes));
     plant(log, again, "begins at offset 0, but");
-    // The offset and the term lie outside of the checksum.
+    // The offset and the leader epoch lie outside of the checksum.
     let far = |bytes: &mut Vec<u8>| {
         let last = bytes.len() - size(bytes);
         bytes[last + 7] = 200;
@@ -149,7 +154,7 @@ fn damage_in_indexes_and_small_files_is_found() {
     plant(index, |bytes| bytes[7] ^= 1, "no batch begins at position");
     plant(index, |bytes| bytes[3] = 99, "not 99");
     plant(index, |bytes| bytes.extend_from_within(..8), "does not rise");
-    plant(index, |bytes| bytes.push(1), "1 bytes are no entry of 8");
+    plant(index, |bytes| bytes.push(1), "the last 1 bytes are less than an entry of 8");
     let times = &files(&dir, ".timeindex")[0];
     let later = |bytes: &mut Vec<u8>| {
         let last = bytes.len() - 12;
@@ -163,17 +168,92 @@ fn damage_in_indexes_and_small_files_is_found() {
     plant(times, far, "behind the segment");
     let snapshot = files(&dir, ".snapshot").pop().unwrap();
     plant(&snapshot, |bytes| bytes[12] ^= 1, "checksum");
-    plant(&snapshot, |bytes| bytes[1] = 9, "version 9");
-    plant(&snapshot, |bytes| bytes.truncate(4), "4 bytes are no snapshot");
+    plant(&snapshot, |bytes| bytes[1] = 9, "unknown version 9");
+    plant(&snapshot, |bytes| bytes.truncate(4), "4 bytes are too few for a snapshot");
     let early = dir.join("00000000000000000001.snapshot");
     fs::copy(&snapshot, &early).unwrap();
     let (_, found) = damage(&dir);
     assert!(found[0].contains("a snapshot of what is below 1 holds offset"), "{found:?}");
     fs::remove_file(&early).unwrap();
     let epochs = dir.join("leader-epoch-checkpoint");
-    plant(&epochs, |bytes| bytes.extend(b"x y\n"), "is no line of it");
+    plant(&epochs, |bytes| bytes.extend(b"x y\n"), "invalid line");
     plant(&epochs, |bytes| bytes.extend(b"1 99\n"), "does not announce");
     assert_eq!(damage(root.path()).1, [""; 0], "everything is as it was");
+}
+
+#[test]
+fn the_end_of_a_segment_that_is_being_written_is_no_damage() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = partition(root.path());
+    let told = |live: bool| {
+        let (mut damaged, mut unfinished) = (Vec::new(), 0);
+        let looking = Looking { records: false, live };
+        let count = inspect(&RealDisk, root.path(), looking, &mut |path, finding| match finding {
+            Finding::Damage { .. } => damaged.push(path.to_path_buf()),
+            Finding::Unfinished { .. } => unfinished += 1,
+            _ => {}
+        });
+        count.unwrap();
+        (damaged, unfinished)
+    };
+    assert_eq!(told(true), (Vec::new(), 0));
+    let logs = files(&dir, ".log");
+    let active = logs.last().unwrap();
+    let whole = fs::read(active).unwrap();
+    fs::write(active, &whole[..whole.len() - 5]).unwrap();
+    assert!(!told(false).0.is_empty(), "of a stopped broker it is damage");
+    let (damaged, unfinished) = told(true);
+    assert!(damaged.is_empty() && unfinished > 0, "{damaged:?}");
+    // A batch that is whole and has another bit is damage all the same, and so is any other segment.
+    let mut flipped = whole.clone();
+    flipped[70] ^= 1;
+    fs::write(active, flipped).unwrap();
+    assert_eq!(told(true).0, [active.clone()]);
+    fs::write(active, &whole).unwrap();
+    let first = fs::read(&logs[0]).unwrap();
+    fs::write(&logs[0], &first[..first.len() - 5]).unwrap();
+    assert!(!told(true).0.is_empty());
+}
+
+#[test]
+fn files_of_a_log_directory_and_of_the_quorum_are_told() {
+    let root = tempfile::tempdir().unwrap();
+    let offsets = root.path().join("recovery-point-offset-checkpoint");
+    fs::write(&offsets, "0\n2\norders 0 12\norders 1 3\n").unwrap();
+    let vote = root.path().join("vote");
+    fs::write(&vote, "{\"version\":0,\"node\":1}\n").unwrap();
+    let image = root.path().join("00000000000000000007-1.checkpoint");
+    fs::write(&image, "{\"snapshot\":7}\n{}\n").unwrap();
+    let mut told = Vec::new();
+    let looking = Looking::default();
+    let count = inspect(&RealDisk, root.path(), looking, &mut |_, finding| match finding {
+        Finding::Checkpointed { topic, partition, offset } => {
+            told.push(format!("{topic}-{partition} {offset}"));
+        }
+        Finding::Line(line) => told.push(line.to_owned()),
+        Finding::Damage { reason, .. } => panic!("{reason}"),
+        _ => {}
+    });
+    assert_eq!(count.unwrap(), 3);
+    let expected =
+        ["{\"snapshot\":7}", "{}", "orders-0 12", "orders-1 3", "{\"version\":0,\"node\":1}"];
+    assert_eq!(told, expected);
+    plant(&offsets, |bytes| bytes.truncate(10), "invalid line");
+    plant(&offsets, |bytes| bytes[2] = b'3', "does not announce 2 lines");
+    plant(&vote, |bytes| bytes.truncate(10), "the file was cut");
+    plant(&image, |bytes| bytes[3] = 0xff, "not text from byte 3 on");
+}
+
+#[test]
+fn the_journal_of_partitions_is_told_and_its_damage_is_found() {
+    use storage::journal::{JOURNAL, SNAPSHOT};
+    let root = tempfile::tempdir().unwrap();
+    let (snapshot, journal) = (root.path().join(SNAPSHOT), root.path().join(JOURNAL));
+    fs::write(&snapshot, "HWSNAP01 and other bytes").unwrap();
+    assert!(damage(root.path()).1[0].contains("missing"), "one file without the other");
+    fs::write(&journal, "HWJRNL01").unwrap();
+    assert_eq!(damage(root.path()).1.len(), 1);
+    assert_eq!(damage(&journal).1.len(), 1, "either file leads to both");
 }
 
 #[test]
@@ -185,5 +265,7 @@ fn one_file_alone_is_compared_with_its_segment() {
     assert_eq!(damage(&files(&dir, ".log")[1]), (1, Vec::new()));
     fs::write(dir.join("notes.txt"), "x").unwrap();
     assert_eq!(damage(&dir.join("notes.txt")).0, 0);
-    assert!(inspect(&RealDisk, &dir.join("missing.log"), false, &mut |_, _| {}).is_err());
+    assert!(
+        inspect(&RealDisk, &dir.join("missing.log"), Looking::default(), &mut |_, _| {}).is_err()
+    );
 }

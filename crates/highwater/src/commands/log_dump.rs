@@ -1,10 +1,11 @@
 //! `log dump`: what is in the files of a broker, line by line, and what is wrong with them.
 
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use inspection::Finding;
+use inspection::{Finding, Looking};
 use serde_json::{Map, Value, json};
 use storage::disk::RealDisk;
 
@@ -21,17 +22,34 @@ pub fn run(paths: &[PathBuf], records: bool, format: Format) -> Result<ExitCode,
         damage_count: 0,
     };
     for path in paths {
-        let found = inspection::inspect(&RealDisk, path, records, &mut |path, finding| {
+        let live = is_live(path);
+        if live {
+            eprintln!(
+                "a broker runs in {}: the end of what it writes may be unfinished",
+                path.display()
+            );
+        }
+        let looking = Looking { records, live };
+        let found = inspection::inspect(&RealDisk, path, looking, &mut |path, finding| {
             dump.tell(path, &finding);
         });
         let unreadable = || Failure::new(format!("cannot look into {}", path.display()));
         if found.map_err(|error| unreadable().detail(error))? == 0 {
             return Err(unreadable()
-                .detail("there is no segment, index, snapshot or checkpoint")
+                .detail("there is no segment, index, snapshot, checkpoint or journal")
                 .hint("name such a file, a partition's folder, or a data folder"));
         }
     }
     dump.finish()
+}
+
+/// Whether a broker holds the lock of the log directory that `path` is, or is in.
+fn is_live(path: &Path) -> bool {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    path.ancestors().take(3).any(|dir| {
+        let lock = File::open(dir.join(".lock"));
+        lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    })
 }
 
 struct Dump<W: Write> {
@@ -83,7 +101,7 @@ impl<W: Write> Dump<W> {
             0 => Ok(ExitCode::SUCCESS),
             count => Err(Failure::new(format!("{count} places are damaged"))
                 .detail("they are marked `damage` above")
-                .hint("a broker that runs is still writing its last segment: stop it first")),
+                .hint("docs/log_format.md says what a start does about each")),
         }
     }
 }
@@ -132,6 +150,19 @@ fn fields(finding: &Finding<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
         Finding::Epoch { epoch, start_offset } => {
             ("epoch", vec![("epoch", json!(epoch)), ("start_offset", json!(start_offset))])
         }
+        Finding::Checkpointed { topic, partition, offset } => (
+            "offset",
+            vec![
+                ("topic", json!(topic)),
+                ("partition", json!(partition)),
+                ("offset", json!(offset)),
+            ],
+        ),
+        Finding::Journaled { .. } => ("partition", journaled(finding)),
+        Finding::Line(line) => ("line", vec![("text", json!(line))]),
+        Finding::Unfinished { position, reason } => {
+            ("unfinished", vec![("position", json!(position)), ("reason", json!(reason))])
+        }
         Finding::Damage { position, reason } => {
             ("damage", vec![("position", json!(position)), ("reason", json!(reason))])
         }
@@ -144,6 +175,36 @@ fn fields(finding: &Finding<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
             ],
         ),
     }
+}
+
+fn journaled(finding: &Finding<'_>) -> Vec<(&'static str, Value)> {
+    let Finding::Journaled {
+        topic,
+        partition,
+        topic_id,
+        synced,
+        log_start,
+        recovery_point,
+        closed_at,
+        sealed_count,
+        refused,
+        deleted,
+    } = *finding
+    else {
+        return Vec::new();
+    };
+    vec![
+        ("topic", json!(topic)),
+        ("partition", json!(partition)),
+        ("topic_id", json!(topic_id.to_string())),
+        ("synced", json!(synced)),
+        ("log_start", json!(log_start)),
+        ("recovery_point", json!(recovery_point)),
+        ("closed_at", json!(closed_at)),
+        ("sealed_segments", json!(sealed_count)),
+        ("refused", json!(refused)),
+        ("deleted", json!(deleted)),
+    ]
 }
 
 fn batch(position: u64, header: &model::BatchHeader) -> Vec<(&'static str, Value)> {
