@@ -91,13 +91,16 @@ fn topics(server: &Server) -> Vec<TopicFacts> {
     let (image, here) = (server.image(), server.topics.snapshot());
     let facts = image.topics().map(|topic| {
         let local = here.by_id(&topic.id);
+        let partition = |index| local.and_then(|local| local.partition(index));
         let partitions = topic.partitions().map(|(index, state)| PartitionFacts {
             index: index.0,
             leader: state.leader.0,
             replicas: state.replicas.iter().map(|broker| broker.0).collect(),
             in_sync: state.isr.iter().map(|broker| broker.0).collect(),
-            in_sync_min: 1,
-            local: local.and_then(|local| local.partition(index)).map(replica),
+            in_sync_min: partition(index)
+                .map_or(1, |found| found.settings().min_insync_replicas)
+                .min(state.replicas.len()),
+            local: partition(index).map(replica),
         });
         TopicFacts {
             name: Arc::clone(&topic.name),

@@ -23,12 +23,10 @@ use tracing::{error, info};
 use crate::groups::OFFSETS_TOPIC;
 use crate::internal_topics;
 use crate::logs::Opened;
+use crate::network::listener::ConnectionLimits;
 use crate::server::Server;
 use crate::start::controller_settings;
 use crate::topics::{Topic, Topics};
-
-/// Logs that are opened at once when the broker starts.
-const OPENING_THREADS_MAX: usize = 8;
 
 /// Acts upon updates until the broker stops.
 pub async fn run(server: Arc<Server>, applied: watch::Sender<u64>) {
@@ -150,8 +148,8 @@ fn serve(server: &Server, image: &ClusterImage, topics: &mut Topics, changes: &[
 
 fn take_role(partition: &Partition, kind: &LocalChangeKind) {
     match kind {
-        LocalChangeKind::Lead(PartitionImage { leader_epoch, isr, .. }) => {
-            partition.lead(*leader_epoch, isr.clone());
+        LocalChangeKind::Lead(PartitionImage { leader_epoch, isr, replicas, .. }) => {
+            partition.lead(*leader_epoch, isr.clone(), replicas.len());
         }
         LocalChangeKind::Follow(PartitionImage { leader_epoch, leader, .. }) => {
             partition.follow(*leader, *leader_epoch);
@@ -179,8 +177,8 @@ fn open_missing(
         })
         .collect();
     let settings = settings_of(server, image, &missing);
-    let threads =
-        std::thread::available_parallelism().map_or(1, usize::from).min(OPENING_THREADS_MAX);
+    let config = server.config();
+    let threads = config.threads.recovery_per_log_dir.max(1) * config.log_dirs.len();
     let share = missing.len().div_ceil(threads).max(1);
     if missing.len() == 1 {
         return missing.iter().map(|change| open(server, change, &settings)).collect();
@@ -274,19 +272,16 @@ fn reconfigure_broker(server: &Server, image: &ClusterImage) {
     for (scope, resource) in scopes {
         let wanted =
             image.configs(&resource).map(|configs| (**configs).clone()).unwrap_or_default();
-        let had = config.configuration.changes(scope).clone();
-        let gone =
-            had.keys().filter(|key| !wanted.contains_key(*key)).map(|key| (key.clone(), None));
-        let set = wanted.iter().map(|(key, value)| (key.clone(), Some(value.as_str())));
-        for (key, value) in gone.chain(set).collect::<Vec<_>>() {
-            match config.with_change(scope, &key, value) {
-                Ok(changed) => config = changed,
-                Err(refused) => error!(key, %refused, "a dynamic configuration is not obeyed"),
-            }
+        let (changed, refused) = config.with_changes_obeyed(scope, &wanted);
+        config = changed;
+        for (key, cause) in refused {
+            error!(key, %cause, "ignoring an invalid dynamic configuration");
         }
     }
     server.quorum.set_controller_settings(controller_settings(&config));
     server.flusher.set_delay_ms(config.log.sync_delay_ms);
+    let descriptors = server.limits.descriptors.connections;
+    server.connections.set_limits(ConnectionLimits::new(&config, descriptors));
     server.config.store(Arc::new(config));
 }
 

@@ -1,6 +1,5 @@
 //! What all connections of a broker share.
 
-use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -51,14 +50,8 @@ pub struct Limits {
     pub connection_idle_max: Duration,
     /// How long the rest of a request may keep silent.
     pub frame_stall_max: Duration,
-    /// Connections in all (`max.connections`), at most what the limit of open files leaves for them.
-    pub connections_max: usize,
     /// What the limit of open files leaves for what.
     pub descriptors: Descriptors,
-    /// Connections from one address (`max.connections.per.ip`).
-    pub connections_per_ip_max: usize,
-    /// Addresses that may have more or fewer (`max.connections.per.ip.overrides`).
-    pub connections_overrides: Vec<(IpAddr, usize)>,
     /// `SO_SNDBUF`, if it is not left to the system (`socket.send.buffer.bytes`).
     pub socket_send_bytes: Option<usize>,
     /// `SO_RCVBUF`, if it is not left to the system (`socket.receive.buffer.bytes`).
@@ -86,14 +79,7 @@ impl Limits {
             connection_idle_max: idle_ms
                 .map_or(Duration::from_secs(u32::MAX as u64), Duration::from_millis),
             frame_stall_max: FRAME_STALL_MAX,
-            connections_max: (network.connections_max as usize).min(descriptors.connections),
             descriptors,
-            connections_per_ip_max: network.connections_per_ip_max as usize,
-            connections_overrides: config
-                .connections_per_ip_overrides
-                .iter()
-                .flat_map(|(host, max)| addresses(host).map(|address| (address, *max as usize)))
-                .collect(),
             socket_send_bytes: chosen("socket.send.buffer.bytes", network.send_buffer_bytes),
             socket_receive_bytes: chosen(
                 "socket.receive.buffer.bytes",
@@ -101,20 +87,6 @@ impl Limits {
             ),
         }
     }
-}
-
-impl Limits {
-    /// Connections that may come from `address`.
-    pub fn connections_from(&self, address: IpAddr) -> usize {
-        let exception = self.connections_overrides.iter().find(|(known, _)| *known == address);
-        exception.map_or(self.connections_per_ip_max, |(_, max)| *max)
-    }
-}
-
-/// The addresses of a host; none if it has no name.
-fn addresses(host: &str) -> impl Iterator<Item = IpAddr> + use<> {
-    let found = (host, 0).to_socket_addrs().map(Vec::from_iter).unwrap_or_default();
-    found.into_iter().map(|address| address.ip())
 }
 
 /// One broker, seen from its connections.

@@ -36,7 +36,7 @@ use crate::logs::cleaner::Cleaner;
 use crate::logs::flusher::{Flusher, SyncObserver};
 use crate::logs::{Logs, LogsError};
 use crate::network::buffer::BufferPool;
-use crate::network::listener::{Connections, accept, bind};
+use crate::network::listener::{BACKLOG_OF_HTTP, ConnectionLimits, Connections, accept, bind};
 use crate::network::memory::RequestMemory;
 use crate::observe::{self, Observer};
 use crate::producer_ids::ProducerIds;
@@ -58,6 +58,14 @@ pub enum StartError {
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {source}")]
     Bind {
+        /// The address.
+        address: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The address of metrics and health cannot be listened on.
+    #[error("cannot listen on {address} for metrics and health: {source}")]
+    BindHttp {
         /// The address.
         address: String,
         /// What the system said.
@@ -112,6 +120,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let groups = Arc::new(Groups::new(group_config(&config), clock.clone(), Handle::current()));
     let (applied_now, applied) = watch::channel(0);
     let limits = Limits::new(&config);
+    let connection_limits = ConnectionLimits::new(&config, limits.descriptors.connections);
     let server = Arc::new(Server {
         node_id: config.node_id,
         cluster_id: cluster_id.into(),
@@ -121,7 +130,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         clock,
         counters,
         buffers: Arc::new(BufferPool::default()),
-        connections: Connections::default(),
+        connections: Connections::new(connection_limits),
         endpoints,
         topics: TopicTable::default(),
         fetch_sessions: FetchSessions::new(config.fetch.session_slots),
@@ -192,12 +201,13 @@ async fn bind_all(
 ) -> Result<Vec<(Listener, TcpListener, SocketAddr)>, StartError> {
     // A socket belongs to the runtime that it is registered with.
     let _on_data = data.enter();
+    let backlog = u32::try_from(config.network.backlog).unwrap_or(1).max(1);
     let mut sockets = Vec::new();
     for listener in &config.listeners {
         let address = format!("{}:{}", listener.bind.host, listener.bind.port);
         let failed = |source| StartError::Bind { address: address.clone(), source };
         let at = resolve(&listener.bind.host, listener.bind.port).await.map_err(failed)?;
-        let socket = bind(at).map_err(failed)?;
+        let socket = bind(at, backlog).map_err(failed)?;
         let bound = socket.local_addr().map_err(failed)?;
         sockets.push((listener.clone(), socket, bound));
     }
@@ -243,9 +253,9 @@ async fn serve_http(
 ) -> Result<Option<SocketAddr>, StartError> {
     let Some(at) = server.config().http.bind.clone() else { return Ok(None) };
     let address = format!("{}:{}", at.host, at.port);
-    let failed = |source| StartError::Bind { address: address.clone(), source };
+    let failed = |source| StartError::BindHttp { address: address.clone(), source };
     let resolved = resolve(&at.host, at.port).await.map_err(failed)?;
-    let socket = bind(resolved).map_err(failed)?;
+    let socket = bind(resolved, BACKLOG_OF_HTTP).map_err(failed)?;
     let bound = socket.local_addr().map_err(failed)?;
     let observed: Arc<dyn telemetry::Observed> = Arc::new(Observer::new(server));
     let door = telemetry::Door::new(socket, server.limits.descriptors.http);

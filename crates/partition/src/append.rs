@@ -221,7 +221,8 @@ impl State {
 
 fn check_replicas(state: &State, how: Append) -> Result<(), PartitionError> {
     let in_sync = state.replica.leadership().map_or(0, |leadership| leadership.isr().len());
-    let required = state.settings.min_insync_replicas;
+    // As in Kafka: a topic with fewer replicas than it asks for in sync is served by those there are.
+    let required = state.settings.min_insync_replicas.min(state.replica_count);
     if how.acks == Acks::All && in_sync < required {
         return Err(PartitionError::NotEnoughReplicas { in_sync, required });
     }

@@ -91,7 +91,7 @@ pub struct CheckedBatch {
 /// Checks the one batch that a produce request carries for a partition. `None`: that takes more than
 /// `effort`.
 ///
-/// Errors: [`BatchError`] for bytes that are no batch, [`Refusal`] for what the topic does not take.
+/// Errors: [`BatchError`] for bytes that are not a batch, [`Refusal`] for what the topic does not take.
 pub fn check(
     records: &[u8],
     settings: &Settings,

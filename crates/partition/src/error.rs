@@ -9,7 +9,7 @@ use crate::check::Refusal;
 /// Why a partition did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum PartitionError {
-    /// The bytes are no batch, or are damaged.
+    /// The bytes are not a batch, or are damaged.
     #[error("{0}")]
     Batch(#[from] BatchError),
     /// The batch is well-formed, but this topic does not take it.
@@ -18,16 +18,16 @@ pub enum PartitionError {
     /// This broker does not lead the partition.
     #[error("this broker does not lead the partition")]
     NotLeader,
-    /// The client knows an older term.
+    /// The client knows an older leader epoch.
     #[error("the client's leader epoch is older than {current}")]
     FencedEpoch {
-        /// The term here.
+        /// The leader epoch here.
         current: LeaderEpoch,
     },
-    /// The client knows a newer term.
+    /// The client knows a newer leader epoch.
     #[error("the client's leader epoch is newer than {current}")]
     UnknownEpoch {
-        /// The term here.
+        /// The leader epoch here.
         current: LeaderEpoch,
     },
     /// `acks=all` with too few in-sync replicas.

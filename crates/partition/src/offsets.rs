@@ -20,10 +20,10 @@ pub enum OffsetQuery {
     Timestamp(Timestamp),
 }
 
-/// Where a term ended (KIP-101).
+/// Where a leader epoch ended (KIP-101).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochEnd {
-    /// The largest term that is not above the one asked for.
+    /// The largest leader epoch that is not above the one asked for.
     pub epoch: LeaderEpoch,
     /// The offset behind its last record.
     pub end: Offset,
@@ -44,7 +44,7 @@ impl Partition {
             offset,
             epoch: state.log.epoch_at(offset),
         };
-        // Behind the end nothing is written yet: its term is the present one.
+        // Behind the end nothing is written yet: its leader epoch is the present one.
         let end = |offset| TimestampedOffset {
             timestamp: Timestamp::NONE,
             offset,
@@ -96,7 +96,7 @@ impl Partition {
         }
     }
 
-    /// Where the term `epoch` ended here.
+    /// Where the leader epoch `epoch` ended here.
     pub fn epoch_end(
         &self,
         epoch: LeaderEpoch,

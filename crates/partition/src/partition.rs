@@ -50,7 +50,7 @@ pub struct Partition {
     pub(crate) state: Mutex<State>,
     /// Copy of the replica's, for those who wait without the lock. Invariant: never ahead of it.
     high_watermark: AtomicI64,
-    /// Copy of the replica's term.
+    /// Copy of the replica's leader epoch.
     epoch: AtomicI32,
     /// Copy of what the role allows.
     status: AtomicU8,
@@ -84,6 +84,8 @@ pub(crate) struct State {
     pub(crate) settings: Arc<Settings>,
     /// What is asked of the flusher, and what it does.
     pub(crate) sync: SyncState,
+    /// Replicas that the partition is assigned, those out of sync included; moved by `lead`.
+    pub(crate) replica_count: usize,
     /// Those who wait for the high watermark. Invariant: sorted by offset.
     waiters: VecDeque<Waiter>,
     /// How many have waited so far: numbers them.
@@ -117,6 +119,7 @@ impl Partition {
             log,
             replica,
             settings,
+            replica_count: 1,
             sync: SyncState::default(),
             waiters: VecDeque::new(),
             waiters_numbered: 0,
@@ -160,7 +163,7 @@ impl Partition {
         self.writable.store(writable, Ordering::Relaxed);
     }
 
-    /// The term.
+    /// The leader epoch.
     pub fn epoch(&self) -> LeaderEpoch {
         LeaderEpoch(self.epoch.load(Ordering::Acquire))
     }
@@ -170,9 +173,12 @@ impl Partition {
         Offset(self.high_watermark.load(Ordering::Acquire))
     }
 
-    /// This broker leads from now on.
-    pub fn lead(&self, epoch: LeaderEpoch, isr: Vec<BrokerId>) {
+    /// This broker leads from now on. `replica_count` is how many replicas the partition is
+    /// assigned: `min.insync.replicas` asks for at most as many.
+    pub fn lead(&self, epoch: LeaderEpoch, isr: Vec<BrokerId>, replica_count: usize) {
+        assert!(isr.len() <= replica_count, "every in-sync replica is assigned");
         let mut state = self.state.lock();
+        state.replica_count = replica_count;
         state.log.assign_epoch(epoch);
         let effects = state.replica.step(Event::Lead { epoch, isr });
         self.publish_and_sync(state, effects);
@@ -354,7 +360,7 @@ impl Partition {
         }
     }
 
-    /// Whether it may serve what only a leader may, at the term that the client knows (KIP-320).
+    /// Whether it may serve what only a leader may, in the leader epoch that the client knows (KIP-320).
     pub(crate) fn check_leader(
         &self,
         replica: &Replica,

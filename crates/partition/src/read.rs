@@ -34,9 +34,9 @@ pub struct ReadRequest {
     pub at_least_one: bool,
     /// How far it may see.
     pub isolation: Isolation,
-    /// The term that the reader knows, if it says.
+    /// The leader epoch that the reader knows, if it says.
     pub known_epoch: Option<LeaderEpoch>,
-    /// The term of the last record it has, if it says (KIP-595): tells whether it diverged.
+    /// The leader epoch of the last record the reader has, if it says (KIP-595): tells whether it diverged.
     pub last_fetched_epoch: Option<LeaderEpoch>,
 }
 
@@ -51,7 +51,7 @@ pub struct Read {
     pub last_stable: Offset,
     /// First readable offset.
     pub log_start: Offset,
-    /// The reader's history is not ours: the last term in common and where it ended.
+    /// The reader's history is not ours: the last leader epoch in common and where it ended.
     pub diverging: Option<(LeaderEpoch, Offset)>,
 }
 

@@ -246,7 +246,7 @@ mod tests {
         let id = Uuid::from_random([1; 16]);
         let queue = Arc::default();
         let partition = Partition::new(name.clone(), id, me, log, settings, Offset(0), queue);
-        partition.lead(LeaderEpoch(0), vec![me]);
+        partition.lead(LeaderEpoch(0), vec![me], 1);
         append(&partition, Acks::Leader);
         let take_away = move || drop(log_dir.discard(&name, Uuid::from_random([2; 16])).unwrap());
         (partition, take_away)

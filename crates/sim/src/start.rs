@@ -75,7 +75,7 @@ impl LogDirectory {
         for partition in &partitions {
             let name = partition.topic_partition();
             let image = controller.partition(&name.topic, name.partition.0 as usize);
-            partition.lead(image.leader_epoch, image.isr.clone());
+            partition.lead(image.leader_epoch, image.isr.clone(), image.replicas.len());
         }
         Ok(partitions)
     }

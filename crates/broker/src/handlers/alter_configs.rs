@@ -5,12 +5,14 @@
 //! The rules for topics are the controller's; keys of brokers are checked here, where the table of
 //! broker configurations is.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ::metadata::decide::{AlterConfigs, ConfigChange, ConfigOperation, IncrementalAlterConfigs};
 use ::metadata::{Answer, ConfigResource, Request, Response};
-use configuration::Scope;
-use model::{ErrorCode, topic_name};
+use configuration::key::Kind;
+use configuration::{BrokerConfig, Configuration, Scope, table, value};
+use model::{BrokerId, ErrorCode, topic_name};
 use wire::alter_configs::{
     AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse,
 };
@@ -30,12 +32,15 @@ struct Outcome {
 
 /// Answers AlterConfigs.
 pub async fn replace(call: Arc<Call>, request: AlterConfigsRequest) -> AlterConfigsResponse {
+    let mut draft = Draft::new(&call);
     let mut accepted = Vec::new();
     let mut outcomes = Vec::new();
     for resource in request.resources {
         let configs: Vec<(String, Option<String>)> =
             resource.configs.into_iter().map(|config| (config.name, config.value)).collect();
-        let checked = check(&call, resource.resource_type, &resource.resource_name, &configs);
+        let wanted = configs.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
+        let checked = config_resource::parse(resource.resource_type, &resource.resource_name)
+            .and_then(|named| draft.check(named, |_, _| Ok(wanted.collect())));
         let error = checked.map(|resource| accepted.push((resource, configs))).err();
         outcomes.push(Outcome {
             kind: resource.resource_type,
@@ -65,6 +70,7 @@ pub async fn change(
     call: Arc<Call>,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse {
+    let mut draft = Draft::new(&call);
     let mut accepted = Vec::new();
     let mut outcomes = Vec::new();
     for resource in request.resources {
@@ -74,13 +80,9 @@ pub async fn change(
             Ok(ConfigChange { key: config.name, operation, value: config.value })
         });
         let checked = changes.collect::<Result<Vec<_>, _>>().and_then(|changes| {
-            let set = changes.iter().map(|change| {
-                let value =
-                    change.value.clone().filter(|_| change.operation != ConfigOperation::Delete);
-                (change.key.clone(), value)
-            });
-            let set: Vec<_> = set.collect();
-            Ok((check(&call, kind, &name, &set)?, changes))
+            let named = config_resource::parse(kind, &name)?;
+            let checked = draft.check(named, |config, scope| changed(config, scope, &changes))?;
+            Ok((checked, changes))
         });
         let error = checked.map(|resource| accepted.push(resource)).err();
         outcomes.push(Outcome { kind, name, error });
@@ -123,43 +125,103 @@ fn operation(code: i8) -> Result<ConfigOperation, (ErrorCode, String)> {
     }
 }
 
-/// What only this broker can check.
-fn check(
-    call: &Call,
-    kind: i8,
-    name: &str,
-    configs: &[(String, Option<String>)],
-) -> Result<ConfigResource, (ErrorCode, String)> {
-    let resource = config_resource::parse(kind, name)?;
-    let scope = match &resource {
-        ConfigResource::Broker(id) if *id == call.server.node_id => Scope::ThisBroker,
-        ConfigResource::Broker(id) => {
-            let here = call.server.node_id;
-            return Err((
-                ErrorCode::InvalidRequest,
-                format!("this is broker {here}, not {id}: ask that one"),
-            ));
-        }
-        ConfigResource::ClusterDefault => Scope::AllBrokers,
-        ConfigResource::Topic(name) => {
-            return match topic_name::validate(name) {
-                Ok(()) => Ok(resource),
-                Err(reason) => Err((ErrorCode::InvalidTopicException, reason.to_string())),
-            };
-        }
-        ConfigResource::Group(_) | ConfigResource::ClientMetrics(_) => {
-            let message = "groups and client metrics have no configurations on this broker";
-            return Err((ErrorCode::InvalidRequest, message.to_owned()));
-        }
-    };
-    let config = call.server.config();
-    for (key, value) in configs {
-        config
-            .configuration
-            .check_dynamic(scope, key, value.as_deref())
-            .map_err(|refused| (ErrorCode::InvalidRequest, refused.to_string()))?;
+/// Everything that is changed at run time in one scope.
+type Changes = BTreeMap<String, String>;
+type Checked<T> = Result<T, (ErrorCode, String)>;
+
+/// This broker's configuration as the resources of a request leave it, one after the other: what
+/// only the broker can check.
+struct Draft {
+    node_id: BrokerId,
+    config: BrokerConfig,
+}
+
+impl Draft {
+    fn new(call: &Call) -> Draft {
+        let config = BrokerConfig::clone(&call.server.config());
+        Draft { node_id: call.server.node_id, config }
     }
-    Ok(resource)
+
+    /// Refuses what this broker could not obey. `wanted` gives all that will be changed at run time
+    /// in the scope; it is checked as a whole, together with everything else that holds.
+    fn check(
+        &mut self,
+        resource: ConfigResource,
+        wanted: impl FnOnce(&Configuration, Scope) -> Checked<Changes>,
+    ) -> Checked<ConfigResource> {
+        let Some(scope) = self.scope(&resource)? else { return Ok(resource) };
+        let wanted = wanted(&self.config.configuration, scope)?;
+        self.config = self
+            .config
+            .with_changes(scope, &wanted)
+            .map_err(|refused| (ErrorCode::InvalidRequest, refused.to_string()))?;
+        Ok(resource)
+    }
+
+    /// The scope of a broker's resource; `None` for a topic, which the controller checks.
+    fn scope(&self, resource: &ConfigResource) -> Checked<Option<Scope>> {
+        match resource {
+            ConfigResource::Broker(id) if *id == self.node_id => Ok(Some(Scope::ThisBroker)),
+            ConfigResource::Broker(id) => {
+                let message = format!("this is broker {}, not {id}: ask that one", self.node_id);
+                Err((ErrorCode::InvalidRequest, message))
+            }
+            ConfigResource::ClusterDefault => Ok(Some(Scope::AllBrokers)),
+            ConfigResource::Topic(name) => match topic_name::validate(name) {
+                Ok(()) => Ok(None),
+                Err(reason) => Err((ErrorCode::InvalidTopicException, reason.to_string())),
+            },
+            ConfigResource::Group(_) | ConfigResource::ClientMetrics(_) => {
+                let message = "groups and client metrics have no configurations on this broker";
+                Err((ErrorCode::InvalidRequest, message.to_owned()))
+            }
+        }
+    }
+}
+
+/// What is changed at run time in `scope` once these changes are made.
+fn changed(
+    configuration: &Configuration,
+    scope: Scope,
+    changes: &[ConfigChange],
+) -> Checked<Changes> {
+    let mut wanted = configuration.changes(scope).clone();
+    for ConfigChange { key, operation, value } in changes {
+        // Whether the key may be changed at all; the values are checked together afterwards.
+        configuration
+            .check_dynamic(scope, key, None)
+            .map_err(|refused| (ErrorCode::InvalidRequest, refused.to_string()))?;
+        let is_list = table::find(key).is_some_and(|key| key.kind == Kind::List);
+        match (operation, value) {
+            (ConfigOperation::Delete, _) => {
+                wanted.remove(key);
+            }
+            (ConfigOperation::Append | ConfigOperation::Subtract, Some(value)) if is_list => {
+                let now = wanted.get(key).map(String::as_str).or(configuration.value(key));
+                let list = edited(now.unwrap_or_default(), value, *operation);
+                wanted.insert(key.clone(), list);
+            }
+            (_, Some(value)) => {
+                wanted.insert(key.clone(), value.clone());
+            }
+            // The controller refuses a change without a value.
+            (_, None) => {}
+        }
+    }
+    Ok(wanted)
+}
+
+/// A list with the items of another added or taken out.
+fn edited(list: &str, by: &str, operation: ConfigOperation) -> String {
+    let mut items: Vec<&str> = value::items(list).collect();
+    for item in value::items(by) {
+        match operation {
+            ConfigOperation::Append if !items.contains(&item) => items.push(item),
+            ConfigOperation::Subtract => items.retain(|other| *other != item),
+            _ => {}
+        }
+    }
+    items.join(",")
 }
 
 /// Proposes what was accepted and files the answers, which come in the same order.

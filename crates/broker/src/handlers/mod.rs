@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use ::metadata::BrokerImage;
 use model::{ErrorCode, LeaderEpoch};
+use tracing::debug;
 use wire::frame::{self, RequestHead};
 use wire::hot::fetch::FetchRequest;
 use wire::{ApiKey, Message, Reader, Request, Writer};
@@ -192,10 +193,13 @@ pub fn dispatch(
     memory: Option<Charge>,
     now: Instant,
 ) -> Result<Dispatched, Hangup> {
+    let frame_bytes = frame.len();
     let head = RequestHead::parse(frame)
         .map_err(|error| Hangup(format!("a frame without a request in it: {error}")))?;
     server.counters.api(head.api_key).requests.add(1);
     let (api_key, version, body_from) = (head.api_key, head.version, head.body_from);
+    let (client, bytes) = (head.client_id.unwrap_or_default(), frame_bytes);
+    debug!(peer = %session.peer, %api_key, version, client, bytes, "request");
     if !api_key.has_version(version) {
         return refuse_version(server, session, &head, now);
     }

@@ -23,7 +23,6 @@ const LOAD_FACTOR_MIN: f64 = 0.1;
 /// The threads, and how to end them.
 pub struct Cleaner {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Default)]
@@ -31,6 +30,9 @@ struct Shared {
     state: Mutex<State>,
     /// Told when the broker stops.
     changed: Condvar,
+    /// The threads by their number. The first adds those that are missing when
+    /// `log.cleaner.threads` is raised; those above a lowered number end by themselves.
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -47,24 +49,18 @@ impl Cleaner {
     pub fn start(server: &Arc<Server>) -> std::io::Result<Cleaner> {
         let settings = server.config().log.cleaner.clone();
         let shared = Arc::new(Shared::default());
-        let count = if settings.enabled { settings.threads } else { 0 };
-        let threads = (0..count)
-            .map(|n| {
-                let (shared, server) = (Arc::clone(&shared), Arc::downgrade(server));
-                std::thread::Builder::new()
-                    .name(format!("cleaner-{n}"))
-                    .stack_size(512 * 1024)
-                    .spawn(move || vital::thread("cleaner", || shared.run(&server)))
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(Cleaner { shared, threads })
+        if settings.enabled {
+            shared.start_threads(&Arc::downgrade(server), settings.threads)?;
+        }
+        Ok(Cleaner { shared })
     }
 
     /// Ends the threads; a compaction under way is given up, nothing of it stays.
     pub fn stop(&mut self) {
         self.shared.state.lock().stopping = true;
         self.shared.changed.notify_all();
-        for thread in self.threads.drain(..) {
+        let threads = std::mem::take(&mut *self.shared.threads.lock());
+        for thread in threads {
             if thread.join().is_err() {
                 error!("a cleaner thread had panicked");
             }
@@ -73,8 +69,49 @@ impl Cleaner {
 }
 
 impl Shared {
-    fn run(&self, server: &Weak<Server>) {
-        loop {
+    /// Starts threads until there are `count`.
+    fn start_threads(
+        self: &Arc<Shared>,
+        server: &Weak<Server>,
+        count: usize,
+    ) -> std::io::Result<()> {
+        let mut threads = self.threads.lock();
+        if self.state.lock().stopping {
+            return Ok(());
+        }
+        for number in 0..count {
+            if threads.get(number).is_some_and(|thread| !thread.is_finished()) {
+                continue;
+            }
+            let (shared, server) = (Arc::clone(self), Weak::clone(server));
+            let thread = std::thread::Builder::new()
+                .name(format!("cleaner-{number}"))
+                .stack_size(512 * 1024)
+                .spawn(move || vital::thread("cleaner", || shared.run(&server, number)))?;
+            match threads.get_mut(number) {
+                Some(ended) => *ended = thread,
+                None => threads.push(thread),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the thread of this number goes on; the first also starts those that are missing.
+    fn is_wanted(self: &Arc<Shared>, server: &Weak<Server>, number: usize) -> bool {
+        let Some(wanted) = server.upgrade().map(|server| server.config().log.cleaner.threads)
+        else {
+            return false;
+        };
+        if number == 0
+            && let Err(error) = self.start_threads(server, wanted)
+        {
+            error!(%error, "cannot start more cleaner threads");
+        }
+        number == 0 || number < wanted
+    }
+
+    fn run(self: &Arc<Shared>, server: &Weak<Server>, number: usize) {
+        while self.is_wanted(server, number) {
             let Some(backoff) = self.round(server) else { return };
             let mut state = self.state.lock();
             if !state.stopping {

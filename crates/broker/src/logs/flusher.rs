@@ -387,7 +387,7 @@ mod tests {
             let (id, me) = (Uuid::from_random([1; 16]), BrokerId(1));
             let queue = Arc::clone(&self.queues[directory]);
             let partition = Partition::new(name, id, me, log, settings, Offset(0), queue);
-            partition.lead(LeaderEpoch(0), vec![me]);
+            partition.lead(LeaderEpoch(0), vec![me], 1);
             partition
         }
 

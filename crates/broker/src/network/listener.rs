@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
+use configuration::BrokerConfig;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use crate::handlers::Session;
 use crate::server::Server;
@@ -18,24 +19,65 @@ use super::connection::{Connection, Ending};
 
 /// How long accepting rests after the system refused it, for lack of file descriptors mostly.
 const REST_AFTER_FAILURE: Duration = Duration::from_millis(50);
-/// Connections that may wait to be accepted.
-const BACKLOG: u32 = 1024;
+/// What is served to few: metrics and health.
+pub const BACKLOG_OF_HTTP: u32 = 64;
 
-/// Opens a listening socket. Port 0 takes a free one.
-pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+/// Opens a listening socket. Port 0 takes a free one; `backlog` connections may wait to be accepted.
+pub fn bind(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
         SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
     };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    socket.listen(backlog)
 }
 
-/// How many connections there are, in all and by address.
-#[derive(Debug, Default)]
+/// How many connections there may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// In all (`max.connections`).
+    all_max: usize,
+    /// From one address (`max.connections.per.ip`).
+    per_address_max: usize,
+    /// From these addresses instead (`max.connections.per.ip.overrides`).
+    exceptions: Vec<(IpAddr, usize)>,
+}
+
+impl ConnectionLimits {
+    /// As configured. Hosts of exceptions are looked up now; one without an address is none.
+    /// `descriptors`: connections that the limit of open files leaves room for.
+    pub fn new(config: &BrokerConfig, descriptors: usize) -> ConnectionLimits {
+        let network = &config.network;
+        ConnectionLimits {
+            all_max: (network.connections_max as usize).min(descriptors),
+            per_address_max: network.connections_per_ip_max as usize,
+            exceptions: config
+                .connections_per_ip_overrides
+                .iter()
+                .flat_map(|(host, max)| addresses(host).map(|address| (address, *max as usize)))
+                .collect(),
+        }
+    }
+
+    fn from_address(&self, address: IpAddr) -> usize {
+        let exception = self.exceptions.iter().find(|(known, _)| *known == address);
+        exception.map_or(self.per_address_max, |(_, max)| *max)
+    }
+}
+
+/// The addresses of a host; none if it has no name.
+fn addresses(host: &str) -> impl Iterator<Item = IpAddr> + use<> {
+    let found = (host, 0).to_socket_addrs().map(Vec::from_iter).unwrap_or_default();
+    found.into_iter().map(|address| address.ip().to_canonical())
+}
+
+/// How many connections there are, in all and by address, and how many there may be.
+#[derive(Debug)]
 pub struct Connections {
     counts: Mutex<Counts>,
+    /// Replaced when the configuration changes; connections above the new limit end themselves.
+    limits: watch::Sender<ConnectionLimits>,
 }
 
 #[derive(Debug, Default)]
@@ -45,11 +87,33 @@ struct Counts {
 }
 
 impl Connections {
+    /// None yet.
+    pub fn new(limits: ConnectionLimits) -> Connections {
+        Connections { counts: Mutex::default(), limits: watch::Sender::new(limits) }
+    }
+
+    /// Obeys other limits from now on. As in Kafka, a lower `max.connections` closes connections
+    /// until it holds; a lower limit of an address holds for new ones.
+    pub fn set_limits(&self, limits: ConnectionLimits) {
+        self.limits.send_if_modified(|now| {
+            let is_new = *now != limits;
+            *now = limits;
+            is_new
+        });
+    }
+
+    /// Connections that there may be in all, and from this address.
+    fn limits_for(&self, address: IpAddr) -> (usize, usize) {
+        let limits = self.limits.borrow();
+        (limits.all_max, limits.from_address(address))
+    }
+
     /// Counts one from `address`, unless that is one too many.
-    fn enter(&self, address: IpAddr, all_max: usize, by_address_max: usize) -> bool {
+    fn enter(&self, address: IpAddr) -> bool {
+        let limits = self.limits.borrow();
         let mut counts = self.counts.lock();
         let here = counts.by_address.get(&address).copied().unwrap_or(0);
-        if counts.all >= all_max || here >= by_address_max {
+        if counts.all >= limits.all_max || here >= limits.from_address(address) {
             return false;
         }
         counts.all += 1;
@@ -57,8 +121,25 @@ impl Connections {
         true
     }
 
-    fn leave(&self, address: IpAddr) {
+    /// Counts one from `address` out if there are too many in all. Each connection asks for itself,
+    /// so that exactly those above the limit go.
+    fn leave_if_above(&self, address: IpAddr, all_max: usize) -> bool {
         let mut counts = self.counts.lock();
+        let above = counts.all > all_max;
+        if above {
+            counts.remove(address);
+        }
+        above
+    }
+
+    fn leave(&self, address: IpAddr) {
+        self.counts.lock().remove(address);
+    }
+}
+
+impl Counts {
+    fn remove(&mut self, address: IpAddr) {
+        let counts = self;
         counts.all -= 1;
         if let Some(here) = counts.by_address.get_mut(&address) {
             *here -= 1;
@@ -99,12 +180,10 @@ fn admit(
     server: &Arc<Server>,
     stopping: &watch::Receiver<bool>,
 ) {
-    let limits = &server.limits;
     let address = peer.ip().to_canonical();
-    let from_here = limits.connections_from(address);
-    if !server.connections.enter(address, limits.connections_max, from_here) {
+    if !server.connections.enter(address) {
         server.counters.connections_refused.add(1);
-        let (all, here) = (limits.connections_max, from_here);
+        let (all, here) = server.connections.limits_for(address);
         warn!(
             %peer, max = all, max_of_this_address = here,
             "refused a connection: so many are open already (max.connections, which the limit of \
@@ -117,21 +196,46 @@ fn admit(
     let listener = Arc::clone(listener);
     let stopping = stopping.clone();
     tokio::spawn(async move {
-        let guard = Left { server: Arc::clone(&server), address };
-        serve(stream, peer, listener, server, stopping).await;
-        drop(guard);
+        let mut place = Place { server: Arc::clone(&server), address, counted: true };
+        tokio::select! {
+            () = serve(stream, peer, listener, server, stopping) => {}
+            () = place.lost() => {
+                info!(%peer, "connection closed: max.connections was lowered");
+            }
+        }
     });
 }
 
-/// Counts a connection out, however it ends: a panic of its task costs this connection only.
-struct Left {
+/// A connection's place among those that there may be. Counts the connection out however it ends:
+/// a panic of its task costs this connection only.
+struct Place {
     server: Arc<Server>,
     address: IpAddr,
+    counted: bool,
 }
 
-impl Drop for Left {
+impl Place {
+    /// Waits until there are more connections than there may be, and this one has to go.
+    async fn lost(&mut self) {
+        let mut limits = self.server.connections.limits.subscribe();
+        loop {
+            let all_max = limits.borrow_and_update().all_max;
+            if self.server.connections.leave_if_above(self.address, all_max) {
+                self.counted = false;
+                return;
+            }
+            if limits.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
-        self.server.connections.leave(self.address);
+        if self.counted {
+            self.server.connections.leave(self.address);
+        }
         self.server.counters.connections_closed.add(1);
     }
 }

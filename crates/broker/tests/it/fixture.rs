@@ -195,6 +195,14 @@ impl Conn {
         Some(body)
     }
 
+    /// As [`Conn::receive_frame`], for as long as it takes.
+    pub async fn receive_frame_or_wait(&mut self) -> Option<Vec<u8>> {
+        let length = self.stream.read_i32().await.ok()?;
+        let mut body = vec![0; length.try_into().unwrap()];
+        self.stream.read_exact(&mut body).await.ok()?;
+        Some(body)
+    }
+
     /// The next answer, which must be the one to `correlation`.
     pub async fn receive<R: Request>(&mut self, version: i16, correlation: i32) -> R::Response {
         let bytes = self.receive_frame().await.expect("the connection is open");

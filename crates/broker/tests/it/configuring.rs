@@ -1,0 +1,159 @@
+//! Configurations that act at run time, those that contradict each other, and those that ask for
+//! more replicas than there are.
+
+use model::ErrorCode;
+use wire::incremental_alter_configs::{AlterConfigsResource, AlterableConfig};
+use wire::{DescribeConfigsRequest, IncrementalAlterConfigsRequest};
+
+use crate::fixture::{batch as batch_of, *};
+
+const BROKER: i8 = 4;
+const SET: i8 = 0;
+const DELETE: i8 = 1;
+const APPEND: i8 = 2;
+
+/// Changes keys of all brokers (`name` empty) or of one; returns the code and the message.
+async fn change(
+    conn: &mut Conn,
+    name: &str,
+    changes: &[(&str, i8, Option<&str>)],
+) -> (ErrorCode, String) {
+    let configs = changes.iter().map(|(name, operation, value)| AlterableConfig {
+        name: (*name).to_owned(),
+        config_operation: *operation,
+        value: value.map(str::to_owned),
+    });
+    let resource = AlterConfigsResource {
+        resource_type: BROKER,
+        resource_name: name.to_owned(),
+        configs: configs.collect(),
+    };
+    let request =
+        IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() };
+    let mut answer = conn.call(&request, 1).await;
+    let answer = answer.responses.remove(0);
+    (answer.error(), answer.error_message.unwrap_or_default())
+}
+
+/// The value of a key of broker 1, as DescribeConfigs shows it.
+async fn described(conn: &mut Conn, key: &str) -> Option<String> {
+    let resource = wire::describe_configs::DescribeConfigsResource {
+        resource_type: BROKER,
+        resource_name: "1".to_owned(),
+        configuration_keys: Some(vec![key.to_owned()]),
+        ..Default::default()
+    };
+    let request = DescribeConfigsRequest { resources: vec![resource], ..Default::default() };
+    let mut answer = conn.call(&request, 4).await;
+    answer.results.remove(0).configs.remove(0).value
+}
+
+#[tokio::test]
+async fn min_insync_replicas_asks_for_at_most_the_replicas_that_there_are() {
+    let broker = Broker::start(&[("min.insync.replicas", "2")]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("inherits", &[]).await;
+    conn.create_topic("own", &[("min.insync.replicas", "3")]).await;
+    for topic in ["inherits", "own"] {
+        assert_eq!(conn.append(topic, batch_of(&["acks=all"])).await, 0);
+    }
+    broker.stop().await;
+}
+
+/// Waits until the broker closes all but `left` of these connections.
+async fn close_down_to(conns: Vec<Conn>, left: usize) {
+    let mut closing = tokio::task::JoinSet::new();
+    for mut conn in conns {
+        // An answer may still come before the end.
+        closing.spawn(async move { while conn.receive_frame_or_wait().await.is_some() {} });
+    }
+    while closing.len() > left {
+        let closed = tokio::time::timeout(PATIENCE, closing.join_next()).await;
+        closed.expect("the broker closes what is above the limit").expect("one is left").unwrap();
+    }
+    closing.abort_all();
+}
+
+#[tokio::test]
+async fn limits_of_connections_act_at_run_time_and_after_a_restart() {
+    let broker = Broker::start(&[]).await;
+    let mut admin = broker.connect().await;
+    let (code, _) = change(&mut admin, "", &[("max.connections.per.ip", SET, Some("3"))]).await;
+    assert_eq!(code, ErrorCode::None);
+    let mut second = broker.connect().await;
+    second.call(&wire::ApiVersionsRequest::default(), 0).await;
+    let mut third = broker.connect().await;
+    third.call(&wire::ApiVersionsRequest::default(), 0).await;
+    broker.connect().await.assert_closed().await;
+    let exception = [("max.connections.per.ip.overrides", SET, Some("127.0.0.1:4"))];
+    assert_eq!(change(&mut admin, "", &exception).await.0, ErrorCode::None);
+    broker.assert_serves().await;
+
+    drop((admin, second, third));
+    let broker = broker.restart().await;
+    let mut conns = Vec::new();
+    for _ in 0..4 {
+        let mut conn = broker.connect().await;
+        conn.call(&wire::ApiVersionsRequest::default(), 0).await;
+        conns.push(conn);
+    }
+    broker.connect().await.assert_closed().await;
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn a_lower_limit_closes_the_connections_above_it() {
+    let broker = Broker::start(&[]).await;
+    let mut conns = Vec::new();
+    for _ in 0..5 {
+        let mut conn = broker.connect().await;
+        conn.call(&wire::ApiVersionsRequest::default(), 0).await;
+        conns.push(conn);
+    }
+    // The connection that asks may be among those that are closed: its answer may not come.
+    let mut admin = conns.pop().unwrap();
+    let resource = AlterConfigsResource {
+        resource_type: BROKER,
+        configs: vec![AlterableConfig {
+            name: "max.connections".to_owned(),
+            value: Some("2".to_owned()),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let request =
+        IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() };
+    admin.send(&request, 1).await;
+    conns.push(admin);
+    close_down_to(conns, 2).await;
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn contradictions_are_refused_when_they_are_made_and_sets_are_checked_as_a_whole() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    let (threads, buffer) = ("log.cleaner.threads", "log.cleaner.dedupe.buffer.size");
+    let both = [(threads, SET, Some("64")), (buffer, SET, Some("1048577"))];
+    let (code, message) = change(&mut conn, "", &both).await;
+    assert_eq!(code, ErrorCode::InvalidRequest);
+    assert!(message.contains("each of 64 cleaner threads"), "{message}");
+    assert_eq!(described(&mut conn, threads).await.as_deref(), Some("1"), "nothing was stored");
+    // Alone the number of threads would need a larger buffer; together they hold.
+    let both = [(threads, SET, Some("64")), (buffer, SET, Some("268435456"))];
+    assert_eq!(change(&mut conn, "1", &both).await.0, ErrorCode::None);
+    assert_eq!(described(&mut conn, threads).await.as_deref(), Some("64"));
+    let smaller = [(buffer, SET, Some("1048577"))];
+    assert_eq!(change(&mut conn, "1", &smaller).await.0, ErrorCode::InvalidRequest);
+    let gone = [(threads, DELETE, None), (buffer, DELETE, None)];
+    assert_eq!(change(&mut conn, "1", &gone).await.0, ErrorCode::None);
+    assert_eq!(described(&mut conn, threads).await.as_deref(), Some("1"));
+    // A list grows by items, and its whole is checked.
+    let bad = [("log.cleanup.policy", APPEND, Some("shrink"))];
+    assert_eq!(change(&mut conn, "1", &bad).await.0, ErrorCode::InvalidRequest);
+    let good = [("log.cleanup.policy", APPEND, Some("compact"))];
+    assert_eq!(change(&mut conn, "1", &good).await.0, ErrorCode::None);
+    let policy = described(&mut conn, "log.cleanup.policy").await;
+    assert_eq!(policy.as_deref(), Some("delete,compact"));
+    broker.stop().await;
+}
