@@ -9,11 +9,13 @@ mod fuzz;
 mod golden;
 mod highwater;
 mod invariants;
+mod readers;
 mod realtext;
 mod repository;
 mod sources;
 mod tidy;
 mod trials;
+mod words;
 
 use clap::{Parser, Subcommand};
 use peer::apache_kafka;

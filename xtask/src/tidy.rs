@@ -11,6 +11,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::invariants::List;
+use crate::readers;
+use crate::words::{GLOSSARY, Glossary};
 
 /// Lines of code that a file may have, tests not counted. What is longer is listed in
 /// [`LONG_FILES`] with the reason.
@@ -32,6 +34,9 @@ const UNWRAP: &str = concat!(".unwrap", "()");
 /// Not part of the project.
 const SKIPPED: &[&str] = &["target", ".git", "node_modules", "__pycache__", ".venv"];
 
+/// Generated from Kafka's texts, or naming phrases in order to find them.
+const NOT_OUR_WORDS: &[&str] = &["/generated/", "xtask/src/words.rs"];
+
 /// Checks everything under the workspace's root.
 pub fn run() -> Result<()> {
     let root = root()?;
@@ -39,6 +44,8 @@ pub fn run() -> Result<()> {
     findings.extend(crate::sources::check(&root)?);
     let invariants = List::read(&root)?;
     findings.extend_from_slice(invariants.findings());
+    findings.extend(readers::unread(&root)?);
+    let mut code = Vec::new();
     for file in files(&root)? {
         let text = match fs::read_to_string(&file) {
             Ok(text) => text,
@@ -52,11 +59,15 @@ pub fn run() -> Result<()> {
                 if !name.ends_with("xtask/src/invariants.rs") {
                     findings.extend(invariants.unknown(&name, &text));
                 }
+                if !NOT_OUR_WORDS.iter().any(|other| name.contains(other)) {
+                    code.push((name, text));
+                }
             }
             Some("md") => findings.extend(links(&file, &name, &text)),
             _ => {}
         }
     }
+    findings.extend(Glossary::parse(&fs::read_to_string(root.join(GLOSSARY))?)?.check(&code));
     if findings.is_empty() {
         println!("tidy: nothing to say");
         return Ok(());

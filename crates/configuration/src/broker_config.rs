@@ -1,6 +1,7 @@
 //! What the rest of the broker sees of its configuration: types, with everything that joins
 //! several keys decided. Made once at the start and again after each change at run time.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use model::{BrokerId, Durability, Uuid};
@@ -8,11 +9,11 @@ use model::{BrokerId, Durability, Uuid};
 use super::change::{RefusedChange, Scope};
 use super::layers::Configuration;
 use super::listener::{self, Endpoint, HostPort, SecurityProtocol, Voter};
-use super::problem::InvalidConfiguration;
+use super::problem::{InvalidConfiguration, Warning};
 use super::rules;
 use super::sections::{
-    Cleaner, FetchLimits, Groups, Network, Offsets, Producers, QuorumTimes, Replication,
-    ShareTopic, TopicDefaults, TransactionTopic,
+    Cleaner, FetchLimits, Groups, Network, Offsets, Producers, ShareTopic, TopicDefaults,
+    TransactionTopic,
 };
 use super::settings::Reading;
 use super::source::Sources;
@@ -49,27 +50,13 @@ pub struct Http {
 pub struct Threads {
     /// Of the data path: `num.network.threads` if it was set; `None`: one for each core.
     pub data: Option<usize>,
-    /// For work that may block.
-    pub background: usize,
     /// That recover logs, for each log directory.
     pub recovery_per_log_dir: usize,
 }
 
-/// The logs' defaults and chores. Topics override the first group of fields: what holds for one
-/// topic is resolved in the room `metadata`, from the same keys.
+/// The chores of logs. What holds for the log of one topic is resolved in the room `metadata`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogDefaults {
-    /// Age at which records may go; -1: never. `log.retention.{ms,minutes,hours}` joined.
-    pub retention_ms: i64,
-    /// Age at which a segment is closed. `log.roll.{ms,hours}` joined.
-    pub roll_ms: i64,
-    /// Taken off at random. `log.roll.jitter.{ms,hours}` joined.
-    pub roll_jitter_ms: i64,
-    /// Time after which a log is synced with durability=page-cache; `i64::MAX`: left to the
-    /// system.
-    pub flush_interval_ms: i64,
-    /// The largest batch.
-    pub message_bytes_max: u32,
     /// How often segments to delete are looked for.
     pub retention_check_ms: u64,
     /// How often logs to sync are looked for with durability=page-cache.
@@ -78,8 +65,6 @@ pub struct LogDefaults {
     pub sync_delay_ms: u64,
     /// How often recovery points are written down.
     pub recovery_point_checkpoint_ms: u64,
-    /// How often log start offsets are written down.
-    pub start_offset_checkpoint_ms: u64,
     /// Delay after the start before the chores begin.
     pub initial_delay_ms: u64,
     /// Compaction.
@@ -103,10 +88,6 @@ pub struct BrokerConfig {
     pub durability: Durability,
     /// For clients; never empty.
     pub listeners: Vec<Listener>,
-    /// For the quorum; empty for a node alone.
-    pub controller_listeners: Vec<Endpoint>,
-    /// The name of the listener that other brokers use.
-    pub inter_broker_listener: String,
     /// The quorum's voters as they were listed; empty: this node alone.
     pub voters: Vec<Voter>,
     /// Metrics and health.
@@ -123,8 +104,6 @@ pub struct BrokerConfig {
     pub topics: TopicDefaults,
     /// Logs.
     pub log: LogDefaults,
-    /// Followers.
-    pub replication: Replication,
     /// Consumer groups.
     pub groups: Groups,
     /// Committed offsets.
@@ -135,8 +114,6 @@ pub struct BrokerConfig {
     pub share_topic: ShareTopic,
     /// Idempotent producers.
     pub producers: Producers,
-    /// Quorum and liveness.
-    pub quorum: QuorumTimes,
     /// What all this was made of: DescribeConfigs shows it.
     pub configuration: Configuration,
 }
@@ -162,20 +139,81 @@ impl BrokerConfig {
         BrokerConfig::new(configuration)
     }
 
-    /// The same broker after a change at run time; this one stays as it is.
-    pub fn with_change(
+    /// The same broker when exactly `wanted` is changed at run time in this scope; this one stays
+    /// as it is. The whole set is checked at once, so that values that only hold together pass and
+    /// values that contradict each other do not.
+    pub fn with_changes(
         &self,
         scope: Scope,
-        key: &str,
-        value: Option<&str>,
+        wanted: &BTreeMap<String, String>,
     ) -> Result<BrokerConfig, RefusedChange> {
         let mut configuration = self.configuration.clone();
-        configuration.apply_dynamic(scope, key, value)?;
+        configuration.replace_changes(scope, wanted)?;
         BrokerConfig::new(configuration).map_err(RefusedChange::Contradiction)
     }
 
+    /// The same broker with what can be obeyed of `wanted`, and why the rest cannot: what another
+    /// version accepted and stored must not keep the other values from holding.
+    pub fn with_changes_obeyed(
+        &self,
+        scope: Scope,
+        wanted: &BTreeMap<String, String>,
+    ) -> (BrokerConfig, Vec<(String, RefusedChange)>) {
+        if let Ok(changed) = self.with_changes(scope, wanted) {
+            return (changed, Vec::new());
+        }
+        let kept = |(key, _): &(&String, &String)| wanted.contains_key(*key);
+        let kept = self.configuration.changes(scope).iter().filter(kept);
+        let mut obeyed: BTreeMap<String, String> =
+            kept.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let mut config = self.with_changes(scope, &obeyed).unwrap_or_else(|_| self.clone());
+        let mut refused = Vec::new();
+        for (key, value) in wanted {
+            let before = obeyed.insert(key.clone(), value.clone());
+            match config.with_changes(scope, &obeyed) {
+                Ok(changed) => config = changed,
+                Err(cause) => {
+                    refused.push((key.clone(), cause));
+                    match before {
+                        Some(before) => obeyed.insert(key.clone(), before),
+                        None => obeyed.remove(key),
+                    };
+                }
+            }
+        }
+        (config, refused)
+    }
+
+    /// Keys that ask for more replicas than `brokers` can hold, and what happens instead: Kafka's
+    /// files of several brokers have them.
+    pub(super) fn beyond_brokers(&self, brokers: i64) -> impl Iterator<Item = Warning> {
+        let words: [(&'static str, String); 3] = [
+            (
+                "min.insync.replicas",
+                format!("topics here have {brokers} replica, so {brokers} in sync is required"),
+            ),
+            (
+                "default.replication.factor",
+                format!(
+                    "there is {brokers} broker, so clients that create topics must ask for \
+                     {brokers} replica; set it to {brokers} to make that the default"
+                ),
+            ),
+            (
+                "offsets.topic.replication.factor",
+                format!("there is {brokers} broker, so __consumer_offsets has {brokers} replica"),
+            ),
+        ];
+        let explicit = |key| self.configuration.explicit(key).map(str::to_owned);
+        let values = words.map(|(key, why)| (key, explicit(key), why));
+        values.into_iter().filter_map(move |(key, value, why)| {
+            let value = value.filter(|value| value.parse().is_ok_and(|n: i64| n > brokers))?;
+            Some(Warning::BeyondBrokers { key, value, why })
+        })
+    }
+
     pub(super) fn read(reading: &Reading<'_>) -> BrokerConfig {
-        let (listeners, controller_listeners) = read_listeners(reading);
+        let listeners = read_listeners(reading);
         let log_dirs = read_log_dirs(reading);
         let metadata_dir = reading.optional::<String>("metadata.log.dir").map(PathBuf::from);
         BrokerConfig {
@@ -185,9 +223,7 @@ impl BrokerConfig {
             metadata_dir: metadata_dir.unwrap_or_else(|| log_dirs[0].clone()),
             log_dirs,
             durability: read_durability(reading),
-            inter_broker_listener: read_inter_broker(reading, &listeners),
             listeners,
-            controller_listeners,
             voters: read_parsed(reading, "controller.quorum.voters", listener::voters),
             http: read_http(reading),
             threads: read_threads(reading),
@@ -200,13 +236,11 @@ impl BrokerConfig {
             fetch: FetchLimits::read(reading),
             topics: TopicDefaults::read(reading),
             log: read_log(reading),
-            replication: Replication::read(reading),
             groups: Groups::read(reading),
             offsets: Offsets::read(reading),
             transaction_topic: TransactionTopic::read(reading),
             share_topic: ShareTopic::read(reading),
             producers: Producers::read(reading),
-            quorum: QuorumTimes::read(reading),
             configuration: reading.configuration.clone(),
         }
     }
@@ -269,44 +303,25 @@ fn read_threads(reading: &Reading<'_>) -> Threads {
     let _kafkas_default: usize = reading.get("num.network.threads");
     Threads {
         data: reading.explicit("num.network.threads"),
-        background: reading.get("background.threads"),
         recovery_per_log_dir: reading.get("num.recovery.threads.per.data.dir"),
     }
 }
 
-const MS_PER_MINUTE: i64 = 60_000;
-const MS_PER_HOUR: i64 = 3_600_000;
-
 fn read_log(reading: &Reading<'_>) -> LogDefaults {
-    let ms = |name| reading.optional::<i64>(name);
-    let minutes = |name| ms(name).map(|n| scaled(n, MS_PER_MINUTE));
-    let hours = |name| ms(name).map(|n| scaled(n, MS_PER_HOUR));
-    let retention_hours = hours("log.retention.hours");
-    let retention = ms("log.retention.ms").or(minutes("log.retention.minutes")).or(retention_hours);
-    let flush_scheduler = ms("log.flush.scheduler.interval.ms").unwrap_or(i64::MAX);
+    let flush_scheduler: i64 = reading.get("log.flush.scheduler.interval.ms");
     LogDefaults {
-        retention_ms: retention.unwrap_or(-1),
-        roll_ms: ms("log.roll.ms").or(hours("log.roll.hours")).unwrap_or(i64::MAX),
-        roll_jitter_ms: ms("log.roll.jitter.ms").or(hours("log.roll.jitter.hours")).unwrap_or(0),
-        flush_interval_ms: ms("log.flush.interval.ms").unwrap_or(flush_scheduler),
-        message_bytes_max: reading.get("message.max.bytes"),
         retention_check_ms: reading.get("log.retention.check.interval.ms"),
         flush_scheduler_ms: u64::try_from(flush_scheduler).unwrap_or(u64::MAX),
         sync_delay_ms: reading.get("sync.delay.ms"),
         recovery_point_checkpoint_ms: reading.get("log.flush.offset.checkpoint.interval.ms"),
-        start_offset_checkpoint_ms: reading.get("log.flush.start.offset.checkpoint.interval.ms"),
         initial_delay_ms: reading.get("log.initial.task.delay.ms"),
         cleaner: Cleaner::read(reading),
     }
 }
 
-/// Negative numbers mean "no limit" in every unit.
-fn scaled(number: i64, by: i64) -> i64 {
-    if number < 0 { -1 } else { number.saturating_mul(by) }
-}
-
-/// The listeners for clients and those of the controller.
-fn read_listeners(reading: &Reading<'_>) -> (Vec<Listener>, Vec<Endpoint>) {
+/// The listeners for clients. Those of the controller are checked and left out: a node that is alone
+/// in its quorum has no need to listen for others.
+fn read_listeners(reading: &Reading<'_>) -> Vec<Listener> {
     let all = read_parsed(reading, "listeners", listener::endpoints);
     let advertised = read_parsed(reading, "advertised.listeners", listener::endpoints);
     let protocols = read_parsed(reading, "listener.security.protocol.map", listener::protocol_map);
@@ -323,13 +338,12 @@ fn read_listeners(reading: &Reading<'_>) -> (Vec<Listener>, Vec<Endpoint>) {
     for endpoint in &advertised {
         check_advertised(reading, endpoint, &all);
     }
-    let (controller, clients): (Vec<_>, Vec<_>) =
-        all.into_iter().partition(|endpoint| is_controller(&endpoint.name));
-    let listeners: Vec<Listener> = clients.into_iter().map(|e| listener(e, &advertised)).collect();
+    let clients = all.into_iter().filter(|endpoint| !is_controller(&endpoint.name));
+    let listeners: Vec<Listener> = clients.map(|e| listener(e, &advertised)).collect();
     reading.require(!listeners.is_empty(), "listeners", || {
         "it names no listener for clients; add for example PLAINTEXT://:9092".to_owned()
     });
-    (listeners, controller)
+    listeners
 }
 
 fn check_protocol(reading: &Reading<'_>, name: &str, protocols: &[(String, SecurityProtocol)]) {
@@ -368,24 +382,6 @@ fn listener(endpoint: Endpoint, advertised: &[Endpoint]) -> Listener {
     let host = (!at.is_wildcard()).then(|| at.host.clone());
     let port = (at.port != 0).then_some(at.port);
     Listener { name: endpoint.name, bind: endpoint.at, advertised: Advertised { host, port } }
-}
-
-fn read_inter_broker(reading: &Reading<'_>, listeners: &[Listener]) -> String {
-    let protocol: String = reading.get("security.inter.broker.protocol");
-    reading.require(protocol == "PLAINTEXT", "security.inter.broker.protocol", || {
-        "SSL and SASL come later; only PLAINTEXT is served".to_owned()
-    });
-    let named: Option<String> = reading.optional("inter.broker.listener.name");
-    let Some(named) = named.map(|name| name.to_ascii_uppercase()) else {
-        let by_protocol = listeners.iter().find(|listener| listener.name == protocol);
-        return by_protocol.or(listeners.first()).map(|l| l.name.clone()).unwrap_or_default();
-    };
-    reading.require(
-        listeners.iter().any(|l| l.name == named),
-        "inter.broker.listener.name",
-        || "it must be the name of a listener for clients".to_owned(),
-    );
-    named
 }
 
 #[cfg(test)]
@@ -431,25 +427,9 @@ mod tests {
         assert_eq!(config.listeners.len(), 1);
         assert_eq!(config.listeners[0].bind.to_string(), ":9092");
         assert_eq!(config.listeners[0].advertised, Advertised { host: None, port: Some(9092) });
-        assert_eq!(config.inter_broker_listener, "PLAINTEXT");
         assert_eq!(config.http.bind.unwrap().to_string(), ":8080");
-        assert_eq!(config.log.retention_ms, 168 * MS_PER_HOUR);
-        assert_eq!(config.log.roll_ms, 168 * MS_PER_HOUR);
         assert_eq!(config.threads.data, None);
         assert_eq!(config.offsets.partitions, 50);
-    }
-
-    #[test]
-    fn the_finest_unit_wins() {
-        let hours = ("log.retention.hours", "2");
-        let minutes = ("log.retention.minutes", "3");
-        let ms = ("log.retention.ms", "4");
-        let retention = |pairs: &[(&str, &str)]| config(pairs).log.retention_ms;
-        assert_eq!(retention(&[hours]), 2 * MS_PER_HOUR);
-        assert_eq!(retention(&[hours, minutes]), 3 * MS_PER_MINUTE);
-        assert_eq!(retention(&[hours, minutes, ms]), 4);
-        assert_eq!(retention(&[("log.retention.hours", "-1")]), -1);
-        assert_eq!(config(&[("log.roll.hours", "1")]).log.roll_ms, MS_PER_HOUR);
     }
 
     #[test]
@@ -471,7 +451,6 @@ mod tests {
         assert_eq!(config.listeners.len(), 1);
         let told = Advertised { host: Some("localhost".into()), port: Some(9092) };
         assert_eq!(config.listeners[0].advertised, told);
-        assert_eq!(config.controller_listeners.len(), 1);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Changes at run time (KIP-226): which are allowed, and what they do to the values. Storing them
 //! and telling the other brokers is the metadata log's business.
 
+use std::collections::BTreeMap;
+
 use super::key::{Status, Update};
 use super::layers::Configuration;
 use super::problem::InvalidConfiguration;
@@ -84,23 +86,27 @@ impl Configuration {
         })
     }
 
-    /// Makes a change at run time, or removes one. Nothing is changed if it is refused; rules
-    /// between keys are the caller's to check, by `BrokerConfig::with_change`.
-    pub fn apply_dynamic(
+    /// Makes `wanted` all that is changed at run time in a scope. Nothing is changed if a value of
+    /// it is refused; rules between keys are the caller's to check, by `BrokerConfig::with_changes`.
+    pub fn replace_changes(
         &mut self,
         scope: Scope,
-        name: &str,
-        text: Option<&str>,
+        wanted: &BTreeMap<String, String>,
     ) -> Result<(), RefusedChange> {
-        let checked = self.check_dynamic(scope, name, text)?;
-        let changes = match scope {
-            Scope::AllBrokers => &mut self.for_all,
-            Scope::ThisBroker => &mut self.for_this,
-        };
-        match checked {
-            Some(value) => changes.insert(name.to_owned(), value),
-            None => changes.remove(name),
-        };
+        let mut checked = BTreeMap::new();
+        for (name, text) in wanted {
+            let value = match self.changes(scope).get(name) {
+                Some(value) if value == text => value.clone(),
+                _ => self
+                    .check_dynamic(scope, name, Some(text))?
+                    .expect("a value that was checked is a value"),
+            };
+            checked.insert(name.clone(), value);
+        }
+        match scope {
+            Scope::AllBrokers => self.for_all = checked,
+            Scope::ThisBroker => self.for_this = checked,
+        }
         Ok(())
     }
 }
@@ -130,12 +136,41 @@ mod tests {
     #[test]
     fn a_change_that_contradicts_other_values_leaves_all_as_it_was() {
         let config = BrokerConfig::from_pairs([("log.cleaner.threads", "4")]).unwrap();
-        let key = "log.cleaner.dedupe.buffer.size";
-        let refused = config.with_change(Scope::ThisBroker, key, Some("1048576")).unwrap_err();
+        let (buffer, threads) = ("log.cleaner.dedupe.buffer.size", "log.cleaner.threads");
+        let with = |set: &[(&str, &str)]| config.with_changes(Scope::ThisBroker, &changes(set));
+        let refused = with(&[(buffer, "1048577")]).unwrap_err();
         assert!(refused.to_string().contains("each of 4 cleaner threads"), "{refused}");
-        let changed = config.with_change(Scope::ThisBroker, key, Some("8388608")).unwrap();
-        assert_eq!(changed.log.cleaner.dedupe_buffer_bytes, 8_388_608);
+        // The two hold together, whatever the order of their names.
+        let changed = with(&[(buffer, "1048577"), (threads, "1")]).unwrap();
+        assert_eq!(changed.log.cleaner.dedupe_buffer_bytes, 1_048_577);
         assert_eq!(config.log.cleaner.dedupe_buffer_bytes, 134_217_728);
+    }
+
+    #[test]
+    fn of_contradictory_changes_that_are_stored_the_rest_is_obeyed() {
+        let config = BrokerConfig::from_pairs([]).unwrap();
+        let stored = changes(&[
+            ("log.cleaner.dedupe.buffer.size", "1048577"),
+            ("log.cleaner.threads", "64"),
+            ("log.retention.ms", "5000"),
+            ("num.network.threads", "x"),
+        ]);
+        let (obeyed, refused) = config.with_changes_obeyed(Scope::AllBrokers, &stored);
+        assert_eq!(obeyed.configuration.changed("log.retention.ms"), Some("5000"));
+        assert_eq!(obeyed.log.cleaner.dedupe_buffer_bytes, 1_048_577);
+        assert_eq!(obeyed.log.cleaner.threads, 1, "the later of the two gave way");
+        let refused: Vec<&str> = refused.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(refused, ["log.cleaner.threads", "num.network.threads"]);
+        // What is taken back is gone, and what is refused now leaves what was obeyed before.
+        let stored = changes(&[("log.cleaner.threads", "64"), ("log.retention.ms", "-7x")]);
+        let (obeyed, refused) = obeyed.with_changes_obeyed(Scope::AllBrokers, &stored);
+        assert_eq!(obeyed.configuration.changed("log.retention.ms"), Some("5000"));
+        assert_eq!(obeyed.log.cleaner.threads, 64);
+        assert_eq!(refused.len(), 1);
+    }
+
+    fn changes(set: &[(&str, &str)]) -> BTreeMap<String, String> {
+        set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
     #[test]

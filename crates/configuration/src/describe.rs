@@ -155,13 +155,18 @@ mod tests {
         "listeners",
         "listener.security.protocol.map",
         "num.network.threads",
-        "background.threads",
-        "num.recovery.threads.per.data.dir",
+        // Room for a burst of clients, where Kafka has 50.
+        "socket.listen.backlog.size",
     ];
 
     fn configuration(text: &str) -> Configuration {
-        let sources = Sources::new().file("f", text.as_bytes()).unwrap();
+        let sources = Sources::new().file("f", text.as_bytes());
         Configuration::load(&sources, true).unwrap().0
+    }
+
+    fn change(configuration: &mut Configuration, scope: Scope, set: &[(&str, &str)]) {
+        let wanted = set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        configuration.replace_changes(scope, &wanted.collect()).unwrap();
     }
 
     fn line(described: &Described) -> String {
@@ -214,8 +219,8 @@ mod tests {
     #[test]
     fn a_change_stands_over_what_was_said_and_goes_away_again() {
         let mut configuration = configuration("log.retention.hours=168");
-        configuration.apply_dynamic(Scope::AllBrokers, "log.retention.ms", Some("2000")).unwrap();
-        configuration.apply_dynamic(Scope::ThisBroker, "log.retention.ms", Some(" 7 ")).unwrap();
+        change(&mut configuration, Scope::AllBrokers, &[("log.retention.ms", "2000")]);
+        change(&mut configuration, Scope::ThisBroker, &[("log.retention.ms", " 7 ")]);
         let expected = "log.retention.ms\t7\tDYNAMIC_BROKER_CONFIG\tLONG\trw\t\t\
              DYNAMIC_BROKER_CONFIG:log.retention.ms=7 \
              DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=2000 \
@@ -224,15 +229,15 @@ mod tests {
         let for_all: Vec<Described> = configuration.describe_for_all().collect();
         assert_eq!(for_all.len(), 1);
         assert_eq!(for_all[0].value.as_deref(), Some("2000"));
-        configuration.apply_dynamic(Scope::ThisBroker, "log.retention.ms", None).unwrap();
-        configuration.apply_dynamic(Scope::AllBrokers, "log.retention.ms", None).unwrap();
+        change(&mut configuration, Scope::ThisBroker, &[]);
+        change(&mut configuration, Scope::AllBrokers, &[]);
         assert_eq!(configuration.describe_key("log.retention.ms").value, None);
     }
 
     #[test]
     fn an_unknown_key_that_was_changed_is_shown_without_its_value() {
         let mut configuration = configuration("");
-        configuration.apply_dynamic(Scope::ThisBroker, "no.such.key", Some("3")).unwrap();
+        change(&mut configuration, Scope::ThisBroker, &[("no.such.key", "3")]);
         let described = configuration.describe().find(|d| d.name == "no.such.key").unwrap();
         let expected = "no.such.key\tnull\tDYNAMIC_BROKER_CONFIG\tUNKNOWN\tro\tsecret\t\
              DYNAMIC_BROKER_CONFIG:no.such.key=null";

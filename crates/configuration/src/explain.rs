@@ -1,11 +1,13 @@
 //! Shows the configuration to people: what holds and where it was said (`highwater config
 //! explain`), and the list of all keys as docs/config.md.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::key::{Key, Status};
 use super::layers::Configuration;
-use super::table::{self, AREAS};
+use super::problem::Problem;
+use super::table::{self, AREAS, TOPIC_AREA};
 
 /// One key of a broker as people want to see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,17 +21,39 @@ pub struct Explained {
     /// One word: honoured, ignored, refused or unknown.
     pub status: &'static str,
     /// Why it is not honoured.
-    pub why: Option<&'static str>,
+    pub why: Option<String>,
     /// What it means.
     pub doc: &'static str,
 }
 
-/// All keys of the table and then whatever else was said.
-pub fn explain(configuration: &Configuration) -> Vec<Explained> {
+/// All keys of the table and then whatever else was said. A key that keeps the broker from starting
+/// is shown as it was said, as refused, with the reason.
+pub fn explain(configuration: &Configuration, problems: &[Problem]) -> Vec<Explained> {
     let known = table::all().map(|key| key.name);
     let more = configuration.all_assigned().keys().map(String::as_str);
-    let more = more.filter(|name| !table::by_name().contains_key(name));
-    known.chain(more).map(|name| explain_key(configuration, name)).collect()
+    let more = more.chain(problems.iter().map(|problem| problem.key.as_str()));
+    let more: BTreeSet<&str> = more.filter(|name| !table::by_name().contains_key(name)).collect();
+    let explained = |name| {
+        let refusals: Vec<&Problem> =
+            problems.iter().filter(|problem| problem.key == name).collect();
+        match refusals.first() {
+            Some(first) => refused(configuration, first, &refusals),
+            None => explain_key(configuration, name),
+        }
+    };
+    known.chain(more).map(explained).collect()
+}
+
+fn refused(configuration: &Configuration, first: &Problem, all: &[&Problem]) -> Explained {
+    let reasons: Vec<&str> = all.iter().map(|problem| problem.reason.as_str()).collect();
+    let explained = explain_key(configuration, &first.key);
+    Explained {
+        value: first.value.clone().or(explained.value),
+        source: first.source.as_ref().map_or(explained.source, ToString::to_string),
+        status: "refused",
+        why: Some(reasons.join("; ")),
+        ..explained
+    }
 }
 
 fn explain_key(configuration: &Configuration, name: &str) -> Explained {
@@ -44,7 +68,7 @@ fn explain_key(configuration: &Configuration, name: &str) -> Explained {
         value: value.map(|value| if secret { "***" } else { value }.to_owned()),
         source: assigned.map_or("default".to_owned(), |assigned| assigned.source.to_string()),
         status: key.map_or(unknown, |key| key.status.name()),
-        why: key.map_or(former, |key| key.status.why()),
+        why: key.map_or(former, |key| key.status.why()).map(str::to_owned),
         doc: key.map_or("", |key| key.doc),
     }
 }
@@ -59,7 +83,7 @@ as it is. A value comes, in this order, from a flag, `--set KEY=VALUE`, the envi
 that `start` is given, or the default. In the environment a key is `KAFKA_` and its name in upper
 case with `.` as `_`, `_` as `__` and `-` as `___`.
 
-*honoured*: works as documented. *ignored*: checked and shown, without effect. *refused*: the
+*honoured*: read by the broker, and works as documented (`cargo xt tidy` finds keys without a reader). *ignored*: checked and shown, without effect. *refused*: the
 broker does not start with another value than the default. The last column says why.
 
 The column *change* says how a value is changed later: in the file, with a restart (*read-only*),
@@ -77,20 +101,56 @@ pub fn markdown() -> String {
             .and_then(|()| area.keys.iter().try_for_each(|key| row(&mut text, key)))
             .expect("a String takes every write");
     }
+    text.push_str(TOPICS);
+    TOPIC_AREA
+        .keys
+        .iter()
+        .try_for_each(|key| topic_row(&mut text, key))
+        .expect("a String takes every write");
     text
+}
+
+const TOPICS: &str = "
+## Configurations of topics
+
+Set by CreateTopics, `highwater topic alter` or `kafka-configs`, and changed at run time. A topic
+without a value of its own takes that of the broker, from the first of the keys in the fourth column
+that is set.
+
+| key | type | default | from the broker's | accepts | status |
+| --- | --- | --- | --- | --- | --- |
+";
+
+fn topic_row(text: &mut String, key: &Key) -> std::fmt::Result {
+    let Key { name, doc, .. } = key;
+    let fallbacks: Vec<String> =
+        key.fallbacks.iter().map(|fallback| format!("`{}`", fallback.name)).collect();
+    let (kind, default, fallbacks) = (key.kind.name(), default(key), fallbacks.join(", "));
+    let (accepted, status) = (key.accepted(), status(key));
+    writeln!(
+        text,
+        "| `{name}`<br>{doc} | {kind} | {default} | {fallbacks} | {accepted} | {status} |"
+    )
+}
+
+fn default(key: &Key) -> String {
+    match key.default {
+        None => "null".to_owned(),
+        Some("") => "(empty)".to_owned(),
+        Some(value) => format!("`{value}`"),
+    }
+}
+
+fn status(key: &Key) -> String {
+    match key.status {
+        Status::Honoured => "honoured".to_owned(),
+        Status::Ignored(why) | Status::Refused(why) => format!("{}: {why}", key.status.name()),
+    }
 }
 
 fn row(text: &mut String, key: &Key) -> std::fmt::Result {
     let Key { name, doc, .. } = key;
-    let default = match key.default {
-        None => "null".to_owned(),
-        Some("") => "(empty)".to_owned(),
-        Some(value) => format!("`{value}`"),
-    };
-    let status = match key.status {
-        Status::Honoured => "honoured".to_owned(),
-        Status::Ignored(why) | Status::Refused(why) => format!("{}: {why}", key.status.name()),
-    };
+    let (default, status) = (default(key), status(key));
     let (kind, accepted) = (key.kind.name(), key.accepted());
     let change = key.update.name();
     writeln!(text, "| `{name}`<br>{doc} | {kind} | {default} | {accepted} | {change} | {status} |")
@@ -116,10 +176,9 @@ mod tests {
     fn every_key_is_explained_with_its_source_and_secrets_are_not_shown() {
         let sources = Sources::new()
             .file("f.properties", b"num.partitions=3\nssl.key.password=abc\nmy.plugin=x\nport=1")
-            .unwrap()
             .set("durability", "page-cache");
         let (configuration, _) = Configuration::load(&sources, false).unwrap();
-        let all = explain(&configuration);
+        let all = explain(&configuration, &[]);
         let find = |key: &str| {
             let found = all.iter().find(|explained| explained.key == key).unwrap();
             (found.value.as_deref(), found.source.as_str(), found.status)

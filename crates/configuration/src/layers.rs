@@ -1,9 +1,10 @@
 //! The values of one broker: what was said at the start, and over it what administrators changed
 //! at run time, for all brokers or for this one. `broker_config` makes types of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::broker_config::BrokerConfig;
 use super::change::Scope;
 use super::key::{Key, Status};
 use super::near::nearest;
@@ -38,7 +39,18 @@ impl Configuration {
         sources: &Sources,
         strict: bool,
     ) -> Result<(Configuration, Vec<Warning>), InvalidConfiguration> {
-        let mut loading = Loading { strict, ..Loading::default() };
+        let Loaded { configuration, warnings, problems } = Configuration::load_all(sources, strict);
+        match problems.is_empty() {
+            true => Ok((configuration, warnings)),
+            false => Err(InvalidConfiguration(problems)),
+        }
+    }
+
+    /// As [`Configuration::load`], with what can be used although something is wrong: keys whose
+    /// values are refused have their defaults.
+    pub fn load_all(sources: &Sources, strict: bool) -> Loaded {
+        let problems = sources.problems().to_vec();
+        let mut loading = Loading { strict, problems, ..Loading::default() };
         for (name, said, beaten) in sources.winners() {
             loading.take(name, said, &beaten);
         }
@@ -98,6 +110,47 @@ impl Configuration {
     }
 }
 
+/// Values as they were said: checked one by one, with everything that is wrong.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The values that can be used.
+    pub configuration: Configuration,
+    /// What the operator should hear about.
+    pub warnings: Vec<Warning>,
+    /// What keeps a broker from starting.
+    problems: Vec<Problem>,
+}
+
+impl Loaded {
+    /// The broker that these values make, and what the operator should hear about; or everything
+    /// that is wrong, of single values and of those that do not go together, in the order of the
+    /// file.
+    pub fn finish(self) -> Result<(BrokerConfig, Vec<Warning>), InvalidConfiguration> {
+        let problems = self.problems();
+        let Loaded { configuration, mut warnings, .. } = self;
+        match BrokerConfig::new(configuration) {
+            Ok(config) if problems.is_empty() => {
+                warnings.extend(config.beyond_brokers(1));
+                Ok((config, warnings))
+            }
+            _ => Err(InvalidConfiguration(problems)),
+        }
+    }
+
+    /// Everything that is wrong, in the order of the file.
+    pub fn problems(&self) -> Vec<Problem> {
+        let mut problems = self.problems.clone();
+        if let Err(InvalidConfiguration(more)) = BrokerConfig::new(self.configuration.clone()) {
+            // A key that was refused has its default now, of which nothing is to be said.
+            let known: BTreeSet<&str> = self.problems.iter().map(|p| p.key.as_str()).collect();
+            problems
+                .extend(more.into_iter().filter(|problem| !known.contains(problem.key.as_str())));
+        }
+        problems.sort_by(|a, b| a.source.cmp(&b.source));
+        problems
+    }
+}
+
 #[derive(Default)]
 struct Loading {
     strict: bool,
@@ -148,7 +201,7 @@ impl Loading {
             // What else is in the environment is not the configuration's fault.
             if self.strict && !matches!(source, Source::Environment(_)) {
                 let reason = near.map_or("unknown key".to_owned(), |near| {
-                    format!("unknown key; is {near} meant?")
+                    format!("unknown key; did you mean {near}?")
                 });
                 let key = name.to_owned();
                 self.problems.push(Problem { key, value: None, source: Some(source), reason });
@@ -174,10 +227,7 @@ impl Loading {
         });
     }
 
-    fn finish(mut self) -> Result<(Configuration, Vec<Warning>), InvalidConfiguration> {
-        if !self.problems.is_empty() {
-            return Err(InvalidConfiguration(self.problems));
-        }
+    fn finish(mut self) -> Loaded {
         // node.id and broker.id are one thing under two names.
         for (from, to) in [("node.id", "broker.id"), ("broker.id", "node.id")] {
             if let (Some(assigned), None) = (self.fixed.get(from), self.fixed.get(to)) {
@@ -185,7 +235,10 @@ impl Loading {
             }
         }
         let fixed = Arc::new(self.fixed);
-        Ok((Configuration { fixed, ..Configuration::default() }, self.warnings))
+        let configuration = Configuration { fixed, ..Configuration::default() };
+        let mut loaded = Loaded { configuration, warnings: self.warnings, problems: self.problems };
+        loaded.problems.sort_by(|a, b| a.source.cmp(&b.source));
+        loaded
     }
 }
 
@@ -194,7 +247,7 @@ mod tests {
     use super::*;
 
     fn load(text: &str, strict: bool) -> Result<(Configuration, Vec<String>), Vec<String>> {
-        let sources = Sources::new().file("server.properties", text.as_bytes()).unwrap();
+        let sources = Sources::new().file("server.properties", text.as_bytes());
         match Configuration::load(&sources, strict) {
             Ok((configuration, warnings)) => {
                 Ok((configuration, warnings.iter().map(Warning::to_string).collect()))
@@ -210,9 +263,9 @@ mod tests {
         assert_eq!(
             problems,
             [
+                "server.properties:2: num.partitions=many: expected an integer of at least 1",
                 "server.properties:3: log.cleanup.policy=shrink: expected a list of compact, \
                  delete",
-                "server.properties:2: num.partitions=many: expected an integer of at least 1",
             ]
         );
     }
@@ -225,18 +278,18 @@ mod tests {
             warnings,
             [
                 "server.properties:2: unknown key my.plugin.setting",
-                "server.properties:1: unknown key num.partition; is num.partitions meant?",
+                "server.properties:1: unknown key num.partition; did you mean num.partitions?",
             ]
         );
         assert_eq!(configuration.value("num.partitions"), Some("1"));
         let problems = load(text, true).unwrap_err();
         assert_eq!(problems.len(), 2);
-        assert!(problems[1].ends_with("unknown key; is num.partitions meant?"), "{problems:?}");
+        assert!(problems[0].ends_with("unknown key; did you mean num.partitions?"), "{problems:?}");
     }
 
     #[test]
     fn a_key_from_two_places_is_a_warning_that_names_both() {
-        let sources = Sources::new().file("f", b"log.dirs=a").unwrap();
+        let sources = Sources::new().file("f", b"log.dirs=a");
         let sources = sources.flag("--data-dir", "log.dirs", "b");
         let (configuration, warnings) = Configuration::load(&sources, false).unwrap();
         assert_eq!(configuration.value("log.dirs"), Some("b"));
@@ -263,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_not_repeated_in_a_problem() {
-        let sources = Sources::new().file("f", b"ssl.key.password=abc").unwrap();
+        let sources = Sources::new().file("f", b"ssl.key.password=abc");
         let (configuration, _) = Configuration::load(&sources, false).unwrap();
         assert!(!configuration.problem("ssl.key.password", "bad").to_string().contains("abc"));
     }

@@ -29,13 +29,10 @@ pub mod value;
 pub use broker_config::{Advertised, BrokerConfig, Http, Listener, LogDefaults, Threads};
 pub use change::{RefusedChange, Scope};
 pub use describe::{ConfigSource, Described, Synonym};
-pub use layers::{Assigned, Configuration};
+pub use layers::{Assigned, Configuration, Loaded};
 pub use near::nearest;
 pub use problem::{InvalidConfiguration, Problem, Warning};
-pub use sections::{
-    Cleaner, FetchLimits, Groups, Network, Offsets, Producers, QuorumTimes, Replication,
-    TopicDefaults,
-};
+pub use sections::{Cleaner, FetchLimits, Groups, Network, Offsets, Producers, TopicDefaults};
 pub use source::{Source, Sources};
 pub use topic_settings::{CompressionChoice, TopicSettings};
 pub use topic_value::{InvalidTopicConfig, validate_topic};

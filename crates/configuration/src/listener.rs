@@ -85,7 +85,7 @@ pub fn endpoints(text: &str) -> Result<Vec<Endpoint>, String> {
     for (at, endpoint) in parsed.iter().enumerate() {
         if parsed[..at].iter().any(|other| other.name == endpoint.name) {
             return Err(format!(
-                "listener {} stands twice; each needs its own name",
+                "listener {} is named twice; each needs its own name",
                 endpoint.name
             ));
         }
@@ -94,7 +94,7 @@ pub fn endpoints(text: &str) -> Result<Vec<Endpoint>, String> {
 }
 
 fn endpoint(item: &str) -> Result<Endpoint, String> {
-    let wrong = || format!("{item} is no listener; write NAME://host:port");
+    let wrong = || format!("invalid listener {item}; write NAME://host:port");
     let (name, at) = item.split_once("://").ok_or_else(wrong)?;
     if name.is_empty() {
         return Err(wrong());
@@ -131,7 +131,7 @@ pub struct Voter {
 pub fn voters(text: &str) -> Result<Vec<Voter>, String> {
     items(text)
         .map(|item| {
-            let wrong = || format!("{item} is no voter; write id@host:port");
+            let wrong = || format!("invalid voter {item}; write id@host:port");
             let (id, at) = item.split_once('@').ok_or_else(wrong)?;
             let id = id.parse().ok().filter(|id| *id >= 0).ok_or_else(wrong)?;
             Ok(Voter { id, at: HostPort::parse(at).ok_or_else(wrong)? })
@@ -146,7 +146,7 @@ pub fn connection_limits(text: &str) -> Result<Vec<(String, u32)>, String> {
             let limit = item.rsplit_once(':').and_then(|(host, limit)| {
                 Some((host.trim().to_owned(), limit.trim().parse().ok()?))
             });
-            limit.ok_or_else(|| format!("{item} is no limit; write address:number"))
+            limit.ok_or_else(|| format!("invalid limit {item}; write address:number"))
         })
         .collect()
 }
@@ -176,7 +176,7 @@ mod tests {
             Endpoint { name: "INTERNAL".into(), at: HostPort::parse(":9092").unwrap() }
         );
         assert_eq!(found.len(), 2);
-        assert!(endpoints("A://:1,a://:2").unwrap_err().contains("A stands twice"));
+        assert!(endpoints("A://:1,a://:2").unwrap_err().contains("A is named twice"));
         for text in ["localhost:9092", "://:9092", "PLAINTEXT://localhost", "PLAINTEXT:9092"] {
             assert!(endpoints(text).unwrap_err().contains("write NAME://host:port"), "{text}");
         }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::source::Source;
 
-/// Something that the operator should hear about, and that is no reason not to start.
+/// Something that the operator should hear about, and that does not prevent the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Warning {
     /// No such key.
@@ -26,6 +26,15 @@ pub enum Warning {
         /// The other place.
         beaten: Source,
     },
+    /// More replicas are asked for than there are brokers.
+    BeyondBrokers {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What happens instead.
+        why: String,
+    },
     /// A key without effect here.
     WithoutEffect {
         /// The key.
@@ -41,7 +50,7 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Warning::UnknownKey { key, source, near: Some(near) } => {
-                write!(f, "{source}: unknown key {key}; is {near} meant?")
+                write!(f, "{source}: unknown key {key}; did you mean {near}?")
             }
             Warning::UnknownKey { key, source, near: None } => {
                 write!(f, "{source}: unknown key {key}")
@@ -49,6 +58,7 @@ impl fmt::Display for Warning {
             Warning::SaidTwice { key, winner, beaten } => {
                 write!(f, "{key} is set by {winner}, which wins, and by {beaten}")
             }
+            Warning::BeyondBrokers { key, value, why } => write!(f, "{key}={value}: {why}"),
             Warning::WithoutEffect { key, source, why } => {
                 write!(f, "{source}: {key} has no effect: {why}")
             }

@@ -1,8 +1,9 @@
 //! Reads `.properties` files as Java does: comments, continued lines, escapes, and `=`, `:` or a
 //! space between key and value. Not a validator: keys and values are only texts here.
 //!
-//! One difference: bytes that are UTF-8 are read as UTF-8. Java reads every byte as Latin-1, so
-//! a path with an umlaut has to be written in escapes there; that works here too.
+//! One difference: bytes are read as UTF-8. Java reads every byte as Latin-1, so a path with an
+//! umlaut has to be written in escapes there; that works here too. An entry with bytes that are not
+//! UTF-8 is refused, for no guess of a folder's name is good enough to put data there.
 
 use std::borrow::Cow;
 
@@ -17,21 +18,38 @@ pub struct Property {
     pub line: u32,
 }
 
-/// A line that Java's reader would refuse too.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: \\u must be followed by four hexadecimal digits")]
-pub struct MalformedEscape {
+/// An entry that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
     /// The line on which the entry begins, from 1.
     pub line: u32,
+    /// The key, as far as it can be read.
+    pub key: String,
+    /// Why.
+    pub reason: &'static str,
 }
 
-/// All entries in their order; a key may stand several times.
-pub fn parse(bytes: &[u8]) -> Result<Vec<Property>, MalformedEscape> {
-    let text = match std::str::from_utf8(bytes) {
-        Ok(text) => Cow::Borrowed(text),
-        Err(_) => Cow::Owned(bytes.iter().map(|byte| char::from(*byte)).collect()),
-    };
-    logical_lines(&text).into_iter().map(|(line, text)| entry(line, &text)).collect()
+const ESCAPE: &str = "\\u must be followed by four hexadecimal digits";
+const NOT_TEXT: &str = "the entry is not UTF-8 text; save the file as UTF-8, or write \\uXXXX";
+/// What stands in a decoded text for bytes that are not UTF-8.
+const REPLACEMENT: char = '\u{FFFD}';
+
+/// All entries in their order, and those that cannot be read; a key may stand several times.
+pub fn parse(bytes: &[u8]) -> (Vec<Property>, Vec<Unreadable>) {
+    let text = String::from_utf8_lossy(bytes);
+    let is_text = matches!(text, Cow::Borrowed(_));
+    let (mut properties, mut unreadable) = (Vec::new(), Vec::new());
+    for (line, text) in logical_lines(&text) {
+        match entry(line, &text) {
+            Ok(_) if !is_text && text.contains(REPLACEMENT) => {
+                let key = text[..end_of_key(&text)].to_owned();
+                unreadable.push(Unreadable { line, key, reason: NOT_TEXT });
+            }
+            Ok(property) => properties.push(property),
+            Err(cause) => unreadable.push(cause),
+        }
+    }
+    (properties, unreadable)
 }
 
 fn is_blank(c: char) -> bool {
@@ -63,12 +81,14 @@ fn logical_lines(text: &str) -> Vec<(u32, String)> {
     lines
 }
 
-fn entry(line: u32, text: &str) -> Result<Property, MalformedEscape> {
+fn entry(line: u32, text: &str) -> Result<Property, Unreadable> {
     let key_end = end_of_key(text);
     let rest = text[key_end..].trim_start_matches(is_blank);
     let rest = rest.strip_prefix(['=', ':']).unwrap_or(rest);
     let value = rest.trim_start_matches(is_blank);
-    let unescape = |text| unescape(text).ok_or(MalformedEscape { line });
+    let key = text[..key_end].to_owned();
+    let malformed = || Unreadable { line, key: key.clone(), reason: ESCAPE };
+    let unescape = |text| unescape(text).ok_or_else(malformed);
     Ok(Property { key: unescape(&text[..key_end])?, value: unescape(value)?, line })
 }
 
@@ -138,7 +158,7 @@ mod tests {
     use super::*;
 
     fn pairs(text: &str) -> Vec<(String, String)> {
-        parse(text.as_bytes()).unwrap().into_iter().map(|p| (p.key, p.value)).collect()
+        parse(text.as_bytes()).0.into_iter().map(|p| (p.key, p.value)).collect()
     }
 
     /// A file with every oddity, and what `java.util.Properties` made of it.
@@ -155,7 +175,13 @@ mod tests {
             };
             expected.insert(hex(key), hex(value));
         }
-        let found = parse(include_bytes!("testdata/odd.properties")).unwrap();
+        let (found, unreadable) = parse(include_bytes!("testdata/odd.properties"));
+        // Java takes this one for Latin-1.
+        assert_eq!(
+            unreadable.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>(),
+            ["latin"]
+        );
+        assert!(expected.remove("latin").is_some());
         let found: std::collections::BTreeMap<_, _> =
             found.into_iter().map(|p| (p.key, p.value)).collect();
         assert_eq!(found, expected);
@@ -164,22 +190,29 @@ mod tests {
 
     #[test]
     fn entries_keep_their_order_and_the_line_on_which_they_begin() {
-        let found = parse(b"# c\na=1\n\nb = x,\\\n   y\nb=2\n").unwrap();
+        let (found, _) = parse(b"# c\na=1\n\nb = x,\\\n   y\nb=2\n");
         let lines: Vec<_> =
             found.iter().map(|p| (p.line, p.key.as_str(), p.value.as_str())).collect();
         assert_eq!(lines, [(2, "a", "1"), (4, "b", "x,y"), (6, "b", "2")]);
     }
 
     #[test]
-    fn utf_8_is_read_as_it_is_and_other_bytes_as_latin_1() {
+    fn utf_8_is_read_and_other_bytes_are_refused_but_in_comments() {
         assert_eq!(pairs("log.dirs=/srv/größe"), [("log.dirs".into(), "/srv/größe".into())]);
-        assert_eq!(parse(b"a=\xfc").unwrap()[0].value, "ü");
+        let (properties, unreadable) = parse(b"# f\xfcr\na=1\nlog.dirs=/srv/\xfc\nb=2\n");
+        assert_eq!(properties.len(), 2);
+        let [found] = &unreadable[..] else { panic!("{unreadable:?}") };
+        assert_eq!((found.line, found.key.as_str()), (3, "log.dirs"));
+        assert!(found.reason.contains("UTF-8"));
+        assert_eq!(pairs("a=\u{FFFD}").len(), 1, "the character itself is text");
     }
 
     #[test]
     fn a_malformed_escape_names_its_line() {
         for text in ["a=1\nb=\\u12g4", "a=1\nb=\\u12", "a=1\nb=\\u+123", "a=1\nb=\\u12é4"] {
-            assert_eq!(parse(text.as_bytes()), Err(MalformedEscape { line: 2 }), "{text:?}");
+            let (properties, unreadable) = parse(text.as_bytes());
+            assert_eq!(properties.len(), 1, "the rest is read");
+            assert_eq!((unreadable[0].line, unreadable[0].key.as_str()), (2, "b"), "{text:?}");
         }
     }
 }

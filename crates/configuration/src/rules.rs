@@ -3,6 +3,7 @@
 
 use super::broker_config::BrokerConfig;
 use super::settings::Reading;
+use super::table;
 
 /// Bytes of the deduplication buffer that one cleaner thread needs at least.
 const DEDUPE_BYTES_PER_THREAD_MIN: u64 = 1024 * 1024;
@@ -15,7 +16,7 @@ pub(super) fn check(config: &BrokerConfig, reading: &Reading<'_>) {
     check_roles(config, reading);
     check_network(config, reading);
     check_log(config, reading);
-    check_replication(config, reading);
+    check_cluster(config, reading);
     check_groups(config, reading);
 }
 
@@ -47,7 +48,6 @@ fn check_network(config: &BrokerConfig, reading: &Reading<'_>) {
     for (bytes, name) in [
         (network.send_buffer_bytes, "socket.send.buffer.bytes"),
         (network.receive_buffer_bytes, "socket.receive.buffer.bytes"),
-        (config.replication.receive_buffer_bytes, "replica.socket.receive.buffer.bytes"),
     ] {
         reading.require(bytes == -1 || bytes > 0, name, || {
             "expected -1, or an integer of at least 1".to_owned()
@@ -65,6 +65,16 @@ fn check_network(config: &BrokerConfig, reading: &Reading<'_>) {
     });
 }
 
+/// The value that topics take from the broker's keys behind this topic key, in the topic's unit.
+fn joined(reading: &Reading<'_>, topic_key: &str) -> i64 {
+    let key = table::find_topic(topic_key).expect("rules name keys of the table");
+    let said = key.fallbacks.iter().find_map(|fallback| {
+        Some(fallback.in_topic_units(reading.configuration.explicit(fallback.name)?))
+    });
+    let text = said.or(key.default.map(str::to_owned)).unwrap_or_default();
+    text.parse().expect("the table says that the values are integers")
+}
+
 fn check_log(config: &BrokerConfig, reading: &Reading<'_>) {
     let log = &config.log;
     let never_or_some = |name: &str| {
@@ -75,8 +85,9 @@ fn check_log(config: &BrokerConfig, reading: &Reading<'_>) {
     };
     let retention = ["log.retention.ms", "log.retention.minutes", "log.retention.hours"];
     retention.into_iter().for_each(never_or_some);
-    reading.require(log.roll_ms >= 1, "log.roll.ms", || "it must be at least 1".to_owned());
-    reading.require(log.roll_jitter_ms >= 0, "log.roll.jitter.ms", || {
+    let roll_ms = joined(reading, "segment.ms");
+    reading.require(roll_ms >= 1, "log.roll.ms", || "it must be at least 1".to_owned());
+    reading.require(joined(reading, "segment.jitter.ms") >= 0, "log.roll.jitter.ms", || {
         "it must be at least 0".to_owned()
     });
     let cleaner = &log.cleaner;
@@ -89,28 +100,50 @@ fn check_log(config: &BrokerConfig, reading: &Reading<'_>) {
     reading.require(load > 0.0 && load <= 1.0, "log.cleaner.io.buffer.load.factor", || {
         "it must be above 0 and at most 1".to_owned()
     });
-    let codec = config.offsets.compression_codec;
-    reading.require((0..=4).contains(&codec), "offsets.topic.compression.codec", || {
+    let codec = reading.configuration.value("offsets.topic.compression.codec");
+    let known = codec.is_some_and(|codec| matches!(codec, "0" | "1" | "2" | "3" | "4"));
+    reading.require(known, "offsets.topic.compression.codec", || {
         "expected 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd".to_owned()
     });
 }
 
-fn check_replication(config: &BrokerConfig, reading: &Reading<'_>) {
-    let replication = &config.replication;
-    let wait = u64::from(replication.fetch_wait_ms_max);
-    let in_time = wait <= replication.socket_timeout_ms;
+/// Rules for keys that have no effect while a node is alone: a file with such a mistake is as wrong
+/// as it will be in a cluster.
+fn check_cluster(config: &BrokerConfig, reading: &Reading<'_>) {
+    let number = |name: &str| {
+        reading.configuration.value(name).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0)
+    };
+    let wait = number("replica.fetch.wait.max.ms");
+    let in_time = wait <= number("replica.socket.timeout.ms");
     reading.require(in_time, "replica.fetch.wait.max.ms", || {
         "it must not exceed replica.socket.timeout.ms".to_owned()
     });
-    let in_sync = wait as i64 <= replication.lag_ms_max;
+    let in_sync = wait <= number("replica.lag.time.max.ms");
     reading.require(in_sync, "replica.fetch.wait.max.ms", || {
         "it must not exceed replica.lag.time.max.ms, or followers would leave the in-sync replicas"
             .to_owned()
     });
-    let quorum = &config.quorum;
-    let alive = quorum.heartbeat_interval_ms <= quorum.session_timeout_ms / 2;
+    let alive = number("broker.heartbeat.interval.ms") <= number("broker.session.timeout.ms") / 2;
     reading.require(alive, "broker.heartbeat.interval.ms", || {
         "it must be at most half of broker.session.timeout.ms".to_owned()
+    });
+    let buffer = number("replica.socket.receive.buffer.bytes");
+    reading.require(buffer == -1 || buffer > 0, "replica.socket.receive.buffer.bytes", || {
+        "expected -1, or an integer of at least 1".to_owned()
+    });
+    check_inter_broker(config, reading);
+}
+
+fn check_inter_broker(config: &BrokerConfig, reading: &Reading<'_>) {
+    let value = |name: &str| reading.configuration.value(name);
+    let protocol = value("security.inter.broker.protocol").unwrap_or_default();
+    reading.require(protocol == "PLAINTEXT", "security.inter.broker.protocol", || {
+        "SSL and SASL come later; only PLAINTEXT is served".to_owned()
+    });
+    let Some(named) = value("inter.broker.listener.name") else { return };
+    let known = config.listeners.iter().any(|l| l.name.eq_ignore_ascii_case(named));
+    reading.require(known, "inter.broker.listener.name", || {
+        "it must be the name of a listener for clients".to_owned()
     });
 }
 

@@ -22,12 +22,6 @@ settings! {
         connections_per_ip_max: u32 = "max.connections.per.ip",
         /// A connection without a request for this long is closed; negative: never.
         connections_idle_ms_max: i64 = "connections.max.idle.ms",
-        /// Our own requests to other brokers.
-        request_timeout_ms: u32 = "request.timeout.ms",
-        /// Our own connections to other brokers.
-        connection_setup_timeout_ms: u64 = "socket.connection.setup.timeout.ms",
-        /// The same after repeated failures.
-        connection_setup_timeout_ms_max: u64 = "socket.connection.setup.timeout.max.ms",
         /// In one DescribeTopicPartitions answer.
         described_partitions_max: u32 = "max.request.partition.size.limit",
     }
@@ -54,36 +48,6 @@ settings! {
         replication_factor: i16 = "default.replication.factor",
         /// Whether DeleteTopics works.
         deletion_enabled: bool = "delete.topic.enable",
-        /// Whether leadership returns to preferred replicas by itself.
-        leader_rebalance: bool = "auto.leader.rebalance.enable",
-        /// How often that is looked at.
-        leader_imbalance_check_s: u64 = "leader.imbalance.check.interval.seconds",
-    }
-}
-
-settings! {
-    /// Followers.
-    pub struct Replication {
-        /// For each broker that is followed.
-        fetchers: usize = "num.replica.fetchers",
-        /// Pause after a failed fetch.
-        fetch_backoff_ms: u64 = "replica.fetch.backoff.ms",
-        /// Of one partition.
-        fetch_bytes_max: u32 = "replica.fetch.max.bytes",
-        /// The leader waits for this much.
-        fetch_bytes_min: u32 = "replica.fetch.min.bytes",
-        /// Of all partitions.
-        fetch_response_bytes_max: u32 = "replica.fetch.response.max.bytes",
-        /// The leader waits no longer.
-        fetch_wait_ms_max: u32 = "replica.fetch.wait.max.ms",
-        /// How often high watermarks are written down.
-        high_watermark_checkpoint_ms: u64 = "replica.high.watermark.checkpoint.interval.ms",
-        /// A follower behind for longer leaves the in-sync replicas.
-        lag_ms_max: i64 = "replica.lag.time.max.ms",
-        /// -1: the system's choice.
-        receive_buffer_bytes: i32 = "replica.socket.receive.buffer.bytes",
-        /// Without a byte for this long, a connection is given up.
-        socket_timeout_ms: u64 = "replica.socket.timeout.ms",
     }
 }
 
@@ -110,10 +74,6 @@ settings! {
         replication_factor: i16 = "offsets.topic.replication.factor",
         /// Of the topic.
         segment_bytes: u32 = "offsets.topic.segment.bytes",
-        /// Of the topic: a codec's number in batch attributes.
-        compression_codec: i16 = "offsets.topic.compression.codec",
-        /// Read at a time when groups are loaded.
-        load_buffer_bytes: u32 = "offsets.load.buffer.size",
         /// Of a group without members.
         retention_minutes: i64 = "offsets.retention.minutes",
         /// How often offsets to forget are looked for.
@@ -164,24 +124,6 @@ settings! {
 }
 
 settings! {
-    /// The metadata quorum and the brokers' liveness.
-    pub struct QuorumTimes {
-        /// Without word from the leader.
-        election_timeout_ms: u64 = "controller.quorum.election.timeout.ms",
-        /// Of a request between voters.
-        request_timeout_ms: u64 = "controller.quorum.request.timeout.ms",
-        /// Of brokers to the controller.
-        heartbeat_interval_ms: u64 = "broker.heartbeat.interval.ms",
-        /// A broker silent for this long is fenced.
-        session_timeout_ms: u64 = "broker.session.timeout.ms",
-        /// A starting broker gives up after this.
-        registration_timeout_ms: u64 = "initial.broker.registration.timeout.ms",
-        /// Whether a stopping broker hands its leaderships over.
-        controlled_shutdown: bool = "controlled.shutdown.enable",
-    }
-}
-
-settings! {
     /// Compaction.
     pub struct Cleaner {
         /// Whether it happens at all.
@@ -194,8 +136,6 @@ settings! {
         dedupe_buffer_bytes: u64 = "log.cleaner.dedupe.buffer.size",
         /// How full that may be, 0 to 1.
         buffer_load_factor: f64 = "log.cleaner.io.buffer.load.factor",
-        /// For reading and writing, all threads together.
-        io_buffer_bytes: usize = "log.cleaner.io.buffer.size",
         /// Read and written.
         io_bytes_per_s_max: f64 = "log.cleaner.io.max.bytes.per.second",
     }

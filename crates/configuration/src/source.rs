@@ -2,11 +2,12 @@
 //! environment, before the file, before the default. Reads nothing but what it is handed.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::sync::Arc;
 
-use super::properties::{self, MalformedEscape};
-use super::table;
+use super::problem::Problem;
+use super::{properties, table};
 
 /// Where a value was said.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +39,7 @@ impl fmt::Display for Source {
 }
 
 impl Source {
-    /// The kind of source without the place: two values of one kind are no surprise.
+    /// The kind of source without the place: two values of one kind surprise nobody.
     fn rank(&self) -> u8 {
         match self {
             Source::File { .. } => 0,
@@ -62,6 +63,8 @@ pub struct Said {
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
     said: BTreeMap<String, Vec<Said>>,
+    /// What was said and cannot be read.
+    problems: Vec<Problem>,
 }
 
 impl Sources {
@@ -74,26 +77,57 @@ impl Sources {
         self.said.entry(key.to_owned()).or_default().push(Said { text: text.to_owned(), source });
     }
 
-    /// Adds the contents of a properties file called `path`.
-    pub fn file(mut self, path: &str, bytes: &[u8]) -> Result<Sources, MalformedEscape> {
+    /// Adds the contents of a properties file called `path`. What cannot be read of it is a problem
+    /// of the configuration.
+    pub fn file(mut self, path: &str, bytes: &[u8]) -> Sources {
         let path: Arc<str> = path.into();
-        for property in properties::parse(bytes)? {
-            let source = Source::File { path: path.clone(), line: property.line };
-            self.say(&property.key, &property.value, source);
+        let source = |line| Source::File { path: path.clone(), line };
+        let (properties, unreadable) = properties::parse(bytes);
+        for property in properties {
+            self.say(&property.key, &property.value, source(property.line));
         }
-        Ok(self)
+        for entry in unreadable {
+            self.refuse(&entry.key, source(entry.line), entry.reason);
+        }
+        self
     }
 
     /// Adds those variables of the environment that name keys: `KAFKA_` or `HIGHWATER_` and the
     /// key in upper case with `.` as `_`, `_` as `__` and `-` as `___`; and `CLUSTER_ID`.
-    /// Unknown `KAFKA_` ones are added too, so that a slip is noticed.
-    pub fn environment(mut self, variables: impl Iterator<Item = (String, String)>) -> Sources {
+    /// Unknown `KAFKA_` ones are added too, so that a slip is noticed. A key that two variables
+    /// name, and a value that is not text, are problems: either would drop a value silently.
+    pub fn environment(mut self, variables: impl Iterator<Item = (OsString, OsString)>) -> Sources {
+        let mut named: BTreeMap<String, String> = BTreeMap::new();
         for (name, value) in variables {
-            if let Some(key) = key_of_variable(&name) {
-                self.say(&key, &value, Source::Environment(name));
+            let Ok(name) = name.into_string() else { continue };
+            let Some(key) = key_of_variable(&name) else { continue };
+            let source = Source::Environment(name.clone());
+            match value.into_string() {
+                Ok(value) => self.say(&key, &value, source.clone()),
+                Err(_) => self.refuse(&key, source.clone(), "the value is not UTF-8 text"),
+            }
+            if let Some(other) = named.insert(key.clone(), name) {
+                let reason = format!("{other} names this key too; unset one of them");
+                self.refuse(&key, source, reason);
             }
         }
         self
+    }
+
+    /// Notes that the value of a flag that stands for a key is not text.
+    pub fn flag_is_not_text(mut self, flag: &'static str, key: &str) -> Sources {
+        self.refuse(key, Source::Flag(flag), "the value is not UTF-8 text");
+        self
+    }
+
+    fn refuse(&mut self, key: &str, source: Source, reason: impl Into<String>) {
+        let (key, source) = (key.to_owned(), Some(source));
+        self.problems.push(Problem { key, value: None, source, reason: reason.into() });
+    }
+
+    /// What was said and cannot be read.
+    pub(super) fn problems(&self) -> &[Problem] {
+        &self.problems
     }
 
     /// Adds one `--set KEY=VALUE`.
@@ -147,7 +181,7 @@ fn key_of_variable(name: &str) -> Option<String> {
     if let Some(rest) = name.strip_prefix("KAFKA_") {
         return (!NO_KEYS.contains(&name)).then(|| key_of_words(rest));
     }
-    // Our own prefix also names what is no key (the cache of the tests, …): only keys count.
+    // Our own prefix also names other things (the cache of the tests, …): only keys count.
     let key = key_of_words(name.strip_prefix("HIGHWATER_")?);
     table::find(&key).is_some().then_some(key)
 }
@@ -179,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_flag_beats_set_beats_the_environment_beats_the_file() {
-        let variable = |name: &str| (name.to_owned(), "env".to_owned());
+        let variable = |name: &str| (OsString::from(name), OsString::from("env"));
         let sources = Sources::new()
             .flag("--data-dir", "log.dirs", "flag")
             .set("log.dirs", "set")
@@ -192,8 +226,7 @@ mod tests {
                 ]
                 .into_iter(),
             )
-            .file("f", b"log.dirs=file\nnode.id=file\nbroker.rack=file\nport=1\nport=2\n")
-            .unwrap();
+            .file("f", b"log.dirs=file\nnode.id=file\nbroker.rack=file\nport=1\nport=2\n");
         let winners: Vec<(&str, &str, usize)> = sources
             .winners()
             .map(|(key, said, beaten)| (key, said.text.as_str(), beaten.len()))
@@ -205,5 +238,22 @@ mod tests {
             ("port", "2", 0),
         ];
         assert_eq!(winners, expected);
+    }
+
+    #[test]
+    fn what_would_drop_a_value_silently_is_a_problem() {
+        use std::os::unix::ffi::OsStringExt;
+        let bytes = OsString::from_vec(b"/srv/\xff".to_vec());
+        let variables = [
+            ("KAFKA_NODE_ID".into(), "1".into()),
+            ("KAFKA_LOG_DIRS".into(), bytes.clone()),
+            ("HIGHWATER_NODE_ID".into(), "1".into()),
+            ("PATH".into(), bytes),
+        ];
+        let sources = Sources::new().environment(variables.into_iter());
+        let found: Vec<String> = sources.problems().iter().map(Problem::to_string).collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("KAFKA_LOG_DIRS: log.dirs: the value is not UTF-8"), "{found:?}");
+        assert!(found[1].contains("KAFKA_NODE_ID names this key too"), "{found:?}");
     }
 }

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use owo_colors::OwoColorize;
 
+use crate::logging;
+
 /// The end of a command that did not do what was asked.
 #[derive(Debug)]
 pub struct Failure {
@@ -37,10 +39,16 @@ impl Failure {
         self
     }
 
-    /// Writes it to standard error, in colours on a terminal, and gives the exit code.
+    /// Writes it to standard error, in colours on a terminal, and gives the exit code. Where a broker
+    /// reports in JSON, the failure that ends it is a line of JSON too.
     pub fn report(&self) -> ExitCode {
         if self.silent {
             return ExitCode::SUCCESS;
+        }
+        if logging::is_json() {
+            let (detail, hint) = (self.detail.as_deref(), self.hint.as_deref());
+            tracing::error!(detail, hint, "{}", self.primary);
+            return ExitCode::FAILURE;
         }
         anstream::eprintln!("{} {}", "error:".red().bold(), self.primary);
         if let Some(detail) = &self.detail {

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -53,13 +54,16 @@ impl From<Level> for LevelFilter {
     }
 }
 
-/// What other people's crates report is for those who look for a fault.
+/// What other people's crates report drowns our own lines: warnings only, unless everything is
+/// asked for.
 const OF_OTHERS: &[&str] = &["openraft", "hyper", "h2", "mio"];
+
+static IN_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Starts reporting. Only the first call of a process has an effect.
 pub fn start(form: Form, level: Level) {
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let of_others = if level >= Level::Debug { level } else { level.min(Level::Warn) };
+    let of_others = if level == Level::Trace { level } else { level.min(Level::Warn) };
     let others = OF_OTHERS.iter().map(|target| (*target, LevelFilter::from(of_others)));
     let shown = Targets::new().with_default(LevelFilter::from(level)).with_targets(others);
     let bound = Bound::default();
@@ -68,10 +72,18 @@ pub fn start(form: Form, level: Level) {
         fmt::layer().with_writer(queue).with_ansi(colours).with_target(level >= Level::Debug);
     let reports = registry().with(bound).with(shown);
     // Whoever comes second (a test in the same process) goes on with the first one's.
-    let _ = match form {
+    let started = match form {
         Form::Text => reports.with(lines).try_init(),
         Form::Json => reports.with(lines.json().flatten_event(true)).try_init(),
     };
+    if started.is_ok() && form == Form::Json {
+        IN_JSON.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether what is reported has to be JSON, the failure that ends the program included.
+pub fn is_json() -> bool {
+    IN_JSON.load(Ordering::Relaxed)
 }
 
 /// Waits until what was reported is written, or nobody seems to read it.

@@ -62,7 +62,7 @@ pub enum Piece {
     Headers,
 }
 
-/// The text is no pattern.
+/// The text is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoPattern(String);
 

@@ -20,7 +20,7 @@ pub enum Place {
     Timestamp(i64),
 }
 
-/// The text is no place.
+/// The text is not a position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoPlace(String);
 
@@ -29,7 +29,7 @@ impl fmt::Display for NoPlace {
         let NoPlace(text) = self;
         write!(
             f,
-            "{text:?} is no place; write start, end, an offset such as 47, +2 (behind the \
+            "unknown position {text:?}; write start, end, an offset such as 47, +2 (after the \
                    start), -3 (before the end) or ts:1700000000000 (milliseconds since 1970)"
         )
     }

@@ -9,7 +9,7 @@ pub fn raise_open_files_limit() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         limit.current = limit.maximum;
-        // Not being allowed to is no reason not to start: the old limit goes on.
+        // A start goes on without the permission: the old limit holds.
         let _ = setrlimit(Resource::Nofile, limit);
     }
     getrlimit(Resource::Nofile).current

@@ -264,11 +264,66 @@ fn a_wrong_configuration_is_refused_with_its_place() {
     fs::write(&file, "node.id=1\nnum.partitions=many\nlisteners=SASL_SSL://:9092\n").unwrap();
     let said = failure(highwater(&format!("start {}", file.display())));
     assert!(said.contains("server.properties:2: num.partitions=many: expected"), "{said}");
-    fs::write(&file, "listeners=SASL_SSL://:9092\n").unwrap();
-    let said = failure(highwater(&format!("start {}", file.display())));
-    assert!(said.contains("needs SSL or SASL, which come later"), "{said}");
+    assert!(said.contains("needs SSL or SASL, which come later"), "all at once: {said}");
+    let explained = highwater(&format!("config explain {} --changed", file.display()));
+    let table = String::from_utf8(explained.stdout.clone()).unwrap();
+    assert!(table.contains("refused") && table.contains("many"), "{table}");
+    assert!(failure(explained).contains("num.partitions=many"));
     let said = failure(highwater("start --strict --set num.partition=1"));
-    assert!(said.contains("is num.partitions meant?"), "{said}");
+    assert!(said.contains("did you mean num.partitions?"), "{said}");
+}
+
+#[test]
+fn a_value_that_is_not_text_is_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().unwrap();
+    let not_text = std::ffi::OsStr::from_bytes(b"data-\xff");
+    let start = || {
+        let mut command = Command::new(HIGHWATER);
+        command.args(["start", "--set", "listeners=PLAINTEXT://127.0.0.1:0"]);
+        command.current_dir(folder.path());
+        command
+    };
+    let said = failure(start().env("KAFKA_LOG_DIRS", not_text).output().unwrap());
+    assert!(said.contains("KAFKA_LOG_DIRS: log.dirs: the value is not UTF-8 text"), "{said}");
+    let said = failure(start().arg("--data-dir").arg(not_text).output().unwrap());
+    assert!(said.contains("--data-dir: log.dirs: the value is not UTF-8 text"), "{said}");
+    let twice = start().env("KAFKA_NODE_ID", "1").env("HIGHWATER_NODE_ID", "2").output().unwrap();
+    assert!(failure(twice).contains("names this key too"));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was written anywhere");
+}
+
+#[test]
+fn a_start_that_cannot_serve_says_why_and_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "x").unwrap();
+    let start = |data: &Path, more: &str| {
+        highwater(&format!(
+            "start --data-dir {} --set listeners=PLAINTEXT://127.0.0.1:0 {more}",
+            data.display()
+        ))
+    };
+    let said = failure(start(&file, "--set http.listener="));
+    assert!(said.contains("cannot lock the log directory"), "{said}");
+    assert!(said.contains("exists") || said.contains("directory (os error"), "the cause: {said}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let http = format!("--set http.listener={}", taken.local_addr().unwrap());
+    let said = failure(start(&folder.path().join("data"), &http));
+    assert!(said.contains("for metrics and health") && said.contains("http.listener"), "{said}");
+    let output = start(&folder.path().join("data"), &format!("{http} --log-format json"));
+    let lines = String::from_utf8(output.stderr).unwrap();
+    for line in lines.lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|_| panic!("{line}"));
+    }
+    assert!(lines.lines().last().unwrap().contains("the broker cannot start"), "{lines}");
+}
+
+#[test]
+fn a_closed_terminal_stops_a_broker_cleanly() {
+    let mut broker = Broker::start();
+    kill_process(Pid::from_child(&broker.process), Signal::HUP).unwrap();
+    assert!(broker.process.wait().unwrap().success(), "an orderly stop ends with 0");
 }
 
 #[test]

@@ -41,8 +41,8 @@ pub enum LockError {
     )]
     Held(PathBuf),
     /// The lock file cannot be made or locked.
-    #[error("cannot lock the log directory {}", .0.display())]
-    Io(PathBuf, #[source] io::Error),
+    #[error("cannot lock the log directory {}: {}", .0.display(), .1)]
+    Io(PathBuf, io::Error),
 }
 
 /// The exclusive right to a log directory, for as long as it lives.

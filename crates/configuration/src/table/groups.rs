@@ -43,6 +43,7 @@ pub(super) const KEYS: &[Key] = &[
         .doc("How long an offset commit waits for its replicas."),
     Key::int("offsets.load.buffer.size", "5242880")
         .at_least(1)
+        .ignored("groups are loaded in pieces of 1 MiB")
         .doc("Bytes that are read at a time when a coordinator loads its groups."),
     Key::long("offsets.retention.check.interval.ms", "600000")
         .at_least(1)
@@ -51,6 +52,7 @@ pub(super) const KEYS: &[Key] = &[
         .at_least(1)
         .doc("Offsets of a group without members are forgotten after this long."),
     Key::int("offsets.topic.compression.codec", "0")
+        .ignored("offsets are stored as they are: group records are small, and are compacted")
         .doc("Codec of the offsets topic by number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."),
     Key::int("offsets.topic.num.partitions", "50")
         .at_least(1)

@@ -22,7 +22,8 @@ pub(super) const KEYS: &[Key] = &[
         .doc("A broker that cannot report a failed log directory for this long stops."),
     Key::int("num.recovery.threads.per.data.dir", "2")
         .at_least(1)
-        .doc("Threads for each log directory that recover logs after a crash."),
+        .cluster_wide()
+        .doc("Threads for each log directory that open and recover logs."),
     Key::string("compression.type", "producer")
         .one_of(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"])
         .cluster_wide()
@@ -124,6 +125,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::int("log.cleaner.io.buffer.size", "524288")
         .at_least(0)
         .cluster_wide()
+        .ignored("the cleaner's buffers have a fixed size")
         .doc("Memory for reading and writing in a compaction, all threads together."),
     Key::double("log.cleaner.io.max.bytes.per.second", "1.7976931348623157E308")
         .cluster_wide()
@@ -159,6 +161,7 @@ pub(super) const KEYS: &[Key] = &[
         .doc("How often recovery points are written to disk."),
     Key::int("log.flush.start.offset.checkpoint.interval.ms", "60000")
         .at_least(0)
+        .ignored(super::TOGETHER)
         .doc("How often the first offsets of logs are written to disk."),
     Key::long("log.initial.task.delay.ms", "30000")
         .at_least(0)

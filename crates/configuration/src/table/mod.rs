@@ -24,6 +24,9 @@ use super::key::{Key, Status};
 
 const SECURE: &str =
     "only SSL and SASL listeners use it, and those are refused until they are served";
+const ALONE: &str = "only a cluster of several brokers has a use for it, and this broker is alone";
+const TOGETHER: &str =
+    "all offsets are written down together, every log.flush.offset.checkpoint.interval.ms";
 const PURGE: &str = "nothing is parked where it would have to be purged";
 const RAFT: &str = "the metadata log has its own sizes and times";
 const MODERN: &str = "the consumer group protocol of KIP-848 is not served yet";
@@ -155,15 +158,11 @@ mod tests {
     const ORACLE: &str = include_str!("../testdata/kafka_4_3_broker_keys.tsv");
 
     /// Where we differ on purpose, with what we say instead.
-    const OTHER_DEFAULT: &[(&str, &str)] = &[("log.dir", "./highwater-data")];
+    const OTHER_DEFAULT: &[(&str, &str)] =
+        &[("log.dir", "./highwater-data"), ("socket.listen.backlog.size", "1024")];
     /// Kafka changes these at run time; here they are read at the start only.
-    const FIXED_WHILE_RUNNING: &[&str] = &[
-        "listeners",
-        "listener.security.protocol.map",
-        "num.network.threads",
-        "background.threads",
-        "num.recovery.threads.per.data.dir",
-    ];
+    const FIXED_WHILE_RUNNING: &[&str] =
+        &["listeners", "listener.security.protocol.map", "num.network.threads"];
 
     #[test]
     fn every_key_of_kafka_is_known_with_its_type_default_and_update_mode() {
@@ -194,7 +193,7 @@ mod tests {
                 assert_eq!(value::check(key, default).as_deref(), Ok(default), "{}", key.name);
             }
         }
-        assert_eq!(by_name().len(), all().count(), "a name stands twice");
+        assert_eq!(by_name().len(), all().count(), "a name is there twice");
     }
 
     #[test]

@@ -25,12 +25,14 @@ pub(super) const KEYS: &[Key] = &[
         "Which security protocol each listener name stands for. Only PLAINTEXT is served \
          yet.",
     ),
-    Key::null("inter.broker.listener.name", Kind::String).doc(
+    Key::null("inter.broker.listener.name", Kind::String).ignored(super::ALONE)
+        .doc(
         "The listener over which brokers talk to each other; unset: the one of \
          security.inter.broker.protocol.",
     ),
     Key::string("security.inter.broker.protocol", "PLAINTEXT")
         .one_of(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+        .ignored(super::ALONE)
         .doc(
             "The security protocol between brokers, where no inter.broker.listener.name is set. \
              Only PLAINTEXT is served yet.",
@@ -68,9 +70,9 @@ pub(super) const KEYS: &[Key] = &[
         .cluster_wide()
         .ignored("requests are served on the threads that read them (num.network.threads)")
         .doc("Threads that carry requests out."),
-    Key::int("background.threads", "10").at_least(1).doc(
-        "Threads for reads that miss the page cache, recovery and other work that may \
-         block.",
+    Key::int("background.threads", "10").at_least(1).cluster_wide().ignored("each kind of work has threads of its own: log.cleaner.threads, num.recovery.threads.per.data.dir")
+        .doc(
+        "Threads of Kafka for work that may block.",
     ),
     Key::int("queued.max.requests", "500")
         .at_least(1)
@@ -84,17 +86,20 @@ pub(super) const KEYS: &[Key] = &[
          before the broker stops reading; -1: 128 MiB, or one request if that is more.",
     ),
     Key::int("request.timeout.ms", "30000")
+        .ignored(super::ALONE)
         .doc("How long the broker itself waits for the answer to a request that it sent."),
     Key::int("max.request.partition.size.limit", "2000")
         .at_least(1)
         .doc("Partitions that one DescribeTopicPartitions answer holds at most."),
-    Key::long("socket.connection.setup.timeout.max.ms", "30000").doc(
+    Key::long("socket.connection.setup.timeout.max.ms", "30000").ignored(super::ALONE)
+        .doc(
         "Upper bound of the time that the broker's own connections may take to open, after \
          repeated failures.",
     ),
     Key::long("socket.connection.setup.timeout.ms", "10000")
+        .ignored(super::ALONE)
         .doc("How long the broker's own connections may take to open."),
-    Key::int("socket.listen.backlog.size", "50")
+    Key::int("socket.listen.backlog.size", "1024")
         .at_least(1)
         .doc("Connections that the system keeps waiting until the broker accepts them."),
     Key::int("socket.receive.buffer.bytes", "102400")

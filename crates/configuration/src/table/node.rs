@@ -40,6 +40,7 @@ pub(super) const KEYS: &[Key] = &[
         .doc("Longest wait between two tries to be elected metadata leader."),
     Key::int("controller.quorum.election.timeout.ms", "1000")
         .at_least(0)
+        .ignored(super::ALONE)
         .doc("Without word from the metadata leader for this long, a voter stands for election."),
     Key::int("controller.quorum.fetch.max.bytes", "1048576")
         .at_least(1)
@@ -55,6 +56,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     Key::int("controller.quorum.request.timeout.ms", "2000")
         .at_least(0)
+        .ignored(super::ALONE)
         .doc("How long a voter waits for another's answer."),
     Key::int("controller.quorum.retry.backoff.ms", "20")
         .at_least(0)
@@ -74,12 +76,16 @@ pub(super) const KEYS: &[Key] = &[
         .internal()
         .doc("How often the controller logs how it performs."),
     Key::int("broker.heartbeat.interval.ms", "2000")
+        .ignored(super::ALONE)
         .doc("How often a broker tells the controller that it lives."),
     Key::int("broker.session.timeout.ms", "9000")
+        .ignored(super::ALONE)
         .doc("A broker that was silent for this long is fenced."),
     Key::int("initial.broker.registration.timeout.ms", "60000")
+        .ignored(super::ALONE)
         .doc("How long a starting broker tries to register before it gives up."),
     Key::boolean("controlled.shutdown.enable", "true")
+        .ignored(super::ALONE)
         .doc("Whether a stopping broker first hands its leaderships over."),
     Key::long("server.max.startup.time.ms", "9223372036854775807")
         .at_least(0)

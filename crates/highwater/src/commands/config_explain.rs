@@ -4,7 +4,6 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use configuration::explain::{self, Explained};
-use configuration::{BrokerConfig, InvalidConfiguration};
 use serde::Serialize;
 
 use crate::arguments::ConfigSources;
@@ -23,20 +22,18 @@ pub fn run(
         let written = std::io::stdout().write_all(explain::markdown().as_bytes());
         return written.map(|()| ExitCode::SUCCESS).map_err(on_output);
     }
-    let (configuration, _) = sources::load(typed)?;
-    let rows: Vec<Line> = explain::explain(&configuration)
+    let loaded = sources::load(typed)?;
+    let problems = loaded.problems();
+    let rows: Vec<Line> = explain::explain(&loaded.configuration, &problems)
         .into_iter()
         .filter(|explained| !changed || explained.source != "default")
         .map(Line::from)
         .collect();
     output::print(format, &rows)?;
-    BrokerConfig::new(configuration).map_err(|invalid| contradiction(&invalid))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// The values do not go together.
-pub fn contradiction(invalid: &InvalidConfiguration) -> Failure {
-    Failure::new("the configuration cannot be used").detail(invalid)
+    match loaded.finish() {
+        Ok(_) => Ok(ExitCode::SUCCESS),
+        Err(invalid) => Err(sources::unusable(&invalid, typed.file.as_deref())),
+    }
 }
 
 #[derive(Serialize)]
@@ -45,7 +42,7 @@ struct Line {
     value: Option<String>,
     source: String,
     status: &'static str,
-    why: Option<&'static str>,
+    why: Option<String>,
     doc: &'static str,
 }
 
@@ -65,7 +62,7 @@ impl Row for Line {
             output::cell(self.value.as_deref()),
             self.source.clone(),
             self.status.to_owned(),
-            self.why.unwrap_or_default().to_owned(),
+            self.why.clone().unwrap_or_default(),
         ]
     }
 }

@@ -353,7 +353,7 @@ impl Seek<'_> {
                 None => (text.as_str(), None),
                 Some((name, partition)) => {
                     let number = partition.parse::<i32>().map_err(|_| {
-                        Failure::new(format!("{text:?} is no TOPIC:PARTITION"))
+                        Failure::new(format!("invalid {text:?}: write TOPIC:PARTITION"))
                             .hint("write for example orders or orders:3")
                     })?;
                     (name, Some(number))

@@ -41,7 +41,7 @@ impl Outcomes {
 /// What the user can do about an answer that comes often.
 pub fn hint(code: ErrorCode) -> Option<&'static str> {
     match code {
-        ErrorCode::TopicAlreadyExists => Some("--if-not-exists is content with that"),
+        ErrorCode::TopicAlreadyExists => Some("use --if-not-exists to ignore this"),
         ErrorCode::UnknownTopicOrPartition => Some("`highwater topic list` shows what is there"),
         ErrorCode::InvalidReplicationFactor => {
             Some("there cannot be more replicas than brokers: see `highwater cluster info`")

@@ -1,39 +1,42 @@
 //! Gathers the values of a broker from the file, the environment and the flags that were typed.
 
-use configuration::{Configuration, Sources, Warning};
+use std::path::Path;
+
+use configuration::{Configuration, InvalidConfiguration, Loaded, Sources};
 
 use crate::arguments::ConfigSources;
 use crate::failure::Failure;
 
-/// Reads all sources and checks every value on its own.
-pub fn load(typed: &ConfigSources) -> Result<(Configuration, Vec<Warning>), Failure> {
-    let sources = gather(typed)?;
-    Configuration::load(&sources, typed.strict).map_err(|invalid| {
-        Failure::new("the configuration cannot be used")
-            .detail(invalid)
-            .hint("`highwater config explain` lists every key with what it accepts")
-    })
+/// Reads all sources and checks every value.
+pub fn load(typed: &ConfigSources) -> Result<Loaded, Failure> {
+    Ok(Configuration::load_all(&gather(typed)?, typed.strict))
+}
+
+/// Everything that keeps a broker from starting with these values.
+pub fn unusable(invalid: &InvalidConfiguration, file: Option<&Path>) -> Failure {
+    let file = file.map(|file| format!(" {}", file.display())).unwrap_or_default();
+    Failure::new("the configuration cannot be used").detail(invalid).hint(format!(
+        "change or remove these keys; `highwater config explain{file} --changed` shows all that \
+         are set, with what becomes of them"
+    ))
 }
 
 fn gather(typed: &ConfigSources) -> Result<Sources, Failure> {
-    let mut sources = Sources::new().environment(environment());
+    let mut sources = Sources::new().environment(std::env::vars_os());
     if let Some(path) = &typed.file {
         let name = path.display().to_string();
         let unreadable = || Failure::new(format!("cannot read the configuration file {name}"));
         let bytes = std::fs::read(path).map_err(|error| unreadable().detail(error))?;
-        sources = sources.file(&name, &bytes).map_err(|error| unreadable().detail(error))?;
+        sources = sources.file(&name, &bytes);
     }
     for pair in &typed.sets {
         sources = sources.set(&pair.key, &pair.value);
     }
     if let Some(dir) = &typed.data_dir {
-        sources = sources.flag("--data-dir", "log.dirs", &dir.display().to_string());
+        sources = match dir.to_str() {
+            Some(dir) => sources.flag("--data-dir", "log.dirs", dir),
+            None => sources.flag_is_not_text("--data-dir", "log.dirs"),
+        };
     }
     Ok(sources)
-}
-
-/// Variables that are text; others cannot be values.
-fn environment() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }

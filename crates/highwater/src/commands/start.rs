@@ -1,16 +1,16 @@
 //! `start`: runs a broker until it is told to stop, and says on standard output what runs where.
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
+use broker::StartError;
 use configuration::{BrokerConfig, Configuration, Warning};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
 use crate::arguments::Program;
 use crate::arguments::Start;
-use crate::commands::config_explain::contradiction;
 use crate::commands::sources;
 use crate::failure::{Failure, on_output};
 use crate::{logging, system};
@@ -18,18 +18,41 @@ use crate::{logging, system};
 /// What a shell expects of a program that a second Ctrl-C has ended.
 const EXIT_CODE_INTERRUPTED: u8 = 130;
 
-/// Runs until SIGTERM or SIGINT; a second one does not wait for an orderly end.
+/// Runs until SIGTERM, SIGINT or SIGHUP; a second one does not wait for an orderly end.
 pub fn run(typed: &Start, report: Reporting) -> Result<ExitCode, Failure> {
-    let (configuration, warnings) = sources::load(&typed.sources)?;
-    report.start(&configuration);
+    let loaded =
+        sources::load(&typed.sources).inspect_err(|_| report.start(&Configuration::default()))?;
+    report.start(&loaded.configuration);
+    let finished = loaded.finish();
+    let (config, warnings) =
+        finished.map_err(|invalid| sources::unusable(&invalid, typed.sources.file.as_deref()))?;
     warnings.iter().for_each(say);
-    let config = BrokerConfig::new(configuration).map_err(|invalid| contradiction(&invalid))?;
     let open_files = system::raise_open_files_limit();
     info!(open_files_max = open_files, "limit of open files");
     // The broker brings the threads of its data path; here only signals are waited for.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new("cannot start").detail(error))?;
-    runtime.block_on(serve(config))
+    end_at_second_signal();
+    let code = runtime.block_on(serve(config));
+    // What a start that was given up still does on other threads is not waited for: a broker that
+    // ends in the middle of a recovery begins it again at the next start.
+    runtime.shutdown_background();
+    code
+}
+
+/// Ends the process at the second signal, whatever the first one waits for: a start that recovers
+/// may not look at signals for a long time.
+fn end_at_second_signal() {
+    std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let Ok(runtime) = runtime else { return };
+        runtime.block_on(async {
+            let Ok(mut signals) = Signals::listen() else { return };
+            signals.next().await;
+            signals.next().await;
+            std::process::exit(i32::from(EXIT_CODE_INTERRUPTED));
+        });
+    });
 }
 
 /// How to report: flags win over keys.
@@ -63,7 +86,7 @@ impl Reporting {
 
 fn say(warning: &Warning) {
     match warning {
-        // A file of Kafka's has many of these: they are no surprise, only good to know.
+        // A file of Kafka's has many of these: they are good to know and surprise nobody.
         Warning::WithoutEffect { .. } => info!("{warning}"),
         _ => warn!("{warning}"),
     }
@@ -74,7 +97,7 @@ async fn serve(config: BrokerConfig) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen().map_err(|error| cannot_start().detail(error))?;
     let starting = broker::start(config.clone());
     let broker = tokio::select! {
-        started = starting => started.map_err(|error| cannot_start().detail(error))?,
+        started = starting => started.map_err(|error| not_started(&error))?,
         () = signals.next() => return Ok(ExitCode::from(EXIT_CODE_INTERRUPTED)),
     };
     let text = announcement(&config, &broker.listeners(), broker.http());
@@ -94,17 +117,33 @@ async fn serve(config: BrokerConfig) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The signals that ask the program to end.
+fn not_started(error: &StartError) -> Failure {
+    let failure = Failure::new("the broker cannot start").detail(error);
+    match error {
+        StartError::Bind { .. } => failure.hint(
+            "stop what listens there, or choose another port: --set listeners=PLAINTEXT://:9192",
+        ),
+        StartError::BindHttp { .. } => failure.hint(
+            "choose another port by --set http.listener=:8081, or go without metrics and health by \
+             --set http.listener=",
+        ),
+        _ => failure,
+    }
+}
+
+/// The signals that ask the program to end. A terminal that is closed sends the last.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hang_up: Signal,
 }
 
 impl Signals {
     /// Listens from now on; without this they end the program at once.
     pub fn listen() -> std::io::Result<Signals> {
         let terminate = signal(SignalKind::terminate())?;
-        Ok(Signals { terminate, interrupt: signal(SignalKind::interrupt())? })
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Signals { terminate, interrupt, hang_up: signal(SignalKind::hangup())? })
     }
 
     /// Waits for one of them.
@@ -112,6 +151,7 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            _ = self.hang_up.recv() => {}
         }
     }
 }
@@ -134,26 +174,19 @@ fn announcement(
         let at = in_url(at);
         format!("http: http://{at}/metrics http://{at}/public_metrics http://{at}/healthz")
     }));
-    if let Some(at) = listeners.first().copied().map(reachable) {
+    if let Some(at) = listeners.first().copied().map(in_url) {
+        if !config.topics.auto_create {
+            lines.push(format!("try: highwater topic create greetings -b {at}"));
+        }
         lines.push(format!("try: echo hello | highwater produce greetings -b {at}"));
         lines.push(format!("     kcat -b {at} -t greetings -C -e"));
     }
     lines.join("\n") + "\n"
 }
 
-/// The same in a URL, where this machine has a name for itself.
+/// The address as this machine reaches it: what is bound to all interfaces is at localhost.
 fn in_url(at: SocketAddr) -> String {
     if at.ip().is_unspecified() { format!("localhost:{}", at.port()) } else { at.to_string() }
-}
-
-/// An address under which this machine reaches what is bound to all interfaces.
-fn reachable(at: SocketAddr) -> SocketAddr {
-    let ip = match at.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
-    SocketAddr::new(ip, at.port())
 }
 
 #[cfg(test)]
@@ -173,8 +206,8 @@ mod tests {
              broker: listening on [::1]:9093\n\
              http: http://127.0.0.1:8080/metrics http://127.0.0.1:8080/public_metrics \
              http://127.0.0.1:8080/healthz\n\
-             try: echo hello | highwater produce greetings -b 127.0.0.1:9092\n     \
-             kcat -b 127.0.0.1:9092 -t greetings -C -e\n",
+             try: echo hello | highwater produce greetings -b localhost:9092\n     \
+             kcat -b localhost:9092 -t greetings -C -e\n",
             env!("CARGO_PKG_VERSION")
         );
         assert_eq!(text, expected);
