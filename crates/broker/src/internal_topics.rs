@@ -45,37 +45,37 @@ pub fn new_topic(name: &str, config: &BrokerConfig, image: &ClusterImage) -> New
 type Shape = (i32, i16, Vec<(&'static str, String)>);
 
 fn offsets_topic(config: &BrokerConfig) -> Shape {
-    let wanted = &config.offsets;
+    let offsets = &config.offsets;
     let configs = vec![
         ("cleanup.policy", "compact".to_owned()),
         ("compression.type", "producer".to_owned()),
-        ("segment.bytes", wanted.segment_bytes.to_string()),
+        ("segment.bytes", offsets.segment_bytes.to_string()),
     ];
-    (wanted.partitions, wanted.replication_factor, configs)
+    (offsets.partitions, offsets.replication_factor, configs)
 }
 
 fn transactions_topic(config: &BrokerConfig) -> Shape {
-    let wanted = &config.transaction_topic;
+    let transaction_topic = &config.transaction_topic;
     let configs = vec![
         ("cleanup.policy", "compact".to_owned()),
         ("compression.type", "uncompressed".to_owned()),
-        ("min.insync.replicas", wanted.min_insync_replicas.to_string()),
-        ("segment.bytes", wanted.segment_bytes.to_string()),
+        ("min.insync.replicas", transaction_topic.min_insync_replicas.to_string()),
+        ("segment.bytes", transaction_topic.segment_bytes.to_string()),
         ("unclean.leader.election.enable", "false".to_owned()),
     ];
-    (wanted.partitions, wanted.replication_factor, configs)
+    (transaction_topic.partitions, transaction_topic.replication_factor, configs)
 }
 
 fn share_topic(config: &BrokerConfig) -> Shape {
-    let wanted = &config.share_topic;
+    let share_topic = &config.share_topic;
     let configs = vec![
         ("cleanup.policy", "delete".to_owned()),
         ("compression.type", "producer".to_owned()),
-        ("min.insync.replicas", wanted.min_insync_replicas.to_string()),
+        ("min.insync.replicas", share_topic.min_insync_replicas.to_string()),
         ("retention.ms", "-1".to_owned()),
-        ("segment.bytes", wanted.segment_bytes.to_string()),
+        ("segment.bytes", share_topic.segment_bytes.to_string()),
     ];
-    (wanted.partitions, wanted.replication_factor, configs)
+    (share_topic.partitions, share_topic.replication_factor, configs)
 }
 
 /// Makes sure that groups have a place for their offsets.
