@@ -37,6 +37,8 @@ const SECTIONS: &[Section] = &[
     section(PLAIN, "TopicDefaults", &["topics"], SHELLS),
     section(PLAIN, "Groups", &["groups"], SHELLS),
     section(PLAIN, "Offsets", &["offsets"], SHELLS),
+    section(PLAIN, "TransactionTopic", &["transaction_topic"], SHELLS),
+    section(PLAIN, "ShareTopic", &["share_topic"], SHELLS),
     section(PLAIN, "Producers", &["producers"], SHELLS),
     section(PLAIN, "Cleaner", &["cleaner", "settings"], SHELLS),
     section(JOINED, "LogDefaults", &["log"], SHELLS),
