@@ -192,6 +192,10 @@ pub fn troubles(server: &Server) -> Vec<Trouble> {
         let detail = format!("{partition}: {reason}; it is tried again");
         troubles.push(Trouble { reason: Trouble::COORDINATOR_FAILED, detail });
     }
+    for stray in server.logs.strays() {
+        let detail = format!("{}: {}", stray.path.display(), stray.reason);
+        troubles.push(Trouble { reason: "stray folder", detail });
+    }
     if let Some(detail) = leaderless(&server.image()) {
         troubles.push(Trouble { reason: "partitions without a leader", detail });
     }

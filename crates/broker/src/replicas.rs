@@ -4,8 +4,6 @@
 //! One task does this, update after update; nobody else opens or closes a partition.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Display;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use configuration::{BrokerConfig, CompressionChoice, Scope, TopicSettings};
@@ -16,13 +14,13 @@ use metadata::{
 };
 use model::{BrokerId, Compression, Durability, PartitionIndex, TopicId, TopicPartition};
 use partition::{CompressionRule, Partition, Settings};
-use storage::{CleanupPolicy, LogConfig};
+use storage::{CleanupPolicy, LogConfig, StorageError};
 use tokio::sync::watch;
 use tracing::{error, info};
 
 use crate::groups::OFFSETS_TOPIC;
 use crate::internal_topics;
-use crate::logs::Opened;
+use crate::logs::{Opened, Wanted};
 use crate::network::listener::ConnectionLimits;
 use crate::server::Server;
 use crate::start::controller_settings;
@@ -54,14 +52,14 @@ pub fn act_upon(server: &Arc<Server>, update: &ImageUpdate) {
     let mut topics = Topics::clone(&server.topics.snapshot());
     let changes = update.local_changes(server.node_id);
     let removed = remove(server, &mut topics, &changes);
-    serve(server, image, &mut topics, &changes);
+    serve(server, update, &mut topics, &changes);
     reconfigure_topics(server, update, &topics, reconfigured);
     server.topics.replace(topics);
     for (name, _) in deleted_topics(update) {
         info!(topic = %name, "deleted");
     }
     // Only now can nobody find them any more.
-    removed.into_iter().for_each(|partition| server.logs.delete(&partition));
+    server.logs.delete(&removed);
     tell_groups(server, update, &changes);
 }
 
@@ -74,8 +72,12 @@ fn deleted_topics(update: &ImageUpdate) -> Vec<(Arc<str>, TopicId)> {
     deleted.collect()
 }
 
-fn remove(server: &Server, topics: &mut Topics, changes: &[LocalChange]) -> Vec<Arc<Partition>> {
-    let mut removed = Vec::new();
+/// Takes partitions out of the table, also those that could not be opened. Returns which.
+fn remove(
+    server: &Server,
+    topics: &mut Topics,
+    changes: &[LocalChange],
+) -> Vec<(TopicId, TopicPartition)> {
     let going = changes.iter().filter(|change| change.kind == LocalChangeKind::Remove);
     let mut by_topic: BTreeMap<TopicId, BTreeSet<PartitionIndex>> = BTreeMap::new();
     for change in going {
@@ -91,14 +93,18 @@ fn remove(server: &Server, topics: &mut Topics, changes: &[LocalChange]) -> Vec<
                 if *topic.name == *OFFSETS_TOPIC {
                     server.groups.unload(index.0);
                 }
-                removed.push(partition);
             }
         }
         if partitions.iter().any(Option::is_some) {
             topics.insert(with_partitions(&topic, partitions));
         }
     }
-    removed
+    let going = changes.iter().filter(|change| change.kind == LocalChangeKind::Remove);
+    let name = |change: &LocalChange| TopicPartition {
+        topic: Arc::clone(&change.topic),
+        partition: change.partition,
+    };
+    going.map(|change| (change.topic_id, name(change))).collect()
 }
 
 fn with_partitions(topic: &Topic, partitions: Vec<Option<Arc<Partition>>>) -> Arc<Topic> {
@@ -112,8 +118,9 @@ fn with_partitions(topic: &Topic, partitions: Vec<Option<Arc<Partition>>>) -> Ar
 }
 
 /// Opens what is not open, then leads or follows.
-fn serve(server: &Server, image: &ClusterImage, topics: &mut Topics, changes: &[LocalChange]) {
-    let open = open_missing(server, image, topics, changes);
+fn serve(server: &Server, update: &ImageUpdate, topics: &mut Topics, changes: &[LocalChange]) {
+    let image = &update.after;
+    let open = open_missing(server, update, topics, changes);
     let mut by_topic: BTreeMap<TopicId, Vec<&LocalChange>> = BTreeMap::new();
     for change in changes.iter().filter(|change| change.kind != LocalChangeKind::Remove) {
         by_topic.entry(change.topic_id).or_default().push(change);
@@ -164,7 +171,7 @@ type OpenedPartitions = BTreeMap<(TopicId, PartitionIndex), Option<Arc<Partition
 /// is reported and left out; the others serve.
 fn open_missing(
     server: &Server,
-    image: &ClusterImage,
+    update: &ImageUpdate,
     topics: &Topics,
     changes: &[LocalChange],
 ) -> OpenedPartitions {
@@ -176,28 +183,57 @@ fn open_missing(
             topic.is_none_or(|topic| topic.partition(change.partition).is_none())
         })
         .collect();
-    let settings = settings_of(server, image, &missing);
+    let settings = settings_of(server, &update.after, &missing);
+    let wanted: Vec<Wanted> = missing.iter().map(|change| wanted(change, &settings)).collect();
     let config = server.config();
     let threads = config.threads.recovery_per_log_dir.max(1) * config.log_dirs.len();
-    let share = missing.len().div_ceil(threads).max(1);
-    if missing.len() == 1 {
-        return missing.iter().map(|change| open(server, change, &settings)).collect();
+    let opened = server.logs.open(&wanted, update.index, threads, server.now());
+    let partitions = wanted.into_iter().zip(opened).map(|(wanted, opened)| {
+        let key = (wanted.topic_id, wanted.name.partition);
+        let settings = Arc::clone(&settings[&wanted.topic_id]);
+        (key, take_over(server, wanted, settings, opened))
+    });
+    partitions.collect()
+}
+
+fn wanted(change: &LocalChange, settings: &SettingsByTopic) -> Wanted {
+    let settings = &settings[&change.topic_id];
+    let epoch = match &change.kind {
+        LocalChangeKind::Lead(image) | LocalChangeKind::Follow(image) => image.leader_epoch,
+        LocalChangeKind::Remove => unreachable!("removals were taken out"),
+    };
+    Wanted {
+        name: TopicPartition { topic: Arc::clone(&change.topic), partition: change.partition },
+        topic_id: change.topic_id,
+        config: Arc::clone(&settings.log),
+        durability: settings.durability,
+        epoch,
     }
-    std::thread::scope(|scope| {
-        let opening: Vec<_> = missing
-            .chunks(share)
-            .map(|part| {
-                let settings = &settings;
-                scope.spawn(move || {
-                    part.iter().map(|change| open(server, change, settings)).collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        opening
-            .into_iter()
-            .flat_map(|thread| thread.join().expect("opening does not panic"))
-            .collect()
-    })
+}
+
+fn take_over(
+    server: &Server,
+    wanted: Wanted,
+    settings: Arc<Settings>,
+    opened: Result<Opened, StorageError>,
+) -> Option<Arc<Partition>> {
+    match opened {
+        Ok(Opened { mut log, high_watermark, sync_queue }) => {
+            if storage::disk::reserve::open_files() > server.limits.descriptors.files / 2 {
+                // Its files are opened again when they are needed: a request that makes very many
+                // partitions must not use all descriptors up.
+                log.release_files();
+            }
+            let (name, id, me) = (wanted.name, wanted.topic_id, server.node_id);
+            let partition = Partition::new(name, id, me, log, settings, high_watermark, sync_queue);
+            server.logs.register(&partition);
+            Some(partition)
+        }
+        Err(cause) => {
+            error!(partition = %wanted.name, error = %cause, "cannot open the log; the partition is offline. `highwater log mend` shows what would be lost by going on without what is damaged");
+            None
+        }
+    }
 }
 
 type SettingsByTopic = BTreeMap<TopicId, Arc<Settings>>;
@@ -211,51 +247,6 @@ fn settings_of(server: &Server, image: &ClusterImage, changes: &[&LocalChange]) 
             .or_insert_with(|| Arc::new(resolve(&config, image, server.node_id, &change.topic)));
     }
     settings
-}
-
-fn open(
-    server: &Server,
-    change: &LocalChange,
-    settings: &SettingsByTopic,
-) -> ((TopicId, PartitionIndex), Option<Arc<Partition>>) {
-    let name = TopicPartition { topic: Arc::clone(&change.topic), partition: change.partition };
-    let settings = Arc::clone(&settings[&change.topic_id]);
-    let opened = isolated(|| server.logs.open(&name, change.topic_id, &settings.log, server.now()));
-    let partition = match opened {
-        Ok(Ok(opened)) => {
-            let Opened { mut log, high_watermark, sync_queue } = opened;
-            if storage::disk::reserve::open_files() > server.limits.descriptors.files / 2 {
-                // Its files are opened again when they are needed: a request that makes very many
-                // partitions must not use all descriptors up.
-                log.release_files();
-            }
-            let me = server.node_id;
-            let id = change.topic_id;
-            let partition = Partition::new(name, id, me, log, settings, high_watermark, sync_queue);
-            server.logs.register(&partition);
-            Some(partition)
-        }
-        Ok(Err(cause)) => offline(server, &name, &cause),
-        Err(bug) => offline(server, &name, &bug),
-    };
-    ((change.topic_id, change.partition), partition)
-}
-
-fn offline(server: &Server, name: &TopicPartition, cause: &dyn Display) -> Option<Arc<Partition>> {
-    error!(partition = %name, error = %cause, "cannot open the log; the partition is offline");
-    server.logs.note_offline(name, cause);
-    None
-}
-
-/// Opening a log panicked.
-#[derive(Debug, thiserror::Error)]
-#[error("a bug: opening the log panicked; nothing else is affected")]
-struct OpeningPanicked;
-
-/// Opens one log. What is wrong with that one, be it a bug that its files brought to light, must not
-/// keep the others from serving: nothing has seen the log yet.
-fn isolated<T>(open: impl FnOnce() -> T) -> Result<T, OpeningPanicked> {
-    std::panic::catch_unwind(AssertUnwindSafe(open)).map_err(|_| OpeningPanicked)
 }
 
 fn broker_configs_changed(server: &Server, update: &ImageUpdate) -> bool {
@@ -382,17 +373,5 @@ fn log_config(wanted: &TopicSettings) -> LogConfig {
         file_delete_delay_ms: wanted.file_delete_delay_ms,
         preallocate: wanted.preallocate,
         max_message_bytes: wanted.max_message_bytes,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_panic_in_opening_one_log_is_an_error_of_that_one() {
-        let opened: Vec<_> =
-            (0..3).map(|n| isolated(|| if n == 1 { panic!("a bug") } else { n })).collect();
-        assert!(matches!(opened[..], [Ok(0), Err(OpeningPanicked), Ok(2)]));
     }
 }

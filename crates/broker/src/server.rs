@@ -189,7 +189,7 @@ impl Server {
     ) -> Result<Arc<Partition>, ErrorCode> {
         let topics = self.topics.load();
         let topic = topics.by_name(topic).ok_or(ErrorCode::UnknownTopicOrPartition)?;
-        topic.partition(index).cloned().ok_or(ErrorCode::UnknownTopicOrPartition)
+        topic.partition(index).cloned().ok_or_else(|| topic.absence(index))
     }
 
     /// The broker that clients are told is the controller: with one broker, this one; in a cluster

@@ -7,6 +7,7 @@
 //! chores thread     retention, checkpoints; cleaner threads: compaction
 //! ```
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -17,9 +18,10 @@ use configuration::{BrokerConfig, Listener};
 use metadata::decide::{BrokerRef, CreateCluster, RegisterBroker};
 use metadata::record::Endpoint;
 use metadata::{ControllerSettings, Refusal, Request, Response};
-use model::{BrokerEpoch, BrokerId, Uuid};
+use model::{BrokerEpoch, BrokerId, TopicPartition, Uuid};
 use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError};
 use storage::disk::{Disk, RealDisk};
+use storage::journal::Key;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
@@ -34,7 +36,7 @@ use crate::groups::{Groups, group_config};
 use crate::logs::chores::Chores;
 use crate::logs::cleaner::Cleaner;
 use crate::logs::flusher::{Flusher, SyncObserver};
-use crate::logs::{Logs, LogsError};
+use crate::logs::{Assigned, Directory, Logs, LogsError};
 use crate::network::buffer::BufferPool;
 use crate::network::listener::{BACKLOG_OF_HTTP, ConnectionLimits, Connections, accept, bind};
 use crate::network::memory::RequestMemory;
@@ -103,6 +105,8 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         &config.log_dirs,
         config.node_id,
         config.cluster_id,
+        &config.metadata_dir.join(METADATA_DIR),
+        Clock::default().now(),
     )?;
     let logs = Arc::new(logs);
     let listeners = bind_all(&config, data.handle()).await?;
@@ -112,6 +116,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let quorum = Arc::new(
         Quorum::start(quorum_config(&config, &cluster_id), disk, Arc::new(NoTransport)).await?,
     );
+    logs.settle(assigned(&quorum, config.node_id))?;
     let broker_epoch = join_cluster(&quorum, &config, &logs, &endpoints, &cluster_id).await?;
 
     let counters = Arc::new(Counters::default());
@@ -291,7 +296,7 @@ async fn join_cluster(
         cluster_id: cluster_id.to_owned(),
         endpoints: endpoints.iter().map(registered).collect(),
         rack: config.rack.clone(),
-        log_dirs: logs.directories().map(|directory| directory.id()).collect(),
+        log_dirs: logs.directories().filter(|dir| !dir.is_offline()).map(Directory::id).collect(),
         clean: logs.was_clean() || logs.is_new(),
         fenced: false,
         earlier_incarnation_alive: false,
@@ -301,6 +306,20 @@ async fn join_cluster(
         Response::RegisterBroker(Err(refusal)) => Err(StartError::Refused(refusal)),
         other => unreachable!("the answer to another request: {other:?}"),
     }
+}
+
+/// What the metadata wants of this broker, as far as it is known here.
+fn assigned(quorum: &Quorum, me: BrokerId) -> Assigned {
+    let image = quorum.image();
+    let mut partitions = BTreeMap::new();
+    for topic in image.topics() {
+        for (index, _) in topic.partitions().filter(|(_, state)| state.replicas.contains(&me)) {
+            let name = TopicPartition { topic: Arc::clone(&topic.name), partition: index };
+            partitions.insert(Key { topic_id: topic.id, partition: index }, name);
+        }
+    }
+    let image_index = image.cluster_id().and(quorum.changed_at());
+    Assigned { partitions, image_index }
 }
 
 fn registered(open: &crate::endpoints::OpenListener) -> Endpoint {
@@ -360,7 +379,7 @@ impl RunningBroker {
             chores.stop();
             cleaner.stop();
             server.flusher.stop();
-            server.logs.close(self.broker_epoch);
+            server.logs.close(self.broker_epoch, server.now());
         });
         if closing.await.is_err() {
             error!("a bug: closing the logs panicked");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use hashbrown::HashMap;
-use model::{PartitionIndex, TopicId};
+use model::{ErrorCode, PartitionIndex, TopicId};
 use partition::Partition;
 
 use crate::counters::TopicCounters;
@@ -30,6 +30,15 @@ impl Topic {
     /// The partition of this number, if this broker holds it.
     pub fn partition(&self, index: PartitionIndex) -> Option<&Arc<Partition>> {
         self.partitions.get(usize::try_from(index.0).ok()?)?.as_ref()
+    }
+
+    /// What a client is told of a partition that this broker does not serve: one that exists could not
+    /// be opened, and is not merely "not there yet".
+    pub fn absence(&self, index: PartitionIndex) -> ErrorCode {
+        match usize::try_from(index.0) {
+            Ok(at) if at < self.partitions.len() => ErrorCode::KafkaStorageError,
+            _ => ErrorCode::UnknownTopicOrPartition,
+        }
     }
 }
 

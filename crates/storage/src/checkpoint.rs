@@ -55,9 +55,12 @@ pub fn store(
     offsets: &Offsets,
 ) -> Result<(), StorageError> {
     let path = log_dir.join(name);
-    let lines =
-        offsets.iter().map(|(tp, offset)| format!("{} {} {offset}", tp.topic, tp.partition));
-    disk.write_atomically(&path, &encode(lines)).during("write", &path)
+    disk.write_atomically(&path, &text(offsets)).during("write", &path)
+}
+
+/// A checkpoint file's content.
+pub fn text(offsets: &Offsets) -> Vec<u8> {
+    encode(offsets.iter().map(|(tp, offset)| format!("{} {} {offset}", tp.topic, tp.partition)))
 }
 
 fn offset_line(line: &str) -> Result<(TopicPartition, Offset), String> {

@@ -66,6 +66,15 @@ pub enum StorageError {
         /// What the system said.
         source: io::Error,
     },
+    /// The partition was refused, at this start or an earlier one, and stays so until somebody mends
+    /// it; nothing was changed.
+    #[error("{}: refused: {reason}", .dir.display())]
+    Refused {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// Why, in words.
+        reason: String,
+    },
     /// A small file beside the segments (checkpoint, snapshot, metadata) that cannot be understood.
     #[error("{}: {reason}", .path.display())]
     Malformed {

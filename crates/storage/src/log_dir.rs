@@ -11,7 +11,6 @@
 //!
 //! Not here: what is in a partition's directory (`log/`), and when checkpoints are written.
 
-use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,8 +18,10 @@ use std::sync::Arc;
 use model::{BrokerEpoch, BrokerId, Offset, Timestamp, TopicId, TopicPartition, Uuid};
 
 use crate::checkpoint::{self, Offsets};
-use crate::disk::{Disk, OpenMode};
+use crate::disk::{Disk, FileLock, OpenMode};
+
 use crate::error::Context;
+use crate::journal::{Checkpoint, Key, Opened, PartitionState, State};
 use crate::names::PARTITION_METADATA;
 use crate::{Log, Opening, StorageError};
 
@@ -29,6 +30,10 @@ const META: &str = "meta.properties";
 const CLEAN_MARKER: &str = ".kafka_cleanshutdown";
 /// Behind the name of a partition's directory that is to be removed.
 const DELETED_DIR: &str = "-delete";
+/// Behind the name of a partition's directory of which nobody knows whose it is.
+const STRAY_DIR: &str = "-stray";
+/// The topic of the quorum's own log, which is no partition of this room.
+const METADATA_TOPIC: &str = "__cluster_metadata";
 /// The longest name of a directory that common file systems take, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
@@ -48,20 +53,16 @@ pub enum LockError {
 /// The exclusive right to a log directory, for as long as it lives.
 #[derive(Debug)]
 pub struct DirLock {
-    _file: File,
+    _file: FileLock,
 }
 
 impl DirLock {
-    /// Takes the lock of a directory, which is made if need be. Does not wait.
-    pub fn acquire(dir: &Path) -> Result<DirLock, LockError> {
-        let failed = |error| LockError::Io(dir.to_owned(), error);
-        std::fs::create_dir_all(dir).map_err(failed)?;
-        let options = File::options().create(true).truncate(false).write(true).clone();
-        let file = options.open(dir.join(LOCK)).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => Ok(DirLock { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(LockError::Held(dir.to_owned())),
-            Err(TryLockError::Error(error)) => Err(failed(error)),
+    /// Takes the lock of a directory, which must exist. Does not wait.
+    pub fn acquire(disk: &dyn Disk, dir: &Path) -> Result<DirLock, LockError> {
+        match disk.lock(&dir.join(LOCK)) {
+            Ok(Some(file)) => Ok(DirLock { _file: file }),
+            Ok(None) => Err(LockError::Held(dir.to_owned())),
+            Err(error) => Err(LockError::Io(dir.to_owned(), error)),
         }
     }
 }
@@ -75,17 +76,23 @@ pub struct MetaProperties {
     pub cluster_id: String,
     /// The directory itself, `directory.id` (KIP-858).
     pub directory_id: Uuid,
+    /// The directory has a journal of its partitions (`highwater.journal=1`, ours): one that is
+    /// missing is damage. Kafka passes over keys that it does not know.
+    pub journal: bool,
 }
 
 impl MetaProperties {
-    fn encode(&self) -> String {
-        let MetaProperties { node_id, cluster_id, directory_id } = self;
+    /// The file's content.
+    pub fn encode(&self) -> String {
+        let MetaProperties { node_id, cluster_id, directory_id, journal } = self;
+        let witness = if *journal { "highwater.journal=1\n" } else { "" };
         format!(
-            "version=1\nnode.id={node_id}\ncluster.id={cluster_id}\ndirectory.id={directory_id}\n"
+            "version=1\nnode.id={node_id}\ncluster.id={cluster_id}\ndirectory.id={directory_id}\n{witness}"
         )
     }
 
-    fn decode(text: &str) -> Result<MetaProperties, String> {
+    /// What the file's content says.
+    pub fn decode(text: &str) -> Result<MetaProperties, String> {
         let of = |key: &str| {
             let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
             let mut values = lines.filter_map(|line| line.split_once('='));
@@ -98,7 +105,12 @@ impl MetaProperties {
         let node_id = of("node.id")?.parse().map_err(|_| "node.id is no number".to_owned())?;
         let directory_id = of("directory.id")?.parse().map_err(|e| format!("directory.id: {e}"))?;
         let cluster_id = of("cluster.id")?.to_owned();
-        Ok(MetaProperties { node_id: BrokerId(node_id), cluster_id, directory_id })
+        let journal = match of("highwater.journal") {
+            Ok("1") => true,
+            Ok(other) => return Err(format!("unknown version {other} of highwater.journal")),
+            Err(_) => false,
+        };
+        Ok(MetaProperties { node_id: BrokerId(node_id), cluster_id, directory_id, journal })
     }
 }
 
@@ -137,6 +149,15 @@ impl Loading {
     }
 }
 
+/// A folder in a log directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folder {
+    /// Its name.
+    pub name: String,
+    /// The partition that has this name; `None` for one that was put aside.
+    pub partition: Option<TopicPartition>,
+}
+
 /// A directory of partitions.
 #[derive(Clone, Debug)]
 pub struct LogDir {
@@ -147,13 +168,20 @@ pub struct LogDir {
 impl LogDir {
     /// The log directory at `path`, which is made if need be.
     pub fn new(disk: Arc<dyn Disk>, path: PathBuf) -> Result<LogDir, StorageError> {
-        if !disk.exists(&path) {
-            disk.create_dir_all(&path).during("create", &path)?;
-            if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                disk.sync_dir(parent).during("sync", parent)?;
-            }
+        let is_new = |path: &&Path| !path.as_os_str().is_empty() && !disk.exists(path);
+        let made: Vec<PathBuf> = path.ancestors().take_while(is_new).map(Path::to_owned).collect();
+        disk.create_dir_all(&path).during("create", &path)?;
+        // The name of each directory that was made stands in the one above.
+        for parent in made.iter().filter_map(|made| made.parent()) {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            disk.sync_dir(parent).during("sync", parent)?;
         }
         Ok(LogDir { disk, path })
+    }
+
+    /// The log directory at `path`, whether it is there or not.
+    pub fn at(disk: Arc<dyn Disk>, path: PathBuf) -> LogDir {
+        LogDir { disk, path }
     }
 
     /// Where it is.
@@ -231,11 +259,82 @@ impl LogDir {
         checkpoint::store(&*self.disk, &self.path, name, offsets)
     }
 
+    /// Replaces one of the checkpoint files without waiting for the device: for Kafka's tools, where
+    /// the journal is what counts.
+    pub fn copy_offsets(&self, name: &str, offsets: &Offsets) -> Result<(), StorageError> {
+        self.write_unsynced(name, &checkpoint::text(offsets))
+    }
+
+    /// Says to Kafka's tools that everything was stopped cleanly, as [`LogDir::copy_offsets`] does.
+    pub fn copy_clean_marker(&self, broker_epoch: BrokerEpoch) -> Result<(), StorageError> {
+        self.write_unsynced(CLEAN_MARKER, marker(broker_epoch).as_bytes())
+    }
+
+    /// Takes the marker of a clean stop away, if there is one.
+    pub fn remove_clean_marker(&self) -> Result<(), StorageError> {
+        let path = self.path.join(CLEAN_MARKER);
+        match self.disk.remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).during("remove", &path)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn write_unsynced(&self, name: &str, bytes: &[u8]) -> Result<(), StorageError> {
+        let (path, aside) = (self.path.join(name), self.path.join(format!("{name}.tmp")));
+        let file = self.disk.open(&aside, OpenMode::Create).during("open", &aside)?;
+        file.truncate(0).during("truncate", &aside)?;
+        file.write_all_at(bytes, 0).during("write", &aside)?;
+        self.disk.rename(&aside, &path).during("rename", &aside)
+    }
+
+    /// What Kafka's files, or those of a version without a journal, say of the partitions here: the
+    /// state that the journal begins with. `meta` is `meta.properties` as it will be. A folder whose
+    /// topic id cannot be read is not taken over. Changes nothing.
+    pub fn adopted(&self, meta: &MetaProperties, now: Timestamp) -> Result<State, StorageError> {
+        let marker = read_text(&*self.disk, &self.path.join(CLEAN_MARKER))?;
+        let mut state = State {
+            closed: marker.is_some(),
+            broker_epoch: marker.as_deref().and_then(marked_epoch),
+            at: now,
+            meta: meta.encode().into_bytes(),
+            ..State::default()
+        };
+        let recovery_points = self.offsets(checkpoint::RECOVERY_POINT)?;
+        let log_starts = self.offsets(checkpoint::LOG_START)?;
+        let high_watermarks = self.offsets(checkpoint::HIGH_WATERMARK)?;
+        let cleaned = self.offsets(checkpoint::CLEANER)?;
+        for name in self.folders()?.into_iter().filter_map(|folder| folder.partition) {
+            let Ok(Some(topic_id)) = self.topic_id(&name) else { continue };
+            let of = |offsets: &Offsets| offsets.get(&name).copied().unwrap_or(Offset(0));
+            let mut partition = PartitionState::new(Opened {
+                topic: Arc::clone(&name.topic),
+                dense_from: None,
+                fsync: false,
+                image_index: 0,
+            });
+            partition.log_start = of(&log_starts);
+            partition.checkpoint = Some(Checkpoint {
+                recovery_point: of(&recovery_points),
+                active: None,
+                epoch: model::LeaderEpoch::NONE,
+                high_watermark: of(&high_watermarks),
+                cleaned_below: of(&cleaned),
+                at: now,
+            });
+            partition.synced = of(&recovery_points);
+            // The end is not known: the files of a clean stop are trusted as they stand.
+            partition.closed = state.closed.then_some(of(&recovery_points));
+            state.partitions.insert(Key { topic_id, partition: name.partition }, partition);
+        }
+        Ok(state)
+    }
+
     /// Says that everything was stopped cleanly: to be called when every log is closed and the
     /// checkpoints are written, and not at all if one of them failed.
     pub fn mark_clean(&self, broker_epoch: BrokerEpoch) -> Result<(), StorageError> {
-        let text = format!("{{\"version\":0,\"brokerEpoch\":{broker_epoch}}}");
-        self.write(CLEAN_MARKER, text.as_bytes())
+        self.write(CLEAN_MARKER, marker(broker_epoch).as_bytes())
     }
 
     /// The topic id in a partition's directory (`partition.metadata`); `None` if there is none.
@@ -253,18 +352,61 @@ impl LogDir {
         }
     }
 
-    /// Writes the topic id into a partition's directory, which must exist. It becomes durable
-    /// together with the first records: a new log's first sync includes it.
+    /// Writes the topic id into a partition's directory, which must exist, unless it stands there.
+    /// For Kafka's tools: the journal knows whose the directory is.
     pub fn store_topic_id(
         &self,
         partition: &TopicPartition,
         id: TopicId,
     ) -> Result<(), StorageError> {
+        if self.topic_id(partition).is_ok_and(|found| found == Some(id)) {
+            return Ok(());
+        }
         let path = self.partition_dir(partition).join(PARTITION_METADATA);
         let text = format!("version: 0\ntopic_id: {id}\n");
-        let file = self.disk.open(&path, OpenMode::Create).during("create", &path)?;
-        file.truncate(0).during("truncate", &path)?;
-        file.write_all_at(text.as_bytes(), 0).during("write", &path)
+        self.disk.write_atomically(&path, text.as_bytes()).during("write", &path)
+    }
+
+    /// The names in the directory that are folders of partitions, or were: with what is known of
+    /// them from the name alone.
+    pub fn folders(&self) -> Result<Vec<Folder>, StorageError> {
+        let names = self.disk.list(&self.path).during("list", &self.path)?;
+        let folder = |name: String| {
+            let partition = partition_of(&name).filter(|found| &*found.topic != METADATA_TOPIC);
+            let aside = [DELETED_DIR, STRAY_DIR].iter().any(|end| name.ends_with(end));
+            (partition.is_some() || aside).then_some(Folder { name, partition })
+        };
+        Ok(names.into_iter().filter_map(folder).collect())
+    }
+
+    /// Gives a folder of this directory another name, not durably.
+    pub fn rename(&self, from: &str, to: &str) -> Result<(), StorageError> {
+        let path = self.path.join(from);
+        self.disk.rename(&path, &self.path.join(to)).during("rename", &path)
+    }
+
+    /// Makes the names in the directory durable.
+    pub fn sync_names(&self) -> Result<(), StorageError> {
+        self.disk.sync_dir(&self.path).during("sync", &self.path)
+    }
+
+    /// Whether a partition's folder holds no records and never did: a crash interrupted its making.
+    pub fn is_without_records(&self, partition: &TopicPartition) -> Result<bool, StorageError> {
+        let dir = self.partition_dir(partition);
+        let names = self.disk.list(&dir).during("list", &dir)?;
+        for name in names.iter().filter(|name| name.ends_with(crate::names::LOG)) {
+            let path = dir.join(name);
+            let first = crate::names::base_offset(name, crate::names::LOG) == Some(Offset(0));
+            if !first || self.disk.size(&path).during("open", &path)? > 0 {
+                return Ok(false);
+            }
+        }
+        Ok(!names.iter().any(|name| {
+            name.contains('.')
+                && !name.ends_with(crate::names::LOG)
+                && name != PARTITION_METADATA
+                && !name.ends_with(crate::names::TEMPORARY)
+        }))
     }
 
     /// Puts the directory of a deleted partition out of the way, durably; returns where it is now,
@@ -304,10 +446,20 @@ fn discard(disk: &dyn Disk, dir: &Path, unique: Uuid) -> Result<PathBuf, Storage
     Ok(to)
 }
 
-fn deleted_name(name: &str, unique: Uuid) -> String {
+/// The name of a partition's folder on its way out. `unique` keeps it apart from its namesakes.
+pub fn deleted_name(name: &str, unique: Uuid) -> String {
+    aside_name(name, unique, DELETED_DIR)
+}
+
+/// The name of a folder that is put aside because its name is needed and nobody knows whose it is.
+pub fn stray_name(name: &str, unique: Uuid) -> String {
+    aside_name(name, unique, STRAY_DIR)
+}
+
+fn aside_name(name: &str, unique: Uuid, suffix: &str) -> String {
     let (topic, partition) = name.rsplit_once('-').unwrap_or((name, "0"));
     let id: String = unique.0.iter().map(|byte| format!("{byte:02x}")).collect();
-    let end = format!("-{partition}.{id}{DELETED_DIR}");
+    let end = format!("-{partition}.{id}{suffix}");
     let topic = &topic[..topic.len().min(NAME_BYTES_MAX - end.len())];
     format!("{topic}{end}")
 }
@@ -319,6 +471,10 @@ fn partition_of(name: &str) -> Option<TopicPartition> {
     let partition = number.parse::<i32>().ok()?;
     let partition = TopicPartition::new(topic, partition);
     (partition.to_string() == name).then_some(partition)
+}
+
+fn marker(broker_epoch: BrokerEpoch) -> String {
+    format!("{{\"version\":0,\"brokerEpoch\":{broker_epoch}}}")
 }
 
 /// The broker epoch in a clean marker; older ones hold none.
@@ -349,11 +505,11 @@ mod tests {
     #[test]
     fn a_second_owner_is_told_plainly() {
         let dir = tempfile::tempdir().unwrap();
-        let lock = DirLock::acquire(dir.path()).unwrap();
-        let refused = DirLock::acquire(dir.path()).unwrap_err().to_string();
+        let lock = DirLock::acquire(&RealDisk, dir.path()).unwrap();
+        let refused = DirLock::acquire(&RealDisk, dir.path()).unwrap_err().to_string();
         assert!(refused.contains("another process uses the log directory"), "{refused}");
         drop(lock);
-        DirLock::acquire(dir.path()).unwrap();
+        DirLock::acquire(&RealDisk, dir.path()).unwrap();
     }
 
     #[test]
@@ -408,9 +564,13 @@ mod tests {
             node_id: BrokerId(7),
             cluster_id: "KXTdOubuy3EwLD2kuE7f4g".to_owned(),
             directory_id: Uuid([9; 16]),
+            journal: false,
         };
-        log_dir.store_meta_properties(&meta).unwrap();
-        assert_eq!(log_dir.meta_properties().unwrap(), Some(meta));
+        let with_journal = MetaProperties { journal: true, ..meta.clone() };
+        for meta in [meta, with_journal] {
+            log_dir.store_meta_properties(&meta).unwrap();
+            assert_eq!(log_dir.meta_properties().unwrap(), Some(meta));
+        }
         std::fs::write(dir.path().join("meta.properties"), "#x\nversion=0\n").unwrap();
         assert!(log_dir.meta_properties().is_err());
 

@@ -35,11 +35,6 @@ pub async fn handle(call: Arc<Call>, request: DeleteRecordsRequest) -> DeleteRec
         }
         topics.push(DeleteRecordsTopicResult { name: topic.name, partitions });
     }
-    // What was deleted does not come back after a crash.
-    let server = Arc::clone(&call.server);
-    if tokio::task::spawn_blocking(move || server.logs.checkpoint()).await.is_err() {
-        tracing::error!("a bug: writing checkpoints panicked");
-    }
     DeleteRecordsResponse { throttle_time_ms: 0, topics }
 }
 
@@ -56,5 +51,12 @@ fn delete(call: &Call, topic: &str, index: i32, offset: i64) -> Result<Offset, E
         offset if offset >= 0 => Some(Offset(offset)),
         _ => return Err(ErrorCode::OffsetOutOfRange),
     };
-    partition.delete_records(offset).map_err(|error| error_code::of_partition(&error))
+    let start =
+        partition.delete_records(offset).map_err(|error| error_code::of_partition(&error))?;
+    // What was deleted does not come back after a crash.
+    call.server.logs.commit_starts(&[(partition, start)]).map_err(|cause| {
+        tracing::error!(topic, index, %cause, "the new log start is not durable");
+        ErrorCode::KafkaStorageError
+    })?;
+    Ok(start)
 }

@@ -50,6 +50,7 @@ fn of_storage(error: &StorageError) -> ErrorCode {
         StorageError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
         StorageError::OutOfOrder { .. } => ErrorCode::UnknownServerError,
         StorageError::Damaged(_)
+        | StorageError::Refused { .. }
         | StorageError::Failed { .. }
         | StorageError::Io { .. }
         | StorageError::Malformed { .. } => ErrorCode::KafkaStorageError,

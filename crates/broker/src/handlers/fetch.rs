@@ -482,7 +482,7 @@ impl Terms<'_> {
         first: bool,
     ) -> Result<Read, ErrorCode> {
         let index = PartitionIndex(session.entry_mut(slot).partition_index);
-        let partition = topic.partition(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        let partition = topic.partition(index).ok_or_else(|| topic.absence(index))?;
         // Registered before it is read, so that nothing appended in between is missed.
         session.connect(slot, partition);
         let entry = session.entry_mut(slot);

@@ -210,7 +210,7 @@ impl Call<'_> {
         topic.counters.produce_requests.add(1);
         let Some(partition) = topic.partition(index) else {
             topic.counters.failed_produce_requests.add(1);
-            return ErrorCode::UnknownTopicOrPartition.into();
+            return topic.absence(index).into();
         };
         if topic.internal {
             topic.counters.failed_produce_requests.add(1);

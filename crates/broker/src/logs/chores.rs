@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use configuration::BrokerConfig;
 use model::Durability;
+use model::Offset;
 use parking_lot::{Condvar, Mutex};
 use partition::{Partition, PartitionError};
+use storage::Log;
 use tracing::{debug, error, info};
 
 use crate::server::Server;
@@ -76,6 +78,7 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
         soon(Duration::from_secs(1), bound_open_files),
         soon(Duration::from_secs(1), |server| server.logs.look_for_room()),
         soon(Duration::from_secs(1), remove_deleted),
+        soon(Duration::from_secs(1), sync_journals),
         soon(ms(log.flush_scheduler_ms.clamp(100, 60_000)), flush_by_age),
     ]
 }
@@ -103,18 +106,45 @@ fn run(stop: &(Mutex<bool>, Condvar), server: &Weak<Server>, mut timetable: Vec<
 
 fn each(server: &Server, mut act: impl FnMut(&Arc<Partition>) -> Result<(), PartitionError>) {
     for partition in server.topics.snapshot().partitions() {
-        match act(partition) {
-            Ok(()) | Err(PartitionError::Offline | PartitionError::Deleted) => {}
-            Err(PartitionError::Storage(cause)) => server.log_failed(partition, &cause),
-            Err(other) => debug!(partition = %partition.topic_partition(), %other, "chore refused"),
-        }
+        report(server, partition, act(partition));
+    }
+}
+
+fn report(server: &Server, partition: &Arc<Partition>, result: Result<(), PartitionError>) {
+    match result {
+        Ok(()) | Err(PartitionError::Offline | PartitionError::Deleted) => {}
+        Err(PartitionError::Storage(cause)) => server.log_failed(partition, &cause),
+        Err(other) => debug!(partition = %partition.topic_partition(), %other, "chore refused"),
     }
 }
 
 fn retain(server: &Arc<Server>) {
     let now = server.now();
+    let mut starts = Vec::new();
     each(server, |partition| {
-        let gone = partition.maintain(|log, high_watermark| log.retain(now, high_watermark))?;
+        let plan = |log: &mut Log, high_watermark| log.plan_retention(now, high_watermark);
+        if let Some(start) = partition.maintain(plan)? {
+            starts.push((Arc::clone(partition), start));
+        }
+        Ok(())
+    });
+    // One sync a directory, for all partitions: then a start finishes what is begun here.
+    if let Err(cause) = server.logs.commit_starts(&starts) {
+        return error!(%cause, "no segments are deleted: the journal takes no entry");
+    }
+    for (partition, start) in &starts {
+        let retained = delete_segments(server, partition, *start);
+        report(server, partition, retained);
+    }
+}
+
+fn delete_segments(
+    server: &Server,
+    partition: &Arc<Partition>,
+    start: Offset,
+) -> Result<(), PartitionError> {
+    {
+        let gone = partition.maintain(|log, _| log.retain_from(start))?;
         let delay_ms = partition.settings().log.file_delete_delay_ms;
         for segment in gone {
             info!(
@@ -126,7 +156,11 @@ fn retain(server: &Arc<Server>) {
             server.logs.trash.add(segment, delay_ms);
         }
         Ok(())
-    });
+    }
+}
+
+fn sync_journals(server: &Arc<Server>) {
+    server.logs.sync_journals();
 }
 
 fn remove_deleted(server: &Arc<Server>) {
@@ -139,7 +173,7 @@ fn checkpoint(server: &Arc<Server>) {
         let synced = partition.settings().durability == Durability::Fsync;
         run_checkpoint(partition, if synced { 1 } else { u64::MAX })
     });
-    server.logs.checkpoint();
+    server.logs.checkpoint(server.now());
 }
 
 fn run_checkpoint(partition: &Arc<Partition>, bytes_min: u64) -> Result<(), PartitionError> {
@@ -171,7 +205,7 @@ fn bound_recovery(server: &Arc<Server>) {
         }
         left -= bytes;
     }
-    server.logs.checkpoint();
+    server.logs.checkpoint(server.now());
 }
 
 fn flush_by_age(server: &Arc<Server>) {

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use configuration::Cleaner as Settings;
-use model::TopicPartition;
+use model::{PartitionIndex, TopicId};
 use parking_lot::{Condvar, Mutex};
 use partition::{Partition, PartitionError};
 use storage::StorageError;
@@ -39,9 +39,9 @@ struct Shared {
 struct State {
     stopping: bool,
     /// Logs that a thread works on.
-    busy: HashSet<TopicPartition>,
+    busy: HashSet<(TopicId, PartitionIndex)>,
     /// Logs with bytes that cannot be read: somebody has to look at them first.
-    unreadable: HashSet<TopicPartition>,
+    unreadable: HashSet<(TopicId, PartitionIndex)>,
 }
 
 impl Cleaner {
@@ -130,16 +130,16 @@ impl Shared {
         for partition in server.topics.snapshot().partitions() {
             if partition.settings().log.cleanup.compact && self.claim(partition) {
                 self.clean(&server, partition, &settings);
-                self.state.lock().busy.remove(partition.topic_partition());
+                self.state.lock().busy.remove(&key_of(partition));
             }
         }
         Some(Duration::from_millis(settings.backoff_ms.max(1)))
     }
 
     fn claim(&self, partition: &Partition) -> bool {
-        let name = partition.topic_partition();
+        let key = key_of(partition);
         let mut state = self.state.lock();
-        !state.stopping && !state.unreadable.contains(name) && state.busy.insert(name.clone())
+        !state.stopping && !state.unreadable.contains(&key) && state.busy.insert(key)
     }
 
     fn clean(&self, server: &Server, partition: &Arc<Partition>, settings: &Settings) {
@@ -148,7 +148,7 @@ impl Shared {
         let Err(PartitionError::Storage(cause)) = result else { return };
         if let StorageError::Damaged(_) = cause {
             error!(partition = %partition.topic_partition(), %cause, "not compacted any more");
-            self.state.lock().unreadable.insert(partition.topic_partition().clone());
+            self.state.lock().unreadable.insert(key_of(partition));
         }
         server.log_failed(partition, &cause);
     }
@@ -163,8 +163,9 @@ impl Shared {
         let plan = partition.maintain(|log, committed| log.plan_compaction(now, committed))?;
         let Some(plan) = plan else { return Ok(()) };
         let Some(compaction) = self.work(&plan, settings)? else { return Ok(()) };
-        let tally = compaction.tally;
-        let done = partition.maintain(|log, _| log.finish_compaction(compaction))?;
+        let (tally, replaced) = (compaction.tally, compaction.replaces());
+        let finish = || partition.maintain(|log, _| log.finish_compaction(compaction));
+        let done = server.logs.swap(partition, replaced, finish)??;
         info!(
             partition = %partition.topic_partition(),
             records_read = tally.records_read,
@@ -205,4 +206,9 @@ impl Shared {
         }
         !state.stopping
     }
+}
+
+/// By id: a topic made again under the name of one that cannot be read is another one.
+fn key_of(partition: &Partition) -> (TopicId, PartitionIndex) {
+    (partition.topic_id(), partition.topic_partition().partition)
 }

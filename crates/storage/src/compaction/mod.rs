@@ -82,6 +82,14 @@ pub struct Compaction {
     pub tally: Tally,
 }
 
+impl Compaction {
+    /// The segments that will be gone or different afterwards, by their bases.
+    pub fn replaces(&self) -> Vec<Offset> {
+        let changed = self.groups.iter().filter(|group| group.changed);
+        changed.flat_map(|group| group.replaced.iter().map(|(base, _)| *base)).collect()
+    }
+}
+
 /// Figures of one compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{Disk, DiskFile, OpenMode};
+use super::{Disk, DiskFile, FileLock, OpenMode};
 
 /// Another disk behind a gate for its syncs. Clones are the same disk.
 #[derive(Clone, Debug)]
@@ -92,6 +92,10 @@ impl Disk for GatedDisk {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         self.disk.list(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<FileLock>> {
+        self.disk.lock(path)
     }
 
     fn size(&self, path: &Path) -> io::Result<u64> {

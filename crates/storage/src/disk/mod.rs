@@ -62,6 +62,9 @@ pub trait Disk: Send + Sync + Debug {
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// Removes a directory with all that is in it.
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()>;
+    /// Takes the exclusive lock of a file, which is made if need be, for as long as the result lives;
+    /// `None` if another process has it. Does not wait.
+    fn lock(&self, path: &Path) -> io::Result<Option<FileLock>>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
@@ -92,6 +95,10 @@ pub trait Disk: Send + Sync + Debug {
         }
     }
 }
+
+/// The lock of a file, until it is dropped. A simulated machine has one process: nothing to hold.
+#[derive(Debug)]
+pub struct FileLock(#[allow(dead_code, reason = "held, not read")] Option<std::fs::File>);
 
 /// An open file. All methods may be called from several threads at once.
 pub trait DiskFile: Send + Sync + Debug {

@@ -1,6 +1,6 @@
 //! The machine's own file system, by positioned system calls; no seek, no buffer of ours, no mmap.
 
-use std::fs;
+use std::fs::{self, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -10,7 +10,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::reserve::{Opened, lend};
-use super::{Disk, DiskFile, OpenMode};
+use super::{Disk, DiskFile, FileLock, OpenMode};
 
 /// The file system under the process. Has no state: any two are the same disk.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,6 +78,16 @@ impl Disk for RealDisk {
 
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
         lend(|| fs::remove_dir_all(dir))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<FileLock>> {
+        let options = fs::File::options().create(true).truncate(false).write(true).clone();
+        let file = options.open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(FileLock(Some(file)))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {

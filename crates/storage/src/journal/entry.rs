@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicId, Uuid};
 
+use crate::{ActiveSegment, SealedSegment};
+
 use super::codec::{Reader, Unreadable, put_bytes, put_offset, put_offset_or_none, put_text};
 
 /// A partition's identity: a topic made again under an old name has another id.
@@ -19,26 +21,6 @@ pub struct Key {
     pub topic_id: TopicId,
     /// The partition's number.
     pub partition: PartitionIndex,
-}
-
-/// A segment that is not appended to any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SealedSegment {
-    /// Its base offset, which is its name.
-    pub base: Offset,
-    /// Bytes of its `.log` file.
-    pub size_bytes: u64,
-}
-
-/// The segment that is appended to, as of a moment at which all of it was durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ActiveSegment {
-    /// Its base offset, which is its name.
-    pub base: Offset,
-    /// The log's end then.
-    pub end: Offset,
-    /// Bytes of its `.log` file then.
-    pub size_bytes: u64,
 }
 
 /// A partition is this broker's: durable before the partition serves. A second one replaces the first.

@@ -26,7 +26,7 @@ mod state;
 mod writer;
 
 pub use codec::Unreadable;
-pub use entry::{ActiveSegment, Checkpoint, Entry, Fact, Key, Opened, Refused, SealedSegment};
+pub use entry::{Checkpoint, Entry, Fact, Key, Opened, Refused};
 pub use load::{JOURNAL, Loaded, SNAPSHOT, decode, load};
 pub use state::{PartitionState, State};
 pub use writer::Journal;

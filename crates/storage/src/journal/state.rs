@@ -6,9 +6,8 @@ use std::sync::Arc;
 use model::{BrokerEpoch, Offset, PartitionIndex, Timestamp, TopicPartition};
 
 use super::codec::Unreadable;
-use super::entry::{
-    Checkpoint, Entry, EntryReader, EntryWriter, Fact, Key, Opened, Refused, SealedSegment,
-};
+use super::entry::{Checkpoint, Entry, EntryReader, EntryWriter, Fact, Key, Opened, Refused};
+use crate::SealedSegment;
 
 /// What is known of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +85,8 @@ impl PartitionState {
             }
         }
         self.sealed = Some(sealed);
+        // Retention may have entered its intent and not moved the files yet.
+        self.start_at(self.log_start);
     }
 
     /// Segments that end at or below `start` may be gone from now on.

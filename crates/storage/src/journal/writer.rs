@@ -80,6 +80,9 @@ impl Journal {
             // Behind what is cut nothing may be written: old frames could follow new ones.
             return Journal::begin(disk, dir, loaded.state, loaded.seq + 1).map(Some);
         }
+        // A process that died may have left names that only the page cache knows. What is synced from
+        // here on must be found under them.
+        disk.sync_dir(dir).during("sync", dir)?;
         let open = |name: &str| {
             let path = dir.join(name);
             disk.open(&path, OpenMode::ReadWrite).during("open", &path)

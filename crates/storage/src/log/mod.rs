@@ -125,6 +125,27 @@ impl Log {
         self.active().base
     }
 
+    /// The segments that are not appended to any more and lie below the recovery point: durable, and
+    /// to be found again by the next opening.
+    pub fn sealed_segments(&self) -> Vec<SealedSegment> {
+        let recovery_point = self.recovery_point();
+        let pairs = self.segments.iter().zip(&self.segments[1..]);
+        let sealed = pairs.take_while(|(_, next)| next.base <= recovery_point);
+        sealed
+            .map(|(segment, _)| SealedSegment { base: segment.base, size_bytes: segment.size() })
+            .collect()
+    }
+
+    /// The active segment, if all of it lies below the recovery point.
+    pub fn settled_active(&self) -> Option<ActiveSegment> {
+        let active = ActiveSegment {
+            base: self.active().base,
+            end: self.log_end,
+            size_bytes: self.active().size(),
+        };
+        (self.recovery_point() == self.log_end).then_some(active)
+    }
+
     /// What recovery had to do, if the log was not stopped cleanly.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.recovery.as_deref()

@@ -63,6 +63,36 @@ impl Log {
         }
     }
 
+    /// Where the log would start if [`Log::retain`] ran now; `None` if nothing has served its time. To be
+    /// made durable before the files go ([`Log::retain_from`]). An active segment that is due is
+    /// rolled.
+    pub fn plan_retention(
+        &mut self,
+        now: Timestamp,
+        high_watermark: Offset,
+    ) -> Result<Option<Offset>, StorageError> {
+        self.usable()?;
+        self.producers.settle(high_watermark);
+        let count = self.retired(now, high_watermark)?;
+        if count == self.segments.len() {
+            let result = self.roll(self.log_end, now);
+            self.failing(result)?;
+        }
+        Ok((count > 0).then(|| self.segments[count].base.max(self.log_start)))
+    }
+
+    /// Deletes the segments that end at or before `start`, which is durable as the log's start.
+    pub fn retain_from(&mut self, start: Offset) -> Result<Vec<DeletedSegment>, StorageError> {
+        self.usable()?;
+        let mut deleted = Vec::new();
+        while self.segments.len() > 1 && self.segments[1].base <= start {
+            let result = self.delete_first();
+            deleted.push(self.failing(result)?);
+        }
+        self.assert_ordered();
+        Ok(deleted)
+    }
+
     /// Deletes the segments that the configuration has no use for: too old (`retention.ms`), too
     /// much (`retention.bytes`), or before the log start. Only what lies below the high watermark
     /// goes, and whole segments; an active segment that is due is rolled first. Records without
@@ -75,20 +105,10 @@ impl Log {
         now: Timestamp,
         high_watermark: Offset,
     ) -> Result<Vec<DeletedSegment>, StorageError> {
-        self.usable()?;
-        self.producers.settle(high_watermark);
-        let count = self.retired(now, high_watermark)?;
-        if count == self.segments.len() {
-            let result = self.roll(self.log_end, now);
-            self.failing(result)?;
+        match self.plan_retention(now, high_watermark)? {
+            Some(start) => self.retain_from(start),
+            None => Ok(Vec::new()),
         }
-        let mut deleted = Vec::with_capacity(count);
-        for _ in 0..count {
-            let result = self.delete_first();
-            deleted.push(self.failing(result)?);
-        }
-        self.assert_ordered();
-        Ok(deleted)
     }
 
     /// How many segments at the front have served their time.

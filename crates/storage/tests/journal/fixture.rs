@@ -6,9 +6,8 @@ use std::sync::Arc;
 use fastrand::Rng;
 use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
 use storage::disk::{Disk, SimDisk};
-use storage::journal::{
-    ActiveSegment, Checkpoint, Entry, Fact, Journal, Key, Opened, Refused, SealedSegment, State,
-};
+use storage::journal::{Checkpoint, Entry, Fact, Journal, Key, Opened, Refused, State};
+use storage::{ActiveSegment, SealedSegment};
 
 pub fn dir() -> &'static Path {
     Path::new("data")

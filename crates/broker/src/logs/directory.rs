@@ -1,0 +1,311 @@
+//! One log directory: opening it at the start, and taking it offline.
+//!
+//! The journal says what the directory holds. Kafka's files are read once, where there is neither a
+//! journal nor its witness in `meta.properties`: a directory from before there were journals is
+//! adopted. A data folder of Apache Kafka is refused before any file is touched (`foreign.rs`).
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use model::{BrokerId, Timestamp, Uuid};
+use parking_lot::Mutex;
+use partition::SyncQueue;
+use storage::StorageError;
+use storage::disk::Disk;
+use storage::journal::{Entry, Fact, Journal, Key, PartitionState, State};
+use storage::log_dir::{DirLock, LogDir, MetaProperties};
+use tracing::{error, info, warn};
+
+use super::room::Room;
+use super::{LogsError, random_id};
+
+/// One log directory.
+#[derive(Debug)]
+pub struct Directory {
+    pub(super) dir: LogDir,
+    id: Uuid,
+    /// What is known of its partitions; `None` if the directory could not be opened.
+    journal: Option<Journal>,
+    /// Partitions that were closed cleanly and not opened since.
+    closed: Mutex<HashSet<Key>>,
+    was_clean: bool,
+    was_empty: bool,
+    offline: AtomicBool,
+    /// The reason, for whoever asks after the health.
+    failure: Mutex<Option<String>>,
+    /// Whether its volume has room.
+    pub(super) room: Room,
+    /// Its partitions that want to be synced.
+    sync_queue: Arc<SyncQueue>,
+    /// Held while a checkpoint is entered, and while compaction replaces segments.
+    pub(super) checkpointing: Mutex<()>,
+    _lock: Option<DirLock>,
+}
+
+/// A directory that is locked, and whose it says it is.
+pub(super) struct Locked {
+    pub(super) dir: LogDir,
+    pub(super) meta: Option<MetaProperties>,
+    lock: DirLock,
+}
+
+impl Locked {
+    /// Makes the directory if need be, locks it and reads `meta.properties`.
+    pub(super) fn new(disk: &Arc<dyn Disk>, path: &Path) -> Result<Locked, LogsError> {
+        let dir = LogDir::new(Arc::clone(disk), path.to_owned())?;
+        let lock = DirLock::acquire(&**disk, path)?;
+        let meta = dir.meta_properties()?;
+        Ok(Locked { dir, meta, lock })
+    }
+
+    /// Opens the directory: its journal, or the adoption of what stands there.
+    pub(super) fn open(
+        self,
+        node_id: BrokerId,
+        cluster_id: &str,
+        now: Timestamp,
+    ) -> Result<Directory, LogsError> {
+        if let Some(meta) = &self.meta {
+            check_owner(self.dir.path(), meta, node_id, cluster_id)?;
+        }
+        let witnessed = self.meta.as_ref().is_some_and(|meta| meta.journal);
+        let disk = Arc::clone(self.dir.disk());
+        let (journal, meta) = match Journal::open(disk, self.dir.path(), witnessed)? {
+            Some(journal) => {
+                let meta = compared(&self.dir, self.meta, &journal)?;
+                check_owner(self.dir.path(), &meta, node_id, cluster_id)?;
+                (journal, meta)
+            }
+            None => adopt(&self.dir, self.meta, node_id, cluster_id, now)?,
+        };
+        let directory = Directory::begin(self.dir, self.lock, meta.directory_id, journal, now)?;
+        Ok(directory)
+    }
+}
+
+fn check_owner(
+    path: &Path,
+    meta: &MetaProperties,
+    node_id: BrokerId,
+    cluster_id: &str,
+) -> Result<(), LogsError> {
+    let path = path.to_owned();
+    if meta.node_id != node_id {
+        return Err(LogsError::OtherNode { path, found: meta.node_id, configured: node_id });
+    }
+    if meta.cluster_id != cluster_id {
+        let (found, configured) = (meta.cluster_id.clone(), cluster_id.to_owned());
+        return Err(LogsError::OtherCluster { path, found, configured });
+    }
+    Ok(())
+}
+
+/// `meta.properties`, compared with the journal's copy: a copy without its file is written again, two
+/// that contradict each other are nobody's to choose from.
+fn compared(
+    dir: &LogDir,
+    found: Option<MetaProperties>,
+    journal: &Journal,
+) -> Result<MetaProperties, StorageError> {
+    let path = dir.path().join("meta.properties");
+    let malformed = |reason: String| StorageError::Malformed { path: path.clone(), reason };
+    let text = journal.with_state(|state| String::from_utf8_lossy(&state.meta).into_owned());
+    let copy = MetaProperties::decode(&text).map_err(malformed)?;
+    match found {
+        Some(found) if found == copy => return Ok(copy),
+        Some(found) if (MetaProperties { journal: true, ..found.clone() }) != copy => {
+            return Err(malformed(format!(
+                "differs from its copy in highwater-partitions, which says cluster {}, node {}, directory {}: \
+                 restore the file",
+                copy.cluster_id, copy.node_id, copy.directory_id
+            )));
+        }
+        Some(_) => {}
+        None => warn!(path = %path.display(), "missing; written again from its copy"),
+    }
+    dir.store_meta_properties(&copy)?;
+    Ok(copy)
+}
+
+/// Begins a journal where there is none. It is durable before the witness says that it exists.
+fn adopt(
+    dir: &LogDir,
+    meta: Option<MetaProperties>,
+    node_id: BrokerId,
+    cluster_id: &str,
+    now: Timestamp,
+) -> Result<(Journal, MetaProperties), StorageError> {
+    let directory_id = meta.map_or_else(random_id, |meta| meta.directory_id);
+    let cluster_id = cluster_id.to_owned();
+    let meta = MetaProperties { node_id, cluster_id, directory_id, journal: true };
+    let state = dir.adopted(&meta, now)?;
+    let partitions = state.partitions.len();
+    let journal = Journal::create(Arc::clone(dir.disk()), dir.path(), state)?;
+    dir.store_meta_properties(&meta)?;
+    if partitions > 0 {
+        info!(directory = %dir.path().display(), partitions, "adopted a log directory from before there were journals");
+    }
+    Ok((journal, meta))
+}
+
+impl Directory {
+    /// From here on nothing counts as cleanly stopped, durably, before any log is touched (S11).
+    fn begin(
+        dir: LogDir,
+        lock: DirLock,
+        id: Uuid,
+        journal: Journal,
+        now: Timestamp,
+    ) -> Result<Directory, StorageError> {
+        let (was_clean, was_empty, closed) = journal.with_state(|state| {
+            let is_closed = |(key, known): (&Key, &PartitionState)| {
+                (state.closed && known.closed.is_some()).then_some(*key)
+            };
+            let closed = state.partitions.iter().filter_map(is_closed).collect();
+            (state.closed, state.partitions.is_empty(), closed)
+        });
+        journal.commit(&[Entry::Started(now)])?;
+        dir.remove_clean_marker()?;
+        Ok(Directory {
+            room: Room::of(dir.path()),
+            sync_queue: Arc::default(),
+            dir,
+            id,
+            journal: Some(journal),
+            closed: Mutex::new(closed),
+            was_clean,
+            was_empty,
+            offline: AtomicBool::new(false),
+            failure: Mutex::default(),
+            checkpointing: Mutex::default(),
+            _lock: Some(lock),
+        })
+    }
+
+    /// A directory that could not be opened: the others serve.
+    pub(super) fn unusable(disk: &Arc<dyn Disk>, path: &Path, cause: &LogsError) -> Directory {
+        error!(directory = %path.display(), %cause, "cannot open the log directory; it is offline until the broker is started again");
+        Directory {
+            room: Room::of(path),
+            sync_queue: Arc::default(),
+            dir: LogDir::at(Arc::clone(disk), path.to_owned()),
+            id: Uuid::ZERO,
+            journal: None,
+            closed: Mutex::default(),
+            was_clean: false,
+            was_empty: false,
+            offline: AtomicBool::new(true),
+            failure: Mutex::new(Some(cause.to_string())),
+            checkpointing: Mutex::default(),
+            _lock: None,
+        }
+    }
+
+    /// Where its partitions ask for a sync.
+    pub fn sync_queue(&self) -> &Arc<SyncQueue> {
+        &self.sync_queue
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Its id (KIP-858); zero if it could not be opened.
+    pub fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// Whether its disk failed, or it could not be opened.
+    pub fn is_offline(&self) -> bool {
+        self.offline.load(Ordering::Acquire)
+    }
+
+    /// Whether it could not be opened at the start: what it holds is not known.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.journal.is_none()
+    }
+
+    pub(super) fn was_clean(&self) -> bool {
+        self.was_clean
+    }
+
+    pub(super) fn was_empty(&self) -> bool {
+        self.was_empty
+    }
+
+    pub(super) fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
+    }
+
+    /// Takes it offline; false if it was.
+    pub(super) fn take_offline(&self, cause: &dyn std::fmt::Display) -> bool {
+        let first = !self.offline.swap(true, Ordering::AcqRel);
+        if first {
+            *self.failure.lock() = Some(cause.to_string());
+        }
+        first
+    }
+
+    /// Bytes of the volume in all, and those that may still be written.
+    pub fn volume_bytes(&self) -> std::io::Result<(i64, i64)> {
+        let volume = rustix::fs::statvfs(self.path())?;
+        let bytes = |blocks: u64| (blocks.saturating_mul(volume.f_frsize)) as i64;
+        Ok((bytes(volume.f_blocks), bytes(volume.f_bavail)))
+    }
+
+    /// The journal, if the directory may be used.
+    pub(super) fn journal(&self) -> Result<&Journal, StorageError> {
+        match &self.journal {
+            Some(journal) if !self.is_offline() => Ok(journal),
+            _ => Err(StorageError::Failed {
+                dir: self.path().to_owned(),
+                reason: self.failure().unwrap_or_else(|| "the directory is offline".to_owned()),
+            }),
+        }
+    }
+
+    /// What is known of a partition, whether the directory may be used or not.
+    pub(super) fn partition(&self, key: &Key) -> Option<PartitionState> {
+        let known = self.journal.as_ref()?.partition(key)?;
+        known.deleted.is_none().then_some(known)
+    }
+
+    /// Whether a partition was closed cleanly; from now on it is open.
+    pub(super) fn take_closed(&self, key: &Key) -> bool {
+        self.closed.lock().remove(key)
+    }
+
+    /// Finishes the deletions that were entered: renames what was not renamed, and returns what is to
+    /// be removed.
+    pub(super) fn finish_deletions(&self) -> Result<Vec<(Key, String)>, StorageError> {
+        let journal = self.journal()?;
+        let (deleted, needed) = journal.with_state(|state| {
+            let (mut deleted, mut needed) = (Vec::new(), HashSet::new());
+            for (key, known) in &state.partitions {
+                let name = State::name(*key, known).to_string();
+                match &known.deleted {
+                    Some(aside) => deleted.push((*key, name, aside.to_string())),
+                    None => drop(needed.insert(name)),
+                }
+            }
+            (deleted, needed)
+        });
+        let exists = |name: &str| self.dir.disk().exists(&self.path().join(name));
+        let (mut leftovers, mut gone) = (Vec::new(), Vec::new());
+        for (key, name, aside) in deleted {
+            if !exists(&aside) && exists(&name) && !needed.contains(&name) {
+                self.dir.rename(&name, &aside)?;
+                self.dir.sync_names()?;
+            }
+            match exists(&aside) {
+                true => leftovers.push((key, aside)),
+                false => gone.push(Entry::Of(key, Fact::Forgotten)),
+            }
+        }
+        journal.append(&gone)?;
+        Ok(leftovers)
+    }
+}

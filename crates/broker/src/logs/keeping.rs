@@ -1,0 +1,262 @@
+//! Keeping the journals true while the broker runs.
+//!
+//! - After a round of syncs: [`Logs::note_synced`]. One write, no sync of its own.
+//! - Before DeleteRecords' answer, and before retention moves a file: [`Logs::commit_starts`] with the
+//!   new log starts, all at once: one sync a directory.
+//! - Around compaction's swap: [`Logs::swap`].
+//! - Now and then: [`Logs::checkpoint`]; once a second: [`Logs::sync_journals`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{BrokerEpoch, Offset, Timestamp};
+use partition::Partition;
+use storage::checkpoint::{self, Offsets};
+use storage::journal::{Checkpoint, Entry, Fact, Key, PartitionState, State};
+use storage::{SealedSegment, StorageError};
+use tracing::error;
+
+use super::directory::Directory;
+use super::flusher::Synced;
+use super::{Logs, key_of};
+
+/// Logs that are closed at once when the broker stops.
+const CLOSING_THREADS: usize = 16;
+
+impl Logs {
+    /// Remembers how far the partitions of one directory are synced. Never waits for a disk.
+    pub fn note_synced(&self, at: usize, synced: &[Synced]) {
+        let directory = &self.directories[at];
+        let offsets = synced.iter().map(|(partition, up_to)| (key_of(partition), *up_to));
+        if let Err(cause) = directory.journal().and_then(|journal| journal.note_synced(offsets)) {
+            self.journal_failed(at, &cause);
+        }
+    }
+
+    /// Makes durable that these logs start at these offsets. Fails with the first error of a disk.
+    pub fn commit_starts(&self, starts: &[(Arc<Partition>, Offset)]) -> Result<(), StorageError> {
+        let offsets: BTreeMap<Key, Offset> =
+            starts.iter().map(|(partition, start)| (key_of(partition), *start)).collect();
+        for (at, here) in self.by_directory(starts.iter().map(|(partition, _)| partition)) {
+            let entry = |partition: &&Arc<Partition>| {
+                let key = key_of(partition);
+                Entry::Of(key, Fact::Start(offsets[&key]))
+            };
+            let entries: Vec<Entry> = here.iter().map(entry).collect();
+            self.directories[at].journal()?.commit(&entries)?;
+        }
+        Ok(())
+    }
+
+    /// Runs `finish`, which puts a compacted log in the place of the segments with the bases
+    /// `replaced`. Between the two the journal knows nothing of them, durably.
+    pub fn swap<T>(
+        &self,
+        partition: &Partition,
+        replaced: Vec<Offset>,
+        finish: impl FnOnce() -> T,
+    ) -> Result<T, StorageError> {
+        let directory = self.directory_of(partition);
+        let _still = directory.checkpointing.lock();
+        directory.journal()?.commit(&[Entry::Of(key_of(partition), Fact::Swapped(replaced))])?;
+        Ok(finish())
+    }
+
+    fn by_directory<'a>(
+        &self,
+        partitions: impl IntoIterator<Item = &'a Arc<Partition>>,
+    ) -> BTreeMap<usize, Vec<&'a Arc<Partition>>> {
+        let homes = self.homes.lock();
+        let mut by_directory: BTreeMap<usize, Vec<&Arc<Partition>>> = BTreeMap::new();
+        for partition in partitions {
+            if let Some(home) = homes.get(&key_of(partition)) {
+                by_directory.entry(home.directory).or_default().push(partition);
+            }
+        }
+        by_directory
+    }
+
+    /// Makes the journals' newest entries durable, and keeps the journals short.
+    pub fn sync_journals(&self) {
+        for (at, directory) in self.directories.iter().enumerate() {
+            let Ok(journal) = directory.journal() else { continue };
+            if let Err(cause) = journal.maintain() {
+                self.journal_failed(at, &cause);
+            }
+        }
+    }
+
+    /// A full disk takes no entry; that alone loses nothing.
+    fn journal_failed(&self, at: usize, cause: &StorageError) {
+        let full = matches!(cause, StorageError::Io { source, .. }
+            if source.kind() == std::io::ErrorKind::StorageFull);
+        if !full && !self.directories[at].is_offline() {
+            self.fail_directory(at, cause);
+        }
+    }
+
+    /// Enters what changed since the last checkpoint, and copies it into Kafka's files.
+    pub fn checkpoint(&self, now: Timestamp) {
+        let members = self.members();
+        for (at, directory) in self.directories.iter().enumerate() {
+            let here = members.iter().filter(|(home, _)| *home == at).map(|(_, member)| member);
+            let here: Vec<_> = here.collect();
+            if directory.is_offline() {
+                continue;
+            }
+            if let Err(cause) = directory.checkpoint(&here, now) {
+                self.journal_failed(at, &cause);
+            }
+        }
+    }
+
+    /// Closes all logs and says so in the journals. Nothing may append any more.
+    pub fn close(&self, broker_epoch: BrokerEpoch, now: Timestamp) {
+        let members = self.members();
+        let share = members.len().div_ceil(CLOSING_THREADS).max(1);
+        // Several at once: the file system merges the commits of their syncs.
+        let closed: Vec<(usize, &Arc<Partition>)> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                members.chunks(share).map(|part| scope.spawn(|| close_all(part))).collect();
+            let closed = threads
+                .into_iter()
+                .flat_map(|thread| thread.join().expect("closing does not panic"));
+            closed.collect()
+        });
+        for (at, directory) in self.directories.iter().enumerate() {
+            let here: Vec<_> =
+                closed.iter().filter(|(home, _)| *home == at).map(|(_, member)| *member).collect();
+            let all = members.iter().filter(|(home, _)| *home == at).count() == here.len();
+            if directory.is_offline() {
+                continue;
+            }
+            if let Err(cause) = directory.close(&here, all, broker_epoch, now) {
+                error!(directory = %directory.path().display(), %cause, "cannot mark the stop as clean");
+            }
+        }
+    }
+}
+
+fn close_all(part: &[(usize, Arc<Partition>)]) -> Vec<(usize, &Arc<Partition>)> {
+    let closed = part.iter().filter(|(_, partition)| {
+        let result = partition.maintain(|log, _| log.close());
+        if let Err(cause) = &result {
+            error!(partition = %partition.topic_partition(), %cause, "cannot close the log");
+        }
+        result.is_ok()
+    });
+    closed.map(|(at, partition)| (*at, partition)).collect()
+}
+
+/// What is news about a partition.
+fn news(partition: &Partition, known: &PartitionState, now: Timestamp) -> Vec<Fact> {
+    let high_watermark = partition.high_watermark();
+    let (checkpoint, log_start, sealed) = partition.with_log(|log| {
+        let recovery_point = log.recovery_point();
+        let before = known.checkpoint.filter(|last| last.recovery_point == recovery_point);
+        let checkpoint = Checkpoint {
+            recovery_point,
+            active: log.settled_active().or(before.and_then(|last| last.active)),
+            epoch: log.latest_epoch(),
+            high_watermark,
+            cleaned_below: log.cleaned_below(),
+            at: known.checkpoint.map_or(now, |last| last.at),
+        };
+        (checkpoint, log.log_start_offset(), log.sealed_segments())
+    });
+    let mut facts = Vec::new();
+    if log_start > known.log_start {
+        facts.push(Fact::Start(log_start));
+    }
+    facts.extend(sealed_news(sealed, known));
+    if known.checkpoint != Some(checkpoint) {
+        facts.push(Fact::Checkpoint(Checkpoint { at: now, ..checkpoint }));
+    }
+    facts
+}
+
+fn sealed_news(sealed: Vec<SealedSegment>, known: &PartitionState) -> Option<Fact> {
+    match &known.sealed {
+        Some(before) if *before == sealed => None,
+        Some(before) if sealed.starts_with(before) => {
+            let segments = sealed[before.len()..].to_vec();
+            Some(Fact::Sealed { complete: false, segments })
+        }
+        _ => Some(Fact::Sealed { complete: true, segments: sealed }),
+    }
+}
+
+impl Directory {
+    fn news(
+        &self,
+        members: &[&Arc<Partition>],
+        now: Timestamp,
+    ) -> Result<Vec<Entry>, StorageError> {
+        let journal = self.journal()?;
+        let mut entries = Vec::new();
+        for partition in members {
+            let key = key_of(partition);
+            let Some(known) = journal.partition(&key) else { continue };
+            let facts = news(partition, &known, now);
+            entries.extend(facts.into_iter().map(|fact| Entry::Of(key, fact)));
+        }
+        Ok(entries)
+    }
+
+    fn checkpoint(&self, members: &[&Arc<Partition>], now: Timestamp) -> Result<(), StorageError> {
+        let _still = self.checkpointing.lock();
+        let entries = self.news(members, now)?;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        self.journal()?.append(&entries)?;
+        self.copy_for_kafka()
+    }
+
+    fn close(
+        &self,
+        closed: &[&Arc<Partition>],
+        all: bool,
+        broker_epoch: BrokerEpoch,
+        now: Timestamp,
+    ) -> Result<(), StorageError> {
+        let _still = self.checkpointing.lock();
+        let mut entries = self.news(closed, now)?;
+        entries.extend(closed.iter().map(|partition| {
+            let end = partition.with_log(|log| log.log_end_offset());
+            Entry::Of(key_of(partition), Fact::Closed(end))
+        }));
+        self.journal()?.close(&entries, broker_epoch, now)?;
+        self.copy_for_kafka()?;
+        // Kafka's marker is about the whole directory.
+        let refused = self.journal()?.with_state(|state| {
+            state.partitions.values().any(|known| known.closed.is_none() && known.deleted.is_none())
+        });
+        if all && !refused {
+            self.dir.copy_clean_marker(broker_epoch)?;
+        }
+        Ok(())
+    }
+
+    /// Writes Kafka's checkpoint files, for Kafka's tools: nothing here reads them again.
+    fn copy_for_kafka(&self) -> Result<(), StorageError> {
+        let (mut recovery, mut start) = (Offsets::new(), Offsets::new());
+        let (mut committed, mut cleaned) = (Offsets::new(), Offsets::new());
+        self.journal()?.with_state(|state| {
+            for (key, known) in &state.partitions {
+                let (Some(last), None) = (known.checkpoint, &known.deleted) else { continue };
+                let name = State::name(*key, known);
+                if last.cleaned_below > Offset(0) {
+                    cleaned.insert(name.clone(), last.cleaned_below);
+                }
+                recovery.insert(name.clone(), last.recovery_point);
+                start.insert(name.clone(), known.log_start);
+                committed.insert(name, last.high_watermark);
+            }
+        });
+        self.dir.copy_offsets(checkpoint::LOG_START, &start)?;
+        self.dir.copy_offsets(checkpoint::HIGH_WATERMARK, &committed)?;
+        self.dir.copy_offsets(checkpoint::CLEANER, &cleaned)?;
+        self.dir.copy_offsets(checkpoint::RECOVERY_POINT, &recovery)
+    }
+}

@@ -1,0 +1,385 @@
+//! Opening partitions: finding their directories, opening their logs, several at once, and entering
+//! into the journals what was found, with one sync a directory before any of them serves.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+
+use model::{Durability, LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
+use storage::journal::{Entry, Fact, Key, Opened as OpenedFact, PartitionState, Refused, State};
+use storage::log_dir::stray_name;
+use storage::{Log, LogConfig, Opening, Recovery, StorageError};
+use tracing::{info, warn};
+
+use super::strays::Stray;
+use super::{Home, Logs, Opened, random_id};
+
+/// A partition that is to be opened.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Its name.
+    pub name: TopicPartition,
+    /// Its topic's id.
+    pub topic_id: TopicId,
+    /// Its log's configuration.
+    pub config: Arc<LogConfig>,
+    /// What an acknowledged record will have gone through.
+    pub durability: Durability,
+    /// Its leader epoch in the metadata: no record has a larger one.
+    pub epoch: LeaderEpoch,
+}
+
+impl Wanted {
+    fn key(&self) -> Key {
+        Key { topic_id: self.topic_id, partition: self.name.partition }
+    }
+}
+
+/// Where a partition goes, and what is known of it.
+struct Place {
+    directory: usize,
+    /// `None` for a new one.
+    known: Option<PartitionState>,
+}
+
+type Attempt = (Option<Place>, Result<Log, StorageError>);
+
+impl Logs {
+    /// Opens partitions' logs, or makes them where there are fewest. They may serve as soon as this
+    /// returns: that they are here is durable. `image_index` is the metadata's that wants them;
+    /// at most `threads` logs are opened at once.
+    ///
+    /// A log that is damaged is refused, and stays so, over any number of starts, until it is mended.
+    pub fn open(
+        &self,
+        wanted: &[Wanted],
+        image_index: u64,
+        threads: usize,
+        now: Timestamp,
+    ) -> Vec<Result<Opened, StorageError>> {
+        let mut counts = self.partition_counts();
+        let places = wanted.iter().map(|wanted| self.place(wanted, &mut counts)).collect();
+        let mut attempts = self.open_logs(wanted, places, threads, now);
+        self.enter(wanted, &mut attempts, image_index);
+        let opened = wanted.iter().zip(attempts).map(|(wanted, (place, log))| {
+            let opened =
+                log.map(|log| self.opened(wanted, &place.expect("a log has a place"), log));
+            match &opened {
+                Ok(_) => drop(self.unopened.lock().remove(&wanted.name)),
+                Err(cause) => {
+                    self.unopened.lock().insert(wanted.name.clone(), cause.to_string());
+                }
+            }
+            opened
+        });
+        opened.collect()
+    }
+
+    fn opened(&self, wanted: &Wanted, place: &Place, log: Log) -> Opened {
+        if let Some(recovery) = log.recovery() {
+            tell_recovery(&wanted.name, &log, recovery);
+        }
+        let home = Home { directory: place.directory, partition: Weak::new() };
+        self.homes.lock().insert(wanted.key(), home);
+        let checkpoint = place.known.as_ref().and_then(|known| known.checkpoint);
+        let high_watermark = checkpoint.map_or(Offset(0), |last| last.high_watermark);
+        let sync_queue = Arc::clone(self.directories[place.directory].sync_queue());
+        Opened { log, high_watermark, sync_queue }
+    }
+
+    fn partition_counts(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.directories.len()];
+        self.homes.lock().values().for_each(|home| counts[home.directory] += 1);
+        counts
+    }
+
+    /// Finds the directory of a partition: by its topic's id, never by its name alone.
+    fn place(&self, wanted: &Wanted, counts: &mut [usize]) -> Result<Place, StorageError> {
+        let key = wanted.key();
+        for (at, directory) in self.directories.iter().enumerate() {
+            let Some(known) = directory.partition(&key) else { continue };
+            directory.journal()?;
+            let dir = directory.dir.partition_dir(&wanted.name);
+            if let Some(refused) = &known.refused {
+                let reason = refused.reason.to_string();
+                return Err(StorageError::Refused { dir, reason });
+            }
+            return Ok(Place { directory: at, known: Some(known) });
+        }
+        if self.wanted_at_start.lock().contains(&key) {
+            let unknown = self.directories.iter().find(|directory| directory.is_unknown());
+            let dir = unknown.map_or_else(PathBuf::new, |directory| directory.path().to_owned());
+            let reason = "the partition may be in this log directory, which could not be opened";
+            return Err(StorageError::Refused { dir, reason: reason.to_owned() });
+        }
+        let directory = self.make_room(&wanted.name, counts)?;
+        counts[directory] += 1;
+        Ok(Place { directory, known: None })
+    }
+
+    /// The emptiest directory, in which nothing has the partition's name any more.
+    fn make_room(&self, name: &TopicPartition, counts: &[usize]) -> Result<usize, StorageError> {
+        let online = (0..counts.len()).filter(|at| !self.directories[*at].is_offline());
+        let Some(chosen) = online.min_by_key(|at| counts[*at]) else {
+            let dir = self.directories.first().map(|directory| directory.path().to_owned());
+            let reason = "all log directories are offline".to_owned();
+            return Err(StorageError::Failed { dir: dir.unwrap_or_default(), reason });
+        };
+        let directory = &self.directories[chosen];
+        if !self.disk.exists(&directory.dir.partition_dir(name)) {
+            return Ok(chosen);
+        }
+        let owner = directory.journal()?.with_state(|state| {
+            let mut live = state.partitions.iter().filter(|(_, known)| known.deleted.is_none());
+            live.find(|(key, known)| State::name(**key, known) == *name).map(|(key, _)| *key)
+        });
+        if owner.is_none() && directory.dir.is_without_records(name)? {
+            // A crash interrupted its making: nothing was served from it.
+            return Ok(chosen);
+        }
+        let aside = stray_name(&name.to_string(), random_id());
+        warn!(partition = %name, folder = aside, "put a folder aside whose name is needed; nobody told the broker to delete it");
+        directory.dir.rename(&name.to_string(), &aside)?;
+        directory.dir.sync_names()?;
+        if let Some(owner) = owner {
+            directory.journal()?.append(&[Entry::Of(owner, Fact::Forgotten)])?;
+        }
+        let reason = "put aside: a new topic has its name";
+        self.strays.lock().push(Stray { path: directory.path().join(&aside), reason });
+        Ok(chosen)
+    }
+
+    fn open_logs(
+        &self,
+        wanted: &[Wanted],
+        places: Vec<Result<Place, StorageError>>,
+        threads: usize,
+        now: Timestamp,
+    ) -> Vec<Attempt> {
+        let mut work: Vec<(&Wanted, Result<Place, StorageError>)> =
+            wanted.iter().zip(places).collect();
+        if work.len() == 1 {
+            return work
+                .into_iter()
+                .map(|(wanted, place)| self.try_open(wanted, place, now))
+                .collect();
+        }
+        let share = work.len().div_ceil(threads.max(1)).max(1);
+        let mut parts = Vec::new();
+        while !work.is_empty() {
+            let rest = work.split_off(share.min(work.len()));
+            parts.push(std::mem::replace(&mut work, rest));
+        }
+        std::thread::scope(|scope| {
+            let open = |part: Vec<_>| {
+                part.into_iter().map(|(wanted, place)| self.try_open(wanted, place, now)).collect()
+            };
+            let threads: Vec<_> = parts
+                .into_iter()
+                .map(|part| scope.spawn(move || -> Vec<Attempt> { open(part) }))
+                .collect();
+            threads
+                .into_iter()
+                .flat_map(|thread| thread.join().expect("opening does not panic"))
+                .collect()
+        })
+    }
+
+    fn try_open(
+        &self,
+        wanted: &Wanted,
+        place: Result<Place, StorageError>,
+        now: Timestamp,
+    ) -> Attempt {
+        match place {
+            Err(cause) => (None, Err(cause)),
+            Ok(place) => {
+                let log =
+                    isolated(|| self.open_log(wanted, &place, now)).unwrap_or_else(|panicked| {
+                        let dir = self.directories[place.directory].dir.partition_dir(&wanted.name);
+                        Err(StorageError::Failed { dir, reason: panicked.to_string() })
+                    });
+                (Some(place), log)
+            }
+        }
+    }
+
+    fn open_log(
+        &self,
+        wanted: &Wanted,
+        place: &Place,
+        now: Timestamp,
+    ) -> Result<Log, StorageError> {
+        let directory = &self.directories[place.directory];
+        let path = directory.dir.partition_dir(&wanted.name);
+        let opening = match &place.known {
+            None => Opening::unknown(now),
+            Some(_) if !self.disk.exists(&path) => {
+                let reason = "the folder is missing, and nobody told the broker to delete it";
+                return Err(StorageError::Refused { dir: path, reason: reason.to_owned() });
+            }
+            Some(known) => {
+                let clean = directory.take_closed(&wanted.key()) && known.sync_failed.is_none();
+                opening(wanted, known, clean, now)
+            }
+        };
+        let log = Log::open(Arc::clone(&self.disk), path, Arc::clone(&wanted.config), opening)?;
+        if let Some(known) = &place.known {
+            check_start(&log, known)?;
+        }
+        directory.dir.store_topic_id(&wanted.name, wanted.topic_id)?;
+        Ok(log)
+    }
+
+    /// Enters what was opened, made and refused: one sync a directory.
+    fn enter(&self, wanted: &[Wanted], attempts: &mut [Attempt], image_index: u64) {
+        for (at, directory) in self.directories.iter().enumerate() {
+            let (mut entries, mut made) = (Vec::new(), false);
+            for (wanted, (place, log)) in wanted.iter().zip(attempts.iter()) {
+                let Some(place) = place.as_ref().filter(|place| place.directory == at) else {
+                    continue;
+                };
+                made |= place.known.is_none() && log.is_ok();
+                let facts = facts_of(wanted, place, log, image_index);
+                entries.extend(facts.into_iter().map(|fact| Entry::Of(wanted.key(), fact)));
+            }
+            if entries.is_empty() {
+                continue;
+            }
+            let entered = directory.journal().and_then(|journal| {
+                if made {
+                    // A folder that the journal knows and that is not there counts as lost.
+                    directory.dir.sync_names()?;
+                }
+                journal.commit(&entries)
+            });
+            let Err(cause) = entered else { continue };
+            self.fail_directory(at, &cause);
+            for (place, log) in attempts.iter_mut() {
+                if place.as_ref().is_some_and(|place| place.directory == at) && log.is_ok() {
+                    let reason = cause.to_string();
+                    *log = Err(StorageError::Failed { dir: directory.path().to_owned(), reason });
+                }
+            }
+        }
+    }
+}
+
+/// Opening a log panicked.
+#[derive(Debug, thiserror::Error)]
+#[error("a bug: opening the log panicked; nothing else is affected")]
+struct OpeningPanicked;
+
+/// Opens one log. What is wrong with that one, be it a bug that its files brought to light, must not
+/// keep the others from serving: nothing has seen the log yet.
+fn isolated<T>(open: impl FnOnce() -> T) -> Result<T, OpeningPanicked> {
+    catch_unwind(AssertUnwindSafe(open)).map_err(|_| OpeningPanicked)
+}
+
+/// What is known of a log that was there before.
+fn opening(wanted: &Wanted, known: &PartitionState, clean: bool, now: Timestamp) -> Opening {
+    let checkpoint = known.checkpoint;
+    let fsync = known.opened.fsync;
+    Opening {
+        clean,
+        recovery_point: checkpoint.map_or(Offset(0), |last| last.recovery_point),
+        synced: known.synced,
+        log_start_offset: known.log_start,
+        cleaned_below: checkpoint.map_or(Offset(0), |last| last.cleaned_below),
+        dense_from: known.opened.dense_from,
+        epoch_max: Some(wanted.epoch),
+        sealed: known.sealed.clone(),
+        active: checkpoint.and_then(|last| last.active),
+        durability: if fsync { Durability::Fsync } else { Durability::PageCache },
+        after_failed_sync: known.sync_failed.is_some(),
+        ..Opening::unknown(now)
+    }
+}
+
+/// Segments go from the front only after the journal has the new start: one that begins later without
+/// that has lost some. Of a log that was adopted the start is not known so well.
+fn check_start(log: &Log, known: &PartitionState) -> Result<(), StorageError> {
+    let (found, start) = (log.log_start_offset(), known.log_start);
+    if found <= start || known.opened.dense_from.is_none_or(|dense| dense > start) {
+        return Ok(());
+    }
+    let reason =
+        format!("the log starts at {found}, and nobody deleted its records from {start} on");
+    Err(StorageError::Refused { dir: log.dir().to_owned(), reason })
+}
+
+/// What is entered about a partition after it was opened, or refused.
+fn facts_of(
+    wanted: &Wanted,
+    place: &Place,
+    log: &Result<Log, StorageError>,
+    image_index: u64,
+) -> Vec<Fact> {
+    let log = match log {
+        Ok(log) => log,
+        Err(cause) => {
+            let refused = refusal(cause).filter(|_| place.known.is_some());
+            return refused.map(Fact::Refused).into_iter().collect();
+        }
+    };
+    let known = place.known.as_ref();
+    let mut facts = Vec::new();
+    let opened = OpenedFact {
+        topic: Arc::clone(&wanted.name.topic),
+        // What was there before may have gaps; what this broker appends has none.
+        dense_from: known
+            .map_or(Some(Offset(0)), |known| known.opened.dense_from)
+            .or(Some(log.log_end_offset())),
+        fsync: wanted.durability == Durability::Fsync,
+        image_index: known.map_or(image_index, |known| known.opened.image_index),
+    };
+    if known.is_none_or(|known| known.opened != opened) {
+        facts.push(Fact::Opened(opened));
+    }
+    match known {
+        None => facts.push(Fact::Sealed { complete: true, segments: Vec::new() }),
+        Some(known) if known.sync_failed.is_some() => facts.push(Fact::Mended),
+        Some(_) => {}
+    }
+    facts
+}
+
+/// Whether a failure is remembered: not that of a disk that does not answer at the moment.
+fn refusal(cause: &StorageError) -> Option<Refused> {
+    let reason: Arc<str> = match cause {
+        StorageError::Refused { reason, .. } => reason.as_str().into(),
+        StorageError::Damaged(_) | StorageError::Malformed { .. } => cause.to_string().into(),
+        _ => return None,
+    };
+    let offset = match cause {
+        StorageError::Damaged(damage) => Some(damage.offset).filter(|offset| *offset >= Offset(0)),
+        _ => None,
+    };
+    Some(Refused { offset, reason })
+}
+
+/// Says what recovery cut off. Whole batches behind the cut are usual after a power failure, for the
+/// device takes sectors in any order; after the mere death of the process they are not.
+fn tell_recovery(name: &TopicPartition, log: &Log, recovery: &Recovery) {
+    let (end, bytes) = (log.log_end_offset(), recovery.cut_bytes);
+    let (segments, whole) = (recovery.dropped_segments, recovery.cut_whole_batches);
+    if let Some(damage) = &recovery.set_aside {
+        warn!(partition = %name, log_end = %end, bytes, segments, ?damage, "recovery set damaged records aside; the log ends before them");
+    } else if whole || segments > 0 {
+        warn!(partition = %name, log_end = %end, bytes, segments, whole_batches = whole, "recovery cut more than an incomplete batch: nothing from the log end on was known to be synced; without a power failure before, check the disk");
+    } else if bytes > 0 {
+        info!(partition = %name, log_end = %end, bytes, "recovery cut an incomplete tail");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_in_opening_one_log_is_an_error_of_that_one() {
+        let opened: Vec<_> =
+            (0..3).map(|n| isolated(|| if n == 1 { panic!("a bug") } else { n })).collect();
+        assert!(matches!(opened[..], [Ok(0), Err(OpeningPanicked), Ok(2)]));
+    }
+}

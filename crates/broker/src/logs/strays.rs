@@ -1,0 +1,105 @@
+//! Folders of which nobody knows whose they are: left where they are, and reported. If most folders
+//! are strays, it is the cluster's metadata that is lost, and the start is refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use model::TopicPartition;
+use storage::journal::{Entry, Fact, Key, State};
+use tracing::warn;
+
+use super::directory::Directory;
+use super::{Logs, LogsError};
+
+/// A folder that the broker neither serves nor removes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stray {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Why it is not served, in words.
+    pub reason: &'static str,
+}
+
+/// What the cluster's metadata wants of this broker at its start.
+#[derive(Clone, Debug, Default)]
+pub struct Assigned {
+    /// The partitions.
+    pub partitions: BTreeMap<Key, TopicPartition>,
+    /// Index of the metadata; `None` if there is no cluster yet.
+    pub image_index: Option<u64>,
+}
+
+impl Logs {
+    /// Compares the folders with what the metadata wants; to be called once, before a partition is
+    /// opened.
+    ///
+    /// Fails with [`LogsError::MetadataLost`] if more than half of a directory's folders are strays and
+    /// the metadata is not at least as new as what the folders were made by.
+    pub fn settle(&self, assigned: Assigned) -> Result<(), LogsError> {
+        let mut strays = Vec::new();
+        let leftovers: BTreeSet<PathBuf> =
+            self.leftovers.lock().iter().map(|leftover| leftover.path.clone()).collect();
+        for directory in self.directories().filter(|directory| !directory.is_offline()) {
+            strays.extend(strays_of(directory, &assigned, &leftovers)?);
+        }
+        for stray in &strays {
+            warn!(folder = %stray.path.display(), reason = stray.reason, "a stray folder: left where it is; `highwater log strays` tells more");
+        }
+        *self.strays.lock() = strays;
+        if self.directories().any(Directory::is_unknown) {
+            *self.wanted_at_start.lock() = assigned.partitions.into_keys().collect();
+        }
+        Ok(())
+    }
+
+    /// The stray folders.
+    pub fn strays(&self) -> Vec<Stray> {
+        self.strays.lock().clone()
+    }
+}
+
+fn strays_of(
+    directory: &Directory,
+    assigned: &Assigned,
+    leftovers: &BTreeSet<PathBuf>,
+) -> Result<Vec<Stray>, LogsError> {
+    let journal = directory.journal()?;
+    let (known, newest) = journal.with_state(|state| {
+        let live = state.partitions.iter().filter(|(_, known)| known.deleted.is_none());
+        let names: BTreeMap<String, Key> =
+            live.map(|(key, known)| (State::name(*key, known).to_string(), *key)).collect();
+        (names, state.image_index())
+    });
+    let wanted: BTreeSet<String> =
+        assigned.partitions.values().map(TopicPartition::to_string).collect();
+    let (mut strays, mut count) = (Vec::new(), 0);
+    let mut seen = BTreeSet::new();
+    let folders = directory.dir.folders()?;
+    for folder in &folders {
+        let path = directory.path().join(&folder.name);
+        let reason = match (&folder.partition, known.get(&folder.name)) {
+            (None, _) if leftovers.contains(&path) => None,
+            (None, _) => Some("put aside earlier, and nobody told the broker to delete it"),
+            (Some(_), Some(key)) if assigned.partitions.contains_key(key) => None,
+            (Some(_), Some(_)) => Some("its topic is not in the cluster's metadata"),
+            (Some(_), None) if wanted.contains(&folder.name) => None,
+            (Some(_), None) => Some("neither the journal nor the metadata knows it"),
+        };
+        seen.insert(folder.name.clone());
+        count += usize::from(reason.is_some() && folder.partition.is_some());
+        strays.extend(reason.map(|reason| Stray { path, reason }));
+    }
+    let total = folders.iter().filter(|folder| folder.partition.is_some()).count();
+    // A deletion that was decided and not yet acted upon leaves strays too: then the metadata is newer.
+    let is_newer = newest > 0 && assigned.image_index.is_some_and(|index| index >= newest);
+    if count * 2 > total && !is_newer {
+        let path = directory.path().to_owned();
+        return Err(LogsError::MetadataLost { path, strays: count, folders: total });
+    }
+    let gone = known
+        .iter()
+        .filter(|(name, key)| !seen.contains(*name) && !assigned.partitions.contains_key(key));
+    let gone: Vec<Entry> = gone.map(|(_, key)| Entry::Of(*key, Fact::Forgotten)).collect();
+    journal.append(&gone)?;
+    Ok(strays)
+}

@@ -1,0 +1,278 @@
+//! The life of a topic through the code that the broker runs: made, its records deleted, deleted, made
+//! again, written to; with a power failure before every operation of the disk, and two starts in a row.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use model::record::BatchBuilder;
+use model::{
+    BrokerEpoch, BrokerId, Durability, LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicId,
+    TopicPartition, Uuid,
+};
+use partition::{Acks, Append, Partition, Settings, Urgency};
+use storage::disk::{Disk, SimDisk};
+use storage::journal::Key;
+use storage::{LogConfig, StorageError};
+
+use super::{Assigned, Logs, LogsError, Wanted};
+
+const ME: BrokerId = BrokerId(1);
+const NOW: Timestamp = Timestamp(1_700_000_000_000);
+const FIRST: TopicId = Uuid([1; 16]);
+const SECOND: TopicId = Uuid([2; 16]);
+
+fn name() -> TopicPartition {
+    TopicPartition::new("t", 0)
+}
+
+fn start(disk: &SimDisk, paths: &[&str]) -> Result<Logs, LogsError> {
+    let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
+    let cluster = Some(Uuid([7; 16]));
+    // The quorum's vote: that the metadata is ours.
+    disk.create_dir_all(Path::new("quorum")).unwrap();
+    disk.open(Path::new("quorum/vote"), storage::disk::OpenMode::Create).unwrap();
+    let disk = Arc::new(disk.clone());
+    Logs::open_directories(disk, &paths, ME, cluster, Path::new("quorum"), NOW)
+        .map(|(logs, _)| logs)
+}
+
+/// Tells the logs what the metadata wants, as the start does.
+fn settle(logs: &Logs, topic_id: Option<TopicId>) -> Result<(), LogsError> {
+    let key = |topic_id| (Key { topic_id, partition: PartitionIndex(0) }, name());
+    logs.settle(Assigned {
+        partitions: topic_id.map(key).into_iter().collect(),
+        image_index: Some(50),
+    })
+}
+
+fn open(logs: &Logs, topic_id: TopicId) -> Result<Arc<Partition>, StorageError> {
+    let wanted = Wanted {
+        name: name(),
+        topic_id,
+        config: Arc::new(LogConfig { segment_bytes: 300, ..LogConfig::default() }),
+        durability: Durability::Fsync,
+        epoch: LeaderEpoch(3),
+    };
+    let opened = logs.open(&[wanted], 5, 2, NOW).remove(0)?;
+    let settings = Arc::new(Settings::default());
+    let (checkpointed, queue) = (opened.high_watermark, opened.sync_queue);
+    let partition = Partition::new(name(), topic_id, ME, opened.log, settings, checkpointed, queue);
+    logs.register(&partition);
+    partition.lead(LeaderEpoch(3), vec![ME], 1);
+    Ok(partition)
+}
+
+/// Appends records one by one and syncs them: all are acknowledged.
+fn append(logs: &Logs, partition: &Arc<Partition>, values: &[&str]) {
+    for value in values {
+        let mut batch = BatchBuilder::new();
+        batch.add(NOW, None, Some(value.as_bytes()));
+        let how = Append { acks: Acks::All, now: NOW, internal: false };
+        if partition.append(&mut batch.finish(), how).is_err() {
+            return;
+        }
+    }
+    if let Some(sync) = partition.begin_sync(Urgency::Now)
+        && let Ok(Some(synced)) = sync.run()
+    {
+        logs.note_synced(0, &[(Arc::clone(partition), synced)]);
+    }
+}
+
+fn ends(partition: &Partition) -> (i64, i64) {
+    partition.with_log(|log| (log.log_start_offset().0, log.log_end_offset().0))
+}
+
+/// What was acknowledged of the topic that exists, at one operation of the disk.
+#[derive(Clone, Copy, Debug)]
+struct Promise {
+    at: u64,
+    topic: Option<TopicId>,
+    /// The log start that was answered, and the end that was acknowledged.
+    start: i64,
+    end: i64,
+}
+
+/// The whole life; returns what held from which operation on.
+fn live(disk: &SimDisk) -> Vec<Promise> {
+    let mut promises = Vec::new();
+    let mut promise = |topic, start, end| {
+        promises.push(Promise { at: disk.operation_count(), topic, start, end });
+    };
+    let logs = start(disk, &["data"]).unwrap();
+    settle(&logs, None).unwrap();
+    promise(None, 0, 0);
+    promise(Some(FIRST), 0, 0);
+    let partition = open(&logs, FIRST).unwrap();
+    append(&logs, &partition, &["a"; 20]);
+    promise(Some(FIRST), 0, 20);
+    logs.checkpoint(NOW);
+    let start = partition.delete_records(Some(Offset(10))).unwrap();
+    logs.commit_starts(&[(Arc::clone(&partition), start)]).unwrap();
+    promise(Some(FIRST), 10, 20);
+    logs.checkpoint(NOW);
+    logs.sync_journals();
+    promise(None, 0, 0);
+    partition.mark_deleted();
+    logs.delete(&[(FIRST, name())]);
+    promise(Some(SECOND), 0, 0);
+    let partition = open(&logs, SECOND).unwrap();
+    assert_eq!(ends(&partition), (0, 0), "nothing is inherited");
+    logs.empty_trash();
+    append(&logs, &partition, &["b"; 5]);
+    promise(Some(SECOND), 0, 5);
+    logs.close(BrokerEpoch(1), NOW);
+    promise(Some(SECOND), 0, 5);
+    promises
+}
+
+/// Starts on a disk as a crash left it and checks the promise; returns what was found.
+fn check(disk: &SimDisk, held: Promise, next: Promise, what: &str) -> (i64, i64) {
+    let logs = start(disk, &["data"]).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let Some(topic) = held.topic else {
+        settle(&logs, None).unwrap_or_else(|error| panic!("{what}: {error}"));
+        return (0, 0);
+    };
+    settle(&logs, Some(topic)).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let partition = open(&logs, topic).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let (start, end) = ends(&partition);
+    let most = if next.topic == held.topic { next } else { held };
+    assert!(held.end <= end && end <= most.end, "{what}: the log ends at {end}");
+    assert!(held.start <= start && start <= most.start, "{what}: the log starts at {start}");
+    (start, end)
+}
+
+#[test]
+fn a_topics_life_with_a_crash_at_every_operation() {
+    let disk = SimDisk::new();
+    disk.keep_history();
+    let promises = live(&disk);
+    for (at, found) in disk.history().into_iter().enumerate() {
+        let held = promises.iter().rposition(|promise| promise.at <= at as u64);
+        let Some(held) = held else { continue };
+        let (held, next) = (promises[held], *promises.get(held + 1).unwrap_or(&promises[held]));
+        for crash in 0..4 {
+            let what = format!("before operation {at}, crash {crash}, {held:?}");
+            let disk = if crash == 0 { found.snapshot() } else { found.after_crash(crash) };
+            let first = check(&disk, held, next, &what);
+            // Every start twice: killed, and with the power lost.
+            let again = disk.after_crash(crash);
+            assert_eq!(check(&disk, held, next, &what), first, "{what}, second start");
+            assert_eq!(
+                check(&again, held, next, &what),
+                first,
+                "{what}, second start after a crash"
+            );
+        }
+    }
+}
+
+/// Twenty records, all synced; `checkpointed`: the next opening need not read them.
+fn written(disk: &SimDisk, checkpointed: bool) -> Logs {
+    let logs = start(disk, &["data"]).unwrap();
+    settle(&logs, Some(FIRST)).unwrap();
+    let partition = open(&logs, FIRST).unwrap();
+    append(&logs, &partition, &["a"; 20]);
+    if checkpointed {
+        let ticket = partition.begin_checkpoint(0).unwrap();
+        ticket.expect("nothing was checkpointed yet").run().unwrap();
+    }
+    logs.checkpoint(NOW);
+    logs.sync_journals();
+    logs
+}
+
+fn log_files(disk: &SimDisk) -> Vec<PathBuf> {
+    let dir = Path::new("data/t-0");
+    let names = disk.list(dir).unwrap();
+    names.iter().filter(|name| name.ends_with(".log")).map(|name| dir.join(name)).collect()
+}
+
+#[test]
+fn a_refused_partition_stays_refused_whatever_the_stops() {
+    for clean in [false, true] {
+        let disk = SimDisk::new();
+        drop(written(&disk, false));
+        disk.flip_bit(&log_files(&disk)[2], 70, 3);
+        for round in 0..4 {
+            let logs = start(&disk, &["data"]).unwrap();
+            settle(&logs, Some(FIRST)).unwrap();
+            let refused = open(&logs, FIRST).map(|_| ()).unwrap_err().to_string();
+            assert!(refused.contains("damaged at byte"), "round {round}: {refused}");
+            logs.checkpoint(NOW);
+            if clean {
+                logs.close(BrokerEpoch(1), NOW);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_missing_is_missed_after_a_clean_stop_too() {
+    for clean in [false, true] {
+        for segment in [None, Some(0), Some(2)] {
+            let disk = SimDisk::new();
+            let logs = written(&disk, true);
+            if clean {
+                logs.close(BrokerEpoch(1), NOW);
+            }
+            match segment {
+                None => disk.remove_dir_all(Path::new("data/t-0")).unwrap(),
+                Some(number) => disk.remove_file(&log_files(&disk)[number]).unwrap(),
+            }
+            for _ in 0..2 {
+                let logs = start(&disk, &["data"]).unwrap();
+                settle(&logs, Some(FIRST)).unwrap();
+                assert!(open(&logs, FIRST).is_err(), "clean {clean}, segment {segment:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stray_folder_is_left_and_most_of_them_refuse_the_start() {
+    let disk = SimDisk::new();
+    drop(written(&disk, true));
+    let logs = start(&disk, &["data"]).unwrap();
+    // The metadata is older than the folder.
+    let lost = logs.settle(Assigned { image_index: Some(2), ..Assigned::default() }).unwrap_err();
+    assert!(matches!(lost, LogsError::MetadataLost { strays: 1, folders: 1, .. }), "{lost}");
+    // A deletion that was decided, and not acted upon before the crash.
+    settle(&logs, None).unwrap();
+    assert_eq!(logs.strays().len(), 1);
+    logs.empty_trash();
+    assert!(disk.exists(Path::new("data/t-0")), "nobody told the broker to delete it");
+    // Its name is needed.
+    let partition = open(&logs, SECOND).unwrap();
+    assert_eq!(ends(&partition), (0, 0));
+    logs.empty_trash();
+    let names = disk.list(Path::new("data")).unwrap();
+    assert!(names.iter().any(|name| name.ends_with("-stray")), "{names:?}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_opened_takes_only_its_partitions_along() {
+    let disk = SimDisk::new();
+    drop(written(&disk, true));
+    disk.flip_bit(Path::new("data/highwater-partitions"), 50, 1);
+    let logs = start(&disk, &["data", "other"]).unwrap();
+    settle(&logs, Some(FIRST)).unwrap();
+    assert_eq!(logs.offline().len(), 1);
+    let refused = open(&logs, FIRST).map(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("could not be opened"), "{refused}");
+    open(&logs, SECOND).unwrap();
+    assert!(start(&disk, &["data"]).is_err(), "no directory is left");
+}
+
+#[test]
+fn a_data_folder_of_kafka_is_refused_before_a_file_is_touched() {
+    let disk = SimDisk::new();
+    disk.create_dir_all(Path::new("data/t-0")).unwrap();
+    let before = disk.operation_count();
+    let paths = [PathBuf::from("data")];
+    let none = Path::new("data/__cluster_metadata-0");
+    let refused =
+        Logs::open_directories(Arc::new(disk.clone()), &paths, ME, None, none, NOW).unwrap_err();
+    assert!(matches!(refused, LogsError::Foreign { .. }), "{refused}");
+    assert_eq!(disk.operation_count(), before);
+}
