@@ -54,16 +54,30 @@ pub enum ApiKey {
     TxnOffsetCommit = 28,
     /// DescribeAcls.
     DescribeAcls = 29,
+    /// CreateAcls.
+    CreateAcls = 30,
+    /// DeleteAcls.
+    DeleteAcls = 31,
     /// DescribeConfigs.
     DescribeConfigs = 32,
     /// AlterConfigs.
     AlterConfigs = 33,
+    /// AlterReplicaLogDirs.
+    AlterReplicaLogDirs = 34,
     /// DescribeLogDirs.
     DescribeLogDirs = 35,
     /// SaslAuthenticate.
     SaslAuthenticate = 36,
     /// CreatePartitions.
     CreatePartitions = 37,
+    /// CreateDelegationToken.
+    CreateDelegationToken = 38,
+    /// RenewDelegationToken.
+    RenewDelegationToken = 39,
+    /// ExpireDelegationToken.
+    ExpireDelegationToken = 40,
+    /// DescribeDelegationToken.
+    DescribeDelegationToken = 41,
     /// DeleteGroups.
     DeleteGroups = 42,
     /// ElectLeaders.
@@ -78,6 +92,12 @@ pub enum ApiKey {
     OffsetDelete = 47,
     /// DescribeClientQuotas.
     DescribeClientQuotas = 48,
+    /// AlterClientQuotas.
+    AlterClientQuotas = 49,
+    /// DescribeUserScramCredentials.
+    DescribeUserScramCredentials = 50,
+    /// AlterUserScramCredentials.
+    AlterUserScramCredentials = 51,
     /// DescribeQuorum.
     DescribeQuorum = 55,
     /// UpdateFeatures.
@@ -104,7 +124,7 @@ pub enum ApiKey {
     DescribeTopicPartitions = 75,
 }
 
-const ALL: [ApiKey; 49] = [
+const ALL: [ApiKey; 59] = [
     ApiKey::Produce,
     ApiKey::Fetch,
     ApiKey::ListOffsets,
@@ -130,11 +150,18 @@ const ALL: [ApiKey; 49] = [
     ApiKey::EndTxn,
     ApiKey::TxnOffsetCommit,
     ApiKey::DescribeAcls,
+    ApiKey::CreateAcls,
+    ApiKey::DeleteAcls,
     ApiKey::DescribeConfigs,
     ApiKey::AlterConfigs,
+    ApiKey::AlterReplicaLogDirs,
     ApiKey::DescribeLogDirs,
     ApiKey::SaslAuthenticate,
     ApiKey::CreatePartitions,
+    ApiKey::CreateDelegationToken,
+    ApiKey::RenewDelegationToken,
+    ApiKey::ExpireDelegationToken,
+    ApiKey::DescribeDelegationToken,
     ApiKey::DeleteGroups,
     ApiKey::ElectLeaders,
     ApiKey::IncrementalAlterConfigs,
@@ -142,6 +169,9 @@ const ALL: [ApiKey; 49] = [
     ApiKey::ListPartitionReassignments,
     ApiKey::OffsetDelete,
     ApiKey::DescribeClientQuotas,
+    ApiKey::AlterClientQuotas,
+    ApiKey::DescribeUserScramCredentials,
+    ApiKey::AlterUserScramCredentials,
     ApiKey::DescribeQuorum,
     ApiKey::UpdateFeatures,
     ApiKey::DescribeCluster,
@@ -195,11 +225,18 @@ impl ApiKey {
             26 => ApiKey::EndTxn,
             28 => ApiKey::TxnOffsetCommit,
             29 => ApiKey::DescribeAcls,
+            30 => ApiKey::CreateAcls,
+            31 => ApiKey::DeleteAcls,
             32 => ApiKey::DescribeConfigs,
             33 => ApiKey::AlterConfigs,
+            34 => ApiKey::AlterReplicaLogDirs,
             35 => ApiKey::DescribeLogDirs,
             36 => ApiKey::SaslAuthenticate,
             37 => ApiKey::CreatePartitions,
+            38 => ApiKey::CreateDelegationToken,
+            39 => ApiKey::RenewDelegationToken,
+            40 => ApiKey::ExpireDelegationToken,
+            41 => ApiKey::DescribeDelegationToken,
             42 => ApiKey::DeleteGroups,
             43 => ApiKey::ElectLeaders,
             44 => ApiKey::IncrementalAlterConfigs,
@@ -207,6 +244,9 @@ impl ApiKey {
             46 => ApiKey::ListPartitionReassignments,
             47 => ApiKey::OffsetDelete,
             48 => ApiKey::DescribeClientQuotas,
+            49 => ApiKey::AlterClientQuotas,
+            50 => ApiKey::DescribeUserScramCredentials,
+            51 => ApiKey::AlterUserScramCredentials,
             55 => ApiKey::DescribeQuorum,
             57 => ApiKey::UpdateFeatures,
             60 => ApiKey::DescribeCluster,
@@ -251,11 +291,18 @@ impl ApiKey {
             ApiKey::EndTxn => "EndTxn",
             ApiKey::TxnOffsetCommit => "TxnOffsetCommit",
             ApiKey::DescribeAcls => "DescribeAcls",
+            ApiKey::CreateAcls => "CreateAcls",
+            ApiKey::DeleteAcls => "DeleteAcls",
             ApiKey::DescribeConfigs => "DescribeConfigs",
             ApiKey::AlterConfigs => "AlterConfigs",
+            ApiKey::AlterReplicaLogDirs => "AlterReplicaLogDirs",
             ApiKey::DescribeLogDirs => "DescribeLogDirs",
             ApiKey::SaslAuthenticate => "SaslAuthenticate",
             ApiKey::CreatePartitions => "CreatePartitions",
+            ApiKey::CreateDelegationToken => "CreateDelegationToken",
+            ApiKey::RenewDelegationToken => "RenewDelegationToken",
+            ApiKey::ExpireDelegationToken => "ExpireDelegationToken",
+            ApiKey::DescribeDelegationToken => "DescribeDelegationToken",
             ApiKey::DeleteGroups => "DeleteGroups",
             ApiKey::ElectLeaders => "ElectLeaders",
             ApiKey::IncrementalAlterConfigs => "IncrementalAlterConfigs",
@@ -263,6 +310,9 @@ impl ApiKey {
             ApiKey::ListPartitionReassignments => "ListPartitionReassignments",
             ApiKey::OffsetDelete => "OffsetDelete",
             ApiKey::DescribeClientQuotas => "DescribeClientQuotas",
+            ApiKey::AlterClientQuotas => "AlterClientQuotas",
+            ApiKey::DescribeUserScramCredentials => "DescribeUserScramCredentials",
+            ApiKey::AlterUserScramCredentials => "AlterUserScramCredentials",
             ApiKey::DescribeQuorum => "DescribeQuorum",
             ApiKey::UpdateFeatures => "UpdateFeatures",
             ApiKey::DescribeCluster => "DescribeCluster",
@@ -306,11 +356,18 @@ impl ApiKey {
             ApiKey::EndTxn => 0,
             ApiKey::TxnOffsetCommit => 0,
             ApiKey::DescribeAcls => 1,
+            ApiKey::CreateAcls => 1,
+            ApiKey::DeleteAcls => 1,
             ApiKey::DescribeConfigs => 1,
             ApiKey::AlterConfigs => 0,
+            ApiKey::AlterReplicaLogDirs => 1,
             ApiKey::DescribeLogDirs => 1,
             ApiKey::SaslAuthenticate => 0,
             ApiKey::CreatePartitions => 0,
+            ApiKey::CreateDelegationToken => 1,
+            ApiKey::RenewDelegationToken => 1,
+            ApiKey::ExpireDelegationToken => 1,
+            ApiKey::DescribeDelegationToken => 1,
             ApiKey::DeleteGroups => 0,
             ApiKey::ElectLeaders => 0,
             ApiKey::IncrementalAlterConfigs => 0,
@@ -318,6 +375,9 @@ impl ApiKey {
             ApiKey::ListPartitionReassignments => 0,
             ApiKey::OffsetDelete => 0,
             ApiKey::DescribeClientQuotas => 0,
+            ApiKey::AlterClientQuotas => 0,
+            ApiKey::DescribeUserScramCredentials => 0,
+            ApiKey::AlterUserScramCredentials => 0,
             ApiKey::DescribeQuorum => 0,
             ApiKey::UpdateFeatures => 0,
             ApiKey::DescribeCluster => 0,
@@ -361,11 +421,18 @@ impl ApiKey {
             ApiKey::EndTxn => 5,
             ApiKey::TxnOffsetCommit => 6,
             ApiKey::DescribeAcls => 3,
+            ApiKey::CreateAcls => 3,
+            ApiKey::DeleteAcls => 3,
             ApiKey::DescribeConfigs => 4,
             ApiKey::AlterConfigs => 2,
+            ApiKey::AlterReplicaLogDirs => 2,
             ApiKey::DescribeLogDirs => 5,
             ApiKey::SaslAuthenticate => 2,
             ApiKey::CreatePartitions => 3,
+            ApiKey::CreateDelegationToken => 3,
+            ApiKey::RenewDelegationToken => 2,
+            ApiKey::ExpireDelegationToken => 2,
+            ApiKey::DescribeDelegationToken => 3,
             ApiKey::DeleteGroups => 3,
             ApiKey::ElectLeaders => 2,
             ApiKey::IncrementalAlterConfigs => 1,
@@ -373,6 +440,9 @@ impl ApiKey {
             ApiKey::ListPartitionReassignments => 0,
             ApiKey::OffsetDelete => 0,
             ApiKey::DescribeClientQuotas => 1,
+            ApiKey::AlterClientQuotas => 1,
+            ApiKey::DescribeUserScramCredentials => 0,
+            ApiKey::AlterUserScramCredentials => 0,
             ApiKey::DescribeQuorum => 2,
             ApiKey::UpdateFeatures => 2,
             ApiKey::DescribeCluster => 2,
@@ -416,11 +486,18 @@ impl ApiKey {
             ApiKey::EndTxn => Some(3),
             ApiKey::TxnOffsetCommit => Some(3),
             ApiKey::DescribeAcls => Some(2),
+            ApiKey::CreateAcls => Some(2),
+            ApiKey::DeleteAcls => Some(2),
             ApiKey::DescribeConfigs => Some(4),
             ApiKey::AlterConfigs => Some(2),
+            ApiKey::AlterReplicaLogDirs => Some(2),
             ApiKey::DescribeLogDirs => Some(2),
             ApiKey::SaslAuthenticate => Some(2),
             ApiKey::CreatePartitions => Some(2),
+            ApiKey::CreateDelegationToken => Some(2),
+            ApiKey::RenewDelegationToken => Some(2),
+            ApiKey::ExpireDelegationToken => Some(2),
+            ApiKey::DescribeDelegationToken => Some(2),
             ApiKey::DeleteGroups => Some(2),
             ApiKey::ElectLeaders => Some(2),
             ApiKey::IncrementalAlterConfigs => Some(1),
@@ -428,6 +505,9 @@ impl ApiKey {
             ApiKey::ListPartitionReassignments => Some(0),
             ApiKey::OffsetDelete => None,
             ApiKey::DescribeClientQuotas => Some(1),
+            ApiKey::AlterClientQuotas => Some(1),
+            ApiKey::DescribeUserScramCredentials => Some(0),
+            ApiKey::AlterUserScramCredentials => Some(0),
             ApiKey::DescribeQuorum => Some(0),
             ApiKey::UpdateFeatures => Some(0),
             ApiKey::DescribeCluster => Some(0),
@@ -447,5 +527,5 @@ impl ApiKey {
 /// Calls the macro `$callback` with `Api ApiRequest ApiResponse,` for every API, by number.
 #[macro_export]
 macro_rules! for_each_api {
-            ($callback:ident) => { $callback! { Produce ProduceRequest ProduceResponse,Fetch FetchRequest FetchResponse,ListOffsets ListOffsetsRequest ListOffsetsResponse,Metadata MetadataRequest MetadataResponse,OffsetCommit OffsetCommitRequest OffsetCommitResponse,OffsetFetch OffsetFetchRequest OffsetFetchResponse,FindCoordinator FindCoordinatorRequest FindCoordinatorResponse,JoinGroup JoinGroupRequest JoinGroupResponse,Heartbeat HeartbeatRequest HeartbeatResponse,LeaveGroup LeaveGroupRequest LeaveGroupResponse,SyncGroup SyncGroupRequest SyncGroupResponse,DescribeGroups DescribeGroupsRequest DescribeGroupsResponse,ListGroups ListGroupsRequest ListGroupsResponse,SaslHandshake SaslHandshakeRequest SaslHandshakeResponse,ApiVersions ApiVersionsRequest ApiVersionsResponse,CreateTopics CreateTopicsRequest CreateTopicsResponse,DeleteTopics DeleteTopicsRequest DeleteTopicsResponse,DeleteRecords DeleteRecordsRequest DeleteRecordsResponse,InitProducerId InitProducerIdRequest InitProducerIdResponse,OffsetForLeaderEpoch OffsetForLeaderEpochRequest OffsetForLeaderEpochResponse,AddPartitionsToTxn AddPartitionsToTxnRequest AddPartitionsToTxnResponse,AddOffsetsToTxn AddOffsetsToTxnRequest AddOffsetsToTxnResponse,EndTxn EndTxnRequest EndTxnResponse,TxnOffsetCommit TxnOffsetCommitRequest TxnOffsetCommitResponse,DescribeAcls DescribeAclsRequest DescribeAclsResponse,DescribeConfigs DescribeConfigsRequest DescribeConfigsResponse,AlterConfigs AlterConfigsRequest AlterConfigsResponse,DescribeLogDirs DescribeLogDirsRequest DescribeLogDirsResponse,SaslAuthenticate SaslAuthenticateRequest SaslAuthenticateResponse,CreatePartitions CreatePartitionsRequest CreatePartitionsResponse,DeleteGroups DeleteGroupsRequest DeleteGroupsResponse,ElectLeaders ElectLeadersRequest ElectLeadersResponse,IncrementalAlterConfigs IncrementalAlterConfigsRequest IncrementalAlterConfigsResponse,AlterPartitionReassignments AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse,ListPartitionReassignments ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse,OffsetDelete OffsetDeleteRequest OffsetDeleteResponse,DescribeClientQuotas DescribeClientQuotasRequest DescribeClientQuotasResponse,DescribeQuorum DescribeQuorumRequest DescribeQuorumResponse,UpdateFeatures UpdateFeaturesRequest UpdateFeaturesResponse,DescribeCluster DescribeClusterRequest DescribeClusterResponse,DescribeProducers DescribeProducersRequest DescribeProducersResponse,UnregisterBroker UnregisterBrokerRequest UnregisterBrokerResponse,DescribeTransactions DescribeTransactionsRequest DescribeTransactionsResponse,ListTransactions ListTransactionsRequest ListTransactionsResponse,ConsumerGroupDescribe ConsumerGroupDescribeRequest ConsumerGroupDescribeResponse,GetTelemetrySubscriptions GetTelemetrySubscriptionsRequest GetTelemetrySubscriptionsResponse,PushTelemetry PushTelemetryRequest PushTelemetryResponse,ListConfigResources ListConfigResourcesRequest ListConfigResourcesResponse,DescribeTopicPartitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse, } };
+            ($callback:ident) => { $callback! { Produce ProduceRequest ProduceResponse,Fetch FetchRequest FetchResponse,ListOffsets ListOffsetsRequest ListOffsetsResponse,Metadata MetadataRequest MetadataResponse,OffsetCommit OffsetCommitRequest OffsetCommitResponse,OffsetFetch OffsetFetchRequest OffsetFetchResponse,FindCoordinator FindCoordinatorRequest FindCoordinatorResponse,JoinGroup JoinGroupRequest JoinGroupResponse,Heartbeat HeartbeatRequest HeartbeatResponse,LeaveGroup LeaveGroupRequest LeaveGroupResponse,SyncGroup SyncGroupRequest SyncGroupResponse,DescribeGroups DescribeGroupsRequest DescribeGroupsResponse,ListGroups ListGroupsRequest ListGroupsResponse,SaslHandshake SaslHandshakeRequest SaslHandshakeResponse,ApiVersions ApiVersionsRequest ApiVersionsResponse,CreateTopics CreateTopicsRequest CreateTopicsResponse,DeleteTopics DeleteTopicsRequest DeleteTopicsResponse,DeleteRecords DeleteRecordsRequest DeleteRecordsResponse,InitProducerId InitProducerIdRequest InitProducerIdResponse,OffsetForLeaderEpoch OffsetForLeaderEpochRequest OffsetForLeaderEpochResponse,AddPartitionsToTxn AddPartitionsToTxnRequest AddPartitionsToTxnResponse,AddOffsetsToTxn AddOffsetsToTxnRequest AddOffsetsToTxnResponse,EndTxn EndTxnRequest EndTxnResponse,TxnOffsetCommit TxnOffsetCommitRequest TxnOffsetCommitResponse,DescribeAcls DescribeAclsRequest DescribeAclsResponse,CreateAcls CreateAclsRequest CreateAclsResponse,DeleteAcls DeleteAclsRequest DeleteAclsResponse,DescribeConfigs DescribeConfigsRequest DescribeConfigsResponse,AlterConfigs AlterConfigsRequest AlterConfigsResponse,AlterReplicaLogDirs AlterReplicaLogDirsRequest AlterReplicaLogDirsResponse,DescribeLogDirs DescribeLogDirsRequest DescribeLogDirsResponse,SaslAuthenticate SaslAuthenticateRequest SaslAuthenticateResponse,CreatePartitions CreatePartitionsRequest CreatePartitionsResponse,CreateDelegationToken CreateDelegationTokenRequest CreateDelegationTokenResponse,RenewDelegationToken RenewDelegationTokenRequest RenewDelegationTokenResponse,ExpireDelegationToken ExpireDelegationTokenRequest ExpireDelegationTokenResponse,DescribeDelegationToken DescribeDelegationTokenRequest DescribeDelegationTokenResponse,DeleteGroups DeleteGroupsRequest DeleteGroupsResponse,ElectLeaders ElectLeadersRequest ElectLeadersResponse,IncrementalAlterConfigs IncrementalAlterConfigsRequest IncrementalAlterConfigsResponse,AlterPartitionReassignments AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse,ListPartitionReassignments ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse,OffsetDelete OffsetDeleteRequest OffsetDeleteResponse,DescribeClientQuotas DescribeClientQuotasRequest DescribeClientQuotasResponse,AlterClientQuotas AlterClientQuotasRequest AlterClientQuotasResponse,DescribeUserScramCredentials DescribeUserScramCredentialsRequest DescribeUserScramCredentialsResponse,AlterUserScramCredentials AlterUserScramCredentialsRequest AlterUserScramCredentialsResponse,DescribeQuorum DescribeQuorumRequest DescribeQuorumResponse,UpdateFeatures UpdateFeaturesRequest UpdateFeaturesResponse,DescribeCluster DescribeClusterRequest DescribeClusterResponse,DescribeProducers DescribeProducersRequest DescribeProducersResponse,UnregisterBroker UnregisterBrokerRequest UnregisterBrokerResponse,DescribeTransactions DescribeTransactionsRequest DescribeTransactionsResponse,ListTransactions ListTransactionsRequest ListTransactionsResponse,ConsumerGroupDescribe ConsumerGroupDescribeRequest ConsumerGroupDescribeResponse,GetTelemetrySubscriptions GetTelemetrySubscriptionsRequest GetTelemetrySubscriptionsResponse,PushTelemetry PushTelemetryRequest PushTelemetryResponse,ListConfigResources ListConfigResourcesRequest ListConfigResourcesResponse,DescribeTopicPartitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse, } };
         }

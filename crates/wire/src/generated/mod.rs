@@ -2,15 +2,21 @@
 
 pub mod add_offsets_to_txn;
 pub mod add_partitions_to_txn;
+pub mod alter_client_quotas;
 pub mod alter_configs;
 pub mod alter_partition_reassignments;
+pub mod alter_replica_log_dirs;
+pub mod alter_user_scram_credentials;
 pub mod api_key;
 pub mod api_versions;
 pub mod consumer_group_describe;
 pub mod consumer_protocol_assignment;
 pub mod consumer_protocol_subscription;
+pub mod create_acls;
+pub mod create_delegation_token;
 pub mod create_partitions;
 pub mod create_topics;
+pub mod delete_acls;
 pub mod delete_groups;
 pub mod delete_records;
 pub mod delete_topics;
@@ -18,14 +24,17 @@ pub mod describe_acls;
 pub mod describe_client_quotas;
 pub mod describe_cluster;
 pub mod describe_configs;
+pub mod describe_delegation_token;
 pub mod describe_groups;
 pub mod describe_log_dirs;
 pub mod describe_producers;
 pub mod describe_quorum;
 pub mod describe_topic_partitions;
 pub mod describe_transactions;
+pub mod describe_user_scram_credentials;
 pub mod elect_leaders;
 pub mod end_txn;
+pub mod expire_delegation_token;
 pub mod fetch;
 pub mod find_coordinator;
 pub mod get_telemetry_subscriptions;
@@ -46,6 +55,7 @@ pub mod offset_fetch;
 pub mod offset_for_leader_epoch;
 pub mod produce;
 pub mod push_telemetry;
+pub mod renew_delegation_token;
 pub mod request_header;
 pub mod response_header;
 pub mod sasl_authenticate;
@@ -57,16 +67,24 @@ pub mod update_features;
 
 pub use add_offsets_to_txn::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
 pub use add_partitions_to_txn::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
+pub use alter_client_quotas::{AlterClientQuotasRequest, AlterClientQuotasResponse};
 pub use alter_configs::{AlterConfigsRequest, AlterConfigsResponse};
 pub use alter_partition_reassignments::{
     AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse,
+};
+pub use alter_replica_log_dirs::{AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse};
+pub use alter_user_scram_credentials::{
+    AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse,
 };
 pub use api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 pub use consumer_group_describe::{ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse};
 pub use consumer_protocol_assignment::ConsumerProtocolAssignment;
 pub use consumer_protocol_subscription::ConsumerProtocolSubscription;
+pub use create_acls::{CreateAclsRequest, CreateAclsResponse};
+pub use create_delegation_token::{CreateDelegationTokenRequest, CreateDelegationTokenResponse};
 pub use create_partitions::{CreatePartitionsRequest, CreatePartitionsResponse};
 pub use create_topics::{CreateTopicsRequest, CreateTopicsResponse};
+pub use delete_acls::{DeleteAclsRequest, DeleteAclsResponse};
 pub use delete_groups::{DeleteGroupsRequest, DeleteGroupsResponse};
 pub use delete_records::{DeleteRecordsRequest, DeleteRecordsResponse};
 pub use delete_topics::{DeleteTopicsRequest, DeleteTopicsResponse};
@@ -74,6 +92,9 @@ pub use describe_acls::{DescribeAclsRequest, DescribeAclsResponse};
 pub use describe_client_quotas::{DescribeClientQuotasRequest, DescribeClientQuotasResponse};
 pub use describe_cluster::{DescribeClusterRequest, DescribeClusterResponse};
 pub use describe_configs::{DescribeConfigsRequest, DescribeConfigsResponse};
+pub use describe_delegation_token::{
+    DescribeDelegationTokenRequest, DescribeDelegationTokenResponse,
+};
 pub use describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse};
 pub use describe_log_dirs::{DescribeLogDirsRequest, DescribeLogDirsResponse};
 pub use describe_producers::{DescribeProducersRequest, DescribeProducersResponse};
@@ -82,8 +103,12 @@ pub use describe_topic_partitions::{
     DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse,
 };
 pub use describe_transactions::{DescribeTransactionsRequest, DescribeTransactionsResponse};
+pub use describe_user_scram_credentials::{
+    DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse,
+};
 pub use elect_leaders::{ElectLeadersRequest, ElectLeadersResponse};
 pub use end_txn::{EndTxnRequest, EndTxnResponse};
+pub use expire_delegation_token::{ExpireDelegationTokenRequest, ExpireDelegationTokenResponse};
 pub use fetch::{FetchRequest, FetchResponse};
 pub use find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse};
 pub use get_telemetry_subscriptions::{
@@ -110,6 +135,7 @@ pub use offset_fetch::{OffsetFetchRequest, OffsetFetchResponse};
 pub use offset_for_leader_epoch::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
 pub use produce::{ProduceRequest, ProduceResponse};
 pub use push_telemetry::{PushTelemetryRequest, PushTelemetryResponse};
+pub use renew_delegation_token::{RenewDelegationTokenRequest, RenewDelegationTokenResponse};
 pub use request_header::RequestHeader;
 pub use response_header::ResponseHeader;
 pub use sasl_authenticate::{SaslAuthenticateRequest, SaslAuthenticateResponse};
