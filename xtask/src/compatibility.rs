@@ -141,7 +141,11 @@ const NOT_SERVED: &str = "
 - Transactions: a transactional id is refused by FindCoordinator and InitProducerId with UNSUPPORTED_VERSION.
 - TLS, SASL and ACLs: listeners other than PLAINTEXT are refused when the broker starts.
 - The newer group protocols (KIP-848, share groups, streams groups), quotas, tiered storage.
-- Clusters of several brokers: reassignment, leader elections, replica fetching.
+- Clusters of several brokers: replicas are never moved, and no other broker can lead.
+
+What is not there has a legal answer where tools and consoles ask for it: no access rules (SECURITY_DISABLED), no
+quotas, no passwords, no delegation tokens, no transactions, no reassignments. To set a quota or a password is
+refused in words, because it would not be obeyed.
 
 ## Where it differs from Kafka
 

@@ -14,6 +14,7 @@ mod fetch_session;
 mod groups;
 mod handlers;
 mod internal_topics;
+mod log_levels;
 mod logs;
 mod network;
 mod observe;
@@ -27,4 +28,5 @@ mod topics;
 mod vital;
 
 pub use handlers::{Advertised, advertised};
+pub use log_levels::{LEVELS, LogLevels, ROOT};
 pub use start::{RunningBroker, StartError, start};

@@ -22,6 +22,7 @@ use crate::descriptors::Descriptors;
 use crate::endpoints::Endpoints;
 use crate::fetch_session::FetchSessions;
 use crate::groups::{Groups, OFFSETS_TOPIC, partition_of};
+use crate::log_levels::LogLevels;
 use crate::logs::Logs;
 use crate::logs::flusher::Flusher;
 use crate::network::arrival::SlowFrames;
@@ -131,6 +132,8 @@ pub struct Server {
     pub producer_ids: ProducerIds,
     /// The runtime of the data path, once it serves.
     pub data: OnceLock<Handle>,
+    /// The program's reports, if it lets them be changed.
+    pub log_levels: OnceLock<Arc<dyn LogLevels>>,
     /// Index of the last metadata record that this broker has acted upon.
     pub applied: watch::Receiver<u64>,
 }

@@ -11,11 +11,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use configuration::{BrokerConfig, Listener};
-use metadata::decide::{BrokerRef, CreateCluster, RegisterBroker};
+use metadata::decide::{
+    BrokerRef, CreateCluster, FeatureChange, FeatureUpdate, RegisterBroker, UpdateFeatures,
+    features_of_new_cluster,
+};
 use metadata::record::Endpoint;
 use metadata::{ControllerSettings, Refusal, Request, Response};
 use model::{BrokerEpoch, BrokerId, TopicPartition, Uuid};
@@ -33,6 +36,7 @@ use crate::counters::Counters;
 use crate::endpoints::Endpoints;
 use crate::fetch_session::FetchSessions;
 use crate::groups::{Groups, group_config};
+use crate::log_levels::LogLevels;
 use crate::logs::chores::Chores;
 use crate::logs::cleaner::Cleaner;
 use crate::logs::flusher::{Flusher, SyncObserver};
@@ -147,6 +151,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         producer_ids: ProducerIds::new(config.node_id, broker_epoch),
         applied,
         data: data.handle().clone().into(),
+        log_levels: OnceLock::new(),
         config: ArcSwap::from_pointee(config),
     });
     tokio::spawn(vital::task(
@@ -283,13 +288,15 @@ async fn join_cluster(
     cluster_id: &str,
 ) -> Result<BrokerEpoch, StartError> {
     if quorum.image().cluster_id().is_none() {
-        let create = CreateCluster { cluster_id: cluster_id.to_owned(), features: Vec::new() };
+        let features = features_of_new_cluster();
+        let create = CreateCluster { cluster_id: cluster_id.to_owned(), features };
         match quorum.propose(Request::CreateCluster(create)).await? {
             Response::CreateCluster(Ok(())) => info!(cluster_id, "made a new cluster"),
             Response::CreateCluster(Err(refusal)) => return Err(StartError::Refused(refusal)),
             other => unreachable!("the answer to another request: {other:?}"),
         }
     }
+    finalize_features(quorum).await?;
     let register = RegisterBroker {
         broker: config.node_id,
         incarnation: Uuid::from_random(fastrand::u128(..).to_be_bytes()),
@@ -320,6 +327,25 @@ fn assigned(quorum: &Quorum, me: BrokerId) -> Assigned {
     }
     let image_index = image.cluster_id().and(quorum.changed_at());
     Assigned { partitions, image_index }
+}
+
+/// Finalizes the features of which the cluster knows nothing: it was made by a version without them.
+async fn finalize_features(quorum: &Quorum) -> Result<(), StartError> {
+    let image = quorum.image();
+    let unknown = features_of_new_cluster()
+        .into_iter()
+        .filter(|(name, _)| !image.features().contains_key(name))
+        .map(|(name, level)| FeatureUpdate { name, level, change: FeatureChange::Upgrade });
+    let updates: Vec<FeatureUpdate> = unknown.collect();
+    if updates.is_empty() || !quorum.is_leader() {
+        return Ok(());
+    }
+    let update = UpdateFeatures { updates, validate_only: false };
+    match quorum.propose(Request::UpdateFeatures(update)).await? {
+        Response::UpdateFeatures(Ok(())) => Ok(()),
+        Response::UpdateFeatures(Err(refusal)) => Err(StartError::Refused(refusal)),
+        other => unreachable!("the answer to another request: {other:?}"),
+    }
 }
 
 fn registered(open: &crate::endpoints::OpenListener) -> Endpoint {
@@ -355,6 +381,12 @@ impl RunningBroker {
     /// Everything because of which this broker should get no clients; empty: it is well.
     pub fn troubles(&self) -> Vec<Trouble> {
         observe::troubles(&self.server)
+    }
+
+    /// Lets operators see and change how much the program reports (KIP-412). Only the first call of a
+    /// broker's life counts.
+    pub fn set_log_levels(&self, levels: Arc<dyn LogLevels>) {
+        let _ = self.server.log_levels.set(levels);
     }
 
     /// Waits until this broker cannot go on: the metadata quorum failed on this node, as when its

@@ -62,9 +62,10 @@ rootLogger.appenderRef.err.ref = err
 ";
 
 /// Kafka's tools: name of the script, main class.
-const TOOLS: [(&str, &str); 24] = [
+const TOOLS: [(&str, &str); 25] = [
     ("kafka-acls", "org.apache.kafka.tools.AclCommand"),
     ("kafka-broker-api-versions", "org.apache.kafka.tools.BrokerApiVersionsCommand"),
+    ("kafka-client-metrics", "org.apache.kafka.tools.ClientMetricsCommand"),
     ("kafka-cluster", "org.apache.kafka.tools.ClusterTool"),
     ("kafka-configs", "kafka.admin.ConfigCommand"),
     ("kafka-console-consumer", "org.apache.kafka.tools.consumer.ConsoleConsumer"),

@@ -8,6 +8,7 @@
 //! Read [`Quorum`] first, then `proposer.rs` (deciding in batches), `state_machine.rs`, `store/`.
 
 mod config;
+mod description;
 mod network;
 mod proposer;
 mod published;
@@ -17,6 +18,7 @@ mod state_machine;
 mod store;
 
 pub use config::{QuorumConfig, QuorumError};
+pub use description::{MemberDescription, QuorumDescription};
 pub use network::{NoTransport, Sent, Transport, TransportError};
 pub use published::Subscription;
 pub use quorum::Quorum;

@@ -256,6 +256,11 @@ impl Quorum {
         (voters, learners)
     }
 
+    /// Openraft's own handle, for what describes it.
+    pub(crate) fn raft(&self) -> &Raft<TypeConfig, StateMachine> {
+        &self.inner.raft
+    }
+
     /// Adds a member that receives everything and does not vote; waits until it has caught up.
     pub async fn add_learner(&self, node: BrokerId) -> Result<(), QuorumError> {
         let added = self.inner.raft.add_learner(node_id(node), EmptyNode::new(), true).await;

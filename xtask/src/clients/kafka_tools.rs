@@ -1,5 +1,6 @@
 //! Kafka's own command-line tools, unmodified, against the cluster: what an operator types.
 
+mod administration;
 mod configs;
 mod console;
 mod groups;
@@ -11,7 +12,7 @@ mod topics;
 use super::scenario::Scenario;
 
 /// The tools' scenarios, in the order in which they run.
-pub const SCENARIOS: [Scenario; 31] = [
+pub const SCENARIOS: [Scenario; 42] = [
     ("broker-api-versions", topics::api_versions),
     ("topics-create-describe", topics::create_and_describe),
     ("topics-create-twice", topics::create_twice),
@@ -43,4 +44,15 @@ pub const SCENARIOS: [Scenario; 31] = [
     ("delete-records", offsets::delete_records),
     ("log-dirs", storage::log_dirs),
     ("dump-log", storage::dump_log),
+    ("acls", administration::access_lists),
+    ("configs-users-clients", administration::users_and_clients),
+    ("configs-broker-loggers", administration::broker_loggers),
+    ("metadata-quorum", administration::quorum),
+    ("leader-election", administration::elections),
+    ("reassign-partitions", administration::reassignments),
+    ("features", administration::features),
+    ("transactions-list", administration::transactions),
+    ("groups-of-all-kinds", administration::groups),
+    ("cluster", administration::cluster),
+    ("client-metrics", administration::client_metrics),
 ];

@@ -75,6 +75,14 @@ impl<'a> Context<'a> {
         process::run(&mut apache_kafka::tool(name, &all)?, Some(input.to_vec()), TOOL_LIMIT)
     }
 
+    /// As [`Self::tool`], for a tool that wants its command first and then the cluster.
+    pub fn tool_of_command(&self, name: &str, command: &[&str]) -> Result<String> {
+        let all = [command, &["--bootstrap-server", self.bootstrap()]].concat();
+        let outcome = process::run(&mut apache_kafka::tool(name, &all)?, None, TOOL_LIMIT)?;
+        ensure!(outcome.success(), "{name} {command:?}: {}", outcome.story());
+        Ok(outcome.text())
+    }
+
     /// Runs Kafka's tool `name`, which must succeed; returns its standard output.
     pub fn tool(&self, name: &str, arguments: &[&str]) -> Result<String> {
         self.tool_fed(name, arguments, b"")

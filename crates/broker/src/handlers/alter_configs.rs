@@ -3,7 +3,7 @@
 //! append, subtract.
 //!
 //! The rules for topics are the controller's; keys of brokers are checked here, where the table of
-//! broker configurations is.
+//! broker configurations is. Loggers (`broker_loggers.rs`) are changed here and now.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,13 +21,15 @@ use wire::incremental_alter_configs::{
     IncrementalAlterConfigsResponse,
 };
 
-use super::{Call, config_resource};
+use super::{Call, broker_loggers, config_resource};
 
 /// A resource as the client named it, and what became of it.
 struct Outcome {
     kind: i8,
     name: String,
     error: Option<(ErrorCode, String)>,
+    /// Whether the controller still has to decide.
+    open: bool,
 }
 
 /// Answers AlterConfigs.
@@ -45,6 +47,7 @@ pub async fn replace(call: Arc<Call>, request: AlterConfigsRequest) -> AlterConf
         outcomes.push(Outcome {
             kind: resource.resource_type,
             name: resource.resource_name,
+            open: error.is_none(),
             error,
         });
     }
@@ -80,12 +83,17 @@ pub async fn change(
             Ok(ConfigChange { key: config.name, operation, value: config.value })
         });
         let checked = changes.collect::<Result<Vec<_>, _>>().and_then(|changes| {
+            if kind == config_resource::BROKER_LOGGER {
+                broker_loggers::change(&call, &name, &changes, request.validate_only)?;
+                return Ok(None);
+            }
             let named = config_resource::parse(kind, &name)?;
             let checked = draft.check(named, |config, scope| changed(config, scope, &changes))?;
-            Ok((checked, changes))
+            Ok(Some((checked, changes)))
         });
-        let error = checked.map(|resource| accepted.push(resource)).err();
-        outcomes.push(Outcome { kind, name, error });
+        let open = matches!(checked, Ok(Some(_)));
+        let error = checked.map(|resource| accepted.extend(resource)).err();
+        outcomes.push(Outcome { kind, name, error, open });
     }
     let request =
         IncrementalAlterConfigs { resources: accepted, validate_only: request.validate_only };
@@ -226,8 +234,7 @@ fn edited(list: &str, by: &str, operation: ConfigOperation) -> String {
 
 /// Proposes what was accepted and files the answers, which come in the same order.
 async fn decide(call: &Call, request: Request, outcomes: &mut [Outcome]) {
-    let open: Vec<&mut Outcome> =
-        outcomes.iter_mut().filter(|outcome| outcome.error.is_none()).collect();
+    let open: Vec<&mut Outcome> = outcomes.iter_mut().filter(|outcome| outcome.open).collect();
     if open.is_empty() {
         return;
     }

@@ -2,20 +2,28 @@
 //!
 //! - A version that is not served is answered in version 0 with UNSUPPORTED_VERSION (KIP-511);
 //!   `dispatch` does that.
-//! - v3 software name and version, whose characters are checked; features (KIP-584): only what
-//!   truly works is finalized, because clients change their behaviour by it. No transactions, no new
-//!   group protocol: none of their features.
+//! - v3 software name and version, whose characters are checked; features (KIP-584): those that this
+//!   version supports, and the levels that the cluster has finalized, with the offset in the metadata
+//!   log as their epoch. Clients change their behaviour by them, so no feature of transactions or of
+//!   the new group protocols is there.
 //! - v5 the cluster and node that the client means to reach (KIP-1242).
 
 use std::sync::Arc;
 
+use ::metadata::decide::SUPPORTED_FEATURES;
 use model::ErrorCode;
-use wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+use wire::api_versions::{
+    ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey,
+};
 
 use super::{Call, table};
 
 /// From this version on the client says what it is.
 const SOFTWARE_FROM_VERSION: i16 = 3;
+/// From this version on the answer has features.
+const FEATURES_FROM_VERSION: i16 = 3;
+/// The epoch of features that nobody has finalized.
+const NO_EPOCH: i64 = -1;
 
 /// Answers.
 pub async fn handle(call: Arc<Call>, request: ApiVersionsRequest) -> ApiVersionsResponse {
@@ -30,7 +38,30 @@ pub async fn handle(call: Arc<Call>, request: ApiVersionsRequest) -> ApiVersions
     if other_cluster || other_node {
         return table::api_versions(ErrorCode::RebootstrapRequired);
     }
-    table::api_versions(ErrorCode::None)
+    with_features(&call, table::api_versions(ErrorCode::None))
+}
+
+/// Adds what is supported and what is finalized; before version 3 there is no room for it.
+fn with_features(call: &Call, mut response: ApiVersionsResponse) -> ApiVersionsResponse {
+    if call.version < FEATURES_FROM_VERSION {
+        return response;
+    }
+    let supported = SUPPORTED_FEATURES.iter().map(|feature| SupportedFeatureKey {
+        name: feature.name.to_owned(),
+        min_version: feature.level_min,
+        max_version: feature.level_max,
+    });
+    response.supported_features = supported.collect();
+    let image = call.server.image();
+    let finalized = image.features().iter().map(|(name, level)| FinalizedFeatureKey {
+        name: name.clone(),
+        max_version_level: *level,
+        min_version_level: *level,
+    });
+    response.finalized_features = finalized.collect();
+    let epoch = call.server.quorum.changed_at();
+    response.finalized_features_epoch = epoch.map_or(NO_EPOCH, |index| index as i64);
+    response
 }
 
 /// Letters and digits at both ends, dots and dashes between (KIP-511).

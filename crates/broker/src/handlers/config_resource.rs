@@ -5,7 +5,8 @@ use model::{BrokerId, ErrorCode};
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
-const BROKER_LOGGER: i8 = 8;
+/// Not kept in the metadata: see `broker_loggers.rs`.
+pub const BROKER_LOGGER: i8 = 8;
 const CLIENT_METRICS: i8 = 16;
 const GROUP: i8 = 32;
 
@@ -24,7 +25,7 @@ pub fn parse(kind: i8, name: &str) -> Result<ConfigResource, (ErrorCode, String)
         CLIENT_METRICS => Ok(ConfigResource::ClientMetrics(name.to_owned())),
         BROKER_LOGGER => Err((
             ErrorCode::InvalidRequest,
-            "log levels are set when the broker starts, not through this api".to_owned(),
+            "log levels are changed by IncrementalAlterConfigs only".to_owned(),
         )),
         _ => Err((ErrorCode::InvalidRequest, format!("no kind of resource has number {kind}"))),
     }

@@ -1,5 +1,5 @@
 //! DescribeConfigs (key 32), versions 1 to 4. Every key with its value and where it comes from; v1
-//! synonyms (KIP-226); v3 types and documentation (KIP-569).
+//! synonyms (KIP-226); v3 types and documentation (KIP-569). Loggers are in `broker_loggers.rs`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use wire::describe_configs::{
     DescribeConfigsResponse, DescribeConfigsResult, DescribeConfigsSynonym,
 };
 
-use super::{Call, config_resource};
+use super::{Call, broker_loggers, config_resource};
 
 /// The source of a value that a group or a subscription has.
 const DYNAMIC_GROUP: i8 = 8;
@@ -63,8 +63,11 @@ fn asked_for(
 }
 
 fn describe(call: &Call, resource: &DescribeConfigsResource) -> Outcome {
-    let parsed = config_resource::parse(resource.resource_type, &resource.resource_name)?;
-    let all = all_of(call, &parsed)?;
+    let (kind, name) = (resource.resource_type, &resource.resource_name);
+    let all = match kind {
+        config_resource::BROKER_LOGGER => broker_loggers::describe(call, name)?,
+        _ => all_of(call, &config_resource::parse(kind, name)?)?,
+    };
     // No list of keys, or an empty one, asks for all.
     let Some(keys) = resource.configuration_keys.as_ref().filter(|keys| !keys.is_empty()) else {
         return Ok(all);

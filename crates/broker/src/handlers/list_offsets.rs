@@ -127,7 +127,8 @@ fn look_up(
         MAX_TIMESTAMP => OffsetQuery::MaxTimestamp,
         LATEST_TIERED | EARLIEST_PENDING_UPLOAD => return not_found(index, ErrorCode::None),
         timestamp if timestamp >= 0 => OffsetQuery::Timestamp(Timestamp(timestamp)),
-        _ => return not_found(index, ErrorCode::InvalidRequest),
+        // Another special time: one of a later Kafka.
+        _ => return not_found(index, ErrorCode::UnsupportedVersion),
     };
     match find(call, topic, wanted, query) {
         Ok(Some(found)) => ListOffsetsPartitionResponse {

@@ -16,4 +16,5 @@ mod offsets;
 mod producing;
 mod sessions;
 mod strangers;
+mod surface;
 mod syncing;

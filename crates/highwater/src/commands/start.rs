@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use broker::StartError;
 use configuration::{BrokerConfig, Configuration, Warning};
@@ -100,6 +101,7 @@ async fn serve(config: BrokerConfig) -> Result<ExitCode, Failure> {
         started = starting => started.map_err(|error| not_started(&error))?,
         () = signals.next() => return Ok(ExitCode::from(EXIT_CODE_INTERRUPTED)),
     };
+    broker.set_log_levels(Arc::new(logging::Loggers));
     let text = announcement(&config, &broker.listeners(), broker.http());
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(on_output)?;

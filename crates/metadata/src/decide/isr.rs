@@ -202,13 +202,16 @@ impl Draft {
         &mut self,
         kind: ElectionKind,
     ) -> Vec<(Arc<str>, PartitionIndex, Answer<()>)> {
-        let all = self.partitions_where(|_| true).into_iter();
+        let needed = |state: &PartitionImage| match kind {
+            ElectionKind::Preferred => state.leader != state.preferred_leader(),
+            ElectionKind::Unclean => !state.has_leader(),
+        };
+        let found = self.partitions_where(needed).into_iter();
         let one = |(_, name, index, _): (TopicId, Arc<str>, PartitionIndex, PartitionImage)| {
             let answer = self.elect_one(kind, &name, index);
             (name, index, answer)
         };
-        let needed = |(_, _, answer): &(Arc<str>, PartitionIndex, Answer<()>)| !matches!(answer, Err(refusal) if refusal.error == ErrorCode::ElectionNotNeeded);
-        all.map(one).filter(needed).collect()
+        found.map(one).collect()
     }
 
     fn elect_one(

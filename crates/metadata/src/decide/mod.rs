@@ -7,6 +7,7 @@
 mod brokers;
 mod configs;
 mod draft;
+mod features;
 mod isr;
 mod partitions;
 mod placement;
@@ -15,6 +16,7 @@ mod request;
 mod topics;
 
 pub use draft::Draft;
+pub use features::{SUPPORTED_FEATURES, SupportedFeature, features_of_new_cluster};
 pub use request::*;
 
 use crate::image::ClusterImage;
@@ -120,6 +122,9 @@ impl Draft {
             Request::UnregisterBroker(id) => Response::Broker(self.unregister(settings, *id)),
             Request::AlterPartition(request) => Response::AlterPartition(self.alter_isr(request)),
             Request::ElectLeaders(request) => Response::ElectLeaders(self.elect_leaders(request)),
+            Request::UpdateFeatures(request) => {
+                Response::UpdateFeatures(self.update_features(request))
+            }
         }
     }
 }

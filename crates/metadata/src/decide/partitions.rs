@@ -19,9 +19,11 @@ impl Draft {
         let mut named = BTreeMap::<&str, usize>::new();
         request.topics.iter().for_each(|topic| *named.entry(&topic.topic).or_default() += 1);
         let mut left = NEW_PARTITIONS_MAX;
-        let mut answers = Vec::with_capacity(request.topics.len());
+        let mut answers = Vec::with_capacity(named.len());
         for topic in &request.topics {
-            let answer = if named[topic.topic.as_str()] > 1 {
+            // A topic that comes again has its one answer.
+            let Some(times) = named.remove(topic.topic.as_str()) else { continue };
+            let answer = if times > 1 {
                 refuse(ErrorCode::InvalidRequest, "The request names this topic more than once.")
             } else {
                 self.attempt(request.validate_only, |draft| draft.grow(topic, &mut left))

@@ -37,6 +37,8 @@ pub enum Request {
     AlterPartition(AlterPartition),
     /// ElectLeaders (KIP-460).
     ElectLeaders(ElectLeaders),
+    /// UpdateFeatures (KIP-584).
+    UpdateFeatures(UpdateFeatures),
 }
 
 /// The answer to a [`Request`].
@@ -62,6 +64,8 @@ pub enum Response {
     AlterPartition(Answer<Vec<(TopicId, PartitionIndex, Answer<AlteredPartition>)>>),
     /// To ElectLeaders: one for each partition whose leader was asked for.
     ElectLeaders(Vec<(Arc<str>, PartitionIndex, Answer<()>)>),
+    /// To UpdateFeatures: for all features together.
+    UpdateFeatures(Answer<()>),
 }
 
 /// Makes a cluster out of nothing.
@@ -293,4 +297,35 @@ pub struct ElectLeaders {
     pub kind: ElectionKind,
     /// Where; `None` for every partition that needs it.
     pub partitions: Option<Vec<(String, PartitionIndex)>>,
+}
+
+/// Levels of features to finalize, all or none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpdateFeatures {
+    /// The features, each with its new level.
+    pub updates: Vec<FeatureUpdate>,
+    /// Answer as if, change nothing.
+    pub validate_only: bool,
+}
+
+/// A feature's new level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeatureUpdate {
+    /// The feature's name.
+    pub name: String,
+    /// The level to finalize.
+    pub level: i16,
+    /// Which way the level may go.
+    pub change: FeatureChange,
+}
+
+/// Which way a feature's level may go, so that nobody downgrades by mistake (KIP-778).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeatureChange {
+    /// Up only.
+    Upgrade,
+    /// Down only; 2 (safe) and 3 (unsafe) of the protocol.
+    Downgrade,
+    /// A number that is neither.
+    Unknown(i8),
 }

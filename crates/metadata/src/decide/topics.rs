@@ -43,9 +43,11 @@ impl Draft {
         request.topics.iter().for_each(|topic| *seen.entry(&topic.name).or_default() += 1);
         // Collisions count only against topics that were there before the request.
         let mut partitions_left = NEW_PARTITIONS_MAX;
-        let mut answers = Vec::with_capacity(request.topics.len());
+        let mut answers = Vec::with_capacity(seen.len());
         for topic in &request.topics {
-            let twice = seen[topic.name.as_str()] > 1;
+            // A name that comes again has its one answer.
+            let Some(times) = seen.remove(topic.name.as_str()) else { continue };
+            let twice = times > 1;
             let answer = self.attempt(false, |draft| {
                 check_new_name(&before, topic, twice)?;
                 draft.create_topic(settings, now, topic, &mut partitions_left)
@@ -183,13 +185,14 @@ impl Draft {
         topics.iter().for_each(|topic| *named.entry(topic).or_default() += 1);
         let mut taken = BTreeSet::new();
         let answer = |topic: &TopicRef| {
-            if named[topic] > 1 {
+            // A topic that comes again has its one answer.
+            if named.remove(topic)? > 1 {
                 let message = "The request names this topic more than once.";
-                return (topic.clone(), refuse(ErrorCode::InvalidRequest, message));
+                return Some((topic.clone(), refuse(ErrorCode::InvalidRequest, message)));
             }
-            (topic.clone(), self.delete_topic(topic, &mut taken))
+            Some((topic.clone(), self.delete_topic(topic, &mut taken)))
         };
-        topics.iter().map(answer).collect()
+        topics.iter().filter_map(answer).collect()
     }
 
     fn delete_topic(

@@ -194,6 +194,10 @@ impl World {
                 partitions: (words.len() > 1)
                     .then(|| words[1..].iter().map(|word| topic_partition(word)).collect()),
             }),
+            "features" => Request::UpdateFeatures(UpdateFeatures {
+                updates: words.chunks(2).map(feature_update).collect(),
+                validate_only,
+            }),
             other => panic!("no command: {other}"),
         }
     }
@@ -346,6 +350,17 @@ fn config_changes(words: &[&str]) -> (ConfigResource, Vec<ConfigChange>) {
     (resource(words[0]), words[1..].chunks(2).map(change).collect())
 }
 
+/// `upgrade name=level`.
+fn feature_update(words: &[&str]) -> FeatureUpdate {
+    let (name, level) = words[1].split_once('=').unwrap();
+    let change = match words[0] {
+        "upgrade" => FeatureChange::Upgrade,
+        "downgrade" => FeatureChange::Downgrade,
+        number => FeatureChange::Unknown(number.parse().unwrap()),
+    };
+    FeatureUpdate { name: name.into(), level: level.parse().unwrap(), change }
+}
+
 fn told<T>(what: &str, answer: &Answer<T>, ok: impl Fn(&T) -> String) -> String {
     let what = if what.is_empty() { String::new() } else { format!("{what}: ") };
     match answer {
@@ -360,7 +375,9 @@ fn nothing<T>(_: &T) -> String {
 
 fn answer(response: &Response) -> String {
     match response {
-        Response::CreateCluster(answer) | Response::Broker(answer) => told("", answer, nothing),
+        Response::CreateCluster(answer)
+        | Response::Broker(answer)
+        | Response::UpdateFeatures(answer) => told("", answer, nothing),
         Response::CreateTopics(answers) => {
             let created = |t: &CreatedTopic| {
                 format!(" {} partition(s) {} replica(s)", t.partitions, t.replication_factor)

@@ -2,7 +2,8 @@
 
 use crate::support::*;
 use model::BrokerId;
-use quorum::QuorumConfig;
+use quorum::{Quorum, QuorumConfig, QuorumDescription};
+use std::time::Duration;
 
 /// A node that is no voter yet: it waits to be told.
 fn newcomer(node: i32) -> QuorumConfig {
@@ -54,6 +55,11 @@ async fn a_learner_receives_everything_and_can_be_removed() {
     assert!(created(&first.propose(create("t", 1)).await.unwrap()));
     second.wait_applied(first.applied_index().unwrap()).await.unwrap();
     assert_eq!(second.image().digest(), first.image().digest());
+    let seen = await_observer(&first).await;
+    assert_eq!(seen.voters.iter().map(|member| member.node).collect::<Vec<_>>(), [BrokerId(1)]);
+    assert_eq!(seen.voters[0].log_end, seen.high_watermark, "all of it is committed");
+    assert_eq!((seen.observers[0].node, seen.observers[0].caught_up), (BrokerId(2), true));
+    assert_eq!(second.describe(), None, "only the leader knows");
     first.remove_learner(BrokerId(2)).await.unwrap();
     assert_eq!(first.members(), (vec![BrokerId(1)], vec![]));
     // The voter does not need the one that left.
@@ -61,4 +67,18 @@ async fn a_learner_receives_everything_and_can_be_removed() {
     second.stop().await.unwrap();
     assert!(created(&first.propose(create("u", 2)).await.unwrap()));
     first.stop().await.unwrap();
+}
+
+/// What the leader says once it has heard that its learner has everything.
+async fn await_observer(leader: &Quorum) -> QuorumDescription {
+    let waiting = async {
+        loop {
+            let seen = leader.describe().expect("it leads");
+            if seen.observers.iter().any(|member| member.caught_up && member.heard_ago.is_some()) {
+                return seen;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("the learner is heard of")
 }

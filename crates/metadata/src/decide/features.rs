@@ -1,0 +1,81 @@
+//! UpdateFeatures (KIP-584, KIP-778): which features this version has, and at which level each is
+//! finalized. Clients change their behaviour by finalized levels, so only what wholly works is here.
+
+use super::{Answer, Draft, FeatureChange, FeatureUpdate, Refusal, UpdateFeatures};
+use crate::record::MetadataRecord;
+use model::ErrorCode;
+
+/// A feature, and the levels that this version knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SupportedFeature {
+    /// Its name, as Kafka calls it.
+    pub name: &'static str,
+    /// The lowest level.
+    pub level_min: i16,
+    /// The highest level; a new cluster begins with it.
+    pub level_max: i16,
+}
+
+/// Every feature. `metadata.version` 30 is Kafka 4.3: consoles show it as the cluster's version. There
+/// is no way to behave like an earlier one, so no lower level is supported. Transactions and the
+/// group protocols of KIP-848, KIP-932 and KIP-1071 are absent until they are served.
+pub const SUPPORTED_FEATURES: &[SupportedFeature] =
+    &[SupportedFeature { name: "metadata.version", level_min: 30, level_max: 30 }];
+
+/// The features of a new cluster, with their levels.
+pub fn features_of_new_cluster() -> Vec<(String, i16)> {
+    SUPPORTED_FEATURES.iter().map(|known| (known.name.to_owned(), known.level_max)).collect()
+}
+
+fn supported(name: &str) -> Option<&'static SupportedFeature> {
+    SUPPORTED_FEATURES.iter().find(|known| known.name == name)
+}
+
+impl Draft {
+    /// All or nothing: the first update that is refused refuses the request.
+    pub(super) fn update_features(&mut self, request: &UpdateFeatures) -> Answer<()> {
+        for update in &request.updates {
+            self.check_feature(update)?;
+        }
+        if request.validate_only {
+            return Ok(());
+        }
+        for update in &request.updates {
+            let current = self.image().features().get(&update.name).copied().unwrap_or(0);
+            if current != update.level {
+                let (name, level) = (update.name.clone(), update.level);
+                self.push(MetadataRecord::FeatureLevelSet { name, level });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_feature(&self, update: &FeatureUpdate) -> Answer<()> {
+        let FeatureUpdate { name, level, change } = update;
+        let refuse = |reason: String| {
+            let message = format!(
+                "The update failed for all features since the following feature had an error: \
+                 Invalid update version {level} for feature {name}. {reason}"
+            );
+            Err(Refusal::new(ErrorCode::InvalidUpdateVersion, message))
+        };
+        let Some(known) = supported(name) else {
+            return refuse("This broker does not support this feature.".to_owned());
+        };
+        let (min, max) = (known.level_min, known.level_max);
+        if *level < min || *level > max {
+            return refuse(format!("This broker only supports versions {min}-{max}."));
+        }
+        let current = self.image().features().get(name).copied().unwrap_or(0);
+        let reason = match change {
+            FeatureChange::Unknown(_) => "The upgrade type is unknown.",
+            FeatureChange::Upgrade if *level < current => {
+                "Can't downgrade the version of this feature without setting the upgrade type to \
+                 either safe or unsafe downgrade."
+            }
+            FeatureChange::Downgrade if *level > current => "Can't downgrade to a newer version.",
+            FeatureChange::Upgrade | FeatureChange::Downgrade => return Ok(()),
+        };
+        refuse(reason.to_owned())
+    }
+}
