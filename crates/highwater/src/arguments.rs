@@ -6,20 +6,39 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::address::bootstrap_servers;
 use crate::logging;
 use crate::output::Format;
 use crate::pattern::Form;
 use crate::position::Place;
 
+/// What every command takes stands behind what is its own.
+const GLOBAL: &str = "Global options";
+const LAST: usize = 1000;
+
 /// Event streaming in one binary: a broker that speaks Kafka's protocol, and its tools.
 #[derive(Debug, Parser)]
 #[command(name = "highwater", version, arg_required_else_help = true)]
 pub struct Program {
-    /// How much is reported on standard error
-    #[arg(long, global = true, value_name = "LEVEL")]
+    /// How much is reported on standard error: error, warn, info, debug or trace
+    #[arg(
+        long,
+        global = true,
+        value_name = "LEVEL",
+        help_heading = GLOBAL,
+        display_order = LAST,
+        hide_possible_values = true
+    )]
     pub log_level: Option<logging::Level>,
-    /// The form of reports
-    #[arg(long, global = true, value_name = "FORM")]
+    /// The form of reports: text or json
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORM",
+        help_heading = GLOBAL,
+        display_order = LAST,
+        hide_possible_values = true
+    )]
     pub log_format: Option<logging::Form>,
     #[command(subcommand)]
     pub command: Command,
@@ -57,6 +76,17 @@ pub enum Command {
     Lab(lab::arguments::Lab),
     /// Make links by which this program is known under the names of Kafka's performance tools
     InstallLinks(InstallLinks),
+    /// Write what completes commands in a shell to standard output
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages, one a command, into a folder
+    ManPages {
+        /// The folder; it is made if it is missing
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
     /// Say which version this is
     Version,
 }
@@ -110,11 +140,12 @@ pub struct Start {
 /// How to reach a cluster.
 #[derive(Debug, Args)]
 pub struct Connection {
-    /// Brokers to ask first: host:port, separated by commas
+    /// Brokers to ask first: host:port, separated by commas; without a port it is 9092
     #[arg(
         long,
         short = 'b',
         value_name = "HOST:PORT",
+        value_parser = bootstrap_servers,
         default_value = "127.0.0.1:9092",
         env = "HIGHWATER_BOOTSTRAP_SERVER"
     )]
@@ -156,6 +187,7 @@ pub enum Topic {
         connection: Connection,
     },
     /// List topics
+    #[command(visible_alias = "ls")]
     List {
         /// List the cluster's own topics too
         #[arg(long)]
@@ -184,6 +216,7 @@ pub enum Topic {
         connection: Connection,
     },
     /// Delete topics with all their records
+    #[command(visible_alias = "rm")]
     Delete {
         /// The topics' names
         #[arg(required = true)]
@@ -199,7 +232,12 @@ pub enum Topic {
         /// The topic's name
         name: String,
         /// How many partitions it has afterwards
-        #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..))]
+        #[arg(
+            long,
+            alias = "partitions",
+            value_name = "COUNT",
+            value_parser = clap::value_parser!(i32).range(1..)
+        )]
         total: i32,
         #[command(flatten)]
         connection: Connection,
@@ -222,6 +260,7 @@ pub struct Changes {
 #[derive(Debug, Subcommand)]
 pub enum Group {
     /// List groups
+    #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
         listing: Listing,
@@ -230,8 +269,7 @@ pub enum Group {
     },
     /// Show offsets, lag and members of groups
     Describe {
-        /// The groups' names
-        #[arg(required = true)]
+        /// The groups' names; none: all
         names: Vec<String>,
         #[command(flatten)]
         listing: Listing,
@@ -239,10 +277,12 @@ pub enum Group {
         connection: Connection,
     },
     /// Move a group to another place; it must have no members
+    #[command(visible_aliases = ["reset", "reset-offsets"])]
     Seek {
         /// The group's name
         name: String,
-        /// Where to: start, end, an offset, +N, -N, or ts:MS
+        /// Where to: start, end, an offset, +N, -N, a date (2026-11-22T08:30, UTC), a time ago (-1h30m),
+        /// or ts:MS
         #[arg(long, value_name = "PLACE", allow_hyphen_values = true)]
         to: Place,
         /// Only this topic, or topic:partition; may be given many times
@@ -257,6 +297,7 @@ pub enum Group {
         connection: Connection,
     },
     /// Delete groups with their offsets
+    #[command(visible_alias = "rm")]
     Delete {
         /// The groups' names
         #[arg(required = true)]
@@ -353,8 +394,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 pub struct Consume {
     /// The topic
     pub topic: String,
-    /// Where to begin: start, end, an offset, +N, -N, or ts:MS. With --group: where the group has
-    /// no offset yet
+    /// Where to begin: start, end, an offset, +N, -N, a date (2026-11-22T08:30, UTC), a time ago
+    /// (-1h30m), or ts:MS. With --group: where the group has no offset yet
     #[arg(long, value_name = "PLACE", default_value = "start", allow_hyphen_values = true)]
     pub from: Place,
     /// Only this partition; may be given many times
@@ -532,9 +573,40 @@ mod tests {
             "highwater produce t --timeout 0",
             "highwater start --set nonsense",
             "highwater log dump",
+            "highwater topic list -b localhost:nonsense",
+            "highwater topic list -b ::1",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn what_other_tools_call_it_is_understood() {
+        for line in [
+            "highwater topic ls",
+            "highwater topic rm t",
+            "highwater topic add-partitions t --partitions 5",
+            "highwater group ls",
+            "highwater group rm g",
+            "highwater group reset g --to start",
+            "highwater group reset-offsets g --to -1h",
+            "highwater group describe",
+        ] {
+            assert!(parse(line).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_every_command_takes_stands_last_in_its_help() {
+        let mut program = Program::command();
+        program.build();
+        let topic = program.find_subcommand_mut("topic").unwrap();
+        let create = topic.find_subcommand_mut("create").unwrap();
+        let help = create.render_long_help().to_string();
+        let at = |text: &str| help.find(text).unwrap_or_else(|| panic!("no {text} in:\n{help}"));
+        assert!(at("--partitions") < at("Global options:"));
+        assert!(at("--bootstrap-server") < at("Global options:"));
+        assert!(at("Global options:") < at("--log-level"));
     }
 
     #[test]

@@ -223,4 +223,3 @@ mod tests {
         assert!(!tracing::enabled!(target: "quorum", Reported::TRACE));
     }
 }
-

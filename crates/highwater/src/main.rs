@@ -1,11 +1,13 @@
 //! Event streaming in one binary: the program's arguments and wiring. What the broker does is in
 //! the crate `broker`, how it is talked to in `client`; here is only what a person types and sees.
 
+mod address;
 mod arguments;
 mod commands;
 mod failure;
 mod lines;
 mod logging;
+mod moment;
 mod output;
 mod pattern;
 mod position;

@@ -29,6 +29,11 @@ impl Broker {
     }
 
     fn start_in(data: &Path) -> Broker {
+        Broker::start_with(data, &[])
+    }
+
+    /// With these configurations beside the usual ones.
+    fn start_with(data: &Path, sets: &[&str]) -> Broker {
         let mut process = Command::new(HIGHWATER)
             .args(["--log-level", "warn", "start", "--data-dir"])
             .arg(data)
@@ -36,6 +41,7 @@ impl Broker {
             .args(["--set", "http.listener=127.0.0.1:0"])
             .args(["--set", "offsets.topic.num.partitions=2"])
             .args(["--set", "group.initial.rebalance.delay.ms=0"])
+            .args(sets.iter().flat_map(|set| ["--set", *set]))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -186,7 +192,7 @@ fn topics_are_created_listed_changed_and_deleted() {
     assert_eq!(described[2]["log_end_offset"], 0);
     assert_eq!(broker.run("topic delete a"), "a: deleted\n");
     let gone = broker.fail("topic describe a");
-    assert!(gone.contains("UNKNOWN_TOPIC") && gone.contains("hint:"), "{gone}");
+    assert!(gone.contains("there is no topic a") && gone.contains("hint:"), "{gone}");
     assert!(broker.fail("consume a").contains("there is no topic a"));
 }
 
@@ -205,7 +211,52 @@ fn a_group_goes_on_where_it_was_and_can_be_moved() {
     assert_eq!(broker.run("consume orders --group readers --count 2"), "2\n3\n");
     assert!(broker.run("group list").contains("readers"));
     assert_eq!(broker.run("group delete readers"), "readers: deleted\n");
-    assert!(broker.fail("group describe readers").contains("GROUP_ID_NOT_FOUND"));
+    assert!(broker.fail("group describe readers").contains("there is no group readers"));
+}
+
+#[test]
+fn other_tools_words_are_understood_and_refusals_are_sentences() {
+    let broker = Broker::start();
+    broker.run("topic create words");
+    broker.produce("produce words", b"1\n2\n");
+    assert!(broker.run("topic ls").contains("words"));
+    assert_eq!(broker.run("consume words --from -1h --until-end"), "1\n2\n");
+    assert_eq!(broker.run("consume words --from 1999-12-31 --until-end"), "1\n2\n");
+    assert_eq!(broker.run("consume words --from 2999-12-31T23:59 --until-end"), "");
+    broker.run("consume words --group rest --until-end");
+    assert!(broker.run("group describe").contains("rest"), "none is all");
+    broker.run("group reset rest --to start");
+    assert_eq!(broker.run("consume words --group rest --count 1"), "1\n");
+    let said = broker.fail("group rm absent");
+    assert!(said.contains("absent: there is no such group (GROUP_ID_NOT_FOUND)"), "{said}");
+    let said = broker.fail("config get --topic words nosuch.key");
+    assert!(said.contains("topic words has no configuration nosuch.key"), "{said}");
+    assert_eq!(broker.run("topic rm words"), "words: deleted\n");
+}
+
+#[test]
+fn a_topic_that_is_not_created_by_writing_is_missed_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker =
+        Broker::start_with(&folder.path().join("data"), &["auto.create.topics.enable=false"]);
+    // The limit is far above what it takes: without one the time-out of two minutes would.
+    let said = failure(broker.feed("produce absent --timeout 600", b"1\n"));
+    assert!(said.contains("there is no topic absent"), "{said}");
+    assert!(said.contains("hint: create it: highwater topic create absent"), "{said}");
+}
+
+#[test]
+fn shells_and_manuals_know_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = highwater(&format!("completions {shell}"));
+        let script = String::from_utf8(script.stdout).unwrap();
+        assert!(script.contains("add-partitions"), "{shell}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let made = highwater(&format!("man-pages {}", folder.path().display()));
+    assert!(made.status.success(), "{made:?}");
+    let page = fs::read_to_string(folder.path().join("highwater-topic-create.1")).unwrap();
+    assert!(page.contains("replication"), "{page}");
 }
 
 #[test]

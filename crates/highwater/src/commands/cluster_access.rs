@@ -2,16 +2,21 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::metadata::Topic;
 use client::{ClientError, Cluster, ClusterConfig};
+use model::ErrorCode;
 
 use crate::arguments::Connection;
+use crate::commands::outcome::{hint, said};
 use crate::failure::Failure;
 
 /// After so long without a broker the user is told that it is being waited for.
-const QUIET_MAX: Duration = Duration::from_secs(2);
+const QUIET_MAX: Duration = Duration::from_secs(1);
+/// How long a topic may take to appear that is created by being written to.
+const CREATION_MAX: Duration = Duration::from_millis(1500);
+const CREATION_PAUSE: Duration = Duration::from_millis(200);
 /// How long a command tries to get an answer.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -53,13 +58,50 @@ pub async fn connect(
 pub async fn existing_topic(cluster: &Cluster, name: &str) -> Result<Arc<Topic>, Failure> {
     let metadata = cluster.retry(|| cluster.describe_all()).await;
     let metadata = metadata.map_err(|error| failed(format!("cannot look up {name}"), &error))?;
-    metadata.topics.get(name).cloned().ok_or_else(|| {
-        Failure::new(format!("there is no topic {name}"))
-            .hint("`highwater topic list` shows what is there")
-    })
+    metadata.topics.get(name).cloned().ok_or_else(|| no_topic(name))
 }
 
-/// A call that failed: what was wanted, and the client's words.
+/// The failure to find a topic.
+pub fn no_topic(name: &str) -> Failure {
+    Failure::new(format!("there is no topic {name}"))
+        .hint("`highwater topic list` shows what is there")
+}
+
+/// Waits for a topic that is there, or that the cluster makes because it was asked for: not longer
+/// than that takes, because a topic that is not made now is not made at all.
+pub async fn topic_to_write(cluster: &Cluster, name: &str) -> Result<(), Failure> {
+    let asked = Instant::now();
+    cluster.want([name]);
+    loop {
+        let refreshed = cluster.retry(|| cluster.refresh()).await;
+        refreshed.map_err(|error| failed(format!("cannot look up {name}"), &error))?;
+        let error = cluster.metadata().topics.get(name).map(|topic| topic.error);
+        match error {
+            None | Some(ErrorCode::UnknownTopicOrPartition) if asked.elapsed() > CREATION_MAX => {
+                return Err(Failure::new(format!("there is no topic {name}"))
+                    .detail("the cluster does not create topics that are written to")
+                    .hint(format!("create it: highwater topic create {name}")));
+            }
+            None | Some(ErrorCode::UnknownTopicOrPartition) => {
+                tokio::time::sleep(CREATION_PAUSE).await;
+            }
+            // Whatever else is wrong with it, the producer says, or waits until it is over.
+            Some(_) => return Ok(()),
+        }
+    }
+}
+
+/// A call that failed: what was wanted, and the client's words, or those for what a broker refused.
 pub fn failed(wanted: impl Into<String>, error: &ClientError) -> Failure {
-    Failure::new(wanted).detail(error)
+    let failure = Failure::new(wanted);
+    match error {
+        ClientError::Refused { what, code, message } => {
+            let failure = failure.detail(format!("{what}: {}", said(*code, message.as_deref())));
+            match hint(*code) {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        }
+        _ => failure.detail(error),
+    }
 }

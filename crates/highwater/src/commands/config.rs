@@ -102,6 +102,10 @@ pub fn get(
         rows.extend(result.configs.into_iter().map(Entry::from));
     }
     outcomes.finish(&cannot)?;
+    if let Some(absent) = keys.iter().find(|key| rows.iter().all(|row| row.key != **key)) {
+        return Err(Failure::new(format!("{} has no configuration {absent}", whose.words()))
+            .hint("without a key, `highwater config get` shows every one there is"));
+    }
     rows.sort_by(|a, b| a.key.cmp(&b.key));
     output::print(format, &rows).map(|()| ExitCode::SUCCESS)
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::consumer::{Consumer, ConsumerConfig, ConsumerRecord, Fetched, OffsetReset};
 use client::offsets::CommittedOffset;
@@ -14,6 +14,7 @@ use crate::arguments::Consume;
 use crate::commands::cluster_access::{PATIENCE, block_on, connect, existing_topic, failed};
 use crate::commands::group::targets;
 use crate::commands::start::Signals;
+use crate::commands::waiting::Waiting;
 use crate::failure::{Failure, on_output};
 use crate::pattern::{Form, Shown};
 use crate::position::Place;
@@ -106,21 +107,22 @@ impl<'a> Consuming<'a> {
         let mut signals =
             signals.map_err(|error| Failure::new("cannot listen for signals").detail(error))?;
         let mut commit = tokio::time::interval(COMMIT_EVERY);
+        let mut waiting = Waiting::from(Instant::now());
         while !self.is_done() {
             if self.consumer.must_join() {
                 // In the generation that it was read in: the next poll leaves it.
                 self.commit().await?;
             }
-            let polled = tokio::select! {
-                polled = self.consumer.poll(POLL_MAX) => polled,
-                () = signals.next() => break,
-            };
+            let Some(polled) = self.poll(&mut signals, &mut waiting).await else { break };
             self.uncommitted.enter(self.consumer.generation_id());
             match polled {
-                Ok(found) => self.write(&found)?,
+                Ok(found) => {
+                    self.write(&found)?;
+                    self.say_what_is_awaited(&mut waiting);
+                }
                 // Like every consumer, it outlives its brokers.
                 Err(error) if error.is_retriable() => {
-                    tracing::debug!(%error, "polling again");
+                    waiting.say(Instant::now(), || format!("{error}; trying on"));
                     tokio::time::sleep(PAUSE).await;
                 }
                 Err(error) => return Err(cannot(self.typed, &error)),
@@ -134,6 +136,37 @@ impl<'a> Consuming<'a> {
         }
         self.commit().await?;
         self.consumer.close().await.map_err(|error| cannot(self.typed, &error))
+    }
+
+    /// One poll, and words for whoever waits for it; `None` when the command is to end.
+    async fn poll(
+        &mut self,
+        signals: &mut Signals,
+        waiting: &mut Waiting,
+    ) -> Option<Result<Vec<Fetched>, ClientError>> {
+        let awaited = match &self.typed.group {
+            Some(group) => not_yet(group),
+            None => "the cluster has not answered yet".to_owned(),
+        };
+        let polling = self.consumer.poll(POLL_MAX);
+        tokio::pin!(polling);
+        loop {
+            tokio::select! {
+                polled = &mut polling => return Some(polled),
+                () = signals.next() => return None,
+                () = tokio::time::sleep(POLL_MAX) => waiting.say(Instant::now(), || awaited.clone()),
+            }
+        }
+    }
+
+    /// A member without partitions waits for its group; a topic without new records is no wait.
+    fn say_what_is_awaited(&self, waiting: &mut Waiting) {
+        let now = Instant::now();
+        match &self.typed.group {
+            Some(group) if self.consumer.assignment().is_empty() => waiting
+                .say(now, || format!("group {group} has not given this member a partition yet")),
+            _ => waiting.came(now),
+        }
     }
 
     fn is_done(&self) -> bool {
@@ -177,6 +210,10 @@ impl<'a> Consuming<'a> {
         }
         Ok(())
     }
+}
+
+fn not_yet(group: &str) -> String {
+    format!("group {group} has not given this member a partition yet")
 }
 
 fn cannot(typed: &Consume, error: &ClientError) -> Failure {

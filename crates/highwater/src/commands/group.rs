@@ -18,6 +18,7 @@ use crate::commands::cluster_access::{PATIENCE, block_on, connect, existing_topi
 use crate::commands::outcome::Outcomes;
 use crate::commands::topic::ends;
 use crate::failure::Failure;
+use crate::moment;
 use crate::output::{self, Format, Row, cell};
 use crate::position::Place;
 
@@ -61,10 +62,14 @@ impl Row for Listed {
     }
 }
 
-/// Each broker knows the groups that it coordinates.
 async fn list(format: Format, connection: &Connection) -> Result<(), Failure> {
-    let cannot = |error: ClientError| failed("cannot list groups", &error);
     let cluster = connect(connection, PATIENCE, false).await?;
+    output::print(format, &all_groups(&cluster).await?)
+}
+
+/// Each broker knows the groups that it coordinates.
+async fn all_groups(cluster: &Cluster) -> Result<Vec<Listed>, Failure> {
+    let cannot = |error: ClientError| failed("cannot list groups", &error);
     let mut rows = Vec::new();
     let mut brokers: Vec<i32> = cluster.metadata().brokers.keys().copied().collect();
     brokers.sort_unstable();
@@ -83,7 +88,7 @@ async fn list(format: Format, connection: &Connection) -> Result<(), Failure> {
         }));
     }
     rows.sort_by(|a, b| a.group.cmp(&b.group));
-    output::print(format, &rows)
+    Ok(rows)
 }
 
 #[derive(Serialize)]
@@ -136,8 +141,12 @@ async fn describe(
     connection: &Connection,
 ) -> Result<(), Failure> {
     let cluster = connect(connection, PATIENCE, false).await?;
+    let mut names = names.to_vec();
+    if names.is_empty() {
+        names.extend(all_groups(&cluster).await?.into_iter().map(|listed| listed.group));
+    }
     let mut rows = Vec::new();
-    for name in names {
+    for name in &names {
         rows.extend(describe_one(&cluster, name).await?);
     }
     output::print(format, &rows)
@@ -148,7 +157,7 @@ async fn describe_one(cluster: &Cluster, name: &str) -> Result<Vec<Described>, F
     let group = ask(cluster, name).await.map_err(cannot)?;
     let committed = committed_offsets(cluster, name, None).await.map_err(cannot)?;
     if is_unknown(&group) && committed.is_empty() {
-        return Err(cannot(ClientError::refused(name, ErrorCode::GroupIdNotFound))
+        return Err(Failure::new(format!("there is no group {name}"))
             .hint("`highwater group list` shows what is there"));
     }
     let owners = owners(&group);
@@ -393,13 +402,20 @@ pub async fn targets(
     place: Place,
 ) -> Result<Vec<(TopicPartition, i64)>, ClientError> {
     let (starts, ends) = ends(cluster, partitions).await?;
-    let at_time = match place {
-        Place::Timestamp(ms) => {
+    let time_ms = match place {
+        Place::Timestamp(ms) => Some(ms),
+        Place::Ago(ago) => {
+            Some(moment::now_ms().saturating_sub_unsigned(ago.as_millis() as u64).max(0))
+        }
+        _ => None,
+    };
+    let at_time = match time_ms {
+        Some(ms) => {
             let spec = OffsetSpec::AtOrAfter(Timestamp(ms));
             let wanted: Vec<_> = partitions.iter().map(|p| (p.clone(), spec)).collect();
             list_offsets(cluster, &wanted, false).await?
         }
-        _ => HashMap::new(),
+        None => HashMap::new(),
     };
     let offset = |found: &HashMap<TopicPartition, FoundOffset>, partition: &TopicPartition| {
         found.get(partition).and_then(|found| found.offset).map(|offset| offset.0)
@@ -414,7 +430,7 @@ pub async fn targets(
             Place::AfterStart(count) => start.saturating_add(count),
             Place::BeforeEnd(count) => end.saturating_sub(count),
             // Nothing is as late: what comes next is.
-            Place::Timestamp(_) => offset(&at_time, partition).unwrap_or(end),
+            Place::Timestamp(_) | Place::Ago(_) => offset(&at_time, partition).unwrap_or(end),
         };
         (partition.clone(), wanted.clamp(start, end.max(start)))
     });

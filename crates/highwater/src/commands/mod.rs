@@ -13,9 +13,11 @@ mod log_dump;
 mod outcome;
 mod perf;
 mod produce;
+mod shell_help;
 mod sources;
 mod start;
 mod topic;
+mod waiting;
 
 use std::process::ExitCode;
 
@@ -41,6 +43,8 @@ pub fn run(program: Program) -> Result<ExitCode, Failure> {
         Command::Lab(typed) => lab::run(&typed),
         Command::Perf(tool) => perf::run(tool),
         Command::InstallLinks(typed) => install_links::run(&typed),
+        Command::Completions { shell } => shell_help::completions(shell),
+        Command::ManPages { folder } => shell_help::man_pages(&folder),
         Command::Version => {
             println!("highwater {}", env!("CARGO_PKG_VERSION"));
             Ok(ExitCode::SUCCESS)

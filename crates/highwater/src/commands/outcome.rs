@@ -18,10 +18,7 @@ impl Outcomes {
             println!("{name}: {done}");
             return;
         }
-        let message = message.filter(|message| !message.is_empty());
-        let words =
-            message.map_or_else(|| code.name().to_owned(), |m| format!("{m} ({})", code.name()));
-        self.refused.push(format!("{name}: {words}"));
+        self.refused.push(format!("{name}: {}", said(code, message)));
         self.hint = self.hint.or_else(|| hint(code));
     }
 
@@ -38,6 +35,39 @@ impl Outcomes {
     }
 }
 
+/// An answer that says no, in words: the broker's own, or what its code means; the code behind them.
+pub fn said(code: ErrorCode, message: Option<&str>) -> String {
+    let own = message.filter(|message| !message.is_empty() && *message != code.name());
+    match own.or_else(|| meaning(code)) {
+        Some(words) => format!("{} ({})", words.trim_end_matches('.'), code.name()),
+        None => code.name().to_owned(),
+    }
+}
+
+/// What a code means to somebody who has never seen it.
+fn meaning(code: ErrorCode) -> Option<&'static str> {
+    Some(match code {
+        ErrorCode::UnknownTopicOrPartition => "there is no such topic or partition",
+        ErrorCode::UnknownTopicId => "there is no topic with this id",
+        ErrorCode::TopicAlreadyExists => "a topic of this name exists",
+        ErrorCode::InvalidTopicException => "no topic may have this name",
+        ErrorCode::MessageTooLarge => "the topic does not accept records this large",
+        ErrorCode::GroupIdNotFound => "there is no such group",
+        ErrorCode::InvalidGroupId => "no group may have this name",
+        ErrorCode::NonEmptyGroup => "the group has members",
+        ErrorCode::UnknownMemberId => "the group does not know this member",
+        ErrorCode::CoordinatorNotAvailable => "no broker coordinates the group right now",
+        ErrorCode::CoordinatorLoadInProgress => "the group is still being loaded",
+        ErrorCode::LeaderNotAvailable => "the partition has no leader right now",
+        ErrorCode::NotEnoughReplicas => "too few replicas are in sync (min.insync.replicas)",
+        ErrorCode::KafkaStorageError => "the broker cannot use the disk of this partition",
+        ErrorCode::OffsetOutOfRange => "there is no record at this offset",
+        ErrorCode::NotController => "the broker cannot reach the controller",
+        ErrorCode::UnsupportedVersion => "the broker does not offer this",
+        _ => return None,
+    })
+}
+
 /// What the user can do about an answer that comes often.
 pub fn hint(code: ErrorCode) -> Option<&'static str> {
     match code {
@@ -49,7 +79,27 @@ pub fn hint(code: ErrorCode) -> Option<&'static str> {
         ErrorCode::NonEmptyGroup | ErrorCode::UnknownMemberId => {
             Some("stop the group's consumers first: see `highwater group describe`")
         }
+        ErrorCode::MessageTooLarge => Some("the topic's max.message.bytes is the limit"),
         ErrorCode::GroupIdNotFound => Some("`highwater group list` shows what is there"),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_a_sentence_with_its_code_once() {
+        let of = said;
+        assert_eq!(
+            of(ErrorCode::GroupIdNotFound, Some("GROUP_ID_NOT_FOUND")),
+            "there is no such group (GROUP_ID_NOT_FOUND)"
+        );
+        assert_eq!(
+            of(ErrorCode::InvalidConfig, Some("Invalid value soon.")),
+            "Invalid value soon (INVALID_CONFIG)"
+        );
+        assert_eq!(of(ErrorCode::UnknownServerError, None), "UNKNOWN_SERVER_ERROR");
     }
 }

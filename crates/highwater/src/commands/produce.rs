@@ -1,10 +1,11 @@
 //! `produce`: each line becomes a record, byte for byte, and counts only once it is acknowledged.
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, Read};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use client::ClientError;
 use client::producer::{BatchReport, Producer, ProducerConfig, Record, TopicProducer};
@@ -12,7 +13,8 @@ use model::Compression;
 use tokio::sync::mpsc;
 
 use crate::arguments::{Acks, Codec, Produce};
-use crate::commands::cluster_access::{block_on, connect, failed};
+use crate::commands::cluster_access::{block_on, connect, failed, topic_to_write};
+use crate::commands::waiting::Waiting;
 use crate::failure::Failure;
 use crate::lines::{Chunks, key_and_value, lines};
 
@@ -23,6 +25,8 @@ const REQUEST_BYTES_MAX: usize = 16 << 20;
 const BUFFER_BYTES: usize = 64 << 20;
 /// Chunks of lines that are read ahead.
 const CHUNKS_AHEAD: usize = 4;
+/// How often it is looked whether anything was acknowledged.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Sends everything and reports on standard error. Fails if anything was not acknowledged.
 pub fn run(typed: &Produce) -> Result<ExitCode, Failure> {
@@ -105,17 +109,49 @@ async fn produce(
     let config = ProducerConfig { on_batch: Some(Arc::new(on_batch)), ..config };
     let cannot = |error| failed(format!("cannot produce to {}", typed.topic), &error);
     let cluster = connect(&typed.connection, typed.timeout, true).await?;
+    topic_to_write(&cluster, &typed.topic).await?;
     let producer = Producer::new(cluster, config).await.map_err(cannot)?;
     let topic = producer.topic(&typed.topic).await.map_err(cannot)?;
     let mut sending = Sending { typed, topic, line: 0 };
-    let sent = sending.send_all(read_ahead(input)).await;
-    // What was taken before a failure is still delivered; the tally holds what was not.
-    let flushed = producer.flush().await;
+    let (sent, flushed) = tokio::select! {
+        done = async {
+            let sent = sending.send_all(read_ahead(input)).await;
+            // What was taken before a failure is still delivered; the tally holds what was not.
+            (sent, producer.flush().await)
+        } => done,
+        never = say_when_stuck(typed, &tally, &producer) => match never {},
+    };
     let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
     if let Err(error) = flushed {
         tally.first_error.get_or_insert(error);
     }
     report(&tally, began, sent)
+}
+
+/// Says when records wait and nothing is acknowledged.
+async fn say_when_stuck(typed: &Produce, tally: &Mutex<Tally>, producer: &Producer) -> Infallible {
+    let mut waiting = Waiting::from(Instant::now());
+    let mut answered = 0;
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let now = Instant::now();
+        let told = {
+            let tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+            tally.acknowledged + tally.failed
+        };
+        let all_is_free = producer.free_buffer_bytes() >= BUFFER_BYTES;
+        if told != answered || all_is_free {
+            answered = told;
+            waiting.came(now);
+        }
+        let (at, patience) = (&typed.connection.bootstrap_server, typed.timeout.as_secs_f64());
+        waiting.say(now, || {
+            format!(
+                "records for {} are not acknowledged by {at}; each is given up after {patience} s",
+                typed.topic
+            )
+        });
+    }
 }
 
 fn report(tally: &Tally, began: Instant, sent: Result<(), Failure>) -> Result<ExitCode, Failure> {
@@ -127,11 +163,16 @@ fn report(tally: &Tally, began: Instant, sent: Result<(), Failure>) -> Result<Ex
          {megabytes:.1} MB in batches"
     );
     match &tally.first_error {
-        Some(error) => Err(Failure::new(format!("{} records were not acknowledged", tally.failed))
-            .detail(error)
-            .hint(
-                "they may be in the log all the same; an idempotent producer never doubles them",
-            )),
+        Some(error) => {
+            let failure = failed(format!("{} records were not acknowledged", tally.failed), error);
+            // What a broker refused for good is not in the log.
+            Err(match error.is_retriable() {
+                true => failure.hint(
+                    "they may be in the log all the same; an idempotent producer never doubles them",
+                ),
+                false => failure,
+            })
+        }
         None => sent.map(|()| ExitCode::SUCCESS),
     }
 }

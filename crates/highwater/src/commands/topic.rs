@@ -13,7 +13,7 @@ use wire::delete_topics::DeleteTopicState;
 use wire::{CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, Request};
 
 use crate::arguments::{Changes, Connection, Pair, Topic};
-use crate::commands::cluster_access::{PATIENCE, block_on, connect, failed};
+use crate::commands::cluster_access::{PATIENCE, block_on, connect, failed, no_topic};
 use crate::commands::config::{self, Whose};
 use crate::commands::outcome::Outcomes;
 use crate::failure::Failure;
@@ -250,13 +250,7 @@ async fn describe(
     connection: &Connection,
 ) -> Result<(), Failure> {
     let cluster = connect(connection, PATIENCE, false).await?;
-    let cannot = |error: ClientError| {
-        let failure = failed("cannot describe the topics", &error);
-        match error.code().and_then(super::outcome::hint) {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
-    };
+    let cannot = |error: ClientError| failed("cannot describe the topics", &error);
     let metadata = cluster.retry(|| cluster.describe_all()).await.map_err(cannot)?;
     let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
     if names.is_empty() {
@@ -266,8 +260,7 @@ async fn describe(
     let mut rows = Vec::new();
     for name in names {
         let Some(topic) = metadata.topics.get(name) else {
-            let code = ErrorCode::UnknownTopicOrPartition;
-            return Err(cannot(ClientError::refused(format!("topic {name}"), code)));
+            return Err(no_topic(name));
         };
         rows.extend(topic.partitions.iter().map(|partition| Described {
             topic: name.to_owned(),
