@@ -15,6 +15,37 @@ pub fn raise_open_files_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
+/// How the system's allocator is to give back what was freed. By default glibc learns from every large buffer that is freed
+/// and then keeps up to 64 MiB at the end of each of its arenas: a flood of large requests would stay in memory for good.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const ALLOCATOR: [(&str, &str); 3] = [
+    ("MALLOC_MMAP_THRESHOLD_", "262144"),
+    ("MALLOC_TRIM_THRESHOLD_", "131072"),
+    ("MALLOC_ARENA_MAX", "2"),
+];
+
+/// Starts this program anew, in the same process, with [`ALLOCATOR`] in its environment, which is where glibc reads these
+/// settings from, once. Settings of a user's own are left alone, and where it cannot be done the program goes on as it is.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub fn settle_allocator() {
+    use std::os::unix::process::CommandExt;
+
+    let given = |key: &str| std::env::var_os(key).is_some();
+    if given("GLIBC_TUNABLES") || ALLOCATOR.iter().any(|(key, _)| given(key)) {
+        return;
+    }
+    let mut arguments = std::env::args_os();
+    let (Some(name), Ok(program)) = (arguments.next(), std::env::current_exe()) else { return };
+    let mut command = std::process::Command::new(program);
+    let cause = command.arg0(name).args(arguments).envs(ALLOCATOR).exec();
+    // Whoever replaced the program while it was starting gets the memory back a little later.
+    eprintln!("the allocator keeps its own settings: {cause}");
+}
+
+/// Other allocators have no such habit, or no such settings.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn settle_allocator() {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,7 +23,7 @@ fn main() {
         "| codec | batch on the wire, bytes | expands | header, CPU-s/GB | full, CPU-s/GB | full, µs a batch |"
     );
     println!("|---|---|---|---|---|---|");
-    for expanded_bytes in [16 << 10, 64 << 10, 1 << 20] {
+    for expanded_bytes in [16 << 10, 64 << 10, 1_000_000] {
         for codec in [
             Compression::None,
             Compression::Lz4,

@@ -60,7 +60,7 @@ impl ConnectionLimits {
         }
     }
 
-    fn from_address(&self, address: IpAddr) -> usize {
+    fn limit_of_address(&self, address: IpAddr) -> usize {
         let exception = self.exceptions.iter().find(|(known, _)| *known == address);
         exception.map_or(self.per_address_max, |(_, max)| *max)
     }
@@ -105,7 +105,7 @@ impl Connections {
     /// Connections that there may be in all, and from this address.
     fn limits_for(&self, address: IpAddr) -> (usize, usize) {
         let limits = self.limits.borrow();
-        (limits.all_max, limits.from_address(address))
+        (limits.all_max, limits.limit_of_address(address))
     }
 
     /// Counts one from `address`, unless that is one too many.
@@ -113,7 +113,7 @@ impl Connections {
         let limits = self.limits.borrow();
         let mut counts = self.counts.lock();
         let here = counts.by_address.get(&address).copied().unwrap_or(0);
-        if counts.all >= limits.all_max || here >= limits.from_address(address) {
+        if counts.all >= limits.all_max || here >= limits.limit_of_address(address) {
             return false;
         }
         counts.all += 1;

@@ -21,6 +21,7 @@ const EXIT_CODE_INTERRUPTED: u8 = 130;
 
 /// Runs until SIGTERM, SIGINT or SIGHUP; a second one does not wait for an orderly end.
 pub fn run(typed: &Start, report: Reporting) -> Result<ExitCode, Failure> {
+    system::settle_allocator();
     let loaded =
         sources::load(&typed.sources).inspect_err(|_| report.start(&Configuration::default()))?;
     report.start(&loaded.configuration);
