@@ -41,7 +41,6 @@ async fn described(conn: &mut Conn, key: &str) -> Option<String> {
         resource_type: BROKER,
         resource_name: "1".to_owned(),
         configuration_keys: Some(vec![key.to_owned()]),
-        ..Default::default()
     };
     let request = DescribeConfigsRequest { resources: vec![resource], ..Default::default() };
     let mut answer = conn.call(&request, 4).await;
