@@ -27,9 +27,10 @@ mod unreadable;
 
 pub use config::{CleanupPolicy, LogConfig};
 pub use error::{Damage, StorageError};
+pub use journal::{ActiveSegment, SealedSegment};
 pub use log::{
-    ActiveSegment, CheckpointTicket, DeletedSegment, FileSlice, Log, OnDamage, Opening, ReadCursor,
-    ReadLookup, Recovery, SealedSegment, SyncTicket, TimeLookup, TimestampedOffset,
+    CheckpointTicket, DeletedSegment, FileSlice, Log, OnDamage, Opening, ReadCursor, ReadLookup,
+    Recovery, SyncTicket, TimeLookup, TimestampedOffset,
 };
 pub use log_dir::LogDir;
 pub use producers::transactions::AbortedTransaction;

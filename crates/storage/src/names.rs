@@ -13,6 +13,8 @@ pub(crate) const OFFSET_INDEX: &str = ".index";
 pub(crate) const TIME_INDEX: &str = ".timeindex";
 pub(crate) const TRANSACTION_INDEX: &str = ".txnindex";
 pub(crate) const SNAPSHOT: &str = ".snapshot";
+/// Ours, not Kafka's: what a snapshot leaves out of the producers; see `producers/state_file.rs`.
+pub(crate) const PRODUCERS: &str = ".producers";
 /// Behind the name of a file that goes for good after a delay.
 pub(crate) const DELETED: &str = ".deleted";
 /// Behind the name of a file that compaction is still writing.

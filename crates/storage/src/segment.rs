@@ -38,10 +38,11 @@ pub(crate) struct Peak {
 
 impl Peak {
     fn max_with(self, header: &BatchHeader) -> Peak {
-        if header.max_timestamp <= self.timestamp {
+        let timestamp = newest_record(header);
+        if timestamp <= self.timestamp {
             return self;
         }
-        Peak { timestamp: header.max_timestamp, offset: header.last_offset() }
+        Peak { timestamp, offset: header.last_offset() }
     }
 }
 
@@ -88,6 +89,10 @@ pub(crate) struct Segment {
     /// Whether log or index files hold what no checkpoint has covered yet. Invariant: false implies
     /// that all files are complete and durable.
     pub(crate) unsealed: bool,
+    /// Counts what changes log or index files: an equal one says that they are as they were.
+    version: u64,
+    /// The index of aborted transactions, from when it was written to until a checkpoint covers it.
+    pub(crate) unsynced_aborted: Option<Arc<dyn DiskFile>>,
     /// Bytes of batches that a sync has covered.
     synced_bytes: u64,
 }
@@ -172,6 +177,8 @@ impl Segment {
             since_entry_bytes: 0,
             reserved: 0,
             unsealed: false,
+            version: 0,
+            unsynced_aborted: None,
             synced_bytes: 0,
         }
     }
@@ -179,6 +186,11 @@ impl Segment {
     /// Bytes of batches.
     pub(crate) fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Counts what changes the segment's files, in memory or on the disk.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
     }
 
     /// The segment's file, opened if need be.
@@ -214,6 +226,7 @@ impl Segment {
 
     /// Closes the files, whatever was not synced: the log is deleted.
     pub(crate) fn abandon(&mut self) {
+        self.unsynced_aborted = None;
         self.handle.lock().file = None;
         self.offsets.abandon();
         self.times.abandon();
@@ -252,6 +265,7 @@ impl Segment {
     /// A checkpoint has covered everything in it.
     pub(crate) fn checkpointed(&mut self) {
         self.unsealed = false;
+        self.unsynced_aborted = None;
         self.synced_bytes = self.size;
         self.offsets.synced();
         self.times.synced();
@@ -283,6 +297,7 @@ impl Segment {
         }
         self.size = end;
         self.unsealed = true;
+        self.version += 1;
         Ok(())
     }
 
@@ -357,6 +372,7 @@ impl Segment {
     pub(crate) fn seal(&mut self, home: &Home) -> Result<(), StorageError> {
         self.note_last_peak();
         self.unsealed = true;
+        self.version += 1;
         self.write_indexes(home)?;
         self.give_back(home)
     }

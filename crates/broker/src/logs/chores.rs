@@ -12,7 +12,7 @@ use model::Offset;
 use parking_lot::{Condvar, Mutex};
 use partition::{Partition, PartitionError};
 use storage::Log;
-use tracing::{debug, error, info};
+use tracing::{debug, error, info, warn};
 
 use crate::server::Server;
 use crate::vital;
@@ -22,6 +22,11 @@ use crate::vital;
 const UNCHECKED_BYTES_MAX: u64 = 3 << 30;
 /// How often that is looked at.
 const UNCHECKED_LOOK: Duration = Duration::from_secs(5);
+/// Memory that what is known of idempotent producers may take, over all partitions, in bytes: some
+/// three hundred thousand of them. Anybody may invent one with each batch.
+const PRODUCER_BYTES_MAX: usize = 64 << 20;
+/// How often that is looked at.
+const PRODUCERS_LOOK: Duration = Duration::from_secs(5);
 /// How often files that nobody uses are closed, and unused buffers freed.
 const IDLE_LOOK: Duration = Duration::from_secs(30);
 
@@ -74,6 +79,7 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
         after_delay(ms(log.recovery_point_checkpoint_ms.max(1)), checkpoint),
         after_delay(ms(config.producers.expiration_check_ms.max(1)), expire_producers),
         soon(UNCHECKED_LOOK, bound_recovery),
+        soon(PRODUCERS_LOOK, bound_producers),
         soon(IDLE_LOOK, release_idle),
         soon(Duration::from_secs(1), bound_open_files),
         soon(Duration::from_secs(1), |server| server.logs.look_for_room()),
@@ -243,6 +249,36 @@ fn bound_open_files(server: &Arc<Server>) {
             Ok(())
         })
     });
+}
+
+/// Has partitions forget the producers that appended longest ago, each in proportion to what it knows,
+/// when all of them together know too many.
+fn bound_producers(server: &Arc<Server>) {
+    let topics = server.topics.snapshot();
+    let known: Vec<(usize, &Arc<Partition>)> = topics
+        .partitions()
+        .map(|partition| (partition.with_log(|log| log.producer_bytes()), partition))
+        .filter(|(bytes, _)| *bytes > 0)
+        .collect();
+    let all: usize = known.iter().map(|(bytes, _)| bytes).sum();
+    if all <= PRODUCER_BYTES_MAX {
+        return;
+    }
+    warn!(
+        bytes = all,
+        bytes_max = PRODUCER_BYTES_MAX,
+        "too many idempotent producers are known; the oldest are forgotten, and their retries would be taken for new batches"
+    );
+    for (bytes, partition) in known {
+        let share = (bytes as u128 * PRODUCER_BYTES_MAX as u128 / all as u128) as usize;
+        let bounded = partition.maintain(|log, _| {
+            log.bound_producers(share);
+            Ok(())
+        });
+        if let Err(PartitionError::Storage(cause)) = bounded {
+            server.log_failed(partition, &cause);
+        }
+    }
 }
 
 fn release_idle(server: &Arc<Server>) {

@@ -8,8 +8,7 @@ use model::{BatchHeader, Offset, Timestamp};
 use super::Log;
 use crate::StorageError;
 use crate::error::Context;
-use crate::names::{self, SNAPSHOT};
-use crate::producers::snapshot;
+use crate::names;
 use crate::producers::transactions::{self, AbortedTransaction, Marker};
 use crate::segment::Segment;
 
@@ -122,7 +121,7 @@ impl Log {
         let mut rest = bytes;
         for header in headers {
             let (batch, behind) = rest.split_at(header.size_bytes as usize);
-            self.take_in(position, header, batch)?;
+            self.take_in(position, header, batch, now)?;
             position += header.size_bytes as u64;
             rest = behind;
         }
@@ -135,6 +134,7 @@ impl Log {
         position: u64,
         header: &BatchHeader,
         batch: &[u8],
+        now: Timestamp,
     ) -> Result<(), StorageError> {
         let interval = self.config.index_interval_bytes;
         self.active_mut().note(position, header, interval);
@@ -144,24 +144,25 @@ impl Log {
             .get_or_insert_with(Boundaries::new)
             .push(self.log_end, position + header.size_bytes as u64);
         self.durability.unchecked_bytes += header.size_bytes as u64;
-        if let Some(aborted) = self.take_in_producer(header, batch) {
-            self.durability.transactions_unsynced = true;
-            transactions::append_aborted(&self.home, self.active().base, &aborted)?;
+        if let Some(aborted) = self.take_in_producer(header, batch, now) {
+            let file = transactions::append_aborted(&self.home, self.active().base, &aborted)?;
+            self.active_mut().unsynced_aborted = Some(file);
         }
         Ok(())
     }
 
-    /// The part of taking a batch in that concerns producers. Returns the transaction that the batch
+    /// The part of taking a batch in that concerns producers, appended at `now`. Returns the transaction that the batch
     /// aborted, if it is a marker that does.
     pub(super) fn take_in_producer(
         &mut self,
         header: &BatchHeader,
         batch: &[u8],
+        now: Timestamp,
     ) -> Option<AbortedTransaction> {
         if !header.producer_id.is_idempotent() {
             return None;
         }
-        let completed = self.producers.apply(header, Marker::read(header, batch))?;
+        let completed = self.producers.apply(header, Marker::read(header, batch), now)?;
         completed.aborted.then(|| AbortedTransaction {
             producer_id: completed.producer_id,
             first_offset: completed.first_offset,
@@ -242,7 +243,7 @@ impl Log {
             return Ok(());
         }
         self.active_mut().seal(&home)?;
-        self.write_snapshot()?;
+        self.write_producers()?;
         let next = Segment::create(&home, base)?;
         if self.active().size() == 0 {
             // An empty segment in front of a gap too wide for it gives way.
@@ -253,23 +254,6 @@ impl Log {
         self.durability.names_changed();
         self.boundaries = None;
         self.active_since = now;
-        Ok(())
-    }
-
-    /// Writes the state of the producers at the log end. It is not synced: a torn one is noticed,
-    /// and an older one serves.
-    fn write_snapshot(&mut self) -> Result<(), StorageError> {
-        if self.snapshots.last() == Some(&self.log_end) {
-            return Ok(());
-        }
-        let path = self.home.segment_path(self.log_end, SNAPSHOT);
-        let write = || {
-            let file = self.home.disk.open(&path, crate::disk::OpenMode::Create)?;
-            file.truncate(0)?;
-            file.write_all_at(&snapshot::encode(&self.producers), 0)
-        };
-        write().during("write", &path)?;
-        self.snapshots.push(self.log_end);
         Ok(())
     }
 

@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 use model::Offset;
 
 use super::open::Found;
-use super::opening::{SealedSegment, Trust};
+use super::opening::Trust;
 use crate::StorageError;
 use crate::error::{Context, Damage};
+use crate::journal::SealedSegment;
 use crate::names::{Home, LOG};
 
 /// A segment that is not as it must be.

@@ -11,10 +11,11 @@
 //! a hole. Producer state and epoch history are functions of the batches in the log.
 //!
 //! The methods are spread over this folder by subject: `opening.rs`, `open.rs`, `listed.rs` and
-//! `recover.rs` (`rewrite.rs`), `append.rs`, `read.rs`, `sync.rs`, `truncate.rs`, `retention.rs`,
+//! `recover.rs` (`rewrite.rs`), `known_producers.rs`, `append.rs`, `read.rs`, `sync.rs`, `truncate.rs`, `retention.rs`,
 //! `timestamps.rs`. Compaction is a room of its own beside it.
 
 mod append;
+mod known_producers;
 mod listed;
 mod open;
 mod opening;
@@ -37,7 +38,7 @@ use crate::producers::{ProducerSummary, ProducerVerdict, Producers};
 use crate::segment::Segment;
 use crate::{LogConfig, StorageError, UnreadableBatch};
 
-pub use opening::{ActiveSegment, OnDamage, Opening, Recovery, SealedSegment};
+pub use opening::{OnDamage, Opening, Recovery};
 pub use read::{FileSlice, ReadCursor, ReadLookup};
 pub use retention::DeletedSegment;
 pub use sync::{CheckpointTicket, SyncTicket};
@@ -62,7 +63,7 @@ pub struct Log {
     epochs: EpochHistory,
     /// Whether `epochs` differs from its file.
     epochs_unwritten: bool,
-    /// Offsets of which a producer snapshot exists, in order.
+    /// Offsets of which there is a file of the producers, ours or Kafka's, in order.
     snapshots: Vec<Offset>,
     durability: SyncedState,
     /// Counts what makes positions in files mean something else: truncations and compactions.
@@ -71,6 +72,8 @@ pub struct Log {
     boundaries: Option<Box<Boundaries>>,
     /// When the active segment was made or opened; it rolls by this if its records have no time.
     active_since: Timestamp,
+    /// When the log was opened: producers of whom nothing else is known appended then.
+    opened_at: Timestamp,
     /// Below it the log was compacted once.
     pub(crate) cleaned_below: Offset,
     /// Why nothing is written any more, if so (S9).
@@ -193,10 +196,22 @@ impl Log {
         self.producers.summaries()
     }
 
-    /// Forgets producers that wrote nothing for `expiration_ms` milliseconds
-    /// (`producer.id.expiration.ms`).
+    /// Forgets producers that appended nothing for `expiration_ms` milliseconds
+    /// (`producer.id.expiration.ms`), by this broker's clock and whatever the times of their records;
+    /// and of the idle ones those beyond the newest ten thousand.
     pub fn expire_producers(&mut self, now: Timestamp, expiration_ms: i64) {
         self.producers.expire(now, expiration_ms);
+    }
+
+    /// Memory that the producers take, in bytes; one log bounds it to 16 MiB by itself.
+    pub fn producer_bytes(&self) -> usize {
+        self.producers.memory_bytes()
+    }
+
+    /// Forgets the producers that appended longest ago, so that the others take no more than so much
+    /// memory. Those with an open transaction stay.
+    pub fn bound_producers(&mut self, bytes_max: usize) {
+        self.producers.bound_bytes(bytes_max);
     }
 
     /// The first offset at or below the high watermark that is not decided: an open transaction

@@ -20,10 +20,10 @@ use crate::disk::Disk;
 use crate::epoch_history::EpochHistory;
 use crate::error::Context;
 use crate::names::{
-    self, CLEANED, DELETED, Home, LOG, OFFSET_INDEX, SNAPSHOT, SWAP, TEMPORARY, TIME_INDEX,
-    TRANSACTION_INDEX,
+    self, CLEANED, DELETED, Home, LOG, OFFSET_INDEX, PRODUCERS, SNAPSHOT, SWAP, TEMPORARY,
+    TIME_INDEX, TRANSACTION_INDEX,
 };
-use crate::producers::{Producers, snapshot, transactions};
+use crate::producers::Producers;
 use crate::scan::HeaderWalk;
 use crate::segment::Segment;
 use crate::{LogConfig, StorageError};
@@ -32,6 +32,7 @@ use crate::{LogConfig, StorageError};
 pub(super) struct Found {
     /// Base offsets of segments.
     pub(super) bases: Vec<Offset>,
+    /// Offsets of which there is a file of the producers, ours or Kafka's.
     pub(super) snapshots: Vec<Offset>,
     /// The directory was made just now.
     is_new: bool,
@@ -102,6 +103,7 @@ impl Log {
             generation: 0,
             boundaries: None,
             active_since: opening.now,
+            opened_at: opening.now,
             cleaned_below: opening.cleaned_below,
             failed: None,
             recovery: None,
@@ -225,94 +227,6 @@ impl Log {
         // One that came back after another crash would speak of records that were never written.
         self.home.disk.sync_dir(&self.home.dir).during("sync", &self.home.dir)
     }
-
-    /// Derives the producers from the newest snapshot and the batches behind it.
-    pub(super) fn reload_producers(&mut self) -> Result<(), StorageError> {
-        self.replay_producers(self.log_end, self.log_end)?;
-        Ok(())
-    }
-
-    /// The producers as they were when the log ended at `offset`, a batch boundary.
-    pub(super) fn producers_at(&mut self, offset: Offset) -> Result<Producers, StorageError> {
-        let now = self.producers.clone();
-        let result = self.replay_producers(offset, offset);
-        let then = std::mem::replace(&mut self.producers, now);
-        result.map(|_| then)
-    }
-
-    /// Derives the producers from a snapshot at or below `most` and the batches behind it, up to
-    /// `until`. Returns the aborted transactions whose markers were met on the way.
-    pub(super) fn replay_producers(
-        &mut self,
-        most: Offset,
-        until: Offset,
-    ) -> Result<Vec<transactions::AbortedTransaction>, StorageError> {
-        let from = self.load_snapshot(most)?;
-        let mut aborted = Vec::new();
-        let home = self.home.clone();
-        for number in self.segment_of(from)..self.segments.len() {
-            let segment = &self.segments[number];
-            let Some(start) = segment.locate(&home, from)? else { continue };
-            let (base, size) = (segment.base, segment.size());
-            let file = segment.file(&home)?;
-            let mut walk = HeaderWalk::new(&*file, start.position, size);
-            loop {
-                let header = match walk.next() {
-                    Ok(Some((_, header))) if header.base_offset < until => header,
-                    Ok(_) => break,
-                    Err(error) => {
-                        let at = walk.position();
-                        return Err(self.segments[number].unreadable(&home, at, base, error));
-                    }
-                };
-                let batch = match header.is_control() {
-                    true => read_batch(&home, base, &*file, walk.position(), &header)?,
-                    false => Vec::new(),
-                };
-                aborted.extend(self.take_in_producer(&header, &batch));
-            }
-        }
-        Ok(aborted)
-    }
-
-    /// Loads the newest good snapshot at or below `most`; damaged ones go. Returns its offset, or
-    /// the first offset there is.
-    fn load_snapshot(&mut self, most: Offset) -> Result<Offset, StorageError> {
-        let candidates: Vec<Offset> =
-            self.snapshots.iter().copied().filter(|offset| *offset <= most).rev().collect();
-        for offset in candidates {
-            let path = self.home.segment_path(offset, SNAPSHOT);
-            let bytes = match self.home.disk.read(&path) {
-                Ok(bytes) => bytes,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-                Err(error) => return Err(error).during("read", &path),
-            };
-            if let Some(producers) = snapshot::decode(&bytes) {
-                self.producers = producers;
-                return Ok(offset);
-            }
-            self.snapshots.retain(|known| *known != offset);
-            self.remove_snapshot(offset)?;
-        }
-        self.producers = Producers::default();
-        Ok(self.segments[0].base)
-    }
-}
-
-/// The whole batch that ends at `end`.
-fn read_batch(
-    home: &Home,
-    base: Offset,
-    file: &dyn crate::disk::DiskFile,
-    end: u64,
-    header: &model::BatchHeader,
-) -> Result<Vec<u8>, StorageError> {
-    let mut bytes = vec![0; header.size_bytes as usize];
-    let got = file
-        .read_at(&mut bytes, end - header.size_bytes as u64)
-        .during("read", &home.segment_path(base, LOG))?;
-    bytes.truncate(got);
-    Ok(bytes)
 }
 
 /// Lists the directory, made if need be, and brings to an end what was interrupted in it: deleted
@@ -346,7 +260,8 @@ fn tidy(home: &Home) -> Result<Found, StorageError> {
         }
     }
     let bases = bases.into_iter().collect();
-    Ok(Found { bases, snapshots: of(SNAPSHOT).into_iter().collect(), is_new: false })
+    let snapshots = of(SNAPSHOT).union(&of(PRODUCERS)).copied().collect();
+    Ok(Found { bases, snapshots, is_new: false })
 }
 
 fn remove_if_there(home: &Home, path: &std::path::Path) -> Result<(), StorageError> {

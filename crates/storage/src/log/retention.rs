@@ -9,10 +9,9 @@ use model::{Offset, Timestamp};
 
 use super::Log;
 use crate::StorageError;
-use crate::disk::{Disk, OpenMode};
+use crate::disk::Disk;
 use crate::error::Context;
 use crate::names::{self, DELETED};
-use crate::producers::snapshot;
 
 /// Files that no log refers to any more, to be removed after `file.delete.delay.ms`.
 #[derive(Debug)]
@@ -167,31 +166,15 @@ impl Log {
         Ok(DeletedSegment::new(paths, base, size_bytes))
     }
 
-    /// Makes sure of a durable snapshot at the base of a segment: of what the batches before it tell
-    /// of producers and will not tell any more.
-    pub(crate) fn keep_producers_at(&mut self, next: Offset) -> Result<(), StorageError> {
-        if self.producers.len() == 0 {
-            return Ok(());
-        }
-        let path = self.home.segment_path(next, names::SNAPSHOT);
-        if let Err(at) = self.snapshots.binary_search(&next) {
-            let bytes = snapshot::encode(&self.producers_at(next)?);
-            self.home.disk.write_atomically(&path, &bytes).during("write", &path)?;
-            self.snapshots.insert(at, next);
-            return Ok(());
-        }
-        let file = self.home.disk.open(&path, OpenMode::ReadWrite).during("open", &path)?;
-        file.sync().during("sync", &path)
-    }
-
     /// Gives a segment's files the names of deleted ones.
     pub(crate) fn rename_deleted(&mut self, base: Offset) -> Result<Vec<PathBuf>, StorageError> {
-        const SUFFIXES: [&str; 5] = [
+        const SUFFIXES: [&str; 6] = [
             names::LOG,
             names::OFFSET_INDEX,
             names::TIME_INDEX,
             names::TRANSACTION_INDEX,
             names::SNAPSHOT,
+            names::PRODUCERS,
         ];
         let mut paths = Vec::with_capacity(SUFFIXES.len());
         for suffix in SUFFIXES {

@@ -20,7 +20,6 @@ use crate::ceiling;
 use crate::disk::{Disk, DiskFile};
 use crate::error::Context;
 use crate::names::{LEADER_EPOCHS, PARTITION_METADATA, SNAPSHOT, TEMPORARY, TRANSACTION_INDEX};
-use crate::producers::snapshot;
 use crate::segment::Segment;
 
 /// What of a log is durable.
@@ -40,8 +39,6 @@ pub(super) struct SyncedState {
     names_synced: u64,
     /// Whether the partition's directory itself may be lost.
     pub(super) parent_unsynced: bool,
-    /// Whether an index of aborted transactions was written to.
-    pub(super) transactions_unsynced: bool,
     /// Bytes appended since the last checkpoint.
     pub(super) unchecked_bytes: u64,
     /// Counts truncations: a ticket from before one says nothing of what was written since.
@@ -59,7 +56,6 @@ impl SyncedState {
             names_version: 0,
             names_synced: 0,
             parent_unsynced: false,
-            transactions_unsynced: false,
             unchecked_bytes: 0,
             truncations: 0,
         }
@@ -118,6 +114,8 @@ impl SyncTicket {
 #[must_use = "a ticket does nothing until it is run and handed back"]
 pub struct CheckpointTicket {
     sync: SyncTicket,
+    /// Segments by base, and what they were when the ticket was taken ([`Segment::version`]).
+    versions: Vec<(Offset, u64)>,
     /// Small files, to be written under a temporary name: their name and content.
     small: Vec<(PathBuf, Vec<u8>)>,
 }
@@ -255,6 +253,7 @@ impl Log {
     fn checkpoint_ticket(&mut self) -> Result<CheckpointTicket, StorageError> {
         let home = &self.home;
         let mut sync = self.empty_ticket();
+        let mut versions = Vec::new();
         // Index files may be new names.
         sync.directories = vec![home.dir.clone()];
         if self.durability.parent_unsynced {
@@ -265,19 +264,19 @@ impl Log {
             for file in segment.unsynced_files(home)? {
                 sync.files.push((home.segment_path(segment.base, crate::names::LOG), Some(file)));
             }
-            let aborted = home.segment_path(segment.base, TRANSACTION_INDEX);
-            if self.durability.transactions_unsynced && home.disk.exists(&aborted) {
-                sync.files.push((aborted, None));
+            if let Some(file) = &segment.unsynced_aborted {
+                // Held, for deletion or compaction may take its name away at any time.
+                let path = home.segment_path(segment.base, TRANSACTION_INDEX);
+                sync.files.push((path, Some(Arc::clone(file))));
             }
             sync.segments.push((segment.base, segment.size()));
+            versions.push((segment.base, segment.version()));
         }
-        Ok(CheckpointTicket { sync, small: self.small_files() })
+        Ok(CheckpointTicket { sync, versions, small: self.small_files() })
     }
 
     fn small_files(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        let mut small = Vec::new();
-        let path = self.home.segment_path(self.log_end, SNAPSHOT);
-        small.push((path, snapshot::encode(&self.producers)));
+        let mut small = self.producer_files();
         if self.epochs_unwritten {
             small.push((self.home.path(LEADER_EPOCHS), self.epochs.encode()));
         }
@@ -324,12 +323,12 @@ impl Log {
         self.epochs_unwritten = self.epochs.encode() != self.written_epochs(ticket);
         if self.log_end == up_to {
             self.durability.unchecked_bytes = 0;
-            self.durability.transactions_unsynced = false;
         }
         self.durability.recovery_point = up_to;
         self.durability.promised = self.durability.promised.max(up_to);
         self.raise_ceiling(up_to)?;
-        self.keep_useful_snapshots(up_to)
+        let snapshot = self.home.segment_path(up_to, SNAPSHOT);
+        self.keep_useful_snapshots(up_to, ticket.small.iter().any(|(path, _)| *path == snapshot))
     }
 
     fn written_epochs(&self, ticket: &CheckpointTicket) -> Vec<u8> {
@@ -343,10 +342,11 @@ impl Log {
     }
 
     fn sealed_by(&mut self, ticket: &CheckpointTicket) {
-        for (base, size) in &ticket.sync.segments {
+        for (base, version) in &ticket.versions {
             let Ok(number) = self.segments.binary_search_by_key(base, |s| s.base) else { continue };
             let segment = &mut self.segments[number];
-            if segment.size() == *size {
+            // A roll since then has closed the time index, and the size is the same.
+            if segment.version() == *version {
                 segment.checkpointed();
             }
         }
@@ -369,36 +369,13 @@ impl Log {
     /// Makes sure that a promise which a truncation to `offset` breaks is bounded first.
     pub(super) fn lower_ceiling(&mut self, offset: Offset) -> Result<(), StorageError> {
         let durability = &mut self.durability;
+        // How far it was synced may have been noted, too.
+        durability.promised = durability.promised.max(durability.synced);
         if offset < durability.promised && durability.ceiling.is_none_or(|bound| offset < bound) {
             ceiling::store(&self.home, offset).during("write", &self.home.dir)?;
             durability.ceiling = Some(offset);
         }
         Ok(())
-    }
-
-    /// Removes snapshots that are neither at a segment's base nor the newest below the recovery
-    /// point: checkpoints leave one each.
-    fn keep_useful_snapshots(&mut self, newest: Offset) -> Result<(), StorageError> {
-        if self.snapshots.last() != Some(&newest) {
-            self.snapshots.push(newest);
-            self.snapshots.sort_unstable();
-            self.snapshots.dedup();
-        }
-        let bases: Vec<Offset> = self.segments.iter().map(|segment| segment.base).collect();
-        let keep = |offset: &Offset| *offset >= newest || bases.binary_search(offset).is_ok();
-        let (kept, dropped): (Vec<_>, Vec<_>) = self.snapshots.iter().copied().partition(keep);
-        self.snapshots = kept;
-        dropped.into_iter().try_for_each(|offset| self.remove_snapshot(offset))
-    }
-
-    pub(super) fn remove_snapshot(&self, offset: Offset) -> Result<(), StorageError> {
-        let path = self.home.segment_path(offset, SNAPSHOT);
-        match self.home.disk.remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(error).during("remove", &path)
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Makes the names in the partition's directory durable, here and now.

@@ -1,11 +1,18 @@
 //! What a log knows of idempotent producers (KIP-98): enough to tell a retry from a new batch and a
 //! gap from an order, and which transactions are open.
 //!
-//! The state is a function of the batches in the log. A snapshot (`snapshot.rs`) saves reading them
-//! all again; it keeps only the last batch of each producer, so that right after a restart only the
-//! last batch is known as a duplicate, as with Kafka. Not here: who may write in which transaction.
+//! The state is a function of the batches in the log, but for the times of the appends. A file of ours
+//! (`state_file.rs`) saves reading them all again; Kafka's snapshot (`snapshot.rs`) is written beside
+//! it for Kafka's tools, and read where ours is missing.
+//!
+//! Producers are forgotten by the time of their last append, never by the times of their records,
+//! which a backfill sets to what it likes. Anybody may invent producers, one a batch; so of those that
+//! have been idle for a while only so many are known, and all of them may take only so much memory.
+//!
+//! Not here: who may write in which transaction.
 
 pub(crate) mod snapshot;
+pub(crate) mod state_file;
 pub(crate) mod transactions;
 
 use std::collections::BTreeMap;
@@ -16,6 +23,16 @@ use transactions::{CompletedTransaction, Marker, Transactions};
 
 /// Batches remembered per producer: as many as a producer may have in flight.
 const BATCHES_KEPT: usize = 5;
+/// A producer that has appended nothing for so long counts as idle.
+const IDLE_AFTER_MS: i64 = 15 * 60 * 1000;
+/// Idle producers known of one log; of more the oldest are forgotten.
+const IDLE_MAX: usize = 10_000;
+/// Memory that the producers of one log may take, idle or not; beyond it the oldest are forgotten.
+const BYTES_MAX: usize = 16 << 20;
+/// Memory of one producer: itself, and its share of a node of the tree.
+const PRODUCER_BYTES: usize = size_of::<Producer>() + 32;
+/// New producers between two looks at the bounds.
+const ROOM_LOOK: usize = 1024;
 
 /// The log's opinion on an idempotent producer's batch. Only [`ProducerVerdict::Accept`] may be
 /// appended.
@@ -92,6 +109,8 @@ pub(crate) struct Producer {
     pub(crate) epoch: ProducerEpoch,
     pub(crate) coordinator_epoch: i32,
     pub(crate) last_timestamp: Timestamp,
+    /// When its last batch was appended, by this broker's clock; [`Timestamp::NONE`] while unknown.
+    pub(crate) appended_at: Timestamp,
     pub(crate) transaction_start: Option<Offset>,
     /// Invariant: the first `count` are batches of `epoch`, oldest first.
     batches: [WrittenBatch; BATCHES_KEPT],
@@ -104,6 +123,7 @@ impl Producer {
             epoch,
             coordinator_epoch: -1,
             last_timestamp: Timestamp::NONE,
+            appended_at: Timestamp::NONE,
             transaction_start: None,
             batches: [WrittenBatch::NONE; BATCHES_KEPT],
             count: 0,
@@ -111,7 +131,12 @@ impl Producer {
     }
 
     pub(crate) fn last_batch(&self) -> Option<&WrittenBatch> {
-        self.batches[..self.count as usize].last()
+        self.batches().last()
+    }
+
+    /// The batches remembered, oldest first.
+    pub(crate) fn batches(&self) -> &[WrittenBatch] {
+        &self.batches[..self.count as usize]
     }
 
     pub(crate) fn remember(&mut self, batch: WrittenBatch) {
@@ -187,20 +212,28 @@ impl Producers {
         }
     }
 
-    /// Takes a batch in that stands in the log. `marker` is what its record says if it is a control
+    /// Takes a batch in that stands in the log and was appended at `now`. `marker` is what its record says if it is a control
     /// batch that ends a transaction; then the transaction that it ended is returned.
     pub(crate) fn apply(
         &mut self,
         header: &BatchHeader,
         marker: Option<Marker>,
+        now: Timestamp,
     ) -> Option<CompletedTransaction> {
         if !header.producer_id.is_idempotent() {
             return None;
         }
         let id = header.producer_id;
+        if self.by_id.len() >= IDLE_MAX.min(BYTES_MAX / PRODUCER_BYTES)
+            && self.by_id.len().is_multiple_of(ROOM_LOOK)
+            && !self.by_id.contains_key(&id)
+        {
+            self.make_room(now);
+        }
         let producer =
             self.by_id.entry(id).or_insert_with(|| Box::new(Producer::new(header.producer_epoch)));
         producer.begin_epoch(header.producer_epoch);
+        producer.appended_at = now;
         if header.is_control() {
             let marker = marker?;
             producer.coordinator_epoch = marker.coordinator_epoch;
@@ -226,12 +259,86 @@ impl Producers {
         self.by_id.insert(id, Box::new(producer));
     }
 
-    /// Forgets producers whose last batch is at least so old and that have no transaction open.
+    /// Forgets producers that appended nothing for so long and have no transaction open, and those
+    /// beyond the bounds.
     pub(crate) fn expire(&mut self, now: Timestamp, expiration_ms: i64) {
         self.by_id.retain(|_, producer| {
             producer.transaction_start.is_some()
-                || now.ms_since(producer.last_timestamp) < expiration_ms
+                || now.ms_since(producer.appended_at) < expiration_ms
         });
+        self.make_room(now);
+    }
+
+    /// Forgets the producers that are beyond the bounds, the oldest first.
+    fn make_room(&mut self, now: Timestamp) {
+        let idle = self.forgettable().filter(|at| now.ms_since(*at) >= IDLE_AFTER_MS).count();
+        self.forget_oldest(idle.saturating_sub(IDLE_MAX));
+        self.bound_bytes(BYTES_MAX);
+    }
+
+    /// Forgets the oldest producers until the others take no more than seven eighths of so much memory,
+    /// if they take more than that.
+    pub(crate) fn bound_bytes(&mut self, bytes_max: usize) {
+        if self.memory_bytes() > bytes_max {
+            let kept = bytes_max / 8 * 7 / PRODUCER_BYTES;
+            self.forget_oldest(self.by_id.len().saturating_sub(kept));
+        }
+    }
+
+    /// Memory that the producers take.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.by_id.len() * PRODUCER_BYTES
+    }
+
+    /// When those appended last that may be forgotten: without an open transaction.
+    fn forgettable(&self) -> impl Iterator<Item = Timestamp> + '_ {
+        let closed = self.by_id.values().filter(|producer| producer.transaction_start.is_none());
+        closed.map(|producer| producer.appended_at)
+    }
+
+    fn forget_oldest(&mut self, count: usize) {
+        let mut times: Vec<Timestamp> = self.forgettable().collect();
+        let count = count.min(times.len());
+        let Some(last) = count.checked_sub(1) else { return };
+        let newest = *times.select_nth_unstable(last).1;
+        let older = times.iter().filter(|at| **at < newest).count();
+        // Of those that share the time of the last one to go, as many as are due.
+        let mut equal = count - older;
+        self.by_id.retain(|_, producer| {
+            if producer.transaction_start.is_some() || producer.appended_at > newest {
+                return true;
+            }
+            let goes = producer.appended_at < newest || equal > 0;
+            equal -= usize::from(goes && producer.appended_at == newest);
+            !goes
+        });
+    }
+
+    /// Takes over when producers appended last that were known before: no batch tells it.
+    pub(crate) fn keep_append_times(&mut self, before: &Producers) {
+        for (id, producer) in &mut self.by_id {
+            if let Some(known) = before.by_id.get(id) {
+                producer.appended_at = producer.appended_at.max(known.appended_at);
+            }
+        }
+    }
+
+    /// Says when those appended last of whom nobody knows.
+    pub(crate) fn set_unknown_append_times(&mut self, now: Timestamp) {
+        let unknown = self.by_id.values_mut().filter(|p| p.appended_at == Timestamp::NONE);
+        unknown.for_each(|producer| producer.appended_at = now);
+    }
+
+    /// Takes over earlier batches of producers of whom only the last one is known, from a state whose
+    /// last one is the same.
+    pub(crate) fn remember_earlier(&mut self, earlier: &Producers) {
+        for (id, producer) in &mut self.by_id {
+            let Some(more) = earlier.by_id.get(id) else { continue };
+            let same = more.epoch == producer.epoch && more.last_batch() == producer.last_batch();
+            if same {
+                (producer.batches, producer.count) = (more.batches, more.count);
+            }
+        }
     }
 
     /// The first offset that is not decided below the high watermark, or that itself.
@@ -292,6 +399,9 @@ mod tests {
     use super::*;
     use model::record::BatchBuilder;
 
+    /// When the tests' batches are appended: long after the times of their records.
+    const APPENDED: Timestamp = Timestamp(1_700_000_000_000);
+
     fn batch(epoch: i16, sequence: i32, count: i32, base: i64) -> BatchHeader {
         let mut builder = BatchBuilder::new()
             .producer(ProducerId(7), ProducerEpoch(epoch), Sequence(sequence))
@@ -304,7 +414,7 @@ mod tests {
         let mut producers = Producers::default();
         for header in batches {
             assert_eq!(producers.check(header), ProducerVerdict::Accept);
-            producers.apply(header, None);
+            producers.apply(header, None, APPENDED);
         }
         producers
     }
@@ -341,16 +451,52 @@ mod tests {
     }
 
     #[test]
-    fn idle_producers_expire_unless_a_transaction_is_open() {
+    fn idle_producers_expire_by_the_time_of_their_append_unless_a_transaction_is_open() {
         let mut producers = after(&[batch(0, 0, 1, 0)]);
-        producers.expire(Timestamp(1500), 501);
-        assert_eq!(producers.len(), 1);
-        producers.expire(Timestamp(1500), 500);
+        producers.expire(Timestamp(APPENDED.0 + 500), 501);
+        assert_eq!(producers.len(), 1, "whatever the time of the record");
+        producers.expire(Timestamp(APPENDED.0 + 500), 500);
         assert_eq!(producers.len(), 0);
         let mut open = batch(0, 0, 1, 0);
         open.attributes |= 0x10;
         let mut producers = after(&[open]);
         producers.expire(Timestamp(i64::MAX), 1);
         assert_eq!(producers.len(), 1);
+    }
+
+    /// The header of a batch of another producer.
+    fn of(id: i64) -> BatchHeader {
+        BatchHeader { producer_id: ProducerId(id), ..batch(0, 0, 1, 0) }
+    }
+
+    #[test]
+    fn of_idle_producers_the_newest_ten_thousand_are_known() {
+        let mut producers = Producers::default();
+        let count = 3 * IDLE_MAX as i64;
+        for id in 0..count {
+            producers.apply(&of(id), None, APPENDED.plus_ms(id / 2));
+        }
+        assert_eq!(producers.len(), count as usize, "all have written lately");
+        producers.expire(APPENDED.plus_ms(IDLE_AFTER_MS + count), i64::MAX);
+        assert_eq!(producers.len(), IDLE_MAX);
+        assert!(producers.iter().all(|(id, _)| id.0 >= count - IDLE_MAX as i64));
+        for id in 0..5000 {
+            producers.apply(&of(count + id), None, APPENDED.plus_ms(2 * IDLE_AFTER_MS));
+        }
+        assert!(producers.len() <= IDLE_MAX + 5000);
+    }
+
+    #[test]
+    fn invented_producers_take_no_more_than_so_much_memory_and_the_oldest_go() {
+        let mut producers = Producers::default();
+        let count = 2 * (BYTES_MAX / PRODUCER_BYTES) as i64;
+        for id in 0..count {
+            producers.apply(&of(id), None, APPENDED);
+            assert!(producers.memory_bytes() <= BYTES_MAX + ROOM_LOOK * PRODUCER_BYTES);
+        }
+        producers.apply(&of(count), None, APPENDED.plus_ms(1));
+        producers.bound_bytes(PRODUCER_BYTES * 10);
+        assert!((1..=10).contains(&producers.len()));
+        assert!(producers.iter().any(|(id, _)| id.0 == count), "the newest stays");
     }
 }

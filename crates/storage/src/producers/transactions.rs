@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use model::batch::HEADER_BYTES;
 use model::record::Records;
 use model::{BatchHeader, Compression, Offset, ProducerId};
 
 use crate::StorageError;
-use crate::disk::OpenMode;
+use crate::disk::{DiskFile, OpenMode};
 use crate::error::Context;
 use crate::names::{Home, TRANSACTION_INDEX};
 
@@ -181,17 +182,19 @@ pub(crate) fn store_aborted(
     write().during("write", path)
 }
 
-/// Adds an aborted transaction to the index of the segment at `base`; not synced here.
+/// Adds an aborted transaction to the index of the segment at `base`; returns the file, which is not
+/// synced here.
 pub(crate) fn append_aborted(
     home: &Home,
     base: Offset,
     aborted: &AbortedTransaction,
-) -> Result<(), StorageError> {
+) -> Result<Arc<dyn DiskFile>, StorageError> {
     let path = home.segment_path(base, TRANSACTION_INDEX);
     let write = || {
         let file = home.disk.open(&path, OpenMode::Create)?;
         let end = file.size()? / AbortedTransaction::BYTES as u64;
-        file.write_all_at(&aborted.encode(), end * AbortedTransaction::BYTES as u64)
+        file.write_all_at(&aborted.encode(), end * AbortedTransaction::BYTES as u64)?;
+        Ok(file)
     };
     write().during("write", &path)
 }

@@ -7,7 +7,7 @@ use std::io;
 
 use model::{Offset, Timestamp};
 
-use super::{Located, Peak, Segment};
+use super::{Located, Peak, Segment, newest_record};
 use crate::StorageError;
 use crate::disk::DiskFile;
 use crate::error::Context;
@@ -178,18 +178,44 @@ impl Segment {
             Ok(last) => Some(last),
             Err(error) => self.unless_broken(home, TimeEntry::SUFFIX, error)?,
         };
-        let believed = match last {
-            Some(Some(entry)) => self.batch_named(home, &entry)?.is_some(),
-            Some(None) => true,
-            None => false,
+        let peak = match last {
+            Some(last) => self.closing_peak(home, last)?,
+            None => None,
         };
-        if !believed {
+        let Some(peak) = peak else {
             self.rebuild_indexes(home)?;
             return Ok(*self.peak.lock().get_or_insert(self.no_peak()));
-        }
-        let peak = self.peak_of(last.flatten());
+        };
         *self.peak.lock() = Some(peak);
         Ok(peak)
+    }
+
+    /// The largest timestamp if `last`, the last entry of the time index, tells it. `None`: the entry was
+    /// damaged, or entries behind it are missing, as if the file was cut.
+    fn closing_peak(
+        &self,
+        home: &Home,
+        last: Option<TimeEntry>,
+    ) -> Result<Option<Peak>, StorageError> {
+        let named = last.map(|entry| self.batch_named(home, &entry)).transpose()?;
+        let from = match named {
+            None => 0,
+            Some(Some(batch)) => batch.end(),
+            Some(None) => return Ok(None),
+        };
+        let peak = self.peak_of(last);
+        let file = self.file(home)?;
+        let mut walk = HeaderWalk::new(&*file, from, self.size);
+        loop {
+            match walk.next() {
+                Ok(Some((_, header))) if newest_record(&header) > peak.timestamp => {
+                    return Ok(None);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(Some(peak)),
+                Err(error) => return Err(self.unreadable(home, walk.position(), self.base, error)),
+            }
+        }
     }
 
     /// The largest timestamp of the first batch; `None` if there is none.

@@ -3,7 +3,7 @@
 
 use model::Offset;
 
-use super::{Peak, Segment, newest_record};
+use super::{Peak, Segment};
 use crate::StorageError;
 use crate::error::Context;
 use crate::index::{Entry, OffsetEntry, TimeEntry};
@@ -34,6 +34,7 @@ impl Segment {
         self.synced_bytes = position;
         self.reserved = 0;
         self.unsealed = true;
+        self.version += 1;
         self.recompute(home)
     }
 
@@ -119,8 +120,9 @@ impl Segment {
         let path = |suffix| home.segment_path(base, suffix);
         let last = self.offsets.last(home, base).during("read", &path(OffsetEntry::SUFFIX))?;
         let time = self.times.last(home, base).during("read", &path(TimeEntry::SUFFIX))?;
-        let mut peak = self.peak_of(time);
         let from = last.map_or(0, |entry| entry.position as u64);
+        // The time index may have lost entries that the offset index has.
+        let mut peak = self.peak_below(home, time, from)?;
         let mut end = None;
         let file = self.file(home)?;
         let mut walk = HeaderWalk::new(&*file, from, self.size);
@@ -128,10 +130,7 @@ impl Segment {
             match walk.next() {
                 Ok(Some((_, header))) => {
                     end = Some(header.next_offset());
-                    if newest_record(&header) > peak.timestamp {
-                        let (timestamp, offset) = (newest_record(&header), header.last_offset());
-                        peak = Peak { timestamp, offset };
-                    }
+                    peak = peak.max_with(&header);
                 }
                 Ok(None) => break,
                 Err(error) => return Err(self.unreadable(home, walk.position(), base, error)),

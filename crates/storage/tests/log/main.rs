@@ -7,5 +7,6 @@ mod fixture;
 mod golden;
 mod openings;
 mod peer;
+mod producers;
 mod random;
 mod unreadable;

@@ -188,13 +188,18 @@ fn a_flipped_bit_in_a_producer_snapshot_does_no_harm() {
 }
 
 #[test]
+fn a_flipped_bit_in_our_file_of_producers_does_no_harm() {
+    derived_files_may_lie(".producers", 7);
+}
+
+#[test]
 fn a_flipped_bit_in_the_epoch_history_does_no_harm() {
     derived_files_may_lie("leader-epoch-checkpoint", 1);
 }
 
 #[test]
 fn derived_files_that_are_gone_are_made_again() {
-    for suffix in [".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint"] {
+    for suffix in [".index", ".timeindex", ".snapshot", ".producers", "leader-epoch-checkpoint"] {
         for (seed, checkpointed) in [(26, true), (27, false)] {
             let (load, disk) = settled(seed, checkpointed);
             for path in files(&disk, suffix) {

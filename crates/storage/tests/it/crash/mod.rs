@@ -5,7 +5,9 @@ mod damage;
 mod faults;
 mod load;
 mod recovered;
+mod tickets;
 mod timeline;
+mod whole;
 
 use std::sync::Arc;
 

@@ -48,6 +48,7 @@ pub fn check(log: &Log, timeline: &Timeline, durable: Offset) -> Result<(), Stri
     check_any_offset(log, timeline)?;
     check_epochs(log, timeline)?;
     check_producers(log, timeline)?;
+    check_windows(log, timeline)?;
     check_times(log, timeline)
 }
 
@@ -137,6 +138,26 @@ pub fn check_producers(log: &Log, timeline: &Timeline) -> Result<(), String> {
     Ok(())
 }
 
+/// C4: of the batches that a producer may have in flight, every one that is in the log is known.
+fn check_windows(log: &Log, timeline: &Timeline) -> Result<(), String> {
+    let (start, end) = (log.log_start_offset(), log.log_end_offset());
+    let there = timeline.batches.iter().map(|batch| &batch.header);
+    let there: Vec<&BatchHeader> = there.filter(|header| header.base_offset < end).collect();
+    for id in (1..4).map(ProducerId) {
+        let own = there.iter().rev().filter(|header| header.producer_id == id);
+        let newest = own.clone().next().map(|header| header.producer_epoch);
+        let window = own.take_while(|header| Some(header.producer_epoch) == newest).take(5);
+        for header in window.filter(|header| header.base_offset >= start) {
+            let known = matches!(log.check_producer(header), ProducerVerdict::Duplicate { base_offset, .. }
+                if base_offset == header.base_offset);
+            if !known {
+                return Err(format!("the batch of producer {id} at {} is new", header.base_offset));
+            }
+        }
+    }
+    Ok(())
+}
+
 fn probe(
     id: ProducerId,
     epoch: i16,
@@ -217,7 +238,9 @@ pub fn check_no_leftovers(log: &Log, disk: &SimDisk) -> Result<(), String> {
             Some((_, "log")) => true,
             Some((base, "index" | "timeindex" | "txnindex")) => has(format!("{base}.log")),
             // One whose removal a crash has undone goes with the next checkpoint.
-            Some((at, "snapshot")) => at.parse().is_ok_and(|at| Offset(at) <= log.log_end_offset()),
+            Some((at, "snapshot" | "producers")) => {
+                at.parse().is_ok_and(|at| Offset(at) <= log.log_end_offset())
+            }
             Some(_) => false,
         };
         if !known {
