@@ -12,6 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use configuration::{BrokerConfig, Listener};
@@ -28,7 +29,7 @@ use storage::journal::Key;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::checking::Checking;
 use crate::clock::Clock;
@@ -51,6 +52,10 @@ use crate::server::{Limits, Server};
 use crate::telemetry::{self, Trouble};
 use crate::topics::TopicTable;
 use crate::vital;
+
+/// How long a stop waits for the answers to what was appended: for their sync, and for clients that
+/// read slowly.
+const DRAIN_MAX: Duration = Duration::from_secs(1);
 
 /// Where the quorum keeps its log, within a log directory.
 const METADATA_DIR: &str = "__cluster_metadata-0";
@@ -395,10 +400,14 @@ impl RunningBroker {
         self.server.quorum.failed().await
     }
 
-    /// Stops cleanly: takes no more requests, tells the controller, syncs and closes the logs, and
-    /// leaves the marker that saves the next start its recovery.
+    /// Stops cleanly: takes no more requests, answers what was appended, tells the controller, syncs and
+    /// closes the logs, and leaves the marker that saves the next start its recovery.
     pub async fn stop(self) {
         self.stopping.send_replace(true);
+        // Each connection holds a receiver until it has sent its answers.
+        if tokio::time::timeout(DRAIN_MAX, self.stopping.closed()).await.is_err() {
+            warn!("some connections did not take their answers in time; they are closed");
+        }
         drop(self.data);
         let leaving = BrokerRef { broker: self.server.node_id, epoch: self.broker_epoch };
         if let Err(cause) = self.server.quorum.propose(Request::FenceBroker(leaving)).await {

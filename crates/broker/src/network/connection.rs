@@ -96,6 +96,8 @@ pub struct Connection {
     last_active: Instant,
     /// Whether the socket takes no more bytes until it says so.
     blocked: bool,
+    /// Whether nothing is read any more, for the broker stops.
+    draining: bool,
     /// Whether bytes that come are read at once.
     reading: bool,
     /// Whether reading stopped for lack of memory.
@@ -136,6 +138,7 @@ impl Connection {
             armed,
             last_active: now,
             blocked: false,
+            draining: false,
             reading: true,
             lacks_memory: false,
             arrival: Arrival::default(),
@@ -144,11 +147,31 @@ impl Connection {
         }
     }
 
+    /// Reads nothing any more: the future ends when what was appended is answered.
+    pub fn drain(&mut self) {
+        self.draining = true;
+        while self.line.back().is_some_and(Slot::may_be_dropped) {
+            self.line.pop_back();
+        }
+        // A fetch in front of such an answer does not wait for records that nobody can produce now.
+        let now = Instant::now();
+        for slot in &mut self.line {
+            slot.hurry(now);
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.draining && self.line.is_empty() && self.outbox.queued_bytes() == 0
+    }
+
     fn run(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ending>> {
         loop {
             let now = Instant::now();
             self.answer(cx, now)?;
             let again = self.send(cx, now)? | self.receive(cx, now)?;
+            if self.is_drained() {
+                return Poll::Ready(Ok(()));
+            }
             if !again {
                 return self.wait(cx, now);
             }
@@ -207,6 +230,9 @@ impl Connection {
     /// go round again at once.
     fn receive(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<bool, Ending> {
         self.lacks_memory = false;
+        if self.draining {
+            return Ok(false);
+        }
         let taken_in = self.take_in(cx, now)?;
         if taken_in.any {
             return Ok(true);

@@ -252,10 +252,18 @@ async fn serve(
     }
     let local = stream.local_addr().unwrap_or(peer);
     let session = Session::new(peer, local, listener);
-    let connection = Connection::new(stream, Arc::clone(&server), session);
-    let ending = tokio::select! {
-        ending = connection => ending,
-        _ = stopping.wait_for(|stopping| *stopping) => return,
+    let mut connection = Connection::new(stream, Arc::clone(&server), session);
+    let ended = tokio::select! {
+        ending = &mut connection => Some(ending),
+        () = async { stopping.wait_for(|stopping| *stopping).await.map_or((), drop) } => None,
+    };
+    let ending = match ended {
+        Some(ending) => ending,
+        None => {
+            connection.drain();
+            // Whoever waits for all to be drained gives up sooner or later.
+            connection.await
+        }
     };
     match ending {
         Ending::Closed => {}

@@ -72,6 +72,11 @@ impl Slot {
         }
     }
 
+    /// Whether a broker that stops need not answer: asking again does no harm, unlike producing again.
+    pub fn may_be_dropped(&self) -> bool {
+        matches!(self, Slot::Fetch(_) | Slot::Other(_))
+    }
+
     /// Ends a long poll: it is answered with what there is. Returns whether that changes anything.
     pub fn hurry(&mut self, now: Instant) -> bool {
         match self {

@@ -15,6 +15,7 @@ mod negotiation;
 mod offsets;
 mod producing;
 mod sessions;
+mod stopping;
 mod strangers;
 mod surface;
 mod syncing;
