@@ -27,10 +27,9 @@ mod unreadable;
 
 pub use config::{CleanupPolicy, LogConfig};
 pub use error::{Damage, StorageError};
-pub use journal::{ActiveSegment, SealedSegment};
 pub use log::{
-    CheckpointTicket, DeletedSegment, FileSlice, Log, OnDamage, Opening, ReadCursor, ReadLookup,
-    Recovery, SyncTicket, TimeLookup, TimestampedOffset,
+    ActiveSegment, CheckpointTicket, DeletedSegment, FileSlice, Log, OnDamage, Opening, ReadCursor,
+    ReadLookup, Recovery, SealedSegment, SyncTicket, TimeLookup, TimestampedOffset,
 };
 pub use log_dir::LogDir;
 pub use producers::transactions::AbortedTransaction;

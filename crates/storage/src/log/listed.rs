@@ -12,10 +12,9 @@ use std::collections::BTreeMap;
 use model::Offset;
 
 use super::open::Found;
-use super::opening::Trust;
+use super::opening::{SealedSegment, Trust};
 use crate::StorageError;
 use crate::error::{Context, Damage};
-use crate::journal::SealedSegment;
 use crate::names::{Home, LOG};
 
 /// A segment that is not as it must be.

@@ -38,7 +38,7 @@ use crate::producers::{ProducerSummary, ProducerVerdict, Producers};
 use crate::segment::Segment;
 use crate::{LogConfig, StorageError, UnreadableBatch};
 
-pub use opening::{OnDamage, Opening, Recovery};
+pub use opening::{ActiveSegment, OnDamage, Opening, Recovery, SealedSegment};
 pub use read::{FileSlice, ReadCursor, ReadLookup};
 pub use retention::DeletedSegment;
 pub use sync::{CheckpointTicket, SyncTicket};

@@ -6,7 +6,6 @@
 use model::{Durability, LeaderEpoch, Offset, Timestamp};
 
 use crate::error::Damage;
-use crate::journal::{ActiveSegment, SealedSegment};
 
 /// What recovery does with bytes that were durable once and are damaged (S12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -17,6 +16,26 @@ pub enum OnDamage {
     /// Keep a copy under `<name>.damaged`, cut the log before the damage: only for a follower whose
     /// leader still has the rest.
     SetAside,
+}
+
+/// A segment that no longer grew when the caller took note of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SealedSegment {
+    /// The offset in its name.
+    pub base: Offset,
+    /// Bytes of its `.log` file.
+    pub size_bytes: u64,
+}
+
+/// The active segment as it was at the last checkpoint or clean stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActiveSegment {
+    /// The offset in its name.
+    pub base: Offset,
+    /// The log end offset.
+    pub end: Offset,
+    /// Bytes of its batches up to there.
+    pub size_bytes: u64,
 }
 
 /// What the caller knows of a log when it opens it. A field whose value is not known takes the value
