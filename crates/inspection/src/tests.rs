@@ -208,7 +208,7 @@ fn the_end_of_a_segment_that_is_being_written_is_no_damage() {
     let mut flipped = whole.clone();
     flipped[70] ^= 1;
     fs::write(active, flipped).unwrap();
-    assert_eq!(told(true).0, [active.clone()]);
+    assert_eq!(told(true).0, std::slice::from_ref(active));
     fs::write(active, &whole).unwrap();
     let first = fs::read(&logs[0]).unwrap();
     fs::write(&logs[0], &first[..first.len() - 5]).unwrap();
