@@ -428,5 +428,7 @@ impl RunningBroker {
         if let Err(cause) = self.server.quorum.stop().await {
             error!(%cause, "the quorum did not stop cleanly");
         }
+        // Tasks that still end may hold the server for a moment longer; none of them writes any more.
+        self.server.logs.release();
     }
 }

@@ -41,7 +41,8 @@ pub struct Directory {
     sync_queue: Arc<SyncQueue>,
     /// Held while a checkpoint is entered, and while compaction replaces segments.
     pub(super) checkpointing: Mutex<()>,
-    _lock: Option<DirLock>,
+    /// Held until the directory is closed.
+    lock: Mutex<Option<DirLock>>,
 }
 
 /// A directory that is locked, and whose it says it is.
@@ -180,7 +181,7 @@ impl Directory {
             offline: AtomicBool::new(false),
             failure: Mutex::default(),
             checkpointing: Mutex::default(),
-            _lock: Some(lock),
+            lock: Mutex::new(Some(lock)),
         })
     }
 
@@ -199,8 +200,13 @@ impl Directory {
             offline: AtomicBool::new(true),
             failure: Mutex::new(Some(cause.to_string())),
             checkpointing: Mutex::default(),
-            _lock: None,
+            lock: Mutex::default(),
         }
+    }
+
+    /// Lets another process have the directory: nothing of this broker writes there any more.
+    pub(super) fn release(&self) {
+        self.lock.lock().take();
     }
 
     /// Where its partitions ask for a sync.

@@ -135,6 +135,11 @@ impl Logs {
             }
         }
     }
+
+    /// Gives up the locks of all directories, behind everything else that a stop does.
+    pub fn release(&self) {
+        self.directories.iter().for_each(Directory::release);
+    }
 }
 
 fn close_all(part: &[(usize, Arc<Partition>)]) -> Vec<(usize, &Arc<Partition>)> {

@@ -30,6 +30,8 @@ struct Gate {
 struct State {
     /// Syncs of what lies here wait.
     closed: Option<PathBuf>,
+    /// How often the gate was opened. Who waited then passes, even if it was closed again at once.
+    opened: u64,
     waiting: usize,
 }
 
@@ -53,7 +55,9 @@ impl GatedDisk {
 
     /// Lets all syncs through.
     pub fn open_gate(&self) {
-        self.gate.state.lock().closed = None;
+        let mut state = self.gate.state.lock();
+        state.closed = None;
+        state.opened += 1;
         self.gate.changed.notify_all();
     }
 
@@ -75,7 +79,8 @@ impl Gate {
         }
         state.waiting += 1;
         self.changed.notify_all();
-        self.changed.wait_while(&mut state, is_closed);
+        let opened = state.opened;
+        self.changed.wait_while(&mut state, |state| state.opened == opened && is_closed(state));
         state.waiting -= 1;
     }
 }
