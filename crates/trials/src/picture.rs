@@ -176,7 +176,12 @@ impl Partition {
 
 /// Codes that say that something is there and cannot be served.
 fn is_refusal(code: ErrorCode) -> bool {
-    matches!(code, ErrorCode::KafkaStorageError | ErrorCode::CoordinatorNotAvailable)
+    matches!(
+        code,
+        ErrorCode::KafkaStorageError
+            | ErrorCode::CoordinatorNotAvailable
+            | ErrorCode::NotCoordinator
+    )
 }
 
 async fn partition(connection: &Connection, topic: &str, index: i32) -> Result<Partition> {
@@ -256,7 +261,7 @@ async fn commits(
             ErrorCode::None => {
                 return Ok(Ok(partitions.map(|(name, p)| (name, p.committed_offset)).collect()));
             }
-            ErrorCode::CoordinatorNotAvailable if late => return Ok(Err(code)),
+            _ if late && is_refusal(code) => return Ok(Err(code)),
             _ if late => bail!("commits of {group}: {code} for {LOADING:?}"),
             _ => tokio::time::sleep(Duration::from_millis(50)).await,
         }

@@ -58,6 +58,8 @@ impl PartitionState {
             Fact::Synced(offset) => self.synced = self.synced.max(*offset),
             Fact::Sealed { complete, segments } => self.seal(*complete, segments),
             Fact::Swapped(bases) => {
+                // Compaction leaves gaps between batches.
+                self.opened.dense_from = None;
                 if let Some(sealed) = &mut self.sealed {
                     sealed.retain(|segment| !bases.contains(&segment.base));
                 }

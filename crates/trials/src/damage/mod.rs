@@ -95,7 +95,8 @@ fn undamaged(arguments: &Arguments, original: &Path, scratch: &Path) -> Result<P
     harm::copy(original, &copy)?;
     let first = look(&arguments.binary, &copy, true)?;
     let second = look(&arguments.binary, &copy, false)?;
-    ensure!(first.is_whole(), "the undamaged folder is not served whole: {first:?}");
+    let log = fs::read_to_string(copy.with_extension("log")).unwrap_or_default();
+    ensure!(first.is_whole(), "the undamaged folder is not served whole: {first}\n{log}");
     ensure!(first == second, "two starts on the undamaged folder differ");
     fs::remove_dir_all(&copy)?;
     Ok(first)
