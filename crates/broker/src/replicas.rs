@@ -218,12 +218,7 @@ fn take_over(
     opened: Result<Opened, StorageError>,
 ) -> Option<Arc<Partition>> {
     match opened {
-        Ok(Opened { mut log, high_watermark, sync_queue }) => {
-            if storage::disk::reserve::open_files() > server.limits.descriptors.files / 2 {
-                // Its files are opened again when they are needed: a request that makes very many
-                // partitions must not use all descriptors up.
-                log.release_files();
-            }
+        Ok(Opened { log, high_watermark, sync_queue }) => {
             let (name, id, me) = (wanted.name, wanted.topic_id, server.node_id);
             let partition = Partition::new(name, id, me, log, settings, high_watermark, sync_queue);
             server.logs.register(&partition);

@@ -11,6 +11,7 @@ use model::{BrokerId, ErrorCode, PartitionIndex, Timestamp};
 use partition::{Partition, Status};
 use quorum::Quorum;
 use storage::StorageError;
+use storage::disk::reserve;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tracing::{debug, error, warn};
@@ -63,7 +64,9 @@ impl Limits {
     /// As configured.
     pub fn new(config: &BrokerConfig) -> Limits {
         let network = &config.network;
+        reserve::fill();
         let descriptors = Descriptors::of_process();
+        reserve::bound_files(descriptors.files);
         let idle_ms = u64::try_from(network.connections_idle_ms_max).ok();
         // What nobody has set is left to the system, which adapts it to each connection.
         let chosen = |key: &str, bytes: i32| {

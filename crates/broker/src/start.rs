@@ -24,7 +24,7 @@ use metadata::record::Endpoint;
 use metadata::{ControllerSettings, Refusal, Request, Response};
 use model::{BrokerEpoch, BrokerId, TopicPartition, Uuid};
 use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError};
-use storage::disk::{Disk, RealDisk};
+use storage::disk::{Disk, EssentialDisk, RealDisk};
 use storage::journal::Key;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -122,9 +122,9 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let bound: Vec<(Listener, SocketAddr)> =
         listeners.iter().map(|(listener, _, address)| (listener.clone(), *address)).collect();
     let endpoints = Endpoints::new(bound);
-    let quorum = Arc::new(
-        Quorum::start(quorum_config(&config, &cluster_id), disk, Arc::new(NoTransport)).await?,
-    );
+    let disk = Arc::new(EssentialDisk::new(disk));
+    let quorum = Quorum::start(quorum_config(&config, &cluster_id), disk, Arc::new(NoTransport));
+    let quorum = Arc::new(quorum.await?);
     logs.settle(assigned(&quorum, config.node_id))?;
     let broker_epoch = join_cluster(&quorum, &config, &logs, &endpoints, &cluster_id).await?;
 

@@ -226,13 +226,17 @@ impl<E: Entry> Index<E> {
         Ok(())
     }
 
-    /// The file, if it holds what no sync has covered; [`Index::synced`] tells of the sync.
-    pub(crate) fn unsynced_file(&self) -> Option<Arc<dyn DiskFile>> {
-        let state = self.state.lock();
-        if state.unsynced { state.file.clone() } else { None }
+    /// Whether the file holds what no sync has covered; [`Index::synced`] tells of the sync.
+    pub(crate) fn is_unsynced(&self) -> bool {
+        self.state.lock().unsynced
     }
 
-    /// The file was synced since [`Index::unsynced_file`], and nothing was written in between.
+    /// The open file, if it is open.
+    pub(crate) fn open_file(&self) -> Option<Arc<dyn DiskFile>> {
+        self.state.lock().file.clone()
+    }
+
+    /// The file was synced since [`Index::is_unsynced`], and nothing was written in between.
     pub(crate) fn synced(&self) {
         self.state.lock().unsynced = false;
     }
@@ -309,16 +313,9 @@ impl<E: Entry> Index<E> {
         state.stale = true;
     }
 
-    /// Closes the file unless it must still be synced.
+    /// Closes the file. That an error of writing it back may go unnoticed does no harm: no entry is
+    /// believed that the batch it names does not bear out, and what is missing is made anew.
     pub(crate) fn release(&self) {
-        let mut state = self.state.lock();
-        if !state.unsynced {
-            state.file = None;
-        }
-    }
-
-    /// Closes the file, whatever was not synced: the log is deleted.
-    pub(crate) fn abandon(&self) {
         self.state.lock().file = None;
     }
 }

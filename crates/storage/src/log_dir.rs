@@ -283,7 +283,7 @@ impl LogDir {
 
     fn write_unsynced(&self, name: &str, bytes: &[u8]) -> Result<(), StorageError> {
         let (path, aside) = (self.path.join(name), self.path.join(format!("{name}.tmp")));
-        let file = self.disk.open(&aside, OpenMode::Create).during("open", &aside)?;
+        let file = self.disk.open_essential(&aside, OpenMode::Create).during("open", &aside)?;
         file.truncate(0).during("truncate", &aside)?;
         file.write_all_at(bytes, 0).during("write", &aside)?;
         self.disk.rename(&aside, &path).during("rename", &aside)

@@ -10,6 +10,7 @@
 mod find;
 mod reopen;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use model::{BatchHeader, Offset, Timestamp};
@@ -65,6 +66,9 @@ impl Located {
 fn newest_record(header: &BatchHeader) -> Timestamp {
     if header.record_count == 0 { Timestamp::NONE } else { header.max_timestamp }
 }
+
+/// A file by its name, and the file itself if it is open.
+pub(crate) type UnsyncedFile = (PathBuf, Option<Arc<dyn DiskFile>>);
 
 #[derive(Debug, Default)]
 struct Handle {
@@ -228,8 +232,8 @@ impl Segment {
     pub(crate) fn abandon(&mut self) {
         self.unsynced_aborted = None;
         self.handle.lock().file = None;
-        self.offsets.abandon();
-        self.times.abandon();
+        self.offsets.release();
+        self.times.release();
     }
 
     fn no_peak(&self) -> Peak {
@@ -374,6 +378,9 @@ impl Segment {
         self.unsealed = true;
         self.version += 1;
         self.write_indexes(home)?;
+        // Hardly anybody reads them soon, and a log may roll often.
+        self.offsets.release();
+        self.times.release();
         self.give_back(home)
     }
 
@@ -398,15 +405,23 @@ impl Segment {
             .during("write", &home.segment_path(base, TimeEntry::SUFFIX))
     }
 
-    /// All files of the segment that must be synced for it to need no recovery: log and indexes.
-    pub(crate) fn unsynced_files(
-        &self,
-        home: &Home,
-    ) -> Result<Vec<Arc<dyn DiskFile>>, StorageError> {
-        let mut files = vec![self.file(home)?];
-        files.extend(self.offsets.unsynced_file());
-        files.extend(self.times.unsynced_file());
-        Ok(files)
+    /// The log's file if it must be synced for the segment to need no recovery, and its name.
+    pub(crate) fn unsynced_log(&self, home: &Home) -> Option<UnsyncedFile> {
+        let path = || home.segment_path(self.base, LOG);
+        (!self.is_synced()).then(|| (path(), self.open_file()))
+    }
+
+    /// The indexes' files that must be synced for the segment to need no recovery, and their names.
+    pub(crate) fn unsynced_indexes(&self, home: &Home) -> Vec<UnsyncedFile> {
+        let path = |suffix| home.segment_path(self.base, suffix);
+        let mut files = Vec::new();
+        if self.offsets.is_unsynced() {
+            files.push((path(OffsetEntry::SUFFIX), self.offsets.open_file()));
+        }
+        if self.times.is_unsynced() {
+            files.push((path(TimeEntry::SUFFIX), self.times.open_file()));
+        }
+        files
     }
 
     /// Takes a batch in that a scan found behind the known end.

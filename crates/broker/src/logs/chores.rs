@@ -3,6 +3,7 @@
 //! until the next chore is due.
 
 use std::sync::{Arc, Weak};
+use std::task::{Wake, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use model::Offset;
 use parking_lot::{Condvar, Mutex};
 use partition::{Partition, PartitionError};
 use storage::Log;
+use storage::disk::reserve;
 use tracing::{debug, error, info, warn};
 
 use crate::server::Server;
@@ -32,8 +34,36 @@ const IDLE_LOOK: Duration = Duration::from_secs(30);
 
 /// The thread, and how to end it.
 pub struct Chores {
-    stop: Arc<(Mutex<bool>, Condvar)>,
+    calls: Arc<Calls>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread is called for before its next chore is due.
+#[derive(Debug, Default)]
+struct Calls {
+    calls: Mutex<Called>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Called {
+    stop: bool,
+    /// Few files more may be opened.
+    files_are_short: bool,
+}
+
+impl Calls {
+    fn call(&self, change: impl FnOnce(&mut Called)) {
+        change(&mut self.calls.lock());
+        self.changed.notify_all();
+    }
+}
+
+/// Woken when files get scarce.
+impl Wake for Calls {
+    fn wake(self: Arc<Self>) {
+        self.call(|called| called.files_are_short = true);
+    }
 }
 
 /// A chore and when it is due.
@@ -46,22 +76,21 @@ struct Due {
 impl Chores {
     /// Starts the thread. It ends when `server` is dropped, too.
     pub fn start(server: &Arc<Server>) -> std::io::Result<Chores> {
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let calls = Arc::new(Calls::default());
         let config = server.config();
-        let (stopping, server) = (Arc::clone(&stop), Arc::downgrade(server));
+        let (called, server) = (Arc::clone(&calls), Arc::downgrade(server));
         let thread = std::thread::Builder::new()
             .name("chores".to_owned())
             .stack_size(512 * 1024)
             .spawn(move || {
-            vital::thread("chores", || run(&stopping, &server, timetable(&config)));
+            vital::thread("chores", || run(&called, &server, timetable(&config)));
         })?;
-        Ok(Chores { stop, thread: Some(thread) })
+        Ok(Chores { calls, thread: Some(thread) })
     }
 
     /// Ends the thread; a chore under way is finished first.
     pub fn stop(&mut self) {
-        *self.stop.0.lock() = true;
-        self.stop.1.notify_all();
+        self.calls.call(|called| called.stop = true);
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             error!("the thread of chores had panicked");
         }
@@ -89,19 +118,25 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
     ]
 }
 
-fn run(stop: &(Mutex<bool>, Condvar), server: &Weak<Server>, mut timetable: Vec<Due>) {
+fn run(calls: &Arc<Calls>, server: &Weak<Server>, mut timetable: Vec<Due>) {
+    reserve::on_shortage(Waker::from(Arc::clone(calls)));
     loop {
         let next = timetable.iter().map(|due| due.at).min().expect("there are chores");
-        {
-            let mut stopping = stop.0.lock();
-            while !*stopping && Instant::now() < next {
-                stop.1.wait_until(&mut stopping, next);
+        let files_are_short = {
+            let mut called = calls.calls.lock();
+            while !called.stop && !called.files_are_short && Instant::now() < next {
+                calls.changed.wait_until(&mut called, next);
             }
-            if *stopping {
+            if called.stop {
                 return;
             }
-        }
+            std::mem::take(&mut called.files_are_short)
+        };
         let Some(server) = server.upgrade() else { return };
+        if files_are_short {
+            close_files(&server);
+            reserve::on_shortage(Waker::from(Arc::clone(calls)));
+        }
         let now = Instant::now();
         for due in timetable.iter_mut().filter(|due| due.at <= now) {
             (due.chore)(&server);
@@ -235,20 +270,34 @@ fn expire_producers(server: &Arc<Server>) {
     });
 }
 
-/// Above the budget of open files those that were not used since the last look are closed, a second's
-/// idleness sufficing; what is not synced yet is synced first, to be closed at the next look.
-fn bound_open_files(server: &Arc<Server>) {
-    storage::disk::reserve::fill();
-    if storage::disk::reserve::open_files() <= server.limits.descriptors.files {
+/// Closes files of logs until there is room for others: first those that were not used since the last
+/// look, then all that are synced. What is not synced is synced first, to be closed at the next look.
+fn close_files(server: &Arc<Server>) {
+    let release = |release: fn(&mut Log)| {
+        each(server, |partition| {
+            partition.maintain(|log, _| {
+                release(log);
+                Ok(())
+            })
+        });
+    };
+    release(Log::release_idle_files);
+    if !reserve::is_short() {
         return;
     }
     each(server, |partition| {
         partition.request_sync();
-        partition.maintain(|log, _| {
-            log.release_idle_files();
-            Ok(())
-        })
+        Ok(())
     });
+    release(Log::release_files);
+}
+
+/// Looks again while files are scarce: those of syncs that were asked for can be closed by now.
+fn bound_open_files(server: &Arc<Server>) {
+    reserve::fill();
+    if reserve::is_short() {
+        close_files(server);
+    }
 }
 
 /// Has partitions forget the producers that appended longest ago, each in proportion to what it knows,

@@ -14,7 +14,7 @@ use partition::Partition;
 use storage::checkpoint::{self, Offsets};
 use storage::journal::{Checkpoint, Entry, Fact, Key, PartitionState, State};
 use storage::{SealedSegment, StorageError};
-use tracing::error;
+use tracing::{error, warn};
 
 use super::directory::Directory;
 use super::flusher::Synced;
@@ -86,11 +86,18 @@ impl Logs {
         }
     }
 
-    /// A full disk takes no entry; that alone loses nothing.
+    /// A full disk takes no entry, and neither does a process without descriptors; that alone loses
+    /// nothing.
     fn journal_failed(&self, at: usize, cause: &StorageError) {
+        let directory = &self.directories[at];
+        if directory.is_offline() {
+            return;
+        }
         let full = matches!(cause, StorageError::Io { source, .. }
             if source.kind() == std::io::ErrorKind::StorageFull);
-        if !full && !self.directories[at].is_offline() {
+        if full || cause.lacks_resources() {
+            warn!(directory = %directory.path().display(), %cause, "cannot enter what changed into the journal now; it is tried again");
+        } else {
             self.fail_directory(at, cause);
         }
     }

@@ -4,8 +4,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use model::{Durability, LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
+use storage::disk::reserve;
 use storage::journal::{Entry, Fact, Key, Opened as OpenedFact, PartitionState, Refused, State};
 use storage::log_dir::stray_name;
 use storage::{Log, LogConfig, Opening, Recovery, StorageError};
@@ -13,6 +15,11 @@ use tracing::{info, warn};
 
 use super::strays::Stray;
 use super::{Home, Logs, Opened, random_id};
+
+/// How long a log that is to be opened waits for a descriptor.
+const DESCRIPTORS_PATIENCE: Duration = Duration::from_secs(10);
+/// How often it looks.
+const DESCRIPTORS_LOOK: Duration = Duration::from_millis(20);
 
 /// A partition that is to be opened.
 #[derive(Clone, Debug)]
@@ -194,12 +201,37 @@ impl Logs {
         match place {
             Err(cause) => (None, Err(cause)),
             Ok(place) => {
-                let log =
-                    isolated(|| self.open_log(wanted, &place, now)).unwrap_or_else(|panicked| {
+                let log = isolated(|| self.open_when_possible(wanted, &place, now)).unwrap_or_else(
+                    |panicked| {
                         let dir = self.directories[place.directory].dir.partition_dir(&wanted.name);
                         Err(StorageError::Failed { dir, reason: panicked.to_string() })
-                    });
+                    },
+                );
                 (Some(place), log)
+            }
+        }
+    }
+
+    /// Opens a log, and waits a while for descriptors if there is none: chores close idle files.
+    fn open_when_possible(
+        &self,
+        wanted: &Wanted,
+        place: &Place,
+        now: Timestamp,
+    ) -> Result<Log, StorageError> {
+        let patience = Instant::now() + DESCRIPTORS_PATIENCE;
+        loop {
+            match self.open_log(wanted, place, now) {
+                Err(cause) if cause.lacks_resources() && Instant::now() < patience => {
+                    std::thread::sleep(DESCRIPTORS_LOOK);
+                }
+                Ok(mut log) if reserve::is_half_used() => {
+                    // Its files are opened again when they are needed: a request that makes very many
+                    // partitions must not use all descriptors up.
+                    log.release_files();
+                    return Ok(log);
+                }
+                result => return result,
             }
         }
     }

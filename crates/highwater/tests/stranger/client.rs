@@ -60,9 +60,13 @@ impl Conn {
     }
 
     pub fn create_topic(&mut self, name: &str) {
+        self.create_partitions(name, 1);
+    }
+
+    pub fn create_partitions(&mut self, name: &str, num_partitions: i32) {
         let topic = CreatableTopic {
             name: name.to_owned(),
-            num_partitions: 1,
+            num_partitions,
             replication_factor: 1,
             ..Default::default()
         };
@@ -108,12 +112,16 @@ pub fn builder(records: usize, bytes: usize) -> BatchBuilder {
 }
 
 pub fn produce(topic: &str, batch: Vec<u8>) -> wire::ProduceRequest {
+    produce_to(topic, 0, batch)
+}
+
+pub fn produce_to(topic: &str, index: i32, batch: Vec<u8>) -> wire::ProduceRequest {
     wire::ProduceRequest {
         acks: -1,
         timeout_ms: 60_000,
         topic_data: vec![TopicProduceData {
             name: topic.to_owned(),
-            partition_data: vec![PartitionProduceData { index: 0, records: Some(batch.into()) }],
+            partition_data: vec![PartitionProduceData { index, records: Some(batch.into()) }],
             ..Default::default()
         }],
         ..Default::default()
@@ -121,8 +129,16 @@ pub fn produce(topic: &str, batch: Vec<u8>) -> wire::ProduceRequest {
 }
 
 pub fn fetch_from(topic: &str, offset: i64, wait_ms: i32) -> wire::FetchRequest {
-    let partition =
-        FetchPartition { fetch_offset: offset, partition_max_bytes: 1 << 20, ..Default::default() };
+    fetch_of(topic, 0, offset, wait_ms)
+}
+
+pub fn fetch_of(topic: &str, index: i32, offset: i64, wait_ms: i32) -> wire::FetchRequest {
+    let partition = FetchPartition {
+        partition: index,
+        fetch_offset: offset,
+        partition_max_bytes: 1 << 20,
+        ..Default::default()
+    };
     wire::FetchRequest {
         max_wait_ms: wait_ms,
         min_bytes: 1,

@@ -18,11 +18,13 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+mod essential;
 mod gated;
 mod real;
 pub mod reserve;
 pub mod sim;
 
+pub use essential::EssentialDisk;
 pub use gated::GatedDisk;
 pub use real::RealDisk;
 pub use sim::SimDisk;
@@ -44,6 +46,11 @@ pub enum OpenMode {
 pub trait Disk: Send + Sync + Debug {
     /// Opens a file. A new name is durable only after [`Disk::sync_dir`] of its directory.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
+    /// The same for a file without which nothing goes on, such as a journal: how many files of logs
+    /// are open does not matter ([`reserve`]).
+    fn open_essential(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        self.open(path, mode)
+    }
     /// Reads a whole file; meant for small ones.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// The names in a directory, of files and directories, sorted.

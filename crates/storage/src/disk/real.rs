@@ -20,10 +20,15 @@ pub struct RealDisk;
 #[derive(Debug)]
 struct RealFile(OwnedFd, #[allow(dead_code, reason = "counts while it lives")] Opened);
 
-/// Opens a file of the machine.
-fn open(path: &Path, mode: OpenMode) -> io::Result<RealFile> {
+/// Opens a file of the machine that counts as `opened` says.
+fn open(path: &Path, mode: OpenMode, opened: Opened) -> io::Result<RealFile> {
     let fd = retry_on_intr(|| rustix::fs::open(path, flags(mode), FILE_MODE))?;
-    Ok(RealFile(fd, Opened::new()))
+    Ok(RealFile(fd, opened))
+}
+
+/// Opens a file of the machine for a moment, or one that must be opened whatever else is open.
+fn open_surely(path: &Path, mode: OpenMode) -> io::Result<RealFile> {
+    lend(|| open(path, mode, Opened::uncounted()))
 }
 
 /// Owner writes, group reads: records are nobody else's business.
@@ -41,7 +46,15 @@ fn flags(mode: OpenMode) -> OFlags {
 
 impl Disk for RealDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(open(path, mode)?))
+        Ok(Arc::new(open(path, mode, Opened::new()?)?))
+    }
+
+    fn open_essential(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(open_surely(path, mode)?))
+    }
+
+    fn size(&self, path: &Path) -> io::Result<u64> {
+        Ok(rustix::fs::stat(path)?.st_size as u64)
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -82,7 +95,7 @@ impl Disk for RealDisk {
 
     fn lock(&self, path: &Path) -> io::Result<Option<FileLock>> {
         let options = fs::File::options().create(true).truncate(false).write(true).clone();
-        let file = options.open(path)?;
+        let file = lend(|| options.open(path))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(FileLock(Some(file)))),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -99,11 +112,11 @@ impl Disk for RealDisk {
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
-        lend(|| open(path, OpenMode::ReadWrite))?.sync()
+        open_surely(path, OpenMode::ReadWrite)?.sync()
     }
 
     fn write_synced(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let file = lend(|| open(path, OpenMode::Create))?;
+        let file = open_surely(path, OpenMode::Create)?;
         file.truncate(0)?;
         file.write_all_at(bytes, 0)?;
         file.sync()

@@ -1,49 +1,100 @@
-//! Descriptors: how many files are open, and a few that are held for the moment when none is left.
+//! Descriptors: how many files are open and may be, and a few that are held for the moment when none is
+//! left.
 //!
-//! A process may have so many files and connections open and no more. Connections are bounded so that
-//! files have their share, but what must not fail for lack of a descriptor (syncing a directory,
-//! replacing a small file) needs one for a moment only: then one of the reserve is given up, and taken
-//! back afterwards.
+//! A process may have so many files and connections open and no more. Connections are bounded, and so
+//! are files of logs ([`bound_files`]): one more is refused as the system would refuse it, and whoever
+//! can close idle ones is told ([`on_shortage`]) before it comes to that. What must not fail for lack
+//! of a descriptor (syncing a directory, replacing a small file) needs one for a moment only: should
+//! the system have none, one of the reserve is given up, and taken back afterwards.
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Waker;
 
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 /// Descriptors that are held.
 const HELD: usize = 16;
 
 static HELD_NOW: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 static OPEN_FILES: AtomicUsize = AtomicUsize::new(0);
+static FILES_MAX: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// Told once when files get scarce; whoever closed some registers anew.
+static RELIEF: Mutex<Option<Waker>> = Mutex::new(None);
+static RELIEF_WAITS: AtomicBool = AtomicBool::new(false);
 
 /// Files of logs that this process has open now.
 pub fn open_files() -> usize {
     OPEN_FILES.load(Ordering::Relaxed)
 }
 
+/// How many files of logs may be open from now on. Those that are open above it stay.
+pub fn bound_files(max: usize) {
+    FILES_MAX.store(max, Ordering::Relaxed);
+}
+
+/// Whether more than half of the files that may be open are: what is not needed soon is closed.
+pub fn is_half_used() -> bool {
+    open_files() > FILES_MAX.load(Ordering::Relaxed) / 2
+}
+
+/// Whether more than three quarters of the files that may be open are.
+pub fn is_short() -> bool {
+    let max = FILES_MAX.load(Ordering::Relaxed);
+    open_files() > max - max / 4
+}
+
+/// Has `waker` woken, once, when a file is opened while [`is_short`], or refused.
+pub fn on_shortage(waker: Waker) {
+    *RELIEF.lock() = Some(waker);
+    RELIEF_WAITS.store(true, Ordering::Release);
+}
+
 /// Counts an open file for as long as it lives.
 #[derive(Debug)]
-pub(super) struct Opened;
+pub(super) struct Opened(bool);
 
 impl Opened {
-    pub(super) fn new() -> Opened {
-        OPEN_FILES.fetch_add(1, Ordering::Relaxed);
-        Opened
+    /// A file of a log. Fails as the system does when so many are open as may be.
+    pub(super) fn new() -> io::Result<Opened> {
+        let before = OPEN_FILES.fetch_add(1, Ordering::Relaxed);
+        let opened = Opened(true);
+        if is_short() && RELIEF_WAITS.swap(false, Ordering::AcqRel) {
+            RELIEF.lock().take().inspect(Waker::wake_by_ref);
+        }
+        match before < FILES_MAX.load(Ordering::Relaxed) {
+            true => Ok(opened),
+            false => Err(Errno::MFILE.into()),
+        }
+    }
+
+    /// A file that is not a log's, or must be opened whatever else is.
+    pub(super) fn uncounted() -> Opened {
+        Opened(false)
     }
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        OPEN_FILES.fetch_sub(1, Ordering::Relaxed);
+        if self.0 {
+            OPEN_FILES.fetch_sub(1, Ordering::Relaxed);
+        }
     }
+}
+
+/// Descriptors that this process has now, those held here included; `None` where the system does not tell.
+pub fn descriptors_in_use() -> Option<usize> {
+    let listed = lend(|| std::fs::read_dir("/proc/self/fd")).ok()?;
+    // One of them is that of the listing.
+    Some(listed.count().saturating_sub(1))
 }
 
 /// Whether the system refused for lack of a descriptor: that says nothing of the disk, and nothing was
 /// done. Only calls that make descriptors fail so.
 pub fn lacks_descriptors(error: &io::Error) -> bool {
-    use rustix::io::Errno;
     Errno::from_io_error(error).is_some_and(|errno| matches!(errno, Errno::MFILE | Errno::NFILE))
 }
 

@@ -85,7 +85,7 @@ impl Journal {
         disk.sync_dir(dir).during("sync", dir)?;
         let open = |name: &str| {
             let path = dir.join(name);
-            disk.open(&path, OpenMode::ReadWrite).during("open", &path)
+            disk.open_essential(&path, OpenMode::ReadWrite).during("open", &path)
         };
         let (file, snapshot) = (open(JOURNAL)?, open(SNAPSHOT)?);
         let (snapshot_bytes, position) = loaded.size_bytes;
@@ -413,7 +413,7 @@ fn write_aside(
     path: &Path,
     bytes: &[u8],
 ) -> Result<Arc<dyn DiskFile>, StorageError> {
-    let file = disk.open(path, OpenMode::Create).during("open", path)?;
+    let file = disk.open_essential(path, OpenMode::Create).during("open", path)?;
     file.truncate(0).during("truncate", path)?;
     file.write_all_at(bytes, 0).during("write", path)?;
     file.sync().during("sync", path)?;

@@ -178,6 +178,8 @@ impl Log {
             let result = ticket.run();
             self.finish_sync(ticket, result)?;
         }
+        // All of it was synced before, perhaps by another process: no file need stay open for that.
+        self.segments.iter_mut().for_each(|segment| segment.mark_synced(segment.size()));
         Ok(())
     }
 

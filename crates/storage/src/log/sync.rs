@@ -17,10 +17,10 @@ use model::Offset;
 use super::Log;
 use crate::StorageError;
 use crate::ceiling;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::Disk;
 use crate::error::Context;
 use crate::names::{LEADER_EPOCHS, PARTITION_METADATA, SNAPSHOT, TEMPORARY, TRANSACTION_INDEX};
-use crate::segment::Segment;
+use crate::segment::{Segment, UnsyncedFile};
 
 /// What of a log is durable.
 #[derive(Debug)]
@@ -81,7 +81,9 @@ impl SyncedState {
 pub struct SyncTicket {
     disk: Arc<dyn Disk>,
     /// Files by their names; those that are not open are opened to be synced.
-    files: Vec<(PathBuf, Option<Arc<dyn DiskFile>>)>,
+    files: Vec<UnsyncedFile>,
+    /// Indexes, of which those may be gone that a deletion or a compaction took away meanwhile.
+    indexes: Vec<UnsyncedFile>,
     directories: Vec<PathBuf>,
     /// Segments by base, and their sizes when the ticket was taken.
     segments: Vec<(Offset, u64)>,
@@ -99,13 +101,21 @@ impl SyncTicket {
     /// Syncs the files, the oldest first, then the directories. After an error nothing may be believed
     /// of what the ticket covers.
     pub fn run(&self) -> io::Result<()> {
-        for (path, file) in &self.files {
-            match file {
-                Some(file) => file.sync()?,
-                None => self.disk.sync_file(path)?,
+        self.files.iter().try_for_each(|file| self.sync(file))?;
+        for index in &self.indexes {
+            match self.sync(index) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                result => result?,
             }
         }
         self.directories.iter().try_for_each(|dir| self.disk.sync_dir(dir))
+    }
+
+    fn sync(&self, (path, file): &UnsyncedFile) -> io::Result<()> {
+        match file {
+            Some(file) => file.sync(),
+            None => self.disk.sync_file(path),
+        }
     }
 }
 
@@ -193,6 +203,7 @@ impl Log {
         SyncTicket {
             disk: Arc::clone(&self.home.disk),
             files,
+            indexes: Vec::new(),
             directories,
             segments: Vec::new(),
             up_to: self.log_end,
@@ -261,9 +272,8 @@ impl Log {
         }
         for segment in self.segments.iter_mut().filter(|segment| segment.unsealed) {
             segment.write_indexes(home)?;
-            for file in segment.unsynced_files(home)? {
-                sync.files.push((home.segment_path(segment.base, crate::names::LOG), Some(file)));
-            }
+            sync.files.extend(segment.unsynced_log(home));
+            sync.indexes.extend(segment.unsynced_indexes(home));
             if let Some(file) = &segment.unsynced_aborted {
                 // Held, for deletion or compaction may take its name away at any time.
                 let path = home.segment_path(segment.base, TRANSACTION_INDEX);
