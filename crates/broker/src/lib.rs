@@ -23,6 +23,7 @@ mod read_log;
 mod replicas;
 mod server;
 mod start;
+pub mod stopped;
 pub mod telemetry;
 mod topics;
 mod vital;

@@ -58,7 +58,7 @@ use crate::vital;
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 
 /// Where the quorum keeps its log, within a log directory.
-const METADATA_DIR: &str = "__cluster_metadata-0";
+pub(crate) const METADATA_DIR: &str = "__cluster_metadata-0";
 
 /// Why a broker did not start.
 #[derive(Debug, thiserror::Error)]
@@ -323,15 +323,24 @@ async fn join_cluster(
 /// What the metadata wants of this broker, as far as it is known here.
 fn assigned(quorum: &Quorum, me: BrokerId) -> Assigned {
     let image = quorum.image();
+    let image_index = image.cluster_id().and(quorum.changed_at());
+    Assigned { partitions: partitions_of(&image, me), image_index }
+}
+
+/// The partitions of which the broker has replicas.
+pub(crate) fn partitions_of(
+    image: &::metadata::ClusterImage,
+    broker: BrokerId,
+) -> BTreeMap<Key, TopicPartition> {
     let mut partitions = BTreeMap::new();
     for topic in image.topics() {
-        for (index, _) in topic.partitions().filter(|(_, state)| state.replicas.contains(&me)) {
+        let replicas = topic.partitions().filter(|(_, state)| state.replicas.contains(&broker));
+        for (index, _) in replicas {
             let name = TopicPartition { topic: Arc::clone(&topic.name), partition: index };
             partitions.insert(Key { topic_id: topic.id, partition: index }, name);
         }
     }
-    let image_index = image.cluster_id().and(quorum.changed_at());
-    Assigned { partitions, image_index }
+    partitions
 }
 
 /// Finalizes the features of which the cluster knows nothing: it was made by a version without them.

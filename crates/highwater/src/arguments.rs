@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use model::TopicPartition;
 
 use crate::address::bootstrap_servers;
 use crate::logging;
@@ -507,6 +508,73 @@ pub enum Log {
         #[command(flatten)]
         listing: Listing,
     },
+    /// List folders of a stopped broker that belong to no topic; move them away, or delete them by name
+    Strays(Strays),
+    /// Repair a partition that the broker refuses to serve; shows first what is lost
+    Mend {
+        /// The data folder of the stopped broker
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+        /// The partition, as its folder is called: orders-0
+        #[arg(long, value_name = "TOPIC-NUMBER", value_parser = partition_name)]
+        partition: TopicPartition,
+        /// Do it, and go on without what is lost; otherwise it is only shown
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Copy partitions of Kafka, or of another data folder, into an empty topic of a stopped broker
+    Adopt(Adopt),
+}
+
+/// `log strays`
+#[derive(Debug, Args)]
+pub struct Strays {
+    /// The data folder of the stopped broker
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// The data folder in which the broker keeps the cluster's metadata, if that is another one
+    /// [key: metadata.log.dir]
+    #[arg(long, value_name = "DIR")]
+    pub metadata_dir: Option<PathBuf>,
+    /// Move this folder away, into the folder --to; may be given many times
+    #[arg(long = "move", value_name = "FOLDER", requires = "to")]
+    pub moves: Vec<String>,
+    /// Where to
+    #[arg(long, value_name = "DIR", requires = "moves")]
+    pub to: Option<PathBuf>,
+    /// Delete this folder with all its records, for good; may be given many times
+    #[arg(long = "delete", value_name = "FOLDER")]
+    pub deletes: Vec<String>,
+    #[command(flatten)]
+    pub listing: Listing,
+}
+
+/// `log adopt`
+#[derive(Debug, Args)]
+pub struct Adopt {
+    /// Data folders, or folders of single partitions, of a stopped broker; they are only read
+    #[arg(value_name = "SOURCE", required = true)]
+    pub sources: Vec<PathBuf>,
+    /// The topic here that gets the records; it must exist and be empty
+    #[arg(long, value_name = "NAME")]
+    pub topic: String,
+    /// The data folder of the stopped broker here; all of them, if it has several
+    #[arg(long, value_name = "DIR", required = true)]
+    pub into: Vec<PathBuf>,
+    /// The topic's name in the sources, if that is another one
+    #[arg(long, value_name = "NAME")]
+    pub source_topic: Option<String>,
+    /// Go on without what is damaged or missing in the sources
+    #[arg(long)]
+    pub accept_losses: bool,
+    /// Only look, and say what would be adopted
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+fn partition_name(text: &str) -> Result<TopicPartition, &'static str> {
+    storage::log_dir::partition_of(text)
+        .ok_or("write TOPIC-NUMBER, as the folder is called: orders-0")
 }
 
 /// `perf …`

@@ -1,6 +1,8 @@
 //! The program as people use it: the built binary, a broker on a free port and a folder of its
 //! own, and what its commands say and return.
 
+mod stopped_folder;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -10,10 +10,12 @@ mod index;
 mod partition;
 mod segment;
 mod snapshot;
+mod strays;
 mod window;
 
 pub use finding::{FileKind, Finding, Tell};
 pub use partition::{Looking, inspect};
+pub use strays::{StrayFolder, WhyStray, strays};
 
 #[cfg(test)]
 mod tests;

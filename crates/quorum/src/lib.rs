@@ -22,3 +22,4 @@ pub use description::{MemberDescription, QuorumDescription};
 pub use network::{NoTransport, Sent, Transport, TransportError};
 pub use published::Subscription;
 pub use quorum::Quorum;
+pub use store::stopped::read_stopped;

@@ -84,7 +84,7 @@ impl StateMachine {
     }
 
     /// Takes one entry in; not published yet.
-    fn take_in(&mut self, entry: Entry, delta: &mut ImageDelta) -> io::Result<Outcome> {
+    pub(crate) fn take_in(&mut self, entry: Entry, delta: &mut ImageDelta) -> io::Result<Outcome> {
         let index = entry.log_id.index;
         let follows = |last: &LogId| last.index + 1 == index || self.allows_gaps;
         if let Some(last) = self.applied.last.filter(|last| !follows(last)) {
@@ -102,6 +102,11 @@ impl StateMachine {
             }
             Payload::Normal(proposal) => self.replay(index, &proposal, delta),
         }
+    }
+
+    /// The image as it is now.
+    pub(crate) fn into_image(self) -> metadata::ClusterImage {
+        self.applied.image
     }
 
     fn replay(

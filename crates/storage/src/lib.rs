@@ -21,8 +21,10 @@ mod log;
 pub mod log_dir;
 mod names;
 mod producers;
+mod rebuild;
 mod scan;
 mod segment;
+pub mod stopped;
 mod unreadable;
 
 pub use config::{CleanupPolicy, LogConfig};
@@ -34,4 +36,5 @@ pub use log::{
 pub use log_dir::LogDir;
 pub use producers::transactions::AbortedTransaction;
 pub use producers::{ProducerSummary, ProducerVerdict};
+pub use rebuild::{Lost, Rewrite, Survey};
 pub use unreadable::UnreadableBatch;

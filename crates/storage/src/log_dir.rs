@@ -339,7 +339,12 @@ impl LogDir {
 
     /// The topic id in a partition's directory (`partition.metadata`); `None` if there is none.
     pub fn topic_id(&self, partition: &TopicPartition) -> Result<Option<TopicId>, StorageError> {
-        let path = self.partition_dir(partition).join(PARTITION_METADATA);
+        self.topic_id_in(&self.partition_dir(partition))
+    }
+
+    /// The topic id in a folder, whatever its name; `None` if there is none.
+    pub fn topic_id_in(&self, folder: &Path) -> Result<Option<TopicId>, StorageError> {
+        let path = folder.join(PARTITION_METADATA);
         let Some(text) = read_text(&*self.disk, &path)? else { return Ok(None) };
         let mut lines = text.lines();
         let id = match (lines.next(), lines.next()) {
@@ -362,7 +367,12 @@ impl LogDir {
         if self.topic_id(partition).is_ok_and(|found| found == Some(id)) {
             return Ok(());
         }
-        let path = self.partition_dir(partition).join(PARTITION_METADATA);
+        self.store_id_in(&self.partition_dir(partition), id)
+    }
+
+    /// Writes the topic id into a folder, which must exist.
+    pub(crate) fn store_id_in(&self, folder: &Path, id: TopicId) -> Result<(), StorageError> {
+        let path = folder.join(PARTITION_METADATA);
         let text = format!("version: 0\ntopic_id: {id}\n");
         self.disk.write_atomically(&path, text.as_bytes()).during("write", &path)
     }
@@ -377,6 +387,17 @@ impl LogDir {
             (partition.is_some() || aside).then_some(Folder { name, partition })
         };
         Ok(names.into_iter().filter_map(folder).collect())
+    }
+
+    /// The names of all folders in the directory that are a partition's, or that a broker or a tool has
+    /// put aside; the quorum's own is none.
+    pub fn folders_and_asides(&self) -> Result<Vec<String>, StorageError> {
+        let mut names = self.disk.list(&self.path).during("list", &self.path)?;
+        names.retain(|name| {
+            let partition = partition_of(name).filter(|found| &*found.topic != METADATA_TOPIC);
+            partition.is_some() || Aside::parse(name).is_some()
+        });
+        Ok(names)
     }
 
     /// Gives a folder of this directory another name, not durably.
@@ -456,6 +477,73 @@ pub fn stray_name(name: &str, unique: Uuid) -> String {
     aside_name(name, unique, STRAY_DIR)
 }
 
+/// What a folder that is no partition's is, as its name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsideKind {
+    /// A deleted partition on its way out.
+    Deleted,
+    /// Put aside because its name was needed.
+    Stray,
+    /// A partition that is being made by a tool: worth nothing if the tool does not run.
+    Building,
+    /// A partition that gave way to one made by a tool, which has not finished yet.
+    Replaced,
+    /// A partition as it was before it was mended.
+    BeforeMend,
+}
+
+impl AsideKind {
+    const ALL: [AsideKind; 5] = [
+        AsideKind::Deleted,
+        AsideKind::Stray,
+        AsideKind::Building,
+        AsideKind::Replaced,
+        AsideKind::BeforeMend,
+    ];
+
+    fn suffix(self) -> &'static str {
+        match self {
+            AsideKind::Deleted => DELETED_DIR,
+            AsideKind::Stray => STRAY_DIR,
+            AsideKind::Building => "-building",
+            AsideKind::Replaced => "-replaced",
+            AsideKind::BeforeMend => "-before-mend",
+        }
+    }
+}
+
+/// A folder that was put aside, as its name tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aside {
+    /// The partition that it was; of a long topic name only the beginning is known.
+    pub partition: TopicPartition,
+    /// What keeps it apart from its namesakes.
+    pub unique: Uuid,
+    /// What it is.
+    pub kind: AsideKind,
+}
+
+impl Aside {
+    /// Reads a folder's name; `None` for one that was not put aside.
+    pub fn parse(name: &str) -> Option<Aside> {
+        let kind = *AsideKind::ALL.iter().find(|kind| name.ends_with(kind.suffix()))?;
+        let (partition, digits) = name.strip_suffix(kind.suffix())?.rsplit_once('.')?;
+        let unique = (digits.len() == 32).then(|| u128::from_str_radix(digits, 16).ok())??;
+        let partition = partition_of(partition)?;
+        Some(Aside { partition, unique: Uuid(unique.to_be_bytes()), kind })
+    }
+
+    /// The folder's name.
+    pub fn name(&self) -> String {
+        aside_name(&self.partition.to_string(), self.unique, self.kind.suffix())
+    }
+
+    /// Whether it is, or may be, one of this partition.
+    pub fn is_of(&self, partition: &TopicPartition) -> bool {
+        Aside { partition: partition.clone(), ..self.clone() }.name() == self.name()
+    }
+}
+
 fn aside_name(name: &str, unique: Uuid, suffix: &str) -> String {
     let (topic, partition) = name.rsplit_once('-').unwrap_or((name, "0"));
     let id: String = unique.0.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -464,8 +552,8 @@ fn aside_name(name: &str, unique: Uuid, suffix: &str) -> String {
     format!("{topic}{end}")
 }
 
-/// The partition that a directory of this name holds.
-fn partition_of(name: &str) -> Option<TopicPartition> {
+/// The partition that a directory of this name holds; `None` if no partition has this name.
+pub fn partition_of(name: &str) -> Option<TopicPartition> {
     let (topic, number) = name.rsplit_once('-')?;
     model::topic_name::validate(topic).ok()?;
     let partition = number.parse::<i32>().ok()?;

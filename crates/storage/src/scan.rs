@@ -172,6 +172,15 @@ impl<'a> BatchScan<'a> {
 /// Whether a valid batch begins anywhere in the file behind `position`: the difference between a
 /// torn tail and damage in the middle.
 pub(crate) fn valid_batch_behind(file: &dyn DiskFile, position: u64, end: u64) -> io::Result<bool> {
+    Ok(next_batch_behind(file, position, end)?.is_some())
+}
+
+/// Where the next valid batch begins behind `position`; `None` if there is none before `end`.
+pub(crate) fn next_batch_behind(
+    file: &dyn DiskFile,
+    position: u64,
+    end: u64,
+) -> io::Result<Option<u64>> {
     let mut from = position + 1;
     let mut buffer = vec![0u8; SCAN_BYTES];
     while from + HEADER_BYTES as u64 <= end {
@@ -187,10 +196,10 @@ pub(crate) fn valid_batch_behind(file: &dyn DiskFile, position: u64, end: u64) -
             let at = from + start as u64;
             if at + header.size_bytes as u64 <= end && BatchScan::new(file, at, end).next().is_ok()
             {
-                return Ok(true);
+                return Ok(Some(at));
             }
         }
         from += starts as u64;
     }
-    Ok(false)
+    Ok(None)
 }

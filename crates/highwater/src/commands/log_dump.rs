@@ -1,6 +1,5 @@
 //! `log dump`: what is in the files of a broker, line by line, and what is wrong with them.
 
-use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,6 +8,7 @@ use inspection::{Finding, Looking};
 use serde_json::{Map, Value, json};
 use storage::disk::RealDisk;
 
+use super::stopped_folder;
 use crate::failure::{Failure, on_output};
 use crate::output::Format;
 use crate::pattern::Bytes;
@@ -22,7 +22,7 @@ pub fn run(paths: &[PathBuf], records: bool, format: Format) -> Result<ExitCode,
         damage_count: 0,
     };
     for path in paths {
-        let live = is_live(path);
+        let live = stopped_folder::is_live(path);
         if live {
             eprintln!(
                 "a broker runs in {}: the end of what it writes may be unfinished",
@@ -41,15 +41,6 @@ pub fn run(paths: &[PathBuf], records: bool, format: Format) -> Result<ExitCode,
         }
     }
     dump.finish()
-}
-
-/// Whether a broker holds the lock of the log directory that `path` is, or is in.
-fn is_live(path: &Path) -> bool {
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    path.ancestors().take(3).any(|dir| {
-        let lock = File::open(dir.join(".lock"));
-        lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
-    })
 }
 
 struct Dump<W: Write> {

@@ -9,13 +9,17 @@ mod consume;
 mod group;
 mod install_links;
 mod lab;
+mod log_adopt;
 mod log_dump;
+mod log_mend;
+mod log_strays;
 mod outcome;
 mod perf;
 mod produce;
 mod shell_help;
 mod sources;
 mod start;
+mod stopped_folder;
 mod topic;
 mod waiting;
 
@@ -37,9 +41,7 @@ pub fn run(program: Program) -> Result<ExitCode, Failure> {
         Command::Consume(typed) => consume::run(&typed),
         Command::Config(command) => run_config(&command),
         Command::Cluster(command) => cluster::run(&command),
-        Command::Log(Log::Dump { paths, records, listing }) => {
-            log_dump::run(&paths, records, listing.format)
-        }
+        Command::Log(command) => run_log(&command),
         Command::Lab(typed) => lab::run(&typed),
         Command::Perf(tool) => perf::run(tool),
         Command::InstallLinks(typed) => install_links::run(&typed),
@@ -49,6 +51,15 @@ pub fn run(program: Program) -> Result<ExitCode, Failure> {
             println!("highwater {}", env!("CARGO_PKG_VERSION"));
             Ok(ExitCode::SUCCESS)
         }
+    }
+}
+
+fn run_log(command: &Log) -> Result<ExitCode, Failure> {
+    match command {
+        Log::Dump { paths, records, listing } => log_dump::run(paths, *records, listing.format),
+        Log::Strays(typed) => log_strays::run(typed),
+        Log::Mend { dir, partition, yes } => log_mend::run(dir, partition, *yes),
+        Log::Adopt(typed) => log_adopt::run(typed),
     }
 }
 

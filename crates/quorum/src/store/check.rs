@@ -78,7 +78,7 @@ pub(super) fn check(disk: &dyn Disk, dir: &Path, synced_below: u64) -> io::Resul
     Ok(walk.found)
 }
 
-fn files(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+pub(super) fn files(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let names = match disk.list(dir) {
         Ok(names) => names,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

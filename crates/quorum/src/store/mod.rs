@@ -18,6 +18,7 @@ pub(crate) mod entry;
 pub(crate) mod log_store;
 pub(crate) mod open;
 pub(crate) mod snapshot;
+pub(crate) mod stopped;
 #[cfg(test)]
 mod suite;
 mod synced;

@@ -36,7 +36,7 @@ pub(crate) struct Opened {
 pub(super) struct Plan {
     pub(super) vote_file: VoteFile,
     pub(super) found: Found,
-    applied: Applied,
+    pub(super) applied: Applied,
     /// Newer snapshots that cannot be read, with the reason.
     damaged: Vec<(SnapshotFile, String)>,
 }
@@ -61,7 +61,7 @@ pub(crate) fn open(
     Ok(Opened { store, applied: plan.applied })
 }
 
-fn plan(disk: &dyn Disk, dir: &Path, cluster_id: &str, node: u64) -> io::Result<Plan> {
+pub(super) fn plan(disk: &dyn Disk, dir: &Path, cluster_id: &str, node: u64) -> io::Result<Plan> {
     let voted = VoteFile::read(disk, dir)?;
     if let Some(voted) = &voted {
         check_owner(voted, cluster_id, node, dir)?;

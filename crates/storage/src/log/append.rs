@@ -233,7 +233,7 @@ impl Log {
     }
 
     /// Closes the active segment for good and begins the next one.
-    pub(super) fn roll(&mut self, base: Offset, now: Timestamp) -> Result<(), StorageError> {
+    pub(crate) fn roll(&mut self, base: Offset, now: Timestamp) -> Result<(), StorageError> {
         assert!(base >= self.log_end, "a segment begins behind all that was written");
         // A name that is not durable yet may be lost while later ones are kept: a hole. So at most
         // the last segment's is in doubt.
