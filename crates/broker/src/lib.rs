@@ -7,6 +7,7 @@
 mod checking;
 mod clock;
 mod committed_end;
+mod complaints;
 mod counters;
 mod descriptors;
 mod endpoints;

@@ -18,6 +18,7 @@ use tracing::{debug, error, warn};
 
 use crate::checking::Checking;
 use crate::clock::Clock;
+use crate::complaints::Complaints;
 use crate::counters::Counters;
 use crate::descriptors::Descriptors;
 use crate::endpoints::Endpoints;
@@ -113,6 +114,8 @@ pub struct Server {
     pub memory: RequestMemory,
     /// Requests that have been on their way for seconds.
     pub slow_frames: Arc<SlowFrames>,
+    /// What was reported of partitions whose logs refuse.
+    pub complaints: Complaints,
     /// How many connections there are.
     pub connections: Connections,
     /// Where this broker listens, and what clients are told.

@@ -33,6 +33,7 @@ use tracing::{error, info, warn};
 
 use crate::checking::Checking;
 use crate::clock::Clock;
+use crate::complaints::Complaints;
 use crate::counters::Counters;
 use crate::endpoints::Endpoints;
 use crate::fetch_session::FetchSessions;
@@ -140,6 +141,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         cluster_id: cluster_id.into(),
         memory: RequestMemory::new(limits.request_bytes_max, limits.frame_bytes_max),
         slow_frames: Arc::default(),
+        complaints: Complaints::default(),
         limits,
         clock,
         counters,

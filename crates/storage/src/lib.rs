@@ -24,6 +24,7 @@ mod producers;
 mod rebuild;
 mod scan;
 mod segment;
+mod stamps;
 pub mod stopped;
 mod unreadable;
 

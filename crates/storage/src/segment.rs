@@ -4,12 +4,14 @@
 //! idle, so an idle partition holds no descriptor. The last segment of a log is the active one; it
 //! differs from the others only in that it grows.
 //!
-//! Not here: finding things in it (`segment/find.rs`), taking it up again (`segment/reopen.rs`), when
-//! to roll, what an offset means for the log as a whole (`log/`).
+//! Not here: finding things in it (`segment/find.rs`, `segment/stamped.rs`), taking it up again
+//! (`segment/reopen.rs`), when to roll, what an offset means for the log as a whole (`log/`).
 
 mod find;
 mod reopen;
+mod stamped;
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -99,6 +101,8 @@ pub(crate) struct Segment {
     pub(crate) unsynced_aborted: Option<Arc<dyn DiskFile>>,
     /// Bytes of batches that a sync has covered.
     synced_bytes: u64,
+    /// From this position on, batches were appended or scanned since the segment was opened.
+    compared_from: u64,
 }
 
 /// What a segment and the views of it have in common.
@@ -115,6 +119,8 @@ pub(crate) struct Shared {
     first_timestamp: Mutex<Option<Timestamp>>,
     /// Whether an index entry must be checked no more: it was rebuilt once.
     rebuilt: Mutex<bool>,
+    /// Where below `compared_from` a reader has compared the batches' stamps.
+    compared: Mutex<Range<u64>>,
 }
 
 impl std::ops::Deref for Segment {
@@ -131,6 +137,7 @@ impl Segment {
         let mut segment = Segment::with_indexes(base, Index::unopened(), Index::unopened());
         segment.size = size;
         segment.synced_bytes = size;
+        segment.compared_from = size;
         segment
     }
 
@@ -177,6 +184,7 @@ impl Segment {
                 peak: Mutex::default(),
                 first_timestamp: Mutex::default(),
                 rebuilt: Mutex::default(),
+                compared: Mutex::default(),
             }),
             since_entry_bytes: 0,
             reserved: 0,
@@ -184,6 +192,7 @@ impl Segment {
             version: 0,
             unsynced_aborted: None,
             synced_bytes: 0,
+            compared_from: 0,
         }
     }
 

@@ -47,6 +47,7 @@ enum Partition {
 struct Batch {
     base_offset: i64,
     size_bytes: u32,
+    leader_epoch: i32,
     crc: u32,
 }
 
@@ -234,7 +235,8 @@ fn take_in(mut bytes: &[u8], from: i64, batches: &mut Vec<Batch>) -> (i64, bool)
             }
             Ok(header) => {
                 let (base_offset, size_bytes) = (header.base_offset.0, header.size_bytes);
-                batches.push(Batch { base_offset, size_bytes, crc: header.crc });
+                let leader_epoch = header.leader_epoch.0;
+                batches.push(Batch { base_offset, size_bytes, leader_epoch, crc: header.crc });
                 next = header.next_offset().0;
                 bytes = &bytes[size_bytes as usize..];
             }
@@ -273,7 +275,8 @@ mod tests {
     use super::*;
 
     fn picture(latest: i64, batches: &[i64], told: bool) -> Picture {
-        let batch = |base: &i64| Batch { base_offset: *base, size_bytes: 70, crc: 1 };
+        let batch =
+            |base: &i64| Batch { base_offset: *base, size_bytes: 70, leader_epoch: 0, crc: 1 };
         let batches = batches.iter().map(batch).collect();
         let partition = Partition::Served { earliest: 0, latest, batches, told };
         Picture {

@@ -9,7 +9,7 @@ use wire::delete_records::{
     DeleteRecordsTopicResult,
 };
 
-use super::{Call, error_code};
+use super::Call;
 use crate::{committed_end, internal_topics};
 
 /// Answers. Removing segments works on the disk, so it leaves the connection's thread.
@@ -51,8 +51,9 @@ fn delete(call: &Call, topic: &str, index: i32, offset: i64) -> Result<Offset, E
         offset if offset >= 0 => Some(Offset(offset)),
         _ => return Err(ErrorCode::OffsetOutOfRange),
     };
-    let start =
-        partition.delete_records(offset).map_err(|error| error_code::of_partition(&error))?;
+    let start = partition
+        .delete_records(offset)
+        .map_err(|error| call.server.complaints.code_of(&partition, &error))?;
     // What was deleted does not come back after a crash.
     call.server.logs.commit_starts(&[(partition, start)]).map_err(|cause| {
         tracing::error!(topic, index, %cause, "the new log start is not durable");

@@ -45,7 +45,8 @@ fn of_refusal(refusal: &Refusal) -> ErrorCode {
     }
 }
 
-fn of_storage(error: &StorageError) -> ErrorCode {
+/// What a client is told of a log's refusal.
+pub fn of_storage(error: &StorageError) -> ErrorCode {
     match error {
         StorageError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
         StorageError::OutOfOrder { .. } => ErrorCode::UnknownServerError,

@@ -21,6 +21,7 @@ use wire::hot::Topic as WireTopic;
 use wire::hot::fetch::FetchRequest;
 use wire::hot::fetch_response::{FetchResponder, FetchResponseHead, FetchedPartition, Records};
 
+use crate::complaints::Complaints;
 use crate::fetch_session::{Entry, FetchSession, SessionUse, SharedSession, TopicKey, Wanted};
 use crate::network::memory::Charge;
 use crate::network::outbox::{Outbox, Splice};
@@ -28,7 +29,7 @@ use crate::network::slot::{Hangup, Slot};
 use crate::server::Server;
 use crate::topics::{Topic, Topics};
 
-use super::{Dispatched, error_code};
+use super::Dispatched;
 
 /// Ranges below this many bytes are copied behind their header; from here on `sendfile` costs less.
 const SENDFILE_BYTES_MIN: u32 = 16 * 1024;
@@ -223,6 +224,7 @@ impl FetchInProgress {
         let topics = self.server.topics.load();
         let terms = Terms {
             topics: &topics,
+            complaints: &self.server.complaints,
             isolation: self.isolation,
             full: self.full,
             min_bytes: self.min_bytes,
@@ -407,6 +409,7 @@ fn update(session: &mut FetchSession, request: &FetchRequest, topics: &Topics) {
 /// How a request looks at its partitions.
 struct Terms<'a> {
     topics: &'a Topics,
+    complaints: &'a Complaints,
     isolation: Isolation,
     full: bool,
     min_bytes: u64,
@@ -502,7 +505,12 @@ impl Terms<'_> {
             topic.counters.bytes_out.add(slice.size_bytes as u64);
         }
         let by_id = matches!(entry.topic, TopicKey::Id(_));
-        read.map_err(|error| failed(&error, by_id))
+        read.map_err(|error| match error {
+            // A topic that is being deleted may still be found: whoever named it by id learns that the
+            // id is unknown, as a moment later.
+            PartitionError::Deleted if by_id => ErrorCode::UnknownTopicId,
+            other => self.complaints.code_of(partition, &other),
+        })
     }
 
     /// Whether there is nothing to be had until the partition changes. That an answer had no room
@@ -545,15 +553,6 @@ impl Terms<'_> {
                 None => {}
             }
         }
-    }
-}
-
-/// A topic that is being deleted may still be found: whoever named it by id learns that the id is
-/// unknown, as a moment later.
-fn failed(error: &PartitionError, by_id: bool) -> ErrorCode {
-    match error {
-        PartitionError::Deleted if by_id => ErrorCode::UnknownTopicId,
-        other => error_code::of_partition(other),
     }
 }
 

@@ -18,7 +18,7 @@ use wire::list_offsets::{
     ListOffsetsTopicResponse,
 };
 
-use super::{Call, error_code, known_epoch};
+use super::{Call, known_epoch};
 use crate::committed_end;
 
 /// Look-ups by time that may read the disk at once, those of all connections together.
@@ -153,7 +153,7 @@ fn find(
     let known = known_epoch(LeaderEpoch(wanted.current_leader_epoch));
     let found = partition
         .find_offset(query, known)
-        .map_err(|error: PartitionError| error_code::of_partition(&error));
+        .map_err(|error: PartitionError| call.server.complaints.code_of(&partition, &error));
     if matches!(query, OffsetQuery::MaxTimestamp | OffsetQuery::Timestamp(_)) {
         call.server.tell_unreadable(&partition);
     }

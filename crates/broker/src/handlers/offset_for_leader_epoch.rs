@@ -10,7 +10,7 @@ use wire::offset_for_leader_epoch::{
     OffsetForLeaderPartition, OffsetForLeaderTopicResult,
 };
 
-use super::{Call, error_code, known_epoch};
+use super::{Call, known_epoch};
 
 /// Answers.
 pub async fn handle(
@@ -38,7 +38,7 @@ fn look_up(call: &Call, topic: &str, wanted: &OffsetForLeaderPartition) -> Epoch
     let found = call.server.partition(topic, index).and_then(|partition| {
         partition
             .epoch_end(LeaderEpoch(wanted.leader_epoch), known)
-            .map_err(|error| error_code::of_partition(&error))
+            .map_err(|error| call.server.complaints.code_of(&partition, &error))
     });
     let (error_code, leader_epoch, end_offset) = match found {
         Ok(found) => (ErrorCode::None, found.epoch.0, found.end.0),

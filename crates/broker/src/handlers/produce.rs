@@ -34,7 +34,7 @@ use crate::network::slot::{Hangup, Slot};
 use crate::server::Server;
 use crate::topics::{Topic, Topics};
 
-use super::{Dispatched, error_code};
+use super::Dispatched;
 
 /// Versions below it cannot carry zstd.
 const ZSTD_FROM_VERSION: i16 = 7;
@@ -276,7 +276,7 @@ impl Call<'_> {
         Outcome::Refused(Box::new(RefusedBatch {
             error_code: match error {
                 PartitionError::Deleted => unknown_topic(self.version),
-                other => error_code::of_partition(other),
+                other => self.server.complaints.code_of(partition, other),
             },
             message: Some(error.to_string()),
             record_errors,

@@ -139,6 +139,10 @@ impl Log {
         let interval = self.config.index_interval_bytes;
         self.active_mut().note(position, header, interval);
         self.epochs_unwritten |= self.epochs.assign(header.leader_epoch, header.base_offset);
+        if header.base_offset > self.log_end {
+            // A leader's log may have gaps, and those were moved behind before they were acknowledged.
+            self.dense_from = self.dense_from.map(|from| from.max(header.base_offset));
+        }
         self.log_end = header.next_offset();
         self.boundaries
             .get_or_insert_with(Boundaries::new)

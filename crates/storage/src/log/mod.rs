@@ -11,12 +11,13 @@
 //! a hole. Producer state and epoch history are functions of the batches in the log.
 //!
 //! The methods are spread over this folder by subject: `opening.rs`, `open.rs`, `listed.rs` and
-//! `recover.rs` (`rewrite.rs`), `known_producers.rs`, `append.rs`, `read.rs`, `sync.rs`, `truncate.rs`, `retention.rs`,
+//! `recover.rs` (`rewrite.rs`), `known_producers.rs`, `append.rs`, `read.rs` (`lookup.rs`), `sync.rs`, `truncate.rs`, `retention.rs`,
 //! `timestamps.rs`. Compaction is a room of its own beside it.
 
 mod append;
 mod known_producers;
 mod listed;
+mod lookup;
 mod open;
 mod opening;
 mod read;
@@ -38,8 +39,9 @@ use crate::producers::{ProducerSummary, ProducerVerdict, Producers};
 use crate::segment::Segment;
 use crate::{LogConfig, StorageError, UnreadableBatch};
 
+pub use lookup::ReadLookup;
 pub use opening::{ActiveSegment, OnDamage, Opening, Recovery, SealedSegment};
-pub use read::{FileSlice, ReadCursor, ReadLookup};
+pub use read::{FileSlice, ReadCursor};
 pub use retention::DeletedSegment;
 pub use sync::{CheckpointTicket, SyncTicket};
 pub use timestamps::{TimeLookup, TimestampedOffset};
@@ -76,6 +78,8 @@ pub struct Log {
     opened_at: Timestamp,
     /// Below it the log was compacted once.
     pub(crate) cleaned_below: Offset,
+    /// From here on, and from `cleaned_below` on, no offset is missing; `None` while that is not known.
+    dense_from: Option<Offset>,
     /// Why nothing is written any more, if so (S9).
     failed: Option<Box<str>>,
     recovery: Option<Box<Recovery>>,

@@ -105,6 +105,7 @@ impl Log {
             active_since: opening.now,
             opened_at: opening.now,
             cleaned_below: opening.cleaned_below,
+            dense_from: opening.dense_from,
             failed: None,
             recovery: None,
         }

@@ -122,6 +122,23 @@ impl Trust<'_> {
         from.is_some_and(|from| offset >= from.max(self.opening.cleaned_below))
     }
 
+    /// Why a batch at `offset`, behind one with the epoch `before`, cannot have this epoch.
+    pub(super) fn wrong_epoch(
+        &self,
+        epoch: LeaderEpoch,
+        offset: Offset,
+        before: LeaderEpoch,
+    ) -> Option<String> {
+        if !self.is_dense(offset) {
+            return None;
+        }
+        if epoch < before {
+            return Some(format!("leader epoch {epoch} follows {before}"));
+        }
+        let most = self.opening.epoch_max.filter(|most| epoch > *most)?;
+        Some(format!("leader epoch {epoch}, and the metadata knows none above {most}"))
+    }
+
     /// Whether the log has ever ended behind its start, or segments of it are known.
     pub(super) fn knows_segments(&self) -> bool {
         let active = self.opening.active.as_ref();

@@ -8,12 +8,11 @@ use std::sync::Arc;
 use model::Offset;
 
 use super::Log;
+use super::lookup::{ReadLookup, SegmentView};
 use crate::StorageError;
 use crate::disk::DiskFile;
-use crate::names::Home;
 use crate::producers::transactions::{self, AbortedTransaction};
-use crate::scan::HeaderWalk;
-use crate::segment::Segment;
+use crate::stamps::Stamps;
 
 /// Whole batches, one behind the other, in one segment's file. Holding it keeps the file readable
 /// even if the segment is deleted.
@@ -37,10 +36,10 @@ pub struct FileSlice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadCursor {
     /// The offset that the batch at the position contains or precedes; -1 if that is not known.
-    offset: Offset,
-    segment: Offset,
-    position: u64,
-    generation: u64,
+    pub(super) offset: Offset,
+    pub(super) segment: Offset,
+    pub(super) position: u64,
+    pub(super) generation: u64,
 }
 
 impl ReadCursor {
@@ -56,32 +55,6 @@ impl Default for ReadCursor {
     fn default() -> ReadCursor {
         ReadCursor { offset: Offset(-1), segment: Offset(-1), position: 0, generation: 0 }
     }
-}
-
-/// A read whose answer takes a look into indexes or batches: prepared under the log's lock, run
-/// without it, for a device may take its time.
-#[derive(Debug)]
-pub struct ReadLookup {
-    home: Home,
-    generation: u64,
-    /// Views of the segment that holds the offset and, should its end have been compacted away, of
-    /// those that follow up to the next batch.
-    segments: Vec<SegmentView>,
-    offset: Offset,
-    /// Where the batch begins, if a cursor told.
-    position: Option<u64>,
-    limit: Offset,
-    max_bytes: u64,
-    at_least_one: bool,
-}
-
-#[derive(Debug)]
-struct SegmentView {
-    segment: Segment,
-    /// The offset behind it.
-    end: Offset,
-    /// Where the batch ends that the limit lies right behind, if that is known.
-    limit_position: Option<u64>,
 }
 
 impl Log {
@@ -131,7 +104,9 @@ impl Log {
             true => (segment.size(), end),
             false => (self.limit_position(number, limit)?, limit),
         };
-        let fits = position < end_position && end_position - position <= max_bytes as u64;
+        let fits = position < end_position
+            && end_position - position <= max_bytes as u64
+            && segment.has_compared(position..end_position);
         let file = segment.open_file().filter(|_| fits && max_bytes <= i32::MAX as u32)?;
         Some(FileSlice {
             file,
@@ -183,7 +158,14 @@ impl Log {
             limit,
             max_bytes: max_bytes as u64,
             at_least_one,
+            stamps: self.stamps_from(offset),
         }))
+    }
+
+    /// What the stamps of batches must be from `offset` on.
+    fn stamps_from(&self, offset: Offset) -> Stamps {
+        let dense = self.dense_from.map(|from| from.max(self.cleaned_below));
+        Stamps::new(dense.unwrap_or(Offset(i64::MAX)), offset, self.epochs.entries())
     }
 
     /// Counts what makes positions in files mean something else: a look-up from before is void.
@@ -238,91 +220,5 @@ impl Log {
         }
         // The segment was rolled since: the next one goes on.
         (number + 1 < self.segments.len()).then_some((number + 1, 0))
-    }
-}
-
-impl ReadLookup {
-    /// Of what [`Log::generation`] the answer speaks.
-    pub fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    /// Looks up. Fails with [`StorageError::Io`] also when retention has put the segment away in the
-    /// meantime: then look up again.
-    pub fn run(&self) -> Result<Option<FileSlice>, StorageError> {
-        if let Some(position) = self.position {
-            return self.slice(&self.segments[0], position, None, self.offset);
-        }
-        // A segment whose end was compacted away leads on to the next one.
-        for view in &self.segments {
-            if let Some(found) = view.segment.locate(&self.home, self.offset)? {
-                let first = found.header.base_offset;
-                return self.slice(view, found.position, Some(found.end()), first);
-            }
-        }
-        Ok(None)
-    }
-
-    /// Cuts the range that begins at `position` of a segment. `first_end` is where the first batch
-    /// ends, if that is known.
-    fn slice(
-        &self,
-        view: &SegmentView,
-        position: u64,
-        first_end: Option<u64>,
-        first_offset: Offset,
-    ) -> Result<Option<FileSlice>, StorageError> {
-        let (end_most, next) = self.position_of_limit(view)?;
-        let most = position.saturating_add(self.max_bytes.min(i32::MAX as u64));
-        let (mut end, mut next) = match end_most <= most {
-            true => (end_most, Some(next)),
-            false => view.segment.batches_end(&self.home, position, most)?,
-        };
-        if end <= position {
-            if end_most <= position || !self.at_least_one {
-                return Ok(None);
-            }
-            (end, next) = self.first_batch(view, position, first_end)?;
-        }
-        let next = ReadCursor {
-            offset: next.unwrap_or(Offset(-1)),
-            segment: view.segment.base,
-            position: end,
-            generation: self.generation,
-        };
-        let size_bytes = (end - position) as u32;
-        let file = view.segment.file(&self.home)?;
-        Ok(Some(FileSlice { file, position, size_bytes, first_offset, next }))
-    }
-
-    /// Up to where a segment may be read, and the offset that follows.
-    fn position_of_limit(&self, view: &SegmentView) -> Result<(u64, Offset), StorageError> {
-        if self.limit >= view.end {
-            return Ok((view.segment.size(), view.end));
-        }
-        match view.limit_position {
-            Some(position) => Ok((position, self.limit)),
-            None => Ok((view.segment.position_of(&self.home, self.limit)?, self.limit)),
-        }
-    }
-
-    fn first_batch(
-        &self,
-        view: &SegmentView,
-        position: u64,
-        first_end: Option<u64>,
-    ) -> Result<(u64, Option<Offset>), StorageError> {
-        if let Some(end) = first_end {
-            return Ok((end, None));
-        }
-        let segment = &view.segment;
-        let file = segment.file(&self.home)?;
-        match HeaderWalk::new(&*file, position, segment.size()).next() {
-            Ok(Some((at, header))) => {
-                Ok((at + header.size_bytes as u64, Some(header.next_offset())))
-            }
-            Ok(None) => Ok((position, None)),
-            Err(error) => Err(segment.unreadable(&self.home, position, segment.base, error)),
-        }
     }
 }

@@ -57,21 +57,15 @@ impl Scan<'_> {
     /// Why a batch whose checksum holds cannot be the one that begins at `expected`, and whether no
     /// crash could have left it.
     fn objection(&self, header: &BatchHeader, expected: Offset) -> Option<(String, bool)> {
-        let (found, epoch) = (header.base_offset, header.leader_epoch);
+        let found = header.base_offset;
         let dense = self.trust.is_dense(expected);
         if found < expected || (found > expected && dense) {
             // The first bytes of an offset may have been lost with the sector before.
             return Some((format!("offset {found} follows where {expected} is due"), false));
         }
-        if !dense {
-            return None;
-        }
         // A sector that loses bytes of the epoch loses the length too, so these were changed later.
-        if epoch < self.epoch {
-            return Some((format!("leader epoch {epoch} follows {}", self.epoch), true));
-        }
-        let most = self.trust.opening.epoch_max.filter(|most| epoch > *most)?;
-        Some((format!("leader epoch {epoch}, and the metadata knows none above {most}"), true))
+        let wrong = self.trust.wrong_epoch(header.leader_epoch, expected, self.epoch)?;
+        Some((wrong, true))
     }
 }
 
@@ -366,7 +360,7 @@ impl Log {
                 Ok::<bool, StorageError>(good && self.is_seam(*epoch, *start)?)
             })?;
         if !good {
-            self.epochs = self.derive_epochs()?;
+            self.epochs = self.derive_epochs(trust)?;
             self.epochs_unwritten = true;
         }
         Ok(())
@@ -407,16 +401,22 @@ impl Log {
         Ok(None)
     }
 
-    /// The epoch history as the headers of all batches tell it.
-    fn derive_epochs(&self) -> Result<EpochHistory, StorageError> {
+    /// The epoch history as the headers of all batches tell it. Fails with [`StorageError::Damaged`] if
+    /// they contradict each other where no crash and no other broker can have made that so.
+    fn derive_epochs(&self, trust: &Trust<'_>) -> Result<EpochHistory, StorageError> {
         let mut epochs = EpochHistory::default();
         for segment in &self.segments {
             let file = segment.file(&self.home)?;
             let mut walk = HeaderWalk::new(&*file, 0, segment.size());
             loop {
                 match walk.next() {
-                    Ok(Some((_, header))) => {
-                        epochs.assign(header.leader_epoch, header.base_offset);
+                    Ok(Some((at, header))) => {
+                        let (epoch, offset) = (header.leader_epoch, header.base_offset);
+                        if let Some(reason) = trust.wrong_epoch(epoch, offset, epochs.latest()) {
+                            let path = self.home.segment_path(segment.base, LOG);
+                            return Err(StorageError::damaged(&path, at, offset, reason));
+                        }
+                        epochs.assign(epoch, offset);
                     }
                     Ok(None) => break,
                     Err(error) => {

@@ -12,7 +12,7 @@ use crate::StorageError;
 use crate::disk::DiskFile;
 use crate::error::Context;
 use crate::index::{Entry, OffsetEntry, TimeEntry};
-use crate::names::Home;
+use crate::names::{Home, LOG};
 use crate::scan::{HeaderWalk, ScanError};
 
 impl Segment {
@@ -80,7 +80,7 @@ impl Segment {
     }
 
     /// An index that is missing or cut is `None`, anything else an error.
-    fn unless_broken<T>(
+    pub(super) fn unless_broken<T>(
         &self,
         home: &Home,
         suffix: &str,
@@ -111,9 +111,18 @@ impl Segment {
         let file = self.file(home)?;
         let mut fresh = Segment::unscanned(self.base);
         let mut walk = HeaderWalk::new(&*file, 0, self.size);
+        let mut next = self.base;
         loop {
             match walk.next() {
+                // An index of offsets that do not rise leads anywhere.
+                Ok(Some((at, header))) if header.base_offset < next => {
+                    let path = home.segment_path(self.base, LOG);
+                    let reason =
+                        format!("offset {} follows where {next} is due", header.base_offset);
+                    return Err(StorageError::damaged(&path, at, next, reason));
+                }
                 Ok(Some((at, header))) => {
+                    next = header.next_offset();
                     fresh.note(at, &header, crate::LogConfig::default().index_interval_bytes);
                 }
                 Ok(None) => break,

@@ -32,6 +32,7 @@ impl Segment {
         file.sync().during("sync", &path)?;
         self.size = position;
         self.synced_bytes = position;
+        self.compared_from = self.compared_from.min(position);
         self.reserved = 0;
         self.unsealed = true;
         self.version += 1;
@@ -47,6 +48,7 @@ impl Segment {
         let last = self.times.last(home, self.base).during("read", &path)?;
         *self.peak.lock() = Some(self.peak_below(home, last, position)?);
         self.size = position;
+        self.compared_from = position;
         self.synced_bytes = 0;
         self.since_entry_bytes = 0;
         self.unsealed = true;

@@ -9,4 +9,5 @@ mod openings;
 mod peer;
 mod producers;
 mod random;
+mod stamps;
 mod unreadable;
