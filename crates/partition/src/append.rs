@@ -144,7 +144,7 @@ impl Partition {
         checked: &BatchHeader,
         how: Append,
     ) -> Result<Appended, PartitionError> {
-        let mut state = self.state.lock();
+        let mut state = self.lock_to_append(checked, records.len() as u64, how.now)?;
         let _guard = AbortOnUnwind;
         self.check_leader(&state.replica, None)?;
         check_replicas(&state, how)?;
@@ -197,8 +197,11 @@ impl Partition {
     ) -> Option<Waker> {
         if state.settings.durability == Durability::PageCache {
             let unsynced = state.log.log_end_offset().0 - state.log.synced_below().0;
-            let is_due = unsynced >= state.settings.flush_messages;
-            return if is_due { self.demand(state, Urgency::Now) } else { None };
+            if unsynced >= state.settings.flush_messages {
+                return self.demand(state, Urgency::Now);
+            }
+            let is_due = state.log.wants_names_synced();
+            return if is_due { self.demand(state, Urgency::Later) } else { None };
         }
         state.sync.unsynced_bytes += bytes;
         let too_many = self.sync_queue.appended(bytes);

@@ -9,6 +9,7 @@
 mod append;
 mod check;
 mod error;
+mod maintenance;
 mod offsets;
 mod partition;
 mod read;
@@ -26,6 +27,6 @@ pub use offsets::{EpochEnd, OffsetQuery};
 pub use partition::{Partition, Status, WaiterKey};
 pub use read::{Isolation, Read, ReadRequest};
 pub use settings::{CompressionRule, Settings};
-pub use sync::{PartitionCheckpoint, PartitionSync};
+pub use sync::PartitionSync;
 pub use sync_queue::{SyncQueue, UNSYNCED_BYTES_MAX, Urgency};
 pub use watch::{Watch, WatchKey};

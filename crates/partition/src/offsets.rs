@@ -36,7 +36,7 @@ impl Partition {
         query: OffsetQuery,
         known_epoch: Option<LeaderEpoch>,
     ) -> Result<Option<TimestampedOffset>, PartitionError> {
-        let state = self.state.lock();
+        let state = self.lock();
         self.check_leader(&state.replica, known_epoch)?;
         let high_watermark = state.replica.high_watermark();
         let at = |offset| TimestampedOffset {
@@ -77,14 +77,14 @@ impl Partition {
         let mut tried = 0;
         loop {
             let (lookup, generation) = {
-                let state = self.state.lock();
+                let state = self.lock();
                 self.check_leader(&state.replica, known_epoch)?;
                 let limit = state.replica.high_watermark();
                 (state.log.time_lookup(limit), state.log.generation())
             };
             tried += 1;
             let found = search(&lookup);
-            let is_void = self.state.lock().log.generation() != generation;
+            let is_void = self.lock().log.generation() != generation;
             match found {
                 Ok(found) if !is_void || tried == LOOKUPS_MAX => return Ok(found),
                 Err(error) if tried == LOOKUPS_MAX || !(is_void || is_gone(&error)) => {
@@ -102,7 +102,7 @@ impl Partition {
         epoch: LeaderEpoch,
         known_epoch: Option<LeaderEpoch>,
     ) -> Result<EpochEnd, PartitionError> {
-        let state = self.state.lock();
+        let state = self.lock();
         self.check_leader(&state.replica, known_epoch)?;
         let (epoch, end) = state.log.end_offset_for_epoch(epoch);
         Ok(EpochEnd { epoch, end })
@@ -111,7 +111,7 @@ impl Partition {
     /// Deletes records below `offset`, or below the high watermark if `None`. Returns the new log
     /// start.
     pub fn delete_records(&self, offset: Option<Offset>) -> Result<Offset, PartitionError> {
-        self.check_leader(&self.state.lock().replica, None)?;
+        self.check_leader(&self.lock().replica, None)?;
         self.maintain(|log, high_watermark| {
             let offset = offset.unwrap_or(high_watermark);
             if offset > high_watermark {

@@ -1,6 +1,7 @@
 //! The partition itself: its lock, what is published beside it, and its roles.
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -9,6 +10,7 @@ use model::{BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition};
 use parking_lot::{Mutex, MutexGuard};
 use replication::{Effects, Event, Replica, Role};
 use slab::Slab;
+use storage::disk::guard;
 use storage::{Log, StorageError};
 
 use crate::error::PartitionError;
@@ -47,7 +49,13 @@ impl Status {
 pub struct Partition {
     topic_partition: TopicPartition,
     topic_id: TopicId,
-    pub(crate) state: Mutex<State>,
+    state: Mutex<State>,
+    /// Held while the names of the log's files change or are synced: by retention, checkpoints,
+    /// compaction's swap, the stop, deletion. No append and no read waits for it.
+    maintenance: Mutex<()>,
+    /// Held while the next segment is made: whoever appends meanwhile waits for that, and for no sync.
+    /// Taken behind `maintenance` and before the lock.
+    rolling: Mutex<()>,
     /// Copy of the replica's, for those who wait without the lock. Invariant: never ahead of it.
     high_watermark: AtomicI64,
     /// Copy of the replica's leader epoch.
@@ -74,6 +82,28 @@ pub struct WaiterKey {
 struct Waiter {
     key: WaiterKey,
     waker: Waker,
+}
+
+/// The lock, held. In debug builds no file may be touched meanwhile (`storage::disk::guard`).
+#[derive(Debug)]
+pub(crate) struct StateGuard<'a> {
+    // Dropped in this order.
+    state: MutexGuard<'a, State>,
+    _locked: guard::Locked,
+}
+
+impl Deref for StateGuard<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for StateGuard<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
 }
 
 /// What the lock guards.
@@ -129,6 +159,8 @@ impl Partition {
             topic_partition,
             topic_id,
             state: Mutex::new(state),
+            maintenance: Mutex::default(),
+            rolling: Mutex::default(),
             high_watermark,
             epoch: AtomicI32::new(LeaderEpoch::NONE.0),
             status: AtomicU8::new(Status::Following as u8),
@@ -136,6 +168,20 @@ impl Partition {
             sync_queue,
             this: Weak::clone(this),
         })
+    }
+
+    pub(crate) fn lock(&self) -> StateGuard<'_> {
+        StateGuard { state: self.state.lock(), _locked: guard::locked() }
+    }
+
+    /// Whoever changes the names of the log's files holds this throughout, and the lock in between.
+    pub(crate) fn begin_maintenance(&self) -> MutexGuard<'_, ()> {
+        self.maintenance.lock()
+    }
+
+    /// Whoever makes the next segment holds this throughout.
+    pub(crate) fn begin_rolling(&self) -> MutexGuard<'_, ()> {
+        self.rolling.lock()
     }
 
     /// Its name.
@@ -177,7 +223,7 @@ impl Partition {
     /// assigned: `min.insync.replicas` asks for at most as many.
     pub fn lead(&self, epoch: LeaderEpoch, isr: Vec<BrokerId>, replica_count: usize) {
         assert!(isr.len() <= replica_count, "every in-sync replica is assigned");
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.replica_count = replica_count;
         state.log.assign_epoch(epoch);
         let effects = state.replica.step(Event::Lead { epoch, isr });
@@ -186,14 +232,14 @@ impl Partition {
 
     /// Another broker leads from now on, or none.
     pub fn follow(&self, leader: BrokerId, epoch: LeaderEpoch) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let effects = state.replica.step(Event::Follow { leader, epoch });
         self.publish_and_sync(state, effects);
     }
 
     /// Obeys another configuration.
     pub fn set_settings(&self, settings: Arc<Settings>) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.log.set_config(Arc::clone(&settings.log));
         let effects = state.replica.step(Event::DurabilityChanged(settings.durability));
         state.settings = settings;
@@ -202,7 +248,7 @@ impl Partition {
 
     /// The configuration it obeys.
     pub fn settings(&self) -> Arc<Settings> {
-        Arc::clone(&self.state.lock().settings)
+        Arc::clone(&self.lock().settings)
     }
 
     /// Wakes `waker` when everything below `needed` is committed, or when waiting has become
@@ -211,7 +257,7 @@ impl Partition {
     ///
     /// Whoever gives up waiting calls [`Partition::leave`].
     pub fn park(&self, needed: Offset, waker: &Waker) -> Option<WaiterKey> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if self.status() != Status::Leading || state.replica.high_watermark() >= needed {
             return None;
         }
@@ -233,7 +279,7 @@ impl Partition {
 
     /// Ends a wait: a request that has timed out, or whose client has gone, is woken no more.
     pub fn leave(&self, key: WaiterKey) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let first = state.waiters.partition_point(|waiter| waiter.key.needed < key.needed);
         let same = state.waiters.iter().skip(first);
         let found = same.take_while(|waiter| waiter.key.needed == key.needed);
@@ -244,42 +290,45 @@ impl Partition {
 
     /// How many wait for the high watermark.
     pub fn waiter_count(&self) -> usize {
-        self.state.lock().waiters.len()
+        self.lock().waiters.len()
     }
 
     /// Registers `watch`: it is told under `slot` of everything new here, from now on.
     pub fn watch(&self, watch: &Arc<Watch>, slot: u32) -> WatchKey {
-        WatchKey(self.state.lock().watchers.insert((Arc::clone(watch), slot)))
+        WatchKey(self.lock().watchers.insert((Arc::clone(watch), slot)))
     }
 
     /// Ends a registration.
     pub fn unwatch(&self, key: WatchKey) {
-        self.state.lock().watchers.try_remove(key.0);
+        self.lock().watchers.try_remove(key.0);
     }
 
     /// Lets `look` read the log under the lock: for questions that need no method of their own.
     pub fn with_log<T>(&self, look: impl FnOnce(&Log) -> T) -> T {
-        look(&self.state.lock().log)
+        look(&self.lock().log)
     }
 
     /// The topic was deleted: nobody is served any more. The directory is the caller's business. The files are
     /// closed: fetch sessions of clients that went away hold the partition for a while, and deleted files that are
-    /// open take their place on the disk.
+    /// open take their place on the disk. What is done to the log's files ends before this returns, and nothing is begun
+    /// afterwards: another topic may have the directory's name then.
     pub fn mark_deleted(&self) {
-        let mut state = self.state.lock();
+        let _names = self.begin_maintenance();
+        let _end = self.begin_rolling();
+        let mut state = self.lock();
         self.status.store(Status::Deleted as u8, Ordering::Release);
         self.sync_queue.taken_care_of(std::mem::take(&mut state.sync.unsynced_bytes));
         state.log.abandon_files();
         self.tell_all(state);
     }
 
-    /// Lets `change` maintain the log (retention, roll, compaction's swap). A failure that makes
-    /// the log untrustworthy takes the partition offline (S9).
+    /// Lets `change` maintain the log under the lock, in memory: no file may be touched. A failure that
+    /// makes the log untrustworthy takes the partition offline (S9).
     pub fn maintain<T>(
         &self,
         change: impl FnOnce(&mut Log, Offset) -> Result<T, StorageError>,
     ) -> Result<T, PartitionError> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if matches!(self.status(), Status::Offline | Status::Deleted) {
             return Err(PartitionError::Offline);
         }
@@ -301,13 +350,13 @@ impl Partition {
 
     /// Takes the partition offline because its disk failed.
     pub fn fail(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let effects = state.replica.step(Event::Failed);
         self.publish(state, effects);
     }
 
     /// Publishes what a step changed and wakes those who waited for it.
-    pub(crate) fn publish(&self, mut state: MutexGuard<'_, State>, effects: Effects) {
+    pub(crate) fn publish(&self, mut state: StateGuard<'_>, effects: Effects) {
         let status = match state.replica.role() {
             Role::Leader(_) => Status::Leading,
             Role::Follower { .. } => Status::Following,
@@ -328,7 +377,7 @@ impl Partition {
     }
 
     /// As [`Partition::publish`], and what was written before the role changed is synced soon.
-    fn publish_and_sync(&self, state: MutexGuard<'_, State>, effects: Effects) {
+    fn publish_and_sync(&self, state: StateGuard<'_>, effects: Effects) {
         self.publish(state, effects);
         self.request_sync();
     }
@@ -351,7 +400,7 @@ impl Partition {
         }
     }
 
-    fn tell_all(&self, mut state: MutexGuard<'_, State>) {
+    fn tell_all(&self, mut state: StateGuard<'_>) {
         for (_, (watch, slot)) in &state.watchers {
             watch.notify(*slot);
         }

@@ -68,7 +68,7 @@ impl Partition {
             let Some(lookup) = lookup else { return Ok(read) };
             tried += 1;
             let found = lookup.run();
-            let is_void = self.state.lock().log.generation() != lookup.generation();
+            let is_void = self.lock().log.generation() != lookup.generation();
             match found {
                 Ok(slice) if !is_void => {
                     read.slice = slice;
@@ -89,7 +89,7 @@ impl Partition {
 
     /// What is known under the lock, and the look-up that tells the rest.
     fn look(&self, request: &ReadRequest) -> Result<(Read, Option<ReadLookup>), PartitionError> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         self.check_leader(&state.replica, request.known_epoch)?;
         let high_watermark = state.replica.high_watermark();
         let last_stable = state.log.last_stable_offset(high_watermark);

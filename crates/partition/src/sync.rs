@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use model::{Durability, Offset};
-use parking_lot::MutexGuard;
 use replication::Event;
-use storage::{CheckpointTicket, SyncTicket};
+use storage::SyncTicket;
 
 use crate::error::PartitionError;
-use crate::partition::{Partition, State, Status};
+use crate::partition::{Partition, State, StateGuard, Status};
 use crate::sync_queue::{URGENCIES, Urgency};
 
 /// What the flusher was asked for, and whether it is at work.
@@ -39,7 +38,7 @@ impl Partition {
     /// urgency. `None`: all is synced, or a sync runs already and takes the partition up again, or
     /// nobody waits for a deleted partition, whose files are elsewhere.
     pub fn begin_sync(self: &Arc<Self>, urgency: Urgency) -> Option<PartitionSync> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.sync.queued[urgency as usize] = false;
         if self.status() == Status::Deleted {
             return None;
@@ -50,21 +49,26 @@ impl Partition {
             return None;
         }
         self.sync_queue.taken_care_of(std::mem::take(&mut state.sync.unsynced_bytes));
-        let ticket = state.log.begin_sync()?;
+        let only_names =
+            urgency == Urgency::Later && state.settings.durability == Durability::PageCache;
+        let ticket = match only_names {
+            true => state.log.begin_names_sync()?,
+            false => state.log.begin_sync()?,
+        };
         state.sync.running = Some(ticket.up_to());
         Some(PartitionSync { partition: Arc::clone(self), ticket })
     }
 
     /// Asks for a sync of what is written now, if anything is not synced, although nobody waits.
     pub fn request_sync(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let waker = self.demand(&mut state, Urgency::Now);
         wake(state, waker);
     }
 
     /// Somebody waits until everything below `needed` is committed: asks for a sync if that is what
     /// it takes.
-    pub(crate) fn wanted_below(&self, mut state: MutexGuard<'_, State>, needed: Offset) {
+    pub(crate) fn wanted_below(&self, mut state: StateGuard<'_>, needed: Offset) {
         let is_synced = state.log.synced_below() >= needed;
         let counts_synced = state.settings.durability == Durability::Fsync;
         let waker = match is_synced || !counts_synced {
@@ -76,7 +80,7 @@ impl Partition {
 
     /// Whoever appended with `acks=all` asks for the sync here, once for all that it appended.
     pub fn want_committed(&self, needed: Offset) {
-        self.wanted_below(self.state.lock(), needed);
+        self.wanted_below(self.lock(), needed);
     }
 
     /// Where the log ends, if this broker alone decides when that is committed and has not synced it
@@ -84,7 +88,7 @@ impl Partition {
     /// written with `acks=1` waits for this before it asks where the log ends, or deletes up to
     /// there.
     pub fn want_end_committed(&self) -> Option<Offset> {
-        let state = self.state.lock();
+        let state = self.lock();
         let alone = state.replica.leadership().is_some_and(|term| term.isr().len() == 1);
         let log_end = state.log.log_end_offset();
         if !alone || state.replica.high_watermark() >= log_end {
@@ -113,7 +117,7 @@ impl Partition {
 }
 
 /// Wakes the flusher when the partition's lock is free: the flusher's first step is to take it.
-pub(crate) fn wake(state: MutexGuard<'_, State>, waker: Option<Waker>) {
+pub(crate) fn wake(state: StateGuard<'_>, waker: Option<Waker>) {
     drop(state);
     if let Some(waker) = waker {
         waker.wake();
@@ -132,7 +136,7 @@ impl PartitionSync {
     /// away, which says nothing of the disk.
     pub fn run(self) -> Result<Option<Offset>, PartitionError> {
         let result = self.ticket.run();
-        let mut state = self.partition.state.lock();
+        let mut state = self.partition.lock();
         state.sync.running = None;
         if self.partition.status() == Status::Deleted {
             return Ok(None);
@@ -154,58 +158,6 @@ impl PartitionSync {
                 self.partition.request_sync();
                 Ok(None)
             }
-            Err(error) => {
-                let effects = state.replica.step(Event::Failed);
-                self.partition.publish(state, effects);
-                Err(error.into())
-            }
-        }
-    }
-}
-
-/// A checkpoint under way: afterwards recovery need not read what lies before.
-#[derive(Debug)]
-pub struct PartitionCheckpoint {
-    partition: Arc<Partition>,
-    ticket: CheckpointTicket,
-}
-
-impl Partition {
-    /// Begins a checkpoint if at least `bytes_min` were written since the last one.
-    pub fn begin_checkpoint(
-        self: &Arc<Self>,
-        bytes_min: u64,
-    ) -> Result<Option<PartitionCheckpoint>, PartitionError> {
-        self.maintain(|log, _| {
-            if log.bytes_past_checkpoint() < bytes_min {
-                return Ok(None);
-            }
-            log.begin_checkpoint()
-        })
-        .map(|ticket| {
-            ticket.map(|ticket| PartitionCheckpoint { partition: Arc::clone(self), ticket })
-        })
-    }
-}
-
-impl PartitionCheckpoint {
-    /// Syncs and writes, without the lock, then moves the recovery point, which is returned. A partition that was
-    /// deleted meanwhile is [`PartitionError::Deleted`], whatever became of its files.
-    pub fn run(self) -> Result<Offset, PartitionError> {
-        let result = self.ticket.run();
-        let mut state = self.partition.state.lock();
-        if self.partition.status() == Status::Deleted {
-            return Err(PartitionError::Deleted);
-        }
-        match state.log.finish_checkpoint(self.ticket, result) {
-            Ok(recovery_point) => {
-                let synced = state.log.synced_below();
-                let effects = state.replica.step(Event::Synced { synced });
-                self.partition.publish(state, effects);
-                Ok(recovery_point)
-            }
-            // The next checkpoint tries again.
-            Err(error) if !error.is_fatal() => Err(error.into()),
             Err(error) => {
                 let effects = state.replica.step(Event::Failed);
                 self.partition.publish(state, effects);

@@ -13,7 +13,7 @@ use partition::{
     Urgency,
 };
 use storage::disk::SimDisk;
-use storage::{ReadCursor, StorageError};
+use storage::{DeletedSegment, ReadCursor, StorageError};
 
 use crate::controller::Controller;
 use crate::groups::Groups;
@@ -128,7 +128,7 @@ impl Broker {
     pub(crate) fn stop_cleanly(mut self) -> Result<(), PartitionError> {
         self.syncing.drain(..).try_for_each(|sync| sync.run().map(drop))?;
         for partition in &self.partitions {
-            partition.maintain(|log, _| log.close())?;
+            partition.close()?;
         }
         self.log_dir.store_offsets_of(&self.partitions)?;
         Ok(self.log_dir.mark_clean()?)
@@ -322,10 +322,10 @@ impl Broker {
 
     /// Moves recovery points on where enough was written, and stores all offsets.
     pub(crate) fn checkpoint(&mut self) {
-        let moved = self.partitions.iter().try_for_each(|partition| {
-            let begun = partition.begin_checkpoint(CHECKPOINT_BYTES_MIN)?;
-            begun.map_or(Ok(()), |checkpoint| checkpoint.run().map(drop))
-        });
+        let moved = self
+            .partitions
+            .iter()
+            .try_for_each(|partition| partition.checkpoint(CHECKPOINT_BYTES_MIN).map(drop));
         self.is_failed |=
             moved.is_err() || self.log_dir.store_offsets_of(&self.partitions).is_err();
     }
@@ -334,11 +334,7 @@ impl Broker {
     pub(crate) fn maintain(&mut self, now: Timestamp) -> Vec<Offset> {
         let mut log_starts = Vec::new();
         for partition in &self.partitions {
-            let result = partition.maintain(|log, high_watermark| {
-                log.roll_if_due(now)?;
-                log.retain(now, high_watermark)
-            });
-            match result {
+            match self.retain(partition, now) {
                 Ok(deleted) => {
                     self.is_failed |=
                         deleted.into_iter().any(|segment| segment.remove(&self.disk).is_err());
@@ -351,15 +347,26 @@ impl Broker {
         log_starts
     }
 
+    fn retain(
+        &self,
+        partition: &Partition,
+        now: Timestamp,
+    ) -> Result<Vec<DeletedSegment>, PartitionError> {
+        partition.roll_if_due(now)?;
+        let Some(start) = partition.plan_retention(now)? else { return Ok(Vec::new()) };
+        // Durable before any file goes.
+        partition.delete_records(Some(start))?;
+        self.log_dir.store_offsets_of(&self.partitions)?;
+        partition.retain_from(start)
+    }
+
     /// Compacts the groups' partition if it is worth it.
     fn compact(&mut self, now: Timestamp) -> Result<(), PartitionError> {
         let partition = &self.partitions[OFFSETS];
-        let plan =
-            partition.maintain(|log, high_watermark| log.plan_compaction(now, high_watermark))?;
-        let Some(plan) = plan else { return Ok(()) };
+        let Some(plan) = partition.plan_compaction(now)? else { return Ok(()) };
         let compaction = plan.run(COMPACTION_BYTES, [1, 2], &mut |_| true)?;
         let compaction = compaction.expect("nobody has ended it");
-        let compacted = partition.maintain(|log, _| log.finish_compaction(compaction))?;
+        let compacted = partition.finish_compaction(compaction)?;
         for segment in compacted.deleted {
             self.is_failed |= segment.remove(&self.disk).is_err();
         }

@@ -104,10 +104,13 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// One index of one segment.
+/// One index of one segment. Adding entries and looking at those in memory never waits for a file:
+/// appends do it under the partition's lock.
 #[derive(Debug)]
 pub(crate) struct Index<E> {
     state: Mutex<State<E>>,
+    /// Held by whoever moves the tail into the file.
+    writing: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -122,8 +125,17 @@ struct State<E> {
     last: Option<E>,
     /// Whether the file holds what no sync has covered yet.
     unsynced: bool,
+    /// Counts what is written into the file: a sync covers what was written before it began.
+    writes: u64,
     /// Whether what the file holds beyond `written` is void.
     stale: bool,
+}
+
+/// The part of an index that is in its file: looked at without the index's lock.
+struct InFile {
+    file: Arc<dyn DiskFile>,
+    /// Entries that count.
+    count: u32,
 }
 
 impl<E: Entry> Index<E> {
@@ -141,8 +153,8 @@ impl<E: Entry> Index<E> {
         let (tail, last) = (Vec::new(), None);
         // A file that a crash has left under this name may hold entries that nobody believes.
         let stale = written == Some(0);
-        let state = State { file: None, written, tail, last, unsynced: false, stale };
-        Index { state: Mutex::new(state) }
+        let state = State { file: None, written, tail, last, unsynced: false, writes: 0, stale };
+        Index { state: Mutex::new(state), writing: Mutex::default() }
     }
 
     /// Adds an entry in memory. Its key must be larger than the last one's.
@@ -171,13 +183,16 @@ impl<E: Entry> Index<E> {
 
     /// The last entry.
     pub(crate) fn last(&self, home: &Home, base: Offset) -> io::Result<Option<E>> {
-        let mut state = self.state.lock();
-        if state.last.is_none() {
-            state.last = match state.count(home, base)? {
-                0 => None,
-                count => Some(state.entry(home, base, count - 1)?),
-            };
+        if let Some(last) = self.last_in_memory() {
+            return Ok(Some(last));
         }
+        let found = match self.in_file(home, base)? {
+            Some(part) => part.last()?,
+            None => None,
+        };
+        let mut state = self.state.lock();
+        // An entry that was added meanwhile is a later one.
+        state.last = state.last.or(found);
         Ok(state.last)
     }
 
@@ -189,56 +204,74 @@ impl<E: Entry> Index<E> {
         value: impl Fn(&E) -> i64,
         most: i64,
     ) -> io::Result<Option<E>> {
-        let mut state = self.state.lock();
-        let in_tail = state.tail.partition_point(|e| value(e) <= most);
-        if in_tail > 0 {
-            return Ok(Some(state.tail[in_tail - 1]));
+        {
+            let state = self.state.lock();
+            let in_tail = state.tail.partition_point(|e| value(e) <= most);
+            if in_tail > 0 {
+                return Ok(Some(state.tail[in_tail - 1]));
+            }
         }
-        state.floor_in_file(home, base, value, most)
+        match self.in_file(home, base)? {
+            Some(part) => Ok(part.search(value, most)?.1),
+            None => Ok(None),
+        }
     }
 
     /// All entries of file and tail. For recovery and tests: it reads the whole file.
     pub(crate) fn entries(&self, home: &Home, base: Offset) -> io::Result<Vec<E>> {
-        let mut state = self.state.lock();
-        let count = state.count(home, base)?;
-        let mut entries = state.block(home, base, 0, count)?;
-        entries.extend_from_slice(&state.tail);
+        let mut entries = match self.in_file(home, base)? {
+            Some(part) => part.block(0, part.count)?,
+            None => Vec::new(),
+        };
+        entries.extend_from_slice(&self.state.lock().tail);
         Ok(entries)
     }
 
-    /// Moves the tail into the file, which is made if need be. Nothing is synced.
+    /// Moves the tail into the file, which is made if need be. Nothing is synced. Entries may be added
+    /// meanwhile; they stay in memory.
     pub(crate) fn write_tail(&self, home: &Home, base: Offset) -> io::Result<()> {
-        let mut state = self.state.lock();
-        let count = state.count(home, base)?;
-        let file = state.file(home, base, OpenMode::Create)?;
-        if std::mem::take(&mut state.stale) {
+        let _writing = self.writing.lock();
+        let file = self.file(home, base, OpenMode::Create)?;
+        let count = self.count(&*file)?;
+        let (stale, entries) = {
+            let state = self.state.lock();
+            (state.stale, state.tail.clone())
+        };
+        if stale {
             file.truncate(count as u64 * E::BYTES as u64)?;
-            state.unsynced = true;
         }
-        if !state.tail.is_empty() {
-            let mut bytes = Vec::with_capacity(state.tail.len() * E::BYTES);
-            state.tail.iter().for_each(|entry| entry.encode(&mut bytes));
+        if !entries.is_empty() {
+            let mut bytes = Vec::with_capacity(entries.len() * E::BYTES);
+            entries.iter().for_each(|entry| entry.encode(&mut bytes));
             file.write_all_at(&bytes, count as u64 * E::BYTES as u64)?;
-            state.written = Some(count + state.tail.len() as u32);
-            state.tail = Vec::new();
-            state.unsynced = true;
+        }
+        if stale || !entries.is_empty() {
+            self.state.lock().tail_is_written(count, &entries);
         }
         Ok(())
     }
 
-    /// Whether the file holds what no sync has covered; [`Index::synced`] tells of the sync.
-    pub(crate) fn is_unsynced(&self) -> bool {
-        self.state.lock().unsynced
-    }
-
-    /// The open file, if it is open.
-    pub(crate) fn open_file(&self) -> Option<Arc<dyn DiskFile>> {
-        self.state.lock().file.clone()
-    }
-
-    /// The file was synced since [`Index::is_unsynced`], and nothing was written in between.
-    pub(crate) fn synced(&self) {
-        self.state.lock().unsynced = false;
+    /// Makes the file durable if it holds what no sync has covered. One that is gone with its segment
+    /// need not be.
+    pub(crate) fn sync(&self, home: &Home, base: Offset) -> io::Result<()> {
+        let (file, writes) = {
+            let state = self.state.lock();
+            if !state.unsynced {
+                return Ok(());
+            }
+            (state.file.clone(), state.writes)
+        };
+        let result = match file {
+            Some(file) => file.sync(),
+            None => home.disk.sync_file(&home.segment_path(base, E::SUFFIX)),
+        };
+        match result {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut state = self.state.lock();
+        state.unsynced &= state.writes != writes;
+        Ok(())
     }
 
     /// Drops entries of offsets from `relative_offset` on. If some were in the file, it is cut and
@@ -249,30 +282,33 @@ impl<E: Entry> Index<E> {
         base: Offset,
         relative_offset: u32,
     ) -> io::Result<()> {
-        let mut state = self.state.lock();
-        let keep = state.tail.partition_point(|e| e.relative_offset() < relative_offset);
-        state.tail.truncate(keep);
-        state.last = state.tail.last().copied();
-        let count = state.count(home, base)?;
-        let (kept, _) =
-            state.search(home, base, |e| e.relative_offset() as i64, relative_offset as i64 - 1)?;
-        if kept < count {
-            let file = state.file(home, base, OpenMode::ReadWrite)?;
-            file.truncate(kept as u64 * E::BYTES as u64)?;
-            file.sync()?;
-            state.written = Some(kept);
+        {
+            let mut state = self.state.lock();
+            let keep = state.tail.partition_point(|e| e.relative_offset() < relative_offset);
+            state.tail.truncate(keep);
+            state.last = state.tail.last().copied();
+        }
+        let Some(part) = self.in_file(home, base)? else { return Ok(()) };
+        let most = relative_offset as i64 - 1;
+        let (kept, _) = part.search(|e: &E| e.relative_offset() as i64, most)?;
+        if kept < part.count {
+            part.file.truncate(kept as u64 * E::BYTES as u64)?;
+            part.file.sync()?;
+            self.state.lock().written = Some(kept);
         }
         Ok(())
     }
 
     /// Replaces all entries by none; the file, if there is one, is emptied.
     pub(crate) fn clear(&self, home: &Home, base: Offset) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.tail = Vec::new();
-        state.last = None;
-        state.written = Some(0);
-        state.unsynced = false;
-        match state.file(home, base, OpenMode::ReadWrite) {
+        {
+            let mut state = self.state.lock();
+            state.tail = Vec::new();
+            state.last = None;
+            state.written = Some(0);
+            state.unsynced = false;
+        }
+        match self.file(home, base, OpenMode::ReadWrite) {
             Ok(file) => file.truncate(0),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
@@ -281,12 +317,21 @@ impl<E: Entry> Index<E> {
 
     /// Whether the file is missing or no whole number of entries: then it must be rebuilt.
     pub(crate) fn is_broken(&self, home: &Home, base: Offset) -> io::Result<bool> {
-        match self.state.lock().count(home, base) {
+        match self.in_file(home, base) {
             Ok(_) => Ok(false),
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::InvalidData => Ok(true),
                 _ => Err(error),
             },
+        }
+    }
+
+    /// Opens the file, so that searches go on in it whatever gets its name. One that is missing or
+    /// broken stays so.
+    pub(crate) fn hold(&self, home: &Home, base: Offset) -> io::Result<()> {
+        match self.file(home, base, OpenMode::ReadWrite) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -318,80 +363,93 @@ impl<E: Entry> Index<E> {
     pub(crate) fn release(&self) {
         self.state.lock().file = None;
     }
-}
 
-impl<E: Entry> State<E> {
-    fn file(&mut self, home: &Home, base: Offset, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-        if let Some(file) = &self.file {
+    /// The part in the file; `None` if it is known to be empty.
+    fn in_file(&self, home: &Home, base: Offset) -> io::Result<Option<InFile>> {
+        if self.state.lock().written == Some(0) {
+            return Ok(None);
+        }
+        let file = self.file(home, base, OpenMode::ReadWrite)?;
+        let count = self.count(&*file)?;
+        Ok(Some(InFile { file, count }))
+    }
+
+    fn file(&self, home: &Home, base: Offset, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        if let Some(file) = &self.state.lock().file {
             return Ok(Arc::clone(file));
         }
         let file = home.disk.open(&home.segment_path(base, E::SUFFIX), mode)?;
-        self.file = Some(Arc::clone(&file));
-        Ok(file)
+        Ok(Arc::clone(self.state.lock().file.get_or_insert(file)))
     }
 
-    fn count(&mut self, home: &Home, base: Offset) -> io::Result<u32> {
-        if let Some(count) = self.written {
+    fn count(&self, file: &dyn DiskFile) -> io::Result<u32> {
+        if let Some(count) = self.state.lock().written {
             return Ok(count);
         }
-        let size = self.file(home, base, OpenMode::ReadWrite)?.size()?;
+        let size = file.size()?;
         if size % E::BYTES as u64 != 0 || size > i32::MAX as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "no whole number of entries"));
         }
         let count = (size / E::BYTES as u64) as u32;
-        self.written = Some(count);
-        Ok(count)
+        Ok(*self.state.lock().written.get_or_insert(count))
+    }
+}
+
+impl<E: Entry> State<E> {
+    /// Takes note that `entries` stand in the file behind the first `count`. If the index was rebuilt
+    /// in between, what was written is void.
+    fn tail_is_written(&mut self, count: u32, entries: &[E]) {
+        self.unsynced = true;
+        self.writes += 1;
+        self.stale = self.written != Some(count) || !self.tail.starts_with(entries);
+        if !self.stale {
+            self.tail.drain(..entries.len());
+            self.tail.shrink_to_fit();
+            self.written = Some(count + entries.len() as u32);
+        }
+    }
+}
+
+impl InFile {
+    fn last<E: Entry>(&self) -> io::Result<Option<E>> {
+        self.count.checked_sub(1).map(|last| self.entry(last)).transpose()
     }
 
-    fn entry(&mut self, home: &Home, base: Offset, number: u32) -> io::Result<E> {
+    fn entry<E: Entry>(&self, number: u32) -> io::Result<E> {
         let mut bytes = [0u8; 16];
         let bytes = &mut bytes[..E::BYTES];
-        let file = self.file(home, base, OpenMode::ReadWrite)?;
-        read_exactly(&*file, bytes, number as u64 * E::BYTES as u64)?;
+        read_exactly(&*self.file, bytes, number as u64 * E::BYTES as u64)?;
         Ok(E::decode(bytes))
     }
 
-    fn block(&mut self, home: &Home, base: Offset, from: u32, count: u32) -> io::Result<Vec<E>> {
+    fn block<E: Entry>(&self, from: u32, count: u32) -> io::Result<Vec<E>> {
         if count == 0 {
             return Ok(Vec::new());
         }
         let mut bytes = vec![0u8; count as usize * E::BYTES];
-        let file = self.file(home, base, OpenMode::ReadWrite)?;
-        read_exactly(&*file, &mut bytes, from as u64 * E::BYTES as u64)?;
+        read_exactly(&*self.file, &mut bytes, from as u64 * E::BYTES as u64)?;
         Ok(bytes.chunks_exact(E::BYTES).map(E::decode).collect())
     }
 
-    fn floor_in_file(
-        &mut self,
-        home: &Home,
-        base: Offset,
-        value: impl Fn(&E) -> i64,
-        most: i64,
-    ) -> io::Result<Option<E>> {
-        Ok(self.search(home, base, value, most)?.1)
-    }
-
-    /// How many entries of the file have a value of at most `most`, and the last of them: by halves
-    /// down to a block.
-    fn search(
-        &mut self,
-        home: &Home,
-        base: Offset,
+    /// How many entries have a value of at most `most`, and the last of them: by halves down to a
+    /// block.
+    fn search<E: Entry>(
+        &self,
         value: impl Fn(&E) -> i64,
         most: i64,
     ) -> io::Result<(u32, Option<E>)> {
-        let (mut low, mut high) = (0, self.count(home, base)?);
+        let (mut low, mut high) = (0, self.count);
         let mut found = None;
         while high - low > BLOCK_ENTRIES {
             let middle = low + (high - low) / 2;
-            let entry = self.entry(home, base, middle)?;
+            let entry = self.entry(middle)?;
             if value(&entry) <= most {
                 (low, found) = (middle + 1, Some(entry));
             } else {
                 high = middle;
             }
         }
-        let block = self.block(home, base, low, high - low)?;
+        let block = self.block(low, high - low)?;
         let within = block.partition_point(|e| value(e) <= most);
         Ok((low + within as u32, block[..within].last().copied().or(found)))
     }

@@ -31,8 +31,9 @@ mod unreadable;
 pub use config::{CleanupPolicy, LogConfig};
 pub use error::{Damage, StorageError};
 pub use log::{
-    ActiveSegment, CheckpointTicket, DeletedSegment, FileSlice, Log, OnDamage, Opening, ReadCursor,
-    ReadLookup, Recovery, SealedSegment, SyncTicket, TimeLookup, TimestampedOffset,
+    ActiveSegment, AppendWork, CheckpointTicket, DeletedSegment, FileSlice, Log, NextSegment,
+    OnDamage, OpenActive, Opening, ReadCursor, ReadLookup, Recovery, RetentionDue, RetentionLook,
+    RetentionTicket, RollTicket, SealedSegment, SyncTicket, TimeLookup, TimestampedOffset,
 };
 pub use log_dir::LogDir;
 pub use producers::transactions::AbortedTransaction;

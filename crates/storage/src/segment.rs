@@ -11,15 +11,15 @@ mod find;
 mod reopen;
 mod stamped;
 
+use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use model::{BatchHeader, Offset, Timestamp};
 use parking_lot::Mutex;
 
 use crate::StorageError;
-use crate::disk::{DiskFile, OpenMode};
+use crate::disk::{DiskFile, OpenMode, guard};
 use crate::error::{Context, FAILED_CUT};
 use crate::index::{Entry, Index, OffsetEntry, TimeEntry};
 use crate::names::{Home, LOG};
@@ -68,9 +68,6 @@ impl Located {
 fn newest_record(header: &BatchHeader) -> Timestamp {
     if header.record_count == 0 { Timestamp::NONE } else { header.max_timestamp }
 }
-
-/// A file by its name, and the file itself if it is open.
-pub(crate) type UnsyncedFile = (PathBuf, Option<Arc<dyn DiskFile>>);
 
 #[derive(Debug, Default)]
 struct Handle {
@@ -208,15 +205,17 @@ impl Segment {
 
     /// The segment's file, opened if need be.
     pub(crate) fn file(&self, home: &Home) -> Result<Arc<dyn DiskFile>, StorageError> {
-        let mut handle = self.handle.lock();
-        handle.used = true;
-        if let Some(file) = &handle.file {
-            return Ok(Arc::clone(file));
+        {
+            let mut handle = self.handle.lock();
+            handle.used = true;
+            if let Some(file) = &handle.file {
+                return Ok(Arc::clone(file));
+            }
         }
+        // An append that looks whether the file is open does not wait until it is.
         let path = home.segment_path(self.base, LOG);
         let file = home.disk.open(&path, OpenMode::ReadWrite).during("open", &path)?;
-        handle.file = Some(Arc::clone(&file));
-        Ok(file)
+        Ok(Arc::clone(self.handle.lock().file.get_or_insert(file)))
     }
 
     /// Closes what has not been used since the last call.
@@ -280,8 +279,6 @@ impl Segment {
         self.unsealed = false;
         self.unsynced_aborted = None;
         self.synced_bytes = self.size;
-        self.offsets.synced();
-        self.times.synced();
     }
 
     /// The open file, if it is open.
@@ -298,6 +295,7 @@ impl Segment {
     ) -> Result<(), StorageError> {
         let file = self.file(home)?;
         let end = self.size + bytes.len() as u64;
+        let _excepted = guard::append_writes();
         if end > self.reserved {
             self.reserve(&*file, end, reserve_bytes);
         }
@@ -383,9 +381,23 @@ impl Segment {
     /// Ends the segment's growth: the largest timestamp enters the time index, the indexes go into
     /// their files, room that was reserved is given back. Nothing is synced.
     pub(crate) fn seal(&mut self, home: &Home) -> Result<(), StorageError> {
+        let view = self.begin_seal();
+        view.end_seal(home)
+    }
+
+    /// The part of [`Segment::seal`] that touches no file. What is left is done with the view that is
+    /// returned ([`Segment::end_seal`]).
+    pub(crate) fn begin_seal(&mut self) -> Segment {
         self.note_last_peak();
         self.unsealed = true;
         self.version += 1;
+        let view = self.clone();
+        self.reserved = 0;
+        view
+    }
+
+    /// The part of [`Segment::seal`] that touches files.
+    pub(crate) fn end_seal(&self, home: &Home) -> Result<(), StorageError> {
         self.write_indexes(home)?;
         // Hardly anybody reads them soon, and a log may roll often.
         self.offsets.release();
@@ -394,17 +406,16 @@ impl Segment {
     }
 
     /// Gives back room that was reserved behind the end.
-    pub(crate) fn give_back(&mut self, home: &Home) -> Result<(), StorageError> {
+    pub(crate) fn give_back(&self, home: &Home) -> Result<(), StorageError> {
         if self.reserved > self.size {
             let file = self.file(home)?;
             file.truncate(self.size).during("truncate", &home.segment_path(self.base, LOG))?;
-            self.reserved = 0;
         }
         Ok(())
     }
 
     /// Moves the entries in memory into the index files. Nothing is synced.
-    pub(crate) fn write_indexes(&mut self, home: &Home) -> Result<(), StorageError> {
+    pub(crate) fn write_indexes(&self, home: &Home) -> Result<(), StorageError> {
         let base = self.base;
         self.offsets
             .write_tail(home, base)
@@ -414,23 +425,35 @@ impl Segment {
             .during("write", &home.segment_path(base, TimeEntry::SUFFIX))
     }
 
-    /// The log's file if it must be synced for the segment to need no recovery, and its name.
-    pub(crate) fn unsynced_log(&self, home: &Home) -> Option<UnsyncedFile> {
-        let path = || home.segment_path(self.base, LOG);
-        (!self.is_synced()).then(|| (path(), self.open_file()))
+    /// Syncs all files that must be durable for the segment to need no recovery: log, indexes, and
+    /// the index of aborted transactions if it was written to.
+    pub(crate) fn sync_all(&self, home: &Home) -> io::Result<()> {
+        match self.open_file() {
+            _ if self.is_synced() => {}
+            Some(file) => file.sync()?,
+            None => home.disk.sync_file(&home.segment_path(self.base, LOG))?,
+        }
+        self.offsets.sync(home, self.base)?;
+        self.times.sync(home, self.base)?;
+        self.unsynced_aborted.as_ref().map_or(Ok(()), |file| file.sync())
     }
 
-    /// The indexes' files that must be synced for the segment to need no recovery, and their names.
-    pub(crate) fn unsynced_indexes(&self, home: &Home) -> Vec<UnsyncedFile> {
+    /// Opens all files, so that whoever reads the segment goes on with them whatever gets their names.
+    pub(crate) fn hold(&self, home: &Home) -> Result<(), StorageError> {
+        self.file(home)?;
         let path = |suffix| home.segment_path(self.base, suffix);
-        let mut files = Vec::new();
-        if self.offsets.is_unsynced() {
-            files.push((path(OffsetEntry::SUFFIX), self.offsets.open_file()));
-        }
-        if self.times.is_unsynced() {
-            files.push((path(TimeEntry::SUFFIX), self.times.open_file()));
-        }
-        files
+        self.offsets.hold(home, self.base).during("open", &path(OffsetEntry::SUFFIX))?;
+        self.times.hold(home, self.base).during("open", &path(TimeEntry::SUFFIX))
+    }
+
+    /// The largest timestamp in it, if that is known without reading.
+    pub(crate) fn known_peak(&self) -> Option<Peak> {
+        *self.peak.lock()
+    }
+
+    /// The largest timestamp of its first batch, if that is known without reading.
+    pub(crate) fn known_first_timestamp(&self) -> Option<Timestamp> {
+        *self.first_timestamp.lock()
     }
 
     /// Takes a batch in that a scan found behind the known end.

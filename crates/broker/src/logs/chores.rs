@@ -163,8 +163,7 @@ fn retain(server: &Arc<Server>) {
     let now = server.now();
     let mut starts = Vec::new();
     each(server, |partition| {
-        let plan = |log: &mut Log, high_watermark| log.plan_retention(now, high_watermark);
-        if let Some(start) = partition.maintain(plan)? {
+        if let Some(start) = partition.plan_retention(now)? {
             starts.push((Arc::clone(partition), start));
         }
         Ok(())
@@ -184,20 +183,18 @@ fn delete_segments(
     partition: &Arc<Partition>,
     start: Offset,
 ) -> Result<(), PartitionError> {
-    {
-        let gone = partition.maintain(|log, _| log.retain_from(start))?;
-        let delay_ms = partition.settings().log.file_delete_delay_ms;
-        for segment in gone {
-            info!(
-                partition = %partition.topic_partition(),
-                base_offset = segment.base_offset.0,
-                bytes = segment.size_bytes,
-                "a segment has served its time"
-            );
-            server.logs.trash.add(segment, delay_ms);
-        }
-        Ok(())
+    let gone = partition.retain_from(start)?;
+    let delay_ms = partition.settings().log.file_delete_delay_ms;
+    for segment in gone {
+        info!(
+            partition = %partition.topic_partition(),
+            base_offset = segment.base_offset.0,
+            bytes = segment.size_bytes,
+            "a segment has served its time"
+        );
+        server.logs.trash.add(segment, delay_ms);
     }
+    Ok(())
 }
 
 fn sync_journals(server: &Arc<Server>) {
@@ -212,16 +209,9 @@ fn checkpoint(server: &Arc<Server>) {
     each(server, |partition| {
         // One that is synced needs only small files; the others have their turn in bound_recovery.
         let synced = partition.settings().durability == Durability::Fsync;
-        run_checkpoint(partition, if synced { 1 } else { u64::MAX })
+        partition.checkpoint(if synced { 1 } else { u64::MAX }).map(drop)
     });
     server.logs.checkpoint(server.now());
-}
-
-fn run_checkpoint(partition: &Arc<Partition>, bytes_min: u64) -> Result<(), PartitionError> {
-    match partition.begin_checkpoint(bytes_min)? {
-        Some(ticket) => ticket.run().map(drop),
-        None => Ok(()),
-    }
 }
 
 /// Checkpoints the logs with the most to recover until what is left is little.
@@ -241,7 +231,7 @@ fn bound_recovery(server: &Arc<Server>) {
         if left <= UNCHECKED_BYTES_MAX / 2 {
             break;
         }
-        if let Err(PartitionError::Storage(cause)) = run_checkpoint(partition, 1) {
+        if let Err(PartitionError::Storage(cause)) = partition.checkpoint(1) {
             server.log_failed(partition, &cause);
         }
         left -= bytes;

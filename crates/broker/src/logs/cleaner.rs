@@ -160,11 +160,10 @@ impl Shared {
         settings: &Settings,
     ) -> Result<(), PartitionError> {
         let now = server.now();
-        let plan = partition.maintain(|log, committed| log.plan_compaction(now, committed))?;
-        let Some(plan) = plan else { return Ok(()) };
+        let Some(plan) = partition.plan_compaction(now)? else { return Ok(()) };
         let Some(compaction) = self.work(&plan, settings)? else { return Ok(()) };
         let (tally, replaced) = (compaction.tally, compaction.replaces());
-        let finish = || partition.maintain(|log, _| log.finish_compaction(compaction));
+        let finish = || partition.finish_compaction(compaction);
         let done = server.logs.swap(partition, replaced, finish)??;
         info!(
             partition = %partition.topic_partition(),

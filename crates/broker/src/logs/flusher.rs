@@ -420,7 +420,7 @@ mod tests {
         let (stalled, well) = (bench.partition(0, 0), bench.partition(1, 0));
         bench.disk.close(&dir(0));
         append(&stalled, Acks::All);
-        assert!(bench.disk.wait_for_syncs(1, PATIENCE));
+        assert!(bench.disk.wait_for(1, PATIENCE));
         for _ in 0..3 {
             let needed = append(&well, Acks::All);
             let (directory, synced) = bench.next_round();
@@ -444,7 +444,7 @@ mod tests {
         bench.disk.close(&dir(0));
         std::thread::scope(|scope| {
             scope.spawn(|| bench.flusher.stop());
-            let all_at_once = bench.disk.wait_for_syncs(9, PATIENCE);
+            let all_at_once = bench.disk.wait_for(9, PATIENCE);
             bench.disk.open_gate();
             assert!(all_at_once, "nine files wait for the device at the same time");
         });
@@ -458,7 +458,7 @@ mod tests {
         let partitions: Vec<_> = (0..50).map(|index| bench.partition(0, index)).collect();
         bench.disk.close(&dir(0));
         append(&partitions[0], Acks::All);
-        assert!(bench.disk.wait_for_syncs(1, PATIENCE));
+        assert!(bench.disk.wait_for(1, PATIENCE));
         partitions.iter().for_each(|partition| assert!(append(partition, Acks::All) > Offset(0)));
         bench.disk.open_gate();
         assert_eq!(bench.next_round().1.len(), 1);

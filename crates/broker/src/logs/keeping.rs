@@ -151,7 +151,7 @@ impl Logs {
 
 fn close_all(part: &[(usize, Arc<Partition>)]) -> Vec<(usize, &Arc<Partition>)> {
     let closed = part.iter().filter(|(_, partition)| {
-        let result = partition.maintain(|log, _| log.close());
+        let result = partition.close();
         if let Err(cause) = &result {
             error!(partition = %partition.topic_partition(), %cause, "cannot close the log");
         }

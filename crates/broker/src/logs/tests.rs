@@ -174,8 +174,7 @@ fn written(disk: &SimDisk, checkpointed: bool) -> Logs {
     let partition = open(&logs, FIRST).unwrap();
     append(&logs, &partition, &["a"; 20]);
     if checkpointed {
-        let ticket = partition.begin_checkpoint(0).unwrap();
-        ticket.expect("nothing was checkpointed yet").run().unwrap();
+        partition.checkpoint(0).unwrap().expect("nothing was checkpointed yet");
     }
     logs.checkpoint(NOW);
     logs.sync_journals();

@@ -6,7 +6,8 @@
 //! 2. [`CompactionPlan::run`] reads the dirty ones for the last offset of every key (`offset_map.rs`),
 //!    then writes all of them anew without the records that are outdated (`rewrite.rs`), several
 //!    small segments into one. Sealed segments do not change, so this takes as long as it takes.
-//! 3. [`Log::finish_compaction`] puts the new segments in the place of the old ones.
+//! 3. [`Log::finish_compaction`] puts the new segments in the place of the old ones, again in three
+//!    steps, so that no file is renamed under the lock (`swap.rs`).
 //!
 //! What stays besides: tombstones and the markers of empty transactions until their delete horizon
 //! (KIP-534), which the first compaction that meets them sets; the last batch of every producer that
@@ -17,6 +18,7 @@ mod aborted;
 mod offset_map;
 mod rewrite;
 mod run;
+mod swap;
 mod write;
 
 use std::path::PathBuf;
@@ -25,12 +27,13 @@ use std::sync::Arc;
 use model::{Offset, ProducerEpoch, ProducerId, Timestamp};
 
 use crate::disk::DiskFile;
-use crate::error::Context;
 use crate::log::DeletedSegment;
-use crate::names::{self, CLEANED, Home, LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TRANSACTION_INDEX};
+use crate::names::{self, CLEANED, Home};
 use crate::producers::transactions::{self, AbortedTransaction};
-use crate::segment::Segment;
+use crate::segment::{Peak, Segment};
 use crate::{Log, LogConfig, StorageError};
+
+pub use swap::SwapTicket;
 
 /// A sealed segment to be compacted.
 #[derive(Debug)]
@@ -122,119 +125,103 @@ pub struct Compacted {
 impl Log {
     /// Chooses what to compact. `None`: `cleanup.policy` says not to, or it is not worth it yet
     /// (`min.cleanable.dirty.ratio`, unless `max.compaction.lag.ms` has passed).
+    ///
+    /// All steps at once, for a log that nobody else waits for.
     pub fn plan_compaction(
         &self,
         now: Timestamp,
         high_watermark: Offset,
     ) -> Result<Option<CompactionPlan>, StorageError> {
+        self.compaction_look().run()?;
+        self.compaction_choice(now, high_watermark).map(CompactionChoice::open).transpose()
+    }
+
+    /// What must be read before [`Log::compaction_choice`] can tell what is worth it.
+    pub fn compaction_look(&self) -> CompactionLook {
+        let sealed = if self.config.cleanup.compact { self.segments.len() - 1 } else { 0 };
+        let by_age = self.config.min_compaction_lag_ms > 0;
+        let dirty = (0..sealed).find(|number| self.end_of(*number) > self.cleaned_below);
+        CompactionLook {
+            home: self.home.clone(),
+            aged: if by_age { self.segments[..sealed].to_vec() } else { Vec::new() },
+            first_dirty: dirty.map(|number| self.segments[number].clone()),
+        }
+    }
+
+    /// As [`Log::plan_compaction`], without opening the files. Segments whose age nobody looked at
+    /// ([`Log::compaction_look`]) count as young.
+    pub fn compaction_choice(
+        &self,
+        now: Timestamp,
+        high_watermark: Offset,
+    ) -> Option<CompactionChoice> {
         if !self.config.cleanup.compact || self.failure().is_some() {
-            return Ok(None);
+            return None;
         }
-        let count = self.compactable(now, high_watermark)?;
-        if count == 0 || !self.is_worth_compacting(count, now)? {
-            return Ok(None);
+        let count = self.compactable(now, high_watermark);
+        if count == 0 || !self.is_worth_compacting(count, now) {
+            return None;
         }
-        let mut sources = Vec::with_capacity(count);
-        for (number, segment) in self.segments[..count].iter().enumerate() {
-            sources.push(Source {
-                base: segment.base,
-                end: self.end_of(number),
-                size: segment.size(),
-                file: segment.file(&self.home)?,
-            });
-        }
-        Ok(Some(CompactionPlan {
+        let segments = self.segments[..count].iter().enumerate();
+        Some(CompactionChoice {
             home: self.home.clone(),
             config: Arc::clone(&self.config),
-            sources,
-            aborted: self.aborted_transactions(self.segments[0].base, self.end_of(count - 1))?,
+            segments: segments.map(|(n, segment)| (segment.clone(), self.end_of(n))).collect(),
+            bases: self.segments.iter().map(|segment| segment.base).collect(),
             dirty_from: self.cleaned_below.max(self.segments[0].base),
             last_batches: self.producers.last_offsets(),
             markers_only: self.producers.markers_only(),
             generation: self.generation,
             now,
-        }))
+        })
     }
 
     /// How many segments from the first on may be compacted: sealed, durable, without an open
     /// transaction, and old enough.
-    fn compactable(&self, now: Timestamp, high_watermark: Offset) -> Result<usize, StorageError> {
+    fn compactable(&self, now: Timestamp, high_watermark: Offset) -> usize {
         let decided = self.last_stable_offset(high_watermark).min(self.synced_below());
         let mut count = 0;
         for number in 0..self.segments.len() - 1 {
-            let young = self.config.min_compaction_lag_ms > 0
-                && now.ms_since(self.segments[number].peak(&self.home)?.timestamp)
-                    < self.config.min_compaction_lag_ms;
+            let lag_ms = self.config.min_compaction_lag_ms;
+            let is_within_lag = |peak: Peak| now.ms_since(peak.timestamp) < lag_ms;
+            let young = lag_ms > 0 && self.segments[number].known_peak().is_none_or(is_within_lag);
             let clean = self.end_of(number) <= self.cleaned_below;
             if self.end_of(number) > decided || (young && !clean) {
                 break;
             }
             count += 1;
         }
-        Ok(count)
+        count
     }
 
-    fn is_worth_compacting(&self, count: usize, now: Timestamp) -> Result<bool, StorageError> {
+    fn is_worth_compacting(&self, count: usize, now: Timestamp) -> bool {
         let size = |numbers: std::ops::Range<usize>| -> u64 {
             self.segments[numbers].iter().map(Segment::size).sum()
         };
         let first_dirty = (0..count).find(|number| self.end_of(*number) > self.cleaned_below);
-        let Some(first_dirty) = first_dirty else { return Ok(false) };
+        let Some(first_dirty) = first_dirty else { return false };
         let (clean, dirty) = (size(0..first_dirty), size(first_dirty..count));
         if dirty == 0 {
-            return Ok(false);
+            return false;
         }
         let ratio = dirty as f64 / (clean + dirty) as f64;
         if ratio > self.config.min_cleanable_dirty_ratio {
-            return Ok(true);
+            return true;
         }
-        let first = self.segments[first_dirty].first_timestamp(&self.home)?;
-        Ok(first.is_some_and(|first| {
+        let first = self.segments[first_dirty].known_first_timestamp();
+        first.is_some_and(|first| {
             first > Timestamp::NONE && now.ms_since(first) > self.config.max_compaction_lag_ms
-        }))
+        })
     }
 
-    /// Puts the new segments in the place of the old ones, from the front. Where segments are not
-    /// there any more as they were (the log was truncated, or segments were deleted) it ends, and the
-    /// rest is dropped: later segments may have lost what tells of transactions in earlier ones.
+    /// Puts the new segments in the place of the old ones: all three steps at once, for a log that
+    /// nobody else waits for; see [`Log::begin_swap`].
     ///
     /// Fails with [`StorageError::Io`]: the log takes no more writes.
     pub fn finish_compaction(&mut self, compaction: Compaction) -> Result<Compacted, StorageError> {
-        let mut done = Compacted { deleted: Vec::new(), freed_bytes: 0 };
-        let before = self.size_bytes();
-        let mut valid = compaction.generation == self.generation && self.failure().is_none();
-        if valid {
-            let result = self.keep_producers_behind(&compaction);
-            self.failing(result)?;
-        }
-        for group in &compaction.groups {
-            let place = self.place_of_group(group);
-            valid &= place.is_some();
-            match place {
-                Some(first) if valid && group.changed => {
-                    let result = self.swap(group, first, &mut done.deleted);
-                    self.failing(result)?;
-                }
-                _ => self.drop_cleaned(group.replaced[0].0),
-            }
-        }
-        if valid {
-            self.cleaned_below = self.cleaned_below.max(compaction.cleaned_below);
-        }
-        self.generation += 1;
-        done.freed_bytes = before.saturating_sub(self.size_bytes());
-        Ok(done)
-    }
-
-    /// Of a producer whose last batch is behind the compacted segments, no batch within them stays.
-    /// If that last one is truncated away, a snapshot must tell of those before it.
-    fn keep_producers_behind(&mut self, compaction: &Compaction) -> Result<(), StorageError> {
-        let last = compaction.groups.last().and_then(|group| group.replaced.last());
-        let Some((last, _)) = last else { return Ok(()) };
-        match self.segments.get(self.segment_of(*last) + 1).map(|next| next.base) {
-            Some(next) => self.keep_producers_at(next),
-            None => Ok(()),
-        }
+        let mut swap = self.begin_swap(compaction);
+        let result = swap.run();
+        self.finish_swap(swap, result)
     }
 
     /// Where the group's segments are, if all of them are as they were.
@@ -247,45 +234,74 @@ impl Log {
             .all(|(segment, (base, size))| segment.base == *base && segment.size() == *size);
         same.then_some(first)
     }
+}
 
-    /// The swap: after the first step, opening the log completes it; before, opening undoes it.
-    fn swap(
-        &mut self,
-        group: &Group,
-        first: usize,
-        deleted: &mut Vec<DeletedSegment>,
-    ) -> Result<(), StorageError> {
-        let home = self.home.clone();
-        let base = group.replaced[0].0;
-        let sync = || home.disk.sync_dir(&home.dir).during("sync", &home.dir);
-        let rename =
-            |from: PathBuf, to: PathBuf| home.disk.rename(&from, &to).during("rename", &from);
-        let swap = home.dir.join(names::file_name(base, LOG) + SWAP);
-        rename(cleaned_path(&home, base, LOG), swap.clone())?;
-        sync()?;
-        for suffix in [OFFSET_INDEX, TIME_INDEX] {
-            rename(cleaned_path(&home, base, suffix), home.segment_path(base, suffix))?;
+/// Reads what tells the age of segments, without the log's lock, so that it is known under it.
+#[derive(Debug)]
+pub struct CompactionLook {
+    home: Home,
+    /// Views of the segments whose age matters.
+    aged: Vec<Segment>,
+    first_dirty: Option<Segment>,
+}
+
+impl CompactionLook {
+    /// Reads.
+    pub fn run(&self) -> Result<(), StorageError> {
+        for segment in &self.aged {
+            segment.peak(&self.home)?;
         }
-        // No record of an aborted transaction is left, so nothing need be known of them.
-        let aborted = home.segment_path(base, TRANSACTION_INDEX);
-        transactions::store_aborted(&home, &aborted, &[])?;
-        for (old, size) in &group.replaced[1..] {
-            let paths = self.rename_deleted(*old)?;
-            deleted.push(DeletedSegment::new(paths, *old, *size));
+        match &self.first_dirty {
+            Some(dirty) => dirty.first_timestamp(&self.home).map(drop),
+            None => Ok(()),
         }
-        sync()?;
-        rename(swap, home.segment_path(base, LOG))?;
-        sync()?;
-        let new = Segment::sealed(base, group.size);
-        self.segments.splice(first..first + group.replaced.len(), [new]);
-        Ok(())
     }
+}
 
-    fn drop_cleaned(&self, base: Offset) {
-        for suffix in [LOG, OFFSET_INDEX, TIME_INDEX] {
-            // What stays behind is removed when the log is opened.
-            let _ = self.home.disk.remove_file(&cleaned_path(&self.home, base, suffix));
+/// What to compact, as chosen under the log's lock.
+#[derive(Debug)]
+#[must_use = "its files are to be opened"]
+pub struct CompactionChoice {
+    home: Home,
+    config: Arc<LogConfig>,
+    /// The segments with their ends.
+    segments: Vec<(Segment, Offset)>,
+    /// The bases of all segments that may tell of transactions in these.
+    bases: Vec<Offset>,
+    dirty_from: Offset,
+    last_batches: Vec<Offset>,
+    markers_only: Vec<(ProducerId, ProducerEpoch)>,
+    generation: u64,
+    now: Timestamp,
+}
+
+impl CompactionChoice {
+    /// Opens the files, before anything gives them other names. Needs no lock.
+    pub fn open(self) -> Result<CompactionPlan, StorageError> {
+        let mut sources = Vec::with_capacity(self.segments.len());
+        for (segment, end) in &self.segments {
+            sources.push(Source {
+                base: segment.base,
+                end: *end,
+                size: segment.size(),
+                file: segment.file(&self.home)?,
+            });
         }
+        let (from, until) = match (sources.first(), sources.last()) {
+            (Some(first), Some(last)) => (first.base, last.end),
+            _ => (self.dirty_from, self.dirty_from),
+        };
+        Ok(CompactionPlan {
+            aborted: transactions::aborted_between(&self.home, &self.bases, from, until)?,
+            home: self.home,
+            config: self.config,
+            sources,
+            dirty_from: self.dirty_from,
+            last_batches: self.last_batches,
+            markers_only: self.markers_only,
+            generation: self.generation,
+            now: self.now,
+        })
     }
 }
 

@@ -1,4 +1,5 @@
-//! A disk of which some device stalls when a test says so: syncs below a directory wait at a gate.
+//! A disk of which some device stalls when a test says so: syncs, or reads, below a directory wait at a
+//! gate.
 //!
 //! With it a test decides by the order of events that nobody waits for a device who should not, where
 //! a slow disk would need a clock and luck.
@@ -13,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::{Disk, DiskFile, FileLock, OpenMode};
 
-/// Another disk behind a gate for its syncs. Clones are the same disk.
+/// Another disk behind a gate for its syncs or reads. Clones are the same disk.
 #[derive(Clone, Debug)]
 pub struct GatedDisk {
     disk: Arc<dyn Disk>,
@@ -26,10 +27,17 @@ struct Gate {
     changed: Condvar,
 }
 
+/// What waits at the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Sync,
+    Read,
+}
+
 #[derive(Debug, Default)]
 struct State {
-    /// Syncs of what lies here wait.
-    closed: Option<PathBuf>,
+    /// What waits, and below which directory.
+    closed: Option<(Kind, PathBuf)>,
     /// How often the gate was opened. Who waited then passes, even if it was closed again at once.
     opened: u64,
     waiting: usize,
@@ -50,10 +58,15 @@ impl GatedDisk {
 
     /// From now on syncs of everything below `dir` wait.
     pub fn close(&self, dir: &Path) {
-        self.gate.state.lock().closed = Some(dir.to_owned());
+        self.gate.state.lock().closed = Some((Kind::Sync, dir.to_owned()));
     }
 
-    /// Lets all syncs through.
+    /// From now on reads of all open files below `dir` wait.
+    pub fn close_to_reads(&self, dir: &Path) {
+        self.gate.state.lock().closed = Some((Kind::Read, dir.to_owned()));
+    }
+
+    /// Lets everything through.
     pub fn open_gate(&self) {
         let mut state = self.gate.state.lock();
         state.closed = None;
@@ -61,8 +74,8 @@ impl GatedDisk {
         self.gate.changed.notify_all();
     }
 
-    /// Waits until `count` syncs wait at the gate; false if they do not within `patience`.
-    pub fn wait_for_syncs(&self, count: usize, patience: Duration) -> bool {
+    /// Waits until `count` syncs, or reads, wait at the gate; false if they do not within `patience`.
+    pub fn wait_for(&self, count: usize, patience: Duration) -> bool {
         let mut state = self.gate.state.lock();
         let too_few = |state: &mut State| state.waiting < count;
         !self.gate.changed.wait_while_for(&mut state, too_few, patience).timed_out()
@@ -70,10 +83,12 @@ impl GatedDisk {
 }
 
 impl Gate {
-    fn pass(&self, path: &Path) {
+    fn pass(&self, kind: Kind, path: &Path) {
         let mut state = self.state.lock();
-        let is_closed =
-            |state: &mut State| state.closed.as_ref().is_some_and(|dir| path.starts_with(dir));
+        let is_closed = |state: &mut State| {
+            let closed = state.closed.as_ref();
+            closed.is_some_and(|(closed, dir)| *closed == kind && path.starts_with(dir))
+        };
         if !is_closed(&mut state) {
             return;
         }
@@ -128,7 +143,7 @@ impl Disk for GatedDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.gate.pass(dir);
+        self.gate.pass(Kind::Sync, dir);
         self.disk.sync_dir(dir)
     }
 }
@@ -139,6 +154,7 @@ impl DiskFile for GatedFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.gate.pass(Kind::Read, &self.path);
         self.file.read_at(buffer, position)
     }
 
@@ -151,7 +167,7 @@ impl DiskFile for GatedFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.gate.pass(&self.path);
+        self.gate.pass(Kind::Sync, &self.path);
         self.file.sync()
     }
 

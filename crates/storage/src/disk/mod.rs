@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 mod essential;
 mod gated;
+pub mod guard;
 mod real;
 pub mod reserve;
 pub mod sim;
@@ -86,6 +87,13 @@ pub trait Disk: Send + Sync + Debug {
         file.truncate(0)?;
         file.write_all_at(bytes, 0)?;
         file.sync()
+    }
+
+    /// Makes a file hold `bytes` and nothing else; nothing is synced.
+    fn write_unsynced(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let file = self.open(path, OpenMode::Create)?;
+        file.truncate(0)?;
+        file.write_all_at(bytes, 0)
     }
 
     /// Replaces the content of `path` so that after any crash it is the old or the new one, whole:

@@ -10,7 +10,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::reserve::{Opened, lend};
-use super::{Disk, DiskFile, FileLock, OpenMode};
+use super::{Disk, DiskFile, FileLock, OpenMode, guard};
 
 /// The file system under the process. Has no state: any two are the same disk.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,22 +46,27 @@ fn flags(mode: OpenMode) -> OFlags {
 
 impl Disk for RealDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        guard::check("open", path);
         Ok(Arc::new(open(path, mode, Opened::new()?)?))
     }
 
     fn open_essential(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        guard::check("open", path);
         Ok(Arc::new(open_surely(path, mode)?))
     }
 
     fn size(&self, path: &Path) -> io::Result<u64> {
+        guard::check("look", path);
         Ok(rustix::fs::stat(path)?.st_size as u64)
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        guard::check("read", path);
         lend(|| fs::read(path))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        guard::check("list", dir);
         let mut names = Vec::new();
         for entry in lend(|| fs::read_dir(dir))? {
             // No file of ours has such a name, so it is a stranger's and none of our concern.
@@ -78,18 +83,22 @@ impl Disk for RealDisk {
     }
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        guard::check("creation", dir);
         fs::create_dir_all(dir)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        guard::check("rename", from);
         fs::rename(from, to)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
+        guard::check("removal", path);
         fs::remove_file(path)
     }
 
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        guard::check("removal", dir);
         lend(|| fs::remove_dir_all(dir))
     }
 
@@ -104,6 +113,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        guard::check("sync", dir);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = || Ok(retry_on_intr(|| rustix::fs::open(dir, flags, Mode::empty()))?);
         let fd = lend(open)?;
@@ -112,10 +122,12 @@ impl Disk for RealDisk {
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
+        guard::check("sync", path);
         open_surely(path, OpenMode::ReadWrite)?.sync()
     }
 
     fn write_synced(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        guard::check("write", path);
         let file = open_surely(path, OpenMode::Create)?;
         file.truncate(0)?;
         file.write_all_at(bytes, 0)?;
@@ -125,6 +137,7 @@ impl Disk for RealDisk {
 
 impl DiskFile for RealFile {
     fn write_all_at(&self, mut bytes: &[u8], mut position: u64) -> io::Result<()> {
+        guard::check("write", Path::new("an open file"));
         while !bytes.is_empty() {
             match retry_on_intr(|| rustix::io::pwrite(&self.0, bytes, position))? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
@@ -138,6 +151,7 @@ impl DiskFile for RealFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        guard::check("read", Path::new("an open file"));
         let mut filled = 0;
         while filled < buffer.len() {
             let rest = &mut buffer[filled..];
@@ -156,14 +170,17 @@ impl DiskFile for RealFile {
     }
 
     fn truncate(&self, size: u64) -> io::Result<()> {
+        guard::check("truncation", Path::new("an open file"));
         Ok(retry_on_intr(|| rustix::fs::ftruncate(&self.0, size))?)
     }
 
     fn sync(&self) -> io::Result<()> {
+        guard::check("sync", Path::new("an open file"));
         Ok(retry_on_intr(|| rustix::fs::fdatasync(&self.0))?)
     }
 
     fn preallocate(&self, from: u64, bytes: u64) -> io::Result<()> {
+        guard::check("reservation", Path::new("an open file"));
         let keep = FallocateFlags::KEEP_SIZE;
         match retry_on_intr(|| rustix::fs::fallocate(&self.0, keep, from, bytes)) {
             // This file system has no reservations; writing works all the same.

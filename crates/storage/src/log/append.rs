@@ -1,4 +1,4 @@
-//! Appending, and rolling the active segment before it.
+//! Appending. Not here: how the active segment is rolled (`roll.rs`).
 //!
 //! Batches come validated and stamped; here they are written in one piece, then indexed. Nothing is
 //! allocated for a batch but the growth of an index.
@@ -7,10 +7,8 @@ use model::{BatchHeader, Offset, Timestamp};
 
 use super::Log;
 use crate::StorageError;
-use crate::error::Context;
-use crate::names;
+use crate::disk::guard;
 use crate::producers::transactions::{self, AbortedTransaction, Marker};
-use crate::segment::Segment;
 
 /// Ends of batches remembered; a high watermark is rarely further behind.
 const BOUNDARIES: usize = 32;
@@ -109,8 +107,9 @@ impl Log {
         now: Timestamp,
     ) -> Result<(), StorageError> {
         let (Some(first), Some(last)) = (headers.first(), headers.last()) else { return Ok(()) };
-        if self.must_roll(bytes.len() as u64, headers, now)? {
-            let base = self.base_for(first, last);
+        let newest = headers.iter().map(|header| header.max_timestamp).max().unwrap_or(now);
+        if self.must_roll(bytes.len() as u64, last.last_offset(), newest, now)? {
+            let base = self.base_for(first.base_offset, last.last_offset());
             self.roll(base, now)?;
         }
         let reserve = self.config.preallocate.then_some(self.config.segment_bytes as u64);
@@ -149,6 +148,7 @@ impl Log {
             .push(self.log_end, position + header.size_bytes as u64);
         self.durability.unchecked_bytes += header.size_bytes as u64;
         if let Some(aborted) = self.take_in_producer(header, batch, now) {
+            let _excepted = guard::append_writes();
             let file = transactions::append_aborted(&self.home, self.active().base, &aborted)?;
             self.active_mut().unsynced_aborted = Some(file);
         }
@@ -175,14 +175,15 @@ impl Log {
         })
     }
 
-    fn must_roll(
+    /// Whether batches of `bytes` bytes that end at `last_offset` begin a new segment.
+    pub(super) fn must_roll(
         &mut self,
         bytes: u64,
-        headers: &[BatchHeader],
+        last_offset: Offset,
+        newest: Timestamp,
         now: Timestamp,
     ) -> Result<bool, StorageError> {
         let (size, index_bytes) = (self.active().size(), self.config.segment_index_bytes);
-        let last_offset = headers.last().map_or(self.log_end, BatchHeader::last_offset);
         if !self.active().reaches(last_offset) {
             return Ok(true);
         }
@@ -194,13 +195,12 @@ impl Log {
         {
             return Ok(true);
         }
-        let newest = headers.iter().map(|header| header.max_timestamp).max();
-        self.is_old(newest.unwrap_or(now), now)
+        self.is_old(newest, now)
     }
 
     /// Whether the active segment has lived for `segment.ms`: from its first record to `newest`, or
     /// if its records carry no time, from when it was opened to `now`.
-    fn is_old(&self, newest: Timestamp, now: Timestamp) -> Result<bool, StorageError> {
+    pub(super) fn is_old(&self, newest: Timestamp, now: Timestamp) -> Result<bool, StorageError> {
         let config = &self.config;
         // What must be compacted by a time must be in a sealed segment by then.
         let segment_ms = match config.cleanup.compact && config.max_compaction_lag_ms > 0 {
@@ -218,61 +218,10 @@ impl Log {
 
     /// The base of a new segment for these batches: the log end, so that no offset lies between
     /// segments, unless a gap is too wide for the indexes.
-    fn base_for(&self, first: &BatchHeader, last: &BatchHeader) -> Offset {
-        if last.last_offset().0 - self.log_end.0 > i32::MAX as i64 {
-            return first.base_offset;
+    pub(super) fn base_for(&self, first: Offset, last: Offset) -> Offset {
+        if last.0 - self.log_end.0 > i32::MAX as i64 {
+            return first;
         }
         self.log_end
-    }
-
-    /// Rolls the active segment if it is not empty and older than `segment.ms`, counted to `now`.
-    /// Says whether it did. For logs that nobody appends to.
-    pub fn roll_if_due(&mut self, now: Timestamp) -> Result<bool, StorageError> {
-        self.usable()?;
-        if self.active().size() == 0 || !self.is_old(now, now)? {
-            return Ok(false);
-        }
-        let result = self.roll(self.log_end, now);
-        self.failing(result).map(|()| true)
-    }
-
-    /// Closes the active segment for good and begins the next one.
-    pub(crate) fn roll(&mut self, base: Offset, now: Timestamp) -> Result<(), StorageError> {
-        assert!(base >= self.log_end, "a segment begins behind all that was written");
-        // A name that is not durable yet may be lost while later ones are kept: a hole. So at most
-        // the last segment's is in doubt.
-        self.sync_names_now()?;
-        let home = self.home.clone();
-        if self.active().size() == 0 && self.active().base == base {
-            return Ok(());
-        }
-        self.active_mut().seal(&home)?;
-        self.write_producers()?;
-        let next = Segment::create(&home, base)?;
-        if self.active().size() == 0 {
-            // An empty segment in front of a gap too wide for it gives way.
-            let empty = self.segments.pop().expect("a log has an active segment");
-            self.remove_segment_files(empty.base)?;
-        }
-        self.segments.push(next);
-        self.durability.names_changed();
-        self.boundaries = None;
-        self.active_since = now;
-        Ok(())
-    }
-
-    /// Removes all files of a segment, the log first: without it the others mean nothing.
-    pub(super) fn remove_segment_files(&mut self, base: Offset) -> Result<(), StorageError> {
-        for suffix in [names::LOG, names::OFFSET_INDEX, names::TIME_INDEX, names::TRANSACTION_INDEX]
-        {
-            let path = self.home.segment_path(base, suffix);
-            match self.home.disk.remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(error).during("remove", &path);
-                }
-                _ => {}
-            }
-        }
-        Ok(())
     }
 }

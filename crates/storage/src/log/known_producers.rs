@@ -8,12 +8,15 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use model::{BatchHeader, Offset};
 
 use super::Log;
+use super::sync::SyncedState;
 use crate::StorageError;
-use crate::disk::{DiskFile, OpenMode};
+use crate::disk::DiskFile;
+use crate::epoch_history::EpochHistory;
 use crate::error::Context;
 use crate::names::{Home, LOG, PRODUCERS, SNAPSHOT};
 use crate::producers::transactions::AbortedTransaction;
@@ -193,80 +196,114 @@ impl Log {
         self.segments[self.segment_of(from)..].iter().map(|segment| segment.size()).sum()
     }
 
-    /// Writes the state of the producers at the log end. It is not synced: a torn one is noticed, and
-    /// an older one serves.
-    pub(super) fn write_producers(&mut self) -> Result<(), StorageError> {
-        if self.snapshots.last() == Some(&self.log_end) {
-            return Ok(());
-        }
-        let files = self.producer_files();
-        for (path, content) in &files {
-            let write = || {
-                let file = self.home.disk.open(path, OpenMode::Create)?;
-                file.truncate(0)?;
-                file.write_all_at(content, 0)
-            };
-            write().during("write", path)?;
-        }
-        if !files.is_empty() {
-            self.snapshots.push(self.log_end);
-        }
-        Ok(())
-    }
-
-    /// Makes sure of durable files at the base of a segment: of what the batches before it tell of
-    /// producers and will not tell any more.
-    pub(crate) fn keep_producers_at(&mut self, next: Offset) -> Result<(), StorageError> {
-        if self.producers.len() == 0 {
-            return Ok(());
-        }
+    /// What is to be done for durable files of the producers at the base of a segment: of what the
+    /// batches before it tell of them and will not tell any more.
+    pub(crate) fn keep_producers_at(&self, next: Offset) -> ProducersKept {
         let home = self.home.clone();
-        if let Err(at) = self.snapshots.binary_search(&next) {
-            for (path, content) in files_of(&home, &self.producers_at(next)?, next) {
-                home.disk.write_atomically(&path, &content).during("write", &path)?;
-            }
-            self.snapshots.insert(at, next);
-            return Ok(());
-        }
-        for suffix in [SNAPSHOT, PRODUCERS] {
-            let path = home.segment_path(next, suffix);
-            match home.disk.open(&path, OpenMode::ReadWrite) {
-                Ok(file) => file.sync().during("sync", &path)?,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error).during("open", &path),
-            }
-        }
-        Ok(())
+        let derive = match self.snapshots.contains(&next) || self.producers.len() == 0 {
+            true => None,
+            // A roll leaves them: so this log came from elsewhere, or its files were lost.
+            false => Some(Box::new(self.view())),
+        };
+        ProducersKept { home, is_needed: self.producers.len() > 0, next, derive }
     }
 
-    /// Removes files that are neither at a segment's base nor the newest at or below the recovery point:
-    /// checkpoints leave some each. `written`: those at the recovery point were just written.
-    pub(super) fn keep_useful_snapshots(
-        &mut self,
-        recovery_point: Offset,
-        written: bool,
-    ) -> Result<(), StorageError> {
-        if written && self.snapshots.last() != Some(&recovery_point) {
-            self.snapshots.push(recovery_point);
-            self.snapshots.sort_unstable();
-            self.snapshots.dedup();
+    /// There are files of the producers at this offset.
+    pub(crate) fn producers_are_kept(&mut self, kept: &ProducersKept) {
+        if let (true, Err(at)) = (kept.is_needed, self.snapshots.binary_search(&kept.next)) {
+            self.snapshots.insert(at, kept.next);
         }
-        let below = self.snapshots.partition_point(|offset| *offset <= recovery_point);
-        let newest = below.checked_sub(1).map_or(recovery_point, |last| self.snapshots[last]);
+    }
+
+    /// The log as it is now, to be read without its lock.
+    fn view(&self) -> Log {
+        Log {
+            home: self.home.clone(),
+            config: Arc::clone(&self.config),
+            segments: self.segments.clone(),
+            producers: self.producers.clone(),
+            epochs: EpochHistory::default(),
+            epochs_unwritten: false,
+            snapshots: self.snapshots.clone(),
+            durability: SyncedState::new(self.log_start),
+            boundaries: None,
+            failed: None,
+            recovery: None,
+            ..*self
+        }
+    }
+
+    /// Offsets of the files of the producers that stay after a checkpoint: those at a segment's base, and
+    /// from the newest one at or below the recovery point on. `small`: what the checkpoint writes.
+    pub(super) fn snapshots_after(
+        &self,
+        recovery_point: Offset,
+        small: &[(PathBuf, Vec<u8>)],
+    ) -> Vec<Offset> {
+        let mut snapshots = self.snapshots.clone();
+        let snapshot = self.home.segment_path(recovery_point, SNAPSHOT);
+        if let (true, Err(at)) = (
+            small.iter().any(|(path, _)| *path == snapshot),
+            snapshots.binary_search(&recovery_point),
+        ) {
+            snapshots.insert(at, recovery_point);
+        }
+        let below = snapshots.partition_point(|offset| *offset <= recovery_point);
+        let newest = below.checked_sub(1).map_or(recovery_point, |last| snapshots[last]);
         let bases: Vec<Offset> = self.segments.iter().map(|segment| segment.base).collect();
-        let keep = |offset: &Offset| *offset >= newest || bases.binary_search(offset).is_ok();
-        let (kept, dropped): (Vec<_>, Vec<_>) = self.snapshots.iter().copied().partition(keep);
-        self.snapshots = kept;
-        dropped.into_iter().try_for_each(|offset| self.remove_snapshot(offset))
+        snapshots.retain(|offset| *offset >= newest || bases.binary_search(offset).is_ok());
+        snapshots
     }
 
     /// Removes both files of an offset.
     pub(super) fn remove_snapshot(&self, offset: Offset) -> Result<(), StorageError> {
+        remove_files(&self.home, offset)
+    }
+}
+
+/// Files of the producers at the base of a segment, to be made durable. Running it needs no lock.
+#[derive(Debug)]
+pub(crate) struct ProducersKept {
+    home: Home,
+    /// Whether there is anything to tell.
+    is_needed: bool,
+    next: Offset,
+    /// What the files are made of, if there are none.
+    derive: Option<Box<Log>>,
+}
+
+impl ProducersKept {
+    /// Writes the files if there are none, and syncs them; their names are the caller's.
+    pub(crate) fn run(&mut self) -> Result<(), StorageError> {
+        if !self.is_needed {
+            return Ok(());
+        }
+        let disk = &self.home.disk;
+        if let Some(log) = &mut self.derive {
+            for (path, content) in files_of(&self.home, &log.producers_at(self.next)?, self.next) {
+                disk.write_atomically(&path, &content).during("write", &path)?;
+            }
+            return Ok(());
+        }
         for suffix in [SNAPSHOT, PRODUCERS] {
-            remove_if_there(&self.home, &self.home.segment_path(offset, suffix))?;
+            let path = self.home.segment_path(self.next, suffix);
+            match disk.sync_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(error).during("sync", &path);
+                }
+                _ => {}
+            }
         }
         Ok(())
     }
+}
+
+/// Removes both files of an offset.
+pub(crate) fn remove_files(home: &Home, offset: Offset) -> Result<(), StorageError> {
+    for suffix in [SNAPSHOT, PRODUCERS] {
+        remove_if_there(home, &home.segment_path(offset, suffix))?;
+    }
+    Ok(())
 }
 
 fn files_of(home: &Home, producers: &Producers, offset: Offset) -> Vec<(PathBuf, Vec<u8>)> {

@@ -11,7 +11,8 @@
 //! a hole. Producer state and epoch history are functions of the batches in the log.
 //!
 //! The methods are spread over this folder by subject: `opening.rs`, `open.rs`, `listed.rs` and
-//! `recover.rs` (`rewrite.rs`), `known_producers.rs`, `append.rs`, `read.rs` (`lookup.rs`), `sync.rs`, `truncate.rs`, `retention.rs`,
+//! `recover.rs` (`rewrite.rs`), `known_producers.rs`, `append.rs`, `roll.rs`, `read.rs` (`lookup.rs`), `sync.rs`,
+//! `truncate.rs`, `retention.rs`,
 //! `timestamps.rs`. Compaction is a room of its own beside it.
 
 mod append;
@@ -24,6 +25,7 @@ mod read;
 mod recover;
 mod retention;
 mod rewrite;
+mod roll;
 mod sync;
 mod timestamps;
 mod truncate;
@@ -39,10 +41,13 @@ use crate::producers::{ProducerSummary, ProducerVerdict, Producers};
 use crate::segment::Segment;
 use crate::{LogConfig, StorageError, UnreadableBatch};
 
+pub(crate) use known_producers::ProducersKept;
 pub use lookup::ReadLookup;
 pub use opening::{ActiveSegment, OnDamage, Opening, Recovery, SealedSegment};
 pub use read::{FileSlice, ReadCursor};
-pub use retention::DeletedSegment;
+pub(crate) use retention::rename_deleted;
+pub use retention::{DeletedSegment, RetentionDue, RetentionLook, RetentionTicket};
+pub use roll::{AppendWork, NextSegment, OpenActive, RollTicket};
 pub use sync::{CheckpointTicket, SyncTicket};
 pub use timestamps::{TimeLookup, TimestampedOffset};
 
@@ -80,6 +85,10 @@ pub struct Log {
     pub(crate) cleaned_below: Offset,
     /// From here on, and from `cleaned_below` on, no offset is missing; `None` while that is not known.
     dense_from: Option<Offset>,
+    /// Whether the next segment is being made: nothing is appended meanwhile.
+    is_rolling: bool,
+    /// Whether compaction renames files at the moment: then files that are open stay so.
+    pub(crate) is_swapping: bool,
     /// Why nothing is written any more, if so (S9).
     failed: Option<Box<str>>,
     recovery: Option<Box<Recovery>>,
@@ -231,11 +240,17 @@ impl Log {
 
     /// Closes files that were not used since the last call, unless they hold what is not synced.
     pub fn release_idle_files(&mut self) {
+        if self.is_swapping {
+            return;
+        }
         self.segments.iter_mut().for_each(Segment::release_idle);
     }
 
     /// Closes all files but those that hold what is not synced. They are opened again when needed.
     pub fn release_files(&mut self) {
+        if self.is_swapping {
+            return;
+        }
         self.segments.iter_mut().for_each(Segment::release);
     }
 

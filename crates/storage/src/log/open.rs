@@ -106,6 +106,8 @@ impl Log {
             opened_at: opening.now,
             cleaned_below: opening.cleaned_below,
             dense_from: opening.dense_from,
+            is_rolling: false,
+            is_swapping: false,
             failed: None,
             recovery: None,
         }
@@ -138,7 +140,7 @@ impl Log {
         (self.log_start, self.log_end) = (start, start);
         self.durability.synced = start;
         self.durability.recovery_point = start;
-        self.durability.names_changed();
+        self.durability.first_name_changed();
         self.durability.parent_unsynced = found.is_new;
         self.epochs_unwritten = true;
         Ok(())

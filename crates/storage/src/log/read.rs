@@ -185,18 +185,9 @@ impl Log {
         from: Offset,
         until: Offset,
     ) -> Result<Vec<AbortedTransaction>, StorageError> {
-        let mut found = Vec::new();
-        for segment in &self.segments[self.segment_of(from)..] {
-            let aborted = transactions::load_aborted(&self.home, segment.base)?;
-            let overlaps =
-                |t: &&AbortedTransaction| t.last_offset >= from && t.first_offset < until;
-            found.extend(aborted.iter().filter(overlaps));
-            // Whatever aborts later began behind a last stable offset that is this far.
-            if aborted.iter().any(|t| t.last_stable_offset >= until) {
-                break;
-            }
-        }
-        Ok(found)
+        let segments = &self.segments[self.segment_of(from)..];
+        let bases: Vec<Offset> = segments.iter().map(|segment| segment.base).collect();
+        transactions::aborted_between(&self.home, &bases, from, until)
     }
 
     fn checked_limit(&self, offset: Offset, limit: Offset) -> Result<Offset, StorageError> {

@@ -101,7 +101,7 @@ impl Log {
         self.durability.recovery_point = trust.recovery_point.min(self.log_end);
         self.durability.unchecked_bytes = self.segments[trusted..].iter().map(Segment::size).sum();
         // A process that crashed may have left names that only the page cache knows.
-        self.durability.names_changed();
+        self.durability.first_name_changed();
         self.durability.parent_unsynced = true;
         self.drop_snapshots_behind_end()?;
         self.derive_producers(trusted, scan_from)?;
@@ -163,7 +163,10 @@ impl Log {
         }
         let dense = scan.trust.is_dense(self.log_end);
         let compacted = base <= scan.trust.opening.cleaned_below && base > self.log_end;
-        let follows = base == self.log_end || !dense && (self.is_wide_gap(base) || compacted);
+        // Of segments before the log start a deletion that was begun may have left any.
+        let deleted = base <= scan.trust.opening.log_start_offset && base > self.log_end;
+        let follows =
+            base == self.log_end || deleted || !dense && (self.is_wide_gap(base) || compacted);
         (!follows).then(|| format!("the next segment begins at {base}"))
     }
 

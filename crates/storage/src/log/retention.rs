@@ -2,16 +2,24 @@
 //!
 //! Deleting moves the log start and gives files another name; they are removed later, when nobody
 //! reads them any more. Not here: compaction, which keeps the log start.
+//!
+//! In steps, so that the log is not locked while a device is waited for: what tells the age of segments
+//! is read ([`RetentionLook`]), [`Log::retention_due`] decides, the caller makes the new log start
+//! durable, [`Log::begin_retention`] takes the segments out of the log, and [`RetentionTicket::run`]
+//! renames their files, in any order: an opening expects no whole log before the log start.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use model::{Offset, Timestamp};
 
 use super::Log;
-use crate::StorageError;
+use super::known_producers::{self, ProducersKept};
 use crate::disk::Disk;
 use crate::error::Context;
-use crate::names::{self, DELETED};
+use crate::names::{self, DELETED, Home};
+use crate::segment::Segment;
+use crate::{LogConfig, StorageError};
 
 /// Files that no log refers to any more, to be removed after `file.delete.delay.ms`.
 #[derive(Debug)]
@@ -62,40 +70,78 @@ impl Log {
         }
     }
 
-    /// Where the log would start if [`Log::retain`] ran now; `None` if nothing has served its time. To be
-    /// made durable before the files go ([`Log::retain_from`]). An active segment that is due is
-    /// rolled.
-    pub fn plan_retention(
+    /// What must be read before [`Log::retention_due`] can tell which segments are due.
+    pub fn retention_look(&self) -> RetentionLook {
+        let by_age = self.config.cleanup.delete && self.config.retention_ms >= 0;
+        let segments = if by_age { self.segments.clone() } else { Vec::new() };
+        let (home, config) = (self.home.clone(), Arc::clone(&self.config));
+        RetentionLook { home, config, segments, log_start: self.log_start }
+    }
+
+    /// Which segments have served their time: too old (`retention.ms`), too much (`retention.bytes`), or
+    /// before the log start. Only what lies below the high watermark goes, and whole segments. Records
+    /// without timestamps do not age; segments that nobody looked at ([`Log::retention_look`]) do not
+    /// either. Touches no file.
+    pub fn retention_due(
         &mut self,
         now: Timestamp,
         high_watermark: Offset,
-    ) -> Result<Option<Offset>, StorageError> {
+    ) -> Result<RetentionDue, StorageError> {
         self.usable()?;
         self.producers.settle(high_watermark);
-        let count = self.retired(now, high_watermark)?;
+        let count = self.retired(now, high_watermark);
         if count == self.segments.len() {
-            let result = self.roll(self.log_end, now);
-            self.failing(result)?;
+            return Ok(RetentionDue::AllBehindRoll);
         }
-        Ok((count > 0).then(|| self.segments[count].base.max(self.log_start)))
+        let start = self.segments[count].base.max(self.log_start);
+        Ok(if count > 0 { RetentionDue::Before(start) } else { RetentionDue::Nothing })
     }
 
-    /// Deletes the segments that end at or before `start`, which is durable as the log's start.
-    pub fn retain_from(&mut self, start: Offset) -> Result<Vec<DeletedSegment>, StorageError> {
+    /// Takes the segments out of the log that end at or before `start`, which is durable as the log's
+    /// start: nobody reads them from now on who does not already. Touches no file. `None`: there are
+    /// none.
+    pub fn begin_retention(
+        &mut self,
+        start: Offset,
+    ) -> Result<Option<RetentionTicket>, StorageError> {
         self.usable()?;
-        let mut deleted = Vec::new();
-        while self.segments.len() > 1 && self.segments[1].base <= start {
-            let result = self.delete_first();
-            deleted.push(self.failing(result)?);
+        let count = self.segments[1..].iter().take_while(|next| next.base <= start).count();
+        if count == 0 {
+            return Ok(None);
         }
+        let next = self.segments[count].base;
+        let producers = self.keep_producers_at(next);
+        let retired: Vec<Segment> = self.segments.drain(..count).collect();
+        self.start_at(next);
+        self.cleaned_below = self.cleaned_below.max(next);
+        let kept = self.snapshots.split_off(self.snapshots.partition_point(|at| *at < next));
+        let outdated = std::mem::replace(&mut self.snapshots, kept);
         self.assert_ordered();
+        Ok(Some(RetentionTicket {
+            home: self.home.clone(),
+            retired: retired.iter().map(|segment| (segment.base, segment.size())).collect(),
+            producers,
+            outdated,
+            names_version: self.durability.names_version(),
+        }))
+    }
+
+    /// Takes note of what became of the files. Fails as [`RetentionTicket::run`] has: the log takes no
+    /// more writes.
+    pub fn finish_retention(
+        &mut self,
+        ticket: RetentionTicket,
+        result: Result<Vec<DeletedSegment>, StorageError>,
+    ) -> Result<Vec<DeletedSegment>, StorageError> {
+        let deleted = self.failing(result)?;
+        self.producers_are_kept(&ticket.producers);
+        self.durability.directory_is_synced(ticket.names_version);
         Ok(deleted)
     }
 
-    /// Deletes the segments that the configuration has no use for: too old (`retention.ms`), too
-    /// much (`retention.bytes`), or before the log start. Only what lies below the high watermark
-    /// goes, and whole segments; an active segment that is due is rolled first. Records without
-    /// timestamps do not age.
+    /// Deletes what is due, all steps at once, for a log that nobody else waits for and whose start is
+    /// not made durable elsewhere: one segment after the other, the oldest first, each durably. An active
+    /// segment that is due is rolled first.
     ///
     /// Returns what is to be removed later. Fails with [`StorageError::Io`]: the log takes no more
     /// writes.
@@ -104,14 +150,32 @@ impl Log {
         now: Timestamp,
         high_watermark: Offset,
     ) -> Result<Vec<DeletedSegment>, StorageError> {
-        match self.plan_retention(now, high_watermark)? {
-            Some(start) => self.retain_from(start),
-            None => Ok(Vec::new()),
+        let look = self.retention_look().run(now);
+        self.failing(look)?;
+        let start = match self.retention_due(now, high_watermark)? {
+            RetentionDue::Nothing => return Ok(Vec::new()),
+            RetentionDue::Before(start) => start,
+            RetentionDue::AllBehindRoll => {
+                self.roll(self.log_end, now)?;
+                self.log_end
+            }
+        };
+        let mut deleted = Vec::new();
+        while let Some(next) = self.segments.get(1).map(|next| next.base).filter(|b| *b <= start) {
+            let Some(mut ticket) = self.begin_retention(next)? else { break };
+            let result = ticket.run();
+            deleted.extend(self.finish_retention(ticket, result)?);
         }
+        Ok(deleted)
+    }
+
+    /// The files of the producers at this offset are gone with their segment.
+    pub(crate) fn forget_snapshot(&mut self, base: Offset) {
+        self.snapshots.retain(|offset| *offset != base);
     }
 
     /// How many segments at the front have served their time.
-    fn retired(&self, now: Timestamp, high_watermark: Offset) -> Result<usize, StorageError> {
+    fn retired(&self, now: Timestamp, high_watermark: Offset) -> usize {
         let config = &self.config;
         let mut count = 0;
         let mut size = self.size_bytes();
@@ -124,69 +188,122 @@ impl Log {
             let too_much = config.retention_bytes >= 0
                 && size - segment.size() >= config.retention_bytes as u64;
             let due = end <= self.log_start && number + 1 < self.segments.len()
-                || config.cleanup.delete && (too_much || self.is_expired(number, now)?);
+                || config.cleanup.delete && (too_much || is_expired(config, segment, now));
             if !due {
                 break;
             }
             size -= segment.size();
             count += 1;
         }
-        Ok(count)
+        count
     }
+}
 
-    fn is_expired(&self, number: usize, now: Timestamp) -> Result<bool, StorageError> {
-        if self.config.retention_ms < 0 {
-            return Ok(false);
-        }
-        let segment = &self.segments[number];
-        let mut newest = segment.peak(&self.home)?.timestamp;
-        if newest == Timestamp::NONE {
-            // Compaction may have left nothing but empty batches; their headers still have a time.
-            newest = segment.first_timestamp(&self.home)?.unwrap_or(Timestamp::NONE);
-        }
-        Ok(newest > Timestamp::NONE && now.ms_since(newest) > self.config.retention_ms)
-    }
+/// What retention is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetentionDue {
+    /// All segments stay.
+    Nothing,
+    /// The segments that end at or before this offset go, once it is durable as the log's start.
+    Before(Offset),
+    /// All segments go: the active one is to be rolled, and then is to be asked again.
+    AllBehindRoll,
+}
 
-    /// Renames the files of the first segment, durably, so that no later one ever goes before it.
-    fn delete_first(&mut self) -> Result<DeletedSegment, StorageError> {
-        assert!(self.segments.len() > 1, "the active segment stays");
-        let segment = &self.segments[0];
-        let (base, size_bytes) = (segment.base, segment.size());
-        self.keep_producers_at(self.segments[1].base)?;
-        let paths = self.rename_deleted(base)?;
-        self.home.disk.sync_dir(&self.home.dir).during("sync", &self.home.dir)?;
-        self.segments.remove(0);
-        let start = self.segments[0].base;
-        let kept = self.snapshots.split_off(self.snapshots.partition_point(|at| *at < start));
-        for offset in std::mem::replace(&mut self.snapshots, kept) {
-            self.remove_snapshot(offset)?;
-        }
-        self.start_at(start);
-        self.cleaned_below = self.cleaned_below.max(start);
-        Ok(DeletedSegment::new(paths, base, size_bytes))
-    }
+/// Reads what tells the age of segments, without the log's lock, so that it is known under it.
+#[derive(Debug)]
+pub struct RetentionLook {
+    home: Home,
+    config: Arc<LogConfig>,
+    /// Views of all segments, if age matters at all.
+    segments: Vec<Segment>,
+    log_start: Offset,
+}
 
-    /// Gives a segment's files the names of deleted ones.
-    pub(crate) fn rename_deleted(&mut self, base: Offset) -> Result<Vec<PathBuf>, StorageError> {
-        const SUFFIXES: [&str; 6] = [
-            names::LOG,
-            names::OFFSET_INDEX,
-            names::TIME_INDEX,
-            names::TRANSACTION_INDEX,
-            names::SNAPSHOT,
-            names::PRODUCERS,
-        ];
-        let mut paths = Vec::with_capacity(SUFFIXES.len());
-        for suffix in SUFFIXES {
-            let from = self.home.segment_path(base, suffix);
-            let to = self.home.dir.join(names::file_name(base, suffix) + DELETED);
-            match self.home.disk.rename(&from, &to) {
-                Ok(()) => paths.push(to),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error).during("rename", &from),
+impl RetentionLook {
+    /// Reads, from the front on, as far as segments may be due.
+    pub fn run(&self, now: Timestamp) -> Result<(), StorageError> {
+        for segment in &self.segments {
+            if segment.peak(&self.home)?.timestamp == Timestamp::NONE {
+                segment.first_timestamp(&self.home)?;
+            }
+            let only_by_age = self.config.retention_bytes < 0 && segment.base >= self.log_start;
+            if only_by_age && !is_expired(&self.config, segment, now) {
+                break;
             }
         }
-        self.snapshots.retain(|offset| *offset != base);
-        Ok(paths)
+        Ok(())
     }
+}
+
+/// Whether a segment is too old, as far as that is known without reading.
+fn is_expired(config: &LogConfig, segment: &Segment, now: Timestamp) -> bool {
+    let Some(peak) = segment.known_peak().filter(|_| config.retention_ms >= 0) else {
+        return false;
+    };
+    let mut newest = peak.timestamp;
+    if newest == Timestamp::NONE {
+        // Compaction may have left nothing but empty batches; their headers still have a time.
+        newest = segment.known_first_timestamp().unwrap_or(Timestamp::NONE);
+    }
+    newest > Timestamp::NONE && now.ms_since(newest) > config.retention_ms
+}
+
+/// Segments that are not part of the log any more, and whose files are to get other names. Running it
+/// needs no lock, but nothing else that changes the log's names may happen meanwhile, appends and rolls
+/// excepted.
+#[derive(Debug)]
+#[must_use = "the files have their old names until this is run"]
+pub struct RetentionTicket {
+    home: Home,
+    /// Bases and bytes of the segments, the oldest first.
+    retired: Vec<(Offset, u64)>,
+    /// What tells of producers behind them, to be durable before they go.
+    producers: ProducersKept,
+    /// Offsets of files of the producers that are of no use any more.
+    outdated: Vec<Offset>,
+    names_version: u64,
+}
+
+impl RetentionTicket {
+    /// Renames the files, durably when it returns.
+    pub fn run(&mut self) -> Result<Vec<DeletedSegment>, StorageError> {
+        let (disk, dir) = (Arc::clone(&self.home.disk), self.home.dir.clone());
+        // The name of the segment behind those that go, and of what tells of producers there.
+        self.producers.run()?;
+        disk.sync_dir(&dir).during("sync", &dir)?;
+        let mut deleted = Vec::with_capacity(self.retired.len());
+        for (base, size_bytes) in &self.retired {
+            let paths = rename_deleted(&self.home, *base)?;
+            deleted.push(DeletedSegment::new(paths, *base, *size_bytes));
+        }
+        disk.sync_dir(&dir).during("sync", &dir)?;
+        for offset in &self.outdated {
+            known_producers::remove_files(&self.home, *offset)?;
+        }
+        Ok(deleted)
+    }
+}
+
+/// Gives a segment's files the names of deleted ones.
+pub(crate) fn rename_deleted(home: &Home, base: Offset) -> Result<Vec<PathBuf>, StorageError> {
+    const SUFFIXES: [&str; 6] = [
+        names::LOG,
+        names::OFFSET_INDEX,
+        names::TIME_INDEX,
+        names::TRANSACTION_INDEX,
+        names::SNAPSHOT,
+        names::PRODUCERS,
+    ];
+    let mut paths = Vec::with_capacity(SUFFIXES.len());
+    for suffix in SUFFIXES {
+        let from = home.segment_path(base, suffix);
+        let to = home.dir.join(names::file_name(base, suffix) + DELETED);
+        match home.disk.rename(&from, &to) {
+            Ok(()) => paths.push(to),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).during("rename", &from),
+        }
+    }
+    Ok(paths)
 }

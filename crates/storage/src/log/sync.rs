@@ -11,16 +11,17 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use model::Offset;
 
-use super::Log;
+use super::{Log, known_producers};
 use crate::StorageError;
 use crate::ceiling;
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::error::Context;
-use crate::names::{LEADER_EPOCHS, PARTITION_METADATA, SNAPSHOT, TEMPORARY, TRANSACTION_INDEX};
-use crate::segment::{Segment, UnsyncedFile};
+use crate::names::{Home, LEADER_EPOCHS, PARTITION_METADATA, TEMPORARY};
+use crate::segment::Segment;
 
 /// What of a log is durable.
 #[derive(Debug)]
@@ -37,12 +38,14 @@ pub(super) struct SyncedState {
     names_version: u64,
     /// The version that is durable.
     names_synced: u64,
+    /// The version with the name of the first segment that was made in this process.
+    first_named: u64,
     /// Whether the partition's directory itself may be lost.
     pub(super) parent_unsynced: bool,
     /// Bytes appended since the last checkpoint.
     pub(super) unchecked_bytes: u64,
     /// Counts truncations: a ticket from before one says nothing of what was written since.
-    pub(super) truncations: u64,
+    pub(super) truncations: Arc<AtomicU64>,
 }
 
 impl SyncedState {
@@ -55,22 +58,65 @@ impl SyncedState {
             ceiling: None,
             names_version: 0,
             names_synced: 0,
+            first_named: 0,
             parent_unsynced: false,
             unchecked_bytes: 0,
-            truncations: 0,
+            truncations: Arc::default(),
         }
+    }
+
+    pub(super) fn truncation_count(&self) -> u64 {
+        self.truncations.load(Ordering::Acquire)
+    }
+
+    pub(super) fn truncated(&mut self) {
+        self.truncations.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(super) fn names_changed(&mut self) {
         self.names_version += 1;
     }
 
-    fn names_unsynced(&self) -> bool {
+    /// All names, the first one too, may be lost.
+    pub(super) fn first_name_changed(&mut self) {
+        self.names_changed();
+        self.first_named = self.names_version;
+    }
+
+    fn is_first_name_unsynced(&self) -> bool {
+        self.names_synced < self.first_named
+    }
+
+    pub(super) fn names_unsynced(&self) -> bool {
         self.names_synced < self.names_version || self.parent_unsynced
     }
 
-    fn names_are_synced(&mut self, version: u64) {
+    /// The directories to be synced if the name of the first segment may not be durable yet, and the
+    /// version of the names that are durable then.
+    pub(super) fn first_names_unsynced(&self, home: &Home) -> (Vec<PathBuf>, u64) {
+        let mut directories = Vec::new();
+        if self.is_first_name_unsynced() {
+            directories.push(home.dir.clone());
+        }
+        if self.parent_unsynced {
+            directories.push(home.parent().to_owned());
+        }
+        (directories, self.names_version)
+    }
+
+    /// The version of the names as they are now; for [`SyncedState::directory_is_synced`].
+    pub(super) fn names_version(&self) -> u64 {
+        self.names_version
+    }
+
+    /// The partition's directory was synced when its names had this version.
+    pub(super) fn directory_is_synced(&mut self, version: u64) {
         self.names_synced = self.names_synced.max(version);
+    }
+
+    /// As [`SyncedState::directory_is_synced`], and so was the directory above.
+    pub(super) fn names_are_synced(&mut self, version: u64) {
+        self.directory_is_synced(version);
         self.parent_unsynced = false;
     }
 }
@@ -80,10 +126,10 @@ impl SyncedState {
 #[must_use = "a ticket does nothing until it is run and handed back"]
 pub struct SyncTicket {
     disk: Arc<dyn Disk>,
+    /// Whose records these are, if that must be made as durable as the first of them.
+    metadata: Option<PathBuf>,
     /// Files by their names; those that are not open are opened to be synced.
-    files: Vec<UnsyncedFile>,
-    /// Indexes, of which those may be gone that a deletion or a compaction took away meanwhile.
-    indexes: Vec<UnsyncedFile>,
+    files: Vec<(PathBuf, Option<Arc<dyn DiskFile>>)>,
     directories: Vec<PathBuf>,
     /// Segments by base, and their sizes when the ticket was taken.
     segments: Vec<(Offset, u64)>,
@@ -101,33 +147,38 @@ impl SyncTicket {
     /// Syncs the files, the oldest first, then the directories. After an error nothing may be believed
     /// of what the ticket covers.
     pub fn run(&self) -> io::Result<()> {
-        self.files.iter().try_for_each(|file| self.sync(file))?;
-        for index in &self.indexes {
-            match self.sync(index) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                result => result?,
+        if let Some(path) = self.metadata.as_ref().filter(|path| self.disk.exists(path)) {
+            self.disk.sync_file(path)?;
+        }
+        for (path, file) in &self.files {
+            match file {
+                Some(file) => file.sync()?,
+                None => self.disk.sync_file(path)?,
             }
         }
         self.directories.iter().try_for_each(|dir| self.disk.sync_dir(dir))
     }
-
-    fn sync(&self, (path, file): &UnsyncedFile) -> io::Result<()> {
-        match file {
-            Some(file) => file.sync(),
-            None => self.disk.sync_file(path),
-        }
-    }
 }
 
-/// A sync of everything, and the small files that save recovery its work. Running it needs no lock.
+/// A sync of everything, and the small files that save recovery its work. Running it needs no lock, but
+/// nothing else that changes the log's names may happen meanwhile, appends and rolls excepted.
 #[derive(Debug)]
 #[must_use = "a ticket does nothing until it is run and handed back"]
 pub struct CheckpointTicket {
     sync: SyncTicket,
-    /// Segments by base, and what they were when the ticket was taken ([`Segment::version`]).
-    versions: Vec<(Offset, u64)>,
-    /// Small files, to be written under a temporary name: their name and content.
+    home: Home,
+    /// Views of the segments whose files must be complete and durable.
+    unsealed: Vec<Segment>,
+    /// Small files: their name and content.
     small: Vec<(PathBuf, Vec<u8>)>,
+    /// Offsets of files of the producers that are of no use afterwards.
+    outdated: Vec<Offset>,
+    /// The ceiling afterwards, if there is one now.
+    ceiling: Option<Option<Offset>>,
+    /// The log's, to see whether what the small files say was cut off meanwhile.
+    truncations_now: Arc<AtomicU64>,
+    /// Whether the log is closed: room that was reserved is given back.
+    closes: bool,
 }
 
 impl CheckpointTicket {
@@ -136,14 +187,46 @@ impl CheckpointTicket {
         self.sync.up_to
     }
 
-    /// Syncs the files and writes the small ones, not yet under their names.
+    /// Writes the index entries, syncs everything, and replaces the small files.
     pub fn run(&self) -> io::Result<()> {
-        // Of the batches' sync, a full disk is no better than any other error.
+        for segment in &self.unsealed {
+            self.complete(segment).map_err(into_io)?;
+            // Of the batches' sync, a full disk is no better than any other error.
+            segment.sync_all(&self.home).map_err(io::Error::other)?;
+        }
         self.sync.run().map_err(io::Error::other)?;
+        if self.truncations_now.load(Ordering::Acquire) != self.sync.truncations {
+            return Ok(());
+        }
+        let disk = &self.home.disk;
         for (path, content) in &self.small {
-            self.sync.disk.write_synced(&temporary(path), content)?;
+            disk.write_synced(&temporary(path), content)?;
+        }
+        for (path, _) in &self.small {
+            disk.rename(&temporary(path), path)?;
+        }
+        disk.sync_dir(&self.home.dir)?;
+        match self.ceiling {
+            None => {}
+            Some(None) => ceiling::remove(&self.home)?,
+            Some(Some(bound)) => ceiling::store(&self.home, bound)?,
+        }
+        for offset in &self.outdated {
+            known_producers::remove_files(&self.home, *offset).map_err(into_io)?;
         }
         Ok(())
+    }
+
+    fn complete(&self, segment: &Segment) -> Result<(), StorageError> {
+        segment.write_indexes(&self.home)?;
+        if self.closes { segment.give_back(&self.home) } else { Ok(()) }
+    }
+}
+
+fn into_io(error: StorageError) -> io::Error {
+    match error {
+        StorageError::Io { source, .. } => source,
+        other => io::Error::other(other),
     }
 }
 
@@ -187,27 +270,36 @@ impl Log {
         Some(ticket)
     }
 
+    /// Whether the name of the first segment is not durable while the active one is half full: the next
+    /// roll would have to wait for it.
+    pub fn wants_names_synced(&self) -> bool {
+        let half = self.config.segment_bytes as u64 / 2;
+        self.durability.is_first_name_unsynced() && self.active().size() >= half
+    }
+
+    /// A ticket that makes the names in the log's directory durable, and no batches; `None` if they are.
+    pub fn begin_names_sync(&self) -> Option<SyncTicket> {
+        let is_needed = self.durability.names_unsynced() && self.failed.is_none();
+        is_needed.then(|| SyncTicket { up_to: self.durability.synced, ..self.empty_ticket() })
+    }
+
     fn empty_ticket(&self) -> SyncTicket {
-        let (mut directories, mut files) = (Vec::new(), Vec::new());
+        let mut directories = Vec::new();
         if self.durability.names_unsynced() {
             directories.push(self.home.dir.clone());
         }
         if self.durability.parent_unsynced {
             directories.push(self.home.parent().to_owned());
-            // Whose records these are must be as durable as the first of them.
-            let metadata = self.home.path(PARTITION_METADATA);
-            if self.home.disk.exists(&metadata) {
-                files.push((metadata, None));
-            }
         }
+        let is_new = self.durability.parent_unsynced;
         SyncTicket {
             disk: Arc::clone(&self.home.disk),
-            files,
-            indexes: Vec::new(),
+            metadata: is_new.then(|| self.home.path(PARTITION_METADATA)),
+            files: Vec::new(),
             directories,
             segments: Vec::new(),
             up_to: self.log_end,
-            truncations: self.durability.truncations,
+            truncations: self.durability.truncation_count(),
             names_version: self.durability.names_version,
         }
     }
@@ -231,7 +323,7 @@ impl Log {
 
     fn note_synced(&mut self, ticket: &SyncTicket) {
         self.durability.names_are_synced(ticket.names_version);
-        if ticket.truncations != self.durability.truncations {
+        if ticket.truncations != self.durability.truncation_count() {
             return;
         }
         self.durability.synced = self.durability.synced.max(ticket.up_to);
@@ -243,10 +335,7 @@ impl Log {
         self.assert_ordered();
     }
 
-    /// A ticket that moves the recovery point to the log end; `None` if it is there.
-    ///
-    /// Index entries are written here, under the lock; whoever checkpoints seldom (by
-    /// [`Log::bytes_past_checkpoint`]) does not notice.
+    /// A ticket that moves the recovery point to the log end; `None` if it is there. Touches no file.
     pub fn begin_checkpoint(&mut self) -> Result<Option<CheckpointTicket>, StorageError> {
         self.usable()?;
         let unsealed = self.segments.iter().any(|segment| segment.unsealed);
@@ -254,35 +343,32 @@ impl Log {
             && !unsealed
             && !self.epochs_unwritten
             && !self.durability.names_unsynced();
-        if done {
-            return Ok(None);
-        }
-        let result = self.checkpoint_ticket();
-        self.failing(result).map(Some)
+        Ok((!done).then(|| self.checkpoint_ticket()))
     }
 
-    fn checkpoint_ticket(&mut self) -> Result<CheckpointTicket, StorageError> {
-        let home = &self.home;
+    fn checkpoint_ticket(&self) -> CheckpointTicket {
         let mut sync = self.empty_ticket();
-        let mut versions = Vec::new();
-        // Index files may be new names.
-        sync.directories = vec![home.dir.clone()];
-        if self.durability.parent_unsynced {
-            sync.directories.push(home.parent().to_owned());
+        // Its own directory is synced last: index files may be new names.
+        sync.directories.retain(|dir| *dir != self.home.dir);
+        let unsealed: Vec<Segment> =
+            self.segments.iter().filter(|segment| segment.unsealed).cloned().collect();
+        sync.segments = unsealed.iter().map(|segment| (segment.base, segment.size())).collect();
+        let small = self.small_files();
+        let kept = self.snapshots_after(self.log_end, &small);
+        let outdated = self.snapshots.iter().filter(|offset| !kept.contains(offset));
+        CheckpointTicket {
+            outdated: outdated.copied().collect(),
+            ceiling: self
+                .durability
+                .ceiling
+                .map(|_| (self.log_end < self.durability.promised).then_some(self.log_end)),
+            sync,
+            home: self.home.clone(),
+            unsealed,
+            small,
+            truncations_now: Arc::clone(&self.durability.truncations),
+            closes: false,
         }
-        for segment in self.segments.iter_mut().filter(|segment| segment.unsealed) {
-            segment.write_indexes(home)?;
-            sync.files.extend(segment.unsynced_log(home));
-            sync.indexes.extend(segment.unsynced_indexes(home));
-            if let Some(file) = &segment.unsynced_aborted {
-                // Held, for deletion or compaction may take its name away at any time.
-                let path = home.segment_path(segment.base, TRANSACTION_INDEX);
-                sync.files.push((path, Some(Arc::clone(file))));
-            }
-            sync.segments.push((segment.base, segment.size()));
-            versions.push((segment.base, segment.version()));
-        }
-        Ok(CheckpointTicket { sync, versions, small: self.small_files() })
     }
 
     fn small_files(&self) -> Vec<(PathBuf, Vec<u8>)> {
@@ -293,8 +379,8 @@ impl Log {
         small
     }
 
-    /// Takes note of a checkpoint: gives the small files their names and moves the recovery point,
-    /// which is returned. If the log was truncated in between, nothing moves.
+    /// Takes note of a checkpoint and moves the recovery point, which is returned. If the log was
+    /// truncated in between, nothing moves.
     ///
     /// Fails with [`StorageError::Io`] if the checkpoint did: the log takes no more writes.
     pub fn finish_checkpoint(
@@ -306,27 +392,13 @@ impl Log {
         self.failing(result)?;
         self.usable()?;
         self.note_synced(&ticket.sync);
-        if ticket.sync.truncations != self.durability.truncations {
-            self.drop_small_files(&ticket);
-            return Ok(self.durability.recovery_point);
+        if ticket.sync.truncations == self.durability.truncation_count() {
+            self.note_checkpoint(&ticket);
         }
-        let result = self.publish(&ticket);
-        self.failing(result)?;
         Ok(self.durability.recovery_point)
     }
 
-    fn drop_small_files(&mut self, ticket: &CheckpointTicket) {
-        for (path, _) in &ticket.small {
-            // What stays behind is removed when the log is opened.
-            let _ = self.home.disk.remove_file(&temporary(path));
-        }
-    }
-
-    fn publish(&mut self, ticket: &CheckpointTicket) -> Result<(), StorageError> {
-        for (path, _) in &ticket.small {
-            self.home.disk.rename(&temporary(path), path).during("rename", path)?;
-        }
-        self.home.disk.sync_dir(&self.home.dir).during("sync", &self.home.dir)?;
+    fn note_checkpoint(&mut self, ticket: &CheckpointTicket) {
         let up_to = ticket.sync.up_to;
         self.sealed_by(ticket);
         // Epochs assigned since the ticket was taken wait for the next checkpoint.
@@ -336,9 +408,8 @@ impl Log {
         }
         self.durability.recovery_point = up_to;
         self.durability.promised = self.durability.promised.max(up_to);
-        self.raise_ceiling(up_to)?;
-        let snapshot = self.home.segment_path(up_to, SNAPSHOT);
-        self.keep_useful_snapshots(up_to, ticket.small.iter().any(|(path, _)| *path == snapshot))
+        self.durability.ceiling = ticket.ceiling.unwrap_or(self.durability.ceiling);
+        self.snapshots = self.snapshots_after(up_to, &ticket.small);
     }
 
     fn written_epochs(&self, ticket: &CheckpointTicket) -> Vec<u8> {
@@ -352,28 +423,15 @@ impl Log {
     }
 
     fn sealed_by(&mut self, ticket: &CheckpointTicket) {
-        for (base, version) in &ticket.versions {
-            let Ok(number) = self.segments.binary_search_by_key(base, |s| s.base) else { continue };
+        for view in &ticket.unsealed {
+            let place = self.segments.binary_search_by_key(&view.base, |s| s.base);
+            let Ok(number) = place else { continue };
             let segment = &mut self.segments[number];
             // A roll since then has closed the time index, and the size is the same.
-            if segment.version() == *version {
+            if segment.version() == view.version() {
                 segment.checkpointed();
             }
         }
-    }
-
-    fn raise_ceiling(&mut self, recovery_point: Offset) -> Result<(), StorageError> {
-        if self.durability.ceiling.is_none() {
-            return Ok(());
-        }
-        if recovery_point >= self.durability.promised {
-            ceiling::remove(&self.home).during("remove", &self.home.dir)?;
-            self.durability.ceiling = None;
-        } else {
-            ceiling::store(&self.home, recovery_point).during("write", &self.home.dir)?;
-            self.durability.ceiling = Some(recovery_point);
-        }
-        Ok(())
     }
 
     /// Makes sure that a promise which a truncation to `offset` breaks is bounded first.
@@ -406,17 +464,28 @@ impl Log {
     /// Stops cleanly: all files are complete, durable and closed. The recovery point is the log end
     /// afterwards; the next opening may be a clean one.
     pub fn close(&mut self) -> Result<(), StorageError> {
-        self.usable()?;
-        let home = self.home.clone();
-        if self.active().size() > 0 && self.active().unsealed {
-            let result = self.active_mut().seal(&home);
-            self.failing(result)?;
-        }
-        if let Some(ticket) = self.begin_checkpoint()? {
+        if let Some(ticket) = self.begin_close()? {
             let result = ticket.run();
             self.finish_checkpoint(ticket, result)?;
         }
-        self.segments.iter_mut().for_each(Segment::release);
+        self.release_files();
         Ok(())
+    }
+
+    /// The checkpoint that [`Log::close`] makes; `None` if all is as it shall be but for files that are
+    /// open.
+    pub fn begin_close(&mut self) -> Result<Option<CheckpointTicket>, StorageError> {
+        self.usable()?;
+        // Views that are taken for the ticket know what was reserved.
+        let sealed = self.active().unsealed && self.active().size() > 0;
+        let view = sealed.then(|| self.active_mut().begin_seal());
+        let ticket = self.begin_checkpoint()?;
+        Ok(ticket.map(|mut ticket| {
+            ticket.closes = true;
+            if let (Some(view), Some(last)) = (view, ticket.unsealed.last_mut()) {
+                *last = view;
+            }
+            ticket
+        }))
     }
 }

@@ -41,7 +41,7 @@ impl Log {
         let end = segment.end_before(&home, position)?.unwrap_or(segment.base);
         self.lower_ceiling(end)?;
         self.generation += 1;
-        self.durability.truncations += 1;
+        self.durability.truncated();
         self.boundaries = None;
         self.drop_segments_behind(number)?;
         let segment = self.active_mut();
@@ -106,7 +106,7 @@ impl Log {
         // Nothing that was promised holds while segments go one by one.
         self.lower_ceiling(self.segments.first().map_or(offset, |first| first.base).min(offset))?;
         self.generation += 1;
-        self.durability.truncations += 1;
+        self.durability.truncated();
         self.boundaries = None;
         let bases: Vec<Offset> = self.segments.iter().map(|segment| segment.base).collect();
         for base in bases.into_iter().rev() {
@@ -117,7 +117,7 @@ impl Log {
             self.remove_snapshot(snapshot)?;
         }
         self.segments = vec![Segment::create(&home, offset)?];
-        self.durability.names_changed();
+        self.durability.first_name_changed();
         self.sync_names_now()?;
         (self.log_start, self.log_end) = (offset, offset);
         self.cleaned_below = offset;

@@ -157,6 +157,27 @@ pub(crate) fn load_aborted(
     }
 }
 
+/// The aborted transactions that have records between two offsets, by the indexes of the segments at
+/// `bases`: the one that holds `from`, and those behind it.
+pub(crate) fn aborted_between(
+    home: &Home,
+    bases: &[Offset],
+    from: Offset,
+    until: Offset,
+) -> Result<Vec<AbortedTransaction>, StorageError> {
+    let mut found = Vec::new();
+    for base in bases {
+        let aborted = load_aborted(home, *base)?;
+        let overlaps = |t: &&AbortedTransaction| t.last_offset >= from && t.first_offset < until;
+        found.extend(aborted.iter().filter(overlaps));
+        // Whatever aborts later began behind a last stable offset that is this far.
+        if aborted.iter().any(|t| t.last_stable_offset >= until) {
+            break;
+        }
+    }
+    Ok(found)
+}
+
 /// Replaces the index of aborted transactions of the segment at `base`, and syncs it; an empty one
 /// is removed.
 pub(crate) fn store_aborted(

@@ -31,7 +31,7 @@ use rustix::io::Errno;
 use self::control::Control;
 use self::seed::Seed;
 use self::tree::{NodeId, Tree};
-use super::{Disk, DiskFile, FileLock, OpenMode};
+use super::{Disk, DiskFile, FileLock, OpenMode, guard};
 
 pub use self::control::Operation;
 
@@ -177,6 +177,7 @@ impl Shared {
 
 impl Disk for SimDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        guard::check("open", path);
         let mut shared = self.shared.lock();
         shared.control.check_running()?;
         let node = match (shared.tree.find(path), mode) {
@@ -194,12 +195,14 @@ impl Disk for SimDisk {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        guard::check("read", path);
         let shared = self.shared.lock();
         shared.control.check_running()?;
         Ok(shared.tree.file(shared.tree.find(path)?)?.content().to_vec())
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        guard::check("list", dir);
         let shared = self.shared.lock();
         shared.control.check_running()?;
         shared.tree.list(dir)
@@ -210,6 +213,7 @@ impl Disk for SimDisk {
     }
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        guard::check("creation", dir);
         if self.exists(dir) {
             return Ok(());
         }
@@ -217,14 +221,17 @@ impl Disk for SimDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        guard::check("rename", from);
         self.begin("rename", from)?.tree.rename(from, to)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
+        guard::check("removal", path);
         self.begin("remove", path)?.tree.remove_file(path)
     }
 
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        guard::check("removal", dir);
         self.begin("remove dir", dir)?.tree.remove_dir_all(dir)
     }
 
@@ -234,6 +241,7 @@ impl Disk for SimDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        guard::check("sync", dir);
         let mut shared = self.begin("sync dir", dir)?;
         let node = shared.tree.find(dir)?;
         shared.control.check_sync()?;
@@ -257,6 +265,7 @@ impl SimFile {
 
 impl DiskFile for SimFile {
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        guard::check("write", &self.path);
         let mut shared = match self.begin("write") {
             Ok(shared) => shared,
             Err(error) => {
@@ -275,6 +284,7 @@ impl DiskFile for SimFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        guard::check("read", &self.path);
         let shared = self.shared.lock();
         shared.control.check_running()?;
         Ok(shared.tree.file(self.node)?.read(buffer, position))
@@ -287,11 +297,13 @@ impl DiskFile for SimFile {
     }
 
     fn truncate(&self, size: u64) -> io::Result<()> {
+        guard::check("truncation", &self.path);
         self.begin("truncate")?.tree.file_mut(self.node).truncate(size);
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
+        guard::check("sync", &self.path);
         let mut shared = match self.begin("sync") {
             Ok(shared) => shared,
             Err(error) => {
@@ -313,6 +325,7 @@ impl DiskFile for SimFile {
     }
 
     fn preallocate(&self, from: u64, bytes: u64) -> io::Result<()> {
+        guard::check("reservation", &self.path);
         let mut shared = self.begin("preallocate")?;
         let room = shared.room_bytes();
         shared.tree.file_mut(self.node).preallocate(from + bytes, room)

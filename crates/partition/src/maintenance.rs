@@ -1,0 +1,170 @@
+//! What is done to a log besides appending and reading, in steps: decided and noted under the lock,
+//! carried out on the device without it. One such work at a time ([`Partition::begin_maintenance`]), so
+//! that each finds the names that the one before has left; a roll, which only makes a name, goes on
+//! beside it.
+
+use model::{BatchHeader, Offset, Timestamp};
+use replication::Event;
+use storage::compaction::{Compacted, Compaction, CompactionPlan};
+use storage::{AppendWork, DeletedSegment, RetentionDue, RollTicket, StorageError};
+
+use crate::error::PartitionError;
+use crate::partition::{Partition, StateGuard, Status};
+
+/// How often retention is asked anew because appends came behind the roll that it wanted.
+const PLANS_MAX: usize = 4;
+
+impl Partition {
+    /// Where the log is to start because segments have served their time; `None` if none has. To be
+    /// made durable before [`Partition::retain_from`]. An active segment that is due is rolled.
+    pub fn plan_retention(&self, now: Timestamp) -> Result<Option<Offset>, PartitionError> {
+        let _names = self.begin_maintenance();
+        let look = self.maintain(|log, _| Ok(log.retention_look()))?;
+        self.believe(look.run(now))?;
+        for _ in 0..PLANS_MAX {
+            let due =
+                self.maintain(|log, high_watermark| log.retention_due(now, high_watermark))?;
+            match due {
+                RetentionDue::Nothing => return Ok(None),
+                RetentionDue::Before(start) => return Ok(Some(start)),
+                RetentionDue::AllBehindRoll => self.roll(now)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Deletes the segments that end at or before `start`, which is durable as the log's start. Returns
+    /// what is to be removed later.
+    pub fn retain_from(&self, start: Offset) -> Result<Vec<DeletedSegment>, PartitionError> {
+        let _names = self.begin_maintenance();
+        let ticket = self.maintain(|log, _| log.begin_retention(start))?;
+        let Some(mut ticket) = ticket else { return Ok(Vec::new()) };
+        let result = ticket.run();
+        self.maintain(|log, _| log.finish_retention(ticket, result))
+    }
+
+    /// Chooses what to compact, and opens it; see [`storage::Log::plan_compaction`].
+    pub fn plan_compaction(
+        &self,
+        now: Timestamp,
+    ) -> Result<Option<CompactionPlan>, PartitionError> {
+        let _names = self.begin_maintenance();
+        let look = self.maintain(|log, _| Ok(log.compaction_look()))?;
+        self.believe(look.run())?;
+        let choice =
+            self.maintain(|log, high_watermark| Ok(log.compaction_choice(now, high_watermark)))?;
+        choice.map(|choice| self.believe(choice.open())).transpose()
+    }
+
+    /// Puts what a compaction made in its place.
+    pub fn finish_compaction(&self, compaction: Compaction) -> Result<Compacted, PartitionError> {
+        let _names = self.begin_maintenance();
+        let mut swap = self.maintain(|log, _| Ok(log.begin_swap(compaction)))?;
+        let result = swap.run();
+        self.maintain(|log, _| log.finish_swap(swap, result))
+    }
+
+    /// Moves the recovery point to the log end, if at least `bytes_min` were written since the last
+    /// time; returns where it is then, `None` if nothing was to be done. A partition that was deleted
+    /// is [`PartitionError::Offline`].
+    pub fn checkpoint(&self, bytes_min: u64) -> Result<Option<Offset>, PartitionError> {
+        let _names = self.begin_maintenance();
+        let ticket = self.maintain(|log, _| match log.bytes_past_checkpoint() < bytes_min {
+            true => Ok(None),
+            false => log.begin_checkpoint(),
+        })?;
+        let Some(ticket) = ticket else { return Ok(None) };
+        let result = ticket.run();
+        let recovery_point = self.maintain(|log, _| log.finish_checkpoint(ticket, result))?;
+        self.publish_synced();
+        Ok(Some(recovery_point))
+    }
+
+    /// Stops cleanly; see [`storage::Log::close`]. Nothing may be appended any more.
+    pub fn close(&self) -> Result<(), PartitionError> {
+        let _names = self.begin_maintenance();
+        let _end = self.begin_rolling();
+        if let Some(ticket) = self.maintain(|log, _| log.begin_close())? {
+            let result = ticket.run();
+            self.maintain(|log, _| log.finish_checkpoint(ticket, result))?;
+            self.publish_synced();
+        }
+        self.maintain(|log, _| {
+            log.release_files();
+            Ok(())
+        })
+    }
+
+    /// A checkpoint syncs, too.
+    fn publish_synced(&self) {
+        let mut state = self.lock();
+        let synced = state.log.synced_below();
+        let effects = state.replica.step(Event::Synced { synced });
+        self.publish(state, effects);
+    }
+
+    /// Rolls the active segment if it is older than `segment.ms`; for logs that nobody appends to.
+    pub fn roll_if_due(&self, now: Timestamp) -> Result<bool, PartitionError> {
+        let opening = self.maintain(|log, _| Ok(log.opening_of_active()))?;
+        if let Some(opening) = opening {
+            self.believe(opening.run())?;
+        }
+        let is_due = self.maintain(|log, _| log.is_roll_due(now))?;
+        if is_due {
+            self.roll(now)?;
+        }
+        Ok(is_due)
+    }
+
+    fn roll(&self, now: Timestamp) -> Result<(), PartitionError> {
+        let _rolling = self.begin_rolling();
+        let ticket = self.maintain(|log, _| log.begin_roll_now(now))?;
+        ticket.map_or(Ok(()), |ticket| self.run_roll(ticket))
+    }
+
+    fn run_roll(&self, ticket: RollTicket) -> Result<(), PartitionError> {
+        let result = ticket.run();
+        self.maintain(|log, _| log.finish_roll(ticket, result))
+    }
+
+    /// The lock, taken when the log is ready to be written to at its end: what must be opened, read or
+    /// made for the append of this batch is done before.
+    pub(crate) fn lock_to_append(
+        &self,
+        batch: &BatchHeader,
+        bytes: u64,
+        now: Timestamp,
+    ) -> Result<StateGuard<'_>, PartitionError> {
+        let mut state = self.lock();
+        if !self.is_served() || state.log.is_ready_for(batch, bytes, now) {
+            return Ok(state);
+        }
+        drop(state);
+        let _rolling = self.begin_rolling();
+        loop {
+            state = self.lock();
+            if !self.is_served() || state.log.is_ready_for(batch, bytes, now) {
+                return Ok(state);
+            }
+            let work = state.log.before_append(batch, bytes, now)?;
+            drop(state);
+            match work {
+                Some(AppendWork::Open(active)) => self.believe(active.run())?,
+                Some(AppendWork::Roll(ticket)) => self.run_roll(ticket)?,
+                None => {}
+            }
+        }
+    }
+
+    fn is_served(&self) -> bool {
+        !matches!(self.status(), Status::Offline | Status::Deleted)
+    }
+
+    /// Of a partition that was deleted while its files were looked at, an error says nothing.
+    fn believe<T>(&self, result: Result<T, StorageError>) -> Result<T, PartitionError> {
+        result.map_err(|error| match self.status() {
+            Status::Deleted => PartitionError::Deleted,
+            _ => error.into(),
+        })
+    }
+}
