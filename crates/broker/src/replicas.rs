@@ -20,7 +20,7 @@ use tracing::{error, info};
 
 use crate::groups::OFFSETS_TOPIC;
 use crate::internal_topics;
-use crate::logs::{Opened, Wanted};
+use crate::logs::{Gone, Opened, Wanted};
 use crate::network::listener::ConnectionLimits;
 use crate::server::Server;
 use crate::start::controller_settings;
@@ -73,11 +73,8 @@ fn deleted_topics(update: &ImageUpdate) -> Vec<(Arc<str>, TopicId)> {
 }
 
 /// Takes partitions out of the table, also those that could not be opened. Returns which.
-fn remove(
-    server: &Server,
-    topics: &mut Topics,
-    changes: &[LocalChange],
-) -> Vec<(TopicId, TopicPartition)> {
+fn remove(server: &Server, topics: &mut Topics, changes: &[LocalChange]) -> Vec<Gone> {
+    let mut delays_ms: BTreeMap<TopicId, i64> = BTreeMap::new();
     let going = changes.iter().filter(|change| change.kind == LocalChangeKind::Remove);
     let mut by_topic: BTreeMap<TopicId, BTreeSet<PartitionIndex>> = BTreeMap::new();
     for change in going {
@@ -89,6 +86,7 @@ fn remove(
         for index in indexes {
             let slot = usize::try_from(index.0).ok().and_then(|at| partitions.get_mut(at));
             if let Some(partition) = slot.and_then(Option::take) {
+                delays_ms.insert(id, partition.settings().log.file_delete_delay_ms);
                 partition.mark_deleted();
                 if *topic.name == *OFFSETS_TOPIC {
                     server.groups.unload(index.0);
@@ -100,11 +98,13 @@ fn remove(
         }
     }
     let going = changes.iter().filter(|change| change.kind == LocalChangeKind::Remove);
-    let name = |change: &LocalChange| TopicPartition {
-        topic: Arc::clone(&change.topic),
-        partition: change.partition,
-    };
-    going.map(|change| (change.topic_id, name(change))).collect()
+    let default_ms = LogConfig::default().file_delete_delay_ms;
+    let gone = going.map(|change| Gone {
+        topic_id: change.topic_id,
+        name: TopicPartition { topic: Arc::clone(&change.topic), partition: change.partition },
+        delay_ms: delays_ms.get(&change.topic_id).copied().unwrap_or(default_ms),
+    });
+    gone.collect()
 }
 
 fn with_partitions(topic: &Topic, partitions: Vec<Option<Arc<Partition>>>) -> Arc<Topic> {

@@ -434,6 +434,24 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_is_looked_after_holds_up_neither_itself_nor_another() {
+        let bench = Bench::new(1, NEVER_MS);
+        let (stalled, well) = (bench.partition(0, 0), bench.partition(0, 1));
+        append(&stalled, Acks::All);
+        bench.next_round();
+        bench.disk.close(&dir(0).join("t-0"));
+        let checkpointed = Arc::clone(&stalled);
+        let checkpoint = std::thread::spawn(move || checkpointed.checkpoint(1));
+        assert!(bench.disk.wait_for(1, PATIENCE), "a checkpoint waits for the device");
+        assert_eq!(append(&stalled, Acks::Leader), Offset(2));
+        let needed = append(&well, Acks::All);
+        assert_eq!(bench.next_round().1[0].1, needed);
+        assert_eq!(well.high_watermark(), needed);
+        bench.disk.open_gate();
+        assert_eq!(checkpoint.join().unwrap().unwrap(), Some(Offset(1)));
+    }
+
+    #[test]
     fn the_files_of_a_round_are_synced_side_by_side() {
         let bench = Bench::new(1, NEVER_MS);
         let partitions: Vec<_> = (0..9).map(|index| bench.partition(0, index)).collect();

@@ -33,8 +33,10 @@ impl Logs {
         }
     }
 
-    /// Makes durable that these logs start at these offsets. Fails with the first error of a disk.
-    pub fn commit_starts(&self, starts: &[(Arc<Partition>, Offset)]) -> Result<(), StorageError> {
+    /// Makes durable that these logs start at these offsets: one sync a directory, however many logs.
+    /// Returns the partitions of which it is not, and reports why.
+    pub fn commit_starts(&self, starts: &[(Arc<Partition>, Offset)]) -> Vec<Arc<Partition>> {
+        let mut failed = Vec::new();
         let offsets: BTreeMap<Key, Offset> =
             starts.iter().map(|(partition, start)| (key_of(partition), *start)).collect();
         for (at, here) in self.by_directory(starts.iter().map(|(partition, _)| partition)) {
@@ -43,9 +45,13 @@ impl Logs {
                 Entry::Of(key, Fact::Start(offsets[&key]))
             };
             let entries: Vec<Entry> = here.iter().map(entry).collect();
-            self.directories[at].journal()?.commit(&entries)?;
+            let directory = &self.directories[at];
+            if let Err(cause) = directory.journal().and_then(|journal| journal.commit(&entries)) {
+                error!(directory = %directory.path().display(), %cause, "no records are deleted: the journal takes no entry");
+                failed.extend(here.into_iter().map(Arc::clone));
+            }
         }
-        Ok(())
+        failed
     }
 
     /// Runs `finish`, which puts a compacted log in the place of the segments with the bases

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use model::{BrokerId, Offset, Timestamp, TopicId, TopicPartition, Uuid};
 use parking_lot::Mutex;
@@ -101,6 +102,17 @@ pub struct Opened {
     pub sync_queue: Arc<SyncQueue>,
 }
 
+/// A partition whose topic was deleted.
+#[derive(Clone, Debug)]
+pub struct Gone {
+    /// The topic's id.
+    pub topic_id: TopicId,
+    /// The partition's name.
+    pub name: TopicPartition,
+    /// How long its folder stays, under another name, in milliseconds (`file.delete.delay.ms`).
+    pub delay_ms: i64,
+}
+
 /// All log directories.
 #[derive(Debug)]
 pub struct Logs {
@@ -125,6 +137,8 @@ struct Leftover {
     directory: usize,
     key: Key,
     path: PathBuf,
+    /// When it may be removed.
+    due: Instant,
 }
 
 #[derive(Debug)]
@@ -284,7 +298,7 @@ impl Logs {
 
     /// Puts the folders of deleted partitions out of the way; a chore removes them later. That they
     /// are deleted is durable first: only that permits their removal, now or after a crash.
-    pub fn delete(&self, deleted: &[(TopicId, TopicPartition)]) {
+    pub fn delete(&self, deleted: &[Gone]) {
         for (at, directory) in self.directories.iter().enumerate() {
             if let Err(cause) = self.delete_in(at, directory, deleted) {
                 error!(directory = %directory.path().display(), %cause, "cannot put deleted logs aside; the next start does");
@@ -296,38 +310,45 @@ impl Logs {
         &self,
         at: usize,
         directory: &Directory,
-        deleted: &[(TopicId, TopicPartition)],
+        deleted: &[Gone],
     ) -> Result<(), StorageError> {
         let mut here = Vec::new();
-        for (topic_id, name) in deleted {
+        for Gone { topic_id, name, delay_ms } in deleted {
             let key = Key { topic_id: *topic_id, partition: name.partition };
             if directory.partition(&key).is_some() {
                 self.homes.lock().remove(&key);
-                here.push((key, name.to_string(), deleted_name(&name.to_string(), random_id())));
+                let due = Instant::now() + Duration::from_millis((*delay_ms).max(0) as u64);
+                let aside = deleted_name(&name.to_string(), random_id());
+                here.push((key, name.to_string(), aside, due));
             }
             self.unopened.lock().remove(name);
         }
         if here.is_empty() {
             return Ok(());
         }
-        let entry = |(key, _, aside): &(Key, String, String)| {
+        let entry = |(key, _, aside, _): &(Key, String, String, Instant)| {
             Entry::Of(*key, Fact::Deleted { aside: aside.as_str().into() })
         };
         directory.journal()?.commit(&here.iter().map(entry).collect::<Vec<_>>())?;
-        for (key, name, aside) in &here {
+        for (key, name, aside, due) in &here {
             if self.disk.exists(&directory.path().join(name)) {
                 directory.dir.rename(name, aside)?;
             }
             let path = directory.path().join(aside);
-            self.leftovers.lock().push(Leftover { directory: at, key: *key, path });
+            self.leftovers.lock().push(Leftover { directory: at, key: *key, path, due: *due });
         }
         directory.dir.sync_names()
     }
 
-    /// Removes what nobody needs any more.
+    /// Removes what nobody needs any more: what has waited for `file.delete.delay.ms`, and the folders of
+    /// a directory that has no room.
     pub fn empty_trash(&self) {
         self.trash.empty(&*self.disk);
-        let leftovers = std::mem::take(&mut *self.leftovers.lock());
+        let now = Instant::now();
+        let is_due = |leftover: &mut Leftover| {
+            leftover.due <= now || self.directories[leftover.directory].room.is_full()
+        };
+        let leftovers: Vec<_> = self.leftovers.lock().extract_if(.., is_due).collect();
         for leftover in leftovers {
             let directory = &self.directories[leftover.directory];
             let removed = match self.disk.exists(&leftover.path) {
@@ -350,7 +371,8 @@ impl Logs {
                 continue;
             }
             leftovers.extend(directory.finish_deletions()?.into_iter().map(|(key, aside)| {
-                Leftover { directory: at, key, path: directory.path().join(aside) }
+                let path = directory.path().join(aside);
+                Leftover { directory: at, key, path, due: Instant::now() }
             }));
         }
         Ok(())

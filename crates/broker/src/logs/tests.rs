@@ -14,7 +14,7 @@ use storage::disk::{Disk, SimDisk};
 use storage::journal::Key;
 use storage::{LogConfig, StorageError};
 
-use super::{Assigned, Logs, LogsError, Wanted};
+use super::{Assigned, Gone, Logs, LogsError, Wanted};
 
 const ME: BrokerId = BrokerId(1);
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
@@ -108,13 +108,13 @@ fn live(disk: &SimDisk) -> Vec<Promise> {
     promise(Some(FIRST), 0, 20);
     logs.checkpoint(NOW);
     let start = partition.delete_records(Some(Offset(10))).unwrap();
-    logs.commit_starts(&[(Arc::clone(&partition), start)]).unwrap();
+    logs.commit_starts(&[(Arc::clone(&partition), start)]);
     promise(Some(FIRST), 10, 20);
     logs.checkpoint(NOW);
     logs.sync_journals();
     promise(None, 0, 0);
     partition.mark_deleted();
-    logs.delete(&[(FIRST, name())]);
+    logs.delete(&[Gone { topic_id: FIRST, name: name(), delay_ms: 0 }]);
     promise(Some(SECOND), 0, 0);
     let partition = open(&logs, SECOND).unwrap();
     assert_eq!(ends(&partition), (0, 0), "nothing is inherited");
@@ -169,6 +169,10 @@ fn a_topics_life_with_a_crash_at_every_operation() {
 
 /// Twenty records, all synced; `checkpointed`: the next opening need not read them.
 fn written(disk: &SimDisk, checkpointed: bool) -> Logs {
+    written_and_open(disk, checkpointed).0
+}
+
+fn written_and_open(disk: &SimDisk, checkpointed: bool) -> (Logs, Arc<Partition>) {
     let logs = start(disk, &["data"]).unwrap();
     settle(&logs, Some(FIRST)).unwrap();
     let partition = open(&logs, FIRST).unwrap();
@@ -178,7 +182,34 @@ fn written(disk: &SimDisk, checkpointed: bool) -> Logs {
     }
     logs.checkpoint(NOW);
     logs.sync_journals();
-    logs
+    (logs, partition)
+}
+
+/// Folders that a deletion has put aside.
+fn put_aside(disk: &SimDisk) -> usize {
+    disk.list(Path::new("data")).unwrap().iter().filter(|name| name.ends_with("-delete")).count()
+}
+
+#[test]
+fn a_deleted_folder_stays_for_its_delay_unless_there_is_no_room_or_the_broker_starts() {
+    for (delay_ms, is_full, stays) in [(0, false, 0), (3_600_000, false, 1), (3_600_000, true, 0)] {
+        let disk = SimDisk::new();
+        let (logs, partition) = written_and_open(&disk, false);
+        if is_full {
+            logs.fill(&partition);
+        }
+        partition.mark_deleted();
+        logs.delete(&[Gone { topic_id: FIRST, name: name(), delay_ms }]);
+        assert_eq!(put_aside(&disk), 1);
+        logs.empty_trash();
+        assert_eq!(put_aside(&disk), stays, "after {delay_ms} ms, full: {is_full}");
+        logs.sync_journals();
+        drop((logs, partition));
+        let logs = start(&disk, &["data"]).unwrap();
+        settle(&logs, None).unwrap();
+        logs.empty_trash();
+        assert_eq!(put_aside(&disk), 0, "nobody reads what was deleted before the start");
+    }
 }
 
 fn log_files(disk: &SimDisk) -> Vec<PathBuf> {

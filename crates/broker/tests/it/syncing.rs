@@ -64,6 +64,52 @@ async fn what_was_written_without_waiting_can_be_deleted_at_once() {
 }
 
 #[tokio::test]
+async fn one_request_deletes_in_many_partitions_and_answers_each_in_its_place() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    for topic in ["first", "second"] {
+        conn.create_topic(topic, &[]).await;
+        append_unwaited(&mut conn, topic, &["a", "b", "c"]).await;
+    }
+    let of = |name: &str, wanted: &[(i32, i64)]| DeleteRecordsTopic {
+        name: name.to_owned(),
+        partitions: wanted
+            .iter()
+            .map(|(partition_index, offset)| DeleteRecordsPartition {
+                partition_index: *partition_index,
+                offset: *offset,
+            })
+            .collect(),
+    };
+    let topics = vec![
+        of("first", &[(0, 99), (0, 1), (7, 1)]),
+        of("unknown", &[(0, 1)]),
+        of("second", &[(0, -1), (0, -2)]),
+    ];
+    let request = wire::DeleteRecordsRequest { topics, timeout_ms: 30_000 };
+    let answer = conn.call(&request, 2).await;
+    let answers = answer.topics.iter().flat_map(|topic| &topic.partitions);
+    let answers: Vec<_> =
+        answers.map(|p| (p.partition_index, p.error(), p.low_watermark)).collect();
+    let expected = [
+        (0, ErrorCode::OffsetOutOfRange, -1),
+        (0, ErrorCode::None, 1),
+        (7, ErrorCode::UnknownTopicOrPartition, -1),
+        (0, ErrorCode::UnknownTopicOrPartition, -1),
+        (0, ErrorCode::None, 3),
+        (0, ErrorCode::OffsetOutOfRange, -1),
+    ];
+    assert_eq!(answers, expected);
+    // A process killed now has all of it.
+    let copy = broker.start_on_copy().await;
+    let mut conn = copy.connect().await;
+    assert_eq!(offset_at(&mut conn, "first", -2).await, 1);
+    assert_eq!(offset_at(&mut conn, "second", -2).await, 3);
+    copy.stop().await;
+    broker.stop().await;
+}
+
+#[tokio::test]
 async fn a_consumer_gets_what_nobody_else_waits_for() {
     let broker = Broker::start(&[NEVER]).await;
     let (mut producer, mut consumer) = (broker.connect().await, broker.connect().await);
