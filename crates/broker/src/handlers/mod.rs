@@ -195,6 +195,10 @@ pub fn admit(server: &Server, api: Option<ApiKey>, size_bytes: usize) -> Option<
     charge.try_raise(most, Size::of(most)).then_some(Some(charge))
 }
 
+/// Requests beyond Produce and Fetch up to this size are decoded on the data thread, in bytes; larger ones
+/// may name a hundred thousand things, which takes milliseconds.
+const INLINE_BYTES_MAX: usize = 64 << 10;
+
 /// Serves one frame, its length taken off. `Err`: the connection has no more meaning.
 pub fn dispatch(
     server: &Arc<Server>,
@@ -229,7 +233,12 @@ pub fn dispatch(
             if let Some(memory) = memory {
                 call.memory = memory;
             }
-            table::dispatch(call, &frame[body_from..]).map(Dispatched::Slot)
+            let body = &frame[body_from..];
+            let slot = match body.len() > INLINE_BYTES_MAX {
+                true => server.checking.aside(|| table::dispatch(call, body)),
+                false => table::dispatch(call, body),
+            };
+            slot.map(Dispatched::Slot)
         }
     }
 }

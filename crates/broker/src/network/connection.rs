@@ -37,6 +37,9 @@ use super::slot::{Hangup, Slot};
 
 /// Requests of one connection that may be in progress at once.
 const IN_PROGRESS_MAX: usize = 256;
+/// How long a connection that always has something to do keeps its thread before others have a turn. Most
+/// requests take microseconds; of those that take longer a client may send as many as it likes.
+const TURN_MAX: Duration = Duration::from_millis(1);
 /// Bytes of answers to one connection that may wait to be sent before reading stops. Ranges of
 /// files count, but hold no memory.
 const QUEUED_BYTES_MAX: u64 = 8 << 20;
@@ -165,8 +168,14 @@ impl Connection {
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ending>> {
+        let mut began = None;
         loop {
             let now = Instant::now();
+            if now.duration_since(*began.get_or_insert(now)) > TURN_MAX {
+                // Woken again behind the others of this thread, and behind a look at the sockets.
+                let _ = pin!(tokio::task::yield_now()).poll(cx);
+                return Poll::Pending;
+            }
             self.answer(cx, now)?;
             let again = self.send(cx, now)? | self.receive(cx, now)?;
             if self.is_drained() {

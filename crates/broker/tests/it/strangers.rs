@@ -1,6 +1,9 @@
 //! What one connection may cost the others: bytes that it only announces, requests behind requests,
 //! names that it repeats, sessions that it leaves behind.
 
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use model::ErrorCode;
@@ -256,4 +259,54 @@ async fn a_session_without_partitions_has_no_id() {
 /// Sends what the broker takes, and gives up when it takes no more.
 pub async fn send_what_is_taken(conn: &mut Conn, bytes: &[u8]) {
     let _ = timeout(Duration::from_millis(500), conn.stream.write_all(bytes)).await;
+}
+
+/// Writes the same bytes again and again, and counts the answers, until told to stop.
+fn be_greedy(
+    address: std::net::SocketAddr,
+    frame: Vec<u8>,
+    stop: &AtomicBool,
+    answered: &AtomicUsize,
+) {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let mut writing = stream.try_clone().unwrap();
+    std::thread::scope(|scope| {
+        // It ends when the connection is shut down.
+        scope.spawn(move || while writing.write_all(&frame).is_ok() {});
+        let mut length = [0; 4];
+        while !stop.load(Ordering::Relaxed) {
+            stream.read_exact(&mut length).unwrap();
+            let mut answer = vec![0; i32::from_be_bytes(length) as usize];
+            stream.read_exact(&mut answer).unwrap();
+            answered.fetch_add(1, Ordering::Relaxed);
+        }
+        stream.shutdown(std::net::Shutdown::Both).unwrap();
+    });
+}
+
+#[tokio::test]
+async fn one_who_always_has_another_costly_request_leaves_the_others_their_turns() {
+    const HONEST: usize = 20;
+    let broker = Broker::start(&[("num.network.threads", "1")]).await;
+    let mut honest = broker.connect().await;
+    honest.create_topic("turns", &[]).await;
+    let topic = MetadataRequestTopic { name: Some("turns".to_owned()), ..Default::default() };
+    let request = wire::MetadataRequest { topics: Some(vec![topic; 200]), ..Default::default() };
+    let frame = frame_of(&request, 4, 1);
+    let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (address, stopped, count) = (broker.address(), Arc::clone(&stop), Arc::clone(&answered));
+    let greedy = std::thread::spawn(move || be_greedy(address, frame, &stopped, &count));
+    while answered.load(Ordering::Relaxed) < 10 {
+        tokio::task::yield_now().await;
+    }
+    let before = answered.load(Ordering::Relaxed);
+    for round in 0..HONEST {
+        assert_eq!(honest.append("turns", batch(&["turn"])).await, round as i64);
+    }
+    let beside = answered.load(Ordering::Relaxed) - before;
+    stop.store(true, Ordering::Relaxed);
+    greedy.join().unwrap();
+    // Without turns it was some four hundred for each.
+    assert!(beside < HONEST * 100, "{beside} costly requests were answered beside {HONEST} others");
+    broker.stop().await;
 }
