@@ -100,7 +100,7 @@ fn percentile(took: &mut [Duration], part: f64) -> Duration {
 }
 
 /// MiB that may be resident more than at the start, a minute after strangers have gone.
-const KEPT_MIB: u64 = 96;
+const KEPT_MIB: u64 = 32;
 
 #[test]
 fn strangers_cost_honest_clients_nothing() {

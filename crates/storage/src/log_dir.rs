@@ -358,8 +358,8 @@ impl LogDir {
     }
 
     /// Writes the topic id into a partition's directory, which must exist, unless it stands there.
-    /// For Kafka's tools: the journal knows whose the directory is.
-    pub fn store_topic_id(
+    /// For Kafka's tools, and so not durably: the journal knows whose the directory is.
+    pub fn copy_topic_id(
         &self,
         partition: &TopicPartition,
         id: TopicId,
@@ -374,7 +374,9 @@ impl LogDir {
     pub(crate) fn store_id_in(&self, folder: &Path, id: TopicId) -> Result<(), StorageError> {
         let path = folder.join(PARTITION_METADATA);
         let text = format!("version: 0\ntopic_id: {id}\n");
-        self.disk.write_atomically(&path, text.as_bytes()).during("write", &path)
+        let file = self.disk.open_essential(&path, OpenMode::Create).during("open", &path)?;
+        file.truncate(0).during("truncate", &path)?;
+        file.write_all_at(text.as_bytes(), 0).during("write", &path)
     }
 
     /// The names in the directory that are folders of partitions, or were: with what is known of
@@ -665,7 +667,7 @@ mod tests {
         let partition = TopicPartition::new("t", 0);
         std::fs::create_dir(log_dir.partition_dir(&partition)).unwrap();
         assert_eq!(log_dir.topic_id(&partition).unwrap(), None);
-        log_dir.store_topic_id(&partition, Uuid([3; 16])).unwrap();
+        log_dir.copy_topic_id(&partition, Uuid([3; 16])).unwrap();
         assert_eq!(log_dir.topic_id(&partition).unwrap(), Some(Uuid([3; 16])));
         let file = log_dir.partition_dir(&partition).join("partition.metadata");
         std::fs::write(&file, "version: 0\ntopic_id: 49ViXu6RTeuzS7qOB5KV1A").unwrap();

@@ -328,4 +328,5 @@ fn release_idle(server: &Arc<Server>) {
     });
     server.buffers.trim();
     server.fetch_sessions.drop_idle(Instant::now());
+    server.memory.return_unused();
 }

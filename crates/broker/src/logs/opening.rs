@@ -244,6 +244,7 @@ impl Logs {
     ) -> Result<Log, StorageError> {
         let directory = &self.directories[place.directory];
         let path = directory.dir.partition_dir(&wanted.name);
+        let mut clean = false;
         let opening = match &place.known {
             None => Opening::unknown(now),
             Some(_) if !self.disk.exists(&path) => {
@@ -251,7 +252,7 @@ impl Logs {
                 return Err(StorageError::Refused { dir: path, reason: reason.to_owned() });
             }
             Some(known) => {
-                let clean = directory.take_closed(&wanted.key()) && known.sync_failed.is_none();
+                clean = directory.take_closed(&wanted.key()) && known.sync_failed.is_none();
                 opening(wanted, known, clean, now)
             }
         };
@@ -259,7 +260,9 @@ impl Logs {
         if let Some(known) = &place.known {
             check_start(&log, known)?;
         }
-        directory.dir.store_topic_id(&wanted.name, wanted.topic_id)?;
+        if !clean {
+            directory.dir.copy_topic_id(&wanted.name, wanted.topic_id)?;
+        }
         Ok(log)
     }
 

@@ -26,11 +26,22 @@ const KEPT_BYTES: usize = 32 << 20;
 const DECODED_BYTES_MAX: usize = 64 << 20;
 /// Of which this much is kept for small requests.
 const DECODED_KEPT_BYTES: usize = 32 << 20;
+/// What may be kept for long, by members of groups mostly, in bytes.
+const HELD_BYTES_MAX: usize = 16 << 20;
 /// What the one large request with the pass may take beyond the gate, in bytes: with what may be kept
 /// for long, the largest request fits.
-const OVERDRAFT_BYTES: usize = 32 << 20;
+const OVERDRAFT_BYTES: usize = HELD_BYTES_MAX;
+/// By how much the process may grow before it is asked what of it is unused, in bytes.
+const UNUSED_BYTES: usize = 8 << 20;
 /// How soon somebody who waits for memory looks again without having been woken.
 pub const RETRY: Duration = Duration::from_millis(250);
+
+/// Bytes of the process that are resident; 0 where the system does not tell.
+fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size()
+}
 
 /// Which part of a gate is open for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +66,8 @@ pub struct RequestMemory {
     pub frames: Arc<Gate>,
     /// Bytes of decoded requests, unsent answers, members of groups.
     pub decoded: Arc<Gate>,
+    /// Bytes of the process that were resident after unused ones were last given back.
+    settled_bytes: AtomicUsize,
 }
 
 impl RequestMemory {
@@ -64,6 +77,16 @@ impl RequestMemory {
         RequestMemory {
             frames: Arc::new(Gate::new(frames_max, kept, 0)),
             decoded: Arc::new(Gate::new(DECODED_BYTES_MAX, DECODED_KEPT_BYTES, OVERDRAFT_BYTES)),
+            settled_bytes: AtomicUsize::new(resident_bytes()),
+        }
+    }
+
+    /// Has the allocator give back to the system what it does not use, if there is much of it: a flood
+    /// of requests leaves the heap full of holes. Takes milliseconds then.
+    pub fn return_unused(&self) {
+        if resident_bytes() > self.settled_bytes.load(Ordering::Relaxed) + UNUSED_BYTES {
+            heap::release_unused();
+            self.settled_bytes.store(resident_bytes(), Ordering::Relaxed);
         }
     }
 }
@@ -209,10 +232,11 @@ impl Charge {
     }
 
     /// Holds `bytes` from now on if there is room for something that is kept for long: it gets neither
-    /// the pass nor what is kept for small requests.
+    /// the pass nor what requests need.
     pub fn try_hold(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
-        let taken = self.gate.try_take(more, self.gate.limit(Size::Large, false));
+        let taken =
+            self.gate.try_take(more, self.gate.limit(Size::Large, false).min(HELD_BYTES_MAX));
         if taken {
             self.bytes += more;
         }
@@ -288,8 +312,8 @@ mod tests {
     fn the_largest_request_is_decoded_whatever_members_of_groups_keep() {
         let gate = RequestMemory::new(128 * MIB, 100 * MIB).decoded;
         let mut members = gate.charge();
-        assert!(members.try_hold(32 * MIB));
-        assert!(!gate.charge().try_hold(1), "half of it is all that they get");
+        assert!(members.try_hold(16 * MIB));
+        assert!(!gate.charge().try_hold(1), "a quarter of it is all that they get");
         let (mut first, mut second) = (gate.charge(), gate.charge());
         assert!(first.try_raise(64 * MIB, Size::Large));
         assert!(!second.try_raise(2 * MIB, Size::Large), "one at a time");

@@ -1,0 +1,43 @@
+//! Giving memory back to the system that was freed and that the C library's allocator still holds.
+//!
+//! The only crate with unsafe code: no safe crate offers this call. Decision 0006 says why it is made.
+
+/// Returns unused pages of the heap to the system; whether there were any. Goes over the whole heap,
+/// a lock of the allocator held: some milliseconds for 100 MiB, in which other threads' allocations
+/// may wait. Other allocators than glibc's have nothing to return.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "a C function; it has no safe wrapper")]
+pub fn release_unused() -> bool {
+    // SAFETY: `malloc_trim` takes a number, touches no memory that is in use, and may be called by any
+    // thread at any time (MT-Safe in its manual).
+    unsafe { libc::malloc_trim(0) == 1 }
+}
+
+/// Other allocators keep less, or have no such call.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn release_unused() -> bool {
+    false
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    /// Bytes resident now.
+    fn resident_bytes() -> usize {
+        let statm = std::fs::read_to_string("/proc/self/statm").expect("this is Linux");
+        let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok());
+        pages.expect("the second number") * 4096
+    }
+
+    #[test]
+    fn what_was_freed_between_what_is_used_goes_back_to_the_system() {
+        const BYTES: usize = 16 << 10;
+        let mut blocks: Vec<Option<Vec<u8>>> = (0..4096).map(|_| Some(vec![1; BYTES])).collect();
+        let full = resident_bytes();
+        // Every other one stays, so that the heap does not shrink by itself.
+        blocks.iter_mut().step_by(2).for_each(|block| *block = None);
+        assert!(super::release_unused());
+        let kept = blocks.iter().flatten().map(Vec::len).sum::<usize>();
+        let left = resident_bytes();
+        assert!(left + kept / 2 < full, "{full} bytes before, {left} after, {kept} in use");
+    }
+}
