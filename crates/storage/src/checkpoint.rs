@@ -70,8 +70,8 @@ fn offset_line(line: &str) -> Result<(TopicPartition, Offset), String> {
     else {
         return Err("a line is not topic, partition and offset".to_owned());
     };
-    let partition = partition.parse().map_err(|_| "a partition is no number")?;
-    let offset = offset.parse().map_err(|_| "an offset is no number")?;
+    let partition = partition.parse().map_err(|_| "invalid partition")?;
+    let offset = offset.parse().map_err(|_| "invalid offset")?;
     Ok((TopicPartition::new(topic, partition), Offset(offset)))
 }
 

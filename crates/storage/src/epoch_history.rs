@@ -100,9 +100,9 @@ impl EpochHistory {
     pub(crate) fn decode(bytes: &[u8]) -> Result<EpochHistory, String> {
         let mut history = EpochHistory::default();
         for line in checkpoint::decode(bytes)? {
-            let (epoch, start) = line.split_once(' ').ok_or("a line is no pair")?;
-            let epoch = LeaderEpoch(epoch.parse().map_err(|_| "an epoch is no number")?);
-            let start = Offset(start.parse().map_err(|_| "an offset is no number")?);
+            let (epoch, start) = line.split_once(' ').ok_or("a line is not a pair")?;
+            let epoch = LeaderEpoch(epoch.parse().map_err(|_| "invalid leader epoch")?);
+            let start = Offset(start.parse().map_err(|_| "invalid offset")?);
             if history.entries.last().is_some_and(|(e, s)| *e >= epoch || *s >= start) {
                 return Err("epochs or offsets do not rise".to_owned());
             }

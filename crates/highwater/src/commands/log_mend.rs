@@ -48,7 +48,7 @@ fn describe(ailment: &Ailment) -> Result<(), Failure> {
         None => say("whole: no batch")?,
     }
     if survey.tail_bytes > 0 {
-        say(format_args!("at the end: {} bytes that are no whole batch", survey.tail_bytes))?;
+        say(format_args!("at the end: {} bytes, less than a whole batch", survey.tail_bytes))?;
     }
     if survey.lost.is_empty() {
         say("lost: nothing that the journal knows of")?;

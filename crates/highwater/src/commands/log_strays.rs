@@ -72,7 +72,7 @@ fn wanted(
 fn check(found: &[StrayFolder], name: &str, dir: &Path) -> Result<(), Failure> {
     let Some(stray) = found.iter().find(|stray| stray.name == name) else {
         return Err(Failure::new(format!(
-            "{name} is no stray in {}; nothing was changed",
+            "{name} is not a stray of {}; nothing was changed",
             dir.display()
         ))
         .hint(format!("highwater log strays {} lists them", dir.display())));

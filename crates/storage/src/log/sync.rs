@@ -191,7 +191,7 @@ impl CheckpointTicket {
     pub fn run(&self) -> io::Result<()> {
         for segment in &self.unsealed {
             self.complete(segment).map_err(into_io)?;
-            // Of the batches' sync, a full disk is no better than any other error.
+            // Of the batches' sync, a full disk is as bad as any other error.
             segment.sync_all(&self.home).map_err(io::Error::other)?;
         }
         self.sync.run().map_err(io::Error::other)?;
@@ -305,7 +305,7 @@ impl Log {
     }
 
     /// Takes note of a sync. Returns up to where the log is durable now; if it was truncated in
-    /// between, that is no further than before, and another sync is due.
+    /// between, that is as far as before, and another sync is due.
     ///
     /// Fails with [`StorageError::Io`] if the sync did: then the log takes no more writes, for good.
     pub fn finish_sync(

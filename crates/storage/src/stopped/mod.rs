@@ -9,7 +9,7 @@
 //! journal: refused, work <id> under way  durable: whatever happens, nothing half done is served
 //! t-0  ->  t-0.<id>-replaced             renamed, directory synced
 //! t-0.<id>-building  ->  t-0             renamed, directory synced
-//! journal: what the new folder holds     durable, in one frame: the partition is no longer refused
+//! journal: what the new folder holds     durable, in one frame: the refusal of the partition is lifted
 //! t-0.<id>-replaced  ->  t-0.<id>-before-mend   kept for a person
 //! ```
 //!
