@@ -178,7 +178,7 @@ pub fn troubles(server: &Server) -> Vec<Trouble> {
     let mut troubles = Vec::new();
     for (path, reason) in server.logs.offline() {
         let detail = format!("{}: {reason}", path.display());
-        troubles.push(Trouble { reason: "log directory offline", detail });
+        troubles.push(Trouble { reason: Trouble::DIRECTORY_OFFLINE, detail });
     }
     for path in server.logs.full() {
         let detail = format!("{}: appends are refused until there is room", path.display());
@@ -186,15 +186,19 @@ pub fn troubles(server: &Server) -> Vec<Trouble> {
     }
     for (partition, reason) in server.logs.unopened() {
         let detail = format!("{partition}: {reason}");
-        troubles.push(Trouble { reason: "partition offline", detail });
+        troubles.push(Trouble { reason: Trouble::PARTITION_OFFLINE, detail });
     }
     for (partition, reason) in server.groups.failed() {
         let detail = format!("{partition}: {reason}; it is tried again");
         troubles.push(Trouble { reason: Trouble::COORDINATOR_FAILED, detail });
     }
+    for partition in server.logs.uncleanable() {
+        let detail = format!("{partition}: damaged; the report of the cleaner says where");
+        troubles.push(Trouble { reason: Trouble::NOT_COMPACTED, detail });
+    }
     for stray in server.logs.strays() {
         let detail = format!("{}: {}", stray.path.display(), stray.reason);
-        troubles.push(Trouble { reason: "stray folder", detail });
+        troubles.push(Trouble { reason: Trouble::STRAY_FOLDER, detail });
     }
     if let Some(detail) = leaderless(&server.image()) {
         troubles.push(Trouble { reason: "partitions without a leader", detail });

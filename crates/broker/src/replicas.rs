@@ -225,7 +225,7 @@ fn take_over(
             Some(partition)
         }
         Err(cause) => {
-            error!(partition = %wanted.name, error = %cause, "cannot open the log; the partition is offline. with the broker stopped, `highwater log mend DIR --partition NAME` shows what would be lost by going on without what is damaged");
+            error!(partition = %wanted.name, error = %cause, "cannot open the log; the partition is offline; with the broker stopped, `highwater log mend DIR --partition NAME` shows what would be lost by going on without what is damaged");
             None
         }
     }

@@ -150,6 +150,11 @@ impl Server {
         self.clock.now()
     }
 
+    /// The time by which records, producers and tombstones expire: see [`Clock::expiry_now`].
+    pub fn expiry_now(&self) -> Timestamp {
+        self.clock.expiry_now()
+    }
+
     /// The cluster's metadata now.
     pub fn image(&self) -> Arc<ClusterImage> {
         self.quorum.image()

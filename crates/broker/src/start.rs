@@ -131,8 +131,13 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
 
     let counters = Arc::new(Counters::default());
     let flusher = start_flusher(&logs, config.log.sync_delay_ms, &counters)?;
-    let clock = Clock::default();
-    let groups = Arc::new(Groups::new(group_config(&config), clock.clone(), Handle::current()));
+    let clock = Clock::default().behind(logs.last_wall_clock());
+    tell_clock(&clock);
+    let group_config = coordinator::GroupConfig {
+        expiry_from: clock.offsets_kept_until(),
+        ..group_config(&config)
+    };
+    let groups = Arc::new(Groups::new(group_config, clock.clone(), Handle::current()));
     let (applied_now, applied) = watch::channel(0);
     let limits = Limits::new(&config);
     let connection_limits = ConnectionLimits::new(&config, limits.descriptors.connections);
@@ -176,6 +181,15 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let chores = Chores::start(&server).map_err(StartError::Threads)?;
     let cleaner = Cleaner::start(&server).map_err(StartError::Threads)?;
     Ok(RunningBroker { server, broker_epoch, http, stopping, chores, cleaner, data })
+}
+
+fn tell_clock(clock: &Clock) {
+    let Some(ahead_ms) = clock.ahead_ms() else { return };
+    let hours = ahead_ms / (60 * 60 * 1000);
+    warn!(
+        hours,
+        "the clock is more than a day ahead of the last time that a log directory noted; if the broker was          not stopped for so long, set the clock and start again: for ten minutes no records, offsets or producers          expire by time"
+    );
 }
 
 /// The data path's threads. They end in the background: a runtime may not be waited for where
@@ -394,7 +408,7 @@ impl RunningBroker {
         self.http
     }
 
-    /// Everything because of which this broker should get no clients; empty: it is well.
+    /// Everything that is wrong; empty: the broker is well.
     pub fn troubles(&self) -> Vec<Trouble> {
         observe::troubles(&self.server)
     }

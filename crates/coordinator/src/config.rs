@@ -1,6 +1,8 @@
 //! What an operator may set for consumer groups, with Kafka's names and defaults. The broker reads
 //! the files; this room only sees the values.
 
+use model::Timestamp;
+
 /// Limits and times of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupConfig {
@@ -23,6 +25,8 @@ pub struct GroupConfig {
     pub offsets_retention_ms: i64,
     /// `offsets.retention.check.interval.ms`: how often offsets and groups are looked through.
     pub offsets_retention_check_interval_ms: i64,
+    /// Nothing expires before this time.
+    pub expiry_from: Timestamp,
     /// `offsets.commit.timeout.ms`: how long an answer waits for its records to be committed.
     pub write_timeout_ms: i64,
 }
@@ -38,6 +42,7 @@ impl Default for GroupConfig {
             offset_metadata_length_max: 4_096,
             offsets_retention_ms: 10_080 * 60_000,
             offsets_retention_check_interval_ms: 600_000,
+            expiry_from: Timestamp::NONE,
             write_timeout_ms: 5_000,
         }
     }

@@ -52,7 +52,8 @@ impl Loader {
             shard.restore(&id);
         }
         let interval_ms = shard.config.offsets_retention_check_interval_ms;
-        shard.timers.set(TimerKey::Retention, now.plus_ms(interval_ms));
+        let first = now.plus_ms(interval_ms).max(shard.config.expiry_from);
+        shard.timers.set(TimerKey::Retention, first);
         let mut effects = Effects::default();
         shard.outbox.drain(&mut effects);
         (shard, effects)

@@ -142,3 +142,21 @@ fn offsets_go_with_the_topic_of_that_id_and_with_no_other() {
     let kept = hosted.reload();
     assert!(kept.durable().offset(&"h".into(), &TopicPartition::new("t", 0)).is_some());
 }
+
+#[test]
+fn no_offset_expires_before_the_time_that_is_given() {
+    let config = GroupConfig {
+        offsets_retention_ms: 1,
+        offsets_retention_check_interval_ms: 1_000,
+        expiry_from: NOW.plus_ms(600_000),
+        ..GroupConfig::default()
+    };
+    let mut hosted = Hosted { shard: Shard::new(config, NOW), ..Hosted::new() };
+    hosted.store("g", "t", Uuid::ZERO, 3);
+    assert_eq!(hosted.shard.next_deadline(), Some(NOW.plus_ms(600_000)));
+    let mut effects = Effects::default();
+    hosted.shard.step(NOW.plus_ms(599_999), Event::Expire, &mut effects);
+    assert!(effects.writes.is_empty(), "{effects:?}");
+    hosted.shard.step(NOW.plus_ms(600_000), Event::Expire, &mut effects);
+    assert_eq!(effects.writes.len(), 1);
+}

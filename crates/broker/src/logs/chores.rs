@@ -160,7 +160,7 @@ fn report(server: &Server, partition: &Arc<Partition>, result: Result<(), Partit
 }
 
 fn retain(server: &Arc<Server>) {
-    let now = server.now();
+    let now = server.expiry_now();
     let mut starts = Vec::new();
     each(server, |partition| {
         if let Some(start) = partition.plan_retention(now)? {
@@ -249,7 +249,7 @@ fn flush_by_age(server: &Arc<Server>) {
 }
 
 fn expire_producers(server: &Arc<Server>) {
-    let now = server.now();
+    let now = server.expiry_now();
     let expiration_ms = server.config().producers.expiration_ms;
     each(server, |partition| {
         partition.maintain(|log, _| {

@@ -40,8 +40,6 @@ struct State {
     stopping: bool,
     /// Logs that a thread works on.
     busy: HashSet<(TopicId, PartitionIndex)>,
-    /// Logs with bytes that cannot be read: somebody has to look at them first.
-    unreadable: HashSet<(TopicId, PartitionIndex)>,
 }
 
 impl Cleaner {
@@ -128,7 +126,9 @@ impl Shared {
         let server = server.upgrade()?;
         let settings = server.config().log.cleaner.clone();
         for partition in server.topics.snapshot().partitions() {
-            if partition.settings().log.cleanup.compact && self.claim(partition) {
+            let wanted =
+                partition.settings().log.cleanup.compact && !server.logs.is_uncleanable(partition);
+            if wanted && self.claim(partition) {
                 self.clean(&server, partition, &settings);
                 self.state.lock().busy.remove(&key_of(partition));
             }
@@ -139,7 +139,7 @@ impl Shared {
     fn claim(&self, partition: &Partition) -> bool {
         let key = key_of(partition);
         let mut state = self.state.lock();
-        !state.stopping && !state.unreadable.contains(&key) && state.busy.insert(key)
+        !state.stopping && state.busy.insert(key)
     }
 
     fn clean(&self, server: &Server, partition: &Arc<Partition>, settings: &Settings) {
@@ -148,7 +148,7 @@ impl Shared {
         let Err(PartitionError::Storage(cause)) = result else { return };
         if let StorageError::Damaged(_) = cause {
             error!(partition = %partition.topic_partition(), %cause, "not compacted any more");
-            self.state.lock().unreadable.insert(key_of(partition));
+            server.logs.note_uncleanable(partition);
         }
         server.log_failed(partition, &cause);
     }
@@ -159,7 +159,7 @@ impl Shared {
         partition: &Arc<Partition>,
         settings: &Settings,
     ) -> Result<(), PartitionError> {
-        let now = server.now();
+        let now = server.expiry_now();
         let Some(plan) = partition.plan_compaction(now)? else { return Ok(()) };
         let Some(compaction) = self.work(&plan, settings)? else { return Ok(()) };
         let (tally, replaced) = (compaction.tally, compaction.replaces());

@@ -32,6 +32,8 @@ pub struct Directory {
     closed: Mutex<HashSet<Key>>,
     was_clean: bool,
     was_empty: bool,
+    /// The wall clock when it was last written; `None` for a new one.
+    last_wall_clock: Option<Timestamp>,
     offline: AtomicBool,
     /// The reason, for whoever asks after the health.
     failure: Mutex<Option<String>>,
@@ -73,17 +75,27 @@ impl Locked {
         }
         let witnessed = self.meta.as_ref().is_some_and(|meta| meta.journal);
         let disk = Arc::clone(self.dir.disk());
-        let (journal, meta) = match Journal::open(disk, self.dir.path(), witnessed)? {
+        let (journal, meta, last) = match Journal::open(disk, self.dir.path(), witnessed)? {
             Some(journal) => {
                 let meta = compared(&self.dir, self.meta, &journal)?;
                 check_owner(self.dir.path(), &meta, node_id, cluster_id)?;
-                (journal, meta)
+                let last = journal.with_state(last_wall_clock);
+                (journal, meta, Some(last))
             }
-            None => adopt(&self.dir, self.meta, node_id, cluster_id, now)?,
+            None => {
+                let (journal, meta) = adopt(&self.dir, self.meta, node_id, cluster_id, now)?;
+                (journal, meta, None)
+            }
         };
         let directory = Directory::begin(self.dir, self.lock, meta.directory_id, journal, now)?;
-        Ok(directory)
+        Ok(Directory { last_wall_clock: last, ..directory })
     }
+}
+
+/// The latest time that the journal notes: of a start, a stop or a checkpoint.
+fn last_wall_clock(state: &State) -> Timestamp {
+    let checkpoints = state.partitions.values().filter_map(|known| known.checkpoint);
+    checkpoints.map(|last| last.at).fold(state.at, Timestamp::max)
 }
 
 fn check_owner(
@@ -178,6 +190,7 @@ impl Directory {
             closed: Mutex::new(closed),
             was_clean,
             was_empty,
+            last_wall_clock: None,
             offline: AtomicBool::new(false),
             failure: Mutex::default(),
             checkpointing: Mutex::default(),
@@ -197,6 +210,7 @@ impl Directory {
             closed: Mutex::default(),
             was_clean: false,
             was_empty: false,
+            last_wall_clock: None,
             offline: AtomicBool::new(true),
             failure: Mutex::new(Some(cause.to_string())),
             checkpointing: Mutex::default(),
@@ -236,6 +250,11 @@ impl Directory {
 
     pub(super) fn was_clean(&self) -> bool {
         self.was_clean
+    }
+
+    /// The wall clock when it was last written; `None` for a new one.
+    pub(super) fn last_wall_clock(&self) -> Option<Timestamp> {
+        self.last_wall_clock
     }
 
     pub(super) fn was_empty(&self) -> bool {

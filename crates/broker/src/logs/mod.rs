@@ -127,6 +127,8 @@ pub struct Logs {
     /// Folders of deleted partitions, to be removed.
     leftovers: Mutex<Vec<Leftover>>,
     strays: Mutex<Vec<Stray>>,
+    /// Partitions that are not compacted any more, by id: a topic may be made again under its name.
+    uncleanable: Mutex<BTreeMap<Key, TopicPartition>>,
     /// What the metadata wanted at the start, if a directory could not be opened: one of these that
     /// is not found may be there.
     wanted_at_start: Mutex<BTreeSet<Key>>,
@@ -194,6 +196,7 @@ impl Logs {
             trash: Trash::default(),
             leftovers: Mutex::default(),
             strays: Mutex::default(),
+            uncleanable: Mutex::default(),
             wanted_at_start: Mutex::default(),
         };
         logs.collect_leftovers()?;
@@ -225,6 +228,28 @@ impl Logs {
     /// Partitions that could not be opened, and why.
     pub fn unopened(&self) -> Vec<(TopicPartition, String)> {
         self.unopened.lock().iter().map(|(name, reason)| (name.clone(), reason.clone())).collect()
+    }
+
+    /// Remembers that a partition is damaged and not compacted any more.
+    pub fn note_uncleanable(&self, partition: &Partition) {
+        let name = partition.topic_partition().clone();
+        self.uncleanable.lock().insert(key_of(partition), name);
+    }
+
+    /// Whether a partition is damaged and not compacted any more.
+    pub fn is_uncleanable(&self, partition: &Partition) -> bool {
+        self.uncleanable.lock().contains_key(&key_of(partition))
+    }
+
+    /// Partitions that are damaged and not compacted any more.
+    pub fn uncleanable(&self) -> Vec<TopicPartition> {
+        self.uncleanable.lock().values().cloned().collect()
+    }
+
+    /// The wall clock when the directories were last written, as their journals say; `None` for new
+    /// ones.
+    pub fn last_wall_clock(&self) -> Option<Timestamp> {
+        self.directories.iter().filter_map(Directory::last_wall_clock).max()
     }
 
     /// Directories that are offline, and why.
@@ -317,6 +342,7 @@ impl Logs {
             let key = Key { topic_id: *topic_id, partition: name.partition };
             if directory.partition(&key).is_some() {
                 self.homes.lock().remove(&key);
+                self.uncleanable.lock().remove(&key);
                 let due = Instant::now() + Duration::from_millis((*delay_ms).max(0) as u64);
                 let aside = deleted_name(&name.to_string(), random_id());
                 here.push((key, name.to_string(), aside, due));

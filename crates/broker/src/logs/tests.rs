@@ -306,3 +306,16 @@ fn a_data_folder_of_kafka_is_refused_before_a_file_is_touched() {
     assert!(matches!(refused, LogsError::Foreign { .. }), "{refused}");
     assert_eq!(disk.operation_count(), before);
 }
+
+#[test]
+fn the_last_time_that_a_directory_noted_is_known_at_the_start() {
+    let disk = SimDisk::new();
+    let logs = start(&disk, &["data"]).unwrap();
+    assert_eq!(logs.last_wall_clock(), None, "a new directory notes nothing yet");
+    settle(&logs, None).unwrap();
+    let later = NOW.plus_ms(5_000);
+    logs.close(BrokerEpoch(1), later);
+    drop(logs);
+    let logs = start(&disk, &["data", "new"]).unwrap();
+    assert_eq!(logs.last_wall_clock(), Some(later));
+}

@@ -64,6 +64,9 @@ async fn healthz(State(looks): State<Looks>) -> Response {
     if troubles.is_empty() {
         return Json(json!({ "status": "ok" })).into_response();
     }
-    let body = Json(json!({ "status": "unavailable", "reasons": troubles }));
-    (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
+    let (code, status) = match troubles.iter().any(Trouble::is_serious) {
+        true => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+        false => (StatusCode::OK, "degraded"),
+    };
+    (code, Json(json!({ "status": status, "reasons": troubles }))).into_response()
 }

@@ -19,19 +19,43 @@ pub(super) fn write(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Re
     families.gauge(
         "highwater_healthy",
         "1 if /healthz answers 200",
-        if scrape.troubles.is_empty() { 1.0 } else { 0.0 },
+        if scrape.troubles.iter().any(Trouble::is_serious) { 0.0 } else { 1.0 },
     )?;
-    let failed = scrape.troubles.iter();
-    let failed = failed.filter(|trouble| trouble.reason == Trouble::COORDINATOR_FAILED);
-    families.gauge(
-        "highwater_coordinators_failed",
-        "Partitions of __consumer_offsets whose groups could not be loaded",
-        failed.count() as f64,
-    )?;
+    write_troubles(families, scrape)?;
     write_connections(families, scrape)?;
     write_requests(families, &scrape.requests)?;
     write_durations(families, scrape)?;
     Process::now().map_or(Ok(()), |process| write_process(families, &process))
+}
+
+fn write_troubles(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Result {
+    for (name, help, reason) in [
+        (
+            "coordinators_failed",
+            "Partitions of __consumer_offsets whose groups could not be loaded",
+            Trouble::COORDINATOR_FAILED,
+        ),
+        (
+            "log_directories_offline",
+            "Log directories that are not used until the broker is started again",
+            Trouble::DIRECTORY_OFFLINE,
+        ),
+        (
+            "partitions_refused",
+            "Partitions whose logs are refused or could not be opened",
+            Trouble::PARTITION_OFFLINE,
+        ),
+        ("stray_folders", "Folders that belong to no topic", Trouble::STRAY_FOLDER),
+        (
+            "partitions_not_compacted",
+            "Partitions that are not compacted any more, for they are damaged",
+            Trouble::NOT_COMPACTED,
+        ),
+    ] {
+        let count = scrape.troubles.iter().filter(|trouble| trouble.reason == reason).count();
+        families.gauge(&format!("highwater_{name}"), help, count as f64)?;
+    }
+    Ok(())
 }
 
 fn write_connections(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Result {

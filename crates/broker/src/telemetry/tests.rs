@@ -152,8 +152,14 @@ async fn get(address: std::net::SocketAddr, path: &str) -> String {
 async fn metrics_and_health_are_served_until_the_stop() {
     let trouble =
         Trouble { reason: "log_dir_offline", detail: "data: input/output error".to_owned() };
+    let stray = Trouble { reason: Trouble::STRAY_FOLDER, detail: "gone-0".to_owned() };
     for (troubles, status, body) in [
         (vec![], "HTTP/1.1 200 OK", r#"{"status":"ok"}"#),
+        (
+            vec![stray],
+            "HTTP/1.1 200 OK",
+            r#"{"reasons":[{"detail":"gone-0","reason":"stray folder"}],"status":"degraded"}"#,
+        ),
         (
             vec![trouble],
             "HTTP/1.1 503 Service Unavailable",

@@ -4,6 +4,7 @@
 //! Not here: clients of others (`conformance/`), the rules of the pure rooms (their own tests).
 //! Read [`fixture`] first.
 
+mod clock;
 mod configuring;
 mod coordinators;
 mod fetching;

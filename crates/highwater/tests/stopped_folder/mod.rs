@@ -178,6 +178,7 @@ fn a_refused_partition_is_mended() {
     let mend = ["log", "mend", text(&data), "--partition", "t-0"];
     let broker = Broker::start_in(&data);
     assert!(broker.get("/healthz").contains("t-0"));
+    assert!(broker.get("/metrics").contains("\nhighwater_partitions_refused 1.0\n"));
     assert!(fail(&mend).contains("stop the broker first"));
     broker.stop();
 
@@ -235,6 +236,8 @@ fn strays_are_listed_brought_back_moved_and_deleted_by_name() {
     let broker = Broker::start_in(&data);
     assert_eq!(values(&broker, "back").len(), 2);
     assert!(broker.get("/healthz").contains("gone-0"), "a start leaves strays and reports them");
+    assert!(broker.get("/healthz").starts_with("HTTP/1.1 200"), "and serves all the same");
+    assert!(broker.get("/metrics").contains("\nhighwater_stray_folders 2.0\n"));
     broker.stop();
 
     let elsewhere = folder.path().join("elsewhere");
