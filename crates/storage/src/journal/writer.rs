@@ -2,6 +2,9 @@
 //!
 //! Appending is a write under a short lock. Who needs an entry durable calls [`Journal::sync`]: one
 //! of those who wait syncs for all, without that lock. Nobody waits for [`Journal::note_synced`].
+//!
+//! A new snapshot is written beside, while frames are appended and synced; only when both files get their
+//! names does everybody wait.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,7 +35,9 @@ pub struct Journal {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     writer: Mutex<Writer>,
-    /// Held by the thread that syncs.
+    /// Held by the thread that writes a snapshot; taken before the others.
+    rewriting: Mutex<()>,
+    /// Held by the thread that syncs; taken before `writer`.
     syncing: Mutex<()>,
     /// The last seq that is durable.
     durable: AtomicU64,
@@ -135,6 +140,7 @@ impl Journal {
             disk,
             dir: dir.to_owned(),
             writer: Mutex::new(writer),
+            rewriting: Mutex::default(),
             syncing: Mutex::default(),
             durable: AtomicU64::new(durable),
             noted: Mutex::default(),
@@ -207,6 +213,11 @@ impl Journal {
         let mut writer = self.usable()?;
         result.map_err(|error| writer.fail(error))?;
         self.durable.fetch_max(up_to, Ordering::AcqRel);
+        self.note_durable(&mut writer, up_to)
+    }
+
+    /// Writes into the snapshot up to which frame the journal is durable.
+    fn note_durable(&self, writer: &mut Writer, up_to: u64) -> Result<(), StorageError> {
         let (slot, path) = (writer.slot, self.dir.join(SNAPSHOT));
         writer.slot = slot + 1;
         let bytes = snapshot::encode_slot(slot, up_to);
@@ -231,12 +242,32 @@ impl Journal {
         if due { self.rewrite() } else { Ok(()) }
     }
 
-    /// Writes a snapshot of all that is known, durably, and begins a new journal behind it.
+    /// Writes a snapshot of all that is known, durably, and begins a new journal behind it. Others append
+    /// and commit meanwhile: their frames move into the new journal.
     pub fn rewrite(&self) -> Result<(), StorageError> {
+        let _one = self.rewriting.lock();
+        let (state, seq, position) = {
+            let mut writer = self.usable()?;
+            self.write_noted(&mut writer)?;
+            // What the snapshot says must not be written over.
+            writer.round = None;
+            (writer.state.clone(), writer.seq, writer.position)
+        };
+        let prepared = Files::prepare_snapshot(&*self.disk, &self.dir, &state, seq);
+        drop(state);
         let _turn = self.syncing.lock();
         let mut writer = self.usable()?;
         self.write_noted(&mut writer)?;
-        self.begin_anew(&mut writer)
+        let behind = frames_from(&writer, position).during("read", &self.dir.join(JOURNAL));
+        let frames = behind.map_err(|error| writer.fail(error))?;
+        let prepared = prepared.and_then(|(snapshot, snapshot_bytes)| {
+            let bytes = [frames::encode_head(seq), frames].concat();
+            let journal = write_aside(&*self.disk, &aside(&self.dir, JOURNAL), &bytes)?;
+            Ok((Files { snapshot, snapshot_bytes, journal }, bytes.len() as u64))
+        });
+        let last = writer.seq;
+        self.replace(&mut writer, prepared, last)?;
+        self.note_durable(&mut writer, last)
     }
 
     /// Stops: takes the last entries in and writes the snapshot that says that the stop was clean.
@@ -247,6 +278,7 @@ impl Journal {
         broker_epoch: BrokerEpoch,
         at: Timestamp,
     ) -> Result<(), StorageError> {
+        let _one = self.rewriting.lock();
         let _turn = self.syncing.lock();
         let mut writer = self.usable()?;
         self.write_noted(&mut writer)?;
@@ -261,7 +293,19 @@ impl Journal {
     fn begin_anew(&self, writer: &mut Writer) -> Result<(), StorageError> {
         // A seq of its own: frames of the old journal are never taken for news behind the snapshot.
         let seq = writer.seq + 1;
-        let prepared = match Files::prepare(&*self.disk, &self.dir, &writer.state, seq) {
+        let prepared = Files::prepare(&*self.disk, &self.dir, &writer.state, seq);
+        self.replace(writer, prepared.map(|files| (files, HEAD_BYTES as u64)), seq)
+    }
+
+    /// Puts new files in the place of the old ones, and goes on behind the frame `seq`, where the new
+    /// journal, which is durable, has so many bytes.
+    fn replace(
+        &self,
+        writer: &mut Writer,
+        prepared: Result<(Files, u64), StorageError>,
+        seq: u64,
+    ) -> Result<(), StorageError> {
+        let (prepared, position) = match prepared {
             Ok(prepared) => prepared,
             Err(error) if is_full(&error) => return Err(error),
             Err(error) => return Err(writer.fail(error)),
@@ -271,7 +315,7 @@ impl Journal {
             // One of the two may have its name already: nothing may be appended to the old one.
             Err(error) => return Err(writer.fail(error)),
         };
-        (writer.file, writer.position) = (files.journal, HEAD_BYTES as u64);
+        (writer.file, writer.position) = (files.journal, position);
         (writer.snapshot, writer.snapshot_bytes) = (files.snapshot, files.snapshot_bytes);
         (writer.seq, writer.slot, writer.round) = (seq, 0, None);
         self.durable.store(seq, Ordering::Release);
@@ -365,6 +409,15 @@ fn frames_of(entries: &[&Entry], mut seq: u64, durable: u64) -> (Vec<u8>, u64) {
     (out, seq)
 }
 
+/// The bytes of the frames from a position on.
+fn frames_from(writer: &Writer, position: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; (writer.position - position) as usize];
+    match writer.file.read_at(&mut bytes, position)? == bytes.len() {
+        true => Ok(bytes),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
 fn is_full(error: &StorageError) -> bool {
     matches!(error, StorageError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
 }
@@ -384,12 +437,21 @@ impl Files {
         state: &State,
         seq: u64,
     ) -> Result<Files, StorageError> {
+        let (snapshot, snapshot_bytes) = Files::prepare_snapshot(disk, dir, state, seq)?;
+        let journal = write_aside(disk, &aside(dir, JOURNAL), &frames::encode_head(seq))?;
+        Ok(Files { snapshot, snapshot_bytes, journal })
+    }
+
+    /// Writes a snapshot under a temporary name, durably. Returns the file and its bytes.
+    fn prepare_snapshot(
+        disk: &dyn Disk,
+        dir: &Path,
+        state: &State,
+        seq: u64,
+    ) -> Result<(Arc<dyn DiskFile>, u64), StorageError> {
         let bytes = snapshot::encode(state, seq);
-        Ok(Files {
-            snapshot: write_aside(disk, &aside(dir, SNAPSHOT), &bytes)?,
-            snapshot_bytes: bytes.len() as u64,
-            journal: write_aside(disk, &aside(dir, JOURNAL), &frames::encode_head(seq))?,
-        })
+        let file = write_aside(disk, &aside(dir, SNAPSHOT), &bytes)?;
+        Ok((file, bytes.len() as u64))
     }
 
     /// Gives them their names. The snapshot's name is durable first: it holds all that the old

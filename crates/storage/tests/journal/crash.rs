@@ -2,13 +2,17 @@
 //! holds all that was durable, and nothing that was never written.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fastrand::Rng;
 use model::{BrokerEpoch, Offset, Timestamp};
-use storage::disk::SimDisk;
+use storage::disk::{GatedDisk, SimDisk};
 use storage::journal::{Entry, Fact, Journal, State};
 
 use crate::fixture::{created, dir, key, random_entry};
+
+/// How long anything may take on a machine that is busy with much else.
+const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A state that the journal had, and when: it was reached by operation `from` of the disk at the
 /// latest, and durable before operation `durable`, if ever.
@@ -152,6 +156,50 @@ fn what_was_cut_off_never_comes_back() {
             let disk = Arc::new(disk.after_crash(again));
             let journal = Journal::open(disk, dir(), true).unwrap().unwrap();
             assert_eq!(journal.partition(&key(0)).unwrap().log_start, before, "crash {crash}");
+        }
+    }
+}
+
+#[test]
+fn what_is_committed_while_a_snapshot_is_written_waits_for_it_nowhere_and_survives_every_crash() {
+    let disk = SimDisk::new();
+    disk.keep_history();
+    drop(created(&disk));
+    let gated = GatedDisk::new(Arc::new(disk.clone()));
+    let journal = Journal::open(Arc::new(gated.clone()), dir(), true).unwrap().unwrap();
+    journal.commit(&[Entry::Of(key(0), crate::fixture::opened("t"))]).unwrap();
+    // A frame that may be written over as long as it is not in a snapshot.
+    journal.note_synced([(key(0), Offset(1))]).unwrap();
+    gated.close(&dir().join("highwater-partitions.tmp"));
+    let mut promises = vec![(disk.operation_count(), Offset(0), Offset(0))];
+    let (sender, committed) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| journal.rewrite());
+        let begun = gated.wait_for(1, PATIENCE);
+        scope.spawn(|| {
+            for (start, synced) in [(5, 2), (6, 3)] {
+                journal.note_synced([(key(0), Offset(synced))]).unwrap();
+                journal.commit(&[Entry::Of(key(0), Fact::Start(Offset(start)))]).unwrap();
+                sender.send((disk.operation_count(), Offset(start), Offset(synced))).unwrap();
+            }
+        });
+        promises.extend((0..2).map_while(|_| committed.recv_timeout(PATIENCE).ok()));
+        gated.open_gate();
+        assert!(begun, "the snapshot waits for the device");
+        assert_eq!(promises.len(), 3, "nobody waits for the snapshot");
+        writing.join().unwrap().unwrap();
+    });
+    journal.commit(&[Entry::Of(key(0), Fact::Start(Offset(9)))]).unwrap();
+    promises.push((disk.operation_count(), Offset(9), Offset(3)));
+    let first = promises[0].0 as usize;
+    for (at, disk) in disk.history().into_iter().enumerate().skip(first) {
+        let held = promises.iter().rev().find(|(since, _, _)| *since <= at as u64);
+        let (_, start, synced) = *held.expect("the first one holds from here on");
+        for crash in 0..6 {
+            let what = format!("before operation {at}, crash {crash}");
+            let disk = if crash == 0 { disk.snapshot() } else { disk.after_crash(crash) };
+            let found = opened(disk, &what).partitions[&key(0)].clone();
+            assert!(found.log_start >= start && found.synced >= synced, "{what}: {found:?}");
         }
     }
 }
