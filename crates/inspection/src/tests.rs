@@ -269,3 +269,51 @@ fn one_file_alone_is_compared_with_its_segment() {
         inspect(&RealDisk, &dir.join("missing.log"), Looking::default(), &mut |_, _| {}).is_err()
     );
 }
+
+/// A folder is a stray by what the journal and the metadata know of the partition, never by its name.
+#[test]
+fn a_stray_is_told_by_journal_and_metadata() {
+    use std::collections::BTreeMap;
+
+    use model::{PartitionIndex, TopicPartition, Uuid};
+    use storage::journal::{Key, Opened, PartitionState, State};
+
+    let root = tempfile::tempdir().unwrap();
+    let id = "00000000000000000000000000000001";
+    let (stray, deleted, unknown, kept, building) = (
+        format!("t-3.{id}-stray"),
+        format!("t-4.{id}-delete"),
+        format!("t-5.{id}-delete"),
+        format!("t-6.{id}-before-mend"),
+        format!("t-7.{id}-building"),
+    );
+    let names = ["t-0", "t-1", "t-2", "__cluster_metadata-0", "lost+found"];
+    for name in names.into_iter().chain([&*stray, &*deleted, &*unknown, &*kept, &*building]) {
+        fs::create_dir(root.path().join(name)).unwrap();
+    }
+    let key = |number: i32| Key { topic_id: Uuid([1; 16]), partition: PartitionIndex(number) };
+    let opened = || Opened { topic: "t".into(), dense_from: None, fsync: true, image_index: 1 };
+    let mut state = State::default();
+    for number in [0, 1, 4] {
+        state.partitions.insert(key(number), PartitionState::new(opened()));
+    }
+    state.partitions.get_mut(&key(4)).unwrap().deleted = Some(deleted.as_str().into());
+    let wanted = BTreeMap::from([(key(0), TopicPartition::new("t", 0))]);
+    let dir = storage::LogDir::at(Arc::new(RealDisk), root.path().to_owned());
+    let told = |wanted| {
+        let found = strays(&dir, &state, wanted).unwrap();
+        found.into_iter().map(|stray| (stray.name, stray.why)).collect::<Vec<_>>()
+    };
+    let mut due = vec![
+        ("t-1".to_owned(), WhyStray::NotInMetadata),
+        ("t-2".to_owned(), WhyStray::Unknown),
+        (stray.clone(), WhyStray::PutAside),
+        (unknown.clone(), WhyStray::UnknownDeletion),
+        (kept.clone(), WhyStray::BeforeMend),
+        (building.clone(), WhyStray::Interrupted),
+    ];
+    assert_eq!(told(Some(&wanted)), due);
+    // Without the metadata a partition that the journal knows is none.
+    due.remove(0);
+    assert_eq!(told(None), due);
+}

@@ -237,3 +237,30 @@ async fn a_log_of_few_large_entries_is_bounded_too() {
     assert!(created(&quorum.propose(create("later", 1000)).await.unwrap()));
     quorum.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn what_a_stopped_node_would_start_with_can_be_read_without_changing_anything() {
+    let disk = new_disk();
+    let quorum = alone(&disk).await.unwrap();
+    prepare(&quorum).await;
+    for number in 0..20 {
+        let name = format!("t{number}");
+        assert!(created(&quorum.propose(create(&name, number)).await.unwrap()));
+        if number % 7 == 0 {
+            let image = quorum.image();
+            let read = read(&disk.snapshot());
+            assert_eq!(read.digest(), image.digest(), "while it runs");
+        }
+    }
+    let last = quorum.image();
+    quorum.stop().await.unwrap();
+    let before = disk.operation_count();
+    assert_eq!(read(&disk).digest(), last.digest());
+    assert_eq!(disk.operation_count(), before);
+}
+
+fn read(disk: &storage::disk::SimDisk) -> metadata::ClusterImage {
+    let config = config(1);
+    let disk: std::sync::Arc<dyn Disk> = std::sync::Arc::new(disk.clone());
+    quorum::read_stopped(&disk, &config.dir, &config.cluster_id, config.node).unwrap()
+}
