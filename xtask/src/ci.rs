@@ -41,6 +41,7 @@ const QUICK: &[Step] = &[
 const TRIALS: &[Step] = &[
     cargo("power failures", &["xt", "trial", "powerloss", "--rounds", "2"]),
     cargo("folders of an earlier version", &["xt", "trial", "adoption"]),
+    cargo("damaged folders", &["xt", "trial", "damage", "--count", "120"]),
 ];
 
 const CLIENTS: &[Step] = &[

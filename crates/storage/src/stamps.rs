@@ -2,9 +2,8 @@
 //! nothing in the batch tells that one of them is not what was written.
 //!
 //! Its neighbours do. Offsets rise in every log. In a dense part, in which only this log assigned them,
-//! each batch begins where the one before ends, and its epoch is the one that the epoch history has
-//! there. Where records were compacted away, or Kafka wrote, a base offset that stays within a gap
-//! cannot be told from the right one.
+//! each batch begins where the one before ends. Its epoch is the one that the epoch history has there. Where records were compacted away, or Kafka wrote, a base offset that stays within a gap
+//! cannot be told from the right one; epochs can.
 
 use model::{BatchHeader, LeaderEpoch, Offset};
 
@@ -13,21 +12,20 @@ use model::{BatchHeader, LeaderEpoch, Offset};
 pub(crate) struct Stamps {
     /// From here on no offset is missing; the largest offset there is if that is nowhere so.
     dense_from: Offset,
-    /// The epochs of the dense part with the offsets at which they began.
+    /// The epochs with the offsets at which they began; none if they do not speak for every batch.
     epochs: Vec<(LeaderEpoch, Offset)>,
 }
 
 impl Stamps {
-    /// `epochs` are those of the whole log; from `from` on batches are looked at.
+    /// `epochs` are those of the whole log, or none; from `from` on batches are looked at.
     pub(crate) fn new(
         dense_from: Offset,
         from: Offset,
         epochs: &[(LeaderEpoch, Offset)],
     ) -> Stamps {
-        let first = dense_from.max(from);
-        let before = epochs.partition_point(|(_, start)| *start <= first).saturating_sub(1);
-        let epochs = if dense_from == Offset(i64::MAX) { &[] } else { &epochs[before..] };
-        Stamps { dense_from, epochs: epochs.to_vec() }
+        // A search for an offset may begin some batches before.
+        let before = epochs.partition_point(|(_, start)| *start <= from).saturating_sub(1);
+        Stamps { dense_from, epochs: epochs[before..].to_vec() }
     }
 
     /// Whether an offset missing at `offset` is damage.
@@ -35,12 +33,10 @@ impl Stamps {
         offset >= self.dense_from
     }
 
-    /// The epoch of the batch at `offset`; `None` where it is not known: before the log's start, or in a
-    /// part that is not dense.
+    /// The epoch of the batch at `offset`; `None` where it is not known, as before the log's start.
     fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
         let begun = self.epochs.partition_point(|(_, start)| *start <= offset);
-        let known = begun.checked_sub(1).filter(|_| self.is_dense(offset));
-        known.map(|last| self.epochs[last].0)
+        begun.checked_sub(1).map(|last| self.epochs[last].0)
     }
 
     /// A chain of batches of a segment that ends before the offset `end`. `expected`: where its first
@@ -72,7 +68,9 @@ impl Chain<'_> {
             return Err(format!("offsets {found} to {last}, and the segment ends at {end}"));
         }
         let epoch = header.leader_epoch;
-        if let Some(due) = self.stamps.epoch_at(found).filter(|due| *due != epoch) {
+        // Kafka has written batches without an epoch.
+        let known = self.stamps.epoch_at(found).filter(|_| epoch != LeaderEpoch::NONE);
+        if let Some(due) = known.filter(|due| *due != epoch) {
             return Err(format!("leader epoch {epoch} at offset {found}, where it was {due}"));
         }
         self.expected = Some(header.next_offset());
@@ -116,7 +114,7 @@ mod tests {
             &[(3, 1)],
             &[(3, 0), (7, 4)],
             &[(3, 0), (6, 0)],
-            &[(3, -1)],
+            &[(3, i32::MIN)],
             &[(3, 0), (6, 4), (9, 4), (12, 4), (15, 4), (18, 4)],
         ] {
             assert!(told(wrong).is_some(), "{wrong:?}");
@@ -132,5 +130,8 @@ mod tests {
         assert!(chain.take(&header(11, 1, 9)).is_err(), "from 10 on nothing is missing");
         assert_eq!(chain.take(&header(10, 1, 9)), Ok(()));
         assert!(chain.take(&header(5, 1, 9)).is_err());
+        let compacted = Stamps::new(Offset(10), Offset(0), &[(LeaderEpoch(2), Offset(0))]);
+        assert_eq!(compacted.chain(None, Offset(20)).take(&header(4, 1, 2)), Ok(()));
+        assert!(compacted.chain(None, Offset(20)).take(&header(4, 1, 3)).is_err());
     }
 }

@@ -68,6 +68,9 @@ pub struct Log {
     log_end: Offset,
     pub(crate) producers: Producers,
     epochs: EpochHistory,
+    /// Whether batches were found whose epoch is smaller than that of one before: `epochs` does not speak
+    /// for every batch then.
+    epochs_fall: bool,
     /// Whether `epochs` differs from its file.
     epochs_unwritten: bool,
     /// Offsets of which there is a file of the producers, ours or Kafka's, in order.

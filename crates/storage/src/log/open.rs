@@ -97,6 +97,7 @@ impl Log {
             log_end: opening.log_start_offset,
             producers: Producers::default(),
             epochs: EpochHistory::default(),
+            epochs_fall: false,
             epochs_unwritten: false,
             snapshots: Vec::new(),
             durability,

@@ -212,6 +212,7 @@ impl Log {
                 break Some((format!("offset {} is out of reach", header.base_offset), false));
             }
             segment.extend(position, &header, self.config.index_interval_bytes);
+            self.epochs_fall |= header.leader_epoch < scan.epoch;
             self.epochs.assign(header.leader_epoch, header.base_offset);
             scan.epoch = scan.epoch.max(header.leader_epoch);
             expected = header.next_offset();
@@ -363,7 +364,7 @@ impl Log {
                 Ok::<bool, StorageError>(good && self.is_seam(*epoch, *start)?)
             })?;
         if !good {
-            self.epochs = self.derive_epochs(trust)?;
+            (self.epochs, self.epochs_fall) = self.derive_epochs(trust)?;
             self.epochs_unwritten = true;
         }
         Ok(())
@@ -404,9 +405,10 @@ impl Log {
         Ok(None)
     }
 
-    /// The epoch history as the headers of all batches tell it. Fails with [`StorageError::Damaged`] if
+    /// The epoch history as the headers of all batches tell it, and whether epochs fall anywhere. Fails with [`StorageError::Damaged`] if
     /// they contradict each other where no crash and no other broker can have made that so.
-    fn derive_epochs(&self, trust: &Trust<'_>) -> Result<EpochHistory, StorageError> {
+    fn derive_epochs(&self, trust: &Trust<'_>) -> Result<(EpochHistory, bool), StorageError> {
+        let mut fall = false;
         let mut epochs = EpochHistory::default();
         for segment in &self.segments {
             let file = segment.file(&self.home)?;
@@ -419,6 +421,7 @@ impl Log {
                             let path = self.home.segment_path(segment.base, LOG);
                             return Err(StorageError::damaged(&path, at, offset, reason));
                         }
+                        fall |= epoch < epochs.latest();
                         epochs.assign(epoch, offset);
                     }
                     Ok(None) => break,
@@ -429,7 +432,7 @@ impl Log {
                 }
             }
         }
-        Ok(epochs)
+        Ok((epochs, fall))
     }
 }
 

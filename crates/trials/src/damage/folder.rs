@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use client::admin::{ConfigOperation, NewTopic, Resource};
 use client::{Admin, Cluster, ClusterConfig, CommittedOffset, Connection};
 use model::record::BatchBuilder;
@@ -15,6 +16,8 @@ use crate::requests::{self, runtime};
 
 /// Groups that have committed.
 pub const GROUPS: [&str; 2] = ["readers", "others"];
+/// A topic that Kafka wrote, of two partitions.
+const ADOPTED: &str = "orders";
 /// Settings while the folder is made: the cleaner works at once, the offsets topic is small.
 const SETTINGS: [(&str, &str); 4] = [
     ("offsets.topic.num.partitions", "3"),
@@ -34,8 +37,27 @@ pub enum Stopped {
 
 /// Makes the folder at `data`.
 pub fn make(binary: &Path, data: &Path, stopped: Stopped) -> Result<()> {
-    let server = highwater::start(binary, data, highwater::free_port()?, &SETTINGS)?;
+    make_with(binary, data, stopped, |_| Ok(()))
+}
+
+/// As [`make`], with a topic whose partitions Kafka wrote.
+pub fn make_with_adopted(binary: &Path, data: &Path, stopped: Stopped) -> Result<()> {
+    make_with(binary, data, stopped, |data| adopted(binary, data))
+}
+
+fn make_with(
+    binary: &Path,
+    data: &Path,
+    stopped: Stopped,
+    between: impl FnOnce(&Path) -> Result<()>,
+) -> Result<()> {
+    let start = || highwater::start(binary, data, highwater::free_port()?, &SETTINGS);
+    let mut server = start()?;
     runtime()?.block_on(fill(&server.bootstrap()))?;
+    server.stop()?;
+    between(data)?;
+    server = start()?;
+    runtime()?.block_on(fill_more(&server.bootstrap()))?;
     match stopped {
         Stopped::Cleanly => server.stop(),
         Stopped::Killed => server.kill(),
@@ -51,10 +73,31 @@ async fn fill(address: &str) -> Result<()> {
     switched(&admin, &connection).await?;
     made_again(&admin, &connection).await?;
     commits(&admin).await?;
-    // Behind the last checkpoint.
+    create(&admin, ADOPTED, 2, &[]).await
+}
+
+/// Behind the last checkpoint.
+async fn fill_more(address: &str) -> Result<()> {
+    let connection = requests::connect(address).await?;
     for number in 0..5 {
-        requests::produce(&connection, "rolled", 0, batch(number, 1_000)).await?;
+        for topic in ["rolled", ADOPTED] {
+            requests::produce(&connection, topic, 0, batch(number, 1_000)).await?;
+        }
     }
+    Ok(())
+}
+
+/// Fills the topic with what Kafka wrote.
+fn adopted(binary: &Path, data: &Path) -> Result<()> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the folder of crates")?;
+    let kafka = crates.join("highwater/tests/stopped_folder/kafka-4.3.1/clean");
+    let output = Command::new(binary)
+        .args(["log", "adopt"])
+        .arg(kafka)
+        .args(["--topic", ADOPTED, "--into"])
+        .arg(data)
+        .output()?;
+    ensure!(output.status.success(), "log adopt: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
 

@@ -88,8 +88,9 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Chooses damages: every file is removed and cut once before flips share what is left of `count`, a file's part of them
-/// growing with the square root of its size, so that small files are well covered.
+/// Chooses damages, at least one for every file: of each file first its removal, a cut or a flip, by lot; then, while they are
+/// fewer than `count`, the rest of the removals and cuts, two fifths of all at most; flips share what is left, a file's part
+/// of them growing with the square root of its size, so that small files are well covered.
 pub fn choose(
     folder: &Path,
     count: usize,
@@ -101,15 +102,21 @@ pub fn choose(
         let bytes = fs::metadata(folder.join(&file))?.len();
         sized.push((file, bytes));
     }
-    let mut harms = Vec::new();
+    let (mut harms, mut others) = (Vec::new(), Vec::new());
     for (file, bytes) in &sized {
-        harms.push(Harm { file: file.clone(), kind: Kind::Remove });
+        let mut kinds = vec![Kind::Remove];
         if *bytes > 0 {
-            harms.push(Harm { file: file.clone(), kind: Kind::Cut(random.u64(..*bytes)) });
+            kinds.push(Kind::Cut(random.u64(..*bytes)));
+            kinds.push(Kind::Flip(random.u64(..bytes * 8)));
         }
+        random.shuffle(&mut kinds);
+        let mut of_file = kinds.into_iter().map(|kind| Harm { file: file.clone(), kind });
+        harms.extend(of_file.next());
+        others.extend(of_file.filter(|harm| !matches!(harm.kind, Kind::Flip(_))));
     }
-    random.shuffle(&mut harms);
-    harms.truncate(count * 2 / 5);
+    random.shuffle(&mut others);
+    others.truncate((count * 2 / 5).saturating_sub(harms.len()));
+    harms.append(&mut others);
     let weights: Vec<f64> = sized.iter().map(|(_, bytes)| (*bytes as f64).sqrt()).collect();
     let all: f64 = weights.iter().sum();
     while harms.len() < count && all > 0.0 {

@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use peer::highwater::{self, Server};
@@ -17,6 +18,7 @@ use peer::highwater::{self, Server};
 use crate::picture::{Difference, Picture};
 use crate::requests::runtime;
 use folder::GROUPS;
+use folder::make_with_adopted;
 pub use folder::{Stopped, make as make_folder};
 use harm::Harm;
 
@@ -33,15 +35,15 @@ pub struct Arguments {
     /// The program
     #[arg(long)]
     binary: PathBuf,
-    /// Damages for each of the two folders
+    /// Damages for each of the two folders; at least one for every file
     #[arg(long, default_value_t = 500)]
     count: usize,
-    /// Decides where
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Brokers at the same time
-    #[arg(long, default_value_t = 2)]
-    jobs: usize,
+    /// Decides where; by lot, and printed, if it is not given
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Brokers at the same time; by the number of cores if it is not given
+    #[arg(long)]
+    jobs: Option<usize>,
     /// Only files whose path contains this
     #[arg(long, default_value = "")]
     only: String,
@@ -64,20 +66,22 @@ enum Outcome {
 
 /// Makes both folders and damages them.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
+    println!("damage: seed {seed}");
     let mut failed = 0;
     for stopped in [Stopped::Cleanly, Stopped::Killed] {
-        failed += damage_one(arguments, stopped)?;
+        failed += damage_one(arguments, seed, stopped)?;
     }
     ensure!(failed == 0, "{failed} damages were believed, or refused without a word");
     Ok(())
 }
 
-fn damage_one(arguments: &Arguments, stopped: Stopped) -> Result<usize> {
+fn damage_one(arguments: &Arguments, seed: u64, stopped: Stopped) -> Result<usize> {
     let scratch = tempfile::Builder::new().prefix("highwater-damage-").tempdir()?;
     let original = scratch.path().join("original");
-    folder::make(&arguments.binary, &original, stopped)?;
+    make_with_adopted(&arguments.binary, &original, stopped)?;
     let before = undamaged(arguments, &original, scratch.path())?;
-    let mut random = fastrand::Rng::with_seed(arguments.seed);
+    let mut random = fastrand::Rng::with_seed(seed);
     let harms = harm::choose(&original, arguments.count, &arguments.only, &mut random)?;
     println!(
         "damage: {stopped:?}: {} batches in {} files, {} damages",
@@ -87,6 +91,12 @@ fn damage_one(arguments: &Arguments, stopped: Stopped) -> Result<usize> {
     );
     let found = try_all(arguments, &original, scratch.path(), &before, &harms)?;
     Ok(report(stopped, &found))
+}
+
+/// A broker that refuses a group for seconds leaves a core idle: two for each.
+fn jobs(arguments: &Arguments) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(2, |cores| 2 * cores.get());
+    arguments.jobs.unwrap_or_else(cores)
 }
 
 /// The picture of the folder as it is, which must be the same at a second start.
@@ -122,7 +132,7 @@ fn try_all(
         }
     };
     std::thread::scope(|scope| {
-        let jobs: Vec<_> = (0..arguments.jobs).map(|job| scope.spawn(move || work(job))).collect();
+        let jobs: Vec<_> = (0..jobs(arguments)).map(|job| scope.spawn(move || work(job))).collect();
         jobs.into_iter().try_for_each(|job| match job.join() {
             Ok(done) => done,
             Err(_) => bail!("a trial panicked"),
@@ -179,14 +189,27 @@ fn outcome(before: &Picture, looked: Result<Picture>, log: &Path) -> Outcome {
     }
 }
 
+/// Whether the broker ends by itself, given a moment to say why.
+fn has_ended(server: &mut Server) -> bool {
+    let begun = Instant::now();
+    while server.is_running() && begun.elapsed() < Duration::from_secs(2) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    !server.is_running()
+}
+
 fn last_line_with(text: &str, word: &str) -> String {
     text.lines().rfind(|line| line.contains(word)).unwrap_or_default().to_owned()
 }
 
 /// Starts the broker, asks about everything, and stops it cleanly or kills it.
 pub fn look(binary: &Path, data: &Path, clean: bool) -> Result<Picture> {
-    let server: Server = highwater::start(binary, data, highwater::free_port()?, &SETTINGS)?;
+    let mut server: Server = highwater::start(binary, data, highwater::free_port()?, &SETTINGS)?;
     let picture = runtime()?.block_on(Picture::take(&server.bootstrap(), &GROUPS));
+    // It listens before it has read everything that it may refuse to start with.
+    if picture.is_err() && has_ended(&mut server) {
+        bail!("highwater ended at start:\n{}", server.last_words());
+    }
     match clean {
         true => server.stop()?,
         false => server.kill()?,
