@@ -280,9 +280,21 @@ fn reconfigure_topics(server: &Server, update: &ImageUpdate, topics: &Topics, al
         }
         let settings = Arc::new(resolve(&config, &update.after, server.node_id, &topic.name));
         for partition in topic.partitions.iter().flatten() {
-            partition.set_settings(Arc::clone(&settings));
-            partition.request_sync();
+            obey(server, partition, &settings);
         }
+    }
+}
+
+fn obey(server: &Server, partition: &Arc<Partition>, settings: &Arc<Settings>) {
+    let durability = settings.durability;
+    let changes = partition.settings().durability != durability;
+    if changes && durability == Durability::PageCache {
+        server.logs.note_durability(partition, durability);
+    }
+    partition.set_settings(Arc::clone(settings));
+    partition.request_sync();
+    if changes && durability == Durability::Fsync {
+        server.logs.note_durability(partition, durability);
     }
 }
 

@@ -340,7 +340,8 @@ async fn join_cluster(
 fn assigned(quorum: &Quorum, me: BrokerId) -> Assigned {
     let image = quorum.image();
     let image_index = image.cluster_id().and(quorum.changed_at());
-    Assigned { partitions: partitions_of(&image, me), image_index }
+    let log_dirs = image.broker(me).map(|broker| broker.log_dirs.clone()).unwrap_or_default();
+    Assigned { partitions: partitions_of(&image, me), image_index, log_dirs }
 }
 
 /// The partitions of which the broker has replicas.

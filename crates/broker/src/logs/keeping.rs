@@ -84,6 +84,7 @@ impl Logs {
 
     /// Makes the journals' newest entries durable, and keeps the journals short.
     pub fn sync_journals(&self) {
+        self.enter_synced();
         for (at, directory) in self.directories.iter().enumerate() {
             let Ok(journal) = directory.journal() else { continue };
             if let Err(cause) = journal.maintain() {

@@ -29,6 +29,7 @@ use self::trash::Trash;
 pub mod chores;
 pub mod cleaner;
 mod directory;
+mod durability;
 pub mod flusher;
 mod foreign;
 mod keeping;
@@ -80,6 +81,18 @@ pub enum LogsError {
         /// What tells.
         sign: String,
     },
+    /// A log directory that the broker had is gone, and partitions with it.
+    #[error("the log directory with the id {id} is missing, and {partitions} partitions are in no other one; {} {state}. Nothing was begun anew. Mount its disk, or put it back into log.dirs. If what it held is lost for good, make an empty file highwater-begin-anew in {} and start again: these partitions then begin empty", path.display(), path.display())]
+    DirectoryMissing {
+        /// The directory's id.
+        id: Uuid,
+        /// Partitions that are in none of the directories.
+        partitions: usize,
+        /// A directory that may stand in its place.
+        path: PathBuf,
+        /// What is known of that one.
+        state: &'static str,
+    },
     /// Most folders belong to topics that the metadata does not know.
     #[error("the cluster's metadata does not know {strays} of the {folders} partitions in {}: it is lost, or older than they are. Nothing was removed. Restore the metadata's folder, or move the partitions' folders away", path.display())]
     MetadataLost {
@@ -129,6 +142,8 @@ pub struct Logs {
     strays: Mutex<Vec<Stray>>,
     /// Partitions that are not compacted any more, by id: a topic may be made again under its name.
     uncleanable: Mutex<BTreeMap<Key, TopicPartition>>,
+    /// Partitions that became `durability=fsync`, and whose journal does not say so yet.
+    becoming_synced: Mutex<Vec<Weak<Partition>>>,
     /// What the metadata wanted at the start, if a directory could not be opened: one of these that
     /// is not found may be there.
     wanted_at_start: Mutex<BTreeSet<Key>>,
@@ -197,6 +212,7 @@ impl Logs {
             leftovers: Mutex::default(),
             strays: Mutex::default(),
             uncleanable: Mutex::default(),
+            becoming_synced: Mutex::default(),
             wanted_at_start: Mutex::default(),
         };
         logs.collect_leftovers()?;

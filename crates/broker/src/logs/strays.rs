@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use model::TopicPartition;
+use model::{TopicPartition, Uuid};
+use storage::StorageError;
 use storage::journal::{Entry, Fact, Key, State};
 use tracing::warn;
 
@@ -27,15 +28,22 @@ pub struct Assigned {
     pub partitions: BTreeMap<Key, TopicPartition>,
     /// Index of the metadata; `None` if there is no cluster yet.
     pub image_index: Option<u64>,
+    /// Ids of the log directories that the broker had when it last joined the cluster.
+    pub log_dirs: Vec<Uuid>,
 }
+
+/// A file by which a person says that what a missing log directory held is lost.
+const BEGIN_ANEW: &str = "highwater-begin-anew";
 
 impl Logs {
     /// Compares the folders with what the metadata wants; to be called once, before a partition is
     /// opened.
     ///
     /// Fails with [`LogsError::MetadataLost`] if more than half of a directory's folders are strays and
-    /// the metadata is not at least as new as what the folders were made by.
+    /// the metadata is not at least as new as what the folders were made by; with
+    /// [`LogsError::DirectoryMissing`] if a log directory is not there, or another one is in its place.
     pub fn settle(&self, assigned: Assigned) -> Result<(), LogsError> {
+        self.check_directories(&assigned)?;
         let mut strays = Vec::new();
         let leftovers: BTreeSet<PathBuf> =
             self.leftovers.lock().iter().map(|leftover| leftover.path.clone()).collect();
@@ -50,6 +58,34 @@ impl Logs {
             *self.wanted_at_start.lock() = assigned.partitions.into_keys().collect();
         }
         Ok(())
+    }
+
+    /// A directory whose disk is not mounted is an empty one: its partitions must not begin anew in it.
+    fn check_directories(&self, assigned: &Assigned) -> Result<(), LogsError> {
+        let present = |id: &Uuid| self.directories().any(|directory| directory.id() == *id);
+        // One that cannot be opened does not tell its id, and what may be in it is refused.
+        let explained = self.directories().any(Directory::is_unknown);
+        let Some(id) = assigned.log_dirs.iter().find(|id| !explained && !present(id)) else {
+            return Ok(());
+        };
+        let is_known = |key: &Key| self.directories().any(|here| here.partition(key).is_some());
+        let partitions = assigned.partitions.keys().filter(|key| !is_known(key)).count();
+        if partitions == 0 {
+            return Ok(());
+        }
+        let empty = self.directories().find(|directory| directory.was_empty());
+        let path = empty.or(self.directories().next()).map(|found| found.path().to_owned());
+        let path = path.unwrap_or_default();
+        if self.disk.exists(&path.join(BEGIN_ANEW)) {
+            warn!(directory = %id, partitions, "a log directory is missing, and a person says that it is lost: its partitions begin anew");
+            let file = path.join(BEGIN_ANEW);
+            let removed = self.disk.remove_file(&file);
+            return removed.map_err(|source| {
+                LogsError::Storage(StorageError::Io { operation: "remove", path: file, source })
+            });
+        }
+        let state = if empty.is_some() { "is empty" } else { "is another one" };
+        Err(LogsError::DirectoryMissing { id: *id, partitions, path, state })
     }
 
     /// The stray folders.

@@ -42,6 +42,7 @@ fn settle(logs: &Logs, topic_id: Option<TopicId>) -> Result<(), LogsError> {
     logs.settle(Assigned {
         partitions: topic_id.map(key).into_iter().collect(),
         image_index: Some(50),
+        log_dirs: Vec::new(),
     })
 }
 
@@ -318,4 +319,84 @@ fn the_last_time_that_a_directory_noted_is_known_at_the_start() {
     drop(logs);
     let logs = start(&disk, &["data", "new"]).unwrap();
     assert_eq!(logs.last_wall_clock(), Some(later));
+}
+
+#[test]
+fn a_change_of_durability_is_known_to_the_next_start_once_it_holds() {
+    let disk = SimDisk::new();
+    let logs = start(&disk, &["data"]).unwrap();
+    settle(&logs, None).unwrap();
+    let partition = open(&logs, FIRST).unwrap();
+    append(&logs, &partition, &["a"; 3]);
+    let is_synced = |logs: &Logs| {
+        let key = Key { topic_id: FIRST, partition: PartitionIndex(0) };
+        logs.directories[0].partition(&key).unwrap().opened.fsync
+    };
+    let obey = |durability| {
+        partition.set_settings(Arc::new(Settings { durability, ..Settings::default() }));
+    };
+    assert!(is_synced(&logs));
+    logs.note_durability(&partition, Durability::PageCache);
+    obey(Durability::PageCache);
+    let mut batch = BatchBuilder::new();
+    batch.add(NOW, None, Some(b"unsynced"));
+    let how = Append { acks: Acks::Leader, now: NOW, internal: false };
+    partition.append(&mut batch.finish(), how).unwrap();
+    assert_eq!(partition.high_watermark(), Offset(4), "acknowledged from the page cache");
+    assert!(!is_synced(&logs));
+    obey(Durability::Fsync);
+    logs.note_durability(&partition, Durability::Fsync);
+    logs.sync_journals();
+    assert!(!is_synced(&logs), "what was acknowledged may still be lost");
+    append(&logs, &partition, &["b"]);
+    logs.sync_journals();
+    assert!(is_synced(&logs));
+    logs.release();
+    drop(partition);
+    drop(logs);
+    assert!(is_synced(&start(&disk, &["data"]).unwrap()), "and after a crash of the process");
+}
+
+#[test]
+fn an_empty_directory_in_the_place_of_one_with_partitions_is_refused_until_a_person_says_so() {
+    let disk = SimDisk::new();
+    let paths = ["a", "b"];
+    let logs = start(&disk, &paths).unwrap();
+    settle(&logs, None).unwrap();
+    append(&logs, &open(&logs, FIRST).unwrap(), &["x"; 3]);
+    let log_dirs: Vec<Uuid> = logs.directories().map(|directory| directory.id()).collect();
+    let assigned = || {
+        let key = Key { topic_id: FIRST, partition: PartitionIndex(0) };
+        let partitions = [(key, name())].into();
+        Assigned { partitions, image_index: Some(50), log_dirs: log_dirs.clone() }
+    };
+    logs.close(BrokerEpoch(1), NOW);
+    logs.release();
+    drop(logs);
+    // The disk of the first one is not mounted: the broker finds an empty directory.
+    disk.rename(Path::new("a"), Path::new("away")).unwrap();
+    for _ in 0..2 {
+        let logs = start(&disk, &paths).unwrap();
+        let refused = logs.settle(assigned()).unwrap_err();
+        let LogsError::DirectoryMissing { id, partitions, path, .. } = refused else {
+            panic!("{refused}")
+        };
+        assert_eq!((id, partitions, path), (log_dirs[0], 1, PathBuf::from("a")));
+        logs.release();
+    }
+    disk.rename(Path::new("a"), Path::new("begun")).unwrap();
+    disk.rename(Path::new("away"), Path::new("a")).unwrap();
+    let logs = start(&disk, &paths).unwrap();
+    logs.settle(assigned()).unwrap();
+    assert_eq!(ends(&open(&logs, FIRST).unwrap()), (0, 3), "mounted again, all is there");
+    logs.release();
+    drop(logs);
+    disk.rename(Path::new("a"), Path::new("away")).unwrap();
+    disk.rename(Path::new("begun"), Path::new("a")).unwrap();
+    let said = Path::new("a/highwater-begin-anew");
+    disk.open(said, storage::disk::OpenMode::Create).unwrap();
+    let logs = start(&disk, &paths).unwrap();
+    logs.settle(assigned()).unwrap();
+    assert!(!disk.exists(said), "said once, meant once");
+    assert_eq!(ends(&open(&logs, FIRST).unwrap()), (0, 0));
 }
