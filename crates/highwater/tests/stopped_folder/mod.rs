@@ -242,7 +242,7 @@ fn strays_are_listed_brought_back_moved_and_deleted_by_name() {
 
     let elsewhere = folder.path().join("elsewhere");
     let refused = fail(&[&strays[..], &["--delete", "gone-0", "--delete", "t-0"]].concat());
-    assert!(refused.contains("t-0 is no stray"), "{refused}");
+    assert!(refused.contains("t-0 is not a stray"), "{refused}");
     assert!(source.exists(), "nothing is done if one of the names is wrong");
     run(&[&strays[..], &["--delete", "gone-0"]].concat());
     run(&[&strays[..], &["--move", "left-0", "--to", text(&elsewhere)]].concat());
