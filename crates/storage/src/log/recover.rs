@@ -480,9 +480,13 @@ impl Segment {
                 && pair[0].relative_offset <= pair[1].relative_offset
         });
         let rising = if times.is_empty() { 0 } else { rising.count() + 1 };
-        let known =
+        let mut known =
             times[..rising].partition_point(|e| e.relative_offset() <= last.relative_offset);
         self.offsets.trust(count as u32);
+        // An entry that names no batch is what a crash has left of a write, such as zeros.
+        while known > 0 && !matches!(self.batch_named(home, &times[known - 1]), Ok(Some(_))) {
+            known -= 1;
+        }
         self.times.trust(known as u32);
         self.resume(home, last.position as u64)?;
         Ok(Some(header))

@@ -298,7 +298,7 @@ impl Segment {
 
     /// The batch that an entry of the time index names; `None`: the entry was damaged. Compaction
     /// may have taken records, never moved them, so offset and timestamp must both be right.
-    pub(super) fn batch_named(
+    pub(crate) fn batch_named(
         &self,
         home: &Home,
         entry: &TimeEntry,
