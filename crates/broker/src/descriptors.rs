@@ -13,11 +13,11 @@ use rustix::process::{Resource, getrlimit};
 /// Files of logs that may be open at a time, where the limit allows them.
 const FILES_MAX: usize = 8192;
 /// Files of logs that may be open whatever the limit: with fewer a log cannot roll.
-const FILES_LEAST: usize = 16;
+const FILES_LEAST: usize = 8;
 /// Descriptors for what is neither a log's file nor a connection, where the limit allows them.
 const RESERVE: usize = 256;
 /// Those of them that are kept free whatever is open at the start.
-const RESERVE_LEAST: usize = 24;
+const RESERVE_LEAST: usize = 12;
 /// What is taken to be open at the start where the system does not tell.
 const IN_USE: usize = 64;
 /// Connections to the HTTP port, where the limit allows them.
