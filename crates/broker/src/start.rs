@@ -4,7 +4,7 @@
 //! data runtime      one thread a core: connections, produce, fetch
 //! control runtime   the caller's: quorum, coordinators' timers, metadata, HTTP
 //! flusher threads   group commit, for each log directory its own
-//! chores thread     retention, checkpoints; cleaner threads: compaction
+//! chores thread     retention, checkpoints; cleaner threads: compaction; files thread: closing files in need
 //! ```
 
 use std::collections::BTreeMap;
@@ -41,6 +41,7 @@ use crate::groups::{Groups, group_config};
 use crate::log_levels::LogLevels;
 use crate::logs::chores::Chores;
 use crate::logs::cleaner::Cleaner;
+use crate::logs::files::Files;
 use crate::logs::flusher::{Flusher, SyncObserver};
 use crate::logs::{Assigned, Directory, Logs, LogsError};
 use crate::network::buffer::BufferPool;
@@ -101,6 +102,7 @@ pub struct RunningBroker {
     http: Option<SocketAddr>,
     stopping: watch::Sender<bool>,
     chores: Chores,
+    files: Files,
     cleaner: Cleaner,
     data: DataRuntime,
 }
@@ -179,8 +181,9 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     }
     let http = serve_http(&server, stopped).await?;
     let chores = Chores::start(&server).map_err(StartError::Threads)?;
+    let files = Files::start(&server).map_err(StartError::Threads)?;
     let cleaner = Cleaner::start(&server).map_err(StartError::Threads)?;
-    Ok(RunningBroker { server, broker_epoch, http, stopping, chores, cleaner, data })
+    Ok(RunningBroker { server, broker_epoch, http, stopping, chores, files, cleaner, data })
 }
 
 fn tell_clock(clock: &Clock) {
@@ -441,9 +444,10 @@ impl RunningBroker {
         }
         self.server.groups.unload_all();
         let server = Arc::clone(&self.server);
-        let (mut chores, mut cleaner) = (self.chores, self.cleaner);
+        let (mut chores, mut files, mut cleaner) = (self.chores, self.files, self.cleaner);
         let closing = tokio::task::spawn_blocking(move || {
             chores.stop();
+            files.stop();
             cleaner.stop();
             server.flusher.stop();
             server.logs.close(self.broker_epoch, server.now());

@@ -1,9 +1,8 @@
 //! What is done to logs besides appending and reading: retention, checkpoints, flushing by age,
-//! forgetting producers, closing idle files, removing what was deleted. One thread, which sleeps
+//! forgetting producers, closing idle files (not in need: `files.rs`), removing what was deleted. One thread, which sleeps
 //! until the next chore is due.
 
 use std::sync::{Arc, Weak};
-use std::task::{Wake, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,6 @@ use model::Durability;
 use model::Offset;
 use parking_lot::{Condvar, Mutex};
 use partition::{Partition, PartitionError};
-use storage::Log;
 use storage::disk::reserve;
 use tracing::{debug, error, info, warn};
 
@@ -34,36 +32,8 @@ const IDLE_LOOK: Duration = Duration::from_secs(30);
 
 /// The thread, and how to end it.
 pub struct Chores {
-    calls: Arc<Calls>,
+    stop: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What the thread is called for before its next chore is due.
-#[derive(Debug, Default)]
-struct Calls {
-    calls: Mutex<Called>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Called {
-    stop: bool,
-    /// Few files more may be opened.
-    files_are_short: bool,
-}
-
-impl Calls {
-    fn call(&self, change: impl FnOnce(&mut Called)) {
-        change(&mut self.calls.lock());
-        self.changed.notify_all();
-    }
-}
-
-/// Woken when files get scarce.
-impl Wake for Calls {
-    fn wake(self: Arc<Self>) {
-        self.call(|called| called.files_are_short = true);
-    }
 }
 
 /// A chore and when it is due.
@@ -76,21 +46,22 @@ struct Due {
 impl Chores {
     /// Starts the thread. It ends when `server` is dropped, too.
     pub fn start(server: &Arc<Server>) -> std::io::Result<Chores> {
-        let calls = Arc::new(Calls::default());
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let config = server.config();
-        let (called, server) = (Arc::clone(&calls), Arc::downgrade(server));
+        let (stopping, server) = (Arc::clone(&stop), Arc::downgrade(server));
         let thread = std::thread::Builder::new()
             .name("chores".to_owned())
             .stack_size(512 * 1024)
             .spawn(move || {
-            vital::thread("chores", || run(&called, &server, timetable(&config)));
+            vital::thread("chores", || run(&stopping, &server, timetable(&config)));
         })?;
-        Ok(Chores { calls, thread: Some(thread) })
+        Ok(Chores { stop, thread: Some(thread) })
     }
 
     /// Ends the thread; a chore under way is finished first.
     pub fn stop(&mut self) {
-        self.calls.call(|called| called.stop = true);
+        *self.stop.0.lock() = true;
+        self.stop.1.notify_all();
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             error!("the thread of chores had panicked");
         }
@@ -110,7 +81,7 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
         soon(UNCHECKED_LOOK, bound_recovery),
         soon(PRODUCERS_LOOK, bound_producers),
         soon(IDLE_LOOK, release_idle),
-        soon(Duration::from_secs(1), bound_open_files),
+        soon(Duration::from_secs(1), hold_descriptors),
         soon(Duration::from_secs(1), |server| server.logs.look_for_room()),
         soon(Duration::from_secs(1), remove_deleted),
         soon(Duration::from_secs(1), sync_journals),
@@ -118,25 +89,19 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
     ]
 }
 
-fn run(calls: &Arc<Calls>, server: &Weak<Server>, mut timetable: Vec<Due>) {
-    reserve::on_shortage(Waker::from(Arc::clone(calls)));
+fn run(stop: &(Mutex<bool>, Condvar), server: &Weak<Server>, mut timetable: Vec<Due>) {
     loop {
         let next = timetable.iter().map(|due| due.at).min().expect("there are chores");
-        let files_are_short = {
-            let mut called = calls.calls.lock();
-            while !called.stop && !called.files_are_short && Instant::now() < next {
-                calls.changed.wait_until(&mut called, next);
+        {
+            let mut stopping = stop.0.lock();
+            while !*stopping && Instant::now() < next {
+                stop.1.wait_until(&mut stopping, next);
             }
-            if called.stop {
+            if *stopping {
                 return;
             }
-            std::mem::take(&mut called.files_are_short)
-        };
-        let Some(server) = server.upgrade() else { return };
-        if files_are_short {
-            close_files(&server);
-            reserve::on_shortage(Waker::from(Arc::clone(calls)));
         }
+        let Some(server) = server.upgrade() else { return };
         let now = Instant::now();
         for due in timetable.iter_mut().filter(|due| due.at <= now) {
             (due.chore)(&server);
@@ -145,7 +110,10 @@ fn run(calls: &Arc<Calls>, server: &Weak<Server>, mut timetable: Vec<Due>) {
     }
 }
 
-fn each(server: &Server, mut act: impl FnMut(&Arc<Partition>) -> Result<(), PartitionError>) {
+pub(super) fn each(
+    server: &Server,
+    mut act: impl FnMut(&Arc<Partition>) -> Result<(), PartitionError>,
+) {
     for partition in server.topics.snapshot().partitions() {
         report(server, partition, act(partition));
     }
@@ -194,6 +162,11 @@ fn delete_segments(
         server.logs.trash.add(segment, delay_ms);
     }
     Ok(())
+}
+
+/// Takes descriptors back into the reserve that were lent.
+fn hold_descriptors(_: &Arc<Server>) {
+    reserve::fill();
 }
 
 fn sync_journals(server: &Arc<Server>) {
@@ -257,36 +230,6 @@ fn expire_producers(server: &Arc<Server>) {
             Ok(())
         })
     });
-}
-
-/// Closes files of logs until there is room for others: first those that were not used since the last
-/// look, then all that are synced. What is not synced is synced first, to be closed at the next look.
-fn close_files(server: &Arc<Server>) {
-    let release = |release: fn(&mut Log)| {
-        each(server, |partition| {
-            partition.maintain(|log, _| {
-                release(log);
-                Ok(())
-            })
-        });
-    };
-    release(Log::release_idle_files);
-    if !reserve::is_short() {
-        return;
-    }
-    each(server, |partition| {
-        partition.request_sync();
-        Ok(())
-    });
-    release(Log::release_files);
-}
-
-/// Looks again while files are scarce: those of syncs that were asked for can be closed by now.
-fn bound_open_files(server: &Arc<Server>) {
-    reserve::fill();
-    if reserve::is_short() {
-        close_files(server);
-    }
 }
 
 /// Has partitions forget the producers that appended longest ago, each in proportion to what it knows,

@@ -30,6 +30,7 @@ pub mod chores;
 pub mod cleaner;
 mod directory;
 mod durability;
+pub mod files;
 pub mod flusher;
 mod foreign;
 mod keeping;

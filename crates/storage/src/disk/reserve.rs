@@ -11,8 +11,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -25,6 +26,11 @@ static FILES_MAX: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// Told once when files get scarce; whoever closed some registers anew.
 static RELIEF: Mutex<Option<Waker>> = Mutex::new(None);
 static RELIEF_WAITS: AtomicBool = AtomicBool::new(false);
+/// For those who wait until a file is closed; how many do.
+static ROOM: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// How long somebody waits who wants to open a file when so many are open as may be.
+const ROOM_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Files of logs that this process has open now.
 pub fn open_files() -> usize {
@@ -58,17 +64,14 @@ pub fn on_shortage(waker: Waker) {
 pub(super) struct Opened(bool);
 
 impl Opened {
-    /// A file of a log. Fails as the system does when so many are open as may be.
+    /// A file of a log. When so many are open as may be, waits a moment for another to be closed; fails
+    /// then as the system does.
     pub(super) fn new() -> io::Result<Opened> {
-        let before = OPEN_FILES.fetch_add(1, Ordering::Relaxed);
-        let opened = Opened(true);
+        let has_room = try_count();
         if is_short() && RELIEF_WAITS.swap(false, Ordering::AcqRel) {
             RELIEF.lock().take().inspect(Waker::wake_by_ref);
         }
-        match before < FILES_MAX.load(Ordering::Relaxed) {
-            true => Ok(opened),
-            false => Err(Errno::MFILE.into()),
-        }
+        if has_room || wait_for_room() { Ok(Opened(true)) } else { Err(Errno::MFILE.into()) }
     }
 
     /// A file that is not a log's, or must be opened whatever else is.
@@ -80,9 +83,36 @@ impl Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         if self.0 {
-            OPEN_FILES.fetch_sub(1, Ordering::Relaxed);
+            OPEN_FILES.fetch_sub(1, Ordering::SeqCst);
+            if WAITING.load(Ordering::SeqCst) > 0 {
+                let _seen = ROOM.0.lock();
+                ROOM.1.notify_one();
+            }
         }
     }
+}
+
+/// Counts one more file, if it may be opened.
+fn try_count() -> bool {
+    let max = FILES_MAX.load(Ordering::Relaxed);
+    let more = |open: usize| (open < max).then_some(open + 1);
+    OPEN_FILES.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
+}
+
+fn wait_for_room() -> bool {
+    let deadline = Instant::now() + ROOM_PATIENCE;
+    let mut waiting = ROOM.0.lock();
+    WAITING.fetch_add(1, Ordering::SeqCst);
+    let has_room = loop {
+        if try_count() {
+            break true;
+        }
+        if ROOM.1.wait_until(&mut waiting, deadline).timed_out() {
+            break try_count();
+        }
+    };
+    WAITING.fetch_sub(1, Ordering::SeqCst);
+    has_room
 }
 
 /// Descriptors that this process has now, those held here included; `None` where the system does not tell.
