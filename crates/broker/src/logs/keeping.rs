@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{BrokerEpoch, Offset, Timestamp};
-use partition::Partition;
+use partition::{Partition, PartitionError, close_together};
 use storage::checkpoint::{self, Offsets};
 use storage::journal::{Checkpoint, Entry, Fact, Key, PartitionState, State};
 use storage::{SealedSegment, StorageError};
@@ -22,6 +22,9 @@ use super::{Logs, key_of};
 
 /// Logs that are closed at once when the broker stops.
 const CLOSING_THREADS: usize = 16;
+/// From so many partitions of a directory on a stop syncs the directory, not each: fewer syncs, of which each
+/// may wait for what others wrote to the same file system.
+const TOGETHER_FROM: usize = 256;
 
 impl Logs {
     /// Remembers how far the partitions of one directory are synced. Never waits for a disk.
@@ -127,20 +130,12 @@ impl Logs {
     /// Closes all logs and says so in the journals. Nothing may append any more.
     pub fn close(&self, broker_epoch: BrokerEpoch, now: Timestamp) {
         let members = self.members();
-        let share = members.len().div_ceil(CLOSING_THREADS).max(1);
-        // Several at once: the file system merges the commits of their syncs.
-        let closed: Vec<(usize, &Arc<Partition>)> = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                members.chunks(share).map(|part| scope.spawn(|| close_all(part))).collect();
-            let closed = threads
-                .into_iter()
-                .flat_map(|thread| thread.join().expect("closing does not panic"));
-            closed.collect()
-        });
         for (at, directory) in self.directories.iter().enumerate() {
-            let here: Vec<_> =
-                closed.iter().filter(|(home, _)| *home == at).map(|(_, member)| *member).collect();
-            let all = members.iter().filter(|(home, _)| *home == at).count() == here.len();
+            let here = members.iter().filter(|(home, _)| *home == at).map(|(_, member)| member);
+            let here: Vec<&Arc<Partition>> = here.collect();
+            let count = here.len();
+            let here = directory.close_logs(here);
+            let all = here.len() == count;
             if directory.is_offline() {
                 continue;
             }
@@ -156,15 +151,19 @@ impl Logs {
     }
 }
 
-fn close_all(part: &[(usize, Arc<Partition>)]) -> Vec<(usize, &Arc<Partition>)> {
-    let closed = part.iter().filter(|(_, partition)| {
-        let result = partition.close();
-        if let Err(cause) = &result {
-            error!(partition = %partition.topic_partition(), %cause, "cannot close the log");
-        }
-        result.is_ok()
-    });
-    closed.map(|(at, partition)| (*at, partition)).collect()
+/// Closes logs one by one, several at once: the file system merges the commits of their syncs.
+fn close_each(partitions: &[&Arc<Partition>]) -> Vec<Result<(), PartitionError>> {
+    let share = partitions.len().div_ceil(CLOSING_THREADS).max(1);
+    std::thread::scope(|scope| {
+        let close = |part: &[&Arc<Partition>]| -> Vec<_> {
+            part.iter().map(|partition| partition.close()).collect()
+        };
+        let threads: Vec<_> =
+            partitions.chunks(share).map(|part| scope.spawn(move || close(part))).collect();
+        let results =
+            threads.into_iter().flat_map(|thread| thread.join().expect("closing does not panic"));
+        results.collect()
+    })
 }
 
 /// What is news about a partition.
@@ -206,6 +205,24 @@ fn sealed_news(sealed: Vec<SealedSegment>, known: &PartitionState) -> Option<Fac
 }
 
 impl Directory {
+    /// Closes the logs of these partitions; returns those for which that succeeded.
+    fn close_logs<'a>(&self, partitions: Vec<&'a Arc<Partition>>) -> Vec<&'a Arc<Partition>> {
+        let results = match partitions.len() >= TOGETHER_FROM {
+            true => {
+                let all: Vec<&Partition> = partitions.iter().map(|each| &***each).collect();
+                close_together(&all, || self.dir.disk().sync_all_below(self.path()))
+            }
+            false => close_each(&partitions),
+        };
+        let closed = partitions.into_iter().zip(results).filter(|(partition, result)| {
+            if let Err(cause) = result {
+                error!(partition = %partition.topic_partition(), %cause, "cannot close the log");
+            }
+            result.is_ok()
+        });
+        closed.map(|(partition, _)| partition).collect()
+    }
+
     fn news(
         &self,
         members: &[&Arc<Partition>],

@@ -3,7 +3,7 @@
 use model::record::BatchBuilder;
 use model::{ErrorCode, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
-use crate::fixture::{Broker, Conn, PRODUCE, now_ms, produce_request, read_answer};
+use crate::fixture::*;
 
 /// As many requests as an idempotent producer may have in flight.
 const WINDOW: i32 = 5;
@@ -110,4 +110,32 @@ async fn a_stop_answers_what_it_has_appended() {
         next = end;
     }
     broker.stop().await;
+}
+
+#[tokio::test]
+async fn a_stop_of_very_many_partitions_is_clean_and_keeps_them_all() {
+    const PARTITIONS: i32 = 300;
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic_of("many", PARTITIONS, &[]).await;
+    for index in (0..PARTITIONS).step_by(3) {
+        let mut request = produce_request("many", -1, batch(&["kept"]));
+        request.topic_data[0].partition_data[0].index = index;
+        let answer = conn.call(&request, PRODUCE).await;
+        assert_eq!(answer.responses[0].partition_responses[0].error(), ErrorCode::None);
+    }
+    drop(conn);
+    let (dir, settings) = broker.stop_and_keep().await;
+    assert!(dir.path().join(".kafka_cleanshutdown").exists(), "it was a clean stop");
+    let running = run(dir.path(), &settings).await.expect("the broker starts again");
+    let mut conn = Conn::open(running.listeners()[0]).await;
+    for index in 0..PARTITIONS {
+        let mut request = fetch_request("many", 0);
+        request.topics[0].partitions[0].partition = index;
+        request.max_wait_ms = 0;
+        let answer = conn.call(&request, 12).await;
+        let found = values(&answer.responses[0].partitions[0]).len();
+        assert_eq!(found, usize::from(index % 3 == 0), "partition {index}");
+    }
+    running.stop().await;
 }

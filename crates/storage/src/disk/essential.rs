@@ -63,6 +63,10 @@ impl Disk for EssentialDisk {
         self.0.sync_dir(dir)
     }
 
+    fn sync_all_below(&self, dir: &Path) -> io::Result<()> {
+        self.0.sync_all_below(dir)
+    }
+
     fn sync_file(&self, path: &Path) -> io::Result<()> {
         self.0.sync_file(path)
     }

@@ -142,6 +142,11 @@ impl Disk for GatedDisk {
         self.disk.remove_dir_all(dir)
     }
 
+    fn sync_all_below(&self, dir: &Path) -> io::Result<()> {
+        self.gate.pass(Kind::Sync, dir);
+        self.disk.sync_all_below(dir)
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.gate.pass(Kind::Sync, dir);
         self.disk.sync_dir(dir)

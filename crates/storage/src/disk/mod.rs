@@ -75,6 +75,9 @@ pub trait Disk: Send + Sync + Debug {
     fn lock(&self, path: &Path) -> io::Result<Option<FileLock>>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Makes everything below a directory durable, contents and names, at once: for very many files. May
+    /// wait for whatever others wrote to the same file system.
+    fn sync_all_below(&self, dir: &Path) -> io::Result<()>;
 
     /// Makes what was written to a file durable that nobody has open.
     fn sync_file(&self, path: &Path) -> io::Result<()> {

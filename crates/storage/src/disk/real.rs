@@ -121,6 +121,13 @@ impl Disk for RealDisk {
         Ok(retry_on_intr(|| rustix::fs::fsync(&fd))?)
     }
 
+    fn sync_all_below(&self, dir: &Path) -> io::Result<()> {
+        guard::check("sync", dir);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = lend(|| Ok(retry_on_intr(|| rustix::fs::open(dir, flags, Mode::empty()))?))?;
+        Ok(retry_on_intr(|| rustix::fs::syncfs(&fd))?)
+    }
+
     fn sync_file(&self, path: &Path) -> io::Result<()> {
         guard::check("sync", path);
         open_surely(path, OpenMode::ReadWrite)?.sync()

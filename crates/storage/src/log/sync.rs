@@ -18,7 +18,7 @@ use model::Offset;
 use super::{Log, known_producers};
 use crate::StorageError;
 use crate::ceiling;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::Context;
 use crate::names::{Home, LEADER_EPOCHS, PARTITION_METADATA, TEMPORARY};
 use crate::segment::Segment;
@@ -195,17 +195,52 @@ impl CheckpointTicket {
             segment.sync_all(&self.home).map_err(io::Error::other)?;
         }
         self.sync.run().map_err(io::Error::other)?;
-        if self.truncations_now.load(Ordering::Acquire) != self.sync.truncations {
+        if self.is_outdated() {
             return Ok(());
         }
         let disk = &self.home.disk;
         for (path, content) in &self.small {
             disk.write_synced(&temporary(path), content)?;
         }
-        for (path, _) in &self.small {
-            disk.rename(&temporary(path), path)?;
-        }
+        self.name_small_files()?;
         disk.sync_dir(&self.home.dir)?;
+        self.tidy()
+    }
+
+    /// The first half of what [`CheckpointTicket::run`] does, and nothing is synced: index entries and
+    /// small files are written. A sync of everything below the log directory is to follow.
+    pub fn write_unsynced(&self) -> io::Result<()> {
+        self.unsealed.iter().try_for_each(|segment| self.complete(segment).map_err(into_io))?;
+        for (path, content) in &self.small {
+            let file = self.home.disk.open_essential(&temporary(path), OpenMode::Create)?;
+            file.truncate(0)?;
+            file.write_all_at(content, 0)?;
+        }
+        Ok(())
+    }
+
+    /// The second half, for what [`CheckpointTicket::write_unsynced`] has written and a sync has made
+    /// durable. Another one is to follow.
+    pub fn name_unsynced(&self) -> io::Result<()> {
+        if self.is_outdated() {
+            return Ok(());
+        }
+        self.name_small_files()?;
+        self.tidy()
+    }
+
+    /// Whether what the small files say was cut off meanwhile.
+    fn is_outdated(&self) -> bool {
+        self.truncations_now.load(Ordering::Acquire) != self.sync.truncations
+    }
+
+    fn name_small_files(&self) -> io::Result<()> {
+        let disk = &self.home.disk;
+        self.small.iter().try_for_each(|(path, _)| disk.rename(&temporary(path), path))
+    }
+
+    /// Moves the ceiling, and removes what is of no use any more.
+    fn tidy(&self) -> io::Result<()> {
         match self.ceiling {
             None => {}
             Some(None) => ceiling::remove(&self.home)?,

@@ -250,6 +250,20 @@ impl Disk for SimDisk {
         }
         Ok(())
     }
+
+    fn sync_all_below(&self, dir: &Path) -> io::Result<()> {
+        guard::check("sync", dir);
+        let mut shared = self.begin("sync all", dir)?;
+        let node = shared.tree.find(dir)?;
+        if let Err(error) = shared.control.check_sync() {
+            shared.tree.lose_pending_below(node);
+            return Err(error);
+        }
+        if !shared.control.syncs_lie {
+            shared.tree.sync_all_below(node);
+        }
+        Ok(())
+    }
 }
 
 impl SimFile {

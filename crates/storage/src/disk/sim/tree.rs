@@ -217,6 +217,34 @@ impl Tree {
         }
     }
 
+    /// Makes contents and names below `node` durable.
+    pub(super) fn sync_all_below(&mut self, node: NodeId) {
+        for node in self.nodes_below(node) {
+            match &*self.nodes[node] {
+                Node::File(_) => self.file_mut(node).sync(),
+                Node::Dir { .. } => self.sync_names(node),
+            }
+        }
+    }
+
+    /// A sync of everything below `node` failed: nothing of what was not durable need ever be.
+    pub(super) fn lose_pending_below(&mut self, node: NodeId) {
+        for node in self.nodes_below(node) {
+            if matches!(&*self.nodes[node], Node::File(_)) {
+                self.file_mut(node).lose_pending();
+            }
+        }
+    }
+
+    /// `node` and all that its names lead to.
+    fn nodes_below(&self, node: NodeId) -> Vec<NodeId> {
+        let mut nodes = vec![node];
+        if let Node::Dir { now, .. } = &*self.nodes[node] {
+            nodes.extend(now.values().flat_map(|node| self.nodes_below(*node)));
+        }
+        nodes
+    }
+
     pub(super) fn used_bytes(&self) -> u64 {
         self.used_bytes_below(ROOT)
     }

@@ -1,0 +1,118 @@
+//! A stop of many partitions with few syncs: whenever the power fails, each is as durable as it was
+//! promised, and after the stop all are complete.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use model::record::BatchBuilder;
+use model::{BrokerId, LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
+use partition::{Acks, Append, Partition, PartitionError, Settings, close_together};
+use storage::disk::{Disk, SimDisk};
+use storage::{Log, Opening};
+
+const NOW: Timestamp = Timestamp(1_000_000);
+const PARTITIONS: i32 = 3;
+
+fn dir(index: i32) -> PathBuf {
+    Path::new("data").join(format!("t-{index}"))
+}
+
+fn open(disk: &SimDisk, index: i32, opening: Opening) -> Log {
+    let settings = Settings::default();
+    Log::open(Arc::new(disk.clone()), dir(index), settings.log, opening).expect("it opens")
+}
+
+/// Partitions on a disk, each with more batches than the one before; half of them were synced.
+fn filled(disk: &SimDisk) -> Vec<Arc<Partition>> {
+    disk.create_dir_all(Path::new("data")).unwrap();
+    disk.sync_dir(Path::new("")).unwrap();
+    let partitions = (0..PARTITIONS).map(|index| {
+        let log = open(disk, index, Opening::unknown(NOW));
+        let (name, me) = (TopicPartition::new("t", index), BrokerId(1));
+        let (id, settings) = (Uuid::from_random([1; 16]), Arc::new(Settings::default()));
+        let partition = Partition::new(name, id, me, log, settings, Offset(0), Arc::default());
+        partition.lead(LeaderEpoch(0), vec![me], 1);
+        for number in 0..=2 * index + 1 {
+            let mut batch = BatchBuilder::new();
+            batch.add(NOW, None, Some(b"value"));
+            let how = Append { acks: Acks::Leader, now: NOW, internal: false };
+            partition.append(&mut batch.finish(), how).expect("it is appended");
+            if number == index {
+                partition.checkpoint(1).expect("it is synced");
+                // So that small files are to be written, too.
+                partition.lead(LeaderEpoch(1), vec![me], 1);
+            }
+        }
+        partition
+    });
+    partitions.collect()
+}
+
+fn close(disk: &SimDisk, partitions: &[Arc<Partition>]) -> Vec<Result<(), PartitionError>> {
+    let all: Vec<&Partition> = partitions.iter().map(|partition| &**partition).collect();
+    close_together(&all, || disk.sync_all_below(Path::new("data")))
+}
+
+#[test]
+fn whenever_the_power_fails_in_a_stop_what_was_synced_is_there() {
+    let whole = SimDisk::new();
+    let partitions = filled(&whole);
+    let before = whole.operation_count();
+    close(&whole, &partitions).into_iter().for_each(|closed| closed.expect("it closes"));
+    let operations = whole.operation_count();
+    assert!(operations >= before + 8, "only {} operations to crash at", operations - before);
+    for operation in before..operations {
+        let disk = SimDisk::new();
+        let partitions = filled(&disk);
+        let synced: Vec<Offset> =
+            partitions.iter().map(|p| p.with_log(Log::synced_below)).collect();
+        disk.stop_at(operation);
+        let closed = close(&disk, &partitions);
+        assert!(closed.iter().any(Result::is_err), "operation {operation} did not happen");
+        for seed in 0..4 {
+            let disk = disk.after_crash(seed);
+            for (index, synced) in (0..).zip(&synced) {
+                let opening = Opening { synced: *synced, ..Opening::unknown(NOW) };
+                let log = open(&disk, index, opening);
+                assert!(log.log_end_offset() >= *synced, "operation {operation}, seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn after_the_stop_all_is_durable_and_complete() {
+    let disk = SimDisk::new();
+    let partitions = filled(&disk);
+    close(&disk, &partitions).into_iter().for_each(|closed| closed.expect("it closes"));
+    for seed in 0..8 {
+        let disk = disk.after_crash(seed);
+        for (index, partition) in (0..).zip(&partitions) {
+            let (end, active) =
+                partition.with_log(|log| (log.log_end_offset(), log.settled_active()));
+            assert_eq!(end, Offset(2 * i64::from(index) + 2));
+            let opening = Opening {
+                clean: true,
+                synced: end,
+                recovery_point: end,
+                active: Some(active.expect("all of it lies below the recovery point")),
+                ..Opening::unknown(NOW)
+            };
+            let log = open(&disk, index, opening);
+            assert!(log.recovery().is_none(), "partition {index} needs no recovery");
+            assert_eq!(log.log_end_offset(), end);
+            let second = (LeaderEpoch(1), Offset(i64::from(index) + 1));
+            assert_eq!(log.epochs(), [(LeaderEpoch(0), Offset(0)), second]);
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_synced_closes_no_log() {
+    let disk = SimDisk::new();
+    let partitions = filled(&disk);
+    disk.fail_syncs(true);
+    let closed = close(&disk, &partitions);
+    assert!(closed.iter().all(Result::is_err), "{closed:?}");
+    assert!(partitions.iter().all(|partition| partition.with_log(|log| log.failure().is_some())));
+}
