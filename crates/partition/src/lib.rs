@@ -23,7 +23,7 @@ mod watch;
 pub use append::{Acks, Append, Appended, Prepared};
 pub use check::{CheckedBatch, Effort, RecordError, Refusal, check};
 pub use error::PartitionError;
-pub use maintenance::close_together;
+pub use maintenance::{checkpoint_together, close_together};
 pub use offsets::{EpochEnd, OffsetQuery};
 pub use partition::{Partition, Status, WaiterKey};
 pub use read::{Isolation, Read, ReadRequest};

@@ -19,36 +19,46 @@ use crate::partition::{Partition, StateGuard, Status};
 /// How often retention is asked anew because appends came behind the roll that it wanted.
 const PLANS_MAX: usize = 4;
 
-/// A partition that is being closed: nothing else touches its files meanwhile.
-struct Closing<'a> {
+/// A checkpoint of a partition under way: nothing else changes names of its files meanwhile.
+struct Checkpointing<'a> {
     partition: &'a Partition,
     /// `None` if nothing is to be written.
     ticket: Option<CheckpointTicket>,
     /// Of what was done for it so far.
     result: io::Result<()>,
     _names: MutexGuard<'a, ()>,
-    _end: MutexGuard<'a, ()>,
+    /// Held if it is the last one, before the files are closed.
+    end: Option<MutexGuard<'a, ()>>,
 }
 
-impl Closing<'_> {
+impl Checkpointing<'_> {
     fn go_on(&mut self, step: impl FnOnce(&CheckpointTicket) -> io::Result<()>) {
         if let (Some(ticket), Ok(())) = (&self.ticket, &self.result) {
             self.result = step(ticket);
         }
     }
 
-    fn finish(self) -> Result<(), PartitionError> {
-        let Closing { partition, ticket, result, .. } = self;
+    /// Returns the recovery point, if it may have moved.
+    fn finish(self) -> Result<Option<Offset>, PartitionError> {
+        let Checkpointing { partition, ticket, result, end, .. } = self;
+        let mut recovery_point = None;
         if let Some(ticket) = ticket {
-            partition.maintain(|log, _| log.finish_checkpoint(ticket, result))?;
+            let moved = partition.maintain(|log, _| log.finish_checkpoint(ticket, result))?;
+            recovery_point = Some(moved);
             partition.publish_synced();
         }
-        partition.maintain(|log, _| {
-            log.release_files();
-            Ok(())
-        })
+        if end.is_some() {
+            partition.maintain(|log, _| {
+                log.release_files();
+                Ok(())
+            })?;
+        }
+        Ok(recovery_point)
     }
 }
+
+/// Partitions that are worked on at a time: what is kept of each meanwhile takes half a KiB.
+const TOGETHER_MAX: usize = 8192;
 
 /// Stops partitions of one log directory cleanly, as [`Partition::close`] does each; returns what became
 /// of each. `sync` makes everything in the directory durable: two of these calls take the place of
@@ -57,15 +67,37 @@ pub fn close_together(
     partitions: &[&Partition],
     sync: impl Fn() -> io::Result<()>,
 ) -> Vec<Result<(), PartitionError>> {
-    let mut closing: Vec<_> = partitions.iter().map(|partition| partition.begin_close()).collect();
+    let results = together(partitions, Partition::begin_close, sync);
+    results.into_iter().map(|result| result.map(drop)).collect()
+}
+
+/// Moves the recovery points of partitions of one log directory, as [`Partition::checkpoint`] with 1
+/// byte does each, and [`close_together`] for `sync`.
+pub fn checkpoint_together(
+    partitions: &[&Partition],
+    sync: impl Fn() -> io::Result<()>,
+) -> Vec<Result<Option<Offset>, PartitionError>> {
+    together(partitions, |partition| partition.begin_checkpoint(1), sync)
+}
+
+fn together<'a>(
+    partitions: &[&'a Partition],
+    begin: impl Fn(&'a Partition) -> Result<Checkpointing<'a>, PartitionError>,
+    sync: impl Fn() -> io::Result<()>,
+) -> Vec<Result<Option<Offset>, PartitionError>> {
     let steps: [fn(&CheckpointTicket) -> io::Result<()>; 2] =
         [CheckpointTicket::write_unsynced, CheckpointTicket::name_unsynced];
-    for step in steps {
-        closing.iter_mut().flatten().for_each(|closing| closing.go_on(step));
-        let synced = sync();
-        closing.iter_mut().flatten().for_each(|closing| closing.go_on(|_| copy_of(&synced)));
+    let mut results = Vec::with_capacity(partitions.len());
+    for part in partitions.chunks(TOGETHER_MAX) {
+        let mut begun: Vec<_> = part.iter().map(|partition| begin(partition)).collect();
+        for step in steps {
+            begun.iter_mut().flatten().for_each(|work| work.go_on(step));
+            let synced = sync();
+            begun.iter_mut().flatten().for_each(|work| work.go_on(|_| copy_of(&synced)));
+        }
+        results.extend(begun.into_iter().map(|work| work.and_then(Checkpointing::finish)));
     }
-    closing.into_iter().map(|closing| closing.and_then(Closing::finish)).collect()
+    results
 }
 
 /// The same result again, for another partition that it is about.
@@ -133,31 +165,31 @@ impl Partition {
     /// time; returns where it is then, `None` if nothing was to be done. A partition that was deleted
     /// is [`PartitionError::Offline`].
     pub fn checkpoint(&self, bytes_min: u64) -> Result<Option<Offset>, PartitionError> {
-        let _names = self.begin_maintenance();
+        let mut work = self.begin_checkpoint(bytes_min)?;
+        work.go_on(CheckpointTicket::run);
+        work.finish()
+    }
+
+    fn begin_checkpoint(&self, bytes_min: u64) -> Result<Checkpointing<'_>, PartitionError> {
+        let names = self.begin_maintenance();
         let ticket = self.maintain(|log, _| match log.bytes_past_checkpoint() < bytes_min {
             true => Ok(None),
             false => log.begin_checkpoint(),
         })?;
-        let Some(ticket) = ticket else { return Ok(None) };
-        let result = ticket.run();
-        let recovery_point = self.maintain(|log, _| log.finish_checkpoint(ticket, result))?;
-        self.publish_synced();
-        Ok(Some(recovery_point))
+        Ok(Checkpointing { partition: self, ticket, result: Ok(()), _names: names, end: None })
     }
 
     /// Stops cleanly; see [`storage::Log::close`]. Nothing may be appended any more.
     pub fn close(&self) -> Result<(), PartitionError> {
-        let mut closing = self.begin_close()?;
-        if let Some(ticket) = &closing.ticket {
-            closing.result = ticket.run();
-        }
-        closing.finish()
+        let mut work = self.begin_close()?;
+        work.go_on(CheckpointTicket::run);
+        work.finish().map(drop)
     }
 
-    fn begin_close(&self) -> Result<Closing<'_>, PartitionError> {
-        let (names, end) = (self.begin_maintenance(), self.begin_rolling());
+    fn begin_close(&self) -> Result<Checkpointing<'_>, PartitionError> {
+        let (names, end) = (self.begin_maintenance(), Some(self.begin_rolling()));
         let ticket = self.maintain(|log, _| log.begin_close())?;
-        Ok(Closing { partition: self, ticket, result: Ok(()), _names: names, _end: end })
+        Ok(Checkpointing { partition: self, ticket, result: Ok(()), _names: names, end })
     }
 
     /// A checkpoint syncs, too.

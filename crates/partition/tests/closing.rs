@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use model::record::BatchBuilder;
 use model::{BrokerId, LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
-use partition::{Acks, Append, Partition, PartitionError, Settings, close_together};
+use partition::{
+    Acks, Append, Partition, PartitionError, Settings, checkpoint_together, close_together,
+};
 use storage::disk::{Disk, SimDisk};
 use storage::{Log, Opening};
 
@@ -33,10 +35,7 @@ fn filled(disk: &SimDisk) -> Vec<Arc<Partition>> {
         let partition = Partition::new(name, id, me, log, settings, Offset(0), Arc::default());
         partition.lead(LeaderEpoch(0), vec![me], 1);
         for number in 0..=2 * index + 1 {
-            let mut batch = BatchBuilder::new();
-            batch.add(NOW, None, Some(b"value"));
-            let how = Append { acks: Acks::Leader, now: NOW, internal: false };
-            partition.append(&mut batch.finish(), how).expect("it is appended");
+            append(&partition);
             if number == index {
                 partition.checkpoint(1).expect("it is synced");
                 // So that small files are to be written, too.
@@ -46,6 +45,13 @@ fn filled(disk: &SimDisk) -> Vec<Arc<Partition>> {
         partition
     });
     partitions.collect()
+}
+
+fn append(partition: &Arc<Partition>) {
+    let mut batch = BatchBuilder::new();
+    batch.add(NOW, None, Some(b"value"));
+    let how = Append { acks: Acks::Leader, now: NOW, internal: false };
+    partition.append(&mut batch.finish(), how).expect("it is appended");
 }
 
 fn close(disk: &SimDisk, partitions: &[Arc<Partition>]) -> Vec<Result<(), PartitionError>> {
@@ -105,6 +111,27 @@ fn after_the_stop_all_is_durable_and_complete() {
             assert_eq!(log.epochs(), [(LeaderEpoch(0), Offset(0)), second]);
         }
     }
+}
+
+#[test]
+fn checkpoints_made_together_leave_the_partitions_open() {
+    let disk = SimDisk::new();
+    let partitions = filled(&disk);
+    let all: Vec<&Partition> = partitions.iter().map(|partition| &**partition).collect();
+    for (partition, result) in
+        partitions.iter().zip(checkpoint_together(&all, || disk.sync_all_below(Path::new("data"))))
+    {
+        let end = partition.with_log(Log::log_end_offset);
+        assert_eq!(result.expect("it is synced"), Some(end));
+        assert_eq!(partition.with_log(Log::recovery_point), end);
+        append(partition);
+        assert_eq!(partition.with_log(Log::log_end_offset), end.plus(1));
+    }
+    // What is durable needs nothing once more, but for what was appended since.
+    let again = checkpoint_together(&all, || disk.sync_all_below(Path::new("data")));
+    assert!(again.iter().all(|result| matches!(result, Ok(Some(_)))), "{again:?}");
+    let nothing = checkpoint_together(&all, || disk.sync_all_below(Path::new("data")));
+    assert!(nothing.iter().all(|result| matches!(result, Ok(None))), "{nothing:?}");
 }
 
 #[test]

@@ -178,11 +178,16 @@ fn remove_deleted(server: &Arc<Server>) {
 }
 
 fn checkpoint(server: &Arc<Server>) {
-    each(server, |partition| {
-        // One that is synced needs only small files; the others have their turn in bound_recovery.
-        let synced = partition.settings().durability == Durability::Fsync;
-        partition.checkpoint(if synced { 1 } else { u64::MAX }).map(drop)
-    });
+    // One that is synced needs only small files; the others have their turn in bound_recovery.
+    let is_due = |partition: &&Arc<Partition>| {
+        let is_synced = partition.settings().durability == Durability::Fsync;
+        is_synced && partition.with_log(|log| log.bytes_past_checkpoint()) > 0
+    };
+    let topics = server.topics.snapshot();
+    let due: Vec<Arc<Partition>> = topics.partitions().filter(is_due).cloned().collect();
+    for (partition, cause) in server.logs.checkpoint_logs(&due) {
+        report(server, partition, Err(cause));
+    }
     server.logs.checkpoint(server.now());
 }
 

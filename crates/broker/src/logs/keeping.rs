@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{BrokerEpoch, Offset, Timestamp};
-use partition::{Partition, PartitionError, close_together};
+use partition::{Partition, PartitionError, checkpoint_together, close_together};
 use storage::checkpoint::{self, Offsets};
 use storage::journal::{Checkpoint, Entry, Fact, Key, PartitionState, State};
 use storage::{SealedSegment, StorageError};
@@ -22,8 +22,8 @@ use super::{Logs, key_of};
 
 /// Logs that are closed at once when the broker stops.
 const CLOSING_THREADS: usize = 16;
-/// From so many partitions of a directory on a stop syncs the directory, not each: fewer syncs, of which each
-/// may wait for what others wrote to the same file system.
+/// From so many partitions of a directory on a stop, or a round of checkpoints, syncs the directory, not each:
+/// fewer syncs, of which each may wait for what others wrote to the same file system.
 const TOGETHER_FROM: usize = 256;
 
 impl Logs {
@@ -112,6 +112,27 @@ impl Logs {
         }
     }
 
+    /// Moves the recovery points of partitions that were written to since they moved last; returns which
+    /// could not be.
+    pub fn checkpoint_logs<'a>(
+        &self,
+        due: &'a [Arc<Partition>],
+    ) -> Vec<(&'a Arc<Partition>, PartitionError)> {
+        let mut failed = Vec::new();
+        for (at, here) in self.by_directory(due) {
+            let dir = &self.directories[at].dir;
+            let results = match here.len() >= TOGETHER_FROM {
+                true => {
+                    checkpoint_together(&plain(&here), || dir.disk().sync_all_below(dir.path()))
+                }
+                false => here.iter().map(|partition| partition.checkpoint(1)).collect(),
+            };
+            let errors = here.into_iter().zip(results);
+            failed.extend(errors.filter_map(|(each, result)| Some((each, result.err()?))));
+        }
+        failed
+    }
+
     /// Enters what changed since the last checkpoint, and copies it into Kafka's files.
     pub fn checkpoint(&self, now: Timestamp) {
         let members = self.members();
@@ -149,6 +170,10 @@ impl Logs {
     pub fn release(&self) {
         self.directories.iter().for_each(Directory::release);
     }
+}
+
+fn plain<'a>(partitions: &[&'a Arc<Partition>]) -> Vec<&'a Partition> {
+    partitions.iter().map(|partition| &***partition).collect()
 }
 
 /// Closes logs one by one, several at once: the file system merges the commits of their syncs.
@@ -209,8 +234,7 @@ impl Directory {
     fn close_logs<'a>(&self, partitions: Vec<&'a Arc<Partition>>) -> Vec<&'a Arc<Partition>> {
         let results = match partitions.len() >= TOGETHER_FROM {
             true => {
-                let all: Vec<&Partition> = partitions.iter().map(|each| &***each).collect();
-                close_together(&all, || self.dir.disk().sync_all_below(self.path()))
+                close_together(&plain(&partitions), || self.dir.disk().sync_all_below(self.path()))
             }
             false => close_each(&partitions),
         };
