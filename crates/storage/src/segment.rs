@@ -138,6 +138,13 @@ impl Segment {
         segment
     }
 
+    /// A segment whose file is there, and empty. What its indexes may hold is void.
+    pub(crate) fn empty(base: Offset) -> Segment {
+        let segment = Segment::with_indexes(base, Index::empty(), Index::empty());
+        *segment.peak.lock() = Some(Peak { timestamp: Timestamp::NONE, offset: base });
+        segment
+    }
+
     /// An empty segment in a file that is made here, or emptied.
     pub(crate) fn create(home: &Home, base: Offset) -> Result<Segment, StorageError> {
         let path = home.segment_path(base, LOG);
@@ -147,7 +154,7 @@ impl Segment {
             Ok(file)
         };
         let file = open().during("create", &path)?;
-        let mut segment = Segment::with_indexes(base, Index::empty(), Index::empty());
+        let mut segment = Segment::empty(base);
         segment
             .offsets
             .clear(home, base)
@@ -157,7 +164,6 @@ impl Segment {
             .clear(home, base)
             .during("clear", &home.segment_path(base, TimeEntry::SUFFIX))?;
         *segment.handle.lock() = Handle { file: Some(file), used: true };
-        *segment.peak.lock() = Some(Peak { timestamp: Timestamp::NONE, offset: base });
         segment.unsealed = true;
         Ok(segment)
     }

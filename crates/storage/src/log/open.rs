@@ -20,8 +20,8 @@ use crate::disk::Disk;
 use crate::epoch_history::EpochHistory;
 use crate::error::Context;
 use crate::names::{
-    self, CLEANED, DELETED, Home, LOG, OFFSET_INDEX, PRODUCERS, SNAPSHOT, SWAP, TEMPORARY,
-    TIME_INDEX, TRANSACTION_INDEX,
+    self, CEILING, CLEANED, DELETED, Home, LEADER_EPOCHS, LOG, OFFSET_INDEX, PRODUCERS, SNAPSHOT,
+    SWAP, TEMPORARY, TIME_INDEX, TRANSACTION_INDEX,
 };
 use crate::producers::Producers;
 use crate::scan::HeaderWalk;
@@ -36,6 +36,9 @@ pub(super) struct Found {
     pub(super) snapshots: Vec<Offset>,
     /// The directory was made just now.
     is_new: bool,
+    /// Whether the files of these are there.
+    has_ceiling: bool,
+    has_epochs: bool,
 }
 
 impl Log {
@@ -53,14 +56,16 @@ impl Log {
     ) -> Result<Log, StorageError> {
         let home = Home { disk, dir, unreadable: Arc::default() };
         let found = tidy(&home)?;
-        let ceiling = ceiling::load(&home)?;
+        let ceiling = if found.has_ceiling { ceiling::load(&home)? } else { None };
         let trust = Trust::new(&opening, ceiling);
         let mut log = Log::without_segments(home, config, &trust, ceiling);
         if found.bases.is_empty() {
             log.begin_anew(&found, &trust, ceiling)?;
             return Ok(log);
         }
-        log.epochs = EpochHistory::load(&log.home)?.unwrap_or_default();
+        if found.has_epochs {
+            log.epochs = EpochHistory::load(&log.home)?.unwrap_or_default();
+        }
         log.snapshots = found.snapshots.clone();
         let contradiction = listed::contradiction(&log.home, &found, &trust)?;
         if let Some(wrong) = contradiction.as_ref().filter(|_| !trust.sets_damage_aside()) {
@@ -155,10 +160,17 @@ impl Log {
             self.segments.push(Segment::sealed(*base, size));
         }
         let home = self.home.clone();
-        let end = match self.active_mut().reopen(&home) {
-            Ok(end) => end.unwrap_or(self.active().base),
-            Err(StorageError::Damaged(_)) => return Ok(false),
-            Err(error) => return Err(error),
+        let base = self.active().base;
+        let end = if self.active().size() == 0 {
+            // Most of very many partitions: no file of theirs is opened.
+            *self.active_mut() = Segment::empty(base);
+            base
+        } else {
+            match self.active_mut().reopen(&home) {
+                Ok(end) => end.unwrap_or(base),
+                Err(StorageError::Damaged(_)) => return Ok(false),
+                Err(error) => return Err(error),
+            }
         };
         if end < trust.bound || trust.opening.active.is_some_and(|active| active.end != end) {
             return Ok(false);
@@ -242,7 +254,9 @@ fn tidy(home: &Home) -> Result<Found, StorageError> {
         Ok(names) => names,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             home.disk.create_dir_all(&home.dir).during("create", &home.dir)?;
-            return Ok(Found { bases: Vec::new(), snapshots: Vec::new(), is_new: true });
+            let (bases, snapshots) = (Vec::new(), Vec::new());
+            let (has_ceiling, has_epochs) = (false, false);
+            return Ok(Found { bases, snapshots, is_new: true, has_ceiling, has_epochs });
         }
         Err(error) => return Err(error).during("list", &home.dir),
     };
@@ -267,7 +281,9 @@ fn tidy(home: &Home) -> Result<Found, StorageError> {
     }
     let bases = bases.into_iter().collect();
     let snapshots = of(SNAPSHOT).union(&of(PRODUCERS)).copied().collect();
-    Ok(Found { bases, snapshots, is_new: false })
+    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+    let (has_ceiling, has_epochs) = (has(CEILING), has(LEADER_EPOCHS));
+    Ok(Found { bases, snapshots, is_new: false, has_ceiling, has_epochs })
 }
 
 fn remove_if_there(home: &Home, path: &std::path::Path) -> Result<(), StorageError> {
