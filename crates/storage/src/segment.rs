@@ -270,6 +270,11 @@ impl Segment {
         (offset.0 - self.base.0).clamp(0, u32::MAX as i64) as u32
     }
 
+    /// Whether the indexes were made anew, for an entry was wrong.
+    pub(crate) fn was_rebuilt(&self) -> bool {
+        *self.rebuilt.lock()
+    }
+
     /// A sync has covered the first `bytes` bytes.
     pub(crate) fn mark_synced(&mut self, bytes: u64) {
         self.synced_bytes = self.synced_bytes.max(bytes.min(self.size));

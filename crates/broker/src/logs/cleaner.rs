@@ -164,7 +164,7 @@ impl Shared {
         let Some(compaction) = self.work(&plan, settings)? else { return Ok(()) };
         let (tally, replaced) = (compaction.tally, compaction.replaces());
         let finish = || partition.finish_compaction(compaction);
-        let done = server.logs.swap(partition, replaced, finish)??;
+        let done = server.logs.swap(partition, replaced, finish)?;
         info!(
             partition = %partition.topic_partition(),
             records_read = tally.records_read,

@@ -13,7 +13,7 @@ use model::{BrokerEpoch, Offset, Timestamp};
 use partition::{Partition, PartitionError, checkpoint_together, close_together};
 use storage::checkpoint::{self, Offsets};
 use storage::journal::{Checkpoint, Entry, Fact, Key, PartitionState, State};
-use storage::{SealedSegment, StorageError};
+use storage::{Log, SealedSegment, StorageError};
 use tracing::{error, warn};
 
 use super::directory::Directory;
@@ -58,17 +58,21 @@ impl Logs {
     }
 
     /// Runs `finish`, which puts a compacted log in the place of the segments with the bases
-    /// `replaced`. Between the two the journal knows nothing of them, durably.
+    /// `replaced`. Meanwhile the journal knows nothing of them, durably; then of what took their place.
     pub fn swap<T>(
         &self,
         partition: &Partition,
         replaced: Vec<Offset>,
-        finish: impl FnOnce() -> T,
-    ) -> Result<T, StorageError> {
+        finish: impl FnOnce() -> Result<T, PartitionError>,
+    ) -> Result<T, PartitionError> {
         let directory = self.directory_of(partition);
         let _still = directory.checkpointing.lock();
-        directory.journal()?.commit(&[Entry::Of(key_of(partition), Fact::Swapped(replaced))])?;
-        Ok(finish())
+        let entry = |fact| [Entry::Of(key_of(partition), fact)];
+        directory.journal()?.commit(&entry(Fact::Swapped(replaced)))?;
+        let done = finish()?;
+        let segments = partition.with_log(Log::sealed_segments);
+        directory.journal()?.append(&entry(Fact::Sealed { complete: true, segments }))?;
+        Ok(done)
     }
 
     fn by_directory<'a>(

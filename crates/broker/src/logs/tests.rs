@@ -12,7 +12,7 @@ use model::{
 use partition::{Acks, Append, Partition, Settings, Urgency};
 use storage::disk::{Disk, SimDisk};
 use storage::journal::Key;
-use storage::{LogConfig, StorageError};
+use storage::{CleanupPolicy, LogConfig, StorageError};
 
 use super::{Assigned, Gone, Logs, LogsError, Wanted};
 
@@ -67,7 +67,7 @@ fn open(logs: &Logs, topic_id: TopicId) -> Result<Arc<Partition>, StorageError> 
 fn append(logs: &Logs, partition: &Arc<Partition>, values: &[&str]) {
     for value in values {
         let mut batch = BatchBuilder::new();
-        batch.add(NOW, None, Some(value.as_bytes()));
+        batch.add(NOW, Some(b"key"), Some(value.as_bytes()));
         let how = Append { acks: Acks::All, now: NOW, internal: false };
         if partition.append(&mut batch.finish(), how).is_err() {
             return;
@@ -257,6 +257,39 @@ fn what_is_missing_is_missed_after_a_clean_stop_too() {
                 assert!(open(&logs, FIRST).is_err(), "clean {clean}, segment {segment:?}");
             }
         }
+    }
+}
+
+#[test]
+fn a_segment_that_compaction_made_is_missed_at_once() {
+    let disk = SimDisk::new();
+    let (logs, partition) = written_and_open(&disk, true);
+    partition.set_settings(Arc::new(Settings {
+        log: Arc::new(LogConfig {
+            segment_bytes: 300,
+            cleanup: CleanupPolicy { delete: false, compact: true },
+            min_cleanable_dirty_ratio: 0.0,
+            ..LogConfig::default()
+        }),
+        ..Settings::default()
+    }));
+    let plan = partition.plan_compaction(NOW).unwrap().expect("one key is written twenty times");
+    let compaction = plan.run(1 << 20, [1, 2], &mut |_| true).unwrap().expect("it has its time");
+    let replaced = compaction.replaces();
+    let finish = || partition.finish_compaction(compaction);
+    let done = logs.swap(&partition, replaced, finish).unwrap();
+    assert!(done.freed_bytes > 0, "there was something to compact");
+    // No checkpoint, and the process is killed.
+    let opened = |disk: &SimDisk| {
+        let logs = start(disk, &["data"]).unwrap();
+        settle(&logs, Some(FIRST)).unwrap();
+        open(&logs, FIRST).map(|_| ())
+    };
+    assert_eq!(opened(&disk.snapshot()).map_err(|cause| cause.to_string()), Ok(()));
+    for made in &log_files(&disk)[..log_files(&disk).len() - 1] {
+        let damaged = disk.snapshot();
+        damaged.remove_file(made).unwrap();
+        assert!(opened(&damaged).is_err(), "{} is gone", made.display());
     }
 }
 

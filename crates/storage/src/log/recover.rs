@@ -487,6 +487,11 @@ impl Segment {
         while known > 0 && !matches!(self.batch_named(home, &times[known - 1]), Ok(Some(_))) {
             known -= 1;
         }
+        if self.was_rebuilt() {
+            // An entry below the last one lies, which the search for a batch has found out: none of the
+            // index is believed, and all of the segment is scanned.
+            return Ok(None);
+        }
         self.times.trust(known as u32);
         self.resume(home, last.position as u64)?;
         Ok(Some(header))

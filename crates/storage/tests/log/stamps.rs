@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use model::batch::HEADER_BYTES;
 use model::{BatchHeader, LeaderEpoch, Offset};
-use storage::{ActiveSegment, FileSlice, Log, Opening, ReadCursor, StorageError};
+use storage::{ActiveSegment, FileSlice, Log, LogConfig, Opening, ReadCursor, StorageError};
 
 use crate::fixture::{Batch, NOW, Place, append};
 
@@ -21,10 +21,15 @@ struct Written {
 }
 
 fn filled(place: &Place) -> Written {
+    filled_at(place, |n| n as i64)
+}
+
+/// With the batches' times in ms, by their numbers.
+fn filled_at(place: &Place, ms: impl Fn(usize) -> i64) -> Written {
     let mut log = place.open_unclean(Offset(0));
     let epoch = |n: usize| [0, 1, 4][3 * n / BATCHES];
     let batches = (0..BATCHES)
-        .map(|n| append(&mut log, &Batch::of(1 + n % 3, NOW.plus_ms(n as i64)).epoch(epoch(n))))
+        .map(|n| append(&mut log, &Batch::of(1 + n % 3, NOW.plus_ms(ms(n))).epoch(epoch(n))))
         .collect();
     log.close().unwrap();
     Written { batches, active: log.settled_active().unwrap() }
@@ -153,6 +158,32 @@ fn an_index_with_a_flipped_bit_hides_nothing() {
             let log = open(&place, &written).unwrap();
             assert_eq!(looks(&log, &written, &what), 0, "{what}");
             drop(log);
+            std::fs::write(&path, &bytes).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_index_with_a_flipped_bit_hides_nothing_after_a_kill() {
+    let config = LogConfig { index_interval_bytes: 150, ..LogConfig::default() };
+    let place = Place::with(config);
+    // The newest record stands in the middle, so entries below the last one are asked for.
+    let written = filled_at(&place, |n| if n == BATCHES / 2 { 100 } else { n as i64 });
+    let end = written.active.end;
+    for path in [files(&place, ".index"), files(&place, ".timeindex")].concat() {
+        let bytes = std::fs::read(&path).unwrap();
+        for bit in 0..bytes.len() * 8 {
+            let what = format!("{} bit {bit}", path.display());
+            flip(&path, bit / 8, (bit % 8) as u8);
+            for recovery_point in [end, Offset(end.0 - 1), Offset(end.0 / 2)] {
+                let known = Opening { recovery_point, synced: end, ..Opening::unknown(NOW) };
+                let log = place.try_open(Opening { dense_from: Some(Offset(0)), ..known }).unwrap();
+                assert_eq!(log.log_end_offset(), end, "{what}");
+                assert_eq!(looks(&log, &written, &what), 0, "{what}");
+                drop(log);
+                std::fs::write(&path, &bytes).unwrap();
+                flip(&path, bit / 8, (bit % 8) as u8);
+            }
             std::fs::write(&path, &bytes).unwrap();
         }
     }
