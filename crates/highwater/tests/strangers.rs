@@ -130,7 +130,7 @@ fn strangers_cost_honest_clients_nothing() {
         let consumer = scope.spawn(|| consume_honestly(&server, &until));
         let end = Instant::now() + attack_duration();
         while Instant::now() < end {
-            peak = peak.max(server.resident_bytes());
+            peak = peak.max(server.anonymous_bytes());
             thread::sleep(Duration::from_millis(20));
         }
         stop_honest.store(true, Ordering::Relaxed);
@@ -148,13 +148,14 @@ fn strangers_cost_honest_clients_nothing() {
     let largest = percentile(&mut large, 1.0);
     eprintln!(
         "{sent} records, p50 {p50:?}, p99 {p99:?}, slowest {:?}; requests of 300 kB: {} answered, \
-         slowest {largest:?}; {slow} slow ones; memory {} MiB before, {} at most",
+         slowest {largest:?}; {slow} slow ones; memory {} MiB before, {} at most without the program",
         percentile(&mut took, 1.0),
         large.len(),
         before / MIB,
         peak / MIB,
     );
-    assert!(peak < 256 * MIB, "{} MiB at most", peak / MIB);
+    // With the pages of the program as it is released, less than 256 MiB.
+    assert!(peak < 240 * MIB, "{} MiB at most", peak / MIB);
     // What is kept of strangers on purpose is bounded and stays a while: producers for a quarter of an hour, groups until their
     // offsets expire. The rest goes back to the system.
     let deadline = Instant::now() + Duration::from_secs(60);

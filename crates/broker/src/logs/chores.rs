@@ -82,6 +82,7 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
         soon(PRODUCERS_LOOK, bound_producers),
         soon(IDLE_LOOK, release_idle),
         soon(Duration::from_secs(1), hold_descriptors),
+        soon(Duration::from_secs(1), |server| server.memory.return_unused_in_need()),
         soon(Duration::from_secs(1), |server| server.logs.look_for_room()),
         soon(Duration::from_secs(1), remove_deleted),
         soon(Duration::from_secs(1), sync_journals),

@@ -17,6 +17,8 @@ pub const SMALL_BYTES: usize = 64 * 1024;
 const CLASSES: usize = 8;
 /// Unused bytes that the pool keeps for the next frame.
 const RETAINED_BYTES_MAX: usize = 12 * 1024 * 1024;
+/// With so many bytes on loan none are kept: memory may be short.
+const LENT_BYTES_MANY: usize = 64 * 1024 * 1024;
 
 /// The pool, shared by all connections.
 #[derive(Debug, Default)]
@@ -81,7 +83,9 @@ impl BufferPool {
 
     fn give_back(&self, mut bytes: Vec<u8>) {
         let size = bytes.capacity();
-        self.used_bytes.fetch_sub(size, Ordering::Relaxed);
+        if self.used_bytes.fetch_sub(size, Ordering::Relaxed) > LENT_BYTES_MANY {
+            return;
+        }
         let Some(class) = class_of(size).filter(|class| SMALL_BYTES << class == size) else {
             return;
         };

@@ -89,6 +89,14 @@ impl RequestMemory {
             self.settled_bytes.store(resident_bytes(), Ordering::Relaxed);
         }
     }
+
+    /// The same while a flood is on, so that the holes do not come on top of all that is charged.
+    pub fn return_unused_in_need(&self) {
+        let settled = self.settled_bytes.load(Ordering::Relaxed);
+        if resident_bytes() > settled + self.frames.bytes_max() {
+            heap::release_unused();
+        }
+    }
 }
 
 /// Bytes that may be held at a time.

@@ -64,9 +64,18 @@ impl Server {
 
     /// Memory that it has resident now.
     pub fn resident_bytes(&self) -> u64 {
+        self.status_bytes("VmRSS:")
+    }
+
+    /// Of that, what is not pages of the program, of which a build with debugging symbols has many.
+    pub fn anonymous_bytes(&self) -> u64 {
+        self.status_bytes("RssAnon:")
+    }
+
+    fn status_bytes(&self, name: &str) -> u64 {
         let status =
             std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it runs");
+        let line = status.lines().find(|line| line.starts_with(name)).expect("it runs");
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
     }
 
