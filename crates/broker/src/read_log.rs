@@ -2,9 +2,11 @@
 //!
 //! Every batch is checked: its checksum, that it stands behind the one before, and that the last one
 //! ends where the log does. What cannot be read ends the reading with an error; nothing is skipped.
+//! Compressed batches are read in a stream: what is in memory at once does not depend on what they expand to.
 
 use std::sync::Arc;
 
+use compression::records::RecordStream;
 use model::batch::Batches;
 use model::{BatchHeader, Offset};
 use partition::{Isolation, Partition, PartitionError, ReadRequest};
@@ -12,8 +14,9 @@ use storage::ReadCursor;
 
 /// Bytes read at once; a larger batch is read whole.
 const CHUNK_BYTES: u32 = 1 << 20;
-/// Bytes that one compressed batch may expand to.
-const EXPANDED_BYTES_MAX: usize = 256 << 20;
+/// Bytes of one record that is kept whole while it is taken. A batch may expand to any number of records: they pass by
+/// in a window.
+const RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// Why the records could not be read to the end.
 #[derive(Debug, thiserror::Error)]
@@ -43,17 +46,10 @@ pub fn for_each_record<E: std::fmt::Display>(
     let (start, end) = partition.with_log(|log| (log.log_start_offset(), log.log_end_offset()));
     let mut offset = start;
     let mut cursor = ReadCursor::default();
-    let (mut chunk, mut expanded) = (Vec::new(), Vec::new());
+    let (mut chunk, mut window) = (Vec::new(), Vec::new());
     while offset < end {
-        let request = ReadRequest {
-            offset,
-            cursor,
-            max_bytes: CHUNK_BYTES,
-            at_least_one: true,
-            isolation: Isolation::LogEnd,
-            known_epoch: None,
-            last_fetched_epoch: None,
-        };
+        let request =
+            ReadRequest { cursor, ..ReadRequest::at(offset, CHUNK_BYTES, Isolation::LogEnd) };
         let Some(slice) = partition.read(&request)?.slice else {
             let reason = format!("nothing stands there, and the log ends at {end}");
             return Err(ReadLogError::Malformed { offset, reason });
@@ -64,7 +60,7 @@ pub fn for_each_record<E: std::fmt::Display>(
         chunk.truncate(read);
         let before = offset;
         let due = Due { offset, end, is_log_start: offset == start };
-        offset = each_in(&chunk, &due, &mut expanded, &mut take)?;
+        offset = each_in(&chunk, &due, &mut window, &mut take)?;
         if offset <= before {
             let reason = "nothing could be read".to_owned();
             return Err(ReadLogError::Malformed { offset, reason });
@@ -87,7 +83,7 @@ struct Due {
 fn each_in<E: std::fmt::Display>(
     chunk: &[u8],
     due: &Due,
-    expanded: &mut Vec<u8>,
+    window: &mut Vec<u8>,
     take: &mut impl FnMut(Option<&[u8]>, Option<&[u8]>) -> Result<(), E>,
 ) -> Result<Offset, ReadLogError> {
     let mut next = due.offset;
@@ -105,10 +101,9 @@ fn each_in<E: std::fmt::Display>(
             return Err(malformed(reason));
         }
         if !header.is_control() {
-            let records = compression::records::read(&header, bytes, EXPANDED_BYTES_MAX, expanded)
-                .map_err(|error| malformed(error.to_string()))?;
-            for record in records {
-                let record = record.map_err(|error| malformed(error.to_string()))?;
+            let mut records = RecordStream::new(&header, bytes, u64::MAX, window);
+            while let Some(record) = records.next_within(RECORD_BYTES_MAX) {
+                let (record, _) = record.map_err(|error| malformed(error.to_string()))?;
                 let offset = header.base_offset.plus(i64::from(record.offset_delta));
                 if offset >= due.offset {
                     let taken = take(record.key, record.value);
@@ -118,8 +113,81 @@ fn each_in<E: std::fmt::Display>(
                     })?;
                 }
             }
+            records.finish().map_err(|error| malformed(error.to_string()))?;
         }
         next = header.next_offset();
     }
     Ok(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use model::record::BatchBuilder;
+    use model::{BrokerId, Compression, LeaderEpoch, Timestamp, TopicPartition, Uuid};
+    use partition::{Acks, Append, Settings};
+    use storage::disk::{Disk, SimDisk};
+    use storage::{Log, LogConfig, Opening};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_000_000);
+    const MIB: usize = 1 << 20;
+    /// How many records of one MiB the batch has.
+    const COUNT: i32 = 256;
+
+    /// A batch of zeros, a thousandth of their size.
+    fn zeros(codec: Compression) -> Vec<u8> {
+        let mut builder = BatchBuilder::new();
+        let value = vec![0; MIB];
+        (0..COUNT).for_each(|_| builder.add(NOW, Some(b"key"), Some(&value)));
+        let mut compressed = Vec::new();
+        compression::compress(codec, None, builder.records(), &mut compressed);
+        builder.finish_compressed(codec, &compressed)
+    }
+
+    fn partition_of(mut batch: Vec<u8>) -> Arc<Partition> {
+        let disk = SimDisk::new();
+        disk.create_dir_all(Path::new("data/t-0")).unwrap();
+        let log = LogConfig { max_message_bytes: 4 << 20, ..LogConfig::default() };
+        let log = Arc::new(log);
+        let settings = Settings { log, expanded_bytes_max: usize::MAX, ..Settings::default() };
+        let (dir, opening) = (Path::new("data/t-0").to_owned(), Opening::unknown(NOW));
+        let log = Log::open(Arc::new(disk), dir, settings.log.clone(), opening).unwrap();
+        let (name, me, id) = (TopicPartition::new("t", 0), BrokerId(1), Uuid::from_random([1; 16]));
+        let settings = Arc::new(settings);
+        let partition = Partition::new(name, id, me, log, settings, Offset(0), Arc::default());
+        partition.lead(LeaderEpoch(0), vec![me], 1);
+        let how = Append { acks: Acks::Leader, now: NOW, internal: false };
+        partition.append(&mut batch, how).expect("it is appended");
+        partition
+    }
+
+    fn status_bytes(field: &str) -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+    }
+
+    #[test]
+    fn a_batch_that_expands_a_thousandfold_is_read_in_little_memory() {
+        for codec in [Compression::Gzip, Compression::Lz4, Compression::Zstd] {
+            let batch = zeros(codec);
+            assert!(batch.len() < COUNT as usize * MIB / 200, "{codec:?}: {} bytes", batch.len());
+            let partition = partition_of(batch);
+            // Makes the kernel forget the peak so far.
+            std::fs::write("/proc/self/clear_refs", "5").unwrap();
+            let before = status_bytes("VmRSS:");
+            let mut count = 0;
+            let end = for_each_record(&partition, |key, value| {
+                assert_eq!((key, value.map(<[u8]>::len)), (Some(&b"key"[..]), Some(MIB)));
+                count += 1;
+                Ok::<_, String>(())
+            });
+            assert_eq!((end.unwrap(), count), (Offset(i64::from(COUNT)), COUNT), "{codec:?}");
+            let grown = status_bytes("VmHWM:").saturating_sub(before) / MIB;
+            assert!(grown < 96, "{codec:?}: {grown} MiB");
+        }
+    }
 }

@@ -20,11 +20,15 @@ use tracing::{error, info};
 
 use crate::groups::OFFSETS_TOPIC;
 use crate::internal_topics;
-use crate::logs::{Gone, Opened, Wanted};
+use crate::logs::{Gone, Opened, Wanted, tell_refusal};
 use crate::network::listener::ConnectionLimits;
 use crate::server::Server;
 use crate::start::controller_settings;
 use crate::topics::{Topic, Topics};
+
+/// Logs that are opened before the next ones are thought of: each takes some KiB meanwhile, and a sync of
+/// the journal is shared by so many.
+const OPENED_TOGETHER_MAX: usize = 8192;
 
 /// Acts upon updates until the broker stops.
 pub async fn run(server: Arc<Server>, applied: watch::Sender<u64>) {
@@ -184,16 +188,19 @@ fn open_missing(
         })
         .collect();
     let settings = settings_of(server, &update.after, &missing);
-    let wanted: Vec<Wanted> = missing.iter().map(|change| wanted(change, &settings)).collect();
     let config = server.config();
     let threads = config.threads.recovery_per_log_dir.max(1) * config.log_dirs.len();
-    let opened = server.logs.open(&wanted, update.index, threads, server.now());
-    let partitions = wanted.into_iter().zip(opened).map(|(wanted, opened)| {
-        let key = (wanted.topic_id, wanted.name.partition);
-        let settings = Arc::clone(&settings[&wanted.topic_id]);
-        (key, take_over(server, wanted, settings, opened))
-    });
-    partitions.collect()
+    let mut partitions = OpenedPartitions::new();
+    for missing in missing.chunks(OPENED_TOGETHER_MAX) {
+        let wanted: Vec<Wanted> = missing.iter().map(|change| wanted(change, &settings)).collect();
+        let opened = server.logs.open(&wanted, update.index, threads, server.now());
+        partitions.extend(wanted.into_iter().zip(opened).map(|(wanted, opened)| {
+            let key = (wanted.topic_id, wanted.name.partition);
+            let settings = Arc::clone(&settings[&wanted.topic_id]);
+            (key, take_over(server, wanted, settings, opened))
+        }));
+    }
+    partitions
 }
 
 fn wanted(change: &LocalChange, settings: &SettingsByTopic) -> Wanted {
@@ -225,7 +232,7 @@ fn take_over(
             Some(partition)
         }
         Err(cause) => {
-            error!(partition = %wanted.name, error = %cause, "cannot open the log; the partition is offline; with the broker stopped, `highwater log mend DIR --partition NAME` shows what would be lost by going on without what is damaged");
+            tell_refusal(&wanted.name, &cause);
             None
         }
     }
@@ -273,11 +280,12 @@ fn reconfigure_broker(server: &Server, image: &ClusterImage) {
 
 fn reconfigure_topics(server: &Server, update: &ImageUpdate, topics: &Topics, all: bool) {
     let config = server.config();
-    for topic in topics.iter() {
-        let own = ConfigResource::Topic(topic.name.to_string());
-        if !all && !update.delta.configs.contains(&own) {
-            continue;
-        }
+    let changed = update.delta.configs.iter().filter_map(|resource| match resource {
+        ConfigResource::Topic(name) => topics.by_name(name),
+        _ => None,
+    });
+    let concerned: Vec<&Arc<Topic>> = if all { topics.iter().collect() } else { changed.collect() };
+    for topic in concerned {
         let settings = Arc::new(resolve(&config, &update.after, server.node_id, &topic.name));
         for partition in topic.partitions.iter().flatten() {
             obey(server, partition, &settings);
@@ -380,5 +388,7 @@ fn log_config(wanted: &TopicSettings) -> LogConfig {
         file_delete_delay_ms: wanted.file_delete_delay_ms,
         preallocate: wanted.preallocate,
         max_message_bytes: wanted.max_message_bytes,
+        ahead_bytes: LogConfig::default().ahead_bytes,
+        ahead_after_syncs: LogConfig::default().ahead_after_syncs,
     }
 }

@@ -8,7 +8,7 @@ use configuration::BrokerConfig;
 use metadata::topic_config::{DescribedConfig, Resolver};
 use metadata::{ClusterImage, Request, Response};
 use model::{BrokerId, ErrorCode, PartitionIndex, Timestamp};
-use partition::{Partition, Status};
+use partition::{Partition, PartitionError, Status};
 use quorum::Quorum;
 use storage::StorageError;
 use storage::disk::reserve;
@@ -170,6 +170,8 @@ impl Server {
     pub fn log_failed(&self, partition: &Arc<Partition>, cause: &StorageError) {
         if partition.status() == Status::Deleted {
             debug!(partition = %partition.topic_partition(), error = %cause, "deleted meanwhile");
+        } else if let StorageError::Refused { .. } = cause {
+            self.logs.refuse(partition, cause);
         } else if cause.is_full() {
             self.logs.fill(partition);
         } else if cause.is_fatal() {
@@ -177,6 +179,14 @@ impl Server {
         } else {
             error!(partition = %partition.topic_partition(), error = %cause, "the log cannot serve");
         }
+    }
+
+    /// What a client is told of a partition whose log cannot answer.
+    pub fn refused(&self, partition: &Arc<Partition>, cause: &PartitionError) -> ErrorCode {
+        if let PartitionError::Storage(storage) = cause {
+            self.log_failed(partition, storage);
+        }
+        self.complaints.code_of(partition, cause)
     }
 
     /// Tells of batches that a look-up or a compaction of this partition could not read, and counts

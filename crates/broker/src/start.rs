@@ -139,14 +139,16 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         expiry_from: clock.offsets_kept_until(),
         ..group_config(&config)
     };
-    let groups = Arc::new(Groups::new(group_config, clock.clone(), Handle::current()));
-    let (applied_now, applied) = watch::channel(0);
     let limits = Limits::new(&config);
+    let memory = RequestMemory::new(limits.request_bytes_max, limits.frame_bytes_max);
+    let held = Arc::clone(&memory.decoded);
+    let groups = Arc::new(Groups::new(group_config, clock.clone(), held, Handle::current()));
+    let (applied_now, applied) = watch::channel(0);
     let connection_limits = ConnectionLimits::new(&config, limits.descriptors.connections);
     let server = Arc::new(Server {
         node_id: config.node_id,
         cluster_id: cluster_id.into(),
-        memory: RequestMemory::new(limits.request_bytes_max, limits.frame_bytes_max),
+        memory,
         slow_frames: Arc::default(),
         complaints: Complaints::default(),
         limits,
@@ -191,7 +193,9 @@ fn tell_clock(clock: &Clock) {
     let hours = ahead_ms / (60 * 60 * 1000);
     warn!(
         hours,
-        "the clock is more than a day ahead of the last time that a log directory noted; if the broker was          not stopped for so long, set the clock and start again: for ten minutes no records, offsets or producers          expire by time"
+        "the clock is more than a day ahead of the last time that a log directory noted; if the broker was \
+         not stopped for so long, set the clock and start again: for ten minutes no records, offsets or producers \
+         expire by time"
     );
 }
 

@@ -1,13 +1,13 @@
 //! The table of topics of which this broker holds partitions, as the data path sees it: an
-//! immutable map, replaced as a whole when the cluster's metadata changes.
+//! immutable map, replaced as a whole when the cluster's metadata changes. One table shares with the next
+//! what both have in common, so that a step costs what it changes, however many topics there are.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
-use hashbrown::HashMap;
+use metadata::shared_map::SharedMap;
 use model::{ErrorCode, PartitionIndex, TopicId};
-use partition::Partition;
+use partition::{Partition, Settings};
 
 use crate::counters::TopicCounters;
 
@@ -32,6 +32,11 @@ impl Topic {
         self.partitions.get(usize::try_from(index.0).ok()?)?.as_ref()
     }
 
+    /// What its partitions obey, all of them the same; `None` if none is held here.
+    pub fn settings(&self) -> Option<Arc<Settings>> {
+        self.partitions.iter().flatten().next().map(|partition| partition.settings())
+    }
+
     /// What a client is told of a partition that this broker does not serve: one that exists could not
     /// be opened, and is not merely "not there yet".
     pub fn absence(&self, index: PartitionIndex) -> ErrorCode {
@@ -45,8 +50,11 @@ impl Topic {
 /// All topics at one moment.
 #[derive(Debug, Default, Clone)]
 pub struct Topics {
-    by_name: HashMap<Arc<str>, Arc<Topic>>,
-    by_id: HashMap<TopicId, Arc<Topic>>,
+    by_name: SharedMap<Arc<str>, Arc<Topic>>,
+    /// Invariant: the same topics as in `by_name`.
+    by_id: SharedMap<TopicId, Arc<Topic>>,
+    /// Invariant: the sum over all topics, whether the partitions are held here or not.
+    partition_count: usize,
 }
 
 impl Topics {
@@ -60,19 +68,21 @@ impl Topics {
         self.by_id.get(id)
     }
 
-    /// All of them, in no order.
+    /// All of them, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Topic>> {
         self.by_name.values()
     }
 
-    /// All partitions held here, in no order.
+    /// All partitions held here, topic by topic.
     pub fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
         self.iter().flat_map(|topic| topic.partitions.iter().flatten())
     }
 
     /// Adds a topic, or replaces the one of its name.
     pub fn insert(&mut self, topic: Arc<Topic>) {
+        self.partition_count += topic.partitions.len();
         if let Some(old) = self.by_name.insert(Arc::clone(&topic.name), Arc::clone(&topic)) {
+            self.partition_count -= old.partitions.len();
             self.by_id.remove(&old.id);
         }
         self.by_id.insert(topic.id, topic);
@@ -82,6 +92,7 @@ impl Topics {
     pub fn remove(&mut self, id: &TopicId) -> Option<Arc<Topic>> {
         let topic = self.by_id.remove(id)?;
         self.by_name.remove(&topic.name);
+        self.partition_count -= topic.partitions.len();
         Some(topic)
     }
 }
@@ -90,8 +101,6 @@ impl Topics {
 #[derive(Debug, Default)]
 pub struct TopicTable {
     current: ArcSwap<Topics>,
-    /// Partitions of all topics in `current`.
-    partition_count: AtomicUsize,
 }
 
 impl TopicTable {
@@ -107,13 +116,42 @@ impl TopicTable {
 
     /// How many partitions there are, held here or not.
     pub fn partition_count(&self) -> usize {
-        self.partition_count.load(Ordering::Relaxed)
+        self.load().partition_count
     }
 
     /// Replaces the table. Only the task that applies metadata calls this.
     pub fn replace(&self, topics: Topics) {
-        let count = topics.iter().map(|topic| topic.partitions.len()).sum();
-        self.partition_count.store(count, Ordering::Relaxed);
         self.current.store(Arc::new(topics));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topic(number: u128, name: &str, partitions: usize) -> Arc<Topic> {
+        Arc::new(Topic {
+            name: name.into(),
+            id: TopicId::from_random(number.to_be_bytes()),
+            internal: false,
+            partitions: vec![None; partitions],
+            counters: Arc::default(),
+        })
+    }
+
+    #[test]
+    fn partitions_are_counted_through_replacing_and_removing() {
+        let table = TopicTable::default();
+        let mut topics = Topics::default();
+        topics.insert(topic(1, "a", 3));
+        topics.insert(topic(2, "b", 4));
+        topics.insert(topic(3, "a", 5));
+        assert!(topics.by_id(&topic(1, "a", 0).id).is_none(), "another topic has its name");
+        assert_eq!(topics.by_name("a").map(|found| found.partitions.len()), Some(5));
+        let before = topics.clone();
+        topics.remove(&topic(2, "b", 0).id);
+        assert!(topics.remove(&topic(2, "b", 0).id).is_none());
+        table.replace(topics);
+        assert_eq!((table.partition_count(), before.partition_count), (5, 9));
     }
 }

@@ -61,7 +61,7 @@ pub struct LogDefaults {
     pub retention_check_ms: u64,
     /// How often logs to sync are looked for with durability=page-cache.
     pub flush_scheduler_ms: u64,
-    /// How long a write that nobody waits for may stay unsynced with durability=fsync.
+    /// How long a write that no request waits for may stay unsynced with durability=fsync.
     pub sync_delay_ms: u64,
     /// How often recovery points are written down.
     pub recovery_point_checkpoint_ms: u64,
@@ -371,7 +371,7 @@ fn check_advertised(reading: &Reading<'_>, endpoint: &Endpoint, all: &[Endpoint]
         format!("{name} is not among the listeners")
     });
     reading.require(!matches!(at.host.as_str(), "0.0.0.0" | "::"), "advertised.listeners", || {
-        format!("nobody can connect to {}; give {name} an address that clients reach", at.host)
+        format!("clients cannot connect to {}; give {name} an address that clients reach", at.host)
     });
 }
 
@@ -462,7 +462,10 @@ mod tests {
             ),
             (&[("listeners", "INSIDE://:9092")], "add INSIDE:PLAINTEXT to listener.security"),
             (&[("advertised.listeners", "OTHER://h:1")], "OTHER is not among the listeners"),
-            (&[("advertised.listeners", "PLAINTEXT://0.0.0.0:1")], "nobody can connect to 0.0.0.0"),
+            (
+                &[("advertised.listeners", "PLAINTEXT://0.0.0.0:1")],
+                "clients cannot connect to 0.0.0.0",
+            ),
             (
                 &[("listeners", "C://:1"), ("controller.listener.names", "C")],
                 "it names no listener for clients",
@@ -482,7 +485,7 @@ mod tests {
             (&[("process.roles", "controller")], "without the role broker"),
             (&[("controller.quorum.voters", "1@a:1,2@b:1")], "quorum of several nodes"),
             (&[("queued.max.request.bytes", "1000")], "room for one request"),
-            (&[("max.connections.per.ip", "0")], "lets nobody in"),
+            (&[("max.connections.per.ip", "0")], "refuses every client"),
             (&[("log.retention.ms", "0")], "-1, or an integer of at least 1"),
             (&[("log.cleaner.threads", "200")], "each of 200 cleaner threads"),
             (&[("replica.fetch.wait.max.ms", "40000")], "replica.lag.time.max.ms"),

@@ -61,7 +61,7 @@ fn check_network(config: &BrokerConfig, reading: &Reading<'_>) {
     let nobody =
         network.connections_per_ip_max == 0 && config.connections_per_ip_overrides.is_empty();
     reading.require(!nobody, "max.connections.per.ip", || {
-        "0 lets nobody in unless max.connections.per.ip.overrides names an address".to_owned()
+        "0 refuses every client unless max.connections.per.ip.overrides names an address".to_owned()
     });
 }
 

@@ -17,7 +17,7 @@ use model::{ErrorCode, GenerationId, Timestamp};
 
 use crate::member::Member;
 use crate::records::{GroupRecord, MemberRecord};
-use crate::request::Protocol;
+use crate::request::{Lent, Protocol, kept_assignment_bytes};
 use crate::subscription::{PROTOCOL_TYPE_CONSUMER, subscribed_topics};
 use crate::{GroupInstanceId, MemberId};
 
@@ -82,6 +82,8 @@ pub(crate) struct Group {
     pub(crate) assignment_in_flight: bool,
     /// Why the last rebalance began.
     pub(crate) rebalance_reason: Arc<str>,
+    /// What the host lent for the members' assignments.
+    pub(crate) lent: Lent,
 }
 
 impl Group {
@@ -104,6 +106,7 @@ impl Group {
             initial_remaining_ms: 0,
             assignment_in_flight: false,
             rebalance_reason: Arc::from(""),
+            lent: Lent::default(),
         }
     }
 
@@ -127,6 +130,18 @@ impl Group {
         group.subscribed_topics = group.compute_subscribed_topics();
         group.assert_consistent();
         group
+    }
+
+    /// Accounts for what its members keep, of a group that was restored.
+    pub(crate) fn borrow_memory(&mut self, lend: &mut impl FnMut(usize) -> Lent) {
+        let mut assigned = 0;
+        for (id, member) in &mut self.members {
+            member.lent = lend(member.protocols.iter().map(Protocol::kept_bytes).sum());
+            assigned += kept_assignment_bytes(id.0.len(), member.assignment.len());
+        }
+        if assigned > 0 {
+            self.lent = lend(assigned);
+        }
     }
 
     /// What the log keeps of it, with the assignments that `assignment_of` knows.
@@ -175,6 +190,10 @@ impl Group {
         let is_empty = self.members.is_empty();
         assert!(is_empty || self.protocol.is_some(), "members that have nothing in common");
         let state = if is_empty { GroupState::Empty } else { GroupState::CompletingRebalance };
+        if is_empty {
+            // The assignments have gone with the members.
+            self.lent = Lent::default();
+        }
         self.transition(now, state);
     }
 

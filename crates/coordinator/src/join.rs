@@ -122,7 +122,7 @@ impl Shard {
         group.new_member_added = true;
         self.timers.cancel(&TimerKey::PendingMember(id.clone(), member_id.clone()));
         // It does not know its id yet and cannot send heartbeats; but it must not wait for ever,
-        // since its client may have gone away and come back as somebody else.
+        // since its client may have gone away and come back as another member.
         assert!(!self.groups[id].pending_members.contains(&member_id), "it has come");
         let deadline = self.now.plus_ms(self.config.new_member_join_timeout_ms);
         self.timers.set(TimerKey::Session(id.clone(), member_id), deadline);
@@ -271,7 +271,7 @@ impl Shard {
 }
 
 impl Group {
-    /// Whether somebody may join without making the group larger than `size_max`. During the join
+    /// Whether a member may join without making the group larger than `size_max`. During the join
     /// phase those count who have come, so that of a group that is too large the last ones to come
     /// back are turned away.
     fn has_room(&self, id: &MemberId, size_max: usize) -> bool {

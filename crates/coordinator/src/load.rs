@@ -8,6 +8,7 @@ use crate::event::Effects;
 use crate::group::Group;
 use crate::outbox::Outbox;
 use crate::records::{Record, RecordError};
+use crate::request::Lent;
 use crate::shard::Shard;
 use crate::timers::{TimerKey, Timers};
 use crate::{GroupConfig, GroupId};
@@ -38,8 +39,9 @@ impl Loader {
     }
 
     /// The shard, once all records are read. Members of stable groups have a session from now on.
-    /// The effects are those of groups that are larger than is allowed now: they rebalance.
-    pub fn finish(self, now: Timestamp) -> (Shard, Effects) {
+    /// The effects are those of groups that are larger than is allowed now: they rebalance. `lend` is asked for
+    /// the bytes that each member's subscription and each group's assignment take from now on.
+    pub fn finish(self, now: Timestamp, mut lend: impl FnMut(usize) -> Lent) -> (Shard, Effects) {
         let mut shard = Shard {
             config: self.config,
             now,
@@ -51,6 +53,7 @@ impl Loader {
         for id in shard.durable.group_ids() {
             shard.restore(&id);
         }
+        shard.groups.values_mut().for_each(|group| group.borrow_memory(&mut lend));
         let interval_ms = shard.config.offsets_retention_check_interval_ms;
         let first = now.plus_ms(interval_ms).max(shard.config.expiry_from);
         shard.timers.set(TimerKey::Retention, first);

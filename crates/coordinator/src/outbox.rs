@@ -11,6 +11,7 @@ use crate::durable::{Durable, Undo};
 use crate::group::Group;
 use crate::member::Member;
 use crate::records::Record;
+use crate::request::Lent;
 use crate::{
     Effects, GroupId, GroupInstanceId, MemberId, RecordBytes, Reply, ReplyTo, Response, Write,
     WriteId,
@@ -31,7 +32,7 @@ pub(crate) enum Scope {
 #[derive(Debug)]
 pub(crate) enum Then {
     /// The leader's assignment: the generation becomes stable.
-    Assigned { group: GroupId, generation_id: GenerationId },
+    Assigned { group: GroupId, generation_id: GenerationId, lent: Lent },
     /// A static member came back to a stable group under a new id.
     Replaced(Box<Replaced>),
     /// A group was removed: this is what it was, to go back to if the write fails.

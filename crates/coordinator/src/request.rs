@@ -61,8 +61,29 @@ pub struct Protocol {
     pub metadata: Arc<[u8]>,
 }
 
-/// What the host lends to a member and gets back, dropped, when the member's subscription is dropped:
-/// the host's account of the memory that the member takes. It means nothing here.
+impl Protocol {
+    /// Bytes of memory that it takes as long as its member is one.
+    pub fn kept_bytes(&self) -> usize {
+        kept_protocol_bytes(self.name.len(), self.metadata.len())
+    }
+}
+
+/// Bytes of memory that a protocol takes whose name and metadata have so many.
+pub fn kept_protocol_bytes(name: usize, metadata: usize) -> usize {
+    /// What a protocol takes beside them.
+    const PROTOCOL_BYTES: usize = 64;
+    PROTOCOL_BYTES + name + metadata
+}
+
+/// Bytes of memory that an assignment takes, with its member's id, that have so many.
+pub fn kept_assignment_bytes(member: usize, assignment: usize) -> usize {
+    /// What an assignment takes beside them.
+    const ASSIGNMENT_BYTES: usize = 64;
+    ASSIGNMENT_BYTES + member + assignment
+}
+
+/// What the host lends to a member or a group and gets back, dropped, when the member's subscription or the
+/// group's assignment is dropped: the host's account of the memory that they take. It means nothing here.
 #[derive(Clone, Default)]
 pub struct Lent(Option<Arc<dyn Any + Send + Sync>>);
 
@@ -140,6 +161,8 @@ pub struct SyncGroup {
     pub require_protocol: bool,
     /// Everyone's assignment from the leader; empty from others.
     pub assignments: Vec<(MemberId, Arc<[u8]>)>,
+    /// Held for as long as `assignments` are.
+    pub lent: Lent,
 }
 
 /// Heartbeat, versions 0 to 4.

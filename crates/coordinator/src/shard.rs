@@ -37,7 +37,7 @@ impl Shard {
     ///
     /// Panics if the configuration is not valid.
     pub fn new(config: GroupConfig, now: Timestamp) -> Shard {
-        crate::Loader::new(config).finish(now).0
+        crate::Loader::new(config).finish(now, |_| Default::default()).0
     }
 
     /// Takes an event and adds to `out` what is to be done about it.
@@ -143,7 +143,9 @@ impl Shard {
     fn committed(&mut self, write: WriteId) {
         for then in self.outbox.commit(write) {
             match then {
-                Then::Assigned { group, generation_id } => self.assigned(&group, generation_id),
+                Then::Assigned { group, generation_id, lent } => {
+                    self.assigned(&group, generation_id, lent);
+                }
                 Then::Replaced(replaced) => self.replaced(*replaced),
                 Then::Deleted { .. } => {}
             }
@@ -167,7 +169,7 @@ impl Shard {
         assert!(!error.is_none(), "a failure says why");
         for then in then {
             match then {
-                Then::Assigned { group, generation_id } => {
+                Then::Assigned { group, generation_id, .. } => {
                     self.assignment_failed(&group, generation_id, error);
                 }
                 Then::Replaced(replaced) => self.replacement_failed(*replaced, error),

@@ -8,7 +8,7 @@ use model::{ErrorCode, GenerationId};
 use crate::group::{Group, GroupState};
 use crate::outbox::{Scope, Then};
 use crate::records::Record;
-use crate::request::SyncGroup;
+use crate::request::{Lent, SyncGroup};
 use crate::response::{Response, SyncGroupResponse};
 use crate::shard::Shard;
 use crate::{GroupId, MemberId, ReplyTo};
@@ -91,12 +91,12 @@ impl Shard {
         };
         let generation_id = group.generation_id;
         let value = Some(group.to_record(assignment_of));
-        let then = Then::Assigned { group: id.clone(), generation_id };
+        let then = Then::Assigned { group: id.clone(), generation_id, lent: request.lent };
         self.write(&[Record::GroupMetadata { group: id, value }], Some(then));
     }
 
     /// The leader's assignment is committed. If a rebalance has begun meanwhile, it is of no use.
-    pub(crate) fn assigned(&mut self, id: &GroupId, generation_id: GenerationId) {
+    pub(crate) fn assigned(&mut self, id: &GroupId, generation_id: GenerationId, lent: Lent) {
         if !self.groups.get(id).is_some_and(|group| group.awaits_assignment(generation_id)) {
             return;
         }
@@ -107,6 +107,7 @@ impl Shard {
         let group = self.groups.get_mut(id).expect("it was there a line above");
         assert_eq!(assignments.len(), group.members.len(), "the members of the generation");
         group.transition(self.now, GroupState::Stable);
+        group.lent = lent;
         for (member_id, assignment) in assignments {
             let group = self.groups.get_mut(id).expect("it was there a line above");
             let member = group.members.get_mut(&member_id).expect("the record has its members");

@@ -169,7 +169,7 @@ impl World {
         for record in self.log.iter().map(|(bytes, _)| bytes).chain(tail) {
             loader.replay(&record.key, record.value.as_deref()).expect("it was encoded here");
         }
-        let (replayed, _) = loader.finish(self.now);
+        let (replayed, _) = loader.finish(self.now, |_| Default::default());
         let shard = self.shard.as_ref().expect("there is one between two restarts");
         assert_eq!(replayed.durable(), shard.durable());
     }
@@ -433,6 +433,7 @@ impl World {
             protocol: None,
             require_protocol: false,
             assignments: assignments.collect(),
+            lent: coordinator::request::Lent::default(),
         };
         self.request(Request::SyncGroup(request));
     }
@@ -500,7 +501,7 @@ impl World {
         for (record, _) in &self.log {
             loader.replay(&record.key, record.value.as_deref()).expect("it was encoded here");
         }
-        let (shard, effects) = loader.finish(self.now);
+        let (shard, effects) = loader.finish(self.now, |_| Default::default());
         shard.assert_consistent();
         self.generations.clear();
         for group in [group_of(0), group_of(1)] {

@@ -1,8 +1,10 @@
 //! The record formats against bytes that Kafka itself wrote: by its classes, and to its log.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use coordinator::records::{CommittedOffset, GroupRecord, MemberRecord, Record, RecordError};
+use coordinator::request::Lent;
 use coordinator::{Event, GroupConfig, GroupId, Loader};
 use model::{GenerationId, LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
 use proptest::prelude::*;
@@ -189,7 +191,7 @@ proptest! {
         // What is let in must be a group that a shard can live with.
         let mut loader = Loader::new(GroupConfig::default());
         let _ = loader.replay(&golden("group_metadata_key"), Some(&value));
-        let (mut shard, mut effects) = loader.finish(Timestamp(0));
+        let (mut shard, mut effects) = loader.finish(Timestamp(0), |_| Default::default());
         shard.assert_consistent();
         for _ in 0..20 {
             let now = shard.next_deadline().expect("there always is one");
@@ -197,4 +199,37 @@ proptest! {
             shard.assert_consistent();
         }
     }
+}
+
+/// Bytes that the host lent; given back when dropped.
+struct Held(Arc<AtomicUsize>, usize);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn what_restored_members_keep_is_accounted_for_until_they_are_gone() {
+    let mut loader = Loader::new(GroupConfig::default());
+    let value = golden("group_metadata_value_v3");
+    loader.replay(&golden("group_metadata_key"), Some(&value)).unwrap();
+    let held = Arc::new(AtomicUsize::new(0));
+    let (mut shard, mut effects) = loader.finish(Timestamp(0), |bytes| {
+        held.fetch_add(bytes, Ordering::Relaxed);
+        Lent::new(Held(Arc::clone(&held), bytes))
+    });
+    // Two members, each with a protocol `range`, the first with 3 bytes of metadata; and with an assignment, the
+    // first of 2 bytes. Each takes 64 bytes beside names and contents.
+    let (protocols, assignments) = ((64 + 5 + 3) + (64 + 5), (64 + 3 + 2) + (64 + 3));
+    assert_eq!(held.load(Ordering::Relaxed), protocols + assignments);
+    for _ in 0..20 {
+        let now = shard.next_deadline().expect("there always is one");
+        shard.step(now, Event::Expire, &mut effects);
+        for write in std::mem::take(&mut effects.writes) {
+            shard.step(now, Event::Committed { write: write.id }, &mut effects);
+        }
+    }
+    assert_eq!(held.load(Ordering::Relaxed), 0, "the sessions have ended");
 }

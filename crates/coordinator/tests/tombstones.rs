@@ -79,7 +79,7 @@ impl Hosted {
         for record in self.log.iter().flat_map(|write| &write.records) {
             loader.replay(&record.key, record.value.as_deref()).unwrap();
         }
-        loader.finish(NOW).0
+        loader.finish(NOW, |_| Default::default()).0
     }
 }
 

@@ -191,7 +191,7 @@ pub struct Floor {
     pub within: f64,
 }
 
-/// How much the canary's throughput (or runtime) changed while all was run.
+/// How much what a record costs the canary (or its throughput or runtime) changed while all was run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Drift {
     /// The target.

@@ -16,6 +16,12 @@ mod arrange;
 
 /// The experiment that canary and same-target steps are said to be of.
 pub const CANARY: &str = "canary";
+/// Rounds of the canary at each of its places: their median is compared, so that one odd round is no drift.
+pub const CANARY_ROUNDS: u32 = 3;
+/// At the start, in the middle and at the end.
+const CANARY_PLACES: u32 = 3;
+/// Records a second that the canary offers.
+const CANARY_RATE: f64 = 20_000.0;
 /// Pairs of a target against itself: enough for an interval.
 pub const SAME_TARGET_PAIRS: u32 = 6;
 
@@ -305,8 +311,18 @@ fn saturated(cell: &PlannedCell) -> PlannedCell {
     cell
 }
 
-/// The fixed cell that shows drift, and a target against itself, on the cluster of another cell.
+/// The fixed cell that shows drift. It offers a rate that every machine holds, so that what is watched, the CPU that a
+/// record costs, does not depend on how full batches happen to become.
 fn canary(targets: &[String], at_home: &PlannedCell) -> PlannedCell {
+    let mut canary = against_itself(targets, at_home);
+    canary.workload.offered = CANARY_RATE;
+    canary.rounds = CANARY_PLACES * CANARY_ROUNDS;
+    canary
+}
+
+/// The cell in which a target is run against itself, on the cluster of another cell: as much as is taken, like most
+/// cells whose differences it weighs.
+fn against_itself(targets: &[String], at_home: &PlannedCell) -> PlannedCell {
     let workload = Workload {
         brokers: at_home.workload.brokers,
         broker_settings: at_home.workload.broker_settings.clone(),

@@ -64,7 +64,7 @@ impl Failure {
 
     /// The end of a command whose reader went away (`highwater … | head`).
     fn reader_gone() -> Failure {
-        Failure { silent: true, ..Failure::new("nobody reads the output") }
+        Failure { silent: true, ..Failure::new("the output has no reader any more") }
     }
 }
 

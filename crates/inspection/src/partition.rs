@@ -8,7 +8,7 @@ use storage::disk::Disk;
 
 use super::finding::{FileKind, Finding, Tell};
 use super::index::Indexed;
-use super::segment::{self, Segment};
+use super::segment::{self, Behind, Segment};
 use super::{directory, index, snapshot};
 
 const EPOCHS: &str = "leader-epoch-checkpoint";
@@ -155,16 +155,22 @@ fn inspect_segments(
     let active = last.filter(|_| looking.live);
     for (base, suffixes) in wanted {
         let is_active = active == Some(*base);
+        let next = wanted.range(base + 1..).find(|(_, suffixes)| suffixes.contains(&"log"));
+        let behind = match next {
+            _ if is_active => Behind::Anything,
+            None => Behind::Zeros,
+            Some((next, _)) => Behind::ZerosAt(*next),
+        };
         let place = Place { disk, dir, base: *base };
         let log = place.path("log");
         let segment = if suffixes.contains(&"log") {
-            let segment = segment::read(disk, &log, *base, looking.records, is_active, tell)?;
+            let segment = segment::read(disk, &log, *base, looking.records, behind, tell)?;
             check_order(&log, *base, next_offset, tell);
             next_offset = Some(segment.next_offset(*base));
             segment
         } else if disk.exists(&log) {
             // Only an index was asked for: the log is read for comparison and nothing told of it.
-            segment::read(disk, &log, *base, false, is_active, &mut |_, _| {})?
+            segment::read(disk, &log, *base, false, behind, &mut |_, _| {})?
         } else {
             Segment::default()
         };

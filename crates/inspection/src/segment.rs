@@ -4,6 +4,7 @@
 use std::io;
 use std::path::Path;
 
+use compression::records::RecordStream;
 use model::BatchHeader;
 use model::batch::HEADER_BYTES;
 use storage::disk::Disk;
@@ -11,8 +12,9 @@ use storage::disk::Disk;
 use super::finding::{FileKind, Finding, Tell};
 use super::window::Window;
 
-/// What a compressed batch may expand to, so that damage cannot fill the memory.
-const EXPANDED_BYTES_MAX: usize = 1 << 30;
+/// Bytes of a record that is shown whole, so that damage cannot fill the memory. What a batch expands to has no bound: it
+/// passes by in a window.
+const RECORD_BYTES_MAX: usize = 1 << 30;
 
 /// A batch as the checks of indexes need it.
 #[derive(Debug, Clone, Copy)]
@@ -51,25 +53,36 @@ impl Segment {
     }
 }
 
+/// What may stand behind the last whole batch.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Behind {
+    /// Anything: a broker is writing the file, and what is not whole may become so.
+    Anything,
+    /// Zeros that were written ahead.
+    Zeros,
+    /// The same, if the segment ends at this offset, where the next one begins.
+    ZerosAt(i64),
+}
+
 /// Reads a segment and tells what is in it; the records only `with_records`.
 pub(super) fn read(
     disk: &dyn Disk,
     path: &Path,
     base: i64,
     with_records: bool,
-    is_active: bool,
+    behind: Behind,
     tell: &mut Tell<'_>,
 ) -> io::Result<Segment> {
     let mut window = Window::open(disk, path)?;
     let mut reading = Reading {
         path,
         with_records,
-        is_active,
+        behind,
         segment: Segment::default(),
         record_count: 0,
         next_offset: base,
         epoch: -1,
-        uncompressed: Vec::new(),
+        window: Vec::new(),
     };
     tell(path, Finding::Begin(FileKind::Segment));
     while reading.segment.whole_bytes < window.size() && reading.step(&mut window, tell)? {}
@@ -82,15 +95,15 @@ pub(super) fn read(
 struct Reading<'a> {
     path: &'a Path,
     with_records: bool,
-    /// Whether a broker is writing the file: what is not whole at the end may become so.
-    is_active: bool,
+    behind: Behind,
     segment: Segment,
     record_count: u64,
     /// No offset below may come.
     next_offset: i64,
     /// The leader epoch of the batch before.
     epoch: i32,
-    uncompressed: Vec<u8>,
+    /// Where batches are decompressed, a piece at a time.
+    window: Vec<u8>,
 }
 
 impl Reading<'_> {
@@ -110,7 +123,11 @@ impl Reading<'_> {
             Err(error) => {
                 let zeros = is_zero(window, position)?;
                 let what = if zeros { "zeros".to_owned() } else { format!("not a batch: {error}") };
-                self.torn(position, &format!("the last {left} bytes are {what}"), tell);
+                let reason = format!("the last {left} bytes are {what}");
+                match zeros && self.may_end_in_zeros() {
+                    true => self.unfinished(position, &format!("{reason}, written ahead"), tell),
+                    false => self.torn(position, &reason, tell),
+                }
                 return Ok(false);
             }
         };
@@ -154,53 +171,76 @@ impl Reading<'_> {
         batch: &[u8],
         tell: &mut Tell<'_>,
     ) {
-        let mut uncompressed = std::mem::take(&mut self.uncompressed);
-        let read = compression::records::read(header, batch, EXPANDED_BYTES_MAX, &mut uncompressed);
-        match read {
-            Ok(records) => self.visit(position, header, records, tell),
-            Err(error) => self.damage(position, &error.to_string(), tell),
+        let mut window = std::mem::take(&mut self.window);
+        let records = RecordStream::new(header, batch, u64::MAX, &mut window);
+        if let Err(reason) = self.visit(header, records, tell) {
+            self.damage(position, &reason, tell);
         }
-        self.uncompressed = uncompressed;
+        self.window = window;
     }
 
+    /// Counts the records and, if they are wanted, tells them. An error says what is wrong with them.
     fn visit(
         &mut self,
-        position: u64,
         header: &BatchHeader,
-        mut records: model::record::Records<'_>,
+        mut records: RecordStream<'_>,
         tell: &mut Tell<'_>,
-    ) {
+    ) -> Result<(), String> {
         let mut last_delta = -1;
-        for record in records.by_ref() {
-            let record = match record {
-                Ok(record) => record,
-                Err(error) => return self.damage(position, &error.to_string(), tell),
-            };
-            let delta = record.offset_delta;
-            if delta <= last_delta || delta > header.last_offset_delta {
-                let reason = format!("a record has offset delta {delta} after {last_delta}");
-                return self.damage(position, &reason, tell);
-            }
-            last_delta = delta;
+        while let Some(delta) = self.next(header, last_delta, &mut records, tell) {
+            last_delta = delta?;
             self.record_count += 1;
-            if self.with_records {
-                let offset = header.base_offset.0 + i64::from(delta);
-                let timestamp = timestamp(header, record.timestamp_delta);
-                tell(self.path, Finding::Record { offset, timestamp, record });
-            }
         }
-        let rest = records.remaining_bytes();
-        if rest > 0 {
-            self.damage(position, &format!("{rest} bytes follow the last record"), tell);
+        records.finish().map_err(|error| error.to_string())
+    }
+
+    /// The next record's offset delta, which must be above that of the record before.
+    fn next(
+        &self,
+        header: &BatchHeader,
+        last_delta: i32,
+        records: &mut RecordStream<'_>,
+        tell: &mut Tell<'_>,
+    ) -> Option<Result<i32, String>> {
+        let in_order = |delta: i32| match delta > last_delta && delta <= header.last_offset_delta {
+            true => Ok(delta),
+            false => Err(format!("a record has offset delta {delta} after {last_delta}")),
+        };
+        if !self.with_records {
+            let head = records.next_head()?.map_err(|error| error.to_string());
+            return Some(head.and_then(|head| in_order(head.offset_delta)));
+        }
+        let record = match records.next_within(RECORD_BYTES_MAX)? {
+            Ok((record, _)) => record,
+            Err(error) => return Some(Err(error.to_string())),
+        };
+        let delta = in_order(record.offset_delta);
+        if let Ok(delta) = delta {
+            let offset = header.base_offset.0 + i64::from(delta);
+            let timestamp = timestamp(header, record.timestamp_delta);
+            tell(self.path, Finding::Record { offset, timestamp, record });
+        }
+        Some(delta)
+    }
+
+    /// Whether no record is missing if nothing but zeros follows.
+    fn may_end_in_zeros(&self) -> bool {
+        match self.behind {
+            Behind::Anything | Behind::Zeros => true,
+            Behind::ZerosAt(next_base) => self.next_offset == next_base,
         }
     }
 
     /// What follows the last whole batch.
     fn torn(&self, position: u64, reason: &str, tell: &mut Tell<'_>) {
-        match self.is_active {
-            true => tell(self.path, Finding::Unfinished { position: Some(position), reason }),
-            false => self.damage(position, reason, tell),
+        match self.behind {
+            Behind::Anything => self.unfinished(position, reason, tell),
+            Behind::Zeros | Behind::ZerosAt(_) => self.damage(position, reason, tell),
         }
+    }
+
+    fn unfinished(&self, position: u64, reason: &str, tell: &mut Tell<'_>) {
+        tell(self.path, Finding::Unfinished { position: Some(position), reason });
     }
 
     fn damage(&self, position: u64, reason: &str, tell: &mut Tell<'_>) {

@@ -115,7 +115,12 @@ fn damage_in_a_segment_is_found() {
     let log = &files(&dir, ".log")[0];
     plant(log, |bytes| bytes[70] ^= 1, "checksum");
     plant(log, |bytes| bytes.truncate(bytes.len() - 5), "torn off");
-    plant(log, |bytes| bytes.extend([0; 100]), "the last 100 bytes are zeros");
+    // Zeros in the place of a record; behind the last one they are legal.
+    let blank = |bytes: &mut Vec<u8>| {
+        let last = bytes.len() - BatchHeader::decode(bytes).unwrap().size_bytes as usize;
+        bytes[last..].fill(0);
+    };
+    plant(log, blank, "bytes are zeros");
     plant(log, |bytes| bytes.extend([1; 100]), "not a batch");
     plant(log, |bytes| bytes[16] = 1, "not a batch");
     let size = |bytes: &[u8]| BatchHeader::decode(bytes).unwrap().size_bytes as usize;
@@ -132,6 +137,35 @@ fn damage_in_a_segment_is_found() {
 }
 
 #[test]
+fn zeros_written_ahead_are_no_damage_in_the_last_segment_or_another() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = partition(root.path());
+    let logs = files(&dir, ".log");
+    assert!(logs.len() > 1);
+    for log in &logs {
+        let whole = std::fs::read(log).unwrap();
+        let mut longer = whole.clone();
+        longer.extend([0; 5000]);
+        std::fs::write(log, &longer).unwrap();
+        let mut told = Vec::new();
+        inspect(&RealDisk, root.path(), Looking::default(), &mut |path, finding| match finding {
+            Finding::Unfinished { position, reason } => {
+                told.push((path.to_owned(), position, reason.to_owned()));
+            }
+            Finding::Damage { reason, .. } => panic!("{}: {reason}", path.display()),
+            _ => {}
+        })
+        .unwrap();
+        let reason = "the last 5000 bytes are zeros, written ahead".to_owned();
+        assert_eq!(told, [(log.clone(), Some(whole.len() as u64), reason)]);
+        longer[whole.len() + 4000] = 1;
+        std::fs::write(log, &longer).unwrap();
+        assert_eq!(damage(root.path()).1.len(), 1, "a byte behind zeros");
+        std::fs::write(log, &whole).unwrap();
+    }
+}
+
+#[test]
 fn records_that_cannot_be_read_are_found_under_a_checksum_that_holds() {
     let root = tempfile::tempdir().unwrap();
     let dir = partition(root.path());
@@ -144,6 +178,48 @@ fn records_that_cannot_be_read_are_found_under_a_checksum_that_holds() {
     plant(log, |bytes| reseal(bytes, |batch| batch[60] = 2), "bytes follow the last record");
     plant(log, |bytes| reseal(bytes, |batch| batch[22] |= 1), "gzip");
     plant(log, |bytes| reseal(bytes, |batch| batch[61] = 0xff), "record 0");
+}
+
+fn status_bytes(field: &str) -> usize {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+}
+
+#[test]
+fn a_batch_that_expands_a_thousandfold_is_read_in_little_memory() {
+    const MIB: usize = 1 << 20;
+    let mut builder = BatchBuilder::new().placed(Offset(0), LeaderEpoch(4));
+    let value = vec![0; MIB];
+    (0..256).for_each(|_| builder.add(NOW, None, Some(&value)));
+    let (codec, mut compressed) = (model::Compression::Zstd, Vec::new());
+    compression::compress(codec, None, builder.records(), &mut compressed);
+    let batch = builder.finish_compressed(codec, &compressed);
+    assert!(batch.len() < 256 * MIB / 1000, "{} bytes", batch.len());
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("orders-0");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("00000000000000000000.log"), batch).unwrap();
+    for records in [false, true] {
+        // Makes the kernel forget the peak so far.
+        fs::write("/proc/self/clear_refs", "5").unwrap();
+        let before = status_bytes("VmRSS:");
+        let (mut shown, mut counted) = (0, 0);
+        let looking = Looking { records, live: false };
+        let told = inspect(&RealDisk, root.path(), looking, &mut |_, finding| match finding {
+            Finding::Record { record, .. } => {
+                assert_eq!(record.value.map(<[u8]>::len), Some(MIB));
+                shown += 1;
+            }
+            Finding::End { record_count, .. } => counted += record_count,
+            Finding::Damage { reason, .. } => panic!("{reason}"),
+            _ => {}
+        });
+        told.unwrap();
+        assert_eq!((shown, counted), (if records { 256 } else { 0 }, 256));
+        let grown = status_bytes("VmHWM:").saturating_sub(before) / MIB;
+        assert!(grown < 96, "with records {records}: {grown} MiB");
+    }
 }
 
 #[test]
@@ -295,9 +371,10 @@ fn a_stray_is_told_by_journal_and_metadata() {
     let opened = || Opened { topic: "t".into(), dense_from: None, fsync: true, image_index: 1 };
     let mut state = State::default();
     for number in [0, 1, 4] {
-        state.partitions.insert(key(number), PartitionState::new(opened()));
+        let mut known = PartitionState::new(opened());
+        known.deleted = (number == 4).then(|| deleted.as_str().into());
+        state.partitions.insert(key(number), Arc::new(known));
     }
-    state.partitions.get_mut(&key(4)).unwrap().deleted = Some(deleted.as_str().into());
     let wanted = BTreeMap::from([(key(0), TopicPartition::new("t", 0))]);
     let dir = storage::LogDir::at(Arc::new(RealDisk), root.path().to_owned());
     let told = |wanted| {

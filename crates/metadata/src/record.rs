@@ -114,7 +114,7 @@ pub enum MetadataRecord {
     },
     /// A broker registered, perhaps again.
     BrokerRegistered(BrokerRecord),
-    /// Every broker epoch up to this one was given to somebody. Only snapshots carry it, because
+    /// Every broker epoch up to this one was given to a broker. Only snapshots carry it, because
     /// the broker that had it may be gone.
     BrokerEpochUsed {
         /// The largest epoch given.

@@ -25,7 +25,7 @@ pub enum ConfigSource {
     DynamicDefaultBroker,
     /// The broker's file has it.
     StaticBroker,
-    /// Nobody set it.
+    /// It was never set.
     Default,
     /// A consumer group has it.
     DynamicGroup,

@@ -167,6 +167,7 @@ impl Partition {
             }
             return Err(error.into());
         }
+        self.count_held(&mut state);
         let log_end = state.log.log_end_offset();
         assert_eq!(log_end, header.next_offset(), "the log ends behind the batch");
         let appended = Appended {

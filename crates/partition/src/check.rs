@@ -138,7 +138,7 @@ fn is_header_enough(settings: &Settings) -> bool {
 
 /// What a producer says of its batch and does not decide is made true, as Kafka does: the largest
 /// timestamp is that of the records, and the timestamp type is the topic's. A delete horizon, which
-/// Kafka leaves standing, would let the cleaner drop a tombstone before anybody saw it.
+/// Kafka leaves standing, would let the cleaner drop a tombstone before a reader saw it.
 fn corrected(
     sent: BatchHeader,
     max_timestamp: Timestamp,

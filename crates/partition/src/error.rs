@@ -68,6 +68,13 @@ pub enum PartitionError {
     Offline,
 }
 
+impl PartitionError {
+    /// Whether the process lacked descriptors, or memory to open a file: the same may be tried again.
+    pub fn lacks_resources(&self) -> bool {
+        matches!(self, PartitionError::Storage(cause) if cause.lacks_resources())
+    }
+}
+
 impl From<StorageError> for PartitionError {
     fn from(error: StorageError) -> PartitionError {
         match error {

@@ -6,9 +6,11 @@
 //!
 //! Read [`Partition`] first, then `append.rs` and `read.rs`.
 
+mod ahead;
 mod append;
 mod check;
 mod error;
+mod held;
 mod maintenance;
 mod offsets;
 mod partition;
@@ -20,14 +22,16 @@ mod sync_queue;
 mod walk;
 mod watch;
 
+pub use ahead::AheadWritten;
 pub use append::{Acks, Append, Appended, Prepared};
 pub use check::{CheckedBatch, Effort, RecordError, Refusal, check};
 pub use error::PartitionError;
+pub use held::HeldSums;
 pub use maintenance::{checkpoint_together, close_together};
 pub use offsets::{EpochEnd, OffsetQuery};
 pub use partition::{Partition, Status, WaiterKey};
 pub use read::{Isolation, Read, ReadRequest};
 pub use settings::{CompressionRule, Settings};
-pub use sync::PartitionSync;
+pub use sync::{PartitionSync, Synced};
 pub use sync_queue::{SyncQueue, UNSYNCED_BYTES_MAX, Urgency};
 pub use watch::{Watch, WatchKey};

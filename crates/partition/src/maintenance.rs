@@ -10,7 +10,8 @@ use parking_lot::MutexGuard;
 use replication::Event;
 use storage::compaction::{Compacted, Compaction, CompactionPlan};
 use storage::{
-    AppendWork, CheckpointTicket, DeletedSegment, RetentionDue, RollTicket, StorageError,
+    AppendWork, CheckpointTicket, DeletedSegment, Log, Resuming, RetentionDue, RollTicket,
+    StorageError,
 };
 
 use crate::error::PartitionError;
@@ -34,7 +35,7 @@ struct Checkpointing<'a> {
 impl Checkpointing<'_> {
     fn go_on(&mut self, step: impl FnOnce(&CheckpointTicket) -> io::Result<()>) {
         if let (Some(ticket), Ok(())) = (&self.ticket, &self.result) {
-            self.result = step(ticket);
+            self.result = self.partition.with_files(|| step(ticket));
         }
     }
 
@@ -67,8 +68,34 @@ pub fn close_together(
     partitions: &[&Partition],
     sync: impl Fn() -> io::Result<()>,
 ) -> Vec<Result<(), PartitionError>> {
+    sync_and_release(partitions, &sync);
     let results = together(partitions, Partition::begin_close, sync);
     results.into_iter().map(|result| result.map(drop)).collect()
+}
+
+/// Syncs the batches of all these partitions and closes their files, as far as they are open: what is
+/// written next opens files of its own, and there may be no descriptor left for them. A failure stays with
+/// the log, and its close tells.
+fn sync_and_release(partitions: &[&Partition], sync: impl Fn() -> io::Result<()>) {
+    for part in partitions.chunks(TOGETHER_MAX) {
+        let tickets: Vec<_> = part
+            .iter()
+            .filter_map(|partition| Some((partition, partition.with_log(Log::begin_sync)?)))
+            .collect();
+        if !tickets.is_empty() {
+            let synced = sync();
+            for (partition, ticket) in tickets {
+                let result = ticket.synced_with_all(&synced);
+                let _ = partition.maintain(|log, _| log.finish_sync(ticket, result));
+            }
+        }
+        for partition in part {
+            let _ = partition.maintain(|log, _| {
+                log.release_files();
+                Ok(())
+            });
+        }
+    }
 }
 
 /// Moves the recovery points of partitions of one log directory, as [`Partition::checkpoint`] with 1
@@ -87,28 +114,32 @@ fn together<'a>(
 ) -> Vec<Result<Option<Offset>, PartitionError>> {
     let steps: [fn(&CheckpointTicket) -> io::Result<()>; 2] =
         [CheckpointTicket::write_unsynced, CheckpointTicket::name_unsynced];
-    let mut results = Vec::with_capacity(partitions.len());
-    for part in partitions.chunks(TOGETHER_MAX) {
-        let mut begun: Vec<_> = part.iter().map(|partition| begin(partition)).collect();
-        for step in steps {
-            begun.iter_mut().flatten().for_each(|work| work.go_on(step));
-            let synced = sync();
-            begun.iter_mut().flatten().for_each(|work| work.go_on(|_| copy_of(&synced)));
+    let mut results: Vec<_> = partitions.iter().map(|_| Ok(None)).collect();
+    let mut rest = partitions.iter().enumerate().peekable();
+    while rest.peek().is_some() {
+        let mut begun = Vec::new();
+        // Those that did not change are done at once: nothing is synced for them.
+        while begun.len() < TOGETHER_MAX
+            && let Some((number, partition)) = rest.next()
+        {
+            match begin(partition) {
+                Ok(work) if work.ticket.is_some() => begun.push((number, work)),
+                other => results[number] = other.and_then(Checkpointing::finish),
+            }
         }
-        results.extend(begun.into_iter().map(|work| work.and_then(Checkpointing::finish)));
+        if begun.is_empty() {
+            continue;
+        }
+        for step in steps {
+            begun.iter_mut().for_each(|(_, work)| work.go_on(step));
+            let synced = sync();
+            begun
+                .iter_mut()
+                .for_each(|(_, work)| work.go_on(|ticket| ticket.synced_with_all(&synced)));
+        }
+        begun.into_iter().for_each(|(number, work)| results[number] = work.finish());
     }
     results
-}
-
-/// The same result again, for another partition that it is about.
-fn copy_of(result: &io::Result<()>) -> io::Result<()> {
-    match result {
-        Ok(()) => Ok(()),
-        Err(error) => Err(match error.raw_os_error() {
-            Some(code) => io::Error::from_raw_os_error(code),
-            None => io::Error::new(error.kind(), error.to_string()),
-        }),
-    }
 }
 
 impl Partition {
@@ -134,9 +165,10 @@ impl Partition {
     /// what is to be removed later.
     pub fn retain_from(&self, start: Offset) -> Result<Vec<DeletedSegment>, PartitionError> {
         let _names = self.begin_maintenance();
+        self.resume()?;
         let ticket = self.maintain(|log, _| log.begin_retention(start))?;
         let Some(mut ticket) = ticket else { return Ok(Vec::new()) };
-        let result = ticket.run();
+        let result = self.with_files(|| ticket.run());
         self.maintain(|log, _| log.finish_retention(ticket, result))
     }
 
@@ -146,6 +178,10 @@ impl Partition {
         now: Timestamp,
     ) -> Result<Option<CompactionPlan>, PartitionError> {
         let _names = self.begin_maintenance();
+        // What only the active segment holds is not compacted.
+        if self.with_log(Log::segment_count) > 1 {
+            self.resume()?;
+        }
         let look = self.maintain(|log, _| Ok(log.compaction_look()))?;
         self.believe(look.run())?;
         let choice =
@@ -157,7 +193,7 @@ impl Partition {
     pub fn finish_compaction(&self, compaction: Compaction) -> Result<Compacted, PartitionError> {
         let _names = self.begin_maintenance();
         let mut swap = self.maintain(|log, _| Ok(log.begin_swap(compaction)))?;
-        let result = swap.run();
+        let result = self.with_files(|| swap.run());
         self.maintain(|log, _| log.finish_swap(swap, result))
     }
 
@@ -200,9 +236,9 @@ impl Partition {
         self.publish(state, effects);
     }
 
-    /// Rolls the active segment if it is older than `segment.ms`; for logs that nobody appends to.
+    /// Rolls the active segment if it is older than `segment.ms`; for logs without appends.
     pub fn roll_if_due(&self, now: Timestamp) -> Result<bool, PartitionError> {
-        let opening = self.maintain(|log, _| Ok(log.opening_of_active()))?;
+        let opening = self.maintain(|log, _| Ok(log.opening_of_age()))?;
         if let Some(opening) = opening {
             self.believe(opening.run())?;
         }
@@ -215,12 +251,13 @@ impl Partition {
 
     fn roll(&self, now: Timestamp) -> Result<(), PartitionError> {
         let _rolling = self.begin_rolling();
+        self.resume_while_rolling()?;
         let ticket = self.maintain(|log, _| log.begin_roll_now(now))?;
         ticket.map_or(Ok(()), |ticket| self.run_roll(ticket))
     }
 
     fn run_roll(&self, ticket: RollTicket) -> Result<(), PartitionError> {
-        let result = ticket.run();
+        let result = self.with_files(|| ticket.run());
         self.maintain(|log, _| log.finish_roll(ticket, result))
     }
 
@@ -240,12 +277,14 @@ impl Partition {
         let _rolling = self.begin_rolling();
         loop {
             state = self.lock();
+            self.note_files(&state);
             if !self.is_served() || state.log.is_ready_for(batch, bytes, now) {
                 return Ok(state);
             }
             let work = state.log.before_append(batch, bytes, now)?;
             drop(state);
             match work {
+                Some(AppendWork::Resume(resuming)) => self.run_resuming(resuming)?,
                 Some(AppendWork::Open(active)) => self.believe(active.run())?,
                 Some(AppendWork::Roll(ticket)) => self.run_roll(ticket)?,
                 None => {}
@@ -253,12 +292,44 @@ impl Partition {
         }
     }
 
+    /// Reads what the opening of the log left unread, if anything; see [`storage::Log::resuming`].
+    pub fn resume(&self) -> Result<(), PartitionError> {
+        if !self.with_log(Log::is_resumed) {
+            return Ok(());
+        }
+        let _rolling = self.begin_rolling();
+        self.resume_while_rolling()
+    }
+
+    fn resume_while_rolling(&self) -> Result<(), PartitionError> {
+        let resuming = self.with_log(Log::resuming);
+        resuming.map_or(Ok(()), |resuming| self.run_resuming(resuming))
+    }
+
+    /// A log that is damaged is refused as if that had been found when it was opened.
+    fn run_resuming(&self, resuming: Resuming) -> Result<(), PartitionError> {
+        let dir = self.with_log(|log| log.dir().to_owned());
+        let resumed = resuming.run().map_err(|cause| match cause {
+            StorageError::Damaged(_) | StorageError::Malformed { .. } => {
+                StorageError::Refused { dir, reason: cause.to_string() }
+            }
+            other => other,
+        });
+        let resumed = self.believe(resumed)?;
+        self.maintain(|log, _| {
+            log.finish_resuming(resumed);
+            Ok(())
+        })
+    }
+
     fn is_served(&self) -> bool {
         !matches!(self.status(), Status::Offline | Status::Deleted)
     }
 
-    /// Of a partition that was deleted while its files were looked at, an error says nothing.
+    /// What became of work on files that was done without the lock. Of a partition that was deleted
+    /// meanwhile, an error says nothing.
     fn believe<T>(&self, result: Result<T, StorageError>) -> Result<T, PartitionError> {
+        self.note_files(&self.lock());
         result.map_err(|error| match self.status() {
             Status::Deleted => PartitionError::Deleted,
             _ => error.into(),

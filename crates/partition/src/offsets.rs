@@ -83,7 +83,7 @@ impl Partition {
                 (state.log.time_lookup(limit), state.log.generation())
             };
             tried += 1;
-            let found = search(&lookup);
+            let found = self.with_files(|| search(&lookup));
             let is_void = self.lock().log.generation() != generation;
             match found {
                 Ok(found) if !is_void || tried == LOOKUPS_MAX => return Ok(found),

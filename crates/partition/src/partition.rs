@@ -14,6 +14,7 @@ use storage::disk::guard;
 use storage::{Log, StorageError};
 
 use crate::error::PartitionError;
+use crate::held::Held;
 use crate::settings::Settings;
 use crate::sync::SyncState;
 use crate::sync_queue::SyncQueue;
@@ -53,7 +54,7 @@ pub struct Partition {
     /// Held while the names of the log's files change or are synced: by retention, checkpoints,
     /// compaction's swap, the stop, deletion. No append and no read waits for it.
     maintenance: Mutex<()>,
-    /// Held while the next segment is made: whoever appends meanwhile waits for that, and for no sync.
+    /// Held while the next segment is made: an append meanwhile waits for that, and for no sync.
     /// Taken behind `maintenance` and before the lock.
     rolling: Mutex<()>,
     /// Copy of the replica's, for those who wait without the lock. Invariant: never ahead of it.
@@ -62,7 +63,11 @@ pub struct Partition {
     epoch: AtomicI32,
     /// Copy of what the role allows.
     status: AtomicU8,
-    /// Whether the volume has room for appends. Moved by whoever watches the volume.
+    /// Whether files of the log may be open, for the thread that looks for some to close among very
+    /// many partitions. Moved under the lock: behind what opens a file, and by
+    /// [`Partition::release_files_in_need`].
+    may_hold_files: AtomicBool,
+    /// Whether the volume has room for appends. Moved by the thread that watches the volume.
     writable: AtomicBool,
     /// Where the partition asks for a sync: the queue of its log directory.
     pub(crate) sync_queue: Arc<SyncQueue>,
@@ -114,6 +119,8 @@ pub(crate) struct State {
     pub(crate) settings: Arc<Settings>,
     /// What is asked of the flusher, and what it does.
     pub(crate) sync: SyncState,
+    /// What of the log is counted in the sums of the directory.
+    held: Held,
     /// Replicas that the partition is assigned, those out of sync included; moved by `lead`.
     pub(crate) replica_count: usize,
     /// Those who wait for the high watermark. Invariant: sorted by offset.
@@ -151,11 +158,12 @@ impl Partition {
             settings,
             replica_count: 1,
             sync: SyncState::default(),
+            held: Held::default(),
             waiters: VecDeque::new(),
             waiters_numbered: 0,
             watchers: Slab::new(),
         };
-        Arc::new_cyclic(|this| Partition {
+        let partition = Arc::new_cyclic(|this| Partition {
             topic_partition,
             topic_id,
             state: Mutex::new(state),
@@ -164,22 +172,39 @@ impl Partition {
             high_watermark,
             epoch: AtomicI32::new(LeaderEpoch::NONE.0),
             status: AtomicU8::new(Status::Following as u8),
+            may_hold_files: AtomicBool::new(true),
             writable: AtomicBool::new(true),
             sync_queue,
             this: Weak::clone(this),
-        })
+        });
+        partition.count_held(&mut partition.lock());
+        partition
+    }
+
+    /// Brings the sums of the directory up to what the log holds now. A partition that was deleted holds
+    /// nothing, whatever work on it ends afterwards.
+    pub(crate) fn count_held(&self, state: &mut State) {
+        if self.status() == Status::Deleted {
+            return;
+        }
+        self.hold(state, Held::by(&state.log));
+    }
+
+    fn hold(&self, state: &mut State, held: Held) {
+        let before = std::mem::replace(&mut state.held, held);
+        self.sync_queue.held().moved(before, held);
     }
 
     pub(crate) fn lock(&self) -> StateGuard<'_> {
         StateGuard { state: self.state.lock(), _locked: guard::locked() }
     }
 
-    /// Whoever changes the names of the log's files holds this throughout, and the lock in between.
+    /// The thread that changes the names of the log's files holds this throughout, and the lock in between.
     pub(crate) fn begin_maintenance(&self) -> MutexGuard<'_, ()> {
         self.maintenance.lock()
     }
 
-    /// Whoever makes the next segment holds this throughout.
+    /// The thread that makes the next segment holds this throughout.
     pub(crate) fn begin_rolling(&self) -> MutexGuard<'_, ()> {
         self.rolling.lock()
     }
@@ -255,7 +280,7 @@ impl Partition {
     /// pointless, and sees to it that what is needed is synced if that is what it takes. Returns
     /// `None`, and does nothing, when that is already so.
     ///
-    /// Whoever gives up waiting calls [`Partition::leave`].
+    /// A caller that gives up waiting calls [`Partition::leave`].
     pub fn park(&self, needed: Offset, waker: &Waker) -> Option<WaiterKey> {
         let mut state = self.lock();
         if self.status() != Status::Leading || state.replica.high_watermark() >= needed {
@@ -308,7 +333,7 @@ impl Partition {
         look(&self.lock().log)
     }
 
-    /// The topic was deleted: nobody is served any more. The directory is the caller's business. The files are
+    /// The topic was deleted: no client is served any more. The directory is the caller's business. The files are
     /// closed: fetch sessions of clients that went away hold the partition for a while, and deleted files that are
     /// open take their place on the disk. What is done to the log's files ends before this returns, and nothing is begun
     /// afterwards: another topic may have the directory's name then.
@@ -319,6 +344,7 @@ impl Partition {
         self.status.store(Status::Deleted as u8, Ordering::Release);
         self.sync_queue.taken_care_of(std::mem::take(&mut state.sync.unsynced_bytes));
         state.log.abandon_files();
+        self.hold(&mut state, Held::default());
         self.tell_all(state);
     }
 
@@ -335,6 +361,7 @@ impl Partition {
         let high_watermark = state.replica.high_watermark();
         let log_start_before = state.log.log_start_offset();
         let result = change(&mut state.log, high_watermark);
+        self.count_held(&mut state);
         let log_start = state.log.log_start_offset();
         if log_start != log_start_before {
             // Fetch sessions tell their clients.
@@ -346,6 +373,39 @@ impl Partition {
         };
         self.publish(state, effects);
         Ok(result?)
+    }
+
+    /// Whether files of the log may be open. Cheap: no lock.
+    pub fn may_hold_files(&self) -> bool {
+        self.may_hold_files.load(Ordering::Relaxed)
+    }
+
+    /// Files may be open from now on. The caller has the lock, and has opened what it opens.
+    pub(crate) fn note_files(&self, _: &StateGuard<'_>) {
+        self.may_hold_files.store(true, Ordering::Relaxed);
+    }
+
+    /// Does what may open files of the log, without the lock.
+    pub(crate) fn with_files<T>(&self, work: impl FnOnce() -> T) -> T {
+        let result = work();
+        self.note_files(&self.lock());
+        result
+    }
+
+    /// Closes files of the log by `release`, if any may be open.
+    pub fn release_files_in_need(&self, release: fn(&mut Log)) -> Result<(), PartitionError> {
+        if !self.may_hold_files() {
+            return Ok(());
+        }
+        self.maintain(|log, _| {
+            release(log);
+            if !log.has_open_files() {
+                // Those of indexes may be, which only searches need.
+                log.release_files();
+            }
+            self.may_hold_files.store(log.has_open_files(), Ordering::Relaxed);
+            Ok(())
+        })
     }
 
     /// Takes the partition offline because its disk failed.

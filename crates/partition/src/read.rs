@@ -40,6 +40,22 @@ pub struct ReadRequest {
     pub last_fetched_epoch: Option<LeaderEpoch>,
 }
 
+impl ReadRequest {
+    /// A reader that begins at `offset` and says nothing of itself: at most `max_bytes` bytes, but one whole
+    /// batch.
+    pub fn at(offset: Offset, max_bytes: u32, isolation: Isolation) -> ReadRequest {
+        ReadRequest {
+            offset,
+            cursor: ReadCursor::default(),
+            max_bytes,
+            at_least_one: true,
+            isolation,
+            known_epoch: None,
+            last_fetched_epoch: None,
+        }
+    }
+}
+
 /// What one partition answers.
 #[derive(Clone, Debug)]
 pub struct Read {
@@ -68,7 +84,11 @@ impl Partition {
             let Some(lookup) = lookup else { return Ok(read) };
             tried += 1;
             let found = lookup.run();
-            let is_void = self.lock().log.generation() != lookup.generation();
+            let is_void = {
+                let state = self.lock();
+                self.note_files(&state);
+                state.log.generation() != lookup.generation()
+            };
             match found {
                 Ok(slice) if !is_void => {
                     read.slice = slice;

@@ -30,7 +30,7 @@ pub(crate) fn recompress(
     let records = match (&checked.expanded, header.compression()) {
         (Some(expanded), _) => expanded,
         (None, Compression::None) => &batch[HEADER_BYTES..],
-        // A coordinator's, which nobody looked into: it is stored as it came.
+        // A coordinator's, which was not looked into: it is stored as it came.
         (None, _) => return None,
     };
     let mut out = batch[..HEADER_BYTES].to_vec();

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use model::{Durability, Offset};
+use model::{Durability, LeaderEpoch, Offset};
 use replication::Event;
 use storage::SyncTicket;
 
@@ -26,6 +26,15 @@ pub(crate) struct SyncState {
     pub(crate) unsynced_bytes: u64,
 }
 
+/// What a sync made durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Synced {
+    /// Everything below this offset is synced.
+    pub up_to: Offset,
+    /// The leader epochs that began below it since the sync before, with their first offsets.
+    pub epochs: Vec<(LeaderEpoch, Offset)>,
+}
+
 /// A sync under way.
 #[derive(Debug)]
 pub struct PartitionSync {
@@ -36,7 +45,7 @@ pub struct PartitionSync {
 impl Partition {
     /// Begins a sync of all that is written now, for a partition that the queue gave out with this
     /// urgency. `None`: all is synced, or a sync runs already and takes the partition up again, or
-    /// nobody waits for a deleted partition, whose files are elsewhere.
+    /// no caller waits for a deleted partition, whose files are elsewhere.
     pub fn begin_sync(self: &Arc<Self>, urgency: Urgency) -> Option<PartitionSync> {
         let mut state = self.lock();
         state.sync.queued[urgency as usize] = false;
@@ -59,14 +68,14 @@ impl Partition {
         Some(PartitionSync { partition: Arc::clone(self), ticket })
     }
 
-    /// Asks for a sync of what is written now, if anything is not synced, although nobody waits.
+    /// Asks for a sync of what is written now, if anything is not synced, although no caller waits.
     pub fn request_sync(&self) {
         let mut state = self.lock();
         let waker = self.demand(&mut state, Urgency::Now);
         wake(state, waker);
     }
 
-    /// Somebody waits until everything below `needed` is committed: asks for a sync if that is what
+    /// A caller waits until everything below `needed` is committed: asks for a sync if that is what
     /// it takes.
     pub(crate) fn wanted_below(&self, mut state: StateGuard<'_>, needed: Offset) {
         let is_synced = state.log.synced_below() >= needed;
@@ -78,7 +87,7 @@ impl Partition {
         wake(state, waker);
     }
 
-    /// Whoever appended with `acks=all` asks for the sync here, once for all that it appended.
+    /// An append with `acks=all` asks for the sync here, once for all that it appended.
     pub fn want_committed(&self, needed: Offset) {
         self.wanted_below(self.lock(), needed);
     }
@@ -130,11 +139,11 @@ impl PartitionSync {
         &self.partition
     }
 
-    /// Syncs, without the lock, then publishes how far, which is returned; `None` if the partition was
+    /// Syncs, without the lock, then publishes how far. `None` if the partition was
     /// deleted meanwhile. A failure is final (S9): the partition is offline, and the caller takes the
     /// whole log directory offline. But what was deleted meanwhile cannot fail: its files were moved
     /// away, which says nothing of the disk.
-    pub fn run(self) -> Result<Option<Offset>, PartitionError> {
+    pub fn run(self) -> Result<Option<Synced>, PartitionError> {
         let result = self.ticket.run();
         let mut state = self.partition.lock();
         state.sync.running = None;
@@ -144,13 +153,14 @@ impl PartitionSync {
         let up_to = self.ticket.up_to();
         match state.log.finish_sync(self.ticket, result) {
             Ok(synced) => {
+                let epochs = state.log.tell_epochs(synced);
                 let effects = state.replica.step(Event::Synced { synced });
                 self.partition.publish(state, effects);
                 if synced < up_to {
                     // Truncated in the meantime: what was written since has been asked for by nobody.
                     self.partition.request_sync();
                 }
-                Ok(Some(synced))
+                Ok(Some(Synced { up_to: synced, epochs }))
             }
             // Nothing was synced, and nothing was lost: it is tried again.
             Err(error) if !error.is_fatal() => {
@@ -174,10 +184,12 @@ mod tests {
     use std::task::Wake;
 
     use model::record::BatchBuilder;
-    use model::{BrokerId, LeaderEpoch, Timestamp, TopicPartition, Uuid};
+    use model::{
+        BrokerId, LeaderEpoch, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition, Uuid,
+    };
+    use storage::Log;
     use storage::disk::SimDisk;
     use storage::log_dir::LogDir;
-    use storage::{Log, ReadCursor};
 
     use super::*;
     use crate::append::{Acks, Append};
@@ -238,16 +250,33 @@ mod tests {
     }
 
     fn read_at(partition: &Arc<Partition>, offset: Offset) -> Read {
-        let request = ReadRequest {
-            offset,
-            cursor: ReadCursor::default(),
-            max_bytes: 1 << 20,
-            at_least_one: true,
-            isolation: Isolation::Committed,
-            known_epoch: None,
-            last_fetched_epoch: None,
-        };
+        let request = ReadRequest::at(offset, 1 << 20, Isolation::Committed);
         partition.read(&request).unwrap()
+    }
+
+    #[test]
+    fn a_directory_knows_how_much_its_partitions_hold() {
+        let (partition, _) = unsynced();
+        let held = || {
+            let sums = partition.sync_queue.held();
+            (sums.unchecked_bytes(), sums.producer_bytes())
+        };
+        let unchecked = || partition.with_log(|log| log.bytes_past_checkpoint());
+        assert!(unchecked() > 0);
+        assert_eq!(held(), (unchecked(), 0));
+        let mut batch = BatchBuilder::new();
+        batch.add(Timestamp(1), None, Some(b"v"));
+        let mut batch = batch.producer(ProducerId(7), ProducerEpoch(0), Sequence(0)).finish();
+        let how = Append { acks: Acks::Leader, now: Timestamp(1), internal: false };
+        partition.append(&mut batch, how).unwrap();
+        let producers = partition.with_log(|log| log.producer_bytes()) as u64;
+        assert!(producers > 0);
+        assert_eq!(held(), (unchecked(), producers));
+        partition.checkpoint(1).unwrap();
+        assert_eq!(held(), (0, producers));
+        append(&partition, Acks::Leader);
+        partition.mark_deleted();
+        assert_eq!(held(), (0, 0));
     }
 
     #[test]
@@ -289,7 +318,7 @@ mod tests {
         assert_eq!(partition.sync_queue.take(true).len(), 1, "the one that nobody waits for");
         let needed = append(&partition, Acks::All);
         partition.want_committed(needed);
-        assert_eq!(sync.run().unwrap(), Some(Offset(1)));
+        assert_eq!(sync.run().unwrap().map(|synced| synced.up_to), Some(Offset(1)));
         assert_eq!(partition.high_watermark(), Offset(1));
         assert_eq!(round(&partition, false), 1);
         assert_eq!(partition.high_watermark(), needed);

@@ -2,8 +2,8 @@
 //!
 //! Demand decides when a log is synced, not the append: a producer with `acks=all`, a coordinator or
 //! an administrator's request waits ([`Urgency::Now`]); a consumer has reached the high watermark and
-//! there is more behind it ([`Urgency::Reader`]); or nobody waits ([`Urgency::Later`]). Partitions
-//! enter here by themselves, under their lock; whoever owns the device takes the partitions of a
+//! there is more behind it ([`Urgency::Reader`]); or no caller waits ([`Urgency::Later`]). Partitions
+//! enter here by themselves, under their lock; the flusher of the device takes the partitions of a
 //! whole round at once with [`SyncQueue::take`]. There is no clock here: how long each urgency may
 //! wait is the caller's decision.
 
@@ -13,16 +13,17 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
+use crate::held::HeldSums;
 use crate::partition::Partition;
 
-/// Bytes that nobody waits for and that one log directory may hold unsynced: from here on they are
-/// synced at once, so that the next sync that somebody waits for does not have to write them.
+/// Bytes that no caller waits for and that one log directory may hold unsynced: from here on they are
+/// synced at once, so that the next sync that a caller waits for does not have to write them.
 pub const UNSYNCED_BYTES_MAX: u64 = 4 << 20;
 
 /// How urgent the sync of a partition is, the least urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// Nobody waits: the sync is due `sync.delay.ms` after the first such write.
+    /// No caller waits: the sync is due `sync.delay.ms` after the first such write.
     Later,
     /// A consumer waits for records that are written and not synced. Consumers alone cause at most
     /// one round a millisecond.
@@ -40,13 +41,14 @@ pub struct SyncQueue {
     lists: Mutex<Lists>,
     /// Bytes appended in this directory and not covered by a sync that has begun.
     unsynced_bytes: AtomicU64,
+    held: HeldSums,
 }
 
 #[derive(Debug, Default)]
 struct Lists {
     /// By urgency. Invariant: a partition is in each list at most once; the flags in its state tell.
     waiting: [Vec<Arc<Partition>>; URGENCIES],
-    /// The bytes that nobody waits for have become too many.
+    /// The bytes that no caller waits for have become too many.
     is_full: bool,
     /// Who sleeps, and the urgency that the sleeper knew of.
     sleeper: Option<(Option<Urgency>, Waker)>,
@@ -73,6 +75,11 @@ impl Lists {
 }
 
 impl SyncQueue {
+    /// What the partitions of this directory hold together.
+    pub fn held(&self) -> &HeldSums {
+        &self.held
+    }
+
     /// The most urgent demand there is; `None` when all partitions are synced or being synced.
     pub fn most_urgent(&self) -> Option<Urgency> {
         self.lists.lock().most_urgent()

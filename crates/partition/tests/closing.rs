@@ -7,8 +7,10 @@ use std::sync::Arc;
 use model::record::BatchBuilder;
 use model::{BrokerId, LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
 use partition::{
-    Acks, Append, Partition, PartitionError, Settings, checkpoint_together, close_together,
+    Acks, Append, Isolation, Partition, PartitionError, ReadRequest, Settings, checkpoint_together,
+    close_together,
 };
+use rustix::io::Errno;
 use storage::disk::{Disk, SimDisk};
 use storage::{Log, Opening};
 
@@ -24,15 +26,19 @@ fn open(disk: &SimDisk, index: i32, opening: Opening) -> Log {
     Log::open(Arc::new(disk.clone()), dir(index), settings.log, opening).expect("it opens")
 }
 
+fn partition(log: Log, index: i32) -> Arc<Partition> {
+    let (name, me) = (TopicPartition::new("t", index), BrokerId(1));
+    let (id, settings) = (Uuid::from_random([1; 16]), Arc::new(Settings::default()));
+    Partition::new(name, id, me, log, settings, Offset(0), Arc::default())
+}
+
 /// Partitions on a disk, each with more batches than the one before; half of them were synced.
 fn filled(disk: &SimDisk) -> Vec<Arc<Partition>> {
     disk.create_dir_all(Path::new("data")).unwrap();
     disk.sync_dir(Path::new("")).unwrap();
     let partitions = (0..PARTITIONS).map(|index| {
-        let log = open(disk, index, Opening::unknown(NOW));
-        let (name, me) = (TopicPartition::new("t", index), BrokerId(1));
-        let (id, settings) = (Uuid::from_random([1; 16]), Arc::new(Settings::default()));
-        let partition = Partition::new(name, id, me, log, settings, Offset(0), Arc::default());
+        let (log, me) = (open(disk, index, Opening::unknown(NOW)), BrokerId(1));
+        let partition = partition(log, index);
         partition.lead(LeaderEpoch(0), vec![me], 1);
         for number in 0..=2 * index + 1 {
             append(&partition);
@@ -114,6 +120,30 @@ fn after_the_stop_all_is_durable_and_complete() {
 }
 
 #[test]
+fn no_room_in_a_sync_is_final_and_no_room_for_a_write_is_not() {
+    let whole = SimDisk::new();
+    let partitions = filled(&whole);
+    let before = whole.operation_count();
+    close(&whole, &partitions).into_iter().for_each(|closed| closed.expect("it closes"));
+    let mut syncs = 0;
+    for at in before..whole.operation_count() {
+        let disk = SimDisk::new();
+        let partitions = filled(&disk);
+        disk.fail_at(at, Errno::NOSPC);
+        let closed = close(&disk, &partitions);
+        let is_sync = disk.operations()[at as usize].kind == "sync all";
+        let failed = |partition: &Arc<Partition>| partition.with_log(|log| log.failure().is_some());
+        if is_sync {
+            syncs += 1;
+            assert!(partitions.iter().all(failed), "operation {at}: {closed:?}");
+        } else {
+            assert!(!partitions.iter().any(failed), "operation {at}: {closed:?}");
+        }
+    }
+    assert_eq!(syncs, 3);
+}
+
+#[test]
 fn checkpoints_made_together_leave_the_partitions_open() {
     let disk = SimDisk::new();
     let partitions = filled(&disk);
@@ -142,4 +172,53 @@ fn a_directory_that_cannot_be_synced_closes_no_log() {
     let closed = close(&disk, &partitions);
     assert!(closed.iter().all(Result::is_err), "{closed:?}");
     assert!(partitions.iter().all(|partition| partition.with_log(|log| log.failure().is_some())));
+}
+
+#[test]
+fn a_stop_does_nothing_for_what_did_not_change_and_makes_no_file_that_holds_nothing() {
+    let disk = SimDisk::new();
+    close(&disk, &filled(&disk)).into_iter().for_each(|closed| closed.expect("it closes"));
+    let again = (0..PARTITIONS).map(|index| {
+        let log = open(&disk, index, Opening { clean: true, ..Opening::unknown(NOW) });
+        partition(log, index)
+    });
+    let again: Vec<_> = again.collect();
+    again.iter().for_each(|partition| partition.lead(LeaderEpoch(7), vec![BrokerId(1)], 1));
+    let before = disk.operation_count();
+    close(&disk, &again).into_iter().for_each(|closed| closed.expect("it closes"));
+    assert_eq!(disk.operations()[before as usize..], []);
+
+    let made = [partition(open(&disk, PARTITIONS, Opening::unknown(NOW)), PARTITIONS)];
+    made[0].lead(LeaderEpoch(7), vec![BrokerId(1)], 1);
+    let before = disk.operation_count();
+    close(&disk, &made).into_iter().for_each(|closed| closed.expect("it closes"));
+    assert_eq!(disk.operations()[before as usize..], []);
+    assert_eq!(disk.list(&dir(PARTITIONS)).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn files_are_known_to_be_open_from_when_they_were_opened_until_they_are_closed() {
+    let disk = SimDisk::new();
+    disk.create_dir_all(Path::new("data")).unwrap();
+    let partition = partition(open(&disk, 0, Opening::unknown(NOW)), 0);
+    partition.lead(LeaderEpoch(0), vec![BrokerId(1)], 1);
+    let is_open = || partition.with_log(Log::has_open_files);
+    partition.release_files_in_need(Log::release_files).unwrap();
+    assert!(!partition.may_hold_files() && !is_open(), "nothing was written yet");
+
+    append(&partition);
+    assert!(partition.may_hold_files() && is_open());
+    partition.release_files_in_need(Log::release_files).unwrap();
+    assert!(partition.may_hold_files() && is_open(), "what is not synced stays open");
+    partition.checkpoint(1).unwrap();
+    partition.release_files_in_need(Log::release_files).unwrap();
+    assert!(!partition.may_hold_files() && !is_open());
+
+    let read = ReadRequest::at(Offset(0), 1 << 20, Isolation::LogEnd);
+    assert!(partition.read(&read).unwrap().slice.is_some());
+    assert!(partition.may_hold_files() && is_open());
+    partition.release_files_in_need(Log::release_files).unwrap();
+    assert!(!partition.may_hold_files());
+    append(&partition);
+    assert!(partition.may_hold_files() && is_open());
 }

@@ -41,6 +41,9 @@ const JVM: [&str; 7] = [
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 ];
+/// The flags of a JVM that lives for a few seconds: what it would compile well is hardly run again.
+const BRIEF_JVM: [&str; 3] =
+    ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"];
 /// Broker log: everything at INFO, the level that Kafka ships with, on standard output.
 const BROKER_LOGGING: &str = "status = error
 appender.out.type = Console
@@ -170,7 +173,7 @@ pub fn install() -> Result<PathBuf> {
         fs::write(fresh.join("broker.properties"), BROKER_LOGGING)?;
         fs::write(fresh.join("tool.properties"), TOOL_LOGGING)?;
         // The tools must load on this JVM: too old a Java fails here, not later.
-        let mut probe = tool_of(fresh, "kafka-topics", &["--version"])?;
+        let mut probe = tool_of(fresh, &BRIEF_JVM, "kafka-topics", &["--version"])?;
         let outcome = process::run(&mut probe, None, Duration::from_secs(60))?;
         ensure!(outcome.success(), "Kafka does not run here: {}", outcome.story());
         Ok(())
@@ -201,25 +204,36 @@ fn pom_text() -> String {
 /// A command that runs Kafka's tool `name` (of [`TOOLS`], or a class name) with a heap of 256 MiB;
 /// `KAFKA_HEAP_OPTS` in the environment overrides the heap, as it does for Kafka's scripts.
 pub fn tool<S: AsRef<str>>(name: &str, arguments: &[S]) -> Result<Command> {
-    tool_of(&install()?, name, arguments)
+    tool_of(&install()?, &JVM, name, arguments)
 }
 
-fn tool_of<S: AsRef<str>>(home: &Path, name: &str, arguments: &[S]) -> Result<Command> {
+/// As [`tool`], for one that is to do something and end, and of which nobody measures anything: it takes half
+/// the CPU.
+pub fn brief_tool<S: AsRef<str>>(name: &str, arguments: &[S]) -> Result<Command> {
+    tool_of(&install()?, &BRIEF_JVM, name, arguments)
+}
+
+fn tool_of<S: AsRef<str>>(
+    home: &Path,
+    flags: &[&str],
+    name: &str,
+    arguments: &[S],
+) -> Result<Command> {
     let class = match TOOLS.iter().find(|(script, _)| *script == name) {
         Some((_, class)) => class,
         None if name.contains('.') => name,
         None => bail!("unknown Kafka tool {name}"),
     };
     let heap = std::env::var("KAFKA_HEAP_OPTS").unwrap_or_else(|_| "-Xmx256m".to_owned());
-    let mut java = java(home, &heap, "tool.properties");
+    let mut java = java(home, &heap, flags, "tool.properties");
     java.arg(class).args(arguments.iter().map(AsRef::as_ref));
     Ok(java)
 }
 
-/// The JVM with Kafka's flags and class path, up to but not including the main class.
-fn java(home: &Path, heap: &str, logging: &str) -> Command {
+/// The JVM with these flags and Kafka's class path, up to but not including the main class.
+fn java(home: &Path, heap: &str, flags: &[&str], logging: &str) -> Command {
     let mut java = process::command("java");
-    java.args(heap.split_whitespace()).args(JVM);
+    java.args(heap.split_whitespace()).args(flags);
     java.arg(format!("-Dlog4j2.configurationFile={}", home.join(logging).display()));
     java.arg("-cp").arg(format!("{}/*", home.join("lib").display()));
     java
@@ -374,7 +388,7 @@ fn start_node(home: &Path, node: &Path, java_runtime: JavaRuntime) -> Result<Gua
 fn spawn_node(home: &Path, node: &Path, heap_mib: u32, flag: Option<String>) -> Result<Guarded> {
     let heap = std::env::var("KAFKA_BROKER_HEAP_OPTS")
         .unwrap_or_else(|_| format!("-Xmx{heap_mib}m -Xms{heap_mib}m"));
-    let mut java = java(home, &heap, "broker.properties");
+    let mut java = java(home, &heap, &JVM, "broker.properties");
     java.args(flag);
     java.arg(format!("-Dkafka.logs.dir={}", node.display()));
     java.arg("kafka.Kafka").arg(node.join("server.properties"));

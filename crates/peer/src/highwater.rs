@@ -1,13 +1,14 @@
 //! A Highwater broker as users run it: a program, started on a data folder, killed when dropped.
 
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{Read, Seek, SeekFrom};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use crate::process::{self, Guarded};
 
@@ -15,6 +16,8 @@ use crate::process::{self, Guarded};
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// How long an orderly stop may take.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
+/// The beginning of the line in which a broker says where it listens.
+const LISTENING: &str = "broker: listening on ";
 
 /// A running broker.
 #[derive(Debug)]
@@ -24,16 +27,21 @@ pub struct Server {
     log: PathBuf,
 }
 
-/// A port of 127.0.0.1 that is free now.
+/// A port of 127.0.0.1 that is free now, for a program that must know its port beforehand. It may be taken
+/// a moment later, by any outgoing connection too.
 pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Starts the program `binary` as a broker on `data` (made if missing) and `port`, with `settings` as `--set` each, and
-/// waits until it accepts connections. Its output goes to `<data>.log`, beside the folder.
+/// Starts the program `binary` as a broker on `data` (made if missing) and `port`, 0 for one of the system's choice, with
+/// `settings` as `--set` each, and waits until it says that it listens. Its output goes to `<data>.log`, beside the folder.
+///
+/// Nothing connects until then: on one machine a connection to a port where nothing listens yet may be
+/// given that very port for its own end, and be connected to itself (RFC 9293, simultaneous open).
 pub fn start(binary: &Path, data: &Path, port: u16, settings: &[(&str, &str)]) -> Result<Server> {
     let log = data.with_extension("log");
     let output = File::options().create(true).append(true).open(&log)?;
+    let written = output.metadata()?.len();
     let mut command = process::command(binary);
     command.arg("start").arg("--data-dir").arg(data);
     command.args(["--set", &format!("listeners=PLAINTEXT://127.0.0.1:{port}")]);
@@ -45,7 +53,7 @@ pub fn start(binary: &Path, data: &Path, port: u16, settings: &[(&str, &str)]) -
     let process = Guarded::spawn(&mut command)?;
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let mut server = Server { process, address, log };
-    server.wait_until_accepting()?;
+    server.wait_until_listening(written)?;
     Ok(server)
 }
 
@@ -85,16 +93,47 @@ impl Server {
         lines[lines.len().saturating_sub(15)..].join("\n")
     }
 
-    fn wait_until_accepting(&mut self) -> Result<()> {
+    /// Waits for the line that says where it listens, behind what `written` bytes of the log hold.
+    fn wait_until_listening(&mut self, written: u64) -> Result<()> {
         let deadline = Instant::now() + START_LIMIT;
-        while TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_err() {
+        loop {
+            // Before the look at the output: what was written before the end is read then.
             let running = self.process.is_running();
+            if let Some(address) = listening_at(&self.output_from(written)?) {
+                self.address = address;
+                return Ok(());
+            }
             ensure!(running, "highwater ended at start:\n{}", self.last_words());
             let late = Instant::now() > deadline;
             ensure!(!late, "highwater does not listen in time:\n{}", self.last_words());
             thread::sleep(Duration::from_millis(5));
         }
-        TcpStream::connect(self.address).context("the broker went away again")?;
-        Ok(())
+    }
+
+    fn output_from(&self, position: u64) -> Result<String> {
+        let (mut log, mut bytes) = (File::open(&self.log)?, Vec::new());
+        log.seek(SeekFrom::Start(position))?;
+        log.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// Where the broker listens, if its output has the whole line that tells.
+fn listening_at(output: &str) -> Option<SocketAddr> {
+    let whole = output.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+    whole.filter_map(|line| line.strip_prefix(LISTENING)?.parse().ok()).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_line_says_where_it_listens() {
+        let output = "data: /x, durability=fsync\nbroker: listening on 127.0.0.1:40123";
+        assert_eq!(listening_at(output), None, "the port may go on");
+        let found = listening_at(&format!("{output}\nhttp: off\n"));
+        assert_eq!(found, Some(SocketAddr::from(([127, 0, 0, 1], 40123))));
+        assert_eq!(listening_at("error: cannot listen on 127.0.0.1:1\n"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Child processes that never outlive us: own process group, bounded time, killed when dropped.
 //!
-//! Not a job scheduler: one child, its output, its end. Whoever starts a server keeps a
-//! [`Guarded`]; whoever wants an answer calls [`run`].
+//! Not a job scheduler: one child, its output, its end. The code that starts a server keeps a
+//! [`Guarded`]; the code that wants an answer calls [`run`].
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -13,8 +13,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::procfs;
 
 /// How often a waiting thread looks again.
 const LOOK: Duration = Duration::from_millis(4);
@@ -111,6 +113,30 @@ impl Guarded {
     /// Sends `signal` to the whole group; nothing happens when it has gone already.
     pub fn signal(&mut self, signal: Signal) {
         signal_group(self.child.id(), signal);
+    }
+
+    /// Waits until the process itself listens on TCP port `port`. The kernel is asked, and the port is
+    /// left alone: a connection to a port where nothing listens yet may take the port for its own end.
+    ///
+    /// # Errors
+    /// The process ended before, or does not listen within `limit`.
+    pub fn wait_until_listening(&mut self, port: u16, limit: Duration) -> Result<()> {
+        let deadline = Instant::now() + limit;
+        while !procfs::listens_on(self.pid(), port).unwrap_or(false) {
+            ensure!(
+                self.is_running(),
+                "process {} ended before it listened on port {port}",
+                self.pid()
+            );
+            let late = Instant::now() >= deadline;
+            ensure!(
+                !late,
+                "process {} does not listen on port {port} within {limit:?}",
+                self.pid()
+            );
+            thread::sleep(LOOK);
+        }
+        Ok(())
     }
 
     /// Waits for the end, at most `limit`; `None` when it still runs then.
@@ -254,6 +280,19 @@ mod tests {
         let failure = Guarded::spawn(command("no-such-program").arg("--flag")).unwrap_err();
         assert_eq!(failure.to_string(), "cannot start no-such-program");
         assert!(is_installed("sh") && is_installed("/bin/sh") && !is_installed("/bin/no-such"));
+    }
+
+    #[test]
+    fn a_process_that_never_listens_is_told_from_one_that_ended() {
+        // The port is this program's own: that another process listens there is not enough.
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let mut ended = Guarded::spawn(&mut command("true")).unwrap();
+        let failure = ended.wait_until_listening(port, Duration::from_secs(10)).unwrap_err();
+        assert!(failure.to_string().contains("ended before"), "{failure}");
+        let mut silent = Guarded::spawn(command("sleep").arg("600")).unwrap();
+        let failure = silent.wait_until_listening(port, Duration::from_millis(20)).unwrap_err();
+        assert!(failure.to_string().contains("does not listen"), "{failure}");
     }
 
     #[test]

@@ -57,12 +57,15 @@ struct Arguments {
     /// Only serves as a sink, on this address
     #[arg(long)]
     sink_at: Option<String>,
+    /// Syncs into this file, which is made, what the sink is sent, before it is acknowledged
+    #[arg(long)]
+    sync_into: Option<std::path::PathBuf>,
 }
 
 fn main() -> Result<(), perf::load::LoadError> {
     let arguments = Arguments::parse();
     if let Some(address) = &arguments.sink_at {
-        Sink::start_at(address, arguments.partitions)?.wait();
+        Sink::start_at(address, arguments.partitions, arguments.sync_into.as_deref())?.wait();
         return Ok(());
     }
     let sink = match arguments.bootstrap {

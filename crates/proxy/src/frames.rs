@@ -38,7 +38,7 @@ pub enum Broken {
         /// The version asked for.
         version: i16,
     },
-    /// An answer that nobody asked for.
+    /// An answer without a request.
     #[error("an answer to request {0} that was not asked, or not yet")]
     Unasked(i32),
     /// What was in a large answer where its endpoints should be cannot be hidden.

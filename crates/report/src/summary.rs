@@ -256,7 +256,7 @@ fn drifts(run: &Run) -> String {
         let name = wording::metric(&drift.metric);
         let values: Vec<String> = drift.values.iter().map(|v| number::measured(*v)).collect();
         let values = match drift.values.len() {
-            0..=6 => format!(" ({}: {})", name.with_unit(), values.join("; ")),
+            0..=9 => format!(" ({}: {})", name.with_unit(), values.join("; ")),
             _ => String::new(),
         };
         format!("{} on {}{values}", number::percent(drift.worst), drift.target)

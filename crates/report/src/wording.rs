@@ -217,7 +217,7 @@ pub(crate) fn reading(measured: bool) -> Vec<(&'static str, &'static str)> {
               pairs their range. ▲ better, ▼ worse, beyond noise."),
             ("noise floor", "What the same target, run against itself, differs by 19 times of 20; the fewer the rounds, the more. \
               A smaller difference of two targets is within noise."),
-            ("canary", "One cell that is run at the start, in the middle and at the end. What it drifts by, the machine did."),
+            ("canary", "One cell that is run three times at the start, in the middle and at the end, at a rate that every machine holds. What a record costs there drifts with the machine."),
             ("[a, b]", "In claims: the 95 % confidence interval, at least as wide as the noise floor."),
             ("latency", "From when a record was to be sent until it was acknowledged, so that a stall counts for all that it \
               delayed; from when it was sent where nothing was offered at a rate, or where an experiment says that it counts as Kafka's tool."),

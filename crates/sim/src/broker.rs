@@ -9,8 +9,8 @@ use coordinator::request::{OffsetCommit, OffsetFetch, PartitionCommit, TopicComm
 use coordinator::{GroupId, MemberId, Reply, ReplyTo, Response as GroupResponse};
 use model::{ErrorCode, GenerationId, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
 use partition::{
-    Acks, Append, Isolation, Partition, PartitionError, PartitionSync, ReadRequest, SyncQueue,
-    Urgency,
+    Acks, Append, Isolation, Partition, PartitionError, PartitionSync, Read, ReadRequest,
+    SyncQueue, Urgency,
 };
 use storage::disk::SimDisk;
 use storage::{DeletedSegment, ReadCursor, StorageError};
@@ -309,9 +309,10 @@ impl Broker {
         let sync = self.syncing.pop()?;
         let synced = Arc::clone(sync.partition());
         match sync.run() {
-            Ok(offset) => {
+            Ok(done) => {
+                synced.write_ahead();
                 let at = self.partitions.iter().position(|known| Arc::ptr_eq(known, &synced));
-                Some((at.expect("a round holds partitions of the broker"), offset?))
+                Some((at.expect("a round holds partitions of the broker"), done?.up_to))
             }
             Err(_) => {
                 self.is_failed = true;
@@ -352,6 +353,7 @@ impl Broker {
         partition: &Partition,
         now: Timestamp,
     ) -> Result<Vec<DeletedSegment>, PartitionError> {
+        partition.release_idle()?;
         partition.roll_if_due(now)?;
         let Some(start) = partition.plan_retention(now)? else { return Ok(Vec::new()) };
         // Durable before any file goes.
@@ -376,19 +378,12 @@ impl Broker {
 }
 
 fn read_request(offset: Offset, isolation: Isolation) -> ReadRequest {
-    ReadRequest {
-        offset,
-        cursor: ReadCursor::default(),
-        max_bytes: FETCH_BYTES_MAX,
-        at_least_one: true,
-        isolation,
-        known_epoch: None,
-        last_fetched_epoch: None,
-    }
+    ReadRequest::at(offset, FETCH_BYTES_MAX, isolation)
 }
 
-/// All that the log of a partition holds, up to its end. Fails on what is no whole batch: on a disk
-/// that has lied, even a segment below the recovery point may be full of zeros.
+/// All that the log of a partition holds, up to its end. Fails on what is no whole batch, or none at
+/// all: on a disk that has lied, even a segment below the recovery point may be full of zeros, or empty
+/// with another one behind it.
 pub(crate) fn read_log(partition: &Partition) -> Result<Vec<u8>, StorageError> {
     let mut bytes = Vec::new();
     let (mut offset, end) =
@@ -396,7 +391,11 @@ pub(crate) fn read_log(partition: &Partition) -> Result<Vec<u8>, StorageError> {
     while offset < end {
         let request = read_request(offset, Isolation::LogEnd);
         let slice = match partition.read(&request) {
-            Ok(read) => read.slice.expect("below the log end there is something"),
+            Ok(Read { slice: Some(slice), .. }) => slice,
+            Ok(_) => {
+                let reason = format!("no batch from offset {offset} to the log end {end}");
+                return Err(unreadable(partition, reason));
+            }
             Err(PartitionError::Storage(error)) => return Err(error),
             Err(other) => panic!("a partition that is led can be read: {other}"),
         };

@@ -32,6 +32,8 @@ fn settings(partition: PartitionId) -> Arc<Settings> {
         retention_bytes: if compact { -1 } else { 60_000 },
         cleanup: CleanupPolicy { delete: !compact, compact },
         min_cleanable_dirty_ratio: 0.2,
+        ahead_bytes: 1_500,
+        ahead_after_syncs: 2,
         ..LogConfig::default()
     };
     Arc::new(Settings { log: Arc::new(log), ..Settings::default() })

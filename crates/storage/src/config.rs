@@ -44,6 +44,11 @@ pub struct LogConfig {
     pub file_delete_delay_ms: i64,
     /// Reserve a whole segment at once rather than in growing steps (`preallocate`).
     pub preallocate: bool,
+    /// Bytes of zeros that are written at once ahead of a log that is synced in small portions; 0 for none
+    /// ([`Log::begin_ahead`](crate::Log::begin_ahead)). No configuration of a topic.
+    pub ahead_bytes: u32,
+    /// How many small syncs in a row it takes.
+    pub ahead_after_syncs: u16,
     /// Largest batch that the caller lets in (`max.message.bytes`).
     pub max_message_bytes: u32,
 }
@@ -65,6 +70,8 @@ impl Default for LogConfig {
             min_cleanable_dirty_ratio: 0.5,
             file_delete_delay_ms: 60_000,
             preallocate: false,
+            ahead_bytes: 256 << 10,
+            ahead_after_syncs: 16,
             max_message_bytes: 1_048_588,
         }
     }

@@ -18,6 +18,12 @@ pub(crate) struct EpochHistory {
 }
 
 impl EpochHistory {
+    /// These entries; `None` if epochs or offsets do not rise.
+    pub(crate) fn of(entries: Vec<(LeaderEpoch, Offset)>) -> Option<EpochHistory> {
+        let rise = entries.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1);
+        rise.then_some(EpochHistory { entries })
+    }
+
     /// The largest epoch; [`LeaderEpoch::NONE`] if there is none.
     pub(crate) fn latest(&self) -> LeaderEpoch {
         self.entries.last().map_or(LeaderEpoch::NONE, |(epoch, _)| *epoch)
@@ -37,16 +43,33 @@ impl EpochHistory {
         while self.entries.last().is_some_and(|(_, begun)| *begun >= start) {
             self.entries.pop();
         }
+        if self.entries.is_empty() {
+            // Most logs have no other.
+            self.entries.reserve_exact(1);
+        }
         self.entries.push((epoch, start));
         true
     }
 
+    /// Whether the newest epoch begins at `offset`.
+    pub(crate) fn begins_at(&self, offset: Offset) -> bool {
+        self.entries.last().is_some_and(|(_, start)| *start == offset)
+    }
+
+    /// The epochs of which there are records before `log_end`.
+    pub(crate) fn written_before(&self, log_end: Offset) -> &[(LeaderEpoch, Offset)] {
+        &self.entries[..self.entries.partition_point(|(_, start)| *start < log_end)]
+    }
+
     /// The epoch that `offset` was or will be written in; [`LeaderEpoch::NONE`] before the first.
     pub(crate) fn epoch_at(&self, offset: Offset) -> LeaderEpoch {
-        match self.entries.partition_point(|(_, start)| *start <= offset) {
-            0 => LeaderEpoch::NONE,
-            found => self.entries[found - 1].0,
-        }
+        self.entry_at(offset).map_or(LeaderEpoch::NONE, |(epoch, _)| epoch)
+    }
+
+    /// The epoch that `offset` was or will be written in, and where it began; `None` before the first.
+    pub(crate) fn entry_at(&self, offset: Offset) -> Option<(LeaderEpoch, Offset)> {
+        let begun = self.entries.partition_point(|(_, start)| *start <= offset);
+        begun.checked_sub(1).map(|last| self.entries[last])
     }
 
     /// The largest epoch not above `epoch`, and the offset where the next larger one begins, or the

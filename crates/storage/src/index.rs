@@ -9,7 +9,7 @@
 //! .timeindex  | timestamp i64 | relative offset u32 |           largest so far, where it was reached
 //! ```
 //!
-//! An index is a hint: whoever follows an entry checks that the batch there is the one it names.
+//! An index is a hint: a reader that follows an entry checks that the batch there is the one it names.
 //! Not here: when an entry is due (`segment.rs`).
 
 use std::fmt::Debug;
@@ -109,7 +109,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 #[derive(Debug)]
 pub(crate) struct Index<E> {
     state: Mutex<State<E>>,
-    /// Held by whoever moves the tail into the file.
+    /// Held by the thread that moves the tail into the file.
     writing: Mutex<()>,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct Index<E> {
 struct State<E> {
     /// The open file, if it was needed lately.
     file: Option<Arc<dyn DiskFile>>,
-    /// Entries in the file; `None` until somebody looks.
+    /// Entries in the file; `None` until the file is looked at.
     written: Option<u32>,
     /// Entries behind those. Invariant: keys rise strictly through the file and then the tail.
     tail: Vec<E>,
@@ -144,6 +144,13 @@ impl<E: Entry> Index<E> {
         Index::with_written(Some(0))
     }
 
+    /// An index without entries in a directory where no file can have its name yet.
+    pub(crate) fn without_file() -> Index<E> {
+        let index = Index::empty();
+        index.state.lock().stale = false;
+        index
+    }
+
     /// An index whose file is looked at when it is first needed.
     pub(crate) fn unopened() -> Index<E> {
         Index::with_written(None)
@@ -151,7 +158,7 @@ impl<E: Entry> Index<E> {
 
     fn with_written(written: Option<u32>) -> Index<E> {
         let (tail, last) = (Vec::new(), None);
-        // A file that a crash has left under this name may hold entries that nobody believes.
+        // A file that a crash has left under this name may hold entries that no reader may believe.
         let stale = written == Some(0);
         let state = State { file: None, written, tail, last, unsynced: false, writes: 0, stale };
         Index { state: Mutex::new(state), writing: Mutex::default() }
@@ -228,27 +235,57 @@ impl<E: Entry> Index<E> {
     }
 
     /// Moves the tail into the file, which is made if need be. Nothing is synced. Entries may be added
-    /// meanwhile; they stay in memory.
+    /// meanwhile; they stay in memory. Without entries no file is made, and none is opened but to cut off
+    /// what is void in it.
     pub(crate) fn write_tail(&self, home: &Home, base: Offset) -> io::Result<()> {
         let _writing = self.writing.lock();
-        let file = self.file(home, base, OpenMode::Create)?;
-        let count = self.count(&*file)?;
         let (stale, entries) = {
             let state = self.state.lock();
             (state.stale, state.tail.clone())
         };
+        if entries.is_empty() {
+            return if stale { self.cut_void(home, base) } else { Ok(()) };
+        }
+        let file = self.file(home, base, OpenMode::Create)?;
+        let count = self.count(&*file)?;
         if stale {
             file.truncate(count as u64 * E::BYTES as u64)?;
         }
-        if !entries.is_empty() {
-            let mut bytes = Vec::with_capacity(entries.len() * E::BYTES);
-            entries.iter().for_each(|entry| entry.encode(&mut bytes));
-            file.write_all_at(&bytes, count as u64 * E::BYTES as u64)?;
-        }
-        if stale || !entries.is_empty() {
-            self.state.lock().tail_is_written(count, &entries);
-        }
+        let mut bytes = Vec::with_capacity(entries.len() * E::BYTES);
+        entries.iter().for_each(|entry| entry.encode(&mut bytes));
+        file.write_all_at(&bytes, count as u64 * E::BYTES as u64)?;
+        self.state.lock().tail_is_written(count, &entries);
         Ok(())
+    }
+
+    /// Cuts off what the file holds behind the entries that count; a file that is not there holds nothing.
+    fn cut_void(&self, home: &Home, base: Offset) -> io::Result<()> {
+        let file = match self.file(home, base, OpenMode::ReadWrite) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.state.lock().stale = false;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let count = self.count(&*file)?;
+        file.truncate(count as u64 * E::BYTES as u64)?;
+        self.state.lock().tail_is_written(count, &[]);
+        Ok(())
+    }
+
+    /// Leaves the tail in memory and voids the file: what the index would say is soon read in the segment
+    /// itself.
+    pub(crate) fn leave_out(&self, home: &Home, base: Offset) -> io::Result<()> {
+        let _writing = self.writing.lock();
+        let stale = self.state.lock().stale;
+        if stale { self.cut_void(home, base) } else { Ok(()) }
+    }
+
+    /// Whether there are no entries, as far as that is known without opening the file.
+    pub(crate) fn is_known_empty(&self) -> bool {
+        let state = self.state.lock();
+        state.written == Some(0) && state.tail.is_empty()
     }
 
     /// Makes the file durable if it holds what no sync has covered. One that is gone with its segment

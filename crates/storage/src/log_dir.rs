@@ -30,7 +30,7 @@ const META: &str = "meta.properties";
 const CLEAN_MARKER: &str = ".kafka_cleanshutdown";
 /// Behind the name of a partition's directory that is to be removed.
 const DELETED_DIR: &str = "-delete";
-/// Behind the name of a partition's directory of which nobody knows whose it is.
+/// Behind the name of a partition's directory whose topic is not known.
 const STRAY_DIR: &str = "-stray";
 /// The topic of the quorum's own log, which is no partition of this room.
 const METADATA_TOPIC: &str = "__cluster_metadata";
@@ -199,7 +199,7 @@ impl LogDir {
         self.path.join(partition.to_string())
     }
 
-    /// Whose directory it is; `None` if nobody has said so yet.
+    /// Whose directory it is; `None` if it was not told yet.
     pub fn meta_properties(&self) -> Result<Option<MetaProperties>, StorageError> {
         let path = self.path.join(META);
         match read_text(&*self.disk, &path)? {
@@ -326,7 +326,8 @@ impl LogDir {
             partition.synced = of(&recovery_points);
             // The end is not known: the files of a clean stop are trusted as they stand.
             partition.closed = state.closed.then_some(of(&recovery_points));
-            state.partitions.insert(Key { topic_id, partition: name.partition }, partition);
+            let key = Key { topic_id, partition: name.partition };
+            state.partitions.insert(key, Arc::new(partition));
         }
         Ok(state)
     }
@@ -474,7 +475,7 @@ pub fn deleted_name(name: &str, unique: Uuid) -> String {
     aside_name(name, unique, DELETED_DIR)
 }
 
-/// The name of a folder that is put aside because its name is needed and nobody knows whose it is.
+/// The name of a folder that is put aside because its name is needed and its topic is not known.
 pub fn stray_name(name: &str, unique: Uuid) -> String {
     aside_name(name, unique, STRAY_DIR)
 }

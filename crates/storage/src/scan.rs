@@ -169,6 +169,22 @@ impl<'a> BatchScan<'a> {
     }
 }
 
+/// Whether nothing but zeros stands between two positions of a file: written ahead of the batches, or a
+/// write that never arrived.
+pub(crate) fn only_zeros(file: &dyn DiskFile, position: u64, end: u64) -> io::Result<bool> {
+    let mut buffer = [0u8; WALK_BYTES];
+    let mut at = position;
+    while at < end {
+        let wanted = (end - at).min(WALK_BYTES as u64) as usize;
+        let got = file.read_at(&mut buffer[..wanted], at)?;
+        if got == 0 || buffer[..got].iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        at += got as u64;
+    }
+    Ok(true)
+}
+
 /// Whether a valid batch begins anywhere in the file behind `position`: the difference between a
 /// torn tail and damage in the middle.
 pub(crate) fn valid_batch_behind(file: &dyn DiskFile, position: u64, end: u64) -> io::Result<bool> {

@@ -98,6 +98,8 @@ pub(crate) struct Segment {
     pub(crate) unsynced_aborted: Option<Arc<dyn DiskFile>>,
     /// Bytes of batches that a sync has covered.
     synced_bytes: u64,
+    /// Whether zeros were cut off the file's end, and no checkpoint has covered that.
+    is_cut_unsynced: bool,
     /// From this position on, batches were appended or scanned since the segment was opened.
     compared_from: u64,
 }
@@ -110,9 +112,9 @@ pub(crate) struct Shared {
     pub(crate) offsets: Index<OffsetEntry>,
     /// The largest timestamp so far, each time an offset entry was made and it had grown.
     pub(crate) times: Index<TimeEntry>,
-    /// The largest timestamp in it; `None` until somebody asks.
+    /// The largest timestamp in it; `None` until it is asked for.
     peak: Mutex<Option<Peak>>,
-    /// The largest timestamp of its first batch; `None` until somebody asks, or it is empty.
+    /// The largest timestamp of its first batch; `None` until it is asked for, or it is empty.
     first_timestamp: Mutex<Option<Timestamp>>,
     /// Whether an index entry must be checked no more: it was rebuilt once.
     rebuilt: Mutex<bool>,
@@ -142,6 +144,13 @@ impl Segment {
     pub(crate) fn empty(base: Offset) -> Segment {
         let segment = Segment::with_indexes(base, Index::empty(), Index::empty());
         *segment.peak.lock() = Some(Peak { timestamp: Timestamp::NONE, offset: base });
+        segment
+    }
+
+    /// A segment without files: the first record makes the first of them.
+    pub(crate) fn unmade(base: Offset) -> Segment {
+        let segment = Segment::with_indexes(base, Index::without_file(), Index::without_file());
+        *segment.peak.lock() = Some(segment.no_peak());
         segment
     }
 
@@ -195,6 +204,7 @@ impl Segment {
             version: 0,
             unsynced_aborted: None,
             synced_bytes: 0,
+            is_cut_unsynced: false,
             compared_from: 0,
         }
     }
@@ -209,7 +219,7 @@ impl Segment {
         self.version
     }
 
-    /// The segment's file, opened if need be.
+    /// The segment's file, opened if need be; made if nothing was written to it and it is not there.
     pub(crate) fn file(&self, home: &Home) -> Result<Arc<dyn DiskFile>, StorageError> {
         {
             let mut handle = self.handle.lock();
@@ -220,34 +230,39 @@ impl Segment {
         }
         // An append that looks whether the file is open does not wait until it is.
         let path = home.segment_path(self.base, LOG);
-        let file = home.disk.open(&path, OpenMode::ReadWrite).during("open", &path)?;
+        let mode = if self.size == 0 { OpenMode::Create } else { OpenMode::ReadWrite };
+        let file = home.disk.open(&path, mode).during("open", &path)?;
         Ok(Arc::clone(self.handle.lock().file.get_or_insert(file)))
     }
 
-    /// Closes what has not been used since the last call.
-    pub(crate) fn release_idle(&mut self) {
+    /// Closes what has not been used since the last call; whether nothing was.
+    pub(crate) fn release_idle(&mut self) -> bool {
         let used = std::mem::take(&mut self.handle.lock().used);
         if !used {
             self.release();
         }
+        !used
     }
 
     /// Closes the files. A file that must still be synced stays open, so that an error of writing
     /// it back is not lost with the descriptor.
     pub(crate) fn release(&mut self) {
+        self.release_synced_file();
+        self.release_indexes();
+    }
+
+    /// Closes the segment's file if all batches in it are synced.
+    pub(crate) fn release_synced_file(&self) {
         if self.synced_bytes == self.size {
             self.handle.lock().file = None;
         }
-        self.offsets.release();
-        self.times.release();
     }
 
     /// Closes the files, whatever was not synced: the log is deleted.
     pub(crate) fn abandon(&mut self) {
         self.unsynced_aborted = None;
         self.handle.lock().file = None;
-        self.offsets.release();
-        self.times.release();
+        self.release_indexes();
     }
 
     fn no_peak(&self) -> Peak {
@@ -276,8 +291,11 @@ impl Segment {
     }
 
     /// A sync has covered the first `bytes` bytes.
-    pub(crate) fn mark_synced(&mut self, bytes: u64) {
-        self.synced_bytes = self.synced_bytes.max(bytes.min(self.size));
+    /// Returns how many of them no sync had covered.
+    pub(crate) fn mark_synced(&mut self, bytes: u64) -> u64 {
+        let before = self.synced_bytes;
+        self.synced_bytes = before.max(bytes.min(self.size));
+        self.synced_bytes - before
     }
 
     /// Whether a sync has covered all batches.
@@ -290,6 +308,7 @@ impl Segment {
         self.unsealed = false;
         self.unsynced_aborted = None;
         self.synced_bytes = self.size;
+        self.is_cut_unsynced = false;
     }
 
     /// The open file, if it is open.
@@ -335,9 +354,27 @@ impl Segment {
         self.reserved = until;
     }
 
-    /// After a crash nobody knows what was reserved behind the end: sealing gives it back.
+    /// After a crash it is not known what was reserved behind the end: sealing gives it back.
     pub(crate) fn forget_reservation(&mut self) {
         self.reserved = self.size + 1;
+    }
+
+    /// The file may have zeros behind the end up to `until`: sealing cuts them off.
+    pub(crate) fn may_reach(&mut self, until: u64) {
+        self.reserved = self.reserved.max(until);
+    }
+
+    /// The file is cut where the batches end, which the next checkpoint is to make durable: a sync under way
+    /// may not have seen the cut.
+    pub(crate) fn cut_is_to_be_synced(&mut self) {
+        self.is_cut_unsynced = true;
+    }
+
+    /// Nothing is reserved behind the end any more; see [`Segment::cut_is_to_be_synced`].
+    pub(crate) fn was_cut(&mut self) {
+        self.reserved = 0;
+        self.cut_is_to_be_synced();
+        self.version += 1;
     }
 
     /// Takes a batch into the indexes that stands at `position` now. Allocates only when an index
@@ -410,37 +447,53 @@ impl Segment {
     /// The part of [`Segment::seal`] that touches files.
     pub(crate) fn end_seal(&self, home: &Home) -> Result<(), StorageError> {
         self.write_indexes(home)?;
-        // Hardly anybody reads them soon, and a log may roll often.
-        self.offsets.release();
-        self.times.release();
+        // They are hardly read soon, and a log may roll often.
+        self.release_indexes();
         self.give_back(home)
     }
 
     /// Gives back room that was reserved behind the end.
     pub(crate) fn give_back(&self, home: &Home) -> Result<(), StorageError> {
-        if self.reserved > self.size {
-            let file = self.file(home)?;
-            file.truncate(self.size).during("truncate", &home.segment_path(self.base, LOG))?;
-        }
-        Ok(())
+        if self.reserved > self.size { self.cut_file(home) } else { Ok(()) }
     }
 
-    /// Moves the entries in memory into the index files. Nothing is synced.
+    /// Cuts the file where the batches end.
+    pub(crate) fn cut_file(&self, home: &Home) -> Result<(), StorageError> {
+        let file = self.file(home)?;
+        file.truncate(self.size).during("truncate", &home.segment_path(self.base, LOG))
+    }
+
+    /// As much may be reserved as `view` says: what was begun with the view was not done.
+    pub(crate) fn keep_reservation(&mut self, view: &Segment) {
+        self.may_reach(view.reserved);
+    }
+
+    /// Moves the entries in memory into the index files. Nothing is synced. A segment too small for an
+    /// entry in the one has neither file: whoever looks for something reads its headers from the start,
+    /// and most of very many segments are so small.
     pub(crate) fn write_indexes(&self, home: &Home) -> Result<(), StorageError> {
         let base = self.base;
         self.offsets
             .write_tail(home, base)
             .during("write", &home.segment_path(base, OffsetEntry::SUFFIX))?;
-        self.times
-            .write_tail(home, base)
-            .during("write", &home.segment_path(base, TimeEntry::SUFFIX))
+        let times = match self.offsets.is_known_empty() {
+            true => self.times.leave_out(home, base),
+            false => self.times.write_tail(home, base),
+        };
+        times.during("write", &home.segment_path(base, TimeEntry::SUFFIX))
+    }
+
+    /// Closes the files of the indexes.
+    pub(crate) fn release_indexes(&self) {
+        self.offsets.release();
+        self.times.release();
     }
 
     /// Syncs all files that must be durable for the segment to need no recovery: log, indexes, and
     /// the index of aborted transactions if it was written to.
     pub(crate) fn sync_all(&self, home: &Home) -> io::Result<()> {
         match self.open_file() {
-            _ if self.is_synced() => {}
+            _ if self.is_synced() && !self.is_cut_unsynced => {}
             Some(file) => file.sync()?,
             None => home.disk.sync_file(&home.segment_path(self.base, LOG))?,
         }

@@ -22,26 +22,29 @@ pub struct UnreadableBatch {
 /// What was met since it was last asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Unreadable {
-    met: Mutex<Met>,
+    /// `None`: none. Boxed, for every log has a place for it, and hardly one ever needs it.
+    met: Mutex<Option<Box<Met>>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Met {
     count: u64,
-    first: Option<UnreadableBatch>,
+    first: UnreadableBatch,
 }
 
 impl Unreadable {
     /// Notes one.
     pub(crate) fn note(&self, batch: UnreadableBatch) {
         let mut met = self.met.lock();
-        met.count += 1;
-        met.first.get_or_insert(batch);
+        match &mut *met {
+            Some(met) => met.count += 1,
+            None => *met = Some(Box::new(Met { count: 1, first: batch })),
+        }
     }
 
     /// How many times one was met since the last call, and the first of them.
     pub(crate) fn take(&self) -> Option<(u64, UnreadableBatch)> {
-        let met = std::mem::take(&mut *self.met.lock());
-        met.first.map(|first| (met.count, first))
+        let met = *self.met.lock().take()?;
+        Some((met.count, met.first))
     }
 }

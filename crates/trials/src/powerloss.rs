@@ -134,7 +134,7 @@ fn one_failure(
 
 fn start(binary: &Path, volume: &Volume, durability: &str) -> Result<Server> {
     let settings = [("durability", durability)];
-    highwater::start(binary, &volume.mount.join("data"), highwater::free_port()?, &settings)
+    highwater::start(binary, &volume.mount.join("data"), 0, &settings)
 }
 
 fn create_topics(bootstrap: &str) -> Result<()> {
@@ -164,7 +164,7 @@ fn load_of(bootstrap: &str, run: u32) -> ProduceLoad {
         stamp: Some(run),
         ..ProduceLoad::new(bootstrap, TOPICS[0].0)
     };
-    // Nobody answers any more once the power has failed.
+    // The broker answers no more once the power has failed.
     load.producer.request_timeout = Duration::from_secs(1);
     load.producer.delivery_timeout = Duration::from_secs(2);
     load.producer.block_max = Duration::from_secs(1);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
+use coordinator::request::Lent;
 use coordinator::{
     Effects, Event, GroupConfig, Loader, ReplyTo, Request, Response, Shard, WriteId,
 };
@@ -26,6 +27,7 @@ use tracing::{error, info};
 
 use crate::clock::Clock;
 use crate::handlers::error_code;
+use crate::network::memory::Gate;
 use crate::read_log::{self, ReadLogError};
 
 /// The pause before loading is tried again; it doubles each time.
@@ -38,6 +40,8 @@ pub(super) struct Host {
     partition: Arc<Partition>,
     epoch: LeaderEpoch,
     clock: Clock,
+    /// Where what members keep is charged.
+    memory: Arc<Gate>,
     stage: Mutex<Stage>,
     /// Topics that are gone, name and id, and of which the shard's records do not say so yet: it was not
     /// loaded, or could not write. Locked behind `stage`.
@@ -94,9 +98,14 @@ enum LoadError {
 }
 
 impl Host {
-    pub(super) fn new(partition: Arc<Partition>, epoch: LeaderEpoch, clock: Clock) -> Host {
+    pub(super) fn new(
+        partition: Arc<Partition>,
+        epoch: LeaderEpoch,
+        clock: Clock,
+        memory: Arc<Gate>,
+    ) -> Host {
         let (stage, topics_gone) = (Mutex::new(Stage::Loading), Mutex::default());
-        Host { partition, epoch, clock, stage, topics_gone, signal: Arc::default() }
+        Host { partition, epoch, clock, memory, stage, topics_gone, signal: Arc::default() }
     }
 
     /// Loads the shard, and runs it until it is unloaded.
@@ -170,7 +179,7 @@ impl Host {
         if matches!(*stage, Stage::Ended) || self.is_over() {
             return false;
         }
-        let (shard, effects) = loader.finish(self.clock.steady());
+        let (shard, effects) = loader.finish(self.clock.steady(), |bytes| self.lend(bytes));
         let mut hosted = Box::new(Hosted {
             shard,
             waiting: HashMap::new(),
@@ -184,6 +193,14 @@ impl Host {
         self.forget_topics(&mut hosted);
         *stage = Stage::Serving(hosted);
         true
+    }
+
+    /// Accounts for what a member or a group that was loaded keeps, as far as there is room for what is kept
+    /// for long: groups that were loaded must not keep requests out, other than JoinGroup and SyncGroup, which
+    /// want room of the same account.
+    fn lend(&self, bytes: usize) -> Lent {
+        let mut kept = self.memory.charge();
+        if kept.try_hold(bytes) { Lent::new(kept) } else { Lent::default() }
     }
 
     fn fail(&self, cause: &LoadError) {

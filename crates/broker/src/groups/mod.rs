@@ -12,6 +12,7 @@ use parking_lot::RwLock;
 use partition::Partition;
 
 use crate::clock::Clock;
+use crate::network::memory::Gate;
 use crate::vital;
 use host::Host;
 
@@ -22,6 +23,7 @@ pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
 pub struct Groups {
     config: GroupConfig,
     clock: Clock,
+    memory: Arc<Gate>,
     control: tokio::runtime::Handle,
     shards: RwLock<HashMap<i32, Arc<Host>>>,
 }
@@ -37,16 +39,21 @@ pub fn partition_of(group: &str, count: i32) -> i32 {
 }
 
 impl Groups {
-    /// No coordinator yet.
-    pub fn new(config: GroupConfig, clock: Clock, control: tokio::runtime::Handle) -> Groups {
-        Groups { config, clock, control, shards: RwLock::default() }
+    /// No coordinator yet. What members keep is charged to `memory`.
+    pub fn new(
+        config: GroupConfig,
+        clock: Clock,
+        memory: Arc<Gate>,
+        control: tokio::runtime::Handle,
+    ) -> Groups {
+        Groups { config, clock, memory, control, shards: RwLock::default() }
     }
 
     /// Loads the shard behind `partition`, which this broker leads since `epoch`. Returns at once;
     /// until it is loaded its groups are answered COORDINATOR_LOAD_IN_PROGRESS.
     pub fn load(&self, partition: Arc<Partition>, epoch: LeaderEpoch) {
         let index = partition.topic_partition().partition.0;
-        let host = Host::new(partition, epoch, self.clock.clone());
+        let host = Host::new(partition, epoch, self.clock.clone(), Arc::clone(&self.memory));
         let host = Arc::new(host);
         if let Some(old) = self.shards.write().insert(index, Arc::clone(&host)) {
             old.unload();

@@ -22,7 +22,7 @@ use super::{Call, table};
 const SOFTWARE_FROM_VERSION: i16 = 3;
 /// From this version on the answer has features.
 const FEATURES_FROM_VERSION: i16 = 3;
-/// The epoch of features that nobody has finalized.
+/// The epoch of features before any was finalized.
 const NO_EPOCH: i64 = -1;
 
 /// Answers.

@@ -16,7 +16,7 @@ use wire::renew_delegation_token::{RenewDelegationTokenRequest, RenewDelegationT
 
 use super::Call;
 
-/// A client that nobody has asked for a name, as Kafka calls it.
+/// The name of a client that did not authenticate, as Kafka has it.
 const PRINCIPAL_TYPE: &str = "User";
 const PRINCIPAL_NAME: &str = "ANONYMOUS";
 /// From this version on the answer says who asked, besides who owns the token (KIP-373).

@@ -1,4 +1,5 @@
-//! DescribeProducers (key 61), version 0 (KIP-664): which idempotent producers a partition knows.
+//! DescribeProducers (key 61), version 0 (KIP-664): which idempotent producers a partition knows. Their
+//! state may have to be read first, so the answer is made beside the data threads.
 
 use std::sync::Arc;
 
@@ -15,25 +16,27 @@ pub async fn handle(
     call: Arc<Call>,
     request: DescribeProducersRequest,
 ) -> DescribeProducersResponse {
-    let topics = request
-        .topics
-        .into_iter()
-        .map(|topic| TopicResponse {
-            partitions: topic
-                .partition_indexes
-                .iter()
-                .map(|index| describe(&call, &topic.name, *index))
-                .collect(),
-            name: topic.name,
-        })
-        .collect();
+    let described = tokio::task::spawn_blocking(move || describe_all(&call, request)).await;
+    let topics = described.unwrap_or_else(|cause| std::panic::resume_unwind(cause.into_panic()));
     DescribeProducersResponse { throttle_time_ms: 0, topics }
+}
+
+fn describe_all(call: &Call, request: DescribeProducersRequest) -> Vec<TopicResponse> {
+    let topics = request.topics.into_iter().map(|topic| {
+        let indexes = topic.partition_indexes.iter();
+        let partitions = indexes.map(|index| describe(call, &topic.name, *index)).collect();
+        TopicResponse { partitions, name: topic.name }
+    });
+    topics.collect()
 }
 
 fn describe(call: &Call, topic: &str, partition_index: i32) -> PartitionResponse {
     let found = call.server.partition(topic, PartitionIndex(partition_index));
     let (code, active_producers) = match found {
-        Ok(partition) => (ErrorCode::None, partition.with_log(active)),
+        Ok(partition) => match partition.resume() {
+            Ok(()) => (ErrorCode::None, partition.with_log(active)),
+            Err(cause) => (call.server.refused(&partition, &cause), Vec::new()),
+        },
         Err(code) => (code, Vec::new()),
     };
     PartitionResponse {

@@ -4,17 +4,21 @@
 //!   offset on; large ranges leave by `sendfile`, small ones are copied behind their header.
 //! - Waits for `min_bytes` until `max_wait_ms`; an append wakes exactly the sessions that watch the
 //!   partition. The first batch is given even if it is larger than asked for (KIP-74).
+//! - A request for which no file can be opened, and which has nothing else to answer, waits until one was
+//!   closed: for `max_wait_ms`, at least one second.
 //! - v7 sessions (KIP-227); v9 leader epochs (KIP-320); v12 divergence (KIP-595); v13 topic ids
 //!   (KIP-516); v15 replicas in a tagged field: only brokers may fetch as replicas, so such requests
 //!   are refused here.
 
+use std::cell::Cell;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use model::{ErrorCode, LeaderEpoch, PartitionIndex};
-use partition::{Isolation, PartitionError, Read, ReadRequest};
+use partition::{Isolation, Partition, PartitionError, Read, ReadRequest};
 use storage::FileSlice;
+use storage::disk::reserve;
 use wire::fetch::EpochEndOffset;
 use wire::frame::RequestHead;
 use wire::hot::Topic as WireTopic;
@@ -30,6 +34,7 @@ use crate::server::Server;
 use crate::topics::{Topic, Topics};
 
 use super::Dispatched;
+use super::produce::PUT_OFF_LOOK;
 
 /// Ranges below this many bytes are copied behind their header; from here on `sendfile` costs less.
 const SENDFILE_BYTES_MIN: u32 = 16 * 1024;
@@ -39,6 +44,9 @@ const EPOCH_FINAL: i32 = -1;
 const EPOCH_INITIAL: i32 = 0;
 /// The replica id of Kafka's verification tool, which reads like a consumer.
 const DEBUG_REPLICA: i32 = -2;
+
+/// How long a request at least waits for a file to be closed, whatever its own time-out.
+const PUT_OFF_LEAST: Duration = Duration::from_secs(1);
 
 /// A request may name twice as many partitions as there are, and so many more: what was deleted a
 /// moment ago, or is not known here yet, is asked for too.
@@ -72,6 +80,8 @@ pub struct FetchInProgress {
     isolation: Isolation,
     arrived: Instant,
     deadline: Instant,
+    /// When to look again, if it waits for a file to be closed and none is.
+    look_again: Option<Instant>,
     /// The memory of a large request, held until it is answered.
     _memory: Option<Charge>,
 }
@@ -125,6 +135,7 @@ pub fn begin(
             Isolation::Committed
         },
         arrived: now,
+        look_again: None,
         deadline: now + Duration::from_millis(request.max_wait_ms.max(0) as u64),
         _memory: memory,
     };
@@ -230,11 +241,18 @@ impl FetchInProgress {
             min_bytes: self.min_bytes,
             max_bytes: self.max_bytes,
             may_wait: now < self.deadline,
+            may_be_put_off: now < self.put_off_until(),
+            is_put_off: Cell::new(false),
+            waker: cx.waker(),
         };
-        match &mut self.held {
-            Held::Own(session) => terms.gather(session, cx),
-            Held::Session(shared) => terms.gather(&mut shared.lock().session, cx),
-        }
+        let look = match &mut self.held {
+            Held::Own(session) => terms.gather(session),
+            Held::Session(shared) => terms.gather(&mut shared.lock().session),
+        };
+        // The one wake for a file that is closed may have gone to a request that was answered meanwhile.
+        let due = if now < self.deadline { self.deadline } else { self.put_off_until() };
+        self.look_again = terms.is_put_off.get().then(|| due.min(now + PUT_OFF_LOOK));
+        look
     }
 
     /// Answers with what there is as soon as it is asked. Returns whether that changes anything.
@@ -249,9 +267,14 @@ impl FetchInProgress {
         self.arrived
     }
 
-    /// When it is answered with whatever there is.
+    /// When it is answered with whatever there is, or looks again.
     pub fn deadline(&self) -> Option<Instant> {
-        Some(self.deadline)
+        Some(self.look_again.unwrap_or(self.deadline))
+    }
+
+    /// How long it waits for a file to be closed.
+    fn put_off_until(&self) -> Instant {
+        self.deadline.max(self.arrived + PUT_OFF_LEAST)
     }
 
     fn write(&self, look: &Look, out: &mut Outbox) -> Result<(), Hangup> {
@@ -415,20 +438,27 @@ struct Terms<'a> {
     min_bytes: u64,
     max_bytes: u32,
     may_wait: bool,
+    /// Whether it may wait for a file to be closed.
+    may_be_put_off: bool,
+    /// Whether the last look found no file to be opened.
+    is_put_off: Cell<bool>,
+    waker: &'a Waker,
 }
 
 impl Terms<'_> {
-    fn gather(&self, session: &mut FetchSession, cx: &mut Context<'_>) -> Option<Look> {
+    fn gather(&self, session: &mut FetchSession) -> Option<Look> {
         loop {
+            self.is_put_off.set(false);
             let look = self.look(session);
             let enough = look.urgent || look.bytes >= self.min_bytes || session.is_empty();
-            if enough || !self.may_wait {
+            let waits_for_file = self.is_put_off.get() && look.bytes == 0 && !look.urgent;
+            if (enough || !self.may_wait) && !waits_for_file {
                 self.tell(session, &look);
                 return Some(look);
             }
             // What this look found is looked up again: it is only positions.
             self.put_back(session, &look);
-            if !session.changed_or_wait(cx.waker()) {
+            if !session.changed_or_wait(self.waker) {
                 return None;
             }
         }
@@ -499,7 +529,14 @@ impl Terms<'_> {
             known_epoch: some(entry.wanted.known_epoch),
             last_fetched_epoch: some(entry.wanted.last_fetched_epoch),
         };
-        let read = partition.read(&request);
+        let closings = reserve::closings();
+        // A data thread does not wait until a file is closed.
+        let read = match reserve::at_once(|| partition.read(&request)) {
+            Err(error) if self.may_be_put_off && error.lacks_resources() => {
+                Ok(self.put_off(partition, closings))
+            }
+            read => read,
+        };
         if let Ok(Read { slice: Some(slice), .. }) = &read {
             topic.counters.fetch_requests.add(1);
             topic.counters.bytes_out.add(slice.size_bytes as u64);
@@ -511,6 +548,20 @@ impl Terms<'_> {
             PartitionError::Deleted if by_id => ErrorCode::UnknownTopicId,
             other => self.complaints.code_of(partition, &other),
         })
+    }
+
+    /// No file could be opened: there is something to be had, and this looks again when one was closed.
+    fn put_off(&self, partition: &Partition, closings: u64) -> Read {
+        self.is_put_off.set(true);
+        reserve::on_room(self.waker, closings);
+        let high_watermark = partition.high_watermark();
+        Read {
+            slice: None,
+            high_watermark,
+            last_stable: high_watermark,
+            log_start: partition.with_log(|log| log.log_start_offset()),
+            diverging: None,
+        }
     }
 
     /// Whether there is nothing to be had until the partition changes. That an answer had no room

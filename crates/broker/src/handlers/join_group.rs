@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use coordinator::request::{JoinGroup, Lent, Protocol};
+use coordinator::request::{JoinGroup, Lent, Protocol, kept_protocol_bytes};
 use coordinator::response::JoinedMember;
 use coordinator::{Request, Response};
 use model::{ErrorCode, Uuid};
@@ -18,8 +18,6 @@ use crate::network::memory::Charge;
 use super::Call;
 use super::group::{bytes, client_host, optional};
 
-/// What a protocol of a member takes beside its name and metadata, in bytes.
-const PROTOCOL_BYTES: usize = 64;
 const REBALANCE_TIMEOUT_FROM_VERSION: i16 = 1;
 const KNOWN_MEMBER_FROM_VERSION: i16 = 4;
 const PROTOCOL_TYPE_FROM_VERSION: i16 = 7;
@@ -53,7 +51,7 @@ pub async fn handle(call: Arc<Call>, request: JoinGroupRequest) -> JoinGroupResp
 /// Bytes of memory that a member takes.
 fn kept_bytes(request: &JoinGroupRequest) -> usize {
     let protocols = request.protocols.iter();
-    protocols.map(|protocol| PROTOCOL_BYTES + protocol.name.len() + protocol.metadata.len()).sum()
+    protocols.map(|own| kept_protocol_bytes(own.name.len(), own.metadata.len())).sum()
 }
 
 fn join(call: &Call, request: JoinGroupRequest, kept: Charge) -> Request {

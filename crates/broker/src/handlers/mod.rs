@@ -66,6 +66,7 @@ mod telemetry_subscriptions;
 mod transactions;
 mod update_features;
 
+pub use produce::PutOff;
 pub use table::{Advertised, advertised};
 
 /// What came of a frame.
@@ -74,6 +75,9 @@ pub enum Dispatched {
     Slot(Slot),
     /// It asked for no answer.
     NoAnswer,
+    /// No file could be opened for it: the same frame is to be handed to [`PutOff::go_on`] again when one
+    /// was closed, before anything behind it is begun.
+    PutOff(Box<PutOff>),
 }
 
 /// What the broker knows of a connection's client.

@@ -11,6 +11,8 @@
 //!   positions.
 //! - v7 zstd; v8 record errors (KIP-467); v10 the new leader (KIP-951, cluster only); v12
 //!   transactions without AddPartitions (KIP-890): not served; v13 topic ids (KIP-516).
+//! - A request for which no file can be opened waits until one was closed: for its time-out, at least one
+//!   second and at most thirty.
 //! - Transactional requests are refused with UNSUPPORTED_VERSION.
 //! - Internal topics are refused with INVALID_TOPIC_EXCEPTION, whatever the client calls itself. Kafka
 //!   lets clients in whose id is `__admin_client`: an id that any client may choose.
@@ -24,6 +26,7 @@ use partition::{
     Acks, Append, Appended, Effort, Partition, PartitionError, Refusal, Status, WaiterKey,
 };
 use smallvec::SmallVec;
+use storage::disk::reserve;
 use wire::hot::Topic as WireTopic;
 use wire::hot::produce::{self, PartitionRecords};
 use wire::hot::produce_response::{PartitionAnswer, ProduceResponder};
@@ -105,6 +108,26 @@ pub struct Head {
     pub body_from: usize,
 }
 
+/// How long a request waits for a file to be closed: for its own time-out, but at least, and at most.
+const PUT_OFF_LEAST: Duration = Duration::from_secs(1);
+const PUT_OFF_MOST: Duration = Duration::from_secs(30);
+/// How often a request that was put off is tried again if no file was closed meanwhile.
+pub(super) const PUT_OFF_LOOK: Duration = Duration::from_millis(250);
+
+/// A request that was begun. Where no file can be opened for its next partition it is put off; what it
+/// has appended stays appended, and is not answered before the rest is.
+pub struct PutOff {
+    produce: ProduceInProgress,
+    /// As the request said; `None` if that means nothing.
+    acks: Option<Acks>,
+    /// Why the request as a whole is refused.
+    refused: Option<ErrorCode>,
+    /// Partitions that are still to be appended to, the next one first. Ranges of the same frame.
+    left: SmallVec<[Item; 1]>,
+    /// When it waits no longer.
+    until: Instant,
+}
+
 /// What was found in the frame for one partition.
 struct Item {
     topic: AnswerTopic,
@@ -132,25 +155,73 @@ pub fn begin(
         .collect::<Result<_, _>>()
         .map_err(malformed)?;
     drop(topics);
-    let call = Call {
-        server,
-        version,
-        acks: acks.unwrap_or(Acks::Leader),
-        now: server.now(),
-        refused: refused.or(acks.is_none().then_some(ErrorCode::InvalidRequiredAcks)),
-    };
-    let answers: SmallVec<[Answer; 1]> =
-        items.into_iter().map(|item| call.serve(item, frame)).collect();
-    // Only now: the flusher takes all partitions of the request in one round.
-    answers.iter().for_each(|answer| answer.outcome.want_committed());
     let produce = ProduceInProgress {
         correlation_id,
         version,
         arrived: now,
         deadline: now + timeout,
-        answers,
+        answers: SmallVec::new(),
     };
-    finish(produce, acks)
+    let begun = PutOff {
+        produce,
+        acks,
+        refused: refused.or(acks.is_none().then_some(ErrorCode::InvalidRequiredAcks)),
+        left: items,
+        until: now + timeout.clamp(PUT_OFF_LEAST, PUT_OFF_MOST),
+    };
+    begun.go_on(server, frame, now)
+}
+
+impl PutOff {
+    /// Appends what is left, one partition after the other, until no file can be opened. `frame` is
+    /// the same each time.
+    pub fn go_on(
+        mut self,
+        server: &Arc<Server>,
+        frame: &mut [u8],
+        now: Instant,
+    ) -> Result<Dispatched, Hangup> {
+        let call = Call {
+            server,
+            version: self.produce.version,
+            acks: self.acks.unwrap_or(Acks::Leader),
+            now: server.now(),
+            refused: self.refused,
+            may_wait: now < self.until,
+        };
+        let answers = &mut self.produce.answers;
+        let mut left = std::mem::take(&mut self.left).into_iter();
+        let next = left.by_ref().find_map(|item| match call.serve(item, frame) {
+            Ok(answer) => {
+                answers.push(answer);
+                None
+            }
+            Err(put_off) => Some(put_off),
+        });
+        // Only now: the flusher takes all partitions of the request in one round.
+        answers.iter().for_each(|answer| answer.outcome.want_committed());
+        let Some(next) = next else { return finish(self.produce, self.acks) };
+        self.left = std::iter::once(next).chain(left).collect();
+        Ok(Dispatched::PutOff(Box::new(self)))
+    }
+
+    /// When to try again if no file is closed before.
+    pub fn look_again(&self, now: Instant) -> Instant {
+        let next = now + PUT_OFF_LOOK;
+        // Once it waits no longer, it still may wait for the peer to read.
+        if now < self.until { next.min(self.until) } else { next }
+    }
+
+    /// Refuses what is left: the broker stops.
+    pub fn give_up(mut self) -> Dispatched {
+        self.produce.answers.extend(self.left.into_iter().map(|item| Answer {
+            topic: item.topic,
+            first_of_topic: item.first_of_topic,
+            partition: item.partition,
+            outcome: ErrorCode::KafkaStorageError.into(),
+        }));
+        finish(self.produce, self.acks).unwrap_or(Dispatched::NoAnswer)
+    }
 }
 
 fn item(topics: &Topics, found: PartitionRecords<'_>) -> Item {
@@ -189,39 +260,60 @@ struct Call<'a> {
     now: Timestamp,
     /// The request as a whole is refused.
     refused: Option<ErrorCode>,
+    /// Whether it may wait for files to be closed.
+    may_wait: bool,
 }
 
 impl Call<'_> {
-    fn serve(&self, item: Item, frame: &mut [u8]) -> Answer {
-        let outcome = match (&item.topic, item.records) {
+    /// `Err`: no file could be opened for it, and it may wait.
+    fn serve(&self, item: Item, frame: &mut [u8]) -> Result<Answer, Item> {
+        let outcome = match (&item.topic, item.records.clone()) {
             _ if self.refused.is_some() => self.refused.expect("just seen").into(),
             (AnswerTopic::Known(topic), Some(records)) => {
-                self.append(topic, PartitionIndex(item.partition), &mut frame[records])
+                let index = PartitionIndex(item.partition);
+                match self.append(topic, index, &mut frame[records]) {
+                    Some(outcome) => outcome,
+                    None => return Err(item),
+                }
             }
             (AnswerTopic::Known(_), None) => ErrorCode::InvalidRecord.into(),
             (AnswerTopic::Name(_), _) => ErrorCode::UnknownTopicOrPartition.into(),
             (AnswerTopic::Id(_), _) => ErrorCode::UnknownTopicId.into(),
         };
         let Item { topic, first_of_topic, partition, .. } = item;
-        Answer { topic, first_of_topic, partition, outcome }
+        Ok(Answer { topic, first_of_topic, partition, outcome })
     }
 
-    fn append(&self, topic: &Topic, index: PartitionIndex, records: &mut [u8]) -> Outcome {
+    /// `None`: no file could be opened for it, and it may wait.
+    fn append(&self, topic: &Topic, index: PartitionIndex, records: &mut [u8]) -> Option<Outcome> {
+        let outcome = self.append_now(topic, index, records)?;
         topic.counters.produce_requests.add(1);
+        Some(outcome)
+    }
+
+    fn append_now(
+        &self,
+        topic: &Topic,
+        index: PartitionIndex,
+        records: &mut [u8],
+    ) -> Option<Outcome> {
         let Some(partition) = topic.partition(index) else {
             topic.counters.failed_produce_requests.add(1);
-            return topic.absence(index).into();
+            return Some(topic.absence(index).into());
         };
         if topic.internal {
             topic.counters.failed_produce_requests.add(1);
-            return internal_topic(&topic.name);
+            return Some(internal_topic(&topic.name));
         }
         let codec = records.get(ATTRIBUTES_LOW_BYTE).map_or(0, |byte| byte & 7);
         if self.version < ZSTD_FROM_VERSION && codec == ZSTD_CODE {
-            return ErrorCode::UnsupportedCompressionType.into();
+            return Some(ErrorCode::UnsupportedCompressionType.into());
         }
         let how = Append { acks: self.acks, now: self.now, internal: false };
-        match self.check_and_append(partition, records, how) {
+        // A data thread does not wait until a file is closed.
+        let result = reserve::at_once(|| self.check_and_append(partition, records, how));
+        Some(match result {
+            Err(error) if self.may_wait && error.lacks_resources() => return None,
             Ok(appended) => {
                 let count = appended.needed.0 - appended.base_offset.0;
                 topic.counters.records_in.add(count as u64);
@@ -232,7 +324,7 @@ impl Call<'_> {
                 topic.counters.failed_produce_requests.add(1);
                 self.refused(partition, &error)
             }
-        }
+        })
     }
 
     /// What takes long to look into is looked into beside this thread's other work. This request's
@@ -423,5 +515,32 @@ fn write_answer(
             error_message: refused.message.as_deref(),
             ..PartitionAnswer::refused(index, refused.error_code)
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_was_put_off_is_never_due_at_once() {
+        let began = Instant::now();
+        let produce = ProduceInProgress {
+            correlation_id: 1,
+            version: 9,
+            arrived: began,
+            deadline: began,
+            answers: SmallVec::new(),
+        };
+        let until = began + 3 * PUT_OFF_LOOK;
+        let left = SmallVec::new();
+        let put_off = PutOff { produce, acks: Some(Acks::All), refused: None, left, until };
+        let after = |now: Instant| put_off.look_again(now) - now;
+        assert_eq!(after(began), PUT_OFF_LOOK);
+        assert_eq!(after(until - PUT_OFF_LOOK / 2), PUT_OFF_LOOK / 2, "its time is up then");
+        // It is refused when it is taken up; while the peer does not read, it is not.
+        for late in [Duration::ZERO, PUT_OFF_LOOK, PUT_OFF_MOST] {
+            assert_eq!(after(until + late), PUT_OFF_LOOK);
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! DescribeUserScramCredentials (key 50) and AlterUserScramCredentials (key 51), version 0 (KIP-554).
 //!
-//! - This broker keeps no passwords: nobody is listed, and who is named has none
+//! - This broker keeps no passwords: no user is listed, and a user that is named has none
 //!   (RESOURCE_NOT_FOUND).
-//! - A credential that is set would let nobody in: it is refused with UNSUPPORTED_SASL_MECHANISM and
+//! - A credential could not be used to log in, so setting one is refused with UNSUPPORTED_SASL_MECHANISM and
 //!   a sentence, where Kafka stores it.
 
 use std::collections::BTreeMap;

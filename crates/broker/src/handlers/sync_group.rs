@@ -1,12 +1,17 @@
 //! SyncGroup (key 14), versions 0 to 5. v3 static members; v5 the protocol, which must be the one
 //! that was chosen. The answer comes when the leader has assigned.
+//!
+//! Assignments are kept in memory, which is bounded: without room for more a leader is answered
+//! COORDINATOR_NOT_AVAILABLE, upon which clients try again. Kafka has no such bound.
 
 use std::sync::Arc;
 
-use coordinator::request::SyncGroup;
+use coordinator::request::{Lent, SyncGroup, kept_assignment_bytes};
 use coordinator::{Request, Response};
-use model::GenerationId;
+use model::{ErrorCode, GenerationId};
 use wire::sync_group::{SyncGroupRequest, SyncGroupResponse};
+
+use crate::network::memory::Charge;
 
 use super::Call;
 use super::group::{bytes, optional};
@@ -17,7 +22,12 @@ const PROTOCOL_FROM_VERSION: i16 = 5;
 /// Answers.
 pub async fn handle(call: Arc<Call>, request: SyncGroupRequest) -> SyncGroupResponse {
     let group = request.group_id.clone();
-    match call.server.ask_group(&group, sync(&call, request)).await {
+    // The group keeps its members' assignments until there are others.
+    let mut kept = call.server.memory.decoded.charge();
+    if !kept.try_hold(kept_bytes(&request)) {
+        return refused(ErrorCode::CoordinatorNotAvailable);
+    }
+    match call.server.ask_group(&group, sync(&call, request, kept)).await {
         Ok(Response::SyncGroup(synced)) => SyncGroupResponse {
             throttle_time_ms: 0,
             error_code: synced.error.code(),
@@ -26,11 +36,21 @@ pub async fn handle(call: Arc<Call>, request: SyncGroupRequest) -> SyncGroupResp
             assignment: bytes(&synced.assignment),
         },
         Ok(other) => unreachable!("the answer to another request: {other:?}"),
-        Err(code) => SyncGroupResponse { error_code: code.code(), ..Default::default() },
+        Err(code) => refused(code),
     }
 }
 
-fn sync(call: &Call, request: SyncGroupRequest) -> Request {
+/// Bytes of memory that the assignments take.
+fn kept_bytes(request: &SyncGroupRequest) -> usize {
+    let assignments = request.assignments.iter();
+    assignments.map(|one| kept_assignment_bytes(one.member_id.len(), one.assignment.len())).sum()
+}
+
+fn refused(code: ErrorCode) -> SyncGroupResponse {
+    SyncGroupResponse { error_code: code.code(), ..Default::default() }
+}
+
+fn sync(call: &Call, request: SyncGroupRequest, kept: Charge) -> Request {
     Request::SyncGroup(SyncGroup {
         group: request.group_id.into(),
         member: request.member_id.into(),
@@ -44,5 +64,6 @@ fn sync(call: &Call, request: SyncGroupRequest) -> Request {
             .into_iter()
             .map(|one| (one.member_id.into(), Arc::from(&one.assignment[..])))
             .collect(),
+        lent: Lent::new(kept),
     })
 }

@@ -10,7 +10,7 @@ use configuration::BrokerConfig;
 use model::Durability;
 use model::Offset;
 use parking_lot::{Condvar, Mutex};
-use partition::{Partition, PartitionError};
+use partition::{HeldSums, Partition, PartitionError};
 use storage::disk::reserve;
 use tracing::{debug, error, info, warn};
 
@@ -29,6 +29,8 @@ const PRODUCER_BYTES_MAX: usize = 64 << 20;
 const PRODUCERS_LOOK: Duration = Duration::from_secs(5);
 /// How often files that nobody uses are closed, and unused buffers freed.
 const IDLE_LOOK: Duration = Duration::from_secs(30);
+/// How often logs are looked for that keep zeros ahead of their end and are not synced any more.
+const UNUSED_ZEROS_LOOK: Duration = Duration::from_secs(5);
 
 /// The thread, and how to end it.
 pub struct Chores {
@@ -81,9 +83,10 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
         soon(UNCHECKED_LOOK, bound_recovery),
         soon(PRODUCERS_LOOK, bound_producers),
         soon(IDLE_LOOK, release_idle),
+        soon(UNUSED_ZEROS_LOOK, give_back_unused_zeros),
         soon(Duration::from_secs(1), hold_descriptors),
         soon(Duration::from_secs(1), |server| server.memory.return_unused_in_need()),
-        soon(Duration::from_secs(1), |server| server.logs.look_for_room()),
+        soon(Duration::from_secs(1), look_for_room),
         soon(Duration::from_secs(1), remove_deleted),
         soon(Duration::from_secs(1), sync_journals),
         soon(ms(log.flush_scheduler_ms.clamp(100, 60_000)), flush_by_age),
@@ -158,7 +161,7 @@ fn delete_segments(
             partition = %partition.topic_partition(),
             base_offset = segment.base_offset.0,
             bytes = segment.size_bytes,
-            "a segment has served its time"
+            "deleted a segment that is past its retention"
         );
         server.logs.trash.add(segment, delay_ms);
     }
@@ -168,6 +171,10 @@ fn delete_segments(
 /// Takes descriptors back into the reserve that were lent.
 fn hold_descriptors(_: &Arc<Server>) {
     reserve::fill();
+}
+
+fn look_for_room(server: &Arc<Server>) {
+    server.logs.look_for_room(|partition, given_back| report(server, partition, given_back));
 }
 
 fn sync_journals(server: &Arc<Server>) {
@@ -192,8 +199,16 @@ fn checkpoint(server: &Arc<Server>) {
     server.logs.checkpoint(server.now());
 }
 
+/// What the partitions of all directories hold together: known without looking at any of them.
+fn held(server: &Server, what: fn(&HeldSums) -> u64) -> u64 {
+    server.logs.directories().map(|directory| what(directory.sync_queue().held())).sum()
+}
+
 /// Checkpoints the logs with the most to recover until what is left is little.
 fn bound_recovery(server: &Arc<Server>) {
+    if held(server, HeldSums::unchecked_bytes) <= UNCHECKED_BYTES_MAX {
+        return;
+    }
     let topics = server.topics.snapshot();
     let mut unchecked: Vec<(u64, &Arc<Partition>)> = topics
         .partitions()
@@ -201,9 +216,6 @@ fn bound_recovery(server: &Arc<Server>) {
         .filter(|(bytes, _)| *bytes > 0)
         .collect();
     let mut left: u64 = unchecked.iter().map(|(bytes, _)| bytes).sum();
-    if left <= UNCHECKED_BYTES_MAX {
-        return;
-    }
     unchecked.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     for (bytes, partition) in unchecked {
         if left <= UNCHECKED_BYTES_MAX / 2 {
@@ -218,11 +230,11 @@ fn bound_recovery(server: &Arc<Server>) {
 }
 
 fn flush_by_age(server: &Arc<Server>) {
-    for partition in server.topics.load().partitions() {
-        let settings = partition.settings();
+    for topic in server.topics.snapshot().iter() {
+        let Some(settings) = topic.settings() else { continue };
         let aged = settings.durability == Durability::PageCache && settings.flush_ms < i64::MAX;
         if aged {
-            partition.request_sync();
+            topic.partitions.iter().flatten().for_each(|partition| partition.request_sync());
         }
     }
 }
@@ -241,6 +253,9 @@ fn expire_producers(server: &Arc<Server>) {
 /// Has partitions forget the producers that appended longest ago, each in proportion to what it knows,
 /// when all of them together know too many.
 fn bound_producers(server: &Arc<Server>) {
+    if held(server, HeldSums::producer_bytes) <= PRODUCER_BYTES_MAX as u64 {
+        return;
+    }
     let topics = server.topics.snapshot();
     let known: Vec<(usize, &Arc<Partition>)> = topics
         .partitions()
@@ -268,13 +283,18 @@ fn bound_producers(server: &Arc<Server>) {
     }
 }
 
+fn give_back_unused_zeros(server: &Arc<Server>) {
+    // To cut a file may need one more: the logs can wait, and requests cannot.
+    if reserve::is_short() {
+        return;
+    }
+    if server.logs.directories().any(|directory| directory.sync_queue().held().ahead_bytes() > 0) {
+        each(server, |partition| partition.give_back_unused_ahead());
+    }
+}
+
 fn release_idle(server: &Arc<Server>) {
-    each(server, |partition| {
-        partition.maintain(|log, _| {
-            log.release_idle_files();
-            Ok(())
-        })
-    });
+    each(server, |partition| partition.release_idle());
     server.buffers.trim();
     server.fetch_sessions.drop_idle(Instant::now());
     server.memory.return_unused();

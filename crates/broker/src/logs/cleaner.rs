@@ -125,10 +125,12 @@ impl Shared {
     fn round(&self, server: &Weak<Server>) -> Option<Duration> {
         let server = server.upgrade()?;
         let settings = server.config().log.cleaner.clone();
-        for partition in server.topics.snapshot().partitions() {
-            let wanted =
-                partition.settings().log.cleanup.compact && !server.logs.is_uncleanable(partition);
-            if wanted && self.claim(partition) {
+        let topics = server.topics.snapshot();
+        let compacted = topics
+            .iter()
+            .filter(|topic| topic.settings().is_some_and(|settings| settings.log.cleanup.compact));
+        for partition in compacted.flat_map(|topic| topic.partitions.iter().flatten()) {
+            if !server.logs.is_uncleanable(partition) && self.claim(partition) {
                 self.clean(&server, partition, &settings);
                 self.state.lock().busy.remove(&key_of(partition));
             }

@@ -116,7 +116,7 @@ fn check_owner(
 }
 
 /// `meta.properties`, compared with the journal's copy: a copy without its file is written again, two
-/// that contradict each other are nobody's to choose from.
+/// that contradict each other are an error: there is no telling which is right.
 fn compared(
     dir: &LogDir,
     found: Option<MetaProperties>,
@@ -173,7 +173,7 @@ impl Directory {
         now: Timestamp,
     ) -> Result<Directory, StorageError> {
         let (was_clean, was_empty, closed) = journal.with_state(|state| {
-            let is_closed = |(key, known): (&Key, &PartitionState)| {
+            let is_closed = |(key, known): (&Key, &Arc<PartitionState>)| {
                 (state.closed && known.closed.is_some()).then_some(*key)
             };
             let closed = state.partitions.iter().filter_map(is_closed).collect();
@@ -293,7 +293,7 @@ impl Directory {
     }
 
     /// What is known of a partition, whether the directory may be used or not.
-    pub(super) fn partition(&self, key: &Key) -> Option<PartitionState> {
+    pub(super) fn partition(&self, key: &Key) -> Option<Arc<PartitionState>> {
         let known = self.journal.as_ref()?.partition(key)?;
         known.deleted.is_none().then_some(known)
     }

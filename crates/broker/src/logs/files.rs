@@ -92,8 +92,9 @@ fn run(calls: &Arc<Calls>, server: &Weak<Server>) {
     while calls.wait(patience) {
         let Some(server) = server.upgrade() else { return };
         close_files(&server);
-        patience = reserve::is_short().then_some(SYNCED_LOOK);
+        // Before the look: what is opened behind it calls.
         reserve::on_shortage(Waker::from(Arc::clone(calls)));
+        patience = reserve::is_short().then_some(SYNCED_LOOK);
     }
 }
 
@@ -101,19 +102,17 @@ fn run(calls: &Arc<Calls>, server: &Weak<Server>) {
 /// look, then all that are synced. What is not synced is synced first, to be closed at the next look.
 fn close_files(server: &Arc<Server>) {
     let release = |release: fn(&mut Log)| {
-        each(server, |partition| {
-            partition.maintain(|log, _| {
-                release(log);
-                Ok(())
-            })
-        });
+        each(server, |partition| partition.release_files_in_need(release));
     };
     release(Log::release_idle_files);
     if !reserve::is_short() {
         return;
     }
     each(server, |partition| {
-        partition.request_sync();
+        // What is not synced is open.
+        if partition.may_hold_files() {
+            partition.request_sync();
+        }
         Ok(())
     });
     release(Log::release_files);

@@ -14,9 +14,8 @@ use std::task::{Wake, Waker};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-use model::Offset;
 use parking_lot::{Condvar, Mutex};
-use partition::{Partition, PartitionError, PartitionSync, SyncQueue, Urgency};
+use partition::{AheadWritten, Partition, PartitionError, PartitionSync, SyncQueue, Urgency};
 use tracing::error;
 
 use crate::counters::Counters;
@@ -26,15 +25,17 @@ use crate::vital;
 const SYNCS_AT_ONCE_MAX: usize = 16;
 /// How often consumers alone make a round begin.
 const READER_INTERVAL: Duration = Duration::from_millis(1);
+/// Portions of zeros that are written after one round: the next one waits for them.
+const PORTIONS_A_ROUND_MAX: usize = 4;
 /// Bytes of stack of a thread that syncs.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Up to where a partition is synced after a round.
-pub type Synced = (Arc<Partition>, Offset);
+/// A partition, and what of it was synced in a round.
+pub type Synced = (Arc<Partition>, partition::Synced);
 
 /// Who is told what became of the syncs: the owner of the log directories.
 pub trait SyncObserver: Send + Sync {
-    /// A sync failed: the whole log directory is offline from then on (S9).
+    /// A sync failed, or what was written ahead could not be cut off: the whole log directory is offline from then on (S9).
     fn sync_failed(&self, partition: &Arc<Partition>, cause: &PartitionError);
     /// A round in this directory, counted from 0, is over. Those who waited have been told already.
     fn round_ended(&self, directory: usize, synced: &[Synced]);
@@ -215,6 +216,24 @@ impl Directory {
             }
         };
         self.observer.round_ended(self.number, &synced);
+        self.write_ahead(&synced);
+    }
+
+    /// Writes zeros ahead of the logs that want some, now that all requests that waited for the round are
+    /// answered. The others have their turn after another round.
+    fn write_ahead(&self, synced: &[Synced]) {
+        let mut portions = 0;
+        for (partition, _) in synced {
+            match partition.write_ahead() {
+                AheadWritten::Nothing => continue,
+                AheadWritten::Done => {}
+                AheadWritten::Failed(cause) => self.observer.sync_failed(partition, &cause),
+            }
+            portions += 1;
+            if portions == PORTIONS_A_ROUND_MAX {
+                return;
+            }
+        }
     }
 
     fn sync(&self, sync: PartitionSync) -> Option<Synced> {
@@ -330,8 +349,9 @@ mod tests {
     use std::sync::mpsc;
 
     use model::record::BatchBuilder;
-    use model::{BrokerId, LeaderEpoch, Timestamp, TopicPartition, Uuid};
-    use partition::{Acks, Append, Settings};
+    use model::{BrokerId, LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
+    use partition::{Acks, Append, Settings, Status};
+    use rustix::io::Errno;
     use storage::disk::{Disk, GatedDisk, SimDisk};
     use storage::{Log, Opening};
 
@@ -386,8 +406,16 @@ mod tests {
         }
 
         fn partition(&self, directory: usize, index: i32) -> Arc<Partition> {
+            self.partition_on(Arc::new(self.disk.clone()), directory, index)
+        }
+
+        fn partition_on(
+            &self,
+            disk: Arc<dyn Disk>,
+            directory: usize,
+            index: i32,
+        ) -> Arc<Partition> {
             let (name, settings) = (TopicPartition::new("t", index), Arc::new(Settings::default()));
-            let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
             let path = dir(directory).join(name.to_string());
             let opening = Opening::unknown(Timestamp(1));
             let log = Log::open(disk, path, Arc::clone(&settings.log), opening).unwrap();
@@ -424,7 +452,7 @@ mod tests {
         for _ in 0..3 {
             let needed = append(&well, Acks::All);
             let (directory, synced) = bench.next_round();
-            assert_eq!((directory, synced.len(), synced[0].1), (1, 1, needed));
+            assert_eq!((directory, synced.len(), synced[0].1.up_to), (1, 1, needed));
             assert_eq!(well.high_watermark(), needed);
         }
         assert_eq!(stalled.high_watermark(), Offset(0));
@@ -445,7 +473,7 @@ mod tests {
         assert!(bench.disk.wait_for(1, PATIENCE), "a checkpoint waits for the device");
         assert_eq!(append(&stalled, Acks::Leader), Offset(2));
         let needed = append(&well, Acks::All);
-        assert_eq!(bench.next_round().1[0].1, needed);
+        assert_eq!(bench.next_round().1[0].1.up_to, needed);
         assert_eq!(well.high_watermark(), needed);
         bench.disk.open_gate();
         assert_eq!(checkpoint.join().unwrap().unwrap(), Some(Offset(1)));
@@ -484,12 +512,104 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_is_synced_often_runs_over_zeros_and_one_record_costs_none() {
+        for looks_for_unused in [false, true] {
+            run_over_zeros_and_give_them_back(looks_for_unused);
+        }
+    }
+
+    fn run_over_zeros_and_give_them_back(looks_for_unused: bool) {
+        let bench = Bench::new(1, NEVER_MS);
+        let (busy, idle) = (bench.partition(0, 0), bench.partition(0, 1));
+        append(&idle, Acks::All);
+        bench.next_round();
+        let ahead = |partition: &Arc<Partition>| partition.with_log(|log| log.ahead_bytes());
+        let portion = u64::from(storage::LogConfig::default().ahead_bytes);
+        // They are written when the round has been told: the next one comes behind them. An append of the same
+        // log meanwhile would end their writing.
+        let mut rounds = 0;
+        while ahead(&busy) == 0 {
+            rounds += 1;
+            assert!(rounds < 40, "small syncs in a row");
+            append(&busy, Acks::All);
+            bench.next_round();
+            append(&bench.partition(0, 1 + rounds), Acks::All);
+            bench.next_round();
+        }
+        assert!(rounds > 10, "a few records cost none");
+        append(&busy, Acks::All);
+        bench.next_round();
+        let size = |index| {
+            let name = "00000000000000000000.log";
+            bench.disk.size(&dir(0).join(format!("t-{index}")).join(name)).unwrap()
+        };
+        let batches = busy.with_log(storage::Log::size_bytes);
+        assert!(size(0) > batches + portion / 2 && ahead(&busy) > portion / 2);
+        assert_eq!((ahead(&idle), size(1)), (0, idle.with_log(storage::Log::size_bytes)));
+        assert_eq!(bench.queues[0].held().ahead_bytes(), ahead(&busy));
+        // Two looks without small syncs; of those for unused zeros the first finds those before.
+        busy.give_back_unused_ahead().unwrap();
+        append(&busy, Acks::All);
+        bench.next_round();
+        busy.give_back_unused_ahead().unwrap();
+        assert!(ahead(&busy) > 0, "a sync since the last look");
+        if looks_for_unused {
+            busy.give_back_unused_ahead().unwrap();
+        } else {
+            busy.release_idle().unwrap();
+            busy.release_idle().unwrap();
+        }
+        assert_eq!((ahead(&busy), size(0)), (0, busy.with_log(storage::Log::size_bytes)));
+        assert_eq!(bench.queues[0].held().ahead_bytes(), 0);
+    }
+
+    struct Failures(Mutex<Vec<(Status, String)>>);
+
+    impl SyncObserver for Failures {
+        fn sync_failed(&self, partition: &Arc<Partition>, cause: &PartitionError) {
+            self.0.lock().push((partition.status(), cause.to_string()));
+        }
+
+        fn round_ended(&self, _: usize, _: &[Synced]) {}
+    }
+
+    #[test]
+    fn that_zeros_without_room_cannot_be_cut_off_is_told_as_a_failed_sync_is() {
+        let (bench, disk) = (Bench::new(1, NEVER_MS), SimDisk::new());
+        disk.create_dir_all(&dir(0)).unwrap();
+        let partition = bench.partition_on(Arc::new(disk.clone()), 0, 0);
+        let failures = Arc::new(Failures(Mutex::default()));
+        let directory = Directory {
+            number: 0,
+            queue: Arc::default(),
+            delay_ms: Arc::default(),
+            stopping: AtomicBool::new(false),
+            thread: Mutex::new(None),
+            helpers: Helpers::default(),
+            counters: Arc::default(),
+            observer: Arc::clone(&failures) as Arc<dyn SyncObserver>,
+        };
+        for _ in 0..storage::LogConfig::default().ahead_after_syncs {
+            append(&partition, Acks::Leader);
+            let synced = partition.begin_sync(Urgency::Now).unwrap().run().unwrap();
+            assert!(synced.is_some());
+        }
+        disk.limit_capacity(Some(disk.used_bytes() + 1000));
+        // The zeros find no room, and the cut behind them fails.
+        disk.fail_at(disk.operation_count() + 1, Errno::IO);
+        let synced = partition::Synced { up_to: Offset(1), epochs: Vec::new() };
+        directory.write_ahead(&[(Arc::clone(&partition), synced)]);
+        let failures = failures.0.lock();
+        assert!(matches!(&failures[..], [(Status::Offline, _)]), "{failures:?}");
+    }
+
+    #[test]
     fn what_nobody_waits_for_is_synced_without_another_append() {
         let bench = Bench::new(1, 5);
         let partition = bench.partition(0, 0);
         for _ in 0..3 {
             let end = append(&partition, Acks::Leader);
-            assert_eq!(bench.next_round().1[0].1, end);
+            assert_eq!(bench.next_round().1[0].1.up_to, end);
         }
     }
 

@@ -9,9 +9,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{BrokerEpoch, Offset, Timestamp};
-use partition::{Partition, PartitionError, checkpoint_together, close_together};
+use model::{BrokerEpoch, LeaderEpoch, Offset, Timestamp};
+use partition::{Partition, PartitionError, Status, checkpoint_together, close_together};
 use storage::checkpoint::{self, Offsets};
+use storage::disk::reserve;
 use storage::journal::{Checkpoint, Entry, Fact, Key, PartitionState, State};
 use storage::{Log, SealedSegment, StorageError};
 use tracing::{error, warn};
@@ -26,12 +27,22 @@ const CLOSING_THREADS: usize = 16;
 /// fewer syncs, of which each may wait for what others wrote to the same file system.
 const TOGETHER_FROM: usize = 256;
 
+/// Partitions that are compared with the journal at a time: whoever enters something waits meanwhile.
+const COMPARED_AT_ONCE: usize = 1024;
+
 impl Logs {
     /// Remembers how far the partitions of one directory are synced. Never waits for a disk.
     pub fn note_synced(&self, at: usize, synced: &[Synced]) {
         let directory = &self.directories[at];
-        let offsets = synced.iter().map(|(partition, up_to)| (key_of(partition), *up_to));
-        if let Err(cause) = directory.journal().and_then(|journal| journal.note_synced(offsets)) {
+        let offsets = synced.iter().map(|(partition, synced)| (key_of(partition), synced.up_to));
+        let epochs = synced.iter().flat_map(|(partition, synced)| {
+            synced.epochs.iter().map(|(epoch, start)| (key_of(partition), *epoch, *start))
+        });
+        let noted = directory.journal().and_then(|journal| {
+            journal.note_epochs(epochs);
+            journal.note_synced(offsets)
+        });
+        if let Err(cause) = noted {
             self.journal_failed(at, &cause);
         }
     }
@@ -65,13 +76,19 @@ impl Logs {
         replaced: Vec<Offset>,
         finish: impl FnOnce() -> Result<T, PartitionError>,
     ) -> Result<T, PartitionError> {
-        let directory = self.directory_of(partition);
+        let home = self.homes.lock().get(&key_of(partition)).map(|home| home.directory);
+        let at = home.ok_or(PartitionError::Deleted)?;
+        let directory = &self.directories[at];
         let _still = directory.checkpointing.lock();
         let entry = |fact| [Entry::Of(key_of(partition), fact)];
         directory.journal()?.commit(&entry(Fact::Swapped(replaced)))?;
         let done = finish()?;
         let segments = partition.with_log(Log::sealed_segments);
-        directory.journal()?.append(&entry(Fact::Sealed { complete: true, segments }))?;
+        let sealed = entry(Fact::Sealed { complete: true, segments });
+        if let Err(cause) = directory.journal().and_then(|journal| journal.append(&sealed)) {
+            // The swap is done; the next checkpoint enters what is there.
+            self.journal_failed(at, &cause);
+        }
         Ok(done)
     }
 
@@ -196,26 +213,38 @@ fn close_each(partitions: &[&Arc<Partition>]) -> Vec<Result<(), PartitionError>>
 }
 
 /// What is news about a partition.
-fn news(partition: &Partition, known: &PartitionState, now: Timestamp) -> Vec<Fact> {
+pub(super) fn news(partition: &Partition, known: &PartitionState, now: Timestamp) -> Vec<Fact> {
     let high_watermark = partition.high_watermark();
-    let (checkpoint, log_start, sealed) = partition.with_log(|log| {
+    let (checkpoint, log_start, sealed, derived, epochs) = partition.with_log(|log| {
         let recovery_point = log.recovery_point();
         let before = known.checkpoint.filter(|last| last.recovery_point == recovery_point);
         let checkpoint = Checkpoint {
             recovery_point,
             active: log.settled_active().or(before.and_then(|last| last.active)),
-            epoch: log.latest_epoch(),
+            epoch: log.epochs_written().last().map_or(LeaderEpoch::NONE, |(epoch, _)| *epoch),
             high_watermark,
             cleaned_below: log.cleaned_below(),
             at: known.checkpoint.map_or(now, |last| last.at),
         };
-        (checkpoint, log.log_start_offset(), log.sealed_segments())
+        let before = known.derived.as_deref();
+        let now = log.derived();
+        // Where not all can be told, the epochs of what is synced can.
+        let epochs = match now {
+            Some(_) => Vec::new(),
+            None => log.epochs_since(known.newest_epoch(), recovery_point),
+        };
+        let derived = now.filter(|now| before.is_none_or(|before| now != before));
+        let derived = derived.map(|derived| derived.kept());
+        (checkpoint, log.log_start_offset(), log.sealed_segments(), derived, epochs)
     });
     let mut facts = Vec::new();
     if log_start > known.log_start {
         facts.push(Fact::Start(log_start));
     }
     facts.extend(sealed_news(sealed, known));
+    // A crash may leave the first of them only: no offset is synced whose epoch is not known.
+    facts.extend(epochs.into_iter().map(|(epoch, start)| Fact::Epoch(epoch, start)));
+    facts.extend(derived.map(Fact::Derived));
     if known.checkpoint != Some(checkpoint) {
         facts.push(Fact::Checkpoint(Checkpoint { at: now, ..checkpoint }));
     }
@@ -233,10 +262,34 @@ fn sealed_news(sealed: Vec<SealedSegment>, known: &PartitionState) -> Option<Fac
     }
 }
 
+/// What a directory's journal does not know yet.
+#[derive(Default)]
+struct News<'a> {
+    entries: Vec<Entry>,
+    /// Partitions of which a checkpoint covers records for the first time.
+    begun: Vec<&'a Partition>,
+}
+
+impl<'a> News<'a> {
+    fn of(&mut self, partition: &'a Partition, known: &PartitionState, now: Timestamp) {
+        let is_begun = |recovery_point| recovery_point > Offset(0);
+        let was_begun = known.checkpoint.is_some_and(|last| is_begun(last.recovery_point));
+        for fact in news(partition, known, now) {
+            if let Fact::Checkpoint(Checkpoint { recovery_point, .. }) = &fact
+                && !was_begun
+                && is_begun(*recovery_point)
+            {
+                self.begun.push(partition);
+            }
+            self.entries.push(Entry::Of(key_of(partition), fact));
+        }
+    }
+}
+
 impl Directory {
     /// Closes the logs of these partitions; returns those for which that succeeded.
     fn close_logs<'a>(&self, partitions: Vec<&'a Arc<Partition>>) -> Vec<&'a Arc<Partition>> {
-        let results = match partitions.len() >= TOGETHER_FROM {
+        let results = match partitions.len() >= TOGETHER_FROM || reserve::is_half_used() {
             true => {
                 close_together(&plain(&partitions), || self.dir.disk().sync_all_below(self.path()))
             }
@@ -251,29 +304,43 @@ impl Directory {
         closed.map(|(partition, _)| partition).collect()
     }
 
-    fn news(
+    fn news<'a>(
         &self,
-        members: &[&Arc<Partition>],
+        members: &[&'a Arc<Partition>],
         now: Timestamp,
-    ) -> Result<Vec<Entry>, StorageError> {
+    ) -> Result<News<'a>, StorageError> {
         let journal = self.journal()?;
-        let mut entries = Vec::new();
-        for partition in members {
-            let key = key_of(partition);
-            let Some(known) = journal.partition(&key) else { continue };
-            let facts = news(partition, &known, now);
-            entries.extend(facts.into_iter().map(|fact| Entry::Of(key, fact)));
+        let mut all = News::default();
+        for part in members.chunks(COMPARED_AT_ONCE) {
+            journal.with_state(|state| {
+                for partition in part {
+                    let known = state.partitions.get(&key_of(partition));
+                    known.inspect(|known| all.of(partition, known, now));
+                }
+            });
         }
-        Ok(entries)
+        Ok(all)
+    }
+
+    /// Writes the topic's id into the folders of these partitions, for Kafka's tools: nothing here reads
+    /// it again, and a folder that is being deleted needs none.
+    fn copy_topic_ids(&self, begun: &[&Partition]) {
+        for partition in begun.iter().filter(|partition| partition.status() != Status::Deleted) {
+            let (name, id) = (partition.topic_partition(), partition.topic_id());
+            if let Err(cause) = self.dir.copy_topic_id(name, id) {
+                warn!(partition = %name, %cause, "cannot write the copy of the topic's id");
+            }
+        }
     }
 
     fn checkpoint(&self, members: &[&Arc<Partition>], now: Timestamp) -> Result<(), StorageError> {
         let _still = self.checkpointing.lock();
-        let entries = self.news(members, now)?;
+        let News { entries, begun } = self.news(members, now)?;
         if entries.is_empty() {
             return Ok(());
         }
         self.journal()?.append(&entries)?;
+        self.copy_topic_ids(&begun);
         self.copy_for_kafka()
     }
 
@@ -285,12 +352,13 @@ impl Directory {
         now: Timestamp,
     ) -> Result<(), StorageError> {
         let _still = self.checkpointing.lock();
-        let mut entries = self.news(closed, now)?;
+        let News { mut entries, begun } = self.news(closed, now)?;
         entries.extend(closed.iter().map(|partition| {
             let end = partition.with_log(|log| log.log_end_offset());
             Entry::Of(key_of(partition), Fact::Closed(end))
         }));
         self.journal()?.close(&entries, broker_epoch, now)?;
+        self.copy_topic_ids(&begun);
         self.copy_for_kafka()?;
         // Kafka's marker is about the whole directory.
         let refused = self.journal()?.with_state(|state| {

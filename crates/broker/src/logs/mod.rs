@@ -2,7 +2,7 @@
 //!
 //! Each directory has a journal of what is known of its partitions, by topic id and number: it says
 //! whose a folder is, and that a partition is refused or deleted. Nothing is removed that the journal
-//! does not call deleted; a folder that nobody knows is a stray and stays (`strays.rs`).
+//! does not call deleted; a folder that is neither in the journal nor in the metadata is a stray and stays (`strays.rs`).
 //!
 //! A failed write or sync is final (S9): the whole directory goes offline, its partitions with it,
 //! until the broker starts again. Other directories go on. Read `directory.rs` (the start), `opening.rs`
@@ -43,6 +43,7 @@ pub mod trash;
 
 pub use self::directory::Directory;
 pub use self::opening::Wanted;
+pub(crate) use self::opening::tell_refusal;
 pub use self::strays::{Assigned, Stray};
 
 /// Why the log directories cannot be used.
@@ -383,7 +384,7 @@ impl Logs {
         directory.dir.sync_names()
     }
 
-    /// Removes what nobody needs any more: what has waited for `file.delete.delay.ms`, and the folders of
+    /// Removes deleted files: those that have waited for `file.delete.delay.ms`, and the folders of
     /// a directory that has no room.
     pub fn empty_trash(&self) {
         self.trash.empty(&*self.disk);

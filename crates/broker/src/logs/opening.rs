@@ -1,17 +1,19 @@
 //! Opening partitions: finding their directories, opening their logs, several at once, and entering
 //! into the journals what was found, with one sync a directory before any of them serves.
 
+use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use model::{Durability, LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
+use partition::Partition;
 use storage::disk::reserve;
 use storage::journal::{Entry, Fact, Key, Opened as OpenedFact, PartitionState, Refused, State};
 use storage::log_dir::stray_name;
 use storage::{Log, LogConfig, Opening, Recovery, StorageError};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::strays::Stray;
 use super::{Home, Logs, Opened, random_id};
@@ -46,7 +48,7 @@ impl Wanted {
 struct Place {
     directory: usize,
     /// `None` for a new one.
-    known: Option<PartitionState>,
+    known: Option<Arc<PartitionState>>,
 }
 
 type Attempt = (Option<Place>, Result<Log, StorageError>);
@@ -80,6 +82,26 @@ impl Logs {
             opened
         });
         opened.collect()
+    }
+
+    /// Refuses a partition, from now on and over any number of starts, whose files turned out to be
+    /// damaged when more of them was read than at its opening.
+    pub fn refuse(&self, partition: &Partition, cause: &StorageError) {
+        let name = partition.topic_partition();
+        let key = super::key_of(partition);
+        let home = self.homes.lock().get(&key).map(|home| home.directory);
+        let (Some(at), Some(refused)) = (home, refusal(cause)) else { return };
+        if self.unopened.lock().insert(name.clone(), cause.to_string()).is_some() {
+            return;
+        }
+        partition.fail();
+        tell_refusal(name, cause);
+        let entry = [Entry::Of(key, Fact::Refused(refused))];
+        if let Err(cause) =
+            self.directories[at].journal().and_then(|journal| journal.commit(&entry))
+        {
+            self.fail_directory(at, &cause);
+        }
     }
 
     fn opened(&self, wanted: &Wanted, place: &Place, log: Log) -> Opened {
@@ -145,7 +167,7 @@ impl Logs {
             return Ok(chosen);
         }
         let aside = stray_name(&name.to_string(), random_id());
-        warn!(partition = %name, folder = aside, "put a folder aside whose name is needed; nobody told the broker to delete it");
+        warn!(partition = %name, folder = aside, "put aside a folder whose name a new partition needs; its deletion was not requested");
         directory.dir.rename(&name.to_string(), &aside)?;
         directory.dir.sync_names()?;
         if let Some(owner) = owner {
@@ -171,7 +193,8 @@ impl Logs {
                 .map(|(wanted, place)| self.try_open(wanted, place, now))
                 .collect();
         }
-        let share = work.len().div_ceil(threads.max(1)).max(1);
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let share = work.len().div_ceil(threads.max(cores)).max(1);
         let mut parts = Vec::new();
         while !work.is_empty() {
             let rest = work.split_off(share.min(work.len()));
@@ -248,7 +271,7 @@ impl Logs {
         let opening = match &place.known {
             None => Opening::unknown(now),
             Some(_) if !self.disk.exists(&path) => {
-                let reason = "the folder is missing, and nobody told the broker to delete it";
+                let reason = "the folder is missing, and its deletion was not requested";
                 return Err(StorageError::Refused { dir: path, reason: reason.to_owned() });
             }
             Some(known) => {
@@ -260,7 +283,10 @@ impl Logs {
         if let Some(known) = &place.known {
             check_start(&log, known)?;
         }
-        if !clean {
+        // Where a checkpoint was made, the copy was written with it; without records there is none.
+        let had_checkpoint = place.known.as_ref().is_some_and(|known| known.checkpoint.is_some());
+        let is_resumed = had_checkpoint && log.recovery().is_none();
+        if !clean && !is_resumed && log.log_end_offset() > Offset(0) {
             directory.dir.copy_topic_id(&wanted.name, wanted.topic_id)?;
         }
         Ok(log)
@@ -325,6 +351,8 @@ fn opening(wanted: &Wanted, known: &PartitionState, clean: bool, now: Timestamp)
         epoch_max: Some(wanted.epoch),
         sealed: known.sealed.clone(),
         active: checkpoint.and_then(|last| last.active),
+        derived: known.derived.as_deref().cloned(),
+        newer_epochs: known.newer_epochs.to_vec(),
         durability: if fsync { Durability::Fsync } else { Durability::PageCache },
         after_failed_sync: known.sync_failed.is_some(),
         ..Opening::unknown(now)
@@ -338,8 +366,9 @@ fn check_start(log: &Log, known: &PartitionState) -> Result<(), StorageError> {
     if found <= start || known.opened.dense_from.is_none_or(|dense| dense > start) {
         return Ok(());
     }
-    let reason =
-        format!("the log starts at {found}, and nobody deleted its records from {start} on");
+    let reason = format!(
+        "the log starts at {found}, and the deletion of its records from {start} on was not requested"
+    );
     Err(StorageError::Refused { dir: log.dir().to_owned(), reason })
 }
 
@@ -357,7 +386,7 @@ fn facts_of(
             return refused.map(Fact::Refused).into_iter().collect();
         }
     };
-    let known = place.known.as_ref();
+    let known = place.known.as_deref();
     let mut facts = Vec::new();
     let opened = OpenedFact {
         topic: Arc::clone(&wanted.name.topic),
@@ -391,6 +420,11 @@ fn refusal(cause: &StorageError) -> Option<Refused> {
         _ => None,
     };
     Some(Refused { offset, reason })
+}
+
+/// Says that a partition is not served, and what can be done.
+pub(crate) fn tell_refusal(name: &TopicPartition, cause: &StorageError) {
+    error!(partition = %name, error = %cause, "cannot open the log; the partition is offline; with the broker stopped, `highwater log mend DIR --partition NAME` shows what would be lost by going on without what is damaged");
 }
 
 /// Says what recovery cut off. Whole batches behind the cut are usual after a power failure, for the

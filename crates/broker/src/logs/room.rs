@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use partition::Partition;
+use partition::{Partition, PartitionError};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use tracing::{debug, info, warn};
 
@@ -96,8 +96,9 @@ impl Logs {
         self.close_to_appends(directory);
     }
 
-    /// Looks at the volumes of all directories.
-    pub fn look_for_room(&self) {
+    /// Looks at the volumes of all directories. `report` is told what became of the zeros that are given back on
+    /// one that is full.
+    pub fn look_for_room(&self, report: impl Fn(&Arc<Partition>, Result<(), PartitionError>)) {
         for directory in self.directories().filter(|directory| !directory.is_offline()) {
             let Ok((total, free)) = directory.volume_bytes() else { continue };
             match directory.room.look(total as u64, free as u64) {
@@ -111,6 +112,18 @@ impl Logs {
                 Some(Change::Ballast { ballast }) => directory.room.make_ballast(ballast),
                 None => {}
             }
+            self.give_back_zeros(directory, &report);
+        }
+    }
+
+    /// Records have a better use for what room is left than zeros ahead of them.
+    pub(super) fn give_back_zeros(
+        &self,
+        directory: &Directory,
+        report: &impl Fn(&Arc<Partition>, Result<(), PartitionError>),
+    ) {
+        if directory.room.is_full() && directory.sync_queue().held().ahead_bytes() > 0 {
+            self.members_in(directory).for_each(|member| report(&member, member.give_back_ahead()));
         }
     }
 
@@ -128,13 +141,14 @@ impl Logs {
     }
 
     fn set_writable(&self, directory: &Directory, writable: bool) {
-        let here = |(at, member): (usize, Arc<Partition>)| {
+        self.members_in(directory).for_each(|member| member.set_writable(writable));
+    }
+
+    fn members_in(&self, directory: &Directory) -> impl Iterator<Item = Arc<Partition>> {
+        let here = move |(at, member): (usize, Arc<Partition>)| {
             std::ptr::eq(&raw const self.directories[at], directory).then_some(member)
         };
-        self.members()
-            .into_iter()
-            .filter_map(here)
-            .for_each(|member| member.set_writable(writable));
+        self.members().into_iter().filter_map(here)
     }
 }
 

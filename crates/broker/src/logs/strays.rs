@@ -1,4 +1,4 @@
-//! Folders of which nobody knows whose they are: left where they are, and reported. If most folders
+//! Strays: folders whose partition is not known. They are left where they are, and reported. If most folders
 //! are strays, it is the cluster's metadata that is lost, and the start is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,7 +115,7 @@ fn strays_of(
         let path = directory.path().join(&folder.name);
         let reason = match (&folder.partition, known.get(&folder.name)) {
             (None, _) if leftovers.contains(&path) => None,
-            (None, _) => Some("put aside earlier, and nobody told the broker to delete it"),
+            (None, _) => Some("put aside earlier; its deletion was not requested"),
             (Some(_), Some(key)) if assigned.partitions.contains_key(key) => None,
             (Some(_), Some(_)) => Some("its topic is not in the cluster's metadata"),
             (Some(_), None) if wanted.contains(&folder.name) => None,

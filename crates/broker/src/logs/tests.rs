@@ -1,6 +1,9 @@
 //! The life of a topic through the code that the broker runs: made, its records deleted, deleted, made
 //! again, written to; with a power failure before every operation of the disk, and two starts in a row.
 
+mod stamps;
+mod zeros;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,12 +12,14 @@ use model::{
     BrokerEpoch, BrokerId, Durability, LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicId,
     TopicPartition, Uuid,
 };
-use partition::{Acks, Append, Partition, Settings, Urgency};
+use partition::{
+    Acks, Append, Isolation, Partition, PartitionError, ReadRequest, Settings, Status, Urgency,
+};
 use storage::disk::{Disk, SimDisk};
 use storage::journal::Key;
 use storage::{CleanupPolicy, LogConfig, StorageError};
 
-use super::{Assigned, Gone, Logs, LogsError, Wanted};
+use super::{Assigned, Directory, Gone, Logs, LogsError, Wanted};
 
 const ME: BrokerId = BrokerId(1);
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
@@ -47,19 +52,28 @@ fn settle(logs: &Logs, topic_id: Option<TopicId>) -> Result<(), LogsError> {
 }
 
 fn open(logs: &Logs, topic_id: TopicId) -> Result<Arc<Partition>, StorageError> {
+    open_in(logs, topic_id, LeaderEpoch(3))
+}
+
+/// Opens the log and leads it in this epoch.
+fn open_in(
+    logs: &Logs,
+    topic_id: TopicId,
+    epoch: LeaderEpoch,
+) -> Result<Arc<Partition>, StorageError> {
     let wanted = Wanted {
         name: name(),
         topic_id,
         config: Arc::new(LogConfig { segment_bytes: 300, ..LogConfig::default() }),
         durability: Durability::Fsync,
-        epoch: LeaderEpoch(3),
+        epoch,
     };
     let opened = logs.open(&[wanted], 5, 2, NOW).remove(0)?;
     let settings = Arc::new(Settings::default());
     let (checkpointed, queue) = (opened.high_watermark, opened.sync_queue);
     let partition = Partition::new(name(), topic_id, ME, opened.log, settings, checkpointed, queue);
     logs.register(&partition);
-    partition.lead(LeaderEpoch(3), vec![ME], 1);
+    partition.lead(epoch, vec![ME], 1);
     Ok(partition)
 }
 
@@ -305,7 +319,7 @@ fn a_stray_folder_is_left_and_most_of_them_refuse_the_start() {
     settle(&logs, None).unwrap();
     assert_eq!(logs.strays().len(), 1);
     logs.empty_trash();
-    assert!(disk.exists(Path::new("data/t-0")), "nobody told the broker to delete it");
+    assert!(disk.exists(Path::new("data/t-0")), "its deletion was not requested");
     // Its name is needed.
     let partition = open(&logs, SECOND).unwrap();
     assert_eq!(ends(&partition), (0, 0));
@@ -432,4 +446,190 @@ fn an_empty_directory_in_the_place_of_one_with_partitions_is_refused_until_a_per
     logs.settle(assigned()).unwrap();
     assert!(!disk.exists(said), "said once, meant once");
     assert_eq!(ends(&open(&logs, FIRST).unwrap()), (0, 0));
+}
+
+#[test]
+fn damage_found_at_the_first_append_refuses_the_partition_over_any_number_of_starts() {
+    let disk = SimDisk::new();
+    let logs = start(&disk, &["data"]).unwrap();
+    settle(&logs, None).unwrap();
+    let partition = open(&logs, FIRST).unwrap();
+    append(&logs, &partition, &["a"; 20]);
+    let base = partition.with_log(|log| log.active_base_offset().0);
+    logs.close(BrokerEpoch(1), NOW);
+    let path = format!("data/t-0/{base:020}.log");
+    let file = disk.open(Path::new(&path), storage::disk::OpenMode::ReadWrite).unwrap();
+    file.write_all_at(&vec![0x5a; file.size().unwrap() as usize], 0).unwrap();
+    file.sync().unwrap();
+
+    let logs = start(&disk, &["data"]).unwrap();
+    settle(&logs, Some(FIRST)).unwrap();
+    let partition = open(&logs, FIRST).expect("its files are as long as they were");
+    let mut batch = BatchBuilder::new();
+    batch.add(NOW, None, Some(b"b"));
+    let how = Append { acks: Acks::All, now: NOW, internal: false };
+    let refused = partition.append(&mut batch.finish(), how);
+    let Err(PartitionError::Storage(cause)) = refused else { panic!("{refused:?}") };
+    logs.refuse(&partition, &cause);
+    assert_eq!(partition.status(), Status::Offline);
+    assert_eq!(logs.unopened().len(), 1, "health tells of it");
+    assert!(!logs.directories().any(Directory::is_offline), "others are served");
+    logs.close(BrokerEpoch(1), NOW);
+    for _ in 0..2 {
+        let logs = start(&disk, &["data"]).unwrap();
+        settle(&logs, Some(FIRST)).unwrap();
+        let again = open(&logs, FIRST).err();
+        assert!(matches!(again, Some(StorageError::Refused { .. })), "{again:?}");
+        logs.close(BrokerEpoch(1), NOW);
+    }
+}
+
+/// So many partitions of one topic, by their wants.
+fn many(count: i32) -> Vec<Wanted> {
+    let wanted = |index| Wanted {
+        name: TopicPartition::new("t", index),
+        topic_id: FIRST,
+        config: Arc::default(),
+        durability: Durability::Fsync,
+        epoch: LeaderEpoch(3),
+    };
+    (0..count).map(wanted).collect()
+}
+
+fn settle_many(logs: &Logs, wanted: &[Wanted]) {
+    let key = |wanted: &Wanted| {
+        (Key { topic_id: FIRST, partition: wanted.name.partition }, wanted.name.clone())
+    };
+    let partitions = wanted.iter().map(key).collect();
+    logs.settle(Assigned { partitions, image_index: Some(50), log_dirs: Vec::new() }).unwrap();
+}
+
+/// Opens all of them, and leads each in this leader epoch, as a start does.
+fn open_many(logs: &Logs, wanted: &[Wanted], epoch: LeaderEpoch) -> Vec<Arc<Partition>> {
+    let opened = logs.open(wanted, 5, 1, NOW);
+    let partitions = wanted.iter().zip(opened).map(|(wanted, opened)| {
+        let opened = opened.unwrap();
+        let (name, settings) = (wanted.name.clone(), Arc::new(Settings::default()));
+        let (checkpointed, queue) = (opened.high_watermark, opened.sync_queue);
+        let partition = Partition::new(name, FIRST, ME, opened.log, settings, checkpointed, queue);
+        logs.register(&partition);
+        partition.lead(epoch, vec![ME], 1);
+        partition
+    });
+    partitions.collect()
+}
+
+/// What was done to the disk since its operation `from`, below folders of partitions.
+fn done_to_partitions(disk: &SimDisk, from: u64) -> Vec<String> {
+    let done = disk.operations().split_off(from as usize);
+    done.iter().filter(|one| is_partitions(&one.path)).map(ToString::to_string).collect()
+}
+
+/// Files of partitions that were opened since `from` files of all were.
+fn opened_of_partitions(disk: &SimDisk, from: usize) -> Vec<PathBuf> {
+    let opened = disk.opened().split_off(from);
+    opened.into_iter().filter(|path| is_partitions(path)).collect()
+}
+
+fn is_partitions(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str().to_string_lossy().starts_with("t-"))
+}
+
+const MANY: i32 = 50;
+
+#[test]
+fn creating_a_partition_makes_a_folder_and_nothing_else() {
+    let disk = SimDisk::new();
+    let logs = start(&disk, &["data"]).unwrap();
+    let wanted = many(MANY);
+    settle_many(&logs, &[]);
+    let before = disk.operation_count();
+    let partitions = open_many(&logs, &wanted, LeaderEpoch(3));
+    let done = done_to_partitions(&disk, before);
+    assert!(done.iter().all(|one| one.starts_with("create dir ")), "{done:?}");
+    assert_eq!(done.len(), wanted.len(), "{done:?}");
+    assert_eq!(opened_of_partitions(&disk, 0), Vec::<PathBuf>::new());
+    let all = (disk.operation_count() - before) as usize;
+    assert!(all - done.len() < 10, "{all} operations, of which a few are for all partitions");
+
+    // The first record makes the files; a checkpoint that covers it the copy for Kafka's tools.
+    append(&logs, &partitions[7], &["a"]);
+    let first = PathBuf::from("data/t-7/00000000000000000000.log");
+    assert_eq!(opened_of_partitions(&disk, 0), [first]);
+    assert_eq!(disk.list(Path::new("data/t-7")).unwrap(), ["00000000000000000000.log"]);
+    partitions[7].checkpoint(1).unwrap();
+    logs.checkpoint(NOW);
+    let names = disk.list(Path::new("data/t-7")).unwrap();
+    assert!(names.iter().any(|name| name == "partition.metadata"), "{names:?}");
+    assert_eq!(disk.list(Path::new("data/t-8")).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_start_and_a_stop_open_no_file_of_a_partition_that_did_not_change() {
+    let disk = SimDisk::new();
+    let logs = start(&disk, &["data"]).unwrap();
+    let wanted = many(MANY);
+    settle_many(&logs, &[]);
+    let partitions = open_many(&logs, &wanted, LeaderEpoch(3));
+    partitions.iter().step_by(2).for_each(|partition| append(&logs, partition, &["a", "b"]));
+    logs.close(BrokerEpoch(1), NOW);
+    drop((partitions, logs));
+    for epoch in 4..7 {
+        let (before, opened) = (disk.operation_count(), disk.opened().len());
+        let logs = start(&disk, &["data"]).unwrap();
+        settle_many(&logs, &wanted);
+        let partitions = open_many(&logs, &wanted, LeaderEpoch(epoch));
+        // An idle minute: nothing is entered, nothing is written.
+        let idle = disk.operation_count();
+        logs.checkpoint(NOW);
+        let entered = disk.operation_count();
+        logs.checkpoint(NOW);
+        logs.sync_journals();
+        logs.checkpoint(NOW);
+        logs.sync_journals();
+        let twice = disk.operations().split_off(entered as usize);
+        let wrote = twice.iter().filter(|one| one.kind == "write").count();
+        assert_eq!(wrote, 0, "after {} operations: {twice:?}", entered - idle);
+        logs.close(BrokerEpoch(1), NOW);
+        assert_eq!(done_to_partitions(&disk, before), Vec::<String>::new(), "epoch {epoch}");
+        assert_eq!(opened_of_partitions(&disk, opened), Vec::<PathBuf>::new(), "epoch {epoch}");
+        let ends: Vec<i64> = partitions.iter().map(|partition| ends(partition).1).collect();
+        assert!(
+            ends.iter().zip(0..).all(|(end, index)| *end == if index % 2 == 0 { 2 } else { 0 })
+        );
+        let read = ReadRequest::at(Offset(0), 1 << 20, Isolation::LogEnd);
+        // Closed, it serves nobody: opened once more it does, and opens files for that.
+        let logs = start(&disk, &["data"]).unwrap();
+        settle_many(&logs, &wanted);
+        let partitions = open_many(&logs, &wanted, LeaderEpoch(epoch));
+        assert!(partitions[0].read(&read).unwrap().slice.is_some());
+        assert_ne!(opened_of_partitions(&disk, opened), Vec::<PathBuf>::new());
+        logs.close(BrokerEpoch(1), NOW);
+    }
+}
+
+#[test]
+fn what_was_never_written_is_empty_and_what_was_lost_is_refused() {
+    for clean in [false, true] {
+        let disk = SimDisk::new();
+        let logs = start(&disk, &["data"]).unwrap();
+        let wanted = many(3);
+        settle_many(&logs, &[]);
+        let partitions = open_many(&logs, &wanted, LeaderEpoch(3));
+        append(&logs, &partitions[1], &["a"]);
+        if clean {
+            logs.close(BrokerEpoch(1), NOW);
+        }
+        drop((partitions, logs));
+        // The folder of a partition that was never written to, and the file of one that was.
+        disk.remove_dir_all(Path::new("data/t-0")).unwrap();
+        disk.remove_file(Path::new("data/t-1/00000000000000000000.log")).unwrap();
+        for _ in 0..2 {
+            let logs = start(&disk, &["data"]).unwrap();
+            settle_many(&logs, &wanted);
+            let opened = logs.open(&wanted, 5, 1, NOW);
+            let served: Vec<bool> = opened.iter().map(Result::is_ok).collect();
+            assert_eq!(served, [false, false, true], "clean {clean}");
+        }
+    }
 }

@@ -10,6 +10,9 @@
 //! are answered, and nothing is taken in behind it until it is done: what Kafka does to every
 //! request by muting the channel. So a connection has at most one such request decoded, and requests
 //! have the effect of their order. What is not read is not lost: the peer's hang-up is noticed.
+//!
+//! A Produce for which no file can be opened is put off: its frame stays at the front of the inbox, and the
+//! connection takes it up where it stopped when files were closed.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -20,11 +23,12 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::BufMut;
+use storage::disk::reserve;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use crate::handlers::{self, Dispatched, Session};
+use crate::handlers::{self, Dispatched, PutOff, Session};
 use crate::server::Server;
 
 use super::arrival::{AGE_MAX, Arrival, Verdict};
@@ -92,6 +96,8 @@ pub struct Connection {
     outbox: Outbox,
     /// Requests in progress, oldest first.
     line: VecDeque<Slot>,
+    /// The request at the front of the inbox, if it was begun and waits for a file to be closed.
+    put_off: Option<Box<PutOff>>,
     timer: Pin<Box<Sleep>>,
     /// When `timer` goes off. Invariant: never later than the next thing that must be looked at.
     armed: Instant,
@@ -137,6 +143,7 @@ impl Connection {
             inbox,
             outbox: Outbox::default(),
             line: VecDeque::new(),
+            put_off: None,
             timer: Box::pin(tokio::time::sleep_until(armed.into())),
             armed,
             last_active: now,
@@ -153,6 +160,10 @@ impl Connection {
     /// Reads nothing any more: the future ends when what was appended is answered.
     pub fn drain(&mut self) {
         self.draining = true;
+        if let Some(Dispatched::Slot(slot)) = self.put_off.take().map(|put_off| put_off.give_up()) {
+            self.line.push_back(slot);
+        }
+        // Only those behind which nothing is answered: the peer tells answers apart by their order.
         while self.line.back().is_some_and(Slot::may_be_dropped) {
             self.line.pop_back();
         }
@@ -301,9 +312,20 @@ impl Connection {
                 return Ok(TakenIn { any, may_read: false });
             };
             let frame = self.inbox.next_frame().ok().flatten().expect("a whole frame is there");
-            match handlers::dispatch(&self.server, &mut self.session, frame, charge, now)? {
+            let closings = reserve::closings();
+            let dispatched = match self.put_off.take() {
+                Some(put_off) => put_off.go_on(&self.server, frame, now)?,
+                None => handlers::dispatch(&self.server, &mut self.session, frame, charge, now)?,
+            };
+            match dispatched {
                 Dispatched::Slot(slot) => self.line.push_back(slot),
                 Dispatched::NoAnswer => {}
+                Dispatched::PutOff(put_off) => {
+                    self.inbox.put_back(size_bytes);
+                    self.put_off = Some(put_off);
+                    reserve::on_room(cx.waker(), closings);
+                    return Ok(TakenIn { any, may_read: false });
+                }
             }
             any = true;
         }
@@ -324,7 +346,8 @@ impl Connection {
         if self.reading && self.inbox.incomplete().is_some() && quiet >= limits.frame_stall_max {
             return Poll::Ready(Err(Ending::Stalled(limits.frame_stall_max)));
         }
-        if (self.line.is_empty() || self.blocked) && quiet >= limits.connection_idle_max {
+        let waits_for_peer = self.line.is_empty() && self.put_off.is_none();
+        if (waits_for_peer || self.blocked) && quiet >= limits.connection_idle_max {
             return Poll::Ready(Err(Ending::Idle));
         }
         let deadline = self.next_deadline(cx, now)?;
@@ -374,9 +397,12 @@ impl Connection {
         let mut deadline = (self.last_active + patience).max(now + Duration::from_secs(1));
         let mut not_later_than =
             |at: Option<Instant>| deadline = at.map_or(deadline, |at| deadline.min(at));
-        not_later_than(self.line.front().and_then(Slot::deadline));
+        // While too much is queued no answer is asked for: whatever is due waits until the peer has read.
+        let is_asked = self.outbox.queued_bytes() <= QUEUED_BYTES_MAX;
+        not_later_than(self.line.front().filter(|_| is_asked).and_then(Slot::deadline));
         not_later_than(self.arrival.deadline());
         not_later_than(self.lacks_memory.then(|| now + memory::RETRY));
+        not_later_than(self.put_off.as_ref().map(|put_off| put_off.look_again(now)));
         if !self.reading {
             let holds = self.inbox.charged_bytes() > SMALL_BYTES;
             not_later_than(holds.then(|| now + HANGUP_LOOK));

@@ -145,6 +145,14 @@ impl Inbox {
         Ok(Some(&mut buffer[from..from + length]))
     }
 
+    /// Puts the frame of `length` bytes that was taken last back to the front: it is taken again later.
+    /// Nothing was read since it was taken.
+    pub fn put_back(&mut self, length: usize) {
+        assert!(self.start >= LENGTH_BYTES + length, "the frame was taken out of this buffer");
+        self.start -= LENGTH_BYTES + length;
+        self.taken -= 1;
+    }
+
     /// Charges exactly what is buffered, and gives back an empty buffer. To be called when nothing
     /// more is read for now.
     pub fn settle(&mut self) {
@@ -279,6 +287,31 @@ mod tests {
                 assert!(frame.len() == size && frame.iter().all(|b| *b == i as u8));
             }
             assert_eq!((inbox.charged_bytes(), inbox.pool.used_bytes()), (0, 0), "all given back");
+        }
+    }
+
+    #[test]
+    fn a_frame_that_is_put_back_comes_again_before_the_next_and_stays_charged() {
+        for length in [100, 70_000] {
+            let mut inbox = inbox();
+            let stream = [frame(length, 1), frame(10, 2)].concat();
+            for part in [&stream[..LENGTH_BYTES + length], &stream[LENGTH_BYTES + length..]] {
+                let mut part = part;
+                while !part.is_empty() {
+                    let count = inbox.room().expect("there is memory").min(part.len()).max(1);
+                    inbox.buffer().extend_from_slice(&part[..count]);
+                    part = &part[count..];
+                }
+                if inbox.taken == 0 {
+                    assert_eq!(inbox.next_frame().unwrap().unwrap().len(), length);
+                    inbox.put_back(length);
+                    inbox.settle();
+                    assert!(inbox.charged_bytes() >= length && inbox.incomplete().is_none());
+                    let again = inbox.next_frame().unwrap().unwrap();
+                    assert!(again.len() == length && again.iter().all(|byte| *byte == 1));
+                }
+            }
+            assert_eq!(inbox.next_frame().unwrap().unwrap(), [2; 10]);
         }
     }
 

@@ -86,7 +86,15 @@ impl RequestMemory {
     pub fn return_unused(&self) {
         if resident_bytes() > self.settled_bytes.load(Ordering::Relaxed) + UNUSED_BYTES {
             heap::release_unused();
-            self.settled_bytes.store(resident_bytes(), Ordering::Relaxed);
+            self.settle(resident_bytes());
+        }
+    }
+
+    /// Takes note of how large the process is without what it does not use. In the middle of a flood
+    /// that says nothing: the flood's holes would count as used for ever.
+    fn settle(&self, resident_bytes: usize) {
+        if self.frames.used_bytes() + self.decoded.used_bytes() <= HELD_BYTES_MAX {
+            self.settled_bytes.store(resident_bytes, Ordering::Relaxed);
         }
     }
 
@@ -293,6 +301,20 @@ mod tests {
         assert!(small.try_raise(MIB, Size::Small));
         drop(hogs);
         assert_eq!(gate.used_bytes(), MIB);
+    }
+
+    #[test]
+    fn in_the_middle_of_a_flood_the_process_has_not_settled() {
+        let memory = RequestMemory::new(128 * MIB, 100 * MIB);
+        let settled = || memory.settled_bytes.load(Ordering::Relaxed);
+        memory.settle(50 * MIB);
+        let mut flood = memory.frames.charge();
+        assert!(flood.try_raise(HELD_BYTES_MAX + 1, Size::Large));
+        memory.settle(200 * MIB);
+        assert_eq!(settled(), 50 * MIB, "what the flood leaves behind is given back after it");
+        drop(flood);
+        memory.settle(60 * MIB);
+        assert_eq!(settled(), 60 * MIB);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use broker::RunningBroker;
 use model::{BrokerEpoch, Timestamp};
@@ -11,7 +10,7 @@ use storage::disk::RealDisk;
 use storage::journal::{Entry, Fact, Journal};
 use tokio::time::timeout;
 
-use crate::fixture::{Broker, Conn, PATIENCE, now_ms, run, timed};
+use crate::fixture::{Broker, Conn, PATIENCE, fetch_request, now_ms, run, timed};
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
 
@@ -31,15 +30,13 @@ fn stopped_before(dir: &Path, hours: i64) {
 
 /// The first offset that can be read.
 async fn start_of(conn: &mut Conn, topic: &str, end: i64) -> i64 {
-    conn.fetch(topic, end).await.log_start_offset
+    // Parks for a moment at the end of the log, and is answered when its start moves.
+    let request = wire::FetchRequest { max_wait_ms: 20, min_bytes: 1, ..fetch_request(topic, end) };
+    conn.call(&request, 12).await.responses[0].partitions[0].log_start_offset
 }
 
 async fn until_deleted(conn: &mut Conn, topic: &str, end: i64) {
-    let deleted = async {
-        while start_of(conn, topic, end).await != end {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
+    let deleted = async { while start_of(conn, topic, end).await != end {} };
     timeout(PATIENCE, deleted).await.expect("retention deletes the records");
 }
 

@@ -9,6 +9,7 @@ use wire::create_partitions::CreatePartitionsTopic;
 use wire::join_group::JoinGroupRequestProtocol;
 use wire::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use wire::offset_fetch::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
+use wire::sync_group::SyncGroupRequestAssignment;
 
 use crate::fixture::*;
 
@@ -214,5 +215,75 @@ async fn the_topic_of_offsets_keeps_its_number_of_partitions() {
     let refused = conn.call(&grow, 3).await;
     assert_eq!(refused.results[0].error(), ErrorCode::PolicyViolation);
     assert_eq!(committed(&mut conn, "group", "read").await, Ok(42));
+    broker.stop().await;
+}
+
+/// The only member of a group, of this id or a new one, joins and assigns itself so many bytes. Returns its id and how
+/// it was answered.
+async fn assign(conn: &mut Conn, group: &str, member: &str, bytes: usize) -> (String, ErrorCode) {
+    let join = wire::JoinGroupRequest {
+        group_id: group.to_owned(),
+        member_id: member.to_owned(),
+        session_timeout_ms: 300_000,
+        rebalance_timeout_ms: 300_000,
+        protocol_type: "consumer".to_owned(),
+        protocols: vec![JoinGroupRequestProtocol {
+            name: "range".to_owned(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    find(conn, group).await;
+    let began = Instant::now();
+    let joined = loop {
+        let joined = conn.call(&join, 3).await;
+        match joined.error() {
+            ErrorCode::None => break joined,
+            ErrorCode::CoordinatorLoadInProgress => assert!(began.elapsed() < PATIENCE),
+            other => panic!("{other}"),
+        }
+    };
+    let assignment = SyncGroupRequestAssignment {
+        member_id: joined.member_id.clone(),
+        assignment: vec![7; bytes].into(),
+    };
+    let sync = wire::SyncGroupRequest {
+        group_id: group.to_owned(),
+        generation_id: joined.generation_id,
+        member_id: joined.member_id.clone(),
+        assignments: vec![assignment],
+        ..Default::default()
+    };
+    (joined.member_id, conn.call(&sync, 3).await.error())
+}
+
+#[tokio::test]
+async fn assignments_are_refused_where_there_is_no_memory_for_them_and_leave_it_with_their_group() {
+    const BYTES: usize = 700_000;
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    let mut members = Vec::new();
+    let refused = loop {
+        let group = format!("group-{}", members.len());
+        let (member, error) = assign(&mut conn, &group, "", BYTES).await;
+        if error != ErrorCode::None {
+            break error;
+        }
+        members.push(member);
+        assert!(members.len() * BYTES < 32 << 20, "there is room without end");
+    };
+    assert_eq!(refused, ErrorCode::CoordinatorNotAvailable, "after {}", members.len());
+    assert!(members.len() > 10, "{} of them took all", members.len());
+    // A smaller assignment takes the place of the one before.
+    assert_eq!(assign(&mut conn, "group-1", &members[1], 10).await.1, ErrorCode::None);
+    assert_eq!(assign(&mut conn, "second", "", BYTES).await.1, ErrorCode::None);
+    assert_eq!(assign(&mut conn, "third", "", BYTES).await.1, ErrorCode::CoordinatorNotAvailable);
+    let leave = wire::LeaveGroupRequest {
+        group_id: "group-0".to_owned(),
+        member_id: members[0].clone(),
+        ..Default::default()
+    };
+    assert_eq!(conn.call(&leave, 2).await.error(), ErrorCode::None);
+    assert_eq!(assign(&mut conn, "fourth", "", BYTES).await.1, ErrorCode::None);
     broker.stop().await;
 }

@@ -7,6 +7,7 @@
 mod clock;
 mod configuring;
 mod coordinators;
+mod descriptors;
 mod fetching;
 mod fixture;
 mod hostile;

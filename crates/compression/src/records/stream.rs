@@ -25,6 +25,14 @@ pub enum RecordsError {
     /// There is more behind the last record.
     #[error("bytes follow the last record of the batch")]
     Trailing,
+    /// A record is too large for the caller to keep it whole.
+    #[error("a record of {size_bytes} bytes exceeds {bytes_max}")]
+    Large {
+        /// The record's bytes.
+        size_bytes: usize,
+        /// What the caller accepts.
+        bytes_max: usize,
+    },
 }
 
 /// What the rules of a topic ask of a record: all but the bytes of key, value and headers.
@@ -117,8 +125,20 @@ impl<'a> RecordStream<'a> {
 
     /// The next record as a whole, and its encoded bytes. `None` behind the last one.
     pub fn next_whole(&mut self) -> Option<Result<(Record<'_>, &[u8]), RecordsError>> {
+        self.next_within(usize::MAX)
+    }
+
+    /// As [`RecordStream::next_whole`], but a record of more than `bytes_max` bytes is
+    /// [`RecordsError::Large`], before memory is taken for it.
+    pub fn next_within(
+        &mut self,
+        bytes_max: usize,
+    ) -> Option<Result<(Record<'_>, &[u8]), RecordsError>> {
         let read = self.advance(|stream| {
             let (length, prefix) = stream.length()?;
+            if length > bytes_max {
+                return Err(RecordsError::Large { size_bytes: length, bytes_max });
+            }
             if !stream.fill(prefix + length)? {
                 return Err(stream.bad("its length exceeds the batch"));
             }

@@ -187,6 +187,23 @@ fn the_bound_counts_what_was_decompressed() {
     }
 }
 
+#[test]
+fn a_record_that_is_too_large_to_be_kept_whole_is_refused_before_it_is() {
+    let mut builder = BatchBuilder::new();
+    builder.add(Timestamp(1), None, Some(&[0; 1000]));
+    builder.add(Timestamp(1), None, Some(&vec![0; 40 << 20]));
+    let batch = batch_of(Compression::Zstd, builder.records(), 2);
+    let header = BatchHeader::decode(&batch).unwrap();
+    let mut buffer = Vec::new();
+    let mut stream = RecordStream::new(&header, &batch, u64::MAX, &mut buffer);
+    assert_eq!(stream.next_within(1 << 20).unwrap().unwrap().0.value, Some(&[0; 1000][..]));
+    let refused = stream.next_within(1 << 20).unwrap().unwrap_err();
+    assert!(matches!(refused, RecordsError::Large { bytes_max: 1048576, .. }), "{refused}");
+    assert!(stream.next_within(1 << 20).is_none(), "an error is the end");
+    drop(stream);
+    assert_eq!(buffer.len(), 64 << 10, "memory does not follow the record");
+}
+
 proptest! {
     #[test]
     fn any_records_with_any_damage_read_alike(

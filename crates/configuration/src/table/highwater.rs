@@ -17,7 +17,7 @@ pub(super) const KEYS: &[Key] = &[
          compressed batches only the header (header). For topics that say nothing else.",
     ),
     Key::long("sync.delay.ms", "20").at_least(0).cluster_wide().doc(
-        "With durability=fsync: how long a write that nobody waits for (acks=0 or 1, no consumer \
+        "With durability=fsync: how long a write that no request waits for (acks=0 or 1, no consumer \
          at the end of the log) may stay unsynced. A loss of power loses at most so much of it.",
     ),
     Key::string("http.listener", ":8080").doc(

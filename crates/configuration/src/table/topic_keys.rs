@@ -59,12 +59,12 @@ pub(super) const KEYS: &[Key] = &[
     Key::long("flush.messages", "9223372036854775807")
         .at_least(1)
         .falls_back_to(&[same("log.flush.interval.messages")])
-        .doc("Sync after this many records, even where nobody waits for it. With `durability=fsync` \
+        .doc("Sync after this many records, even where no request waits for it. With `durability=fsync` \
          whatever is acknowledged is synced anyway."),
     Key::long("flush.ms", "9223372036854775807")
         .at_least(0)
         .falls_back_to(&[same("log.flush.interval.ms"), same("log.flush.scheduler.interval.ms")])
-        .doc("Sync at least this often, in milliseconds, even where nobody waits for it."),
+        .doc("Sync at least this often, in milliseconds, even where no request waits for it."),
     Key::list("follower.replication.throttled.replicas", "")
         .throttled_replicas()
         .repeatable()

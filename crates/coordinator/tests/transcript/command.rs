@@ -189,6 +189,7 @@ fn sync(arguments: &Arguments<'_>) -> SyncGroup {
         protocol: arguments.get("protocol").map(Into::into),
         require_protocol: arguments.get_number("v").unwrap_or(4) >= 5,
         assignments: assignments.map(assignment).collect(),
+        lent: coordinator::request::Lent::default(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The order of a plan's steps. Not here: which cells there are.
 
-use super::{CANARY, Plan, PlannedCell, SAME_TARGET_PAIRS, Shape, Step, canary};
+use super::{CANARY, CANARY_ROUNDS, Plan, PlannedCell, SAME_TARGET_PAIRS, Shape, Step};
+use super::{against_itself, canary};
 use crate::round::Purpose;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,7 @@ struct Block {
     round: u32,
 }
 
-/// Fills in the steps, and adds the canary's cell.
+/// Fills in the steps, and adds the cells of the canary and of targets against themselves.
 pub(super) fn steps(plan: &mut Plan) {
     if plan.cells.is_empty() {
         return;
@@ -24,6 +25,8 @@ pub(super) fn steps(plan: &mut Plan) {
     let home = home.expect("there are cells");
     let canary_at = plan.cells.len();
     plan.cells.push(canary(&plan.targets, &plan.cells[shapes[&home][0]]));
+    let pairs_at = plan.cells.len();
+    plan.cells.push(against_itself(&plan.targets, &plan.cells[shapes[&home][0]]));
 
     let mut blocks = arranged(plan, &shapes[&home], &mut random);
     let last = blocks.split_off(halfway(plan, &blocks));
@@ -37,12 +40,12 @@ pub(super) fn steps(plan: &mut Plan) {
     let mut out = Writer { steps: Vec::new(), second_first, pairs: 0 };
     let half = SAME_TARGET_PAIRS / 2;
     out.canary(plan, canary_at, 0);
-    out.with_pairs(plan, canary_at, &blocks, 0..half);
+    out.with_pairs(plan, pairs_at, &blocks, 0..half);
     out.canary(plan, canary_at, 1);
     for blocks in &others {
-        out.with_pairs(plan, canary_at, blocks, 0..0);
+        out.with_pairs(plan, pairs_at, blocks, 0..0);
     }
-    out.with_pairs(plan, canary_at, &last, half..SAME_TARGET_PAIRS);
+    out.with_pairs(plan, pairs_at, &last, half..SAME_TARGET_PAIRS);
     out.canary(plan, canary_at, 2);
     plan.steps = out.steps;
 }
@@ -130,8 +133,12 @@ impl Writer {
         }
     }
 
-    fn canary(&mut self, plan: &Plan, cell: usize, round: u32) {
-        self.block(plan, &Block { cell, round }, Purpose::Canary);
+    /// The rounds of the canary at one of its places, from 0.
+    fn canary(&mut self, plan: &Plan, cell: usize, place: u32) {
+        let first = place * CANARY_ROUNDS;
+        for round in first..first + CANARY_ROUNDS {
+            self.block(plan, &Block { cell, round }, Purpose::Canary);
+        }
     }
 
     /// Blocks, and between them, evenly, the pairs of targets against themselves.

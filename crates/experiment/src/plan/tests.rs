@@ -160,13 +160,20 @@ fn the_canary_is_at_both_ends_and_between() {
         steps.map(|(at, _)| at).collect()
     };
     let canaries = at(Purpose::Canary);
-    assert_eq!(canaries.len(), 6, "three on each target");
-    assert_eq!((canaries[0], canaries[5]), (0, plan.steps.len() - 1));
-    let middle = canaries[2] as f64 / plan.steps.len() as f64;
+    assert_eq!(canaries.len(), 18, "three on each target at each place");
+    assert_eq!((canaries[0], canaries[17]), (0, plan.steps.len() - 1));
+    for place in canaries.chunks(6) {
+        assert_eq!(place[5], place[0] + 5, "what is compared with another place lies together");
+    }
+    let rates = canaries.iter().map(|at| plan.cell(&plan.steps[*at]).workload.offered);
+    assert_eq!(rates.collect::<Vec<_>>(), [20_000.0; 18]);
+    let middle = canaries[6] as f64 / plan.steps.len() as f64;
     assert!((0.25..0.75).contains(&middle), "{middle}");
     let pairs = at(Purpose::SameTarget);
     assert_eq!(pairs.len(), SAME_TARGET_PAIRS as usize * 4);
     for pair in pairs.chunks(2) {
+        let offered = plan.cell(&plan.steps[pair[0]]).workload.offered;
+        assert_eq!(offered, 0.0, "a difference in throughput can be seen");
         let (one, other) = (&plan.steps[pair[0]], &plan.steps[pair[1]]);
         assert_eq!(one.target_name(), other.target_name());
         assert_ne!(one.target, other.target);
@@ -262,7 +269,11 @@ fn a_cell_at_the_brokers_defaults_asks_for_no_setting() {
     let plan = planned("ibm-deploy", two(3));
     let plain = |cell: &&PlannedCell| cell.workload.broker_settings.is_empty();
     let plain: Vec<_> = plan.cells.iter().filter(plain).collect();
-    assert_eq!(plain.len(), 3, "direct, proxy, and the canary on their cluster");
+    assert_eq!(
+        plain.len(),
+        4,
+        "direct, proxy, and on their cluster the canary and the target itself"
+    );
     let listener = |cell: &PlannedCell| cell.shape().settings["inter.broker.listener.name"].clone();
     assert!(plain.iter().all(|cell| listener(cell) == "PLAINTEXT"));
 }

@@ -251,6 +251,37 @@ fn a_canary_that_slows_down_raises_a_banner() {
     // One odd round of nine is no drift.
     assert!(!canary(&[100.0, 101.0, 99.0, 100.0, 60.0, 101.0, 98.0, 99.0, 100.0]).drifts[0].beyond);
     assert!(canary(&[100.0]).drifts.is_empty());
+    // Nor is one of the three at a place, wherever it is.
+    for odd in 0..9 {
+        let mut values = [100.0, 101.0, 99.0, 100.0, 98.0, 101.0, 98.0, 99.0, 100.0];
+        values[odd] = 190.0;
+        assert!(!canary(&values).drifts[0].beyond, "round {odd}");
+    }
+}
+
+#[test]
+fn a_canary_is_judged_by_what_a_record_costs() {
+    let metrics = [
+        ("throughput", [630.0, 323.0, 708.0]),
+        ("client_cpu_s_per_mrec", [2.0, 2.0, 2.0]),
+        ("broker_cpu_s_per_mrec", [4.0, 4.04, 4.1]),
+    ];
+    let watched = |metrics: &[(&str, [f64; 3])]| {
+        let made: Vec<Round> = (0..3)
+            .map(|n| {
+                let of: Vec<(&str, f64)> = metrics.iter().map(|(name, v)| (*name, v[n])).collect();
+                let round = round(size(1), "highwater", n as u32, &of);
+                Round { purpose: Purpose::Canary, ..round }
+            })
+            .collect();
+        let drift = analyse(&made, None, 1).drifts.remove(0);
+        (drift.metric, drift.beyond)
+    };
+    assert_eq!(watched(&metrics), ("broker_cpu_s_per_mrec".to_owned(), false));
+    // Of brokers elsewhere only the clients' is known.
+    assert_eq!(watched(&metrics[..2]), ("client_cpu_s_per_mrec".to_owned(), false));
+    let heavier = [("broker_cpu_s_per_mrec", [4.0, 4.4, 4.4])];
+    assert_eq!(watched(&heavier), ("broker_cpu_s_per_mrec".to_owned(), true));
 }
 
 #[test]

@@ -5,7 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tempfile::TempDir;
 
 pub struct Server {
@@ -77,6 +80,18 @@ impl Server {
             std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with(name)).expect("it runs");
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    }
+
+    /// Asks it to stop, and waits until it has: cleanly, or not within `patience`.
+    pub fn stop(mut self, patience: Duration) {
+        // Readable once the process has ended.
+        let end = pidfd_open(Pid::from_child(&self.process), PidfdFlags::empty()).unwrap();
+        pidfd_send_signal(&end, Signal::TERM).unwrap();
+        let patience = Timespec::try_from(patience).unwrap();
+        let ended = poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&patience)).unwrap();
+        assert_eq!(ended, 1, "the broker does not stop: {}", self.output());
+        let status = self.process.wait().unwrap();
+        assert!(status.success(), "{status}: {}", self.output());
     }
 
     /// What it wrote to standard error so far.

@@ -266,7 +266,7 @@ fn unclean_allowed(image: &ClusterImage, settings: &ControllerSettings, topic: &
 /// Who asks, in which term, about which state.
 fn check_terms(old: &PartitionImage, leader: BrokerId, wish: &NewIsr) -> Answer<()> {
     if wish.leader_epoch > old.leader_epoch || wish.partition_epoch > old.partition_epoch {
-        // The asker has seen a later state: somebody else decides by now.
+        // The asker has seen a later state: another leader decides by now.
         return refuse(ErrorCode::NotController, "This node is behind: ask the active controller.");
     }
     if wish.leader_epoch < old.leader_epoch {

@@ -16,8 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The name under which the metadata log itself stands beside the partitions.
 pub const METADATA_TOPIC: &str = "__cluster_metadata";
 
-/// More new partitions in one request than this are refused, as Kafka does (KIP-599's bound).
-pub const NEW_PARTITIONS_MAX: i64 = 10_000;
+/// More new partitions in one request than this are refused. Kafka's bound is 10,000 records, as many as
+/// its controller writes into one batch; here one request may fill a broker. What it costs then is one
+/// entry of some 15 MB in the metadata log, and as much memory while it is decided.
+pub const NEW_PARTITIONS_MAX: i64 = 100_000;
 
 fn refuse<T>(error: ErrorCode, message: impl Into<String>) -> Answer<T> {
     Err(Refusal::new(error, message))
@@ -71,7 +73,7 @@ impl Draft {
         let partitions = if topic.assignments.is_empty() {
             self.place_topic(settings, topic, *partitions_left)?
         } else {
-            self.assign_topic(topic)?
+            self.assign_topic(topic, *partitions_left)?
         };
         *partitions_left -= partitions.len() as i64;
         let created = CreatedTopic {
@@ -126,7 +128,7 @@ impl Draft {
         Ok(self.new_partitions(0, &placed))
     }
 
-    fn assign_topic(&self, topic: &NewTopic) -> Answer<Vec<PartitionRecord>> {
+    fn assign_topic(&self, topic: &NewTopic, partitions_left: i64) -> Answer<Vec<PartitionRecord>> {
         for (count, what) in [
             (topic.replication_factor as i32, "replication factor"),
             (topic.partitions, "number of partitions"),
@@ -137,6 +139,7 @@ impl Draft {
                 return refuse(ErrorCode::InvalidRequest, message);
             }
         }
+        check_partition_budget(topic.assignments.len() as i64, partitions_left)?;
         let mut by_index = BTreeMap::new();
         for (index, replicas) in &topic.assignments {
             if by_index.insert(*index, replicas.clone()).is_some() {

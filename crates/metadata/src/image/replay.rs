@@ -106,8 +106,7 @@ impl ClusterImage {
             check_partition(partition, i)?;
         }
         let name: Arc<str> = name.into();
-        let images = partitions.iter().map(|p| Arc::new(PartitionImage::from_record(p)));
-        let partitions: Vec<_> = images.collect();
+        let partitions = PartitionImage::of_new(partitions);
         self.partition_count += partitions.len();
         if name.contains(['.', '_']) {
             self.folded_names.insert(fold(&name).into(), name.clone());
@@ -128,7 +127,9 @@ impl ClusterImage {
     fn replay_added(&mut self, id: TopicId, state: &PartitionRecord) -> Replayed {
         let topic = self.topic_mut(id)?;
         check_partition(state, topic.partitions.len())?;
-        topic.partitions.push(Arc::new(PartitionImage::from_record(state)));
+        let image = PartitionImage::from_record(state);
+        let same = topic.partitions.last().filter(|last| ***last == image).cloned();
+        topic.partitions.push(same.unwrap_or_else(|| Arc::new(image)));
         self.partition_count += 1;
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use crate::record::{MetadataRecord, PartitionRecord};
 use model::{BrokerId, LeaderEpoch, PartitionIndex, Timestamp, TopicId};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// One topic. Invariant: partition `i` stands at place `i`.
@@ -13,12 +14,13 @@ pub struct TopicImage {
     pub name: Arc<str>,
     /// When it was created, by the clock of the controller.
     pub created: Timestamp,
-    /// Its partitions, behind counts so that a change of one copies no other.
+    /// Its partitions, behind counts so that a change of one copies no other. Those made together whose
+    /// states are equal share one.
     pub(super) partitions: Vec<Arc<PartitionImage>>,
 }
 
 /// One partition's replicated state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PartitionImage {
     /// Assigned replicas, the preferred leader first.
     pub replicas: Vec<BrokerId>,
@@ -81,6 +83,22 @@ impl PartitionImage {
         self.replicas.first().copied().unwrap_or(BrokerId::NONE)
     }
 
+    /// The states of partitions that are made together. Hardly any two differ: a topic of very many
+    /// partitions keeps a few states and a pointer for each.
+    pub(super) fn of_new(records: &[PartitionRecord]) -> Vec<Arc<PartitionImage>> {
+        let mut known: HashSet<Arc<PartitionImage>> = HashSet::new();
+        let shared = |record| {
+            let image = PartitionImage::from_record(record);
+            if let Some(same) = known.get(&image) {
+                return Arc::clone(same);
+            }
+            let image = Arc::new(image);
+            known.insert(Arc::clone(&image));
+            image
+        };
+        records.iter().map(shared).collect()
+    }
+
     pub(super) fn from_record(record: &PartitionRecord) -> PartitionImage {
         PartitionImage {
             replicas: record.replicas.clone(),
@@ -102,6 +120,31 @@ impl PartitionImage {
             leader_epoch: self.leader_epoch,
             partition_epoch: self.partition_epoch,
             recovering: self.recovering,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_made_together_share_their_states() {
+        let record = |index: i32| PartitionRecord {
+            partition: PartitionIndex(index),
+            replicas: vec![BrokerId(index % 3), BrokerId(7)],
+            isr: vec![BrokerId(7)],
+            leader: BrokerId(7),
+            leader_epoch: LeaderEpoch(0),
+            partition_epoch: 0,
+            recovering: false,
+        };
+        let records: Vec<_> = (0..1000).map(record).collect();
+        let images = PartitionImage::of_new(&records);
+        let places: HashSet<_> = images.iter().map(Arc::as_ptr).collect();
+        assert_eq!(places.len(), 3);
+        for (image, record) in images.iter().zip(&records) {
+            assert_eq!(image.to_record(record.partition), *record);
         }
     }
 }

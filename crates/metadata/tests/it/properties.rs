@@ -67,6 +67,42 @@ proptest! {
     }
 }
 
+/// Asks for topics of so many partitions each; returns the first answer that is a refusal, and how
+/// many records came of it.
+fn create(counts: &[i32]) -> (Option<String>, usize) {
+    let mut world = World::default();
+    world.run("register 1");
+    let topic = |(number, partitions): (usize, &i32)| metadata::decide::NewTopic {
+        name: format!("topic-{number}"),
+        id: crate::commands::uuid(number as u64 + 1),
+        partitions: *partitions,
+        replication_factor: 1,
+        ..Default::default()
+    };
+    let topics = counts.iter().enumerate().map(topic).collect();
+    let create = metadata::decide::CreateTopics { topics, validate_only: false };
+    let request = metadata::Request::CreateTopics(create);
+    let settings = metadata::ControllerSettings::default();
+    let decision = world.image.decide(&settings, model::Timestamp(0), &request);
+    let metadata::Response::CreateTopics(answers) = decision.response else { unreachable!() };
+    let refused = answers.into_iter().find_map(|(_, answer)| answer.err());
+    let mut image = world.image.clone();
+    decision.records.iter().for_each(|record| image.replay(record).unwrap());
+    (refused.map(|refusal| refusal.message), image.partition_count())
+}
+
+#[test]
+fn one_request_may_fill_a_broker_and_no_more() {
+    assert_eq!(create(&[100_000]), (None, 100_000));
+    assert_eq!(create(&[10_000; 10]), (None, 100_000));
+    // What is beyond it is refused before anything is made of it.
+    let words = "More than 100000 new partitions in one request: ask for fewer at a time.";
+    let refused = || Some(words.to_owned());
+    assert_eq!(create(&[100_001]), (refused(), 0));
+    assert_eq!(create(&[99_999, 2, 1]), (refused(), 100_000));
+    assert_eq!(create(&[i32::MAX, 1]), (refused(), 1));
+}
+
 #[test]
 fn ten_thousand_topics_are_created_one_by_one_in_little_time() {
     let mut world = World::default();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::{VERSION, tool_of};
+use super::{BRIEF_JVM, VERSION, tool_of};
 use crate::{cache, process};
 
 /// Any 16 bytes in URL-safe base64 will do: these brokers meet no others.
@@ -57,7 +57,7 @@ fn formatted(home: &Path) -> Result<PathBuf> {
 fn by_tool(home: &Path, node: &Path) -> Result<()> {
     let properties = node.join("server.properties").display().to_string();
     let arguments = ["format", "--cluster-id", CLUSTER_ID, "--config", properties.as_str()];
-    let mut format = tool_of(home, "kafka-storage", &arguments)?;
+    let mut format = tool_of(home, &BRIEF_JVM, "kafka-storage", &arguments)?;
     let outcome = process::run(&mut format, None, Duration::from_secs(60))?;
     ensure!(outcome.success(), "formatting {} failed: {}", node.display(), outcome.story());
     Ok(())

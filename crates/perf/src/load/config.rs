@@ -115,7 +115,7 @@ pub struct ConsumeLoad {
     pub consumer: ConsumerConfig,
     /// Ends when so many were read by all together; 0: never. Not looked at by [`both`](super::both).
     pub records: u64,
-    /// Ends when nobody has read anything for so long.
+    /// Ends when no consumer has read anything for so long.
     pub idle: Duration,
     /// How long one poll waits.
     pub poll: Duration,

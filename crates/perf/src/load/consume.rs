@@ -65,7 +65,7 @@ impl Common {
         done || self.stop.is_stopped() || (may_idle && self.is_quiet(idle))
     }
 
-    /// Whether nobody has read anything for so long. Until somebody has partitions, silence means
+    /// Whether no consumer has read anything for so long. Until a consumer has partitions, silence means
     /// little.
     fn is_quiet(&self, idle: Duration) -> bool {
         let has_begun = self.assigned.load(Ordering::Relaxed) > 0;
@@ -105,7 +105,7 @@ pub(super) fn run(
         let mut reader = match Reader::new(load, number, common).await {
             Ok(reader) => reader,
             Err(error) => {
-                // Whoever waits for it is gone only when another consumer has failed.
+                // The thread that waits for it is gone only when another consumer has failed.
                 let _ = ready.send(Err(error.clone()));
                 return Err(error);
             }
@@ -114,7 +114,7 @@ pub(super) fn run(
         reader.close().await;
         read.map(|()| reader.outcome())
     });
-    // Not to wait for connections that nobody needs.
+    // Not to wait for connections that are not needed.
     runtime.shutdown_background();
     outcome
 }
@@ -216,7 +216,7 @@ impl<'a> Reader<'a> {
             self.outcome.assigned_ns = self.common.clock.now_ns();
             self.common.last_ns.fetch_max(self.outcome.assigned_ns, Ordering::Relaxed);
             self.common.assigned.fetch_add(1, Ordering::Relaxed);
-            // Whoever waits for it is gone only when another consumer has failed.
+            // The thread that waits for it is gone only when another consumer has failed.
             let _ = ready.send(Ok(()));
         }
     }

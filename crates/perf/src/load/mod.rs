@@ -17,6 +17,7 @@ mod report;
 mod run;
 mod sink;
 mod stop;
+mod synced_file;
 mod values;
 mod verify;
 

@@ -67,7 +67,7 @@ pub(super) fn run(
     let outcome = runtime.block_on(async {
         let made = Generator::new(load, number, stop).await;
         let told = made.as_ref().map(|_| ()).map_err(LoadError::clone);
-        // Whoever waits for it is gone only when another producer has failed.
+        // The thread that waits for it is gone only when another producer has failed.
         let _ = ready.send(told);
         let mut generator = made?;
         let mut gate = gate;
@@ -77,7 +77,7 @@ pub(super) fn run(
         };
         generator.run(clock).await
     });
-    // Not to wait for connections that nobody needs.
+    // Not to wait for connections that are not needed.
     runtime.shutdown_background();
     outcome
 }

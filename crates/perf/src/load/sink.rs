@@ -1,9 +1,15 @@
 //! A broker that keeps nothing: it acknowledges what is produced without looking at it. What a
 //! producer reaches against it is the producer's own speed.
+//!
+//! With a file to sync into, requests are on the device before they are acknowledged, in the cheapest
+//! way there is: sockets and one synced write, the floor under any broker that does more.
 
 use super::LoadError;
+use super::synced_file::SyncedFile;
 use bytes::{Bytes, BytesMut};
 use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -40,12 +46,19 @@ pub struct Sink {
 impl Sink {
     /// Starts one on a free port of this machine; every topic exists and has so many partitions.
     pub fn start(partitions: i32) -> Result<Sink, LoadError> {
-        Sink::start_at("127.0.0.1:0", partitions)
+        Sink::start_at("127.0.0.1:0", partitions, None)
     }
 
-    /// As [`Sink::start`], on this address.
-    pub fn start_at(address: &str, partitions: i32) -> Result<Sink, LoadError> {
+    /// As [`Sink::start`], on this address. With `sync_into` what is produced is written into that
+    /// file, over zeros, and synced before it is acknowledged, what came together with one sync.
+    pub fn start_at(
+        address: &str,
+        partitions: i32,
+        sync_into: Option<&Path>,
+    ) -> Result<Sink, LoadError> {
         let failed = |error: std::io::Error| LoadError::System(error.to_string());
+        let kept = sync_into.map(SyncedFile::create).transpose().map_err(failed)?;
+        let kept = kept.map(|file| Arc::new(Mutex::new(file)));
         let listener = std::net::TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -53,7 +66,7 @@ impl Sink {
         let (end, ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name("sink".to_owned()).spawn(move || {
             runtime.block_on(async move {
-                let accepting = accept(listener, Served { address, partitions });
+                let accepting = accept(listener, Served { address, partitions, kept });
                 tokio::select! {
                     () = accepting => {}
                     _ = ended => {}
@@ -89,10 +102,23 @@ impl Drop for Sink {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Served {
     address: SocketAddr,
     partitions: i32,
+    /// Where requests are synced into, if anywhere.
+    kept: Option<Arc<Mutex<SyncedFile>>>,
+}
+
+impl Served {
+    /// Brings these requests onto the device, if that is wanted. Other connections wait meanwhile: this
+    /// is a floor for one.
+    fn keep(&self, frames: &[Bytes]) -> std::io::Result<()> {
+        let Some(kept) = self.kept.as_ref().filter(|_| !frames.is_empty()) else { return Ok(()) };
+        let mut file = kept.lock().expect("a thread that panics ends the sink");
+        frames.iter().try_for_each(|frame| file.write(frame))?;
+        file.sync()
+    }
 }
 
 async fn accept(listener: std::net::TcpListener, served: Served) {
@@ -101,6 +127,7 @@ async fn accept(listener: std::net::TcpListener, served: Served) {
         Err(error) => return tracing::warn!(%error, "the sink cannot listen"),
     };
     while let Ok((stream, _)) = listener.accept().await {
+        let served = served.clone();
         tokio::spawn(async move {
             if let Err(error) = serve(stream, served).await {
                 tracing::debug!(%error, "a connection to the sink ended");
@@ -114,10 +141,15 @@ async fn serve(mut stream: TcpStream, served: Served) -> Result<(), LoadError> {
     stream.set_nodelay(true).map_err(failed)?;
     let mut buffer = BytesMut::with_capacity(2 * READ_BYTES);
     let mut answers = Writer::new();
+    let mut produced = Vec::new();
     loop {
         while let Some(frame) = whole_frame(&mut buffer)? {
-            answer(&frame, served, &mut answers)?;
+            if answer(&frame, &served, &mut answers)? == ApiKey::Produce {
+                produced.push(frame);
+            }
         }
+        served.keep(&produced).map_err(failed)?;
+        produced.clear();
         if !answers.bytes().is_empty() {
             stream.write_all(answers.bytes()).await.map_err(failed)?;
             answers = Writer::new();
@@ -144,7 +176,8 @@ fn whole_frame(buffer: &mut BytesMut) -> Result<Option<Bytes>, LoadError> {
     Ok(Some(buffer.split_to(length).freeze()))
 }
 
-fn answer(frame: &Bytes, served: Served, out: &mut Writer) -> Result<(), LoadError> {
+/// Writes the answer; says what was asked.
+fn answer(frame: &Bytes, served: &Served, out: &mut Writer) -> Result<ApiKey, LoadError> {
     let odd = |error: &dyn std::fmt::Display| LoadError::System(format!("an odd request: {error}"));
     let head = RequestHead::parse(frame).map_err(|error| odd(&error))?;
     let body = frame.slice(head.body_from..);
@@ -163,13 +196,14 @@ fn answer(frame: &Bytes, served: Served, out: &mut Writer) -> Result<(), LoadErr
         ApiKey::Produce => {
             let request = ProduceRequest::decode(&mut reader, version).map_err(|e| odd(&e))?;
             if request.acks == 0 {
-                return Ok(());
+                return Ok(api);
             }
             write_response(out, &produced(&request), api, version, id)
         }
         other => return Err(odd(&other)),
     };
-    written.map_err(|error| odd(&error))
+    written.map_err(|error| odd(&error))?;
+    Ok(api)
 }
 
 fn versions() -> ApiVersionsResponse {
@@ -181,7 +215,7 @@ fn versions() -> ApiVersionsResponse {
     ApiVersionsResponse { api_keys: APIS.iter().map(row).collect(), ..Default::default() }
 }
 
-fn metadata(request: &MetadataRequest, served: Served) -> MetadataResponse {
+fn metadata(request: &MetadataRequest, served: &Served) -> MetadataResponse {
     let partition = |partition_index| MetadataResponsePartition {
         partition_index,
         leader_id: 1,

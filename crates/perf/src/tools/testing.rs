@@ -11,14 +11,14 @@ pub struct Text(Arc<Mutex<Vec<u8>>>);
 impl Text {
     /// All of it.
     pub fn read(&self) -> String {
-        let bytes = self.0.lock().expect("nobody panics while writing").clone();
+        let bytes = self.0.lock().expect("no thread panics while writing").clone();
         String::from_utf8(bytes).expect("the tools write text")
     }
 }
 
 impl Write for Text {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("nobody panics while writing").write(bytes)
+        self.0.lock().expect("no thread panics while writing").write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

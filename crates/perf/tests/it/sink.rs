@@ -2,6 +2,8 @@
 
 use client::ProducerConfig;
 use perf::load::{LoadError, ProduceLoad, Sink, Sizes, Stop, Strategy, produce};
+use std::fs::File;
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 fn load(sink: &Sink) -> ProduceLoad {
@@ -31,6 +33,20 @@ fn so_many_records_are_sent_and_acknowledged() {
     assert!(report.partitions.values().all(|count| (3_332..=3_336).contains(count)));
     assert_eq!(report.metrics.records, 10_001);
     assert!(report.records_per_s > 0.0 && report.elapsed > Duration::ZERO);
+}
+
+#[test]
+fn what_is_sent_is_in_the_file_before_it_is_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kept");
+    let sink = Sink::start_at("127.0.0.1:0", 1, Some(&path)).unwrap();
+    let load = ProduceLoad { records: 1_000, stamp: Some(7), ..load(&sink) };
+    let report = produce(&load, &Stop::default()).unwrap();
+    assert_eq!((report.acknowledged, report.failed), (1_000, 0));
+    let mut written = vec![0; 256 << 10];
+    File::open(&path).unwrap().read_exact(&mut written).unwrap();
+    let end = written.iter().rposition(|byte| *byte != 0).expect("not all are zeros");
+    assert!((100_000..200_000).contains(&end), "{end}: a thousand records of 100 bytes");
 }
 
 #[test]

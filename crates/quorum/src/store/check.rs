@@ -59,13 +59,19 @@ struct Stop {
 }
 
 /// Walks the log's files in `dir`. Fails if an entry below `synced_below`, or one that a later entry
-/// proves to have been synced, is damaged or missing. Changes nothing.
-pub(super) fn check(disk: &dyn Disk, dir: &Path, synced_below: u64) -> io::Result<Found> {
+/// proves to have been synced, is damaged or missing. Changes nothing. A log that goes on behind a snapshot,
+/// at `purged_next`, has no file before its first entry.
+pub(super) fn check(
+    disk: &dyn Disk,
+    dir: &Path,
+    synced_below: u64,
+    purged_next: u64,
+) -> io::Result<Found> {
     let files = files(disk, dir)?;
     let first = files.first().map(|(first, _)| *first);
     let found = Found { first, synced_below, ..Found::default() };
     let mut walk = Walk { disk, files, found };
-    walk.found.next = walk.found.first.unwrap_or(0);
+    walk.found.next = walk.found.first.unwrap_or(purged_next);
     if let Some(stop) = walk.run()? {
         walk.check_cut(&stop)?;
     } else if walk.found.next < synced_below {

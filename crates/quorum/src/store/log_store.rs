@@ -26,6 +26,9 @@ use storage::{CleanupPolicy, Log, LogConfig, Opening};
 
 /// Entries kept decoded.
 const RECENT_MAX: usize = 64;
+/// Bytes of those, as they stand in the log: one that makes a hundred thousand partitions is read again
+/// rather than kept.
+const RECENT_BYTES_MAX: u64 = 1 << 20;
 /// Bytes read at a time.
 const READ_BYTES: u32 = 1 << 20;
 /// Entries are purged by whole segments, so they are not large: of what makes a snapshot due, a
@@ -66,6 +69,18 @@ impl State {
     fn add_size(&mut self, index: u64, bytes: u32) {
         self.sizes.push_back((index, bytes));
         self.size_bytes += u64::from(bytes);
+    }
+
+    /// Drops the oldest of the recent entries until the others are few and small.
+    fn bound_recent(&mut self) {
+        let newest = self.sizes.iter().rev().take(RECENT_MAX.min(self.recent.len()));
+        let mut bytes = 0;
+        let kept = newest.take_while(|(_, size)| {
+            bytes += u64::from(*size);
+            bytes <= RECENT_BYTES_MAX
+        });
+        let surplus = self.recent.len() - kept.count();
+        self.recent.drain(..surplus);
     }
 
     /// Forgets the sizes of entries that are not within `from..until`.
@@ -165,6 +180,12 @@ impl LogStore {
         self.shared.state.lock().last
     }
 
+    /// How many entries are kept decoded.
+    #[cfg(test)]
+    pub(super) fn recent_count(&self) -> usize {
+        self.shared.state.lock().recent.len()
+    }
+
     /// Bytes of the entries that are not purged.
     pub(crate) fn size_bytes(&self) -> u64 {
         self.shared.state.lock().size_bytes
@@ -200,8 +221,7 @@ impl LogStore {
             state.recent.push_back(entry.clone());
             state.add_size(entry.log_id.index, header.size_bytes);
         }
-        let surplus = state.recent.len().saturating_sub(RECENT_MAX);
-        state.recent.drain(..surplus);
+        state.bound_recent();
         Ok(())
     }
 

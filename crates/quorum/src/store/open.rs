@@ -68,7 +68,8 @@ pub(super) fn plan(disk: &dyn Disk, dir: &Path, cluster_id: &str, node: u64) -> 
     }
     let mut vote_file = voted.unwrap_or_else(|| VoteFile::new(cluster_id, node));
     let synced_below = vote_file.recovery_point.max(synced::read(disk, dir)?);
-    let found = check::check(disk, dir, synced_below)?;
+    let purged_next = vote_file.purged.map_or(0, |id| id.index + 1);
+    let found = check::check(disk, dir, synced_below, purged_next)?;
     let (applied, damaged) = choose_snapshot(disk, dir, &vote_file, &found)?;
     vote_file.purged = purged(&vote_file, &found, &applied);
     check_vote(&vote_file, &found, &applied, dir)?;

@@ -58,6 +58,41 @@ fn blanks(term: u64, indexes: std::ops::Range<u64>) -> Vec<Entry> {
         .collect()
 }
 
+/// An entry with a record of so many bytes.
+fn entry_of(index: u64, bytes: usize) -> Entry {
+    let record = MetadataRecord::ConfigSet {
+        resource: ConfigResource::Topic("t".into()),
+        key: "k".into(),
+        value: "v".repeat(bytes),
+    };
+    let proposal = Proposal { decided_at: None, applied: None, records: vec![record].into() };
+    let leader = LeaderId { term: 1, node_id: 1 };
+    Entry { log_id: LogId::new(leader, index), payload: Payload::Normal(proposal) }
+}
+
+#[tokio::test]
+async fn large_entries_are_read_again_and_not_kept() {
+    let disk = new_disk();
+    let mut store = store_on(&disk).unwrap().store;
+    let read = async |store: &mut LogStore, indexes: std::ops::Range<u64>| {
+        let entries = store.try_get_log_entries(indexes).await.unwrap();
+        entries.iter().map(|entry| entry.log_id.index).collect::<Vec<_>>()
+    };
+    store.blocking_append([entry_of(0, 10), entry_of(1, 10)]).await.unwrap();
+    assert_eq!(store.recent_count(), 2);
+    store.blocking_append([entry_of(2, 3 << 20)]).await.unwrap();
+    assert_eq!(store.recent_count(), 0, "those before it are not consecutive with what follows");
+    assert_eq!(read(&mut store, 2..3).await, [2]);
+    store.blocking_append([entry_of(3, 10)]).await.unwrap();
+    assert_eq!(store.recent_count(), 1);
+    for index in 4..10 {
+        store.blocking_append([entry_of(index, 300 << 10)]).await.unwrap();
+    }
+    assert_eq!(store.recent_count(), 3, "a MiB of them");
+    assert_eq!(read(&mut store, 0..2).await, [0, 1]);
+    assert_eq!(read(&mut store, 7..10).await, [7, 8, 9]);
+}
+
 #[tokio::test]
 async fn a_vote_that_was_saved_is_there_after_a_crash() {
     let disk = new_disk();

@@ -77,7 +77,7 @@ async fn await_observer(leader: &Quorum) -> QuorumDescription {
             if seen.observers.iter().any(|member| member.caught_up && member.heard_ago.is_some()) {
                 return seen;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("the learner is heard of")

@@ -31,6 +31,7 @@ use crate::log::DeletedSegment;
 use crate::names::{self, CLEANED, Home};
 use crate::producers::transactions::{self, AbortedTransaction};
 use crate::segment::{Peak, Segment};
+use crate::stamps::Stamps;
 use crate::{Log, LogConfig, StorageError};
 
 pub use swap::SwapTicket;
@@ -52,6 +53,8 @@ pub struct CompactionPlan {
     config: Arc<LogConfig>,
     /// All segments from the first one up to where may be compacted.
     sources: Vec<Source>,
+    /// What stands before the checksums of their batches.
+    stamps: Stamps,
     /// From here on it was never compacted.
     dirty_from: Offset,
     /// The aborted transactions that reach into the segments.
@@ -126,7 +129,7 @@ impl Log {
     /// Chooses what to compact. `None`: `cleanup.policy` says not to, or it is not worth it yet
     /// (`min.cleanable.dirty.ratio`, unless `max.compaction.lag.ms` has passed).
     ///
-    /// All steps at once, for a log that nobody else waits for.
+    /// All steps at once, for a log that has no other user.
     pub fn plan_compaction(
         &self,
         now: Timestamp,
@@ -148,14 +151,15 @@ impl Log {
         }
     }
 
-    /// As [`Log::plan_compaction`], without opening the files. Segments whose age nobody looked at
+    /// As [`Log::plan_compaction`], without opening the files. Segments whose age was not looked at
     /// ([`Log::compaction_look`]) count as young.
     pub fn compaction_choice(
         &self,
         now: Timestamp,
         high_watermark: Offset,
     ) -> Option<CompactionChoice> {
-        if !self.config.cleanup.compact || self.failure().is_some() {
+        // Producers must be known: their last batches stay.
+        if !self.config.cleanup.compact || self.failure().is_some() || self.is_resumed() {
             return None;
         }
         let count = self.compactable(now, high_watermark);
@@ -168,6 +172,7 @@ impl Log {
             config: Arc::clone(&self.config),
             segments: segments.map(|(n, segment)| (segment.clone(), self.end_of(n))).collect(),
             bases: self.segments.iter().map(|segment| segment.base).collect(),
+            stamps: self.stamps_from(self.segments[0].base),
             dirty_from: self.cleaned_below.max(self.segments[0].base),
             last_batches: self.producers.last_offsets(),
             markers_only: self.producers.markers_only(),
@@ -268,6 +273,7 @@ pub struct CompactionChoice {
     segments: Vec<(Segment, Offset)>,
     /// The bases of all segments that may tell of transactions in these.
     bases: Vec<Offset>,
+    stamps: Stamps,
     dirty_from: Offset,
     last_batches: Vec<Offset>,
     markers_only: Vec<(ProducerId, ProducerEpoch)>,
@@ -296,6 +302,7 @@ impl CompactionChoice {
             home: self.home,
             config: self.config,
             sources,
+            stamps: self.stamps,
             dirty_from: self.dirty_from,
             last_batches: self.last_batches,
             markers_only: self.markers_only,

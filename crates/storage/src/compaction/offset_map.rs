@@ -1,7 +1,7 @@
 //! For every key, the offset of its last record: the memory of a compaction, with a bound.
 //!
 //! Keys are kept as keyed 128-bit hashes, 24 bytes an entry whatever their length. The key of the
-//! hash is the caller's, so that nobody outside can make two keys of records collide.
+//! hash is the caller's, so that no client can make two keys of records collide.
 
 use std::hash::Hasher;
 

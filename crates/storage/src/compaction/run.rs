@@ -11,6 +11,7 @@ use super::{Compaction, CompactionPlan, Source, Tally};
 use crate::names::LOG;
 use crate::producers::transactions::Marker;
 use crate::scan::{BatchScan, ScanError};
+use crate::stamps::Chain;
 use crate::{StorageError, UnreadableBatch};
 
 /// A batch of a segment, met on the way.
@@ -64,11 +65,13 @@ impl CompactionPlan {
         let mut buffer = Vec::new();
         for source in self.sources.iter().filter(|source| source.end > self.dirty_from) {
             let mut scan = BatchScan::new(&*source.file, 0, source.size);
+            let mut chain = self.chain(source);
             loop {
                 let at = scan.position();
                 let next =
                     scan.next_even_damaged().map_err(|error| self.unreadable(source, at, error))?;
                 let Some(((_, header, batch), damage)) = next else { break };
+                self.compare(&mut chain, source, at, &header, damage.is_some())?;
                 // It stays as it is, and hides nothing: whatever it said of a key is not known.
                 if damage.is_some() {
                     continue;
@@ -111,6 +114,32 @@ impl CompactionPlan {
             }
         }
         None
+    }
+
+    /// Follows the batches of a segment.
+    pub(super) fn chain(&self, source: &Source) -> Chain<'_> {
+        self.stamps.chain(Some(source.base), source.end)
+    }
+
+    /// Fails with [`StorageError::Damaged`] if a batch cannot be the next one: written anew it would be in the
+    /// wrong place for good.
+    pub(super) fn compare<'a>(
+        &'a self,
+        chain: &mut Chain<'a>,
+        source: &Source,
+        at: u64,
+        header: &BatchHeader,
+        is_damaged: bool,
+    ) -> Result<(), StorageError> {
+        if is_damaged {
+            // Its offsets may be what is wrong.
+            *chain = self.stamps.chain(None, source.end);
+            return Ok(());
+        }
+        chain.take(header).map_err(|reason| {
+            let path = self.home.segment_path(source.base, LOG);
+            StorageError::damaged(&path, at, chain.expected().unwrap_or(source.base), reason)
+        })
     }
 
     /// Notes a batch that cannot be read.

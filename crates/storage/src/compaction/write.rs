@@ -66,11 +66,13 @@ impl<'a> Writing<'a> {
         target.changed = sources.len() > 1;
         for (number, source) in sources.iter().enumerate() {
             let mut scan = BatchScan::new(&*source.file, 0, source.size);
+            let mut chain = plan.chain(source);
             loop {
                 let at = scan.position();
                 let next =
                     scan.next_even_damaged().map_err(|error| plan.unreadable(source, at, error))?;
                 let Some(((_, header, bytes), damage)) = next else { break };
+                plan.compare(&mut chain, source, at, &header, damage.is_some())?;
                 if !pace(header.size_bytes as u64) {
                     return Ok(None);
                 }
@@ -119,7 +121,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// A batch whose records nobody can tell: it stays as it is.
+    /// A batch whose records cannot be told: it stays as it is.
     fn keep_unreadable(
         &mut self,
         met: &Met<'_>,

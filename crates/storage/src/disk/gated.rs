@@ -1,7 +1,7 @@
-//! A disk of which some device stalls when a test says so: syncs, or reads, below a directory wait at a
+//! A disk of which some device stalls when a test says so: syncs, reads, or writes, below a directory wait at a
 //! gate.
 //!
-//! With it a test decides by the order of events that nobody waits for a device who should not, where
+//! With it a test decides by the order of events that no thread waits for a device which should not, where
 //! a slow disk would need a clock and luck.
 
 use std::io;
@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::{Disk, DiskFile, FileLock, OpenMode};
 
-/// Another disk behind a gate for its syncs or reads. Clones are the same disk.
+/// Another disk behind a gate for its syncs, reads or writes. Clones are the same disk.
 #[derive(Clone, Debug)]
 pub struct GatedDisk {
     disk: Arc<dyn Disk>,
@@ -32,6 +32,7 @@ struct Gate {
 enum Kind {
     Sync,
     Read,
+    Write,
 }
 
 #[derive(Debug, Default)]
@@ -66,6 +67,11 @@ impl GatedDisk {
         self.gate.state.lock().closed = Some((Kind::Read, dir.to_owned()));
     }
 
+    /// From now on writes to all open files below `dir` wait.
+    pub fn close_to_writes(&self, dir: &Path) {
+        self.gate.state.lock().closed = Some((Kind::Write, dir.to_owned()));
+    }
+
     /// Lets everything through.
     pub fn open_gate(&self) {
         let mut state = self.gate.state.lock();
@@ -74,7 +80,7 @@ impl GatedDisk {
         self.gate.changed.notify_all();
     }
 
-    /// Waits until `count` syncs, or reads, wait at the gate; false if they do not within `patience`.
+    /// Waits until `count` syncs, reads or writes wait at the gate; false if they do not within `patience`.
     pub fn wait_for(&self, count: usize, patience: Duration) -> bool {
         let mut state = self.gate.state.lock();
         let too_few = |state: &mut State| state.waiting < count;
@@ -155,6 +161,7 @@ impl Disk for GatedDisk {
 
 impl DiskFile for GatedFile {
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.gate.pass(Kind::Write, &self.path);
         self.file.write_all_at(bytes, position)
     }
 

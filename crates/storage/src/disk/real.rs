@@ -23,7 +23,7 @@ struct RealFile(OwnedFd, #[allow(dead_code, reason = "counts while it lives")] O
 /// Opens a file of the machine that counts as `opened` says.
 fn open(path: &Path, mode: OpenMode, opened: Opened) -> io::Result<RealFile> {
     let fd = retry_on_intr(|| rustix::fs::open(path, flags(mode), FILE_MODE))?;
-    Ok(RealFile(fd, opened))
+    Ok(RealFile(fd, opened.was_opened()))
 }
 
 /// Opens a file of the machine for a moment, or one that must be opened whatever else is open.

@@ -2,14 +2,18 @@
 //! left.
 //!
 //! A process may have so many files and connections open and no more. Connections are bounded, and so
-//! are files of logs ([`bound_files`]): one more is refused as the system would refuse it, and whoever
-//! can close idle ones is told ([`on_shortage`]) before it comes to that. What must not fail for lack
+//! are files of logs ([`bound_files`]): one more is refused as the system would refuse it, and the thread
+//! that closes idle ones is told ([`on_shortage`]) before that. A task that may not wait on the spot
+//! ([`at_once`]) is woken when a file was closed ([`on_room`]); that must be a file which was open before
+//! the task tried, or two tasks that cannot go on would wake each other for ever. What must not fail for lack
 //! of a descriptor (syncing a directory, replacing a small file) needs one for a moment only: should
 //! the system have none, one of the reserve is given up, and taken back afterwards.
 
+use std::cell::Cell;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -29,8 +33,70 @@ static RELIEF_WAITS: AtomicBool = AtomicBool::new(false);
 /// For those who wait until a file is closed; how many do.
 static ROOM: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// Files that were closed so far, as far as that is told ([`closings`]).
+static CLOSINGS: AtomicU64 = AtomicU64::new(0);
+/// Tasks that are woken, each once, when a file is closed; how many there are.
+static PUT_OFF: Mutex<VecDeque<Waker>> = Mutex::new(VecDeque::new());
+static PUT_OFF_COUNT: AtomicUsize = AtomicUsize::new(0);
 /// How long somebody waits who wants to open a file when so many are open as may be.
 const ROOM_PATIENCE: Duration = Duration::from_millis(500);
+
+thread_local! {
+    /// Whether this thread waits for no file to be closed.
+    static AT_ONCE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does `work`, in which this thread opens files or is refused at once: a thread that serves many
+/// connections must not wait for one of them.
+pub fn at_once<T>(work: impl FnOnce() -> T) -> T {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            AT_ONCE.set(self.0);
+        }
+    }
+    let _before = Before(AT_ONCE.replace(true));
+    work()
+}
+
+/// How many files of logs were closed so far. To be asked before a file is opened, for [`on_room`].
+///
+/// A file that was closed in [`at_once`] does not count: the same work may have opened it, and failed at
+/// the next one.
+pub fn closings() -> u64 {
+    CLOSINGS.load(Ordering::SeqCst)
+}
+
+/// Has `waker` woken, once, when a file of a log was closed and the tasks that asked earlier were woken;
+/// at once if one was closed since there had been `before` of [`closings`]. Being woken is no promise:
+/// another task may be quicker, and the system may refuse though fewer files are open than may be. Nor
+/// is it certain: a task that asked earlier may have gone. So the caller looks again of its own accord, too.
+pub fn on_room(waker: &Waker, before: u64) {
+    {
+        let mut put_off = PUT_OFF.lock();
+        if !put_off.iter().any(|other| other.will_wake(waker)) {
+            put_off.push_back(waker.clone());
+        }
+        PUT_OFF_COUNT.store(put_off.len(), Ordering::SeqCst);
+    }
+    // What was closed before is not told any more.
+    if closings() != before {
+        waker.wake_by_ref();
+    }
+}
+
+/// Wakes the task that was put off first.
+fn wake_put_off() {
+    let first = {
+        let mut put_off = PUT_OFF.lock();
+        let first = put_off.pop_front();
+        PUT_OFF_COUNT.store(put_off.len(), Ordering::SeqCst);
+        first
+    };
+    if let Some(waker) = first {
+        waker.wake();
+    }
+}
 
 /// Files of logs that this process has open now.
 pub fn open_files() -> usize {
@@ -61,32 +127,55 @@ pub fn on_shortage(waker: Waker) {
 
 /// Counts an open file for as long as it lives.
 #[derive(Debug)]
-pub(super) struct Opened(bool);
+pub(super) struct Opened {
+    /// Whether it counts among the files of logs.
+    is_counted: bool,
+    /// Whether the system has opened it.
+    is_open: bool,
+}
 
 impl Opened {
-    /// A file of a log. When so many are open as may be, waits a moment for another to be closed; fails
-    /// then as the system does.
+    /// A file of a log. When so many are open as may be, waits a moment for another to be closed, unless
+    /// called in [`at_once`]; fails then as the system does.
     pub(super) fn new() -> io::Result<Opened> {
         let has_room = try_count();
         if is_short() && RELIEF_WAITS.swap(false, Ordering::AcqRel) {
             RELIEF.lock().take().inspect(Waker::wake_by_ref);
         }
-        if has_room || wait_for_room() { Ok(Opened(true)) } else { Err(Errno::MFILE.into()) }
+        let has_room = has_room || (!AT_ONCE.get() && wait_for_room());
+        match has_room {
+            true => Ok(Opened { is_counted: true, is_open: false }),
+            false => Err(Errno::MFILE.into()),
+        }
     }
 
     /// A file that is not a log's, or must be opened whatever else is.
     pub(super) fn uncounted() -> Opened {
-        Opened(false)
+        Opened { is_counted: false, is_open: false }
+    }
+
+    /// The system has opened the file: tasks are told when it is closed.
+    pub(super) fn was_opened(mut self) -> Opened {
+        self.is_open = true;
+        self
     }
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        if self.0 {
-            OPEN_FILES.fetch_sub(1, Ordering::SeqCst);
-            if WAITING.load(Ordering::SeqCst) > 0 {
-                let _seen = ROOM.0.lock();
-                ROOM.1.notify_one();
+        if !self.is_counted {
+            return;
+        }
+        OPEN_FILES.fetch_sub(1, Ordering::SeqCst);
+        // A thread that waits takes the place, and does not come again if the system refuses.
+        if WAITING.load(Ordering::SeqCst) > 0 {
+            let _seen = ROOM.0.lock();
+            ROOM.1.notify_one();
+        }
+        if self.is_open && !AT_ONCE.get() {
+            CLOSINGS.fetch_add(1, Ordering::SeqCst);
+            if PUT_OFF_COUNT.load(Ordering::SeqCst) > 0 {
+                wake_put_off();
             }
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicId, Uuid};
 
-use crate::{ActiveSegment, SealedSegment};
+use crate::{ActiveSegment, Derived, SealedSegment};
 
 use super::codec::{Reader, Unreadable, put_bytes, put_offset, put_offset_or_none, put_text};
 
@@ -69,6 +69,11 @@ pub enum Fact {
     Opened(Opened),
     /// A checkpoint was made.
     Checkpoint(Checkpoint),
+    /// What is derived from the batches below the end of the log, for an opening that reads none.
+    Derived(Derived),
+    /// Records of a leader epoch begin here. Entered no later than the first fact that says that they are
+    /// synced: below the synced offset no epoch is missing.
+    Epoch(LeaderEpoch, Offset),
     /// Everything below this offset is synced.
     Synced(Offset),
     /// All sealed segments (`complete`), or those sealed since the last such fact.
@@ -126,6 +131,10 @@ const SYNC_FAILED: u8 = 11;
 const MENDED: u8 = 12;
 const DELETED: u8 = 13;
 const FORGOTTEN: u8 = 14;
+/// Of earlier versions, which told of no epoch that began behind it.
+const DERIVED_ALONE: u8 = 15;
+const EPOCH: u8 = 16;
+const DERIVED: u8 = 17;
 
 /// Writes entries one behind the other, and each partition's key once in a row.
 #[derive(Default)]
@@ -173,6 +182,21 @@ fn encode(fact: &Fact, out: &mut Vec<u8>) {
         Fact::Checkpoint(checkpoint) => {
             out.push(CHECKPOINT);
             encode_checkpoint(checkpoint, out);
+        }
+        Fact::Derived(derived) => {
+            let kind = if derived.tells_newer { DERIVED } else { DERIVED_ALONE };
+            tagged_offset(kind, derived.end, out);
+            out.push(derived.has_producers.into());
+            out.extend_from_slice(&(derived.epochs.len() as u32).to_be_bytes());
+            for (epoch, start) in &derived.epochs {
+                out.extend_from_slice(&epoch.0.to_be_bytes());
+                put_offset(out, *start);
+            }
+        }
+        Fact::Epoch(epoch, start) => {
+            out.push(EPOCH);
+            out.extend_from_slice(&epoch.0.to_be_bytes());
+            put_offset(out, *start);
         }
         Fact::Synced(offset) => tagged_offset(SYNCED, *offset, out),
         Fact::Sealed { complete, segments } => {
@@ -268,6 +292,14 @@ fn decode(kind: u8, reader: &mut Reader<'_>) -> Result<Fact, Unreadable> {
             image_index: reader.u64()?,
         }),
         CHECKPOINT => Fact::Checkpoint(decode_checkpoint(reader)?),
+        kind @ (DERIVED | DERIVED_ALONE) => {
+            let (end, has_producers) = (reader.offset()?, reader.flag()?);
+            let count = reader.u32()?;
+            let read = |_| Ok((LeaderEpoch(reader.i32()?), reader.offset()?));
+            let epochs = (0..count).map(read).collect::<Result<_, _>>()?;
+            Fact::Derived(Derived { end, epochs, has_producers, tells_newer: kind == DERIVED })
+        }
+        EPOCH => Fact::Epoch(LeaderEpoch(reader.i32()?), reader.offset()?),
         SYNCED => Fact::Synced(reader.offset()?),
         SEALED => {
             let (complete, count) = (reader.flag()?, reader.u32()?);

@@ -24,7 +24,7 @@ pub struct Loaded {
     pub seq: u64,
     /// The last seq that is known to be durable.
     pub durable: u64,
-    /// Bytes at the end of the journal that are an incomplete write: nobody relied on them.
+    /// Bytes at the end of the journal that are an incomplete write: no acknowledgement relied on them.
     pub cut_bytes: u64,
     /// Bytes of the snapshot, and of the journal without what is cut.
     pub size_bytes: (u64, u64),
@@ -57,7 +57,7 @@ pub fn load(disk: &dyn Disk, dir: &Path, witnessed: bool) -> Result<Option<Loade
     let (snapshot, journal) = (read(disk, dir, SNAPSHOT)?, read(disk, dir, JOURNAL)?);
     let gone = |name: &str| StorageError::Malformed {
         path: dir.join(name),
-        reason: "missing; without this file nobody knows what the partitions here held. \
+        reason: "missing; without this file it is not known what the partitions here held. \
                  Restore the file, or use an empty log directory"
             .to_owned(),
     };

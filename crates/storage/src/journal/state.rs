@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{BrokerEpoch, Offset, PartitionIndex, Timestamp, TopicPartition};
+use model::{BrokerEpoch, LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicPartition};
 
 use super::codec::Unreadable;
 use super::entry::{Checkpoint, Entry, EntryReader, EntryWriter, Fact, Key, Opened, Refused};
-use crate::SealedSegment;
+use crate::{Derived, SealedSegment};
 
 /// What is known of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,10 @@ pub struct PartitionState {
     pub opened: Opened,
     /// The last checkpoint.
     pub checkpoint: Option<Checkpoint>,
+    /// What is derived from the batches of the log, as it was at the end that it tells.
+    pub derived: Option<Arc<Derived>>,
+    /// Leader epochs of which records were written since, with the offsets at which they began.
+    pub newer_epochs: Box<[(LeaderEpoch, Offset)]>,
     /// Below it everything is synced.
     pub synced: Offset,
     /// The first offset that may be read, if records were deleted.
@@ -24,8 +28,8 @@ pub struct PartitionState {
     pub sealed: Option<Vec<SealedSegment>>,
     /// The log's end, if the log was closed cleanly and not opened since.
     pub closed: Option<Offset>,
-    /// Why the partition is not served, if so.
-    pub refused: Option<Refused>,
+    /// Why the partition is not served, if so. Boxed: it hardly ever is.
+    pub refused: Option<Box<Refused>>,
     /// The sync that failed, if one did.
     pub sync_failed: Option<Arc<str>>,
     /// The folder's name on its way out, if the partition was deleted.
@@ -38,6 +42,8 @@ impl PartitionState {
         PartitionState {
             opened,
             checkpoint: None,
+            derived: None,
+            newer_epochs: Box::default(),
             synced: Offset(0),
             log_start: Offset(0),
             sealed: None,
@@ -55,6 +61,8 @@ impl PartitionState {
                 self.checkpoint = Some(*checkpoint);
                 self.synced = self.synced.max(checkpoint.recovery_point);
             }
+            Fact::Derived(derived) => self.derive(derived),
+            Fact::Epoch(epoch, start) => self.begin_epoch(*epoch, *start),
             Fact::Synced(offset) => self.synced = self.synced.max(*offset),
             Fact::Sealed { complete, segments } => self.seal(*complete, segments),
             Fact::Swapped(bases) => {
@@ -67,12 +75,43 @@ impl PartitionState {
             Fact::Start(offset) => self.start_at(*offset),
             Fact::Truncated(end) => self.truncate(*end),
             Fact::Closed(end) => self.closed = Some(*end),
-            Fact::Refused(refused) => self.refused = Some(refused.clone()),
+            Fact::Refused(refused) => self.refused = Some(Box::new(refused.clone())),
             Fact::SyncFailed(reason) => self.sync_failed = Some(Arc::clone(reason)),
             Fact::Mended => (self.refused, self.sync_failed) = (None, None),
             Fact::Deleted { aside } => self.deleted = Some(Arc::clone(aside)),
             Fact::Forgotten => {}
         }
+    }
+
+    fn derive(&mut self, derived: &Derived) {
+        self.keep_newer(|(_, start)| *start >= derived.end);
+        self.derived = Some(Arc::new(derived.clone()));
+    }
+
+    /// An epoch that is not newer than one that is known may be told twice, and late.
+    fn begin_epoch(&mut self, epoch: LeaderEpoch, start: Offset) {
+        if epoch <= self.newest_epoch() {
+            return;
+        }
+        self.keep_newer(|(_, begun)| *begun < start);
+        let mut newer = std::mem::take(&mut self.newer_epochs).into_vec();
+        newer.push((epoch, start));
+        self.newer_epochs = newer.into();
+    }
+
+    fn keep_newer(&mut self, keep: impl FnMut(&(LeaderEpoch, Offset)) -> bool) {
+        if !self.newer_epochs.is_empty() {
+            let mut newer = std::mem::take(&mut self.newer_epochs).into_vec();
+            newer.retain(keep);
+            self.newer_epochs = newer.into();
+        }
+    }
+
+    /// The newest leader epoch of which the journal says where it began; -1 for none.
+    pub fn newest_epoch(&self) -> LeaderEpoch {
+        let derived = self.derived.as_deref().map_or(&[][..], |derived| &derived.epochs);
+        let newest = self.newer_epochs.last().or(derived.last());
+        newest.map_or(LeaderEpoch::NONE, |(epoch, _)| *epoch)
     }
 
     fn seal(&mut self, complete: bool, segments: &[SealedSegment]) {
@@ -107,7 +146,8 @@ impl PartitionState {
 
     fn truncate(&mut self, end: Offset) {
         self.synced = self.synced.min(end);
-        self.closed = None;
+        (self.closed, self.derived) = (None, None);
+        self.keep_newer(|(_, start)| *start < end);
         self.opened.dense_from = self.opened.dense_from.map(|dense| dense.min(end));
         if let Some(checkpoint) = &mut self.checkpoint {
             checkpoint.recovery_point = checkpoint.recovery_point.min(end);
@@ -122,11 +162,15 @@ impl PartitionState {
     }
 }
 
+// One of each partition of a broker is kept, and a broker may have a hundred thousand.
+const _: () = assert!(size_of::<PartitionState>() <= 240);
+
 /// What is known of a log directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The partitions.
-    pub partitions: BTreeMap<Key, PartitionState>,
+    /// The partitions. Behind counts: a copy of all of them costs little, and the places of the map
+    /// that hold none take little room.
+    pub partitions: BTreeMap<Key, Arc<PartitionState>>,
     /// The broker stopped cleanly, and has not started since.
     pub closed: bool,
     /// The incarnation of the broker that stopped cleanly (KIP-966).
@@ -175,6 +219,11 @@ impl State {
         self.partitions.get(key).is_some_and(|known| known.synced < offset)
     }
 
+    /// Whether a partition is known, and no epoch as new as this one.
+    pub(super) fn knows_no_such_epoch(&self, key: &Key, epoch: LeaderEpoch) -> bool {
+        self.partitions.get(key).is_some_and(|known| known.newest_epoch() < epoch)
+    }
+
     /// Takes an entry in. Fails on one about a partition that was never opened.
     pub fn apply(&mut self, entry: &Entry) -> Result<(), Unreadable> {
         match entry {
@@ -183,7 +232,7 @@ impl State {
                 self.partitions.remove(key).ok_or_else(|| unknown(key))?;
             }
             Entry::Of(key, fact) => match (self.partitions.get_mut(key), fact) {
-                (Some(state), fact) => state.apply(fact),
+                (Some(state), fact) => Arc::make_mut(state).apply(fact),
                 (None, Fact::Opened(opened)) => self.open(*key, opened),
                 (None, _) => return Err(unknown(key)),
             },
@@ -200,13 +249,15 @@ impl State {
         {
             state.opened.topic = Arc::clone(&neighbour.opened.topic);
         }
-        self.partitions.insert(key, state);
+        self.partitions.insert(key, Arc::new(state));
     }
 
     fn start(&mut self, at: Timestamp) {
         self.closed = false;
         self.at = at;
-        self.partitions.values_mut().for_each(|state| state.closed = None);
+        for state in self.partitions.values_mut().filter(|state| state.closed.is_some()) {
+            Arc::make_mut(state).closed = None;
+        }
     }
 
     /// The entries that make this state out of an empty one, as they stand in a snapshot.
@@ -235,6 +286,8 @@ impl State {
     fn facts(state: &PartitionState) -> Vec<Fact> {
         let mut facts = vec![Fact::Opened(state.opened.clone())];
         facts.extend(state.checkpoint.map(Fact::Checkpoint));
+        facts.extend(state.derived.as_deref().cloned().map(Fact::Derived));
+        facts.extend(state.newer_epochs.iter().map(|(epoch, start)| Fact::Epoch(*epoch, *start)));
         if state.synced > state.checkpoint.map_or(Offset(0), |last| last.recovery_point) {
             facts.push(Fact::Synced(state.synced));
         }
@@ -245,7 +298,7 @@ impl State {
             facts.push(Fact::Sealed { complete: true, segments: segments.clone() });
         }
         facts.extend(state.closed.map(Fact::Closed));
-        facts.extend(state.refused.clone().map(Fact::Refused));
+        facts.extend(state.refused.as_deref().cloned().map(Fact::Refused));
         facts.extend(state.sync_failed.clone().map(Fact::SyncFailed));
         facts.extend(state.deleted.clone().map(|aside| Fact::Deleted { aside }));
         facts

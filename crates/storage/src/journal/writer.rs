@@ -1,7 +1,7 @@
 //! Appending to the journal from several threads, with one sync for all who wait for one.
 //!
 //! Appending is a write under a short lock. Who needs an entry durable calls [`Journal::sync`]: one
-//! of those who wait syncs for all, without that lock. Nobody waits for [`Journal::note_synced`].
+//! of those who wait syncs for all, without that lock. No caller waits for [`Journal::note_synced`].
 //!
 //! A new snapshot is written beside, while frames are appended and synced; only when both files get their
 //! names does everybody wait.
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use model::{BrokerEpoch, Offset, Timestamp};
+use model::{BrokerEpoch, LeaderEpoch, Offset, Timestamp};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::entry::{Entry, EntryWriter, Fact, Key};
@@ -43,6 +43,8 @@ pub struct Journal {
     durable: AtomicU64,
     /// Synced offsets that are not written yet.
     noted: Mutex<BTreeMap<Key, Offset>>,
+    /// Leader epochs that began below them, and are not written yet.
+    noted_epochs: Mutex<Vec<(Key, LeaderEpoch, Offset)>>,
 }
 
 #[derive(Debug)]
@@ -144,6 +146,7 @@ impl Journal {
             syncing: Mutex::default(),
             durable: AtomicU64::new(durable),
             noted: Mutex::default(),
+            noted_epochs: Mutex::default(),
         }
     }
 
@@ -153,7 +156,7 @@ impl Journal {
     }
 
     /// What is known of one partition.
-    pub fn partition(&self, key: &Key) -> Option<PartitionState> {
+    pub fn partition(&self, key: &Key) -> Option<Arc<PartitionState>> {
         self.with_state(|state| state.partitions.get(key).cloned())
     }
 
@@ -187,6 +190,12 @@ impl Journal {
             // Whoever has the lock may be writing a snapshot. The next one who writes takes it along.
             None => Ok(()),
         }
+    }
+
+    /// Remembers where leader epochs began: written before the synced offsets that are noted next, and
+    /// again if that fails.
+    pub fn note_epochs(&self, epochs: impl IntoIterator<Item = (Key, LeaderEpoch, Offset)>) {
+        self.noted_epochs.lock().extend(epochs);
     }
 
     /// Makes everything up to the frame `seq` durable. Waits for a sync that is under way, and then
@@ -331,7 +340,16 @@ impl Journal {
     /// Writes the synced offsets that were noted: over the last frame if that holds nothing else and
     /// nobody relies on it yet, so that a busy directory's journal does not grow with every round.
     fn write_noted(&self, writer: &mut Writer) -> Result<(), StorageError> {
+        // An epoch is noted before the offsets above its start: taken the other way round, offsets that are
+        // noted in between would be written without it.
         let mut synced = std::mem::take(&mut *self.noted.lock());
+        if let Err(error) = self.write_noted_epochs(writer) {
+            let mut noted = self.noted.lock();
+            for (key, offset) in synced {
+                noted.entry(key).or_insert(offset);
+            }
+            return Err(error);
+        }
         synced.retain(|key, offset| writer.state.knows_less(key, *offset));
         if synced.is_empty() {
             return Ok(());
@@ -352,6 +370,23 @@ impl Journal {
             writer.round = Some(Round { position, synced });
         }
         Ok(())
+    }
+
+    /// Writes the leader epochs that were noted. They stay noted if that fails: a synced offset that is
+    /// written without them would say that those before them last.
+    fn write_noted_epochs(&self, writer: &mut Writer) -> Result<(), StorageError> {
+        let mut noted = std::mem::take(&mut *self.noted_epochs.lock());
+        noted.retain(|(key, epoch, _)| writer.state.knows_no_such_epoch(key, *epoch));
+        if noted.is_empty() {
+            return Ok(());
+        }
+        let entry = |(key, epoch, start): &_| Entry::Of(*key, Fact::Epoch(*epoch, *start));
+        let entries: Vec<Entry> = noted.iter().map(entry).collect();
+        let written = self.write(writer, &entries);
+        if written.is_err() {
+            self.noted_epochs.lock().splice(0..0, noted);
+        }
+        written
     }
 
     /// Writes frames of these entries behind the last one, and takes them in once they are written.

@@ -13,21 +13,26 @@ use crate::producers::transactions::{self, AbortedTransaction, Marker};
 /// Ends of batches remembered; a high watermark is rarely further behind.
 const BOUNDARIES: usize = 32;
 
-/// Where the batches appended last end in the active segment.
-#[derive(Debug)]
+/// Where the batches appended last end in the active segment. Takes memory for as many as there were:
+/// very many partitions are appended to once in a while.
+#[derive(Debug, Default)]
 pub(super) struct Boundaries {
-    ends: [(Offset, u64); BOUNDARIES],
+    ends: Vec<(Offset, u64)>,
+    /// The oldest one, once there are as many as are kept.
     next: usize,
 }
 
 impl Boundaries {
-    fn new() -> Box<Boundaries> {
-        Box::new(Boundaries { ends: [(Offset(-1), 0); BOUNDARIES], next: 0 })
-    }
-
     fn push(&mut self, end: Offset, position: u64) {
-        self.ends[self.next] = (end, position);
-        self.next = (self.next + 1) % BOUNDARIES;
+        if self.ends.len() == BOUNDARIES {
+            self.ends[self.next] = (end, position);
+            self.next = (self.next + 1) % BOUNDARIES;
+            return;
+        }
+        if self.ends.len() == self.ends.capacity() {
+            self.ends.reserve_exact(self.ends.len().max(1));
+        }
+        self.ends.push((end, position));
     }
 
     /// The position at which the batch ends that `offset` lies right behind.
@@ -53,6 +58,7 @@ impl Log {
         now: Timestamp,
     ) -> Result<(), StorageError> {
         self.usable()?;
+        self.read_what_is_left()?;
         self.check_order(headers)?;
         let total: u64 = headers.iter().map(|header| header.size_bytes as u64).sum();
         assert_eq!(total, bytes.len() as u64, "the headers are those of the bytes");
@@ -82,6 +88,16 @@ impl Log {
             expected = header.next_offset();
         }
         Ok(())
+    }
+
+    /// What was written was cut off, and the zeros with it; but some may have been written behind the cut.
+    fn write_failed(&mut self, error: StorageError) -> StorageError {
+        // Nothing was written, and so nothing cut.
+        if error.lacks_resources() || !self.end_ahead() {
+            return error;
+        }
+        let _excepted = guard::append_writes();
+        self.active().cut_file(&self.home).err().unwrap_or(error)
     }
 
     /// How many of the batches, and how many bytes, fit one segment. At least one, whatever its
@@ -114,9 +130,13 @@ impl Log {
         }
         let reserve = self.config.preallocate.then_some(self.config.segment_bytes as u64);
         let mut position = self.active().size();
+        self.pass_zeros(position + bytes.len() as u64);
         let home = &self.home;
         let active = self.segments.last_mut().expect("a log has an active segment");
-        active.write(home, bytes, reserve)?;
+        if let Err(error) = active.write(home, bytes, reserve) {
+            return Err(self.write_failed(error));
+        }
+        self.first_file_was_made();
         let mut rest = bytes;
         for header in headers {
             let (batch, behind) = rest.split_at(header.size_bytes as usize);
@@ -137,15 +157,14 @@ impl Log {
     ) -> Result<(), StorageError> {
         let interval = self.config.index_interval_bytes;
         self.active_mut().note(position, header, interval);
-        self.epochs_unwritten |= self.epochs.assign(header.leader_epoch, header.base_offset);
+        self.epochs_unwritten |= self.epochs.assign(header.leader_epoch, header.base_offset)
+            || self.epochs.begins_at(header.base_offset);
         if header.base_offset > self.log_end {
             // A leader's log may have gaps, and those were moved behind before they were acknowledged.
             self.dense_from = self.dense_from.map(|from| from.max(header.base_offset));
         }
         self.log_end = header.next_offset();
-        self.boundaries
-            .get_or_insert_with(Boundaries::new)
-            .push(self.log_end, position + header.size_bytes as u64);
+        self.boundaries.push(self.log_end, position + header.size_bytes as u64);
         self.durability.unchecked_bytes += header.size_bytes as u64;
         if let Some(aborted) = self.take_in_producer(header, batch, now) {
             let _excepted = guard::append_writes();
@@ -223,5 +242,25 @@ impl Log {
             return first;
         }
         self.log_end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_boundaries_are_kept_and_few_take_little_room() {
+        let mut boundaries = Boundaries::default();
+        assert_eq!(boundaries.ends.capacity(), 0);
+        for end in 1..=100 {
+            boundaries.push(Offset(end), end as u64 * 10);
+            let count = boundaries.ends.len();
+            assert!(boundaries.ends.capacity() < 2 * count, "{count}");
+        }
+        assert_eq!(boundaries.position(Offset(100 - BOUNDARIES as i64)), None);
+        for end in 101 - BOUNDARIES as i64..=100 {
+            assert_eq!(boundaries.position(Offset(end)), Some(end as u64 * 10));
+        }
     }
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use model::{BatchHeader, Offset};
 
 use super::Log;
+use super::append::Boundaries;
 use super::sync::SyncedState;
 use crate::StorageError;
 use crate::disk::DiskFile;
@@ -36,6 +37,7 @@ impl Log {
         self.replay_producers(self.log_end, self.log_end)?;
         // When they appended is told by no batch.
         self.producers.keep_append_times(&before);
+        (self.is_resumed, self.may_know_producers) = (false, false);
         Ok(())
     }
 
@@ -181,6 +183,10 @@ impl Log {
     /// The files of the producers at the log end, with their content; none where reading the log again
     /// costs no more.
     pub(super) fn producer_files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        if self.is_resumed {
+            // They are as they were written.
+            return Vec::new();
+        }
         if self.producers.len() == 0 && self.bytes_behind_newest_file() < UNNOTED_BYTES_MAX {
             return Vec::new();
         }
@@ -216,7 +222,7 @@ impl Log {
     }
 
     /// The log as it is now, to be read without its lock.
-    fn view(&self) -> Log {
+    pub(super) fn view(&self) -> Log {
         Log {
             home: self.home.clone(),
             config: Arc::clone(&self.config),
@@ -226,7 +232,8 @@ impl Log {
             epochs_unwritten: false,
             snapshots: self.snapshots.clone(),
             durability: SyncedState::new(self.log_start),
-            boundaries: None,
+            boundaries: Boundaries::default(),
+            ahead: None,
             failed: None,
             recovery: None,
             ..*self

@@ -13,8 +13,7 @@ use model::Offset;
 
 use super::open::Found;
 use super::opening::{SealedSegment, Trust};
-use crate::StorageError;
-use crate::error::{Context, Damage};
+use crate::error::Damage;
 use crate::names::{Home, LOG};
 
 /// A segment that is not as it must be.
@@ -38,24 +37,10 @@ impl Contradiction {
 }
 
 /// The first segment that contradicts what the caller knows.
-pub(super) fn contradiction(
-    home: &Home,
-    found: &Found,
-    trust: &Trust<'_>,
-) -> Result<Option<Contradiction>, StorageError> {
-    let sizes = sizes(home, found)?;
-    if let Some(wrong) = wrong_sealed(&sizes, trust) {
-        return Ok(Some(wrong));
-    }
-    Ok(wrong_active(&sizes, trust))
-}
-
-fn sizes(home: &Home, found: &Found) -> Result<BTreeMap<Offset, u64>, StorageError> {
-    let size = |base: &Offset| {
-        let path = home.segment_path(*base, LOG);
-        Ok((*base, home.disk.size(&path).during("open", &path)?))
-    };
-    found.bases.iter().map(size).collect()
+pub(super) fn contradiction(found: &Found, trust: &Trust<'_>) -> Option<Contradiction> {
+    let sizes: BTreeMap<Offset, u64> =
+        found.sizes.iter().map(|(base, size)| (*base, size.bytes)).collect();
+    wrong_sealed(&sizes, trust).or_else(|| wrong_active(&sizes, trust))
 }
 
 fn wrong_sealed(sizes: &BTreeMap<Offset, u64>, trust: &Trust<'_>) -> Option<Contradiction> {

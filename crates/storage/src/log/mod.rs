@@ -11,10 +11,12 @@
 //! a hole. Producer state and epoch history are functions of the batches in the log.
 //!
 //! The methods are spread over this folder by subject: `opening.rs`, `open.rs`, `listed.rs` and
-//! `recover.rs` (`rewrite.rs`), `known_producers.rs`, `append.rs`, `roll.rs`, `read.rs` (`lookup.rs`), `sync.rs`,
+//! `recover.rs` (`rewrite.rs`), `resume.rs`, `zeros.rs`, `known_producers.rs`, `append.rs`, `ahead.rs`, `roll.rs`,
+//! `read.rs` (`lookup.rs`), `sync.rs`,
 //! `truncate.rs`, `retention.rs`,
 //! `timestamps.rs`. Compaction is a room of its own beside it.
 
+mod ahead;
 mod append;
 mod known_producers;
 mod listed;
@@ -23,12 +25,14 @@ mod open;
 mod opening;
 mod read;
 mod recover;
+mod resume;
 mod retention;
 mod rewrite;
 mod roll;
 mod sync;
 mod timestamps;
 mod truncate;
+pub(crate) mod zeros;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,16 +45,19 @@ use crate::producers::{ProducerSummary, ProducerVerdict, Producers};
 use crate::segment::Segment;
 use crate::{LogConfig, StorageError, UnreadableBatch};
 
+pub use ahead::{GiveBackTicket, ZerosTicket};
 pub(crate) use known_producers::ProducersKept;
 pub use lookup::ReadLookup;
 pub use opening::{ActiveSegment, OnDamage, Opening, Recovery, SealedSegment};
 pub use read::{FileSlice, ReadCursor};
+pub use resume::{Derived, DerivedView, Resumed, Resuming};
 pub(crate) use retention::rename_deleted;
 pub use retention::{DeletedSegment, RetentionDue, RetentionLook, RetentionTicket};
 pub use roll::{AppendWork, NextSegment, OpenActive, RollTicket};
 pub use sync::{CheckpointTicket, SyncTicket};
 pub use timestamps::{TimeLookup, TimestampedOffset};
 
+use ahead::Ahead;
 use append::Boundaries;
 use sync::SyncedState;
 
@@ -73,13 +80,19 @@ pub struct Log {
     epochs_fall: bool,
     /// Whether `epochs` differs from its file.
     epochs_unwritten: bool,
+    /// The newest leader epoch that the caller knows of; see [`Log::tell_epochs`].
+    told_epoch: LeaderEpoch,
+    /// The epoch in which the log starts, and where it began, if records of it were deleted.
+    first_epoch: Option<(LeaderEpoch, Offset)>,
+    /// The newest one at the opening where epochs fall: of it and those before nothing is told.
+    fallen_epoch: LeaderEpoch,
     /// Offsets of which there is a file of the producers, ours or Kafka's, in order.
     snapshots: Vec<Offset>,
     durability: SyncedState,
     /// Counts what makes positions in files mean something else: truncations and compactions.
     pub(crate) generation: u64,
     /// Ends of the batches appended last, so that a high watermark near the end costs no search.
-    boundaries: Option<Box<Boundaries>>,
+    boundaries: Boundaries,
     /// When the active segment was made or opened; it rolls by this if its records have no time.
     active_since: Timestamp,
     /// When the log was opened: producers of whom nothing else is known appended then.
@@ -92,6 +105,17 @@ pub struct Log {
     is_rolling: bool,
     /// Whether compaction renames files at the moment: then files that are open stay so.
     pub(crate) is_swapping: bool,
+    /// Whether the end of the active segment's indexes and the state of the producers were not read yet.
+    is_resumed: bool,
+    /// Whether producers are known once they are read.
+    may_know_producers: bool,
+    /// Whether nothing of the log has a name that is known to be durable: the sync of the next append
+    /// makes the names of the first segment and of the directory durable.
+    is_unnamed: bool,
+    /// Syncs in a row that covered little, since the caller counts.
+    small_syncs: u16,
+    /// The zeros behind the end of the active segment. Invariant: `None` after a roll, a truncation, a close.
+    ahead: Option<Box<Ahead>>,
     /// Why nothing is written any more, if so (S9).
     failed: Option<Box<str>>,
     recovery: Option<Box<Recovery>>,
@@ -190,15 +214,43 @@ impl Log {
         self.epochs.entries()
     }
 
+    /// The leader epochs of which there are records, with the offsets at which they began.
+    pub fn epochs_written(&self) -> &[(LeaderEpoch, Offset)] {
+        self.epochs.written_before(self.log_end)
+    }
+
+    /// The leader epochs newer than `known` of which there are records below `end`, with the offsets at which
+    /// they began: what the caller must remember no later than that these records are synced, for nothing in
+    /// a batch tells that its epoch is not what was written.
+    pub fn epochs_since(&self, known: LeaderEpoch, end: Offset) -> Vec<(LeaderEpoch, Offset)> {
+        let written = self.epochs.written_before(end.min(self.log_end));
+        let known = known.max(self.fallen_epoch);
+        let newer = &written[written.partition_point(|(epoch, _)| *epoch <= known)..];
+        // That records were deleted may be forgotten in a crash, and the epoch began before them.
+        let began = |(epoch, start): &(LeaderEpoch, Offset)| match self.first_epoch {
+            Some((first, began)) if first == *epoch => (first, began),
+            _ => (*epoch, *start),
+        };
+        newer.iter().map(began).collect()
+    }
+
+    /// [`Log::epochs_since`] the last call, or since the opening. There are none nearly always.
+    pub fn tell_epochs(&mut self, end: Offset) -> Vec<(LeaderEpoch, Offset)> {
+        let news = self.epochs_since(self.told_epoch, end);
+        self.told_epoch = news.last().map_or(self.told_epoch, |(epoch, _)| *epoch);
+        news
+    }
+
     /// The largest epoch not above `epoch`, and the offset at which the next larger one begins or
     /// the log ends (KIP-101, KIP-279). Epoch and offset -1: this log knows only smaller ones.
     pub fn end_offset_for_epoch(&self, epoch: LeaderEpoch) -> (LeaderEpoch, Offset) {
         self.epochs.end_offset_for(epoch, self.log_end)
     }
 
-    /// A leader's term begins at the log's end, before it has written anything.
+    /// A leader's term begins at the log's end, before it has written anything. As long as it has not, no
+    /// file tells of it: a broker that starts with very many partitions leads each in a new epoch.
     pub fn assign_epoch(&mut self, epoch: LeaderEpoch) {
-        self.epochs_unwritten |= self.epochs.assign(epoch, self.log_end);
+        self.epochs.assign(epoch, self.log_end);
     }
 
     /// What is to become of a producer's batch (KIP-98); changes nothing. Batches of producers that
@@ -241,12 +293,20 @@ impl Log {
         self.failed.as_deref()
     }
 
-    /// Closes files that were not used since the last call, unless they hold what is not synced.
+    /// Closes files that were not used since the last call, unless they hold what is not synced, and frees
+    /// what makes it quick to go on with them.
     pub fn release_idle_files(&mut self) {
         if self.is_swapping {
             return;
         }
-        self.segments.iter_mut().for_each(Segment::release_idle);
+        let mut is_idle = false;
+        for segment in &mut self.segments {
+            is_idle = segment.release_idle();
+        }
+        // Of the active segment, which is the last one.
+        if is_idle {
+            self.boundaries = Boundaries::default();
+        }
     }
 
     /// Closes all files but those that hold what is not synced. They are opened again when needed.
@@ -257,9 +317,18 @@ impl Log {
         self.segments.iter_mut().for_each(Segment::release);
     }
 
+    /// Whether the file of a segment is open, or one that a change of names under way holds. Those of the
+    /// indexes do not count: [`Log::release_files`] closes them at any other time.
+    pub fn has_open_files(&self) -> bool {
+        let is_open =
+            |segment: &Segment| segment.open_file().is_some() || segment.unsynced_aborted.is_some();
+        self.is_swapping || self.segments.iter().any(is_open)
+    }
+
     /// Closes all files, whatever was not synced: the log is deleted, and whoever still holds it shall not keep its
     /// blocks on the disk.
     pub fn abandon_files(&mut self) {
+        self.end_ahead();
         self.segments.iter_mut().for_each(Segment::abandon);
     }
 

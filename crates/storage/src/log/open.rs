@@ -1,19 +1,22 @@
 //! Opening a partition's directory.
 //!
-//! After a clean stop the files are trusted: the directory is listed, the end of the active segment
-//! is read from its last index entry on, and the newest producer snapshot and the epoch file are
-//! loaded. Nothing else is opened. After a crash `recover.rs` checks what lies past the recovery
-//! point. What an interrupted deletion, compaction or write left behind is tidied up in both cases.
+//! Where everything is as the caller knows it, no file is opened (`resume.rs`). Otherwise, after a clean
+//! stop the files are trusted: the directory is listed, the end of the active segment is read from its
+//! last index entry on, and the newest producer snapshot and the epoch file are loaded. Nothing else is
+//! opened. After a crash `recover.rs` checks what lies past the recovery point. What an interrupted
+//! deletion, compaction or write left behind is tidied up in both cases.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use model::{Durability, Offset};
+use model::{Durability, LeaderEpoch, Offset};
 
+use super::append::Boundaries;
 use super::opening::{Opening, Trust};
 use super::sync::SyncedState;
+use super::zeros::{self, FoundSize};
 use super::{Log, listed};
 use crate::ceiling;
 use crate::disk::Disk;
@@ -37,8 +40,17 @@ pub(super) struct Found {
     /// The directory was made just now.
     is_new: bool,
     /// Whether the files of these are there.
-    has_ceiling: bool,
-    has_epochs: bool,
+    pub(super) has_ceiling: bool,
+    pub(super) has_epochs: bool,
+    /// The sizes of the segments' files, once they are needed.
+    pub(super) sizes: BTreeMap<Offset, FoundSize>,
+}
+
+impl Found {
+    /// Bytes of a segment; see [`FoundSize::bytes`].
+    pub(super) fn segment_bytes(&self, base: Offset) -> u64 {
+        self.sizes[&base].bytes
+    }
 }
 
 impl Log {
@@ -55,7 +67,7 @@ impl Log {
         opening: Opening,
     ) -> Result<Log, StorageError> {
         let home = Home { disk, dir, unreadable: Arc::default() };
-        let found = tidy(&home)?;
+        let mut found = tidy(&home)?;
         let ceiling = if found.has_ceiling { ceiling::load(&home)? } else { None };
         let trust = Trust::new(&opening, ceiling);
         let mut log = Log::without_segments(home, config, &trust, ceiling);
@@ -63,11 +75,20 @@ impl Log {
             log.begin_anew(&found, &trust, ceiling)?;
             return Ok(log);
         }
+        log.snapshots = found.snapshots.clone();
+        log.told_epoch = trust.newest_epoch();
+        if log.resume(&found, &trust)? {
+            log.settle_ends(&trust)?;
+            log.segments.shrink_to_fit();
+            log.assert_ordered();
+            return Ok(log);
+        }
         if found.has_epochs {
             log.epochs = EpochHistory::load(&log.home)?.unwrap_or_default();
         }
-        log.snapshots = found.snapshots.clone();
-        let contradiction = listed::contradiction(&log.home, &found, &trust)?;
+        let epochs_in_file = log.epochs.clone();
+        found.sizes = zeros::sizes(&log.home, &found.bases, &trust)?;
+        let contradiction = listed::contradiction(&found, &trust);
         if let Some(wrong) = contradiction.as_ref().filter(|_| !trust.sets_damage_aside()) {
             return Err(StorageError::Damaged(Box::new(wrong.damage(&log.home))));
         }
@@ -77,7 +98,12 @@ impl Log {
             log.recover(&found, &trust, contradiction)?;
         }
         log.settle_ends(&trust)?;
+        log.cut_zeros(&found.sizes)?;
         log.sync_recovered()?;
+        log.epochs_unwritten |= log.epochs != epochs_in_file;
+        if log.epochs_fall {
+            log.fallen_epoch = log.epochs.latest();
+        }
         log.segments.iter_mut().for_each(Segment::release);
         log.segments.shrink_to_fit();
         log.assert_ordered();
@@ -104,23 +130,31 @@ impl Log {
             epochs: EpochHistory::default(),
             epochs_fall: false,
             epochs_unwritten: false,
+            told_epoch: LeaderEpoch::NONE,
+            first_epoch: None,
+            fallen_epoch: LeaderEpoch::NONE,
             snapshots: Vec::new(),
             durability,
             generation: 0,
-            boundaries: None,
+            boundaries: Boundaries::default(),
             active_since: opening.now,
             opened_at: opening.now,
             cleaned_below: opening.cleaned_below,
             dense_from: opening.dense_from,
             is_rolling: false,
             is_swapping: false,
+            is_resumed: false,
+            may_know_producers: false,
+            is_unnamed: false,
+            small_syncs: 0,
+            ahead: None,
             failed: None,
             recovery: None,
         }
     }
 
-    /// Begins a log in a directory without segments: a new one, or one whose emptying was
-    /// interrupted, which the ceiling tells.
+    /// Begins a log in a directory without segments: one that was never written to, or one whose
+    /// emptying was interrupted, which the ceiling tells. The first append makes the first file.
     fn begin_anew(
         &mut self,
         found: &Found,
@@ -142,13 +176,12 @@ impl Log {
             self.remove_snapshot(*offset)?;
         }
         let start = opening.log_start_offset.max(Offset(0));
-        self.segments = vec![Segment::create(&self.home, start)?];
+        self.segments = vec![Segment::unmade(start)];
+        self.is_unnamed = true;
         (self.log_start, self.log_end) = (start, start);
         self.durability.synced = start;
         self.durability.recovery_point = start;
-        self.durability.first_name_changed();
-        self.durability.parent_unsynced = found.is_new;
-        self.epochs_unwritten = true;
+        self.epochs_unwritten = found.has_epochs;
         Ok(())
     }
 
@@ -156,8 +189,7 @@ impl Log {
     /// did when it was closed; recovery tells where.
     fn open_clean(&mut self, found: &Found, trust: &Trust<'_>) -> Result<bool, StorageError> {
         for base in &found.bases {
-            let size = self.segment_file_size(*base)?;
-            self.segments.push(Segment::sealed(*base, size));
+            self.segments.push(Segment::sealed(*base, found.segment_bytes(*base)));
         }
         let home = self.home.clone();
         let base = self.active().base;
@@ -195,7 +227,9 @@ impl Log {
             self.finish_sync(ticket, result)?;
         }
         // All of it was synced before, perhaps by another process: no file need stay open for that.
-        self.segments.iter_mut().for_each(|segment| segment.mark_synced(segment.size()));
+        self.segments.iter_mut().for_each(|segment| {
+            segment.mark_synced(segment.size());
+        });
         Ok(())
     }
 
@@ -256,7 +290,8 @@ fn tidy(home: &Home) -> Result<Found, StorageError> {
             home.disk.create_dir_all(&home.dir).during("create", &home.dir)?;
             let (bases, snapshots) = (Vec::new(), Vec::new());
             let (has_ceiling, has_epochs) = (false, false);
-            return Ok(Found { bases, snapshots, is_new: true, has_ceiling, has_epochs });
+            let (is_new, sizes) = (true, BTreeMap::new());
+            return Ok(Found { bases, snapshots, is_new, has_ceiling, has_epochs, sizes });
         }
         Err(error) => return Err(error).during("list", &home.dir),
     };
@@ -283,7 +318,8 @@ fn tidy(home: &Home) -> Result<Found, StorageError> {
     let snapshots = of(SNAPSHOT).union(&of(PRODUCERS)).copied().collect();
     let has = |wanted: &str| names.iter().any(|name| name == wanted);
     let (has_ceiling, has_epochs) = (has(CEILING), has(LEADER_EPOCHS));
-    Ok(Found { bases, snapshots, is_new: false, has_ceiling, has_epochs })
+    let (is_new, sizes) = (false, BTreeMap::new());
+    Ok(Found { bases, snapshots, is_new, has_ceiling, has_epochs, sizes })
 }
 
 fn remove_if_there(home: &Home, path: &std::path::Path) -> Result<(), StorageError> {

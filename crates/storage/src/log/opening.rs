@@ -3,8 +3,12 @@
 //!
 //! Not here: how a log is opened (`open.rs`) and recovered (`recover.rs`).
 
+use std::cell::OnceCell;
+
 use model::{Durability, LeaderEpoch, Offset, Timestamp};
 
+use super::resume::Derived;
+use crate::epoch_history::EpochHistory;
 use crate::error::Damage;
 
 /// What recovery does with bytes that were durable once and are damaged (S12).
@@ -66,6 +70,11 @@ pub struct Opening {
     pub sealed: Option<Vec<SealedSegment>>,
     /// What the active segment held at least (clean: exactly).
     pub active: Option<ActiveSegment>,
+    /// What is derived from the batches, as it was at the end of `active`.
+    pub derived: Option<Derived>,
+    /// Leader epochs of which records were written since, with the offsets at which they began: all that
+    /// began below what is synced.
+    pub newer_epochs: Vec<(LeaderEpoch, Offset)>,
     /// What an acknowledged record had gone through. `PageCache` where it is not known: then less is
     /// taken for damage, and nothing is written anew.
     pub durability: Durability,
@@ -91,6 +100,8 @@ impl Opening {
             epoch_max: None,
             sealed: None,
             active: None,
+            derived: None,
+            newer_epochs: Vec::new(),
             durability: Durability::PageCache,
             after_failed_sync: false,
             now,
@@ -106,6 +117,8 @@ pub(super) struct Trust<'a> {
     pub(super) recovery_point: Offset,
     /// Below it every batch is durable: what is missing or unreadable there is damage.
     pub(super) bound: Offset,
+    /// Computed when it is needed: most logs are opened without.
+    known_epochs: OnceCell<EpochHistory>,
 }
 
 impl Trust<'_> {
@@ -113,7 +126,41 @@ impl Trust<'_> {
     pub(super) fn new(opening: &Opening, ceiling: Option<Offset>) -> Trust<'_> {
         let most = ceiling.unwrap_or(Offset(i64::MAX));
         let recovery_point = opening.recovery_point.min(most);
-        Trust { opening, recovery_point, bound: opening.synced.min(most).max(recovery_point) }
+        let bound = opening.synced.min(most).max(recovery_point);
+        Trust { opening, recovery_point, bound, known_epochs: OnceCell::new() }
+    }
+
+    /// The newest leader epoch that the caller knows of; [`LeaderEpoch::NONE`] if none.
+    pub(super) fn newest_epoch(&self) -> LeaderEpoch {
+        let derived = self.opening.derived.as_ref().and_then(|derived| derived.epochs.last());
+        let newest = self.opening.newer_epochs.last().or(derived);
+        newest.map_or(LeaderEpoch::NONE, |(epoch, _)| *epoch)
+    }
+
+    /// The epoch of the records at `offset`, if the caller knows it: not of those that are deleted, whose epoch
+    /// begins where the log does.
+    fn known_epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
+        let opening = self.opening;
+        if offset >= self.bound || offset < opening.log_start_offset {
+            return None;
+        }
+        // An earlier version told of no epoch that began behind the last checkpoint.
+        let untold = opening.derived.as_ref().filter(|derived| !derived.tells_newer);
+        let first_told = opening.newer_epochs.first().map(|(_, start)| *start);
+        if untold.is_some_and(|derived| offset >= derived.end)
+            && first_told.is_none_or(|start| offset < start)
+        {
+            return None;
+        }
+        let known = self.known_epochs.get_or_init(|| {
+            let derived = self.opening.derived.iter().flat_map(|derived| &derived.epochs);
+            let mut known = EpochHistory::default();
+            for (epoch, start) in derived.chain(&self.opening.newer_epochs) {
+                known.assign(*epoch, *start);
+            }
+            known
+        });
+        Some(known.epoch_at(offset)).filter(|epoch| *epoch != LeaderEpoch::NONE)
     }
 
     /// Whether an offset missing at `offset` is damage.
@@ -122,14 +169,22 @@ impl Trust<'_> {
         from.is_some_and(|from| offset >= from.max(self.opening.cleaned_below))
     }
 
-    /// Why a batch at `offset`, behind one with the epoch `before`, cannot have this epoch.
+    /// Why a batch at `offset` that stands where `due` is due, behind one with the epoch `before`, cannot
+    /// have this epoch. Compaction leaves gaps, and an epoch may begin in one: where the batch is due, another
+    /// one may have been in force.
     pub(super) fn wrong_epoch(
         &self,
         epoch: LeaderEpoch,
         offset: Offset,
+        due: Offset,
         before: LeaderEpoch,
     ) -> Option<String> {
-        if !self.is_dense(offset) {
+        // Kafka has written batches without an epoch.
+        let known = self.known_epoch_at(offset).filter(|_| epoch != LeaderEpoch::NONE);
+        if let Some(known) = known.filter(|known| *known != epoch) {
+            return Some(format!("leader epoch {epoch} at offset {offset}, where it was {known}"));
+        }
+        if !self.is_dense(due) {
             return None;
         }
         if epoch < before {

@@ -163,7 +163,7 @@ impl Log {
     }
 
     /// What the stamps of batches must be from `offset` on.
-    fn stamps_from(&self, offset: Offset) -> Stamps {
+    pub(crate) fn stamps_from(&self, offset: Offset) -> Stamps {
         let dense = self.dense_from.map(|from| from.max(self.cleaned_below));
         let epochs = if self.epochs_fall { &[] } else { self.epochs.entries() };
         Stamps::new(dense.unwrap_or(Offset(i64::MAX)), offset, epochs)
@@ -177,7 +177,7 @@ impl Log {
     /// Where a batch ends in the active segment that `limit` lies right behind, if that is known.
     fn limit_position(&self, number: usize, limit: Offset) -> Option<u64> {
         let is_active = number + 1 == self.segments.len();
-        self.boundaries.as_ref().filter(|_| is_active)?.position(limit)
+        is_active.then(|| self.boundaries.position(limit))?
     }
 
     /// The aborted transactions that have records between two offsets, for `read_committed`.

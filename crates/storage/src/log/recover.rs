@@ -22,6 +22,7 @@ use super::Log;
 use super::listed::Contradiction;
 use super::open::Found;
 use super::opening::{Recovery, Trust};
+use super::zeros::may_end_before;
 use crate::StorageError;
 use crate::disk::OpenMode;
 use crate::epoch_history::EpochHistory;
@@ -29,7 +30,7 @@ use crate::error::{Context, Damage};
 use crate::index::Entry;
 use crate::names::{self, DAMAGED, LOG, TRANSACTION_INDEX};
 use crate::producers::transactions;
-use crate::scan::{BatchScan, HeaderWalk, ScanError, valid_batch_behind};
+use crate::scan::{BatchScan, HeaderWalk, ScanError, only_zeros, valid_batch_behind};
 use crate::segment::Segment;
 
 /// Where a scan stopped before the end of the files.
@@ -64,7 +65,7 @@ impl Scan<'_> {
             return Some((format!("offset {found} follows where {expected} is due"), false));
         }
         // A sector that loses bytes of the epoch loses the length too, so these were changed later.
-        let wrong = self.trust.wrong_epoch(header.leader_epoch, expected, self.epoch)?;
+        let wrong = self.trust.wrong_epoch(header.leader_epoch, found, expected, self.epoch)?;
         Some((wrong, true))
     }
 }
@@ -89,8 +90,7 @@ impl Log {
             trusted = trusted.min(before);
         }
         for base in &found.bases[..trusted] {
-            let size = self.segment_file_size(*base)?;
-            self.segments.push(Segment::sealed(*base, size));
+            self.segments.push(Segment::sealed(*base, found.segment_bytes(*base)));
         }
         let (epoch, recovery) = (LeaderEpoch::NONE, Recovery::default());
         let mut scan = Scan { found, trust, contradiction, epoch, recovery };
@@ -105,9 +105,7 @@ impl Log {
         self.durability.parent_unsynced = true;
         self.drop_snapshots_behind_end()?;
         self.derive_producers(trusted, scan_from)?;
-        self.check_epochs(trust)?;
-        self.epochs_unwritten = true;
-        Ok(())
+        self.check_epochs(trust)
     }
 
     /// The front of the log is gone: what is behind it cannot stay.
@@ -134,13 +132,13 @@ impl Log {
         let mut stop = None;
         for (number, &base) in bases.iter().enumerate().skip(first) {
             if number > first {
-                let home = self.home.clone();
-                self.active_mut().seal(&home)?;
                 if let Some(reason) = self.break_before(base, scan) {
                     let position = self.active().size();
                     stop = Some(Stop { number: number - 1, position, reason, no_crash: false });
                     break;
                 }
+                let home = self.home.clone();
+                self.active_mut().seal(&home)?;
                 self.log_end = base;
             }
             let (from, stopped) = self.scan_segment(number, scan)?;
@@ -186,7 +184,7 @@ impl Log {
         let home = self.home.clone();
         let base = scan.found.bases[number];
         let path = home.segment_path(base, LOG);
-        let file_size = self.segment_file_size(base)?;
+        let file_size = scan.found.segment_bytes(base);
         let mut segment = Segment::sealed(base, file_size);
         let mut scan_from = base;
         match segment.trust_below(&home, scan.trust.recovery_point)? {
@@ -202,7 +200,14 @@ impl Log {
             let (position, header) = match batches.next() {
                 Ok(Some((position, header, _))) => (position, header),
                 Ok(None) => break None,
-                Err(ScanError::Batch(error)) => break Some((error.to_string(), false)),
+                Err(ScanError::Batch(error)) => {
+                    let at = segment.size();
+                    let reason = (error.to_string(), false);
+                    let zeros = only_zeros(&*file, at, file_size).during("read", &path)?;
+                    let next = scan.found.bases.get(number + 1);
+                    let is_end = zeros && may_end_before(next.copied(), base, expected);
+                    break if is_end { None } else { Some(reason) };
+                }
                 Err(ScanError::Io(error)) => return Err(error).during("read", &path),
             };
             if let Some(objection) = scan.objection(&header, expected) {
@@ -218,6 +223,8 @@ impl Log {
             expected = header.next_offset();
         };
         segment.forget_reservation();
+        // A process that died may have cut zeros off it that only the page cache knows to be gone.
+        segment.cut_is_to_be_synced();
         scan.recovery.scanned_bytes += segment.size() - start;
         self.log_end = expected;
         let position = segment.size();
@@ -263,7 +270,7 @@ impl Log {
         Some(Stop { number, position: self.active().size(), reason, no_crash: false })
     }
 
-    /// Copies what will be cut off under names that nobody else reads.
+    /// Copies what will be cut off under names that no other code reads.
     pub(super) fn keep_copies(&self, bases: &[Offset], position: u64) -> Result<(), StorageError> {
         const CHUNK_BYTES: usize = 1 << 20;
         let disk = &self.home.disk;
@@ -417,7 +424,9 @@ impl Log {
                 match walk.next() {
                     Ok(Some((at, header))) => {
                         let (epoch, offset) = (header.leader_epoch, header.base_offset);
-                        if let Some(reason) = trust.wrong_epoch(epoch, offset, epochs.latest()) {
+                        if let Some(reason) =
+                            trust.wrong_epoch(epoch, offset, offset, epochs.latest())
+                        {
                             let path = self.home.segment_path(segment.base, LOG);
                             return Err(StorageError::damaged(&path, at, offset, reason));
                         }

@@ -66,6 +66,10 @@ impl Log {
     fn start_at(&mut self, offset: Offset) {
         if offset > self.log_start {
             self.log_start = offset;
+            let begun = self.epochs.entry_at(offset);
+            if begun.map(|(epoch, _)| epoch) != self.first_epoch.map(|(epoch, _)| epoch) {
+                self.first_epoch = begun;
+            }
             self.epochs_unwritten |= self.epochs.truncate_start(offset);
         }
     }
@@ -80,7 +84,7 @@ impl Log {
 
     /// Which segments have served their time: too old (`retention.ms`), too much (`retention.bytes`), or
     /// before the log start. Only what lies below the high watermark goes, and whole segments. Records
-    /// without timestamps do not age; segments that nobody looked at ([`Log::retention_look`]) do not
+    /// without timestamps do not age; segments that were not looked at ([`Log::retention_look`]) do not
     /// either. Touches no file.
     pub fn retention_due(
         &mut self,
@@ -98,7 +102,7 @@ impl Log {
     }
 
     /// Takes the segments out of the log that end at or before `start`, which is durable as the log's
-    /// start: nobody reads them from now on who does not already. Touches no file. `None`: there are
+    /// start: no new reader comes to them from now on. Touches no file. `None`: there are
     /// none.
     pub fn begin_retention(
         &mut self,
@@ -109,6 +113,7 @@ impl Log {
         if count == 0 {
             return Ok(None);
         }
+        assert!(!self.is_resumed, "what producers wrote there is known");
         let next = self.segments[count].base;
         let producers = self.keep_producers_at(next);
         let retired: Vec<Segment> = self.segments.drain(..count).collect();
@@ -139,7 +144,7 @@ impl Log {
         Ok(deleted)
     }
 
-    /// Deletes what is due, all steps at once, for a log that nobody else waits for and whose start is
+    /// Deletes what is due, all steps at once, for a log that has no other user and whose start is
     /// not made durable elsewhere: one segment after the other, the oldest first, each durably. An active
     /// segment that is due is rolled first.
     ///
@@ -150,6 +155,7 @@ impl Log {
         now: Timestamp,
         high_watermark: Offset,
     ) -> Result<Vec<DeletedSegment>, StorageError> {
+        self.read_what_is_left()?;
         let look = self.retention_look().run(now);
         self.failing(look)?;
         let start = match self.retention_due(now, high_watermark)? {

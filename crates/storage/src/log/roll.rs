@@ -14,6 +14,7 @@ use model::{BatchHeader, Offset, Timestamp};
 
 use super::Log;
 use super::append::Boundaries;
+use super::resume::Resuming;
 use crate::StorageError;
 use crate::error::Context;
 use crate::names::{self, Home};
@@ -23,6 +24,8 @@ use crate::segment::Segment;
 #[derive(Debug)]
 #[must_use = "nothing is prepared until this is run and handed back"]
 pub enum AppendWork {
+    /// What the opening left unread is to be read; handed back to [`Log::finish_resuming`].
+    Resume(Resuming),
     /// The active segment's file is to be opened and its age to be read.
     Open(OpenActive),
     /// The next segment is to be made; handed back to [`Log::finish_roll`].
@@ -51,6 +54,8 @@ pub struct RollTicket {
     home: Home,
     /// The active segment as it will stay.
     active: Segment,
+    /// Whether zeros behind the end of it are cut off.
+    had_zeros: bool,
     /// Where the next one begins.
     base: Offset,
     /// What tells of producers at the log end: files and their content.
@@ -101,6 +106,7 @@ impl Log {
         }
         let last_offset = self.last_offset_of(batch);
         !self.is_rolling
+            && !self.is_resumed
             && self.is_opened()
             && matches!(self.must_roll(bytes, last_offset, batch.max_timestamp, now), Ok(false))
     }
@@ -110,7 +116,7 @@ impl Log {
     }
 
     /// What must be done before the batch is appended. `None`: nothing, as long as the log stays locked.
-    /// One caller at a time: nobody else appends until what is returned is done and handed back.
+    /// One caller at a time: no other caller appends until what is returned is done and handed back.
     pub fn before_append(
         &mut self,
         batch: &BatchHeader,
@@ -119,6 +125,9 @@ impl Log {
     ) -> Result<Option<AppendWork>, StorageError> {
         self.usable()?;
         let last_offset = self.last_offset_of(batch);
+        if let Some(resuming) = self.resuming() {
+            return Ok(Some(AppendWork::Resume(resuming)));
+        }
         if let Some(active) = self.opening_of_active() {
             return Ok(Some(AppendWork::Open(active)));
         }
@@ -129,8 +138,13 @@ impl Log {
         Ok(self.begin_roll(base, now).map(AppendWork::Roll))
     }
 
-    /// What must be opened and read before an append or [`Log::is_roll_due`] need do neither.
-    pub fn opening_of_active(&self) -> Option<OpenActive> {
+    /// What must be opened and read before [`Log::is_roll_due`] need do neither.
+    pub fn opening_of_age(&self) -> Option<OpenActive> {
+        self.opening_of_active().filter(|_| self.active().size() > 0)
+    }
+
+    /// What must be opened and read before an append need do neither.
+    fn opening_of_active(&self) -> Option<OpenActive> {
         let (home, active) = (self.home.clone(), self.active().clone());
         (!self.is_opened()).then_some(OpenActive { home, active })
     }
@@ -146,6 +160,7 @@ impl Log {
     /// there and is empty.
     pub(super) fn begin_roll(&mut self, base: Offset, now: Timestamp) -> Option<RollTicket> {
         assert!(base >= self.log_end, "a segment begins behind all that was written");
+        assert!(!self.is_resumed, "what ends here was read before");
         if self.active().size() == 0 && self.active().base == base {
             return None;
         }
@@ -154,10 +169,20 @@ impl Log {
             true => Vec::new(),
             false => self.producer_files(),
         };
+        let had_zeros = self.end_ahead();
         let active = self.active_mut().begin_seal();
         self.is_rolling = true;
         let home = self.home.clone();
-        Some(RollTicket { home, active, base, producers, directories, names_version, now })
+        Some(RollTicket {
+            home,
+            active,
+            had_zeros,
+            base,
+            producers,
+            directories,
+            names_version,
+            now,
+        })
     }
 
     /// Begins a roll of the active segment whatever its age. `None`: it is empty.
@@ -174,6 +199,9 @@ impl Log {
         result: Result<NextSegment, StorageError>,
     ) -> Result<(), StorageError> {
         self.is_rolling = false;
+        if result.is_err() {
+            self.active_mut().keep_reservation(&ticket.active);
+        }
         let NextSegment(next) = self.failing(result)?;
         assert!(ticket.base >= self.log_end, "nothing was appended while the segment was rolled");
         if !ticket.directories.is_empty() {
@@ -184,23 +212,26 @@ impl Log {
         }
         if ticket.gives_way() {
             self.segments.pop();
+        } else if ticket.had_zeros {
+            self.active_mut().was_cut();
         }
         self.segments.push(next);
         self.durability.names_changed();
-        self.boundaries = None::<Box<Boundaries>>;
+        self.boundaries = Boundaries::default();
         self.active_since = ticket.now;
         Ok(())
     }
 
-    /// All three steps at once, for a log that nobody else waits for.
+    /// All three steps at once, for a log that has no other user.
     pub(crate) fn roll(&mut self, base: Offset, now: Timestamp) -> Result<(), StorageError> {
+        self.read_what_is_left()?;
         let Some(ticket) = self.begin_roll(base, now) else { return Ok(()) };
         let result = ticket.run();
         self.finish_roll(ticket, result)
     }
 
     /// Rolls the active segment if it is not empty and older than `segment.ms`, counted to `now`.
-    /// Says whether it did. For logs that nobody appends to.
+    /// Says whether it did. For logs without appends.
     pub fn roll_if_due(&mut self, now: Timestamp) -> Result<bool, StorageError> {
         let is_due = self.is_roll_due(now)?;
         if is_due {

@@ -18,6 +18,7 @@ use model::Offset;
 use super::{Log, known_producers};
 use crate::StorageError;
 use crate::ceiling;
+use crate::disk::reserve::lacks_descriptors;
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::Context;
 use crate::names::{Home, LEADER_EPOCHS, PARTITION_METADATA, TEMPORARY};
@@ -158,6 +159,20 @@ impl SyncTicket {
         }
         self.directories.iter().try_for_each(|dir| self.disk.sync_dir(dir))
     }
+
+    /// What a sync of everything below the log directory, run in the place of this ticket, means for this
+    /// log.
+    pub fn synced_with_all(&self, result: &io::Result<()>) -> io::Result<()> {
+        result.as_ref().copied().map_err(copy_of)
+    }
+}
+
+/// An error that many are told.
+fn copy_of(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
 }
 
 /// A sync of everything, and the small files that save recovery its work. Running it needs no lock, but
@@ -191,10 +206,9 @@ impl CheckpointTicket {
     pub fn run(&self) -> io::Result<()> {
         for segment in &self.unsealed {
             self.complete(segment).map_err(into_io)?;
-            // Of the batches' sync, a full disk is as bad as any other error.
-            segment.sync_all(&self.home).map_err(io::Error::other)?;
+            segment.sync_all(&self.home).map_err(final_error)?;
         }
-        self.sync.run().map_err(io::Error::other)?;
+        self.sync.run().map_err(final_error)?;
         if self.is_outdated() {
             return Ok(());
         }
@@ -208,15 +222,27 @@ impl CheckpointTicket {
     }
 
     /// The first half of what [`CheckpointTicket::run`] does, and nothing is synced: index entries and
-    /// small files are written. A sync of everything below the log directory is to follow.
+    /// small files are written, and closed. A sync of everything below the log directory is to follow.
     pub fn write_unsynced(&self) -> io::Result<()> {
-        self.unsealed.iter().try_for_each(|segment| self.complete(segment).map_err(into_io))?;
+        for segment in &self.unsealed {
+            self.complete(segment).map_err(into_io)?;
+            // Very many logs have their turn until the sync.
+            segment.release_indexes();
+            if self.closes {
+                segment.release_synced_file();
+            }
+        }
         for (path, content) in &self.small {
             let file = self.home.disk.open_essential(&temporary(path), OpenMode::Create)?;
             file.truncate(0)?;
             file.write_all_at(content, 0)?;
         }
         Ok(())
+    }
+
+    /// What a sync of everything below the log directory means for this log.
+    pub fn synced_with_all(&self, result: &io::Result<()>) -> io::Result<()> {
+        result.as_ref().copied().map_err(|error| final_error(copy_of(error)))
     }
 
     /// The second half, for what [`CheckpointTicket::write_unsynced`] has written and a sync has made
@@ -256,6 +282,12 @@ impl CheckpointTicket {
         segment.write_indexes(&self.home)?;
         if self.closes { segment.give_back(&self.home) } else { Ok(()) }
     }
+}
+
+/// The error of a sync, as that of a checkpoint: bytes that were written are lost, and a full disk is as bad
+/// as any other cause. But without a descriptor nothing was tried.
+fn final_error(error: io::Error) -> io::Error {
+    if lacks_descriptors(&error) { error } else { io::Error::other(error) }
 }
 
 fn into_io(error: StorageError) -> io::Error {
@@ -362,11 +394,13 @@ impl Log {
             return;
         }
         self.durability.synced = self.durability.synced.max(ticket.up_to);
+        let mut covered_bytes = 0;
         for (base, size) in &ticket.segments {
             if let Ok(number) = self.segments.binary_search_by_key(base, |s| s.base) {
-                self.segments[number].mark_synced(*size);
+                covered_bytes += self.segments[number].mark_synced(*size);
             }
         }
+        self.count_sync(covered_bytes);
         self.assert_ordered();
     }
 
@@ -481,6 +515,15 @@ impl Log {
         Ok(())
     }
 
+    /// The log has its first file, if it had none: no sync that began before has seen its name, nor, it may be,
+    /// that of the partition's directory.
+    pub(super) fn first_file_was_made(&mut self) {
+        if std::mem::take(&mut self.is_unnamed) {
+            self.durability.first_name_changed();
+            self.durability.parent_unsynced = true;
+        }
+    }
+
     /// Makes the names in the partition's directory durable, here and now.
     pub(super) fn sync_names_now(&mut self) -> Result<(), StorageError> {
         if !self.durability.names_unsynced() {
@@ -511,9 +554,16 @@ impl Log {
     /// open.
     pub fn begin_close(&mut self) -> Result<Option<CheckpointTicket>, StorageError> {
         self.usable()?;
+        let has_zeros = self.end_ahead();
         // Views that are taken for the ticket know what was reserved.
-        let sealed = self.active().unsealed && self.active().size() > 0;
-        let view = sealed.then(|| self.active_mut().begin_seal());
+        let sealed = (self.active().unsealed || has_zeros) && self.active().size() > 0;
+        let view = sealed.then(|| {
+            let mut view = self.active_mut().begin_seal();
+            if has_zeros {
+                view.cut_is_to_be_synced();
+            }
+            view
+        });
         let ticket = self.begin_checkpoint()?;
         Ok(ticket.map(|mut ticket| {
             ticket.closes = true;

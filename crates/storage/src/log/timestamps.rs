@@ -9,6 +9,7 @@ use super::Log;
 use crate::names::Home;
 use crate::scan::BatchScan;
 use crate::segment::Segment;
+use crate::stamps::Stamps;
 use crate::{StorageError, UnreadableBatch};
 
 /// A record found by its timestamp.
@@ -29,9 +30,14 @@ pub struct TimeLookup {
     home: Home,
     /// Views of the segments that hold anything between log start and limit, with their ends.
     segments: Vec<(Segment, Offset)>,
+    /// What stands before the checksums of their batches.
+    stamps: Stamps,
     log_start: Offset,
     limit: Offset,
 }
+
+/// A segment, and the offset behind it.
+type Bounded<'a> = (&'a Segment, Offset);
 
 impl Log {
     /// Prepares a search by time among the records below `limit`. Reads nothing.
@@ -41,7 +47,8 @@ impl Log {
             .map(|number| (self.segments[number].clone(), self.end_of(number)))
             .take_while(|(segment, _)| segment.base < limit)
             .collect();
-        TimeLookup { home: self.home.clone(), segments, log_start: self.log_start, limit }
+        let (home, stamps) = (self.home.clone(), self.stamps_from(self.segments[from].base));
+        TimeLookup { home, segments, stamps, log_start: self.log_start, limit }
     }
 
     /// As [`TimeLookup::first_at`], while the log is locked.
@@ -78,7 +85,7 @@ impl TimeLookup {
             }
             let from = segment.position_by_time(&self.home, timestamp, self.limit.min(*end))?;
             let wanted = |t: Timestamp| t >= timestamp;
-            if let Some(found) = self.find_in(segment, from, timestamp, wanted)? {
+            if let Some(found) = self.find_in(&(segment, *end), from, timestamp, wanted)? {
                 return Ok(Some(found));
             }
         }
@@ -100,11 +107,11 @@ impl TimeLookup {
             if peak.offset < limit && segment.base >= self.log_start {
                 let from = segment.position_by_time(&self.home, peak.timestamp, limit)?;
                 let wanted = |t: Timestamp| t == peak.timestamp;
-                found = self.find_in(segment, from, peak.timestamp, wanted)?;
+                found = self.find_in(&(segment, *end), from, peak.timestamp, wanted)?;
             }
             // The header of a batch may promise more than its records hold.
             if found.is_none() {
-                found = self.largest_in(segment, limit, known)?;
+                found = self.largest_in(&(segment, *end), limit, known)?;
             }
             best = found.or(best);
         }
@@ -115,7 +122,7 @@ impl TimeLookup {
     /// at least `least`.
     fn find_in(
         &self,
-        segment: &Segment,
+        segment: &Bounded<'_>,
         from: u64,
         least: Timestamp,
         wanted: impl Fn(Timestamp) -> bool,
@@ -134,28 +141,29 @@ impl TimeLookup {
     /// has the largest timestamp of those before the limit, as far as the time index tells.
     fn largest_in(
         &self,
-        segment: &Segment,
+        bounded: &Bounded<'_>,
         limit: Offset,
         known: Timestamp,
     ) -> Result<Option<TimestampedOffset>, StorageError> {
+        let segment = bounded.0;
         let indexed = segment.newest_indexed(&self.home, limit)?;
         let indexed = indexed.filter(|batch| batch.header.base_offset >= self.log_start);
         let from = match &indexed {
             Some(batch) => batch.position,
             None => segment.position_of(&self.home, self.log_start)?,
         };
-        let best = self.largest_from(segment, from, known)?;
+        let best = self.largest_from(bounded, from, known)?;
         let promised = indexed.map_or(Timestamp::NONE, |batch| batch.header.max_timestamp);
         if best.map_or(known, |best| best.timestamp) < promised {
             // A header that promises more than its records hold has hidden those before it.
-            return self.largest_from(segment, 0, known);
+            return self.largest_from(bounded, 0, known);
         }
         Ok(best)
     }
 
     fn largest_from(
         &self,
-        segment: &Segment,
+        segment: &Bounded<'_>,
         from: u64,
         known: Timestamp,
     ) -> Result<Option<TimestampedOffset>, StorageError> {
@@ -179,13 +187,14 @@ impl TimeLookup {
     /// and costs its own records only.
     fn each_record(
         &self,
-        segment: &Segment,
+        (segment, end): &Bounded<'_>,
         from: u64,
         least: &Cell<Timestamp>,
         mut visit: impl FnMut(TimestampedOffset) -> bool,
     ) -> Result<(), StorageError> {
         let file = segment.file(&self.home)?;
         let mut scan = BatchScan::new(&*file, from, segment.size());
+        let mut chain = self.stamps.chain((from == 0).then_some(segment.base), *end);
         let mut buffer = Vec::new();
         loop {
             let at = scan.position();
@@ -195,6 +204,13 @@ impl TimeLookup {
             else {
                 return Ok(());
             };
+            // Of a damaged batch the offsets may be what is wrong.
+            match damage.is_some() {
+                true => chain = self.stamps.chain(None, *end),
+                false => chain
+                    .take(&header)
+                    .map_err(|reason| segment.misplaced(&self.home, at, &chain, reason))?,
+            }
             if header.base_offset >= self.limit {
                 return Ok(());
             }

@@ -4,9 +4,10 @@
 //! relies on is bounded, then whole segments go from the end, each durably before the next, then
 //! the segment that stays is cut, then what is derived from batches is derived anew.
 
-use model::Offset;
+use model::{LeaderEpoch, Offset};
 
 use super::Log;
+use super::append::Boundaries;
 use crate::StorageError;
 use crate::error::Context;
 use crate::segment::Segment;
@@ -40,9 +41,10 @@ impl Log {
         let position = cut.as_ref().map_or(segment.size(), |found| found.position);
         let end = segment.end_before(&home, position)?.unwrap_or(segment.base);
         self.lower_ceiling(end)?;
+        self.end_ahead();
         self.generation += 1;
         self.durability.truncated();
-        self.boundaries = None;
+        self.boundaries = Boundaries::default();
         self.drop_segments_behind(number)?;
         let segment = self.active_mut();
         match cut {
@@ -81,7 +83,9 @@ impl Log {
         }
         self.drop_aborted_behind(end)?;
         self.home.disk.sync_dir(&self.home.dir).during("sync", &self.home.dir)?;
-        if self.epochs.truncate_end(end) {
+        let are_cut = self.epochs.truncate_end(end);
+        self.told_epoch = self.told_epoch.min(self.epochs.latest());
+        if are_cut {
             self.epochs.store(&self.home)?;
             self.epochs_unwritten = false;
         }
@@ -105,9 +109,10 @@ impl Log {
         let home = self.home.clone();
         // Nothing that was promised holds while segments go one by one.
         self.lower_ceiling(self.segments.first().map_or(offset, |first| first.base).min(offset))?;
+        self.end_ahead();
         self.generation += 1;
         self.durability.truncated();
-        self.boundaries = None;
+        self.boundaries = Boundaries::default();
         let bases: Vec<Offset> = self.segments.iter().map(|segment| segment.base).collect();
         for base in bases.into_iter().rev() {
             self.remove_segment_files(base)?;
@@ -118,6 +123,7 @@ impl Log {
         }
         self.segments = vec![Segment::create(&home, offset)?];
         self.durability.first_name_changed();
+        self.first_file_was_made();
         self.sync_names_now()?;
         (self.log_start, self.log_end) = (offset, offset);
         self.cleaned_below = offset;
@@ -126,6 +132,8 @@ impl Log {
         self.durability.unchecked_bytes = 0;
         self.producers = Default::default();
         self.epochs = Default::default();
+        self.told_epoch = LeaderEpoch::NONE;
+        self.first_epoch = None;
         self.epochs.store(&home)?;
         self.epochs_unwritten = false;
         Ok(())

@@ -346,6 +346,11 @@ impl Producers {
         self.transactions.last_stable_offset(high_watermark)
     }
 
+    /// Whether a transaction has begun and not ended.
+    pub(crate) fn has_open_transaction(&self) -> bool {
+        self.transactions.first_open().is_some()
+    }
+
     /// Forgets completed transactions that no high watermark will go back behind.
     pub(crate) fn settle(&mut self, high_watermark: Offset) {
         self.transactions.settle(high_watermark);

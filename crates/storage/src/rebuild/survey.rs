@@ -8,8 +8,9 @@ use model::{BatchHeader, LeaderEpoch, Offset};
 
 use crate::disk::{Disk, OpenMode};
 use crate::error::Context;
+use crate::log::zeros::may_end_before;
 use crate::names::{LOG, base_offset, file_name};
-use crate::scan::{BatchScan, ScanError, next_batch_behind};
+use crate::scan::{BatchScan, ScanError, next_batch_behind, only_zeros};
 use crate::{SealedSegment, StorageError};
 
 /// Records that are not there any more.
@@ -189,6 +190,13 @@ impl Reading<'_> {
                 Err(ScanError::Io(error)) => return Err(error).during("read", &path),
                 Err(ScanError::Batch(error)) => error.to_string(),
             };
+            let whole_bytes = broken.as_ref().map_or(position, |broken| broken.position);
+            let may_end = may_end_before(next_base, base, self.due.unwrap_or(base));
+            if may_end && only_zeros(&*file, whole_bytes, size).during("read", &path)? {
+                // Written ahead of the records; what is missing behind the last one is told by the caller's end.
+                self.end_of_segment(base, &path, whole_bytes, next_base, None);
+                return Ok(());
+            }
             broken.get_or_insert(Broken { position, reason });
             let behind = next_batch_behind(&*file, position, size).during("read", &path)?;
             let Some(behind) = behind else { break };

@@ -85,9 +85,17 @@ impl Segment {
             || self.start_is_wrong(home)?;
         if broken {
             self.rebuild_indexes(home)?;
-            self.unsealed = true;
+            // One so small that there are no entries needs no files either.
+            self.unsealed = !self.offsets.is_known_empty();
         }
         self.recompute(home)
+    }
+
+    /// Takes over what a view of this segment learned by [`Segment::reopen`], to which nothing was appended
+    /// since.
+    pub(crate) fn take_reopened(&mut self, view: &Segment) {
+        self.since_entry_bytes = view.since_entry_bytes;
+        self.unsealed |= view.unsealed;
     }
 
     fn start_is_wrong(&self, home: &Home) -> Result<bool, StorageError> {

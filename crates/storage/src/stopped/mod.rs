@@ -146,7 +146,7 @@ impl Stopped {
         self.journal.with_state(|state| {
             let mut live = state.partitions.iter().filter(|(_, known)| known.deleted.is_none());
             let found = live.find(|(key, known)| State::name(**key, known) == *name)?;
-            Some((*found.0, found.1.clone()))
+            Some((*found.0, PartitionState::clone(found.1)))
         })
     }
 

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
 use storage::disk::{Disk, SimDisk};
 use storage::journal::{Checkpoint, Entry, Fact, Journal, Key, Opened, Refused, State};
-use storage::{ActiveSegment, SealedSegment};
+use storage::{ActiveSegment, Derived, SealedSegment};
 
 pub fn dir() -> &'static Path {
     Path::new("data")
@@ -43,7 +43,7 @@ pub fn random_entry(rng: &mut Rng) -> Entry {
 
 fn random_fact(rng: &mut Rng) -> Fact {
     let offset = Offset(rng.i64(0..1000));
-    match rng.u8(..15) {
+    match rng.u8(..17) {
         0..3 => opened(["orders", "a.b", "t"][rng.usize(..3)]),
         3 => Fact::Checkpoint(random_checkpoint(rng)),
         4 => Fact::Sealed { complete: rng.bool(), segments: random_segments(rng) },
@@ -59,6 +59,13 @@ fn random_fact(rng: &mut Rng) -> Fact {
         11 => Fact::Mended,
         12 => Fact::Deleted { aside: "t-0.ab-delete".into() },
         13 => Fact::Forgotten,
+        14 => Fact::Derived(Derived {
+            end: offset,
+            epochs: (0..rng.i32(..3)).map(|n| (LeaderEpoch(n), Offset(i64::from(n)))).collect(),
+            has_producers: rng.bool(),
+            tells_newer: rng.bool(),
+        }),
+        15 => Fact::Epoch(LeaderEpoch(rng.i32(..9)), offset),
         _ => Fact::Synced(offset),
     }
 }

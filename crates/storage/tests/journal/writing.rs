@@ -2,12 +2,12 @@
 //! tried again, a failed sync may not.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use model::{BrokerEpoch, Offset, PartitionIndex, Timestamp, Uuid};
+use model::{BrokerEpoch, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
 use rustix::io::Errno;
-use storage::disk::{Disk, RealDisk, SimDisk};
+use storage::disk::{Disk, GatedDisk, RealDisk, SimDisk};
 use storage::journal::{Entry, Fact, Journal, Key, State, load};
 
 use crate::fixture::{created, dir, key, opened, random_entry};
@@ -203,4 +203,61 @@ fn a_hundred_thousand_partitions_load() {
         loaded.size_bytes
     );
     assert_eq!(loaded.state.partitions.len(), 100_000);
+}
+
+#[test]
+fn no_synced_offset_is_written_without_the_epochs_below_it() {
+    let disk = SimDisk::new();
+    let journal = created(&disk);
+    journal.commit(&[Entry::Of(key(0), opened("t"))]).unwrap();
+    disk.limit_capacity(Some(disk.used_bytes() + 10));
+    journal.note_epochs([(key(0), LeaderEpoch(4), Offset(5)), (key(1), LeaderEpoch(1), Offset(0))]);
+    journal.note_synced([(key(0), Offset(7))]).unwrap_err();
+    assert_eq!(journal.partition(&key(0)).unwrap().newest_epoch(), LeaderEpoch::NONE);
+    disk.limit_capacity(None);
+    journal.note_synced([(key(0), Offset(8))]).unwrap();
+    let known = reopened(&disk.snapshot()).partition(&key(0)).unwrap();
+    assert_eq!((known.newest_epoch(), known.synced), (LeaderEpoch(4), Offset(8)));
+    // One that is known already is not entered again.
+    let before = disk.operation_count();
+    journal.note_epochs([(key(0), LeaderEpoch(4), Offset(5))]);
+    journal.note_synced([(key(0), Offset(8))]).unwrap();
+    assert_eq!(disk.operation_count(), before);
+}
+
+#[test]
+fn a_synced_offset_that_is_noted_while_epochs_are_written_waits_for_its_own_epoch() {
+    let disk = SimDisk::new();
+    drop(created(&disk));
+    let gated = GatedDisk::new(Arc::new(disk.clone()));
+    let journal = Journal::open(Arc::new(gated.clone()), dir(), true).unwrap().unwrap();
+    journal.commit(&[Entry::Of(key(0), opened("t")), Entry::Of(key(1), opened("t"))]).unwrap();
+    journal.note_epochs([(key(0), LeaderEpoch(4), Offset(5))]);
+    gated.close_to_writes(dir());
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| journal.append(&[Entry::Of(key(0), Fact::Start(Offset(1)))]));
+        assert!(gated.wait_for(1, Duration::from_secs(60)), "the epoch is being written");
+        journal.note_epochs([(key(1), LeaderEpoch(7), Offset(20))]);
+        journal.note_synced([(key(1), Offset(30))]).unwrap();
+        gated.open_gate();
+        writer.join().unwrap().unwrap();
+    });
+    let known = reopened(&disk.snapshot()).partition(&key(1)).unwrap();
+    assert!(known.synced == Offset(0) || known.newest_epoch() == LeaderEpoch(7), "{known:?}");
+    // Whatever is noted is written with what comes next.
+    journal.append(&[Entry::Of(key(0), Fact::Start(Offset(2)))]).unwrap();
+    let known = reopened(&disk.snapshot()).partition(&key(1)).unwrap();
+    assert_eq!((known.newest_epoch(), known.synced), (LeaderEpoch(7), Offset(30)));
+}
+
+#[test]
+fn an_epoch_that_is_told_again_late_takes_no_newer_one_away() {
+    let disk = SimDisk::new();
+    let journal = created(&disk);
+    let epoch = |epoch, start| Entry::Of(key(0), Fact::Epoch(LeaderEpoch(epoch), Offset(start)));
+    journal.commit(&[Entry::Of(key(0), opened("t")), epoch(2, 10), epoch(3, 20)]).unwrap();
+    journal.commit(&[epoch(2, 10)]).unwrap();
+    let known = reopened(&disk.snapshot()).partition(&key(0)).unwrap();
+    let told = [(LeaderEpoch(2), Offset(10)), (LeaderEpoch(3), Offset(20))];
+    assert_eq!(known.newer_epochs[..], told);
 }

@@ -1,6 +1,7 @@
 //! The log engine from outside: appending, reading, opening again, deleting, compacting, against a
 //! real directory and against a model that keeps everything in memory.
 
+mod ahead;
 mod basics;
 mod compacted;
 mod fixture;
@@ -9,5 +10,6 @@ mod openings;
 mod peer;
 mod producers;
 mod random;
+mod resumed;
 mod stamps;
 mod unreadable;

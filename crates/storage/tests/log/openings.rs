@@ -239,11 +239,16 @@ fn a_segment_that_is_missing_or_has_another_size_is_refused() {
             let first = model::batch::Batches::new(&whole).next().unwrap().unwrap().1.len();
             std::fs::write(log_file(&place, base), &whole[..whole.len() - first]).unwrap();
             assert!(refused(&place, &opening).contains("it must have"), "cut {base}");
-            let behind = [&whole[..], &[0]].concat();
+            let behind = [&whole[..], &[1]].concat();
             std::fs::write(log_file(&place, base), behind).unwrap();
             if clean || number + 1 < count {
                 assert!(refused(&place, &opening).contains("it must have"), "longer {base}");
             }
+            // Zeros are what was written ahead, and are cut off.
+            let behind = [&whole[..], &[0; 700]].concat();
+            std::fs::write(log_file(&place, base), behind).unwrap();
+            assert_eq!(place.try_open(opening.clone()).unwrap().log_end_offset(), Offset(80));
+            assert_eq!(std::fs::read(log_file(&place, base)).unwrap(), whole);
             std::fs::remove_file(log_file(&place, base)).unwrap();
             assert!(refused(&place, &opening).contains("is missing"), "without {base}");
             let log = set_aside(&place, &opening);

@@ -10,7 +10,7 @@ use model::record::Records;
 use model::{BatchHeader, LeaderEpoch, Offset, ProducerId, Sequence, Timestamp};
 use proptest::prelude::*;
 use storage::disk::{Disk, SimDisk};
-use storage::{CleanupPolicy, Log, LogConfig, Opening, ProducerVerdict};
+use storage::{CleanupPolicy, Derived, Log, LogConfig, Opening, ProducerVerdict};
 
 use crate::fixture::*;
 
@@ -37,7 +37,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let producer = proptest::option::weighted(0.5, 0u8..4);
     prop_oneof![
-        12 => (1usize..4, 0u8..12, -20i64..40, producer, prop::bool::weighted(0.05)).prop_map(
+        12 => (1usize..4, 0u8..12, -20i64..40, producer, prop::bool::weighted(0.15)).prop_map(
             |(records, key, later_ms, producer, new_epoch)| Step::Append {
                 records, key, later_ms, producer, new_epoch
             }
@@ -82,6 +82,37 @@ impl Expected {
     }
 }
 
+/// What the owner of the log remembers of it, durably.
+#[derive(Default)]
+struct Remembered {
+    synced: Offset,
+    derived: Option<Derived>,
+    /// Those that the log told since.
+    newer_epochs: Vec<(LeaderEpoch, Offset)>,
+}
+
+impl Remembered {
+    fn sync(&mut self, log: &mut Log) {
+        let synced = log.synced_below();
+        self.newer_epochs.extend(log.tell_epochs(synced));
+        self.synced = self.synced.max(synced);
+    }
+
+    fn checkpoint(&mut self, log: &mut Log) {
+        self.sync(log);
+        if let Some(derived) = log.derived() {
+            self.newer_epochs.retain(|(_, start)| *start >= derived.end);
+            self.derived = Some(derived.kept());
+        }
+    }
+
+    fn truncate(&mut self, end: Offset) {
+        self.synced = self.synced.min(end);
+        self.derived = None;
+        self.newer_epochs.retain(|(_, start)| *start < end);
+    }
+}
+
 struct World {
     disk: SimDisk,
     config: LogConfig,
@@ -95,6 +126,7 @@ struct World {
     /// The largest high watermark that the log was told: no truncation goes below it.
     high_watermark: Offset,
     sequences: BTreeMap<u8, (i16, i32)>,
+    remembered: Remembered,
 }
 
 fn dir() -> PathBuf {
@@ -133,6 +165,7 @@ impl World {
             log_start_written: Offset(0),
             high_watermark: Offset(0),
             sequences: BTreeMap::new(),
+            remembered: Remembered::default(),
         }
     }
 
@@ -192,7 +225,10 @@ impl World {
                 self.append_as(batch, *producer);
             }
             Step::AppendFollowing { batches, gap } => self.append_following(*batches, *gap),
-            Step::Sync => assert_eq!(sync(&mut self.log), self.log.log_end_offset()),
+            Step::Sync => {
+                assert_eq!(sync(&mut self.log), self.log.log_end_offset());
+                self.remembered.sync(&mut self.log);
+            }
             Step::Checkpoint => self.checkpoint(),
             Step::Truncate(to) => self.truncate(self.place(*to)),
             Step::Empty(at) => self.empty(self.place(*at)),
@@ -231,12 +267,14 @@ impl World {
     fn checkpoint(&mut self) {
         self.recovery_point = checkpoint(&mut self.log);
         self.log_start_written = self.log.log_start_offset();
+        self.remembered.checkpoint(&mut self.log);
         assert_eq!(self.recovery_point, self.log.log_end_offset());
     }
 
     fn truncate(&mut self, to: Offset) {
         let to = to.max(self.high_watermark);
         self.log.truncate_to(to).unwrap();
+        self.remembered.truncate(self.log.log_end_offset());
         let keep = self.expected.batches.partition_point(|(h, _)| h.last_offset() < to);
         if to < self.expected.log_end {
             self.expected.truncate(keep);
@@ -261,6 +299,7 @@ impl World {
 
     fn empty(&mut self, at: Offset) {
         self.log.truncate_fully_and_start_at(at).unwrap();
+        self.remembered = Remembered { synced: at, ..Remembered::default() };
         self.expected = Expected { batches: Vec::new(), log_start: at, log_end: at };
         self.sequences.clear();
         self.high_watermark = at;
@@ -273,6 +312,7 @@ impl World {
         let before = self.log.log_start_offset();
         // Like a replica, it is durable before it counts.
         self.high_watermark = sync(&mut self.log);
+        self.remembered.sync(&mut self.log);
         let deleted = self.log.retain(self.now, self.high_watermark).unwrap();
         deleted.iter().for_each(|old| old.remove(&self.disk).unwrap());
         self.log.set_config(self.config.clone().into());
@@ -289,6 +329,7 @@ impl World {
         let end = sync(&mut self.log);
         let Some(plan) = self.log.plan_compaction(self.now, end).unwrap() else { return };
         self.high_watermark = end;
+        self.remembered.sync(&mut self.log);
         let compaction = plan.run(memory, [3, 5], &mut |_| true).unwrap().unwrap();
         let before = self.records();
         // What lies before the log start is compacted too; the model does not follow that.
@@ -346,6 +387,9 @@ impl World {
             recovery_point: self.recovery_point,
             log_start_offset: self.log_start_written,
             cleaned_below: self.log.cleaned_below(),
+            synced: self.remembered.synced,
+            derived: self.remembered.derived.clone(),
+            newer_epochs: self.remembered.newer_epochs.clone(),
             ..Opening::unknown(self.now)
         }
     }
@@ -354,10 +398,13 @@ impl World {
         if clean {
             self.log.close().unwrap();
             self.recovery_point = self.log.recovery_point();
+            self.remembered.checkpoint(&mut self.log);
         }
         self.log_start_written = self.log.log_start_offset();
+        let files = self.disk.list(self.log.dir()).unwrap();
+        let has_records = files.iter().any(|name| name.ends_with(".log"));
         self.log = open(&self.disk, &self.config, self.opening(clean));
-        assert_eq!(self.log.recovery().is_some(), !clean);
+        assert_eq!(self.log.recovery().is_some(), !clean && has_records);
         self.resume_producers();
     }
 
@@ -501,6 +548,21 @@ fn a_snapshot_that_recovery_removed_stays_removed() {
         telling += (log.log_end_offset() > Offset(5)) as usize;
     }
     assert!(telling > 0, "no seed keeps enough of the log");
+}
+
+/// A log that was emptied, closed, and emptied again at another offset starts there behind a power failure.
+#[test]
+fn a_log_that_was_emptied_twice_stays_where_it_begins() {
+    for seed in 0..100 {
+        let mut world = World::new(CleanupPolicy { delete: true, compact: false });
+        world.empty(Offset(0));
+        world.reopen(true);
+        let batch = world.batch(2, 0, 0);
+        world.append_as(batch, None);
+        world.empty(Offset(1));
+        world.fail_power(seed);
+        world.check();
+    }
 }
 
 proptest! {

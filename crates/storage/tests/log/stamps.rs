@@ -6,9 +6,12 @@ use std::path::PathBuf;
 
 use model::batch::HEADER_BYTES;
 use model::{BatchHeader, LeaderEpoch, Offset};
-use storage::{ActiveSegment, FileSlice, Log, LogConfig, Opening, ReadCursor, StorageError};
+use storage::{
+    ActiveSegment, CleanupPolicy, Derived, FileSlice, Log, LogConfig, Opening, ReadCursor,
+    StorageError, TimestampedOffset,
+};
 
-use crate::fixture::{Batch, NOW, Place, append};
+use crate::fixture::{Batch, NOW, Place, append, sync};
 
 /// Bytes before the checksum.
 const STAMP_BYTES: usize = 17;
@@ -18,6 +21,9 @@ const BATCHES: usize = 12;
 struct Written {
     batches: Vec<Vec<u8>>,
     active: ActiveSegment,
+    epochs: Vec<(LeaderEpoch, Offset)>,
+    /// By the times of the batches, the first record that is at least as new.
+    found: Vec<Option<TimestampedOffset>>,
 }
 
 fn filled(place: &Place) -> Written {
@@ -26,19 +32,29 @@ fn filled(place: &Place) -> Written {
 
 /// With the batches' times in ms, by their numbers.
 fn filled_at(place: &Place, ms: impl Fn(usize) -> i64) -> Written {
+    filled_with(place, |n| Batch::of(1 + n % 3, NOW.plus_ms(ms(n))))
+}
+
+fn filled_with(place: &Place, batch: impl Fn(usize) -> Batch) -> Written {
     let mut log = place.open_unclean(Offset(0));
     let epoch = |n: usize| [0, 1, 4][3 * n / BATCHES];
-    let batches = (0..BATCHES)
-        .map(|n| append(&mut log, &Batch::of(1 + n % 3, NOW.plus_ms(ms(n))).epoch(epoch(n))))
-        .collect();
+    let batches = (0..BATCHES).map(|n| append(&mut log, &batch(n).epoch(epoch(n)))).collect();
     log.close().unwrap();
-    Written { batches, active: log.settled_active().unwrap() }
+    let (active, epochs) = (log.settled_active().unwrap(), log.epochs().to_vec());
+    let found = (0..=BATCHES).map(|n| search(&log, n).unwrap()).collect();
+    Written { batches, active, epochs, found }
 }
 
 fn open(place: &Place, written: &Written) -> Result<Log, StorageError> {
     let known = Opening { clean: true, epoch_max: Some(LeaderEpoch(4)), ..Opening::unknown(NOW) };
     let active = Some(written.active);
-    place.try_open(Opening { dense_from: Some(Offset(0)), active, ..known })
+    let (synced, newer_epochs) = (written.active.end, written.epochs.clone());
+    place.try_open(Opening { dense_from: Some(Offset(0)), active, synced, newer_epochs, ..known })
+}
+
+/// Looks for the first record that is at least `ms` ms new.
+fn search(log: &Log, ms: usize) -> Result<Option<TimestampedOffset>, StorageError> {
+    log.find_by_timestamp(NOW.plus_ms(ms as i64), log.log_end_offset())
 }
 
 fn files(place: &Place, suffix: &str) -> Vec<PathBuf> {
@@ -108,17 +124,6 @@ fn looks(log: &Log, written: &Written, what: &str) -> usize {
     told
 }
 
-/// Whether the batch at `at` has the epoch of one of its neighbours instead of its own.
-fn is_seam_moved(path: &PathBuf, at: usize, before: &BatchHeader) -> bool {
-    let small = |epoch: LeaderEpoch| epoch == LeaderEpoch(0) || epoch == LeaderEpoch(1);
-    let now = BatchHeader::decode(&std::fs::read(path).unwrap()[at..]);
-    now.is_ok_and(|now| {
-        now.leader_epoch != before.leader_epoch
-            && small(now.leader_epoch)
-            && small(before.leader_epoch)
-    })
-}
-
 #[test]
 fn a_flipped_stamp_is_told_wherever_the_reader_begins() {
     let place = Place::small();
@@ -128,14 +133,20 @@ fn a_flipped_stamp_is_told_wherever_the_reader_begins() {
         let bytes = std::fs::read(&path).unwrap();
         let mut at = 0;
         while at < bytes.len() {
-            let before = BatchHeader::decode(&bytes[at..]).unwrap();
             for bit in 0..STAMP_BYTES * 8 {
                 let what = format!("{} byte {} bit {}", path.display(), at + bit / 8, bit % 8);
                 flip(&path, at + bit / 8, (bit % 8) as u8);
                 match open(&place, &written) {
-                    // Two epochs meet here, and the file that says where has no checksum either.
-                    Ok(_) if is_seam_moved(&path, at, &before) => {}
-                    Ok(log) => assert!(looks(&log, &written, &what) > 0, "{what}: believed"),
+                    Ok(log) => {
+                        assert!(looks(&log, &written, &what) > 0, "{what}: believed");
+                        for (ms, right) in written.found.iter().enumerate() {
+                            match search(&log, ms) {
+                                Ok(found) => assert_eq!(found, *right, "{what}: by time {ms}"),
+                                Err(StorageError::Damaged(_)) => {}
+                                Err(error) => panic!("{what}: {error}"),
+                            }
+                        }
+                    }
                     Err(StorageError::Damaged(_)) => {}
                     Err(error) => panic!("{what}: {error}"),
                 }
@@ -170,11 +181,15 @@ fn an_index_with_a_flipped_bit_hides_nothing_after_a_kill() {
     // The newest record stands in the middle, so entries below the last one are asked for.
     let written = filled_at(&place, |n| if n == BATCHES / 2 { 100 } else { n as i64 });
     let end = written.active.end;
+    let (log_file, log_bytes) = (&files(&place, ".log")[0], written.active.size_bytes);
     for path in [files(&place, ".index"), files(&place, ".timeindex")].concat() {
         let bytes = std::fs::read(&path).unwrap();
         for bit in 0..bytes.len() * 8 {
             let what = format!("{} bit {bit}", path.display());
             flip(&path, bit / 8, (bit % 8) as u8);
+            // As written ahead of the log, by the process that was killed.
+            let file = std::fs::File::options().write(true).open(log_file).unwrap();
+            file.set_len(log_bytes + 5_000).unwrap();
             for recovery_point in [end, Offset(end.0 - 1), Offset(end.0 / 2)] {
                 let known = Opening { recovery_point, synced: end, ..Opening::unknown(NOW) };
                 let log = place.try_open(Opening { dense_from: Some(Offset(0)), ..known }).unwrap();
@@ -203,4 +218,109 @@ fn batches_that_were_read_once_are_not_looked_at_again() {
     read(&log).unwrap();
     drop(log);
     assert!(open(&place, &written).and_then(|log| read(&log)).is_ok(), "cut before");
+}
+
+#[test]
+fn a_flipped_stamp_is_compacted_into_no_other_place() {
+    let config = LogConfig {
+        segment_bytes: 400,
+        cleanup: CleanupPolicy { delete: false, compact: true },
+        min_cleanable_dirty_ratio: 0.0,
+        ..LogConfig::default()
+    };
+    let compacted = |place: &Place, written: &Written| -> Result<Vec<_>, StorageError> {
+        let mut log = open(place, written)?;
+        let resuming = log.resuming().map(|resuming| resuming.run()).transpose()?;
+        resuming.into_iter().for_each(|resumed| log.finish_resuming(resumed));
+        let plan = log.plan_compaction(NOW, log.log_end_offset())?.expect("segments are sealed");
+        let compaction = plan.run(1 << 20, [1, 2], &mut |_| true)?.expect("it has its time");
+        // From here on what is wrong would be so for good.
+        let _ = log.finish_compaction(compaction).unwrap();
+        let slice = |offset| log.read(offset, log.log_end_offset(), 1 << 20, true).unwrap();
+        let mut batches = Vec::new();
+        while let Some(found) =
+            slice(batches.last().map_or(Offset(0), |last: &Vec<u8>| next_offset(last)))
+        {
+            batches.extend(checked(&found).0);
+        }
+        Ok(batches)
+    };
+    let first = Place::with(config.clone());
+    let keyed = |n: usize, part: usize| (NOW, Some(vec![n as u8, part as u8]), Some(vec![7; 20]));
+    let written = filled_with(&first, |n| {
+        Batch::records((0..1 + n % 3).map(|part| keyed(n, part)).collect())
+    });
+    let copied = || {
+        let place = Place::with(config.clone());
+        drop(place.open_unclean(Offset(0)));
+        for name in first.names() {
+            std::fs::copy(first.path(&name), place.path(&name)).unwrap();
+        }
+        place
+    };
+    let right = compacted(&copied(), &written).unwrap();
+    assert!(files(&first, ".log").len() > 2);
+    // The active segment is not compacted.
+    for number in 0..files(&first, ".log").len() - 1 {
+        for bit in 0..STAMP_BYTES * 8 {
+            let place = copied();
+            let path = &files(&place, ".log")[number];
+            flip(path, bit / 8, (bit % 8) as u8);
+            match compacted(&place, &written) {
+                Ok(found) => assert!(found == right, "segment {number}, bit {bit}: believed"),
+                Err(StorageError::Damaged(_)) => {}
+                Err(error) => panic!("segment {number}, bit {bit}: {error}"),
+            }
+        }
+    }
+}
+
+fn next_offset(batch: &[u8]) -> Offset {
+    BatchHeader::decode(batch).unwrap().next_offset()
+}
+
+/// Two epochs, ten records each, all of them synced; and what is known of them.
+fn two_epochs(place: &Place) -> (Log, Opening) {
+    let mut log = place.open_unclean(Offset(0));
+    append(&mut log, &Batch::of(10, NOW).epoch(2));
+    append(&mut log, &Batch::of(10, NOW).epoch(3));
+    let synced = sync(&mut log);
+    (log, Opening { synced, ..Opening::unknown(NOW) })
+}
+
+fn derived(end: i64, tells_newer: bool) -> Option<Derived> {
+    let epochs = vec![(LeaderEpoch(2), Offset(0))];
+    Some(Derived { end: Offset(end), epochs, has_producers: false, tells_newer })
+}
+
+#[test]
+fn of_epochs_behind_a_checkpoint_of_an_earlier_version_nothing_is_known() {
+    let place = Place::new();
+    let (log, known) = two_epochs(&place);
+    drop(log);
+    let earlier = Opening { derived: derived(10, false), ..known.clone() };
+    let log = place.try_open(earlier.clone()).unwrap();
+    assert_eq!(log.latest_epoch(), LeaderEpoch(3));
+    // Where this version has told of an epoch, it has told of all behind.
+    let newer_epochs = vec![(LeaderEpoch(3), Offset(10))];
+    place.try_open(Opening { newer_epochs, ..earlier.clone() }).unwrap();
+    let newer_epochs = vec![(LeaderEpoch(4), Offset(10))];
+    place.try_open(Opening { newer_epochs, ..earlier }).unwrap_err();
+    place.try_open(Opening { derived: derived(10, true), ..known }).unwrap_err();
+}
+
+#[test]
+fn the_epoch_in_which_the_log_starts_is_told_as_it_began() {
+    let place = Place::new();
+    let (mut log, known) = two_epochs(&place);
+    log.delete_records_before(Offset(15)).unwrap();
+    let told = log.tell_epochs(known.synced);
+    assert_eq!(told, [(LeaderEpoch(3), Offset(10))], "the deletion may be forgotten in a crash");
+    drop(log);
+    let opening = Opening { derived: derived(10, true), newer_epochs: told, ..known };
+    place.try_open(opening.clone()).unwrap();
+    // Of deleted records no epoch is due.
+    let moved = vec![(LeaderEpoch(3), Offset(15))];
+    let log_start_offset = Offset(15);
+    place.try_open(Opening { newer_epochs: moved, log_start_offset, ..opening }).unwrap();
 }

@@ -51,7 +51,7 @@ fn make_with(
     stopped: Stopped,
     between: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<()> {
-    let start = || highwater::start(binary, data, highwater::free_port()?, &SETTINGS);
+    let start = || highwater::start(binary, data, 0, &SETTINGS);
     let mut server = start()?;
     runtime()?.block_on(fill(&server.bootstrap()))?;
     server.stop()?;

@@ -26,6 +26,8 @@ impl fmt::Display for Operation {
 pub(super) struct Control {
     /// What was begun, in order. The next operation's number is the length.
     pub(super) operations: Vec<Operation>,
+    /// Files that were opened, in order; an opening changes nothing and is no operation.
+    pub(super) opened: Vec<Arc<Path>>,
     /// The machine stops before this operation. Once reached, nothing works any more.
     pub(super) stop_at: Option<u64>,
     /// This operation fails, once.

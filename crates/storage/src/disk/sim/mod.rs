@@ -22,7 +22,7 @@ mod tree;
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -92,6 +92,11 @@ impl SimDisk {
     /// All those operations, in order.
     pub fn operations(&self) -> Vec<Operation> {
         self.shared.lock().control.operations.clone()
+    }
+
+    /// Files that were opened since the disk was made, in order.
+    pub fn opened(&self) -> Vec<PathBuf> {
+        self.shared.lock().control.opened.iter().map(|path| path.to_path_buf()).collect()
     }
 
     /// From now on keeps the state before each operation, for [`SimDisk::history`].
@@ -190,6 +195,7 @@ impl Disk for SimDisk {
             (Err(error), _) => return Err(error),
         };
         shared.tree.file(node)?;
+        shared.control.opened.push(path.into());
         let writable = mode != OpenMode::Read;
         Ok(Arc::new(SimFile { shared: self.shared.clone(), node, path: path.into(), writable }))
     }
@@ -199,6 +205,13 @@ impl Disk for SimDisk {
         let shared = self.shared.lock();
         shared.control.check_running()?;
         Ok(shared.tree.file(shared.tree.find(path)?)?.content().to_vec())
+    }
+
+    fn size(&self, path: &Path) -> io::Result<u64> {
+        guard::check("look", path);
+        let shared = self.shared.lock();
+        shared.control.check_running()?;
+        Ok(shared.tree.file(shared.tree.find(path)?)?.content().len() as u64)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {

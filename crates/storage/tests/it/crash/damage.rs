@@ -127,8 +127,8 @@ fn is_in_a_stamp(disk: &SimDisk, path: &Path, what: &str) -> bool {
     let bit: usize = what.split(' ').nth(1).unwrap().parse().unwrap();
     let bytes = disk.read(path).unwrap();
     let mut position = 0;
-    for batch in model::batch::Batches::new(&bytes) {
-        let size = batch.unwrap().1.len();
+    for (_, batch) in model::batch::Batches::new(&bytes).map_while(Result::ok) {
+        let size = batch.len();
         if bit / 8 < position + size {
             return bit / 8 - position < 16;
         }
@@ -141,7 +141,10 @@ fn is_in_a_stamp(disk: &SimDisk, path: &Path, what: &str) -> bool {
 fn damage_below_the_recovery_point_is_never_cut_away() {
     let (load, disk) = settled(23, true);
     for path in files(&disk, ".log") {
-        let size = disk.read(&path).unwrap().len();
+        // Behind the batches stand zeros, which an opening cuts off.
+        let bytes = disk.read(&path).unwrap();
+        let whole = model::batch::Batches::new(&bytes).map_while(Result::ok);
+        let size: usize = whole.map(|(_, batch)| batch.len()).sum();
         for_each_flip(&disk, &path, 97, |damaged, what| {
             match reopened(&damaged, &load) {
                 // Trusted unread, or noticed: either way every byte is still there.
@@ -153,7 +156,7 @@ fn damage_below_the_recovery_point_is_never_cut_away() {
                 Err(StorageError::Damaged(_)) => {}
                 Err(other) => panic!("{what}: {other}"),
             }
-            assert_eq!(damaged.read(&path).unwrap().len(), size, "{what}");
+            assert!(damaged.read(&path).unwrap().len() >= size, "{what}");
         });
     }
 }

@@ -104,6 +104,9 @@ pub fn config() -> LogConfig {
         retention_ms: -1,
         retention_bytes: 12_000,
         cleanup: CleanupPolicy { delete: true, compact: false },
+        // After each sync, whatever it covered.
+        ahead_bytes: 700,
+        ahead_after_syncs: 0,
         ..LogConfig::default()
     }
 }
@@ -154,6 +157,14 @@ pub fn sync(log: &mut Log) -> Result<(), StorageError> {
         log.finish_sync(ticket, result)?;
     }
     Ok(())
+}
+
+/// Writes zeros ahead, as a broker does after a sync. That there is no room for them is no failure.
+pub fn write_ahead(log: &mut Log) {
+    if let Some(ticket) = log.begin_ahead() {
+        let result = ticket.run();
+        log.finish_ahead(ticket, &result);
+    }
 }
 
 /// Begins, runs and finishes a checkpoint.
@@ -252,6 +263,7 @@ impl Load {
                 sync(&mut self.log)?;
                 self.timeline.synced = self.timeline.log_end();
                 assert_eq!(self.log.synced_below(), self.timeline.synced);
+                write_ahead(&mut self.log);
                 Ok(())
             }
             Action::Checkpoint => {

@@ -228,7 +228,7 @@ pub fn check_index_files(log: &Log, disk: &SimDisk, timeline: &Timeline) -> Resu
     Ok(())
 }
 
-/// S13: a closed log has its segments' files, snapshots, and nothing else.
+/// A closed log has its segments' files, snapshots, and nothing else.
 pub fn check_no_leftovers(log: &Log, disk: &SimDisk) -> Result<(), String> {
     let names = disk.list(&partition_dir()).map_err(|e| e.to_string())?;
     let has = |name: String| names.contains(&name);
