@@ -4,13 +4,14 @@
 //! Needs Rust and a C compiler. What else the steps use (Java, Python, Node.js, Go, kcat) they install
 //! where they can, and name where they cannot; such a step is skipped with a word.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::{highwater, tidy};
+use crate::{highwater, test_programs, tidy};
 
 /// How to check.
 #[derive(Args)]
@@ -31,11 +32,20 @@ const fn cargo(name: &'static str, arguments: &'static [&'static str]) -> Step {
     Step { name, program: "cargo", arguments }
 }
 
-const QUICK: &[Step] = &[
-    cargo("format", &["fmt", "--all", "--check"]),
-    cargo("clippy", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
-    cargo("tests", &["test", "--workspace", "--quiet"]),
-    cargo("the program", &["build", "--release", "--quiet"]),
+/// All tests, and the program and the trials that they and the other steps run: in one profile, the one with
+/// assertions and checks for overflow, so that nothing is built twice. `cargo build --release` compiles the same sources
+/// with the same features.
+const BUILD: Step = cargo(
+    "all of it is built, clippy looks on",
+    &["test", "--workspace", "--all-targets", "--no-run", "--quiet"],
+);
+
+/// Clippy's driver, which is the compiler with more lints, compiles the members of the workspace; a warning is an error. A
+/// clippy of its own would check everything once more, all dependencies included, to throw that away.
+pub const LINTED: [(&str, &str); 2] = [
+    ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver"),
+    // As `cargo clippy -- -D warnings` hands arguments over.
+    ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"),
 ];
 
 const TRIALS: &[Step] = &[
@@ -45,7 +55,6 @@ const TRIALS: &[Step] = &[
 ];
 
 const CLIENTS: &[Step] = &[
-    cargo("documents are fresh", &["xt", "compatibility", "--check"]),
     cargo("fuzz, shortly", &["xt", "fuzz", "--seconds", "5"]),
     cargo("real clients", &["xt", "clients", "--output", "target/clients.json"]),
     cargo("a real text, with crashes", &["xt", "realtext"]),
@@ -56,44 +65,64 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let began = Instant::now();
     println!("== tidy");
     tidy::run()?;
-    QUICK.iter().try_for_each(run_step)?;
-    client_tests()?;
-    TRIALS.iter().try_for_each(run_step)?;
+    run_step(&cargo("format", &["fmt", "--all", "--check"]))?;
+    run_step_with(&BUILD, &LINTED)?;
+    let built = highwater::target_folder().join("debug");
+    tests(&built.join("highwater"))?;
+    let environment = Environment::of(&built)?;
+    TRIALS.iter().try_for_each(|step| environment.run(step))?;
     if !arguments.quick {
-        CLIENTS.iter().try_for_each(run_step)?;
+        CLIENTS.iter().try_for_each(|step| environment.run(step))?;
     }
     println!("== all of it in {} s", began.elapsed().as_secs());
     Ok(())
 }
 
-/// The tests of our own client, and of the load, the tools and the proxy that stand beside it, that need a broker:
-/// against a fresh one.
-fn client_tests() -> Result<()> {
+/// All tests, once, beside a fresh broker: those of our own client, of the load, the tools and the proxy talk to
+/// it.
+fn tests(program: &Path) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let settings = [("group.initial.rebalance.delay.ms", "0"), ("http.listener", "")];
-    let server =
-        highwater::start(&scratch.path().join("data"), highwater::free_port()?, &settings)?;
-    println!(
-        "== our client: cargo test -p client -p perf -p proxy, against {}",
-        server.bootstrap()
-    );
-    let status = Command::new("cargo")
-        .args(["test", "-p", "client", "-p", "perf", "-p", "proxy", "--quiet"])
-        .env("CLIENT_TEST_BOOTSTRAP", server.bootstrap())
-        .current_dir(tidy::root()?)
-        .status()?;
+    let data = scratch.path().join("data");
+    let server = peer::highwater::start(program, &data, 0, &settings)?;
+    println!("== tests");
+    let began = Instant::now();
+    let outcome = test_programs::run_all(&[("CLIENT_TEST_BOOTSTRAP", &server.bootstrap())]);
+    println!("== tests: {} s", began.elapsed().as_secs());
     server.stop()?;
-    if !status.success() {
-        bail!("our client's tests failed against the broker");
+    outcome
+}
+
+/// The programs that were built with the tests are what the other steps try.
+struct Environment {
+    program: String,
+    trials: String,
+}
+
+impl Environment {
+    fn of(built: &Path) -> Result<Environment> {
+        let text = |name: &str| {
+            let path = built.join(name).into_os_string().into_string();
+            path.ok().context("the target folder's name is not text")
+        };
+        Ok(Environment { program: text("highwater")?, trials: text("trials")? })
     }
-    Ok(())
+
+    fn run(&self, step: &Step) -> Result<()> {
+        run_step_with(step, &[("HIGHWATER_BINARY", &self.program), ("TRIALS_BINARY", &self.trials)])
+    }
 }
 
 fn run_step(step: &Step) -> Result<()> {
+    run_step_with(step, &[])
+}
+
+fn run_step_with(step: &Step, environment: &[(&str, &str)]) -> Result<()> {
     println!("== {}: {} {}", step.name, step.program, step.arguments.join(" "));
     let began = Instant::now();
     let status = Command::new(step.program)
         .args(step.arguments)
+        .envs(environment.iter().copied())
         .current_dir(tidy::root()?)
         .status()
         .with_context(|| format!("cannot run {}", step.program))?;

@@ -12,6 +12,7 @@ mod scenario;
 mod target;
 
 use std::path::PathBuf;
+use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
@@ -104,29 +105,40 @@ fn list() -> Result<()> {
     Ok(())
 }
 
+/// Kafka's tools beside the libraries: each tool is a JVM that starts, and waits. No client looks at what another
+/// makes.
 fn run_all(arguments: &Arguments, target: &Target) -> Result<Vec<Row>> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let run = format!("c{:x}", started & 0xff_ffff);
+    thread::scope(|scope| {
+        let tools = scope.spawn(|| run_tools(arguments, target, &run));
+        let libraries = run_libraries(arguments, target, &run);
+        let mut rows = tools.join().expect("a scenario does not panic")?;
+        rows.extend(libraries?);
+        Ok(rows)
+    })
+}
+
+fn run_tools(arguments: &Arguments, target: &Target, run: &str) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     if arguments.wants_client("kafka-tools") {
         apache_kafka::install()?;
         let version = apache_kafka::VERSION;
         let context = Context::new(target, &format!("{run}-tools"))?;
-        run_scenarios(
-            arguments,
-            "kafka-tools",
-            version,
-            &kafka_tools::SCENARIOS,
-            &context,
-            &mut rows,
-        );
+        let scenarios = &kafka_tools::SCENARIOS;
+        run_scenarios(arguments, "kafka-tools", version, scenarios, &context, &mut rows);
     }
+    Ok(rows)
+}
+
+fn run_libraries(arguments: &Arguments, target: &Target, run: &str) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
     if arguments.wants_client("kcat") {
         kcat::run(arguments, target, &format!("{run}-kcat"), &mut rows)?;
     }
     for program in &programs::PROGRAMS {
         if arguments.wants_client(program.client) {
-            programs::run(arguments, program, target, &run, &mut rows)?;
+            programs::run(arguments, program, target, run, &mut rows)?;
         }
     }
     Ok(rows)

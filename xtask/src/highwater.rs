@@ -23,14 +23,17 @@ pub fn binary() -> Result<PathBuf> {
     if let Some(path) = BINARY.get() {
         return Ok(path.clone());
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| repository().join("target"), PathBuf::from);
     eprintln!("building highwater (release) …");
     let mut cargo = process::command("cargo");
     cargo.args(["build", "--release", "--package", "highwater"]).current_dir(repository());
     let outcome = process::run(&mut cargo, None, BUILD_LIMIT)?;
     ensure!(outcome.success(), "the build failed: {}", outcome.story());
-    Ok(BINARY.get_or_init(|| target.join("release/highwater")).clone())
+    Ok(BINARY.get_or_init(|| target_folder().join("release/highwater")).clone())
+}
+
+/// Where cargo builds.
+pub fn target_folder() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from)
 }
 
 /// Starts a broker of this checkout: see [`peer::highwater::start`].

@@ -13,6 +13,7 @@ mod readers;
 mod realtext;
 mod repository;
 mod sources;
+mod test_programs;
 mod tidy;
 mod trials;
 mod words;

@@ -1,4 +1,4 @@
-//! Every configuration that is called honoured must be read by somebody: the fields that the room
+//! Every configuration that is called honoured must be read by some code: the fields that the room
 //! `configuration` makes of keys are `pub`, so no compiler says which of them are dead.
 //!
 //! A field counts as read where its section is written before it, as in `config.groups.size_max` or,
@@ -65,7 +65,7 @@ const SECTIONS: &[Section] = &[
     ),
 ];
 
-/// A line for each field that nobody reads.
+/// A line for each field that no code reads.
 pub fn unread(root: &Path) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     for section in SECTIONS {
@@ -81,7 +81,7 @@ pub fn unread(root: &Path) -> Result<Vec<String>> {
         }
         for field in fields.iter().filter(|field| !is_read(&code, section.bound_to, field)) {
             findings.push(format!(
-                "{}: nobody reads {}.{field}: read it, or call its key ignored and remove it",
+                "{}: no code reads {}.{field}: read it, or call its key ignored and remove it",
                 section.file, section.name
             ));
         }

@@ -71,7 +71,7 @@ fn make_topic(broker: &Broker, topic: &str) -> Result<String> {
     let bootstrap = broker.bootstrap();
     let arguments =
         ["--bootstrap-server", &bootstrap, "--create", "--topic", topic, "--partitions", "1"];
-    let mut tool = apache_kafka::tool("kafka-topics", &arguments)?;
+    let mut tool = apache_kafka::brief_tool("kafka-topics", &arguments)?;
     let outcome = process::run(&mut tool, None, Duration::from_secs(60))?;
     ensure!(outcome.success(), "the topic {topic} could not be made: {}", outcome.story());
     Ok(topic.to_owned())

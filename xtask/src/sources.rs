@@ -1,5 +1,5 @@
 //! Where figures come from: a table of figures stands below the commit that was measured, and the commit is one of this
-//! repository. A figure that nobody can measure again is an opinion.
+//! repository. A figure that cannot be measured again is an opinion.
 
 use std::collections::BTreeSet;
 use std::fs;

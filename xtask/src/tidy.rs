@@ -45,6 +45,7 @@ pub fn run() -> Result<()> {
     let invariants = List::read(&root)?;
     findings.extend_from_slice(invariants.findings());
     findings.extend(readers::unread(&root)?);
+    findings.extend(crate::compatibility::stale(&root)?);
     let mut code = Vec::new();
     for file in files(&root)? {
         let text = match fs::read_to_string(&file) {
@@ -119,6 +120,9 @@ fn rust_file(name: &str, text: &str) -> Vec<String> {
             }
         }
     }
+    findings.extend(doctests(text).map(|at| {
+        format!("{name}:{at}: continuous integration runs no doctest: write ```text, or a test")
+    }));
     if !is_test {
         for (at, line) in code.lines().enumerate() {
             if line.contains(UNWRAP) && !line.trim_start().starts_with("//") {
@@ -130,6 +134,26 @@ fn rust_file(name: &str, text: &str) -> Vec<String> {
         }
     }
     findings
+}
+
+/// Lines where an example begins that rustdoc would run: in fences that do not say `text`, or indented.
+fn doctests(text: &str) -> impl Iterator<Item = usize> {
+    let (mut fenced, mut after_blank) = (false, true);
+    text.lines().enumerate().filter_map(move |(at, line)| {
+        let line = line.trim_start();
+        let Some(doc) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) else {
+            (fenced, after_blank) = (false, true);
+            return None;
+        };
+        let fence = doc.trim_start().strip_prefix("```");
+        let begins = match fence {
+            Some(language) => !fenced && language != "text",
+            None => !fenced && after_blank && doc.starts_with("     "),
+        };
+        fenced ^= fence.is_some();
+        after_blank = doc.trim().is_empty();
+        begins.then_some(at + 1)
+    })
 }
 
 /// Relative links in a document must lead to something.
@@ -216,6 +240,19 @@ mod tests {
         let in_test = "//! X.\n\n#[cfg(test)]\nmod tests {\n fn f() { g().unwrap() } }\n";
         assert_eq!(rust_file("a.rs", in_test).len(), 0);
         assert_eq!(rust_file("a.rs", &format!("//! X.\n{}", "x\n".repeat(900))).len(), 1);
+    }
+
+    #[test]
+    fn an_example_that_would_be_run_is_found() {
+        let found = |text: &str| doctests(text).collect::<Vec<_>>();
+        assert_eq!(found("//! X.\n//!\n//! ```text\n//! a\n//! ```\n//! b\n"), [0; 0]);
+        assert_eq!(found("//! X.\n//! ```\n//! a();\n//! ```\n"), [2]);
+        assert_eq!(found("/// X.\n/// ```no_run\n/// a();\n/// ```\nfn x() {}\n/// ```\n"), [2, 6]);
+        assert_eq!(found("/// X.\n///\n///     a();\n"), [3]);
+        assert_eq!(
+            found("/// ```text\n///\n///     a();\n/// ```\n/// 1. x\n///      y\n"),
+            [0; 0]
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The trials of `crates/trials`, on the release build of this checkout. A program of its own, so that `cargo xt` stays small.
+//! The trials of `crates/trials`, on the release build of this checkout. A program of its own, so that `cargo xt` stays small:
+//! `$TRIALS_BINARY`, or built when needed.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -19,14 +20,25 @@ pub struct Arguments {
 /// Runs one trial.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let binary = highwater::binary()?;
-    let status = Command::new("cargo")
-        .args(["run", "--quiet", "--package", "trials", "--"])
+    let status = program()?
         .args(&arguments.trial)
         .arg("--binary")
         .arg(binary)
         .current_dir(tidy::root()?)
         .status()
-        .context("cannot run cargo")?;
+        .context("cannot run the trials")?;
     ensure!(status.success(), "the trial failed");
     Ok(())
+}
+
+fn program() -> Result<Command> {
+    if let Some(built) = std::env::var_os("TRIALS_BINARY") {
+        let mut program = Command::new(built);
+        // Cargo has named this package's folder, and the trials' own folders of earlier versions are wanted.
+        program.env("CARGO_MANIFEST_DIR", tidy::root()?.join("crates/trials"));
+        return Ok(program);
+    }
+    let mut cargo = Command::new("cargo");
+    cargo.args(["run", "--quiet", "--package", "trials", "--"]);
+    Ok(cargo)
 }

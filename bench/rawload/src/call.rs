@@ -14,6 +14,14 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// The largest answer that is believed.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
+/// Where nothing listens yet, the kernel may give a connection the very port that it is meant for, and so
+/// connect it with itself: that counts as refused.
+fn ensure_answered(stream: &TcpStream) -> Result<()> {
+    let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
+    ensure!(local != peer, "nothing listens at {peer}: the connection is one with itself");
+    Ok(())
+}
+
 /// A connection for calls.
 pub struct Caller {
     stream: TcpStream,
@@ -25,6 +33,7 @@ impl Caller {
     /// Connects once.
     pub fn connect(address: SocketAddr) -> Result<Caller> {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+        ensure_answered(&stream)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_LIMIT))?;
         Ok(Caller { stream, correlation_id: 0, answer: Vec::new() })
@@ -45,5 +54,26 @@ impl Caller {
         let answered = reader.i32()?;
         ensure!(answered == self.correlation_id, "answer {answered} to {}", self.correlation_id);
         Ok(reader)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use rustix::net::{AddressFamily, SocketType, bind, connect, getsockname, socket};
+
+    use super::*;
+
+    #[test]
+    fn a_connection_with_itself_counts_as_refused() {
+        let own = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&own, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        connect(&own, &getsockname(&own).unwrap()).expect("both ends open at once");
+        let failure = ensure_answered(&TcpStream::from(own)).unwrap_err();
+        assert!(failure.to_string().contains("nothing listens"), "{failure}");
+
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Caller::connect(listener.local_addr().unwrap()).expect("there a listener answers");
     }
 }

@@ -2,7 +2,6 @@
 //! faster than it matters, and prints points of time, which the caller compares with the time at
 //! which it started the broker.
 
-use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -19,12 +18,9 @@ const RETRY: Duration = Duration::from_micros(500);
 /// What is waited for.
 #[derive(Args)]
 pub struct Arguments {
-    /// Broker, as address:port
-    #[arg(long)]
-    bootstrap: SocketAddr,
-    /// Names, separated by commas; the first and the last partition of each is written to
-    #[arg(long, value_delimiter = ',')]
-    topics: Vec<String>,
+    // The first and the last partition of each is written to
+    #[command(flatten)]
+    names: topic::Names,
     /// Partitions of each topic, all of which must have a leader first
     #[arg(long, default_value_t = 1)]
     partitions: i32,
@@ -53,19 +49,20 @@ pub fn run(arguments: &Arguments) -> Result<String> {
 }
 
 fn attempt(arguments: &Arguments, deadline: Instant, connected: &mut Option<f64>) -> Result<()> {
-    let mut caller = Caller::connect(arguments.bootstrap)?;
+    let topics = &arguments.names.topics;
+    let mut caller = Caller::connect(arguments.names.bootstrap)?;
     connected.get_or_insert_with(unix_s);
     if !arguments.existing {
-        for topic in &arguments.topics {
+        for topic in topics {
             // An attempt that was cut off may have made it.
-            topic::create(&mut caller, topic, arguments.partitions, &[])?;
+            topic::create(&mut caller, std::slice::from_ref(topic), arguments.partitions, &[])?;
         }
     }
-    topic::wait_for_leaders(&mut caller, &arguments.topics, arguments.partitions, RETRY, deadline)?;
+    topic::wait_for_leaders(&mut caller, topics, arguments.partitions, RETRY, deadline)?;
     let (batch, _) = request::batch(100, 0);
     let last = arguments.partitions - 1;
     let ends = if last > 0 { vec![0, last] } else { vec![0] };
-    for topic in &arguments.topics {
+    for topic in topics {
         for partition in &ends {
             let mut reader = caller.call(request::produce(topic, *partition, -1, &batch))?;
             let error = response::produce_error(&mut reader)?;

@@ -3,12 +3,14 @@
 //!
 //! `rate` sends at a fixed rate and counts latency from the intended time; `flood` keeps a window in
 //! flight; `first-ack` tells when a broker that is just starting acknowledged its first record;
-//! `topic` creates and deletes. Every command prints one line of JSON. Not a client: no retries, one
+//! `write-each` and `delete-each` ask about one partition
+//! after the other; `topic` creates and deletes. Every command prints one line of JSON. Not a client: no retries, one
 //! broker, leaders are not looked for. Read `request.rs` for the bytes, `connection.rs` for the loop.
 
 mod call;
 mod connection;
 mod drive;
+mod each;
 mod first_ack;
 mod latency;
 mod request;
@@ -33,6 +35,10 @@ enum Command {
     Flood(drive::Flood),
     /// Connect until it works, create topics if asked to, produce until acknowledged
     FirstAck(first_ack::Arguments),
+    /// Write one record to each of many partitions, one request after the other
+    WriteEach(each::Arguments),
+    /// Delete the records of partitions, one request after the other
+    DeleteEach(each::Arguments),
     /// Create topics and wait for their leaders, or delete them
     #[command(subcommand)]
     Topic(topic::Command),
@@ -43,6 +49,8 @@ fn main() -> Result<()> {
         Command::Rate(rate) => drive::rate(&rate)?,
         Command::Flood(flood) => drive::flood(&flood)?,
         Command::FirstAck(arguments) => first_ack::run(&arguments)?,
+        Command::WriteEach(arguments) => each::write(&arguments)?,
+        Command::DeleteEach(arguments) => each::delete(&arguments)?,
         Command::Topic(command) => topic::run(&command)?,
     };
     println!("{line}");

@@ -1,5 +1,6 @@
 //! The few requests that are sent, encoded by hand in versions without compact fields, which every
-//! Kafka-protocol broker of today serves: Produce 8, Metadata 7, CreateTopics 4, DeleteTopics 3.
+//! Kafka-protocol broker of today serves: Produce 8, Metadata 7, CreateTopics 4, DeleteTopics 3,
+//! DeleteRecords 1.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,6 +24,8 @@ pub enum Api {
     CreateTopics,
     /// DeleteTopics 3.
     DeleteTopics,
+    /// DeleteRecords 1.
+    DeleteRecords,
 }
 
 impl Api {
@@ -32,6 +35,7 @@ impl Api {
             Api::Metadata => (3, 7),
             Api::CreateTopics => (19, 4),
             Api::DeleteTopics => (20, 3),
+            Api::DeleteRecords => (21, 1),
         }
     }
 }
@@ -53,6 +57,11 @@ impl Frame {
     }
 
     fn i32(&mut self, value: i32) -> &mut Frame {
+        self.0.extend_from_slice(&value.to_be_bytes());
+        self
+    }
+
+    fn i64(&mut self, value: i64) -> &mut Frame {
         self.0.extend_from_slice(&value.to_be_bytes());
         self
     }
@@ -127,6 +136,13 @@ pub fn delete_topics(topics: &[String]) -> Vec<u8> {
         frame.string(topic);
     }
     frame.i32(TIMEOUT_MS);
+    frame.finish()
+}
+
+/// DeleteRecords of one partition, up to its high watermark.
+pub fn delete_records(topic: &str, partition: i32) -> Vec<u8> {
+    let mut frame = Frame::new(Api::DeleteRecords);
+    frame.count(1).string(topic).count(1).i32(partition).i64(-1).i32(TIMEOUT_MS);
     frame.finish()
 }
 

@@ -54,6 +54,17 @@ pub fn produce_error(reader: &mut Reader<'_>) -> Result<i16> {
     reader.i16()
 }
 
+/// The error code of a DeleteRecords response about one partition.
+pub fn delete_records_error(reader: &mut Reader<'_>) -> Result<i16> {
+    reader.i32()?; // throttle time
+    ensure!(reader.count()? == 1, "one topic was asked about");
+    reader.string()?;
+    ensure!(reader.count()? == 1, "one partition was asked about");
+    reader.i32()?;
+    reader.take(8)?;
+    reader.i16()
+}
+
 /// How many partitions of each topic have a leader; topics with an error are left out.
 pub fn led_partitions(reader: &mut Reader<'_>) -> Result<HashMap<String, usize>> {
     reader.i32()?; // throttle time

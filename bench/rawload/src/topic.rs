@@ -22,7 +22,7 @@ pub enum Command {
     /// Create, then wait until every partition has a leader; a topic that exists is an error
     Create(Create),
     /// Delete; a topic that is not there is no error
-    Delete(Names),
+    Delete(Delete),
 }
 
 /// Which topics, where.
@@ -36,6 +36,16 @@ pub struct Names {
     pub topics: Vec<String>,
 }
 
+/// Topics to delete.
+#[derive(Args)]
+pub struct Delete {
+    #[command(flatten)]
+    names: Names,
+    /// How long to wait before
+    #[arg(long, default_value_t = 0)]
+    delay_ms: u64,
+}
+
 /// Topics to create.
 #[derive(Args)]
 pub struct Create {
@@ -47,6 +57,9 @@ pub struct Create {
     /// A topic configuration, KEY=VALUE
     #[arg(long = "config")]
     configs: Vec<String>,
+    /// All in one request, not one after the other
+    #[arg(long)]
+    together: bool,
     /// How long it may take
     #[arg(long, default_value_t = 120)]
     limit_seconds: u64,
@@ -61,11 +74,13 @@ pub fn run(command: &Command) -> Result<String> {
             let mut caller = Caller::connect(arguments.names.bootstrap)?;
             let configs = arguments.configs.iter().map(|pair| split(pair));
             let configs = configs.collect::<Result<Vec<_>>>()?;
-            // One topic a request: controllers bound the records of one request.
-            for topic in &arguments.names.topics {
-                let fresh = create(&mut caller, topic, arguments.partitions, &configs)?;
+            // One topic a request otherwise: controllers bound the records of one request.
+            let names = &arguments.names.topics;
+            let at_once = if arguments.together { names.len() } else { 1 };
+            for topics in names.chunks(at_once.max(1)) {
+                let fresh = create(&mut caller, topics, arguments.partitions, &configs)?;
                 // Someone else's topic is neither to be written to nor to be deleted afterwards.
-                ensure!(fresh, "{topic} exists already: is this the right broker?");
+                ensure!(fresh, "{topics:?} exist already: is this the right broker?");
             }
             wait_for_leaders(
                 &mut caller,
@@ -75,8 +90,9 @@ pub fn run(command: &Command) -> Result<String> {
                 deadline,
             )?;
         }
-        Command::Delete(names) => {
+        Command::Delete(Delete { names, delay_ms }) => {
             let mut caller = Caller::connect(names.bootstrap)?;
+            thread::sleep(Duration::from_millis(*delay_ms));
             let mut reader = caller.call(request::delete_topics(&names.topics))?;
             for (topic, error) in response::topic_errors(&mut reader, false)? {
                 let gone = error == 0 || error == UNKNOWN_TOPIC_OR_PARTITION;
@@ -94,14 +110,14 @@ fn split(pair: &str) -> Result<(String, String)> {
     }
 }
 
-/// Creates one topic; tells whether it was not there before.
+/// Creates topics with one request; tells whether none was there before.
 pub fn create(
     caller: &mut Caller,
-    topic: &str,
+    topics: &[String],
     partitions: i32,
     configs: &[(String, String)],
 ) -> Result<bool> {
-    let frame = request::create_topics(&[topic.to_owned()], partitions, configs);
+    let frame = request::create_topics(topics, partitions, configs);
     let mut reader = caller.call(frame)?;
     let mut fresh = true;
     for (topic, error) in response::topic_errors(&mut reader, true)? {

@@ -7,6 +7,7 @@
 mod consume;
 mod latency;
 mod produce;
+mod reader;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};

@@ -3,6 +3,9 @@
 //! At a fixed rate a record's latency counts from the time at which it should have been sent, so a
 //! broker that stalls is charged for what waited. Reports are taken in between sends, at least every
 //! [`TICK`]: that much a latency may be overstated, for every broker alike.
+//!
+//! With `--read` a consumer waits at the end meanwhile; each record carries when it should have been
+//! sent, from which its way through the broker is counted.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -19,6 +22,7 @@ use rdkafka::{ClientConfig, ClientContext, Statistics};
 use serde_json::{Map, Value, json};
 
 use crate::latency::Latency;
+use crate::reader::{self, Reader};
 
 /// How often delivery reports are taken at a fixed rate.
 const TICK: Duration = Duration::from_micros(100);
@@ -26,6 +30,8 @@ const TICK: Duration = Duration::from_micros(100);
 const TIMED_EVERY: u64 = 64;
 /// The opaque of a record that is not timed.
 const UNTIMED: usize = usize::MAX;
+/// Why a lock of the reports is never poisoned: a poisoned lock means that a thread panicked while it held it.
+const POISONED: &str = "no thread panics while it holds a lock of the reports";
 /// How often librdkafka reports its counters.
 const STATISTICS: Duration = Duration::from_millis(500);
 
@@ -55,6 +61,9 @@ pub struct Arguments {
     /// How many records from the start are left out of the latencies
     #[arg(long, default_value_t = 0)]
     warmup_records: u64,
+    /// Read the records at the same time, from partition 0 of the topic, which is to be empty
+    #[arg(long, requires = "rate")]
+    read: bool,
     /// Any other property of librdkafka, KEY=VALUE
     #[arg(long = "set")]
     set: Vec<String>,
@@ -96,7 +105,7 @@ impl ProducerContext for Context {
         let reports = &self.0;
         if let Err((error, _)) = result {
             reports.failed.fetch_add(1, Ordering::Relaxed);
-            let mut first = reports.first_error.lock().expect("nobody panics with it");
+            let mut first = reports.first_error.lock().expect(POISONED);
             first.get_or_insert_with(|| error.clone());
             return;
         }
@@ -104,7 +113,7 @@ impl ProducerContext for Context {
         if intended != UNTIMED {
             let now = reports.start.elapsed();
             let latency = now.saturating_sub(Duration::from_nanos(intended as u64));
-            reports.latency.lock().expect("nobody panics with it").record(latency);
+            reports.latency.lock().expect(POISONED).record(latency);
         }
     }
 }
@@ -117,7 +126,12 @@ pub fn run(arguments: &Arguments) -> Result<String> {
         configuration(arguments)?.create_with_context(Context(Arc::clone(&reports)))?;
     // Metadata first: the run is about producing. What this takes is left out below.
     producer.client().fetch_metadata(Some(&arguments.topic), Duration::from_secs(10))?;
-    let run = Run {
+    let reader = arguments.read.then(|| {
+        let warmup = arguments.warmup_records;
+        Reader::start(&arguments.bootstrap, &arguments.topic, reports.start, warmup)
+    });
+    let reader = reader.transpose()?;
+    let mut run = Run {
         arguments,
         producer,
         begin: reports.start.elapsed(),
@@ -129,7 +143,11 @@ pub fn run(arguments: &Arguments) -> Result<String> {
         None => run.flat_out()?,
     }
     run.drain()?;
-    run.line()
+    let mut line = run.line()?;
+    if let Some(reader) = reader {
+        reader.finish(arguments.records)?.write("read_", &mut line);
+    }
+    Ok(Value::Object(line).to_string())
 }
 
 fn configuration(arguments: &Arguments) -> Result<ClientConfig> {
@@ -196,8 +214,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn at_rate(&self, rate: f64) -> Result<()> {
-        let intended = |number: u64| self.begin + Duration::from_secs_f64(number as f64 / rate);
+    fn at_rate(&mut self, rate: f64) -> Result<()> {
+        let begin = self.begin;
+        let intended = |number: u64| begin + Duration::from_secs_f64(number as f64 / rate);
         let mut sent = 0;
         while sent < self.arguments.records {
             let due = intended(sent);
@@ -210,6 +229,9 @@ impl Run<'_> {
             }
             let timed = sent >= self.arguments.warmup_records;
             let stamp = if timed { usize::try_from(due.as_nanos())? } else { UNTIMED };
+            if self.arguments.read {
+                reader::stamp(&mut self.value, due);
+            }
             if self.send(stamp)? {
                 sent += 1;
             } else {
@@ -273,9 +295,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn line(&self) -> Result<String> {
+    fn line(&self) -> Result<Map<String, Value>> {
         let reports = &self.reports;
-        if let Some(error) = &*reports.first_error.lock().expect("nobody panics with it") {
+        if let Some(error) = &*reports.first_error.lock().expect(POISONED) {
             let failed = reports.failed.load(Ordering::Relaxed);
             bail!("{failed} records were not acknowledged, the first because: {error}");
         }
@@ -287,8 +309,8 @@ impl Run<'_> {
         line.insert("requests".to_owned(), json!(reports.requests.load(Ordering::Relaxed)));
         line.insert("bytes".to_owned(), json!(records * self.arguments.record_bytes as u64));
         line.insert("seconds".to_owned(), json!(seconds));
-        reports.latency.lock().expect("nobody panics with it").write(&mut line);
-        Ok(Value::Object(line).to_string())
+        reports.latency.lock().expect(POISONED).write("", &mut line);
+        Ok(line)
     }
 }
 

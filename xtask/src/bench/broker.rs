@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -240,7 +240,8 @@ impl Highwater {
         let port = highwater::free_port()?;
         let process = spawn(&binary, &folder, port, class)?;
         let mut own = Highwater { process, binary, port, class, folder };
-        own.wait_until_listening()?;
+        let listening = own.process.wait_until_listening(port, START_LIMIT);
+        listening.with_context(|| format!("highwater does not serve:\n{}", own.last_words()))?;
         Ok(own)
     }
 
@@ -250,18 +251,11 @@ impl Highwater {
         Ok(())
     }
 
-    fn wait_until_listening(&mut self) -> Result<()> {
-        let deadline = Instant::now() + START_LIMIT;
-        while !procfs::listens_on(self.process.pid(), self.port).unwrap_or(false) {
-            if !self.process.is_running() || Instant::now() > deadline {
-                let log = fs::read_to_string(self.folder.path().join("output")).unwrap_or_default();
-                let lines: Vec<&str> = log.lines().collect();
-                let tail = lines[lines.len().saturating_sub(15)..].join("\n");
-                bail!("highwater does not serve:\n{tail}");
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
+    /// The end of what it wrote.
+    fn last_words(&self) -> String {
+        let log = fs::read_to_string(self.folder.path().join("output")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(15)..].join("\n")
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Sample {
     pub figures: Figures,
 }
 
-/// The two seats of a comparison.
+/// The two seats of a comparison, and the floor that some rows measure beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SeatName {
@@ -36,6 +36,8 @@ pub enum SeatName {
     Reference,
     /// What is judged.
     Candidate,
+    /// The least that any broker would need ([`super::floor`]).
+    Floor,
 }
 
 /// Median of rounds, and how far they lie apart.

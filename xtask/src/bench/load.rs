@@ -2,8 +2,7 @@
 //! Highwater. One producer, 128-byte records, interleaved rounds, medians.
 
 use std::path::PathBuf;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -55,11 +54,12 @@ struct Row {
 pub fn compare(arguments: &Load) -> Result<()> {
     let generators = Generators::build(true)?;
     let ours = build_ours()?;
-    let sink_address = format!("127.0.0.1:{}", free_port()?);
+    let port = free_port()?;
+    let sink_address = format!("127.0.0.1:{port}");
     let mut sink = process::command(&ours);
     sink.args(["--sink-at", &sink_address, "--partitions", "4"]);
     let mut sink = Guarded::spawn(&mut sink)?;
-    wait_until_listening(&sink_address)?;
+    sink.wait_until_listening(port, START_LIMIT)?;
     let scratch = tempfile::tempdir()?;
     let server = highwater::start(
         &scratch.path().join("data"),
@@ -133,7 +133,8 @@ fn print(rows: &[Row], arguments: &Load) {
     }
 }
 
-fn build_ours() -> Result<PathBuf> {
+/// Builds the load engine's program.
+pub fn build_ours() -> Result<PathBuf> {
     let mut cargo = process::command("cargo");
     cargo.args(["build", "--quiet", "--release", "--package", "perf", "--example", "load"]);
     cargo.current_dir(repository()).env_remove("CARGO_TARGET_DIR");
@@ -197,14 +198,5 @@ fn program(arguments: &[&str]) -> Result<()> {
     command.args(arguments);
     let outcome = process::run(&mut command, None, Duration::from_secs(30))?;
     ensure!(outcome.success(), "{arguments:?}: {}", outcome.story());
-    Ok(())
-}
-
-fn wait_until_listening(address: &str) -> Result<()> {
-    let deadline = Instant::now() + START_LIMIT;
-    while std::net::TcpStream::connect(address).is_err() {
-        ensure!(Instant::now() < deadline, "the sink does not listen at {address}");
-        thread::sleep(Duration::from_millis(10));
-    }
     Ok(())
 }

@@ -11,6 +11,7 @@ use super::broker::Broker;
 use super::figures::Figures;
 use super::generator::{Generators, Load};
 use peer::memory::MemoryHolder;
+use peer::process::Guarded;
 use peer::procfs;
 
 /// How long the files of deleted topics need to be gone (see the brokers' settings).
@@ -49,9 +50,20 @@ impl Meter {
 
     /// Creates a topic with a fresh name and waits for its leaders.
     pub fn create_topic(&self, broker: &Broker, partitions: u64) -> Result<String> {
+        self.create_topic_with(broker, partitions, &[])
+    }
+
+    /// As [`Meter::create_topic`], with a configuration, each `KEY=VALUE`.
+    pub fn create_topic_with(
+        &self,
+        broker: &Broker,
+        partitions: u64,
+        configs: &[&str],
+    ) -> Result<String> {
         let topic = self.fresh_topic();
         let mut arguments = words(&["topic", "create", "--bootstrap", &broker.bootstrap()]);
         arguments.extend(words(&["--topics", &topic, "--partitions", &partitions.to_string()]));
+        configs.iter().for_each(|config| arguments.extend(words(&["--config", config])));
         self.generators.run(&Load::Raw(arguments), RUN_LIMIT)?;
         Ok(topic)
     }
@@ -62,22 +74,32 @@ impl Meter {
         self.generators.run(&Load::Raw(words(&arguments)), RUN_LIMIT).map(drop)
     }
 
-    /// Runs `load` against `broker`, which idles before, and adds the costs to its figures.
-    pub fn run(&self, broker: &Broker, load: &Load) -> Result<Figures> {
+    /// Begins to delete a topic after `delay`, beside what is measured; [`super::generator::finish`] waits for
+    /// it.
+    pub fn delete_later(&self, broker: &Broker, topic: &str, delay: Duration) -> Result<Guarded> {
+        let (bootstrap, delay) = (broker.bootstrap(), delay.as_millis().to_string());
+        let mut arguments = words(&["topic", "delete", "--bootstrap", &bootstrap]);
+        arguments.extend(words(&["--topics", topic, "--delay-ms", &delay]));
+        self.generators.start_raw(&arguments)
+    }
+
+    /// Runs `load` against the broker with this process id, which idles before, and adds the costs to
+    /// its figures.
+    pub fn run(&self, broker: u32, load: &Load) -> Result<Figures> {
         if let Some(memory) = &self.memory {
             memory.refill();
         }
         wait_until_idle(broker)?;
-        let before = Reading::take(broker.pid())?;
+        let before = Reading::take(broker)?;
         let mut figures = self.generators.run(load, RUN_LIMIT)?;
-        let after = Reading::take(broker.pid()).context("the broker died of it")?;
+        let after = Reading::take(broker).context("the broker died of it")?;
         add_costs(&mut figures, &before, &after);
-        figures.insert("resident_mib".to_owned(), procfs::resident_mib(broker.pid())?);
+        figures.insert("resident_mib".to_owned(), procfs::resident_mib(broker)?);
         Ok(figures)
     }
 
     /// Runs `load_of` a fresh topic of `partitions`, which is deleted afterwards, and waits until its
-    /// files have gone, so that they burden nobody.
+    /// files have gone, so that they burden no later run.
     pub fn run_on_fresh_topic(
         &self,
         broker: &Broker,
@@ -85,7 +107,7 @@ impl Meter {
         load_of: impl FnOnce(&str) -> Load,
     ) -> Result<Figures> {
         let topic = self.create_topic(broker, partitions)?;
-        let outcome = self.run(broker, &load_of(&topic));
+        let outcome = self.run(broker.pid(), &load_of(&topic));
         self.delete_topic(broker, &topic)?;
         settle();
         outcome
@@ -106,12 +128,12 @@ pub fn settle() {
     }
 }
 
-fn wait_until_idle(broker: &Broker) -> Result<()> {
+fn wait_until_idle(broker: u32) -> Result<()> {
     let deadline = Instant::now() + IDLE_LIMIT;
     loop {
-        let before = procfs::cpu_s(broker.pid())?;
+        let before = procfs::cpu_s(broker)?;
         thread::sleep(IDLE_WINDOW);
-        let used = procfs::cpu_s(broker.pid())? - before;
+        let used = procfs::cpu_s(broker)? - before;
         if used < IDLE_CORES * IDLE_WINDOW.as_secs_f64() {
             return Ok(());
         }
@@ -156,7 +178,7 @@ fn add_costs(figures: &mut Figures, before: &Reading, after: &Reading) {
     add("wall_s", wall_s);
     add("broker_cpu_s", broker);
     add("generator_cpu_s", generator);
-    // Of others: the kernel's own threads, the second seat, and whoever disturbed.
+    // Of others: the kernel's own threads, the second seat, and whatever else ran.
     add("other_cores", (machine - broker - generator).max(0.0) / wall_s);
     add("stolen_cores", (after.stolen_s - before.stolen_s) / wall_s);
     add_rates(figures, broker, generator);

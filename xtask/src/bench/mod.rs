@@ -6,8 +6,10 @@
 //! counted. Not a test of correctness, and not part of continuous integration: it wants the machine
 //! for itself.
 
+mod bars;
 mod broker;
 mod figures;
+mod floor;
 mod generator;
 mod load;
 mod machine;
@@ -115,6 +117,10 @@ fn peer(arguments: &Peer) -> Result<()> {
     ensure!(ours || !arguments.publish, "--publish wants Apache Kafka and this checkout's program");
     let rows = chosen(&arguments.rows)?;
     [&arguments.vs, &arguments.target].iter().try_for_each(|target| target.make_ready())?;
+    if rows.iter().any(|row| matches!(row.work, Work::Paced(shape) if shape.floor)) {
+        // So that no round builds it.
+        load::build_ours()?;
+    }
     let out = out_folder(arguments)?;
     let machine = Machine::look(&std::env::temp_dir())?;
     fs::write(out.join("machine.json"), serde_json::to_string_pretty(&machine)?)?;
@@ -299,7 +305,16 @@ impl Comparison {
             let work = if round == 0 { work.discarded() } else { work };
             for (index, topic) in prepared.iter().enumerate() {
                 let figures = self.run_once(index, row, work, topic.as_deref())?;
-                self.keep(index, row, round, figures)?;
+                let seat = &self.seats[index];
+                let durability = seat.target.durability(row.class);
+                let who = (seat.name, seat.target.to_string(), durability);
+                self.keep(who, row, round, figures)?;
+            }
+            if let Work::Paced(shape) = work
+                && shape.floor
+            {
+                let figures = floor::measure(&self.meter, &shape)?;
+                self.keep((SeatName::Floor, floor::NAME.to_owned(), "fsync"), row, round, figures)?;
             }
         }
         Ok(())
@@ -322,6 +337,11 @@ impl Comparison {
                 let class = seat.class(row.class);
                 work::many_partitions(meter, &target, class, shape).with_context(context)
             }
+            Work::FullBroker { topics, partitions, log_bytes } => {
+                let shape = (topics, partitions, log_bytes);
+                let class = seat.class(row.class);
+                work::full_broker(meter, &target, class, shape).with_context(context)
+            }
             Work::FixedCosts => {
                 let running = seat.broker(meter, row.class, quick)?;
                 work::fixed_costs(meter, &target, running).with_context(context)
@@ -333,8 +353,13 @@ impl Comparison {
         }
     }
 
-    fn keep(&mut self, index: usize, row: &Row, round: u32, figures: Figures) -> Result<()> {
-        let seat = &self.seats[index];
+    fn keep(
+        &mut self,
+        (seat, target, durability): (SeatName, String, &str),
+        row: &Row,
+        round: u32,
+        figures: Figures,
+    ) -> Result<()> {
         let shown = row.bars.iter().filter_map(|bar| {
             figures.get(bar.figure).map(|value| format!("{} {value:.3}", bar.figure))
         });
@@ -345,12 +370,12 @@ impl Comparison {
         } else {
             String::new()
         };
-        eprintln!("  round {round} {:<20} {shown}{disturbed}", seat.target.to_string());
+        eprintln!("  round {round} {target:<20} {shown}{disturbed}");
         let sample = Sample {
             row: row.name.to_owned(),
-            seat: seat.name,
-            target: seat.target.to_string(),
-            durability: seat.target.durability(row.class).to_owned(),
+            seat,
+            target,
+            durability: durability.to_owned(),
             round,
             at_unix_s: peer::procfs::unix_s(),
             commit: self.commit.clone(),

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use super::bars::{Bar, Limit, Medians};
 use super::figures::{Sample, SeatName, Summary, summary};
 use super::machine::Machine;
-use super::rows::{Bar, Limit, ROWS, Row};
+use super::rows::{ROWS, Row};
 
 /// The generated part of the page lies between these lines.
 const BEGIN: &str = "<!-- bench peer: generated from here -->";
@@ -19,6 +20,9 @@ struct Line<'a> {
     bar: &'a Bar,
     reference: Option<Summary>,
     candidate: Option<Summary>,
+    /// Medians of the floor, and of the candidate in the row that the bar names.
+    floor: Option<f64>,
+    other_row: Option<f64>,
     durability: String,
 }
 
@@ -41,11 +45,19 @@ impl Report<'_> {
         let of = |seat| summary(self.samples, row.name, seat, bar.figure);
         let candidates = |s: &&Sample| s.row == row.name && s.seat == SeatName::Candidate;
         let durability = self.samples.iter().find(candidates).map(|s| s.durability.clone());
+        let other_row = match bar.limit {
+            Limit::TimesRow(other, _) => {
+                summary(self.samples, other, SeatName::Candidate, bar.figure)
+            }
+            _ => None,
+        };
         Line {
             row,
             bar,
             reference: of(SeatName::Reference),
             candidate: of(SeatName::Candidate),
+            floor: of(SeatName::Floor).map(|floor| floor.median),
+            other_row: other_row.map(|other| other.median),
             durability: durability.unwrap_or_default(),
         }
     }
@@ -134,8 +146,9 @@ impl Report<'_> {
 
 impl Line<'_> {
     fn met(&self) -> Option<bool> {
-        let (reference, candidate) = (self.reference?, self.candidate?);
-        self.bar.limit.met(reference.median, candidate.median)
+        let (reference, candidate) = (self.reference?.median, self.candidate?.median);
+        let (floor, other_row) = (self.floor, self.other_row);
+        self.bar.limit.met(Medians { candidate, reference, floor, other_row })
     }
 
     fn cells(&self) -> Vec<String> {
@@ -150,7 +163,7 @@ impl Line<'_> {
             shown(self.reference),
             shown(self.candidate),
             ratio.map_or("-".into(), |(r, c)| format!("{}×", number(c.median / r.median))),
-            limit_text(self.bar.limit),
+            limit_text(self.bar.limit, self.floor),
             match self.met() {
                 Some(true) => "met".to_owned(),
                 Some(false) => "missed".to_owned(),
@@ -164,9 +177,18 @@ impl Line<'_> {
     }
 }
 
-fn limit_text(limit: Limit) -> String {
+fn limit_text(limit: Limit, floor: Option<f64>) -> String {
     match limit {
         Limit::AtMost(most) => format!("≤ {most}"),
+        Limit::AtMostOrFloor(most) => match floor {
+            Some(floor) if floor > most => {
+                let above = Limit::above_floor(most, Some(floor));
+                format!("≤ {} (the floor, {}, + 20 %)", number(above), number(floor))
+            }
+            Some(floor) => format!("≤ {most} (the floor: {})", number(floor)),
+            None => format!("≤ {most}"),
+        },
+        Limit::TimesRow(row, times) => format!("≤ {times}× `{row}`"),
         Limit::TimesReference(times) => format!("≥ {times}×"),
         Limit::Shown => String::new(),
     }
@@ -242,6 +264,15 @@ mod tests {
         let report = Report { machine: &machine(), samples: &samples };
         assert_eq!(report.score(), (0, 2));
         assert!(report.markdown().contains("| 100 | - | - | ≥ 2× | not measured |"));
+    }
+
+    #[test]
+    fn the_floor_is_told_beside_the_bar() {
+        let limit = Limit::AtMostOrFloor(55.0);
+        assert_eq!(limit_text(limit, None), "≤ 55");
+        assert_eq!(limit_text(limit, Some(50.0)), "≤ 55 (the floor: 50.0)");
+        assert_eq!(limit_text(limit, Some(60.0)), "≤ 72.0 (the floor, 60.0, + 20 %)");
+        assert_eq!(limit_text(Limit::TimesRow("a", 1.3), None), "≤ 1.3× `a`");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The rows of the comparison: what load, which figures count, and what is to be reached. Data only.
 
+use super::bars::{Bar, Limit, bar};
 use super::broker::Class;
 
 /// One row: a workload and its bars.
@@ -21,8 +22,8 @@ pub struct Row {
 pub enum Work {
     /// librdkafka, flat out.
     Produce(Produce),
-    /// librdkafka, linger 0, 1 KiB records at a fixed rate.
-    Paced { rate: u64, seconds: u64, acks: &'static str },
+    /// librdkafka, 1 KiB records at a fixed rate.
+    Paced(Paced),
     /// Kafka's Java producer tool, 1 KiB records.
     JavaProduce { records: u64 },
     /// librdkafka reads what was written in batches of 1 MB.
@@ -37,6 +38,8 @@ pub enum Work {
     FixedCosts,
     /// So many topics of so many partitions each, and so much log, in bytes.
     ManyPartitions { topics: u64, partitions: u64, log_bytes: u64 },
+    /// The same, made by one request and with few descriptors, and what it costs while it runs and stops.
+    FullBroker { topics: u64, partitions: u64, log_bytes: u64 },
 }
 
 /// librdkafka flat out.
@@ -54,29 +57,34 @@ pub struct Produce {
     pub acks: &'static str,
 }
 
-/// A figure that is shown.
-pub struct Bar {
-    /// Its name in [`super::figures::Figures`].
-    pub figure: &'static str,
-    /// For the table.
-    pub title: &'static str,
-    /// What is to be reached.
-    pub limit: Limit,
+/// librdkafka at a fixed rate, on one partition.
+#[derive(Clone, Copy)]
+pub struct Paced {
+    /// Records a second.
+    pub rate: u64,
+    /// Measured time, behind a second of warm-up.
+    pub seconds: u64,
+    /// `acks`.
+    pub acks: &'static str,
+    /// `linger.ms`.
+    pub linger_ms: u64,
+    /// A consumer waits at the end meanwhile.
+    pub read: bool,
+    /// Whether each round also runs the floor ([`super::floor`]) beside the two seats.
+    pub floor: bool,
+    /// What happens meanwhile on the same broker.
+    pub beside: Beside,
 }
 
-/// What the candidate is to reach.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Limit {
-    /// Its own figure is at most this.
-    AtMost(f64),
-    /// Its figure is at least so many times the reference's.
-    TimesReference(f64),
-    /// Nothing: shown only.
-    Shown,
-}
-
-const fn bar(figure: &'static str, title: &'static str, limit: Limit) -> Bar {
-    Bar { figure, title, limit }
+/// What a broker has to do besides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing.
+    Nothing,
+    /// A topic of so many bytes is deleted.
+    Deletion(u64),
+    /// The topic itself goes on in a new file each time it has grown by so many bytes.
+    Rolling(u64),
 }
 
 const CPU_PER_GB: &str = "broker CPU-s/GB";
@@ -93,6 +101,31 @@ const fn bytes128(records: u64, acks: &'static str) -> Work {
     let batch_bytes = 1_000_000;
     Work::Produce(Produce { record_bytes: 128, batch_bytes, partitions: 6, records, acks })
 }
+
+/// One record a request.
+pub const PACED_5K: Paced = Paced {
+    rate: 5_000,
+    seconds: 10,
+    acks: "1",
+    linger_ms: 0,
+    read: false,
+    floor: false,
+    beside: Beside::Nothing,
+};
+
+/// A hundred MiB a second in batches of what comes in 5 ms.
+const PACED_100K: Paced =
+    Paced { rate: 100_000, seconds: 15, acks: "all", linger_ms: 5, ..PACED_5K };
+
+/// With a consumer that waits at the end.
+const READ_5K: Paced = Paced { read: true, ..PACED_5K };
+
+const LATENCY_100K: &[Bar] = &[
+    bar("cpu_s_per_gb", CPU_PER_GB, Limit::Shown),
+    bar("p50_ms", "p50, ms", Limit::Shown),
+    bar("p99_ms", "p99, ms", Limit::AtMost(6.5)),
+    bar("p999_ms", "p99.9, ms", Limit::AtMost(7.5)),
+];
 
 /// All rows, in the order in which they run: fixed costs after the load, so that memory shows it.
 pub const ROWS: &[Row] = &[
@@ -139,7 +172,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "single-5k",
         title: "librdkafka, linger 0, 1 KiB, 5,000 records/s, acks=1",
-        work: Work::Paced { rate: 5_000, seconds: 10, acks: "1" },
+        work: Work::Paced(PACED_5K),
         class: Class::PageCache,
         bars: &[
             bar("cpu_us_per_request", CPU_PER_REQUEST, Limit::AtMost(30.0)),
@@ -151,12 +184,23 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "single-20k",
         title: "librdkafka, linger 0, 1 KiB, 20,000 records/s, acks=1",
-        work: Work::Paced { rate: 20_000, seconds: 8, acks: "1" },
+        work: Work::Paced(Paced { rate: 20_000, seconds: 8, ..PACED_5K }),
         class: Class::PageCache,
         bars: &[
             bar("cpu_us_per_request", CPU_PER_REQUEST, Limit::Shown),
             bar("records_per_request", "records per request", Limit::Shown),
             bar("p99_ms", "p99, ms", Limit::AtMost(3.0)),
+        ],
+    },
+    Row {
+        name: "single-5k-read",
+        title: "as single-5k, with a consumer at the end",
+        work: Work::Paced(READ_5K),
+        class: Class::PageCache,
+        bars: &[
+            bar("cpu_us_per_request", CPU_PER_REQUEST, Limit::Shown),
+            bar("read_p50_ms", "end to end p50, ms", Limit::Shown),
+            bar("read_p99_ms", "end to end p99, ms", Limit::Shown),
         ],
     },
     Row {
@@ -237,13 +281,24 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "default-5k",
         title: "librdkafka, linger 0, 1 KiB, 5,000 records/s, acks=1, default durability",
-        work: Work::Paced { rate: 5_000, seconds: 10, acks: "1" },
+        work: Work::Paced(PACED_5K),
         class: Class::Fsync,
         bars: &[
-            bar("cpu_us_per_request", CPU_PER_REQUEST, Limit::AtMost(30.0)),
+            bar("cpu_us_per_request", CPU_PER_REQUEST, Limit::TimesRow("single-5k", 1.3)),
             bar("p50_ms", "p50, ms", Limit::Shown),
             bar("p99_ms", "p99, ms", Limit::AtMost(1.0)),
             bar("p999_ms", "p99.9, ms", Limit::AtMost(3.0)),
+        ],
+    },
+    Row {
+        name: "default-5k-read",
+        title: "as default-5k, with a consumer at the end",
+        work: Work::Paced(READ_5K),
+        class: Class::Fsync,
+        bars: &[
+            bar("cpu_us_per_request", CPU_PER_REQUEST, Limit::TimesRow("single-5k-read", 2.2)),
+            bar("read_p50_ms", "end to end p50, ms", Limit::Shown),
+            bar("read_p99_ms", "end to end p99, ms", Limit::AtMost(2.0)),
         ],
     },
     Row {
@@ -279,14 +334,35 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "durable-5k",
         title: "librdkafka, linger 0, 1 KiB, 5,000 records/s, acks=all",
-        work: Work::Paced { rate: 5_000, seconds: 10, acks: "all" },
+        work: Work::Paced(Paced { acks: "all", floor: true, ..PACED_5K }),
         class: Class::Fsync,
         bars: &[
-            bar("cpu_us_per_request", CPU_PER_REQUEST, Limit::AtMost(55.0)),
-            bar("p50_ms", "p50, ms", Limit::AtMost(0.25)),
-            bar("p99_ms", "p99, ms", Limit::AtMost(0.6)),
-            bar("p999_ms", "p99.9, ms", Limit::AtMost(1.5)),
+            bar("cpu_us_per_request", CPU_PER_REQUEST, Limit::AtMostOrFloor(55.0)),
+            bar("p50_ms", "p50, ms", Limit::AtMostOrFloor(0.25)),
+            bar("p99_ms", "p99, ms", Limit::AtMostOrFloor(0.6)),
+            bar("p999_ms", "p99.9, ms", Limit::AtMostOrFloor(1.5)),
         ],
+    },
+    Row {
+        name: "durable-100k",
+        title: "librdkafka, 1 KiB, 100,000 records/s, acks=all, linger 5 ms",
+        work: Work::Paced(PACED_100K),
+        class: Class::Fsync,
+        bars: LATENCY_100K,
+    },
+    Row {
+        name: "durable-100k-deleting",
+        title: "as durable-100k, while a topic of 5 GB is deleted",
+        work: Work::Paced(Paced { beside: Beside::Deletion(5_000_000_000), ..PACED_100K }),
+        class: Class::Fsync,
+        bars: LATENCY_100K,
+    },
+    Row {
+        name: "durable-100k-rolling",
+        title: "as durable-100k, in segments of 64 MiB",
+        work: Work::Paced(Paced { beside: Beside::Rolling(64 << 20), ..PACED_100K }),
+        class: Class::Fsync,
+        bars: LATENCY_100K,
     },
     Row {
         name: "fixed",
@@ -313,6 +389,21 @@ pub const ROWS: &[Row] = &[
             bar("recovery_start_s", "start after kill −9 with 5 GB of log, s", Limit::AtMost(3.0)),
         ],
     },
+    Row {
+        name: "partitions-100k",
+        title: "100,000 partitions on one broker, made by one request, 20,000 descriptors",
+        work: Work::FullBroker { topics: 10, partitions: 10_000, log_bytes: 1_000_000_000 },
+        class: Class::Fsync,
+        bars: &[
+            bar("create_s", "creating them, s", Limit::Shown),
+            bar("written_mib", "memory after each was written once, MiB", Limit::AtMost(250.0)),
+            bar("idle_cpu_percent", "idle CPU, % of a core", Limit::AtMost(1.0)),
+            bar("delete_p99_ms", "DeleteRecords of one partition, p99, ms", Limit::AtMost(5.0)),
+            bar("stop_s", "clean stop, s", Limit::AtMost(10.0)),
+            bar("clean_start_s", "start after a clean stop, s", Limit::AtMost(3.0)),
+            bar("recovery_start_s", "start after kill −9 with 1 GB of log, s", Limit::AtMost(5.0)),
+        ],
+    },
 ];
 
 impl Work {
@@ -333,9 +424,11 @@ impl Work {
             Work::Produce(produce) => {
                 Work::Produce(Produce { records: produce.records / divisor, ..produce })
             }
-            Work::Paced { rate, seconds, acks } => {
-                Work::Paced { rate, seconds: seconds.min(seconds_max), acks }
-            }
+            Work::Paced(paced) => Work::Paced(Paced {
+                seconds: paced.seconds.min(seconds_max),
+                beside: paced.beside.scaled(divisor),
+                ..paced
+            }),
             Work::JavaProduce { records } => Work::JavaProduce { records: records / divisor },
             Work::Fetch { records } => Work::Fetch { records: records / divisor },
             Work::JavaFetch { records, fetch_bytes } => {
@@ -353,32 +446,35 @@ impl Work {
                 partitions: partitions / divisor,
                 log_bytes: log_bytes / divisor,
             },
+            Work::FullBroker { topics, partitions, log_bytes } => Work::FullBroker {
+                topics,
+                partitions: partitions / divisor,
+                log_bytes: log_bytes / divisor,
+            },
         }
     }
 
     /// Whether librdkafka is needed.
     pub fn needs_native(self) -> bool {
-        matches!(self, Work::Produce(_) | Work::Paced { .. } | Work::Fetch { .. })
+        matches!(self, Work::Produce(_) | Work::Paced(_) | Work::Fetch { .. })
     }
 
     /// Whether one round says it all: it takes long, or starts brokers afresh by itself.
     pub fn single_round(self) -> bool {
-        matches!(self, Work::ManyPartitions { .. })
+        matches!(self, Work::ManyPartitions { .. } | Work::FullBroker { .. })
     }
 
     /// Whether it uses the seats' running brokers, and so needs them warm.
     pub fn uses_running_broker(self) -> bool {
-        !matches!(self, Work::FixedCosts | Work::ManyPartitions { .. })
+        !matches!(self, Work::FixedCosts | Work::ManyPartitions { .. } | Work::FullBroker { .. })
     }
 }
 
-impl Limit {
-    /// Whether the medians reach it; `None` where nothing is to be reached.
-    pub fn met(self, reference: f64, candidate: f64) -> Option<bool> {
+impl Beside {
+    fn scaled(self, divisor: u64) -> Beside {
         match self {
-            Limit::AtMost(most) => Some(candidate <= most),
-            Limit::TimesReference(times) => Some(candidate >= times * reference),
-            Limit::Shown => None,
+            Beside::Deletion(bytes) => Beside::Deletion(bytes / divisor),
+            Beside::Nothing | Beside::Rolling(_) => self,
         }
     }
 }
@@ -396,18 +492,12 @@ mod tests {
 
     #[test]
     fn the_discarded_run_is_shorter_and_of_the_same_kind() {
-        let paced = Work::Paced { rate: 5, seconds: 10, acks: "1" }.discarded();
-        assert!(matches!(paced, Work::Paced { rate: 5, seconds: 4, acks: "1" }));
+        let paced = Work::Paced(PACED_5K).discarded();
+        assert!(matches!(paced, Work::Paced(Paced { rate: 5_000, seconds: 4, .. })));
+        let beside = Paced { beside: Beside::Deletion(90), ..PACED_5K };
+        let Work::Paced(beside) = Work::Paced(beside).discarded() else { panic!("paced") };
+        assert_eq!(beside.beside, Beside::Deletion(30));
         let fetch = Work::Fetch { records: 300 }.discarded();
         assert!(matches!(fetch, Work::Fetch { records: 100 }));
-    }
-
-    #[test]
-    fn a_bar_is_missed_on_the_wrong_side_only() {
-        assert_eq!(Limit::AtMost(2.0).met(9.0, 2.0), Some(true));
-        assert_eq!(Limit::AtMost(2.0).met(9.0, 2.1), Some(false));
-        assert_eq!(Limit::TimesReference(1.3).met(100.0, 130.0), Some(true));
-        assert_eq!(Limit::TimesReference(1.3).met(100.0, 129.0), Some(false));
-        assert_eq!(Limit::Shown.met(1.0, 1.0), None);
     }
 }

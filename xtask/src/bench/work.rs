@@ -1,21 +1,30 @@
 //! Doing the work of a row on one broker: which generator, with which arguments.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::broker::{Broker, Class, Target};
 use super::figures::Figures;
 use super::generator::{self, Load};
 use super::meter::{Meter, settle, words};
-use super::rows::{Produce, Work};
+use super::rows::{Beside, PACED_5K, Paced, Produce, Work};
 use peer::procfs;
 
 /// How long a started broker rests before its memory is read.
 const REST: Duration = Duration::from_secs(4);
 /// How long an idle broker is watched.
 const IDLE_WATCH: Duration = Duration::from_secs(10);
+/// How long after the load's preparation a topic is deleted beside it: in its middle.
+const DELETED_AFTER: Duration = Duration::from_secs(6);
+/// Files that a broker full of partitions may have open.
+const DESCRIPTORS: u64 = 20_000;
+/// How long such a broker rests before its memory is read: files that lie idle are closed meanwhile.
+const FULL_REST: Duration = Duration::from_secs(70);
+/// How long such a broker is watched while no client is connected: each chore comes at least once.
+const FULL_IDLE_WATCH: Duration = Duration::from_secs(60);
 /// How long a start may take until the first record is acknowledged.
 const FIRST_ACK_LIMIT: Duration = Duration::from_secs(300);
 
@@ -27,7 +36,7 @@ pub fn prepare(meter: &Meter, broker: &Broker, work: Work) -> Result<Option<Stri
         _ => return Ok(None),
     };
     let topic = meter.create_topic(broker, 1)?;
-    meter.run(broker, &flood(broker, &topic, batch_bytes, records))?;
+    meter.run(broker.pid(), &flood(broker, &topic, batch_bytes, records))?;
     settle();
     Ok(Some(topic))
 }
@@ -37,9 +46,7 @@ pub fn load(meter: &Meter, broker: &Broker, work: Work, prepared: Option<&str>) 
     match work {
         Work::Produce(shape) => meter
             .run_on_fresh_topic(broker, shape.partitions, |topic| produce(broker, topic, &shape)),
-        Work::Paced { rate, seconds, acks } => {
-            meter.run_on_fresh_topic(broker, 1, |topic| paced(broker, topic, rate, seconds, acks))
-        }
+        Work::Paced(shape) => paced(meter, broker, &shape),
         Work::JavaProduce { records } => {
             meter.run_on_fresh_topic(broker, 1, |topic| java_produce(broker, topic, records))
         }
@@ -47,16 +54,16 @@ pub fn load(meter: &Meter, broker: &Broker, work: Work, prepared: Option<&str>) 
             meter.run_on_fresh_topic(broker, 1, |topic| flood(broker, topic, batch_bytes, records))
         }
         Work::Fetch { records } => {
-            meter.run(broker, &fetch(broker, prepared.context("nothing to read")?, records))
+            meter.run(broker.pid(), &fetch(broker, prepared.context("nothing to read")?, records))
         }
         Work::JavaFetch { records, fetch_bytes } => {
             let topic = prepared.context("nothing to read")?;
-            meter.run(broker, &java_fetch(broker, topic, records, fetch_bytes))
+            meter.run(broker.pid(), &java_fetch(broker, topic, records, fetch_bytes))
         }
         Work::Connections { rate, seconds, many } => {
             connections(meter, broker, rate, seconds, many)
         }
-        Work::FixedCosts | Work::ManyPartitions { .. } => {
+        Work::FixedCosts | Work::ManyPartitions { .. } | Work::FullBroker { .. } => {
             unreachable!("these start brokers of their own")
         }
     }
@@ -75,7 +82,7 @@ pub fn warm_up(meter: &Meter, broker: &Broker, quick: bool) -> Result<()> {
     let tiny = Produce { record_bytes: 128, records: 5_000_000, ..large };
     let all = [
         Work::Produce(small),
-        Work::Paced { rate: 5_000, seconds: 8, acks: "1" },
+        Work::Paced(Paced { seconds: 8, ..PACED_5K }),
         Work::Produce(large),
         Work::Produce(tiny),
         Work::JavaProduce { records: 200_000 },
@@ -95,14 +102,44 @@ fn produce(broker: &Broker, topic: &str, shape: &Produce) -> Load {
     Load::Native(arguments)
 }
 
-/// `seconds` of measured load behind one of warm-up.
-fn paced(broker: &Broker, topic: &str, rate: u64, seconds: u64, acks: &str) -> Load {
-    let records = (rate * (seconds + 1)).to_string();
-    let warmup = rate.to_string();
-    let rate = rate.to_string();
-    let mut arguments = words(&["produce", "--bootstrap", &broker.bootstrap(), "--topic", topic]);
-    arguments.extend(words(&["--records", &records, "--warmup-records", &warmup]));
-    arguments.extend(words(&["--rate", &rate, "--linger-ms", "0", "--acks", acks]));
+/// At a fixed rate, with what is to happen beside.
+fn paced(meter: &Meter, broker: &Broker, shape: &Paced) -> Result<Figures> {
+    let bootstrap = broker.bootstrap();
+    match shape.beside {
+        Beside::Nothing => {
+            meter.run_on_fresh_topic(broker, 1, |topic| paced_load(&bootstrap, topic, shape))
+        }
+        Beside::Rolling(bytes) => {
+            let config = format!("segment.bytes={bytes}");
+            let topic = meter.create_topic_with(broker, 1, &[&config])?;
+            let outcome = meter.run(broker.pid(), &paced_load(&bootstrap, &topic, shape));
+            meter.delete_topic(broker, &topic)?;
+            settle();
+            outcome
+        }
+        Beside::Deletion(bytes) => {
+            let doomed = meter.create_topic(broker, 1)?;
+            meter.run(broker.pid(), &flood(broker, &doomed, 1_000_000, bytes / 1024))?;
+            let deleting = meter.delete_later(broker, &doomed, DELETED_AFTER)?;
+            let outcome =
+                meter.run_on_fresh_topic(broker, 1, |topic| paced_load(&bootstrap, topic, shape));
+            generator::finish(deleting, FIRST_ACK_LIMIT)?;
+            outcome
+        }
+    }
+}
+
+/// The measured load, behind a second of warm-up.
+pub fn paced_load(bootstrap: &str, topic: &str, shape: &Paced) -> Load {
+    let records = (shape.rate * (shape.seconds + 1)).to_string();
+    let rate = shape.rate.to_string();
+    let linger = shape.linger_ms.to_string();
+    let mut arguments = words(&["produce", "--bootstrap", bootstrap, "--topic", topic]);
+    arguments.extend(words(&["--records", &records, "--warmup-records", &rate]));
+    arguments.extend(words(&["--rate", &rate, "--linger-ms", &linger, "--acks", shape.acks]));
+    if shape.read {
+        arguments.push("--read".to_owned());
+    }
     Load::Native(arguments)
 }
 
@@ -176,11 +213,8 @@ pub fn fixed_costs(meter: &Meter, target: &Target, running: &Broker) -> Result<F
     figures.insert("idle_mib".to_owned(), procfs::resident_mib(fresh.pid())?);
     fresh.stop()?;
     drop(fresh);
-    let before = procfs::threads_cpu_s(running.pid())?;
-    thread::sleep(IDLE_WATCH);
-    let used = procfs::threads_cpu_s(running.pid())? - before;
-    let percent = used / IDLE_WATCH.as_secs_f64() * 100.0;
-    figures.insert("idle_cpu_percent".to_owned(), percent.max(0.0));
+    let percent = idle_cpu_percent(running, IDLE_WATCH)?;
+    figures.insert("idle_cpu_percent".to_owned(), percent);
     figures.insert("loaded_mib".to_owned(), procfs::resident_mib(running.pid())?);
     figures.insert("program_mb".to_owned(), target.program_mb()?);
     Ok(figures)
@@ -245,6 +279,84 @@ pub fn many_partitions(
     Ok(figures)
 }
 
+/// A broker of its own, full of partitions that one request makes, each written once: what they cost
+/// while it runs, stops and starts, with the descriptors of [`DESCRIPTORS`].
+pub fn full_broker(
+    meter: &Meter,
+    target: &Target,
+    class: Class,
+    (topics, partitions, log_bytes): (u64, u64, u64),
+) -> Result<Figures> {
+    let _until_the_end = Descriptors::limit_to(DESCRIPTORS)?;
+    let mut figures = Figures::new();
+    let mut broker = Broker::start(target, class)?;
+    let names: Vec<String> = (0..topics).map(|_| meter.fresh_topic()).collect();
+    let ask = |broker: &Broker, what: &[&str]| {
+        let (bootstrap, partitions) = (broker.bootstrap(), partitions.to_string());
+        let mut arguments = words(what);
+        arguments.extend(words(&["--bootstrap", &bootstrap, "--topics", &names.join(",")]));
+        arguments.extend(words(&["--partitions", &partitions]));
+        meter.generators.run(&Load::Raw(arguments), FIRST_ACK_LIMIT)
+    };
+    let mut keep = |name: &str, value: Option<f64>| {
+        figures.extend(value.map(|value| (name.to_owned(), value)));
+    };
+    let created = ask(&broker, &["topic", "create", "--together", "--limit-seconds", "250"])?;
+    keep("create_s", created.get("seconds").copied());
+    ask(&broker, &["write-each"])?;
+    thread::sleep(FULL_REST);
+    keep("written_mib", Some(procfs::resident_mib(broker.pid())?));
+    keep("idle_cpu_percent", Some(idle_cpu_percent(&broker, FULL_IDLE_WATCH)?));
+    let deleted = ask(&broker, &["delete-each", "--count", "1000"])?;
+    keep("delete_p50_ms", deleted.get("p50_ms").copied());
+    keep("delete_p99_ms", deleted.get("p99_ms").copied());
+    let stopping = Instant::now();
+    broker.stop()?;
+    keep("stop_s", Some(stopping.elapsed().as_secs_f64()));
+    keep("clean_start_s", Some(start_until_acked(meter, &mut broker, &names, partitions, true)?));
+    for topic in &names {
+        meter.generators.run(&spread_flood(&broker, topic, log_bytes / topics), FIRST_ACK_LIMIT)?;
+    }
+    broker.kill()?;
+    keep(
+        "recovery_start_s",
+        Some(start_until_acked(meter, &mut broker, &names, partitions, true)?),
+    );
+    drop(broker);
+    settle();
+    Ok(figures)
+}
+
+/// Brokers that are started while it lives may open so many files; those of later rows as many as before.
+struct Descriptors {
+    before: Rlimit,
+}
+
+impl Descriptors {
+    fn limit_to(count: u64) -> Result<Descriptors> {
+        let before = getrlimit(Resource::Nofile);
+        let possible = before.maximum.is_none_or(|most| most >= count);
+        ensure!(possible, "the row wants {count} descriptors: raise the hard limit");
+        setrlimit(Resource::Nofile, Rlimit { current: Some(count), ..before })?;
+        Ok(Descriptors { before })
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        // A soft limit may always be set back to where it was.
+        let _restored = setrlimit(Resource::Nofile, self.before);
+    }
+}
+
+/// Processor time that a broker uses while no client is connected.
+fn idle_cpu_percent(broker: &Broker, watch: Duration) -> Result<f64> {
+    let before = procfs::threads_cpu_s(broker.pid())?;
+    thread::sleep(watch);
+    let used = procfs::threads_cpu_s(broker.pid())? - before;
+    Ok((used / watch.as_secs_f64() * 100.0).max(0.0))
+}
+
 /// Batches of 1 MB over the first hundred partitions of a topic.
 fn spread_flood(broker: &Broker, topic: &str, bytes: u64) -> Load {
     let records = (bytes / 1024).to_string();
@@ -254,4 +366,20 @@ fn spread_flood(broker: &Broker, topic: &str, bytes: u64) -> Load {
     arguments.push("--retry-not-leader".to_owned());
     arguments.extend(words(&["--batch-bytes", "1000000", "--records", &records]));
     Load::Raw(arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_of_descriptors_ends_with_its_row() {
+        let current = || getrlimit(Resource::Nofile).current;
+        let before = current();
+        let fewer = before.map_or(4096, |before| before - 1);
+        let limited = Descriptors::limit_to(fewer).unwrap();
+        assert_eq!(current(), Some(fewer));
+        drop(limited);
+        assert_eq!(current(), before);
+    }
 }

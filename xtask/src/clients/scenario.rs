@@ -61,7 +61,7 @@ impl<'a> Context<'a> {
         self.folder.path()
     }
 
-    /// A name for a topic or a group that nobody else uses.
+    /// A name for a topic or a group that no other scenario uses.
     #[must_use]
     pub fn name(&self, word: &str) -> String {
         let number = self.names.fetch_add(1, Ordering::Relaxed);
@@ -72,13 +72,13 @@ impl<'a> Context<'a> {
     pub fn try_tool(&self, name: &str, arguments: &[&str], input: &[u8]) -> Result<Outcome> {
         let mut all = vec!["--bootstrap-server", self.bootstrap()];
         all.extend(arguments);
-        process::run(&mut apache_kafka::tool(name, &all)?, Some(input.to_vec()), TOOL_LIMIT)
+        process::run(&mut apache_kafka::brief_tool(name, &all)?, Some(input.to_vec()), TOOL_LIMIT)
     }
 
     /// As [`Self::tool`], for a tool that wants its command first and then the cluster.
     pub fn tool_of_command(&self, name: &str, command: &[&str]) -> Result<String> {
         let all = [command, &["--bootstrap-server", self.bootstrap()]].concat();
-        let outcome = process::run(&mut apache_kafka::tool(name, &all)?, None, TOOL_LIMIT)?;
+        let outcome = process::run(&mut apache_kafka::brief_tool(name, &all)?, None, TOOL_LIMIT)?;
         ensure!(outcome.success(), "{name} {command:?}: {}", outcome.story());
         Ok(outcome.text())
     }

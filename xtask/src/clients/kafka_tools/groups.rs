@@ -71,7 +71,7 @@ pub fn active_members(context: &Context<'_>) -> Result<Verdict> {
         "--command-property",
         "client.id=reader",
     ];
-    let mut consumer = apache_kafka::tool("kafka-console-consumer", &arguments)?;
+    let mut consumer = apache_kafka::brief_tool("kafka-console-consumer", &arguments)?;
     consumer.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut consumer = Guarded::spawn(&mut consumer)?;
     let state = wait_for_stable(context, &group)?;
