@@ -31,6 +31,16 @@ async fn send_produce(conn: &mut Conn, value: &str) -> i32 {
     conn.send(&produce_request("crowded", -1, batch(&[value])), PRODUCE).await
 }
 
+/// Sends `frames` and returns when all of them are taken in: what arrives in one packet is taken in before any of
+/// it is answered, and in front of them goes a fetch at the end of the log, which needs no file and does not wait.
+async fn send_and_see_taken_in(conn: &mut Conn, frames: &[Vec<u8>]) {
+    const IN_FRONT: i32 = 1000;
+    let in_front = frame_of(&fetch_request("crowded", 1), FETCH, IN_FRONT);
+    conn.write(&[in_front, frames.concat()].concat()).await;
+    let answer = conn.receive::<wire::FetchRequest>(FETCH, IN_FRONT).await;
+    assert_eq!(answer.responses[0].partitions[0].error(), ErrorCode::None);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_wait_in_their_order_until_files_may_be_opened() {
     let broker = without_files().await;
@@ -62,9 +72,9 @@ async fn requests_wait_in_their_order_until_files_may_be_opened() {
 async fn a_stop_answers_a_request_that_waits_for_a_file() {
     let broker = without_files().await;
     let mut producer = broker.connect().await;
-    let waiting = send_produce(&mut producer, "second").await;
-    // It was taken in before what comes behind it on another connection is answered.
-    broker.assert_serves().await;
+    let produce = produce_request("crowded", -1, batch(&["second"]));
+    let waiting = 1001;
+    send_and_see_taken_in(&mut producer, &[frame_of(&produce, PRODUCE, waiting)]).await;
     broker.stop().await;
     let answer = producer.receive::<wire::ProduceRequest>(PRODUCE, waiting).await;
     let error = answer.responses[0].partition_responses[0].error();
@@ -81,10 +91,8 @@ async fn a_stop_answers_in_the_order_of_the_requests_also_behind_a_long_poll() {
     (fetch.max_wait_ms, fetch.min_bytes) = (FOREVER_MS, 1);
     let produce = produce_request("crowded", -1, batch(&["second"]));
     let (fetched, waiting) = (1001, 1002);
-    // In one packet: both are taken in, or neither.
-    let both = [frame_of(&fetch, FETCH, fetched), frame_of(&produce, PRODUCE, waiting)].concat();
-    conn.write(&both).await;
-    broker.assert_serves().await;
+    let both = [frame_of(&fetch, FETCH, fetched), frame_of(&produce, PRODUCE, waiting)];
+    send_and_see_taken_in(&mut conn, &both).await;
     broker.stop().await;
     let answer = conn.receive::<wire::FetchRequest>(FETCH, fetched).await;
     let partition = &answer.responses[0].partitions[0];
