@@ -6,7 +6,6 @@
 //! the name that its script has. Needs `mvn` and a Java runtime 17 or newer.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -15,9 +14,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
 
-use crate::cache;
 use crate::process::{self, Guarded};
 use crate::scratch::{Scratch, Whose};
+use crate::{cache, download, ports};
 
 mod classes;
 mod runtime;
@@ -30,7 +29,7 @@ const LOG4J_VERSION: &str = "2.25.4";
 /// How long a broker may take until it serves.
 const START_LIMIT: Duration = Duration::from_secs(120);
 /// How long a broker may take to stop before it is killed.
-const STOP_LIMIT: Duration = Duration::from_secs(20);
+const STOP_LIMIT: Duration = Duration::from_secs(60);
 /// The flags that Kafka's own scripts give every JVM.
 const JVM: [&str; 7] = [
     "-server",
@@ -161,10 +160,11 @@ pub fn install() -> Result<PathBuf> {
         let pom = fresh.join("pom.xml");
         fs::write(&pom, pom_text())?;
         let mut maven = process::command("mvn");
-        maven.args(["-q", "-B", "-f"]).arg(&pom).arg("dependency:copy-dependencies");
+        // What a repository has not had once is asked for again.
+        maven.args(["-q", "-B", "-U", "-f"]).arg(&pom).arg("dependency:copy-dependencies");
         maven.arg("-DincludeScope=runtime");
         maven.arg(format!("-DoutputDirectory={}", fresh.join("lib").display()));
-        let outcome = process::run(&mut maven, None, Duration::from_secs(900))?;
+        let outcome = download::run(&mut maven, Duration::from_secs(900))?;
         ensure!(
             outcome.success(),
             "Maven could not bring Apache Kafka {VERSION}; it needs the network, or a mirror in its settings.xml: {}",
@@ -174,7 +174,7 @@ pub fn install() -> Result<PathBuf> {
         fs::write(fresh.join("tool.properties"), TOOL_LOGGING)?;
         // The tools must load on this JVM: too old a Java fails here, not later.
         let mut probe = tool_of(fresh, &BRIEF_JVM, "kafka-topics", &["--version"])?;
-        let outcome = process::run(&mut probe, None, Duration::from_secs(60))?;
+        let outcome = process::run(&mut probe, None, Duration::from_secs(120))?;
         ensure!(outcome.success(), "Kafka does not run here: {}", outcome.story());
         Ok(())
     })
@@ -281,10 +281,12 @@ pub fn start_sized(
     let home = install()?;
     let folder = Scratch::make(Whose::Kafkas)?;
     let ports = ports(n, base_port)?;
+    let own_ports = own_ports(&ports)?;
     for index in 0..n {
         let node = folder.path().join(format!("node-{}", index + 1));
         fs::create_dir_all(&node)?;
-        let text = properties(&node, index, &ports, extra) + &own_listener(ports[index], extra)?;
+        let own_listener = own_listener(ports[index], own_ports[index], extra);
+        let text = properties(&node, index, &ports, extra) + &own_listener;
         fs::write(node.join("server.properties"), text)?;
         storage::format(&home, &node, index + 1, extra)?;
     }
@@ -305,30 +307,30 @@ fn ports(n: usize, base_port: Option<u16>) -> Result<Vec<(u16, u16)>> {
         let count = u16::try_from(n).expect("checked just above");
         return Ok((0..count).map(|i| (base + 2 * i, base + 2 * i + 1)).collect());
     }
-    // All are held until all are known, so that no port comes twice.
-    let held = (0..2 * n)
-        .map(|_| {
-            TcpListener::bind("127.0.0.1:0").and_then(|socket| Ok((socket.local_addr()?, socket)))
-        })
-        .collect::<std::io::Result<Vec<(SocketAddr, TcpListener)>>>()?;
-    Ok(held.chunks(2).map(|pair| (pair[0].0.port(), pair[1].0.port())).collect())
+    Ok(ports::free(2 * n)?.chunks(2).map(|pair| (pair[0], pair[1])).collect())
 }
 
-/// The properties of a listener for replication alone, at a free port, if `inter.broker.listener.name` asks for one by
-/// another name than that of the clients' listener. They go behind the others, so they win.
-fn own_listener((client, controller): (u16, u16), extra: &[(&str, &str)]) -> Result<String> {
+/// A port for each node that is none of those that are chosen already.
+fn own_ports(chosen: &[(u16, u16)]) -> Result<Vec<u16>> {
+    let is_chosen = |port: u16| chosen.iter().any(|pair| pair.0 == port || pair.1 == port);
+    let free = ports::free(3 * chosen.len())?.into_iter();
+    Ok(free.filter(|port| !is_chosen(*port)).take(chosen.len()).collect())
+}
+
+/// The properties of a listener for replication alone, at `port`, if `inter.broker.listener.name` asks for one by another
+/// name than that of the clients' listener. They go behind the others, so they win.
+fn own_listener((client, controller): (u16, u16), port: u16, extra: &[(&str, &str)]) -> String {
     let asked = extra.iter().find(|(key, _)| *key == "inter.broker.listener.name");
     let Some((_, name)) = asked.filter(|(_, name)| *name != "PLAINTEXT") else {
-        return Ok(String::new());
+        return String::new();
     };
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let listeners = format!(
         "PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller},{name}://127.0.0.1:{port}"
     );
     let map = format!("CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,{name}:PLAINTEXT");
-    Ok(format!(
+    format!(
         "listeners={listeners}\nadvertised.listeners={listeners}\nlistener.security.protocol.map={map}\n"
-    ))
+    )
 }
 
 /// The properties of the file that Kafka ships, but for addresses, the data folder and the internal
@@ -498,11 +500,12 @@ mod tests {
 
     #[test]
     fn chosen_ports_are_all_different() {
-        let mut all: Vec<u16> =
-            ports(3, None).unwrap().into_iter().flat_map(|(a, b)| [a, b]).collect();
+        let chosen = ports(3, None).unwrap();
+        let mut all = own_ports(&chosen).unwrap();
+        all.extend(chosen.into_iter().flat_map(|(a, b)| [a, b]));
         all.sort_unstable();
         all.dedup();
-        assert_eq!(all.len(), 6);
+        assert_eq!(all.len(), 9);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
+use crate::ports;
 use crate::process::{self, Guarded};
 
 /// How long a broker may take until it accepts connections, recovery included.
-const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long an orderly stop may take.
-const STOP_LIMIT: Duration = Duration::from_secs(20);
+const START_LIMIT: Duration = Duration::from_secs(120);
+/// How long an orderly stop may take before the broker is killed.
+const STOP_LIMIT: Duration = Duration::from_secs(60);
 /// The beginning of the line in which a broker says where it listens.
 const LISTENING: &str = "broker: listening on ";
 
@@ -27,10 +28,13 @@ pub struct Server {
     log: PathBuf,
 }
 
-/// A port of 127.0.0.1 that is free now, for a program that must know its port beforehand. It may be taken
-/// a moment later, by any outgoing connection too.
+/// A port of 127.0.0.1 that is free now, for a program that must know its port beforehand. No outgoing
+/// connection takes it meanwhile.
+///
+/// # Errors
+/// No port can be bound.
 pub fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    Ok(ports::free(1)?[0])
 }
 
 /// Starts the program `binary` as a broker on `data` (made if missing) and `port`, 0 for one of the system's choice, with

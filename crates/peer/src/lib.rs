@@ -3,8 +3,10 @@
 
 pub mod apache_kafka;
 pub mod cache;
+pub mod download;
 pub mod highwater;
 pub mod memory;
+mod ports;
 pub mod process;
 pub mod procfs;
 pub mod scratch;

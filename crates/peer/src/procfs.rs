@@ -88,10 +88,27 @@ pub fn cpu_mhz() -> Option<f64> {
 
 /// Whether the process itself listens on that TCP port: load must never reach a stranger's broker.
 pub fn listens_on(pid: u32, port: u16) -> Result<bool> {
-    let mut sockets = Vec::new();
-    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
-        sockets.extend(listening_inodes(&fs::read_to_string(table).unwrap_or_default(), port));
-    }
+    holds_any(pid, &listening_sockets(port))
+}
+
+/// The process that listens on that TCP port of this machine, as far as we may look.
+pub fn listener(port: u16) -> Option<u32> {
+    // Once: the kernel looks through all places for sockets, which takes it milliseconds.
+    let sockets = listening_sockets(port);
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.find(|pid| holds_any(*pid, &sockets).unwrap_or(false))
+}
+
+/// Inodes of the sockets of this machine that listen on `port`.
+fn listening_sockets(port: u16) -> Vec<String> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
+    let found = tables.iter().flatten().flat_map(|table| listening_inodes(table, port));
+    found.collect()
+}
+
+/// Whether a process has one of these sockets open.
+fn holds_any(pid: u32, sockets: &[String]) -> Result<bool> {
     if sockets.is_empty() {
         return Ok(false);
     }
@@ -102,13 +119,6 @@ pub fn listens_on(pid: u32, port: u16) -> Result<bool> {
         }
     }
     Ok(false)
-}
-
-/// The process that listens on that TCP port of this machine, as far as we may look.
-pub fn listener(port: u16) -> Option<u32> {
-    let processes = fs::read_dir("/proc").ok()?.flatten();
-    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.find(|pid| listens_on(*pid, port).unwrap_or(false))
 }
 
 /// Inodes of listening sockets on `port` in the text of `/proc/net/tcp`.

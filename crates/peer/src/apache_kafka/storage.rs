@@ -58,7 +58,7 @@ fn by_tool(home: &Path, node: &Path) -> Result<()> {
     let properties = node.join("server.properties").display().to_string();
     let arguments = ["format", "--cluster-id", CLUSTER_ID, "--config", properties.as_str()];
     let mut format = tool_of(home, &BRIEF_JVM, "kafka-storage", &arguments)?;
-    let outcome = process::run(&mut format, None, Duration::from_secs(60))?;
+    let outcome = process::run(&mut format, None, Duration::from_secs(120))?;
     ensure!(outcome.success(), "formatting {} failed: {}", node.display(), outcome.story());
     Ok(())
 }
