@@ -185,7 +185,8 @@ mod tests {
     #[test]
     fn of_few_records_some_producers_get_none() {
         let sink = Sink::start(1).expect("a sink starts");
-        let time = Duration::from_millis(50);
+        // Far more than two records take: however late the producers begin, they have not missed the end.
+        let time = Duration::from_secs(30);
         let load = ProduceLoad { producers: 3, records: 2, time, ..ProduceLoad::new("", "t") };
         let load = ProduceLoad { bootstrap: sink.bootstrap(), ..load };
         let report = produce(&load, &Stop::default()).expect("the sink takes all");

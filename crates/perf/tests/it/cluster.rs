@@ -9,7 +9,8 @@ use perf::load::{
 };
 use std::time::Duration;
 
-const IDLE: Duration = Duration::from_secs(10);
+/// How long anything may take on a machine that is busy with much else. What is complete ends before.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// The cluster to test against, and a new topic; `None` when there is none.
 fn topic(test: &str, partitions: i32) -> Option<(String, String)> {
@@ -74,7 +75,7 @@ fn what_was_never_sent_counts_as_lost() {
     let mut acknowledged = report.acknowledgements;
     acknowledged.insert(&topic, 0, 0, 1_000, 1_005);
     // They are waited for: they might only not be visible yet.
-    let verdict = verify(&bootstrap, &acknowledged, Duration::from_millis(500)).unwrap();
+    let verdict = verify(&bootstrap, &acknowledged, Duration::from_secs(2)).unwrap();
     assert_eq!((verdict.lost, verdict.found), (5, 1_000));
 }
 
@@ -100,6 +101,7 @@ fn consumers_without_a_group_share_the_partitions() {
         consumers: 3,
         records: 8_000,
         stamp: load.stamp,
+        idle: IDLE,
         ..ConsumeLoad::new(&bootstrap, &topic)
     };
     let report = consume(&load, &Stop::default()).unwrap();

@@ -10,6 +10,9 @@ use perf::tools::Tool;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// How long anything may take on a machine that is busy with much else.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// The cluster to test against; `None` when there is none.
 fn bootstrap() -> Option<String> {
     let bootstrap = std::env::var("CLIENT_TEST_BOOTSTRAP").ok();
@@ -57,7 +60,7 @@ fn read(bootstrap: &str, topic: &str, partitions: i32, count: usize) -> Vec<Foun
         consumer.assign(&all).await.unwrap();
         let mut out = Vec::new();
         while out.len() < count {
-            let polled = consumer.poll(Duration::from_secs(10)).await.unwrap();
+            let polled = consumer.poll(PATIENCE).await.unwrap();
             assert!(!polled.is_empty(), "only {} of {count} came", out.len());
             for fetched in polled {
                 let partition = fetched.partition.partition.0;
@@ -108,7 +111,7 @@ fn kafkas_tools_and_ours_take_the_same_lines_and_write_alike() {
          --throughput 3000 --reporting-interval 200 --warmup-records 1500"
     );
     let consume = format!(
-        "--bootstrap-server {bootstrap} --topic {topic} --num-records 3000 --timeout 20000"
+        "--bootstrap-server {bootstrap} --topic {topic} --num-records 3000 --timeout 60000"
     );
     let latency = format!("{bootstrap} {topic} 20 1 100");
     let mut lines =
@@ -186,7 +189,7 @@ fn what_is_there_is_consumed_and_reported() {
     // As in 2018.
     let line =
         format!("--topic {topic} --messages 5000 --fetch-size 1000 --broker-list {bootstrap}");
-    let written = succeed(Tool::Consume, &format!("{line} --threads 4"));
+    let written = succeed(Tool::Consume, &format!("{line} --threads 4 --timeout 60000"));
     let notice = "Warning: --messages is deprecated. Use --num-records instead.";
     assert_eq!(written.lines[0], notice);
     assert_shapes(&written.lines[1..], CONSUME);
@@ -197,7 +200,7 @@ fn what_is_there_is_consumed_and_reported() {
     // By hand, from the middle, at most as much as is there.
     let line = format!(
         "--topic {topic} --bootstrap-server {bootstrap} --num-records 100 --partitions 0,1 \
-         --offsets 100 --hide-header"
+         --offsets 100 --hide-header --timeout 60000"
     );
     let written = succeed(Tool::Consume, &line);
     let (_, _, numbers) = consumed(&written.lines[0]);
@@ -214,7 +217,7 @@ fn a_group_goes_on_behind_what_was_counted() {
     for expected in [1000, 2000] {
         let line = format!(
             "--topic {topic} --bootstrap-server {bootstrap} --num-records 700 --group {group} \
-             --hide-header --timeout 40000"
+             --hide-header --timeout 60000"
         );
         let written = succeed(Tool::Consume, &line);
         // Two polls of 500, though one fetch brought all.
@@ -238,7 +241,7 @@ fn intervals_are_reported_and_the_whole_where_that_is_asked_for() {
     let path = folder.path().join("run.json");
     let line = format!(
         "--include {topic} --bootstrap-server {bootstrap} --num-records 20000 --reporting-interval \
-         1 --show-detailed-stats --output-path {}",
+         1 --show-detailed-stats --timeout 60000 --output-path {}",
         path.display()
     );
     let written = succeed(Tool::Consume, &line);
@@ -259,11 +262,18 @@ fn too_few_records_are_warned_of() {
     let topic = new_topic(&bootstrap, "few", 1);
     fill(&bootstrap, &topic, "--num-records 10 --record-size 10 --throughput -1");
     let line = format!("--topic {topic} --bootstrap-server {bootstrap} --num-records 11");
-    let written = succeed(Tool::Consume, &format!("{line} --partitions 0 --timeout 300"));
-    let [_, warning, whole] = &written.lines[..] else { panic!("{:?}", written.lines) };
-    assert!(warning.starts_with("WARNING: Exiting before consuming the expected number of"));
-    assert!(warning.contains("timeout (300 ms) exceeded"), "{warning}");
-    assert_eq!(consumed(whole).2[2], 10.0);
+    let count_within = |timeout_ms: u32| {
+        let line = format!("{line} --partitions 0 --timeout {timeout_ms}");
+        let written = succeed(Tool::Consume, &line);
+        let [_, warning, whole] = &written.lines[..] else { panic!("{:?}", written.lines) };
+        assert!(warning.starts_with("WARNING: Exiting before consuming the expected number of"));
+        let expected = format!("timeout ({timeout_ms} ms) exceeded");
+        assert!(warning.contains(&expected), "{warning}");
+        consumed(whole).2[2]
+    };
+    // On a machine that is too busy the ten records do not come in the shorter times either.
+    let mut counts = [300, 3_000, 30_000].into_iter().map(count_within);
+    assert!(counts.any(|count| count == 10.0), "the ten records are not read");
 }
 
 #[test]

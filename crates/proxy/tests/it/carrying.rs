@@ -1,6 +1,6 @@
 //! What goes through, in what order, and what a frame that is none costs.
 
-use crate::server::{ECHO, NODE, Raw, Server, echo};
+use crate::server::{ECHO, NODE, Raw, Server, dead_address, echo};
 use proxy::{Proxy, ProxyConfig, ProxyError, Shape};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -9,6 +9,11 @@ use wire::{
     ApiKey, ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse,
     ProduceRequest,
 };
+
+/// Addresses of this machine at which nobody listens but one test each: a port that was given up there
+/// stays free.
+const STOPPING_HOST: &str = "127.52.0.1";
+const FIXED_HOST: &str = "127.52.0.2";
 
 async fn plain(server: &Server) -> Proxy {
     Proxy::start(ProxyConfig::new(&server.address)).await.unwrap()
@@ -180,7 +185,9 @@ async fn a_broker_that_closes_closes_the_client() {
 #[tokio::test]
 async fn a_stopped_proxy_has_no_connection_and_no_listener_left() {
     let server = Server::start().await;
-    let proxy = plain(&server).await;
+    let listen_host = STOPPING_HOST.to_owned();
+    let config = ProxyConfig { listen_host, ..ProxyConfig::new(&server.address) };
+    let proxy = Proxy::start(config).await.unwrap();
     let bootstrap = proxy.bootstrap().to_owned();
     let mut client = Raw::connect(&bootstrap).await;
     client.send(&MetadataRequest::default(), 12, 7).await;
@@ -190,13 +197,13 @@ async fn a_stopped_proxy_has_no_connection_and_no_listener_left() {
     proxy.stop().await;
     assert!(client.answer().await.is_none());
     assert!(TcpStream::connect(&bootstrap).await.is_err());
-    assert!(TcpStream::connect(("127.0.0.1", node)).await.is_err());
+    assert!(TcpStream::connect((STOPPING_HOST, node)).await.is_err());
     assert_eq!(counters.traffic().open_connections, 0);
 }
 
 #[tokio::test]
 async fn the_next_bootstrap_address_is_tried_when_one_is_dead() {
-    let dead = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let (dead, _held) = dead_address();
     let server = Server::start().await;
     let config = ProxyConfig::new(&format!("{dead}, {}", server.address));
     let proxy = Proxy::start(config).await.unwrap();
@@ -210,10 +217,16 @@ async fn the_next_bootstrap_address_is_tried_when_one_is_dead() {
 #[tokio::test]
 async fn fixed_ports_follow_the_brokers_ids() {
     let server = Server::start().await;
-    // A free port, given up again, for the broker with id 4.
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-    let start = Some(free - NODE as u16);
-    let config = ProxyConfig { node_start_port: start, ..ProxyConfig::new(&server.address) };
+    // Two free ports, given up again: for the bootstrap listener and for the broker with id 4.
+    let listen = || TcpListener::bind((FIXED_HOST, 0));
+    let held = [listen().await.unwrap(), listen().await.unwrap()];
+    let [bootstrap_port, free] = held.map(|listener| listener.local_addr().unwrap().port());
+    let config = ProxyConfig {
+        listen_host: FIXED_HOST.to_owned(),
+        bootstrap_port,
+        node_start_port: Some(free - NODE as u16),
+        ..ProxyConfig::new(&server.address)
+    };
     let proxy = Proxy::start(config).await.unwrap();
     let mut client = Raw::connect(proxy.bootstrap()).await;
     client.send(&MetadataRequest::default(), 12, 7).await;

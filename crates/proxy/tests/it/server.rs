@@ -1,8 +1,9 @@
 //! A server that speaks frames, and a client without opinions, both played by the tests.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use wire::frame::{RequestHead, write_request, write_response};
 use wire::metadata::MetadataResponseBroker;
@@ -45,6 +46,13 @@ impl Server {
         });
         Server { address: address.to_string(), produced, accepting }
     }
+}
+
+/// An address at which nobody listens, and nobody can as long as the socket is held: it is bound, and no more.
+pub fn dead_address() -> (SocketAddr, TcpSocket) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    (socket.local_addr().unwrap(), socket)
 }
 
 /// The next frame without its length; `None` at the end.
@@ -127,8 +135,15 @@ impl Raw {
     }
 
     pub async fn send<R: Request>(&mut self, request: &R, version: i16, correlation_id: i32) {
+        self.send_all(std::slice::from_ref(request), version, correlation_id).await;
+    }
+
+    /// Sends all in one piece, their ids from `first_id` on: whoever reads them finds them together.
+    pub async fn send_all<R: Request>(&mut self, requests: &[R], version: i16, first_id: i32) {
         let mut writer = Writer::new();
-        write_request(&mut writer, request, version, correlation_id, Some("raw")).unwrap();
+        for (request, id) in requests.iter().zip(first_id..) {
+            write_request(&mut writer, request, version, id, Some("raw")).unwrap();
+        }
         self.0.write_all(writer.bytes()).await.unwrap();
     }
 

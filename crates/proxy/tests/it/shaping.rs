@@ -4,6 +4,9 @@ use crate::server::{Raw, Server};
 use proxy::{Proxy, ProxyConfig, Shape};
 use std::time::{Duration, Instant};
 
+/// How long anything may take on a machine that is busy with much else.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 async fn shaped(server: &Server, shape: Shape) -> Proxy {
     Proxy::start(ProxyConfig { shape, ..ProxyConfig::new(&server.address) }).await.unwrap()
 }
@@ -14,8 +17,13 @@ async fn a_round_trip_takes_what_was_added() {
     for rtt_ms in [0.4, 30.0] {
         let proxy = shaped(&server, Shape { jitter_ms: 0.2, ..Shape::rtt(rtt_ms) }).await;
         let mut client = Raw::connect(proxy.bootstrap()).await;
-        let mut fastest = Duration::MAX;
-        for id in 0..20 {
+        let most = Duration::from_secs_f64(rtt_ms / 1000.0 + 0.02);
+        let (mut fastest, began) = (Duration::MAX, Instant::now());
+        // Some round trips meet nobody who wants the processor, if not one of the first twenty.
+        for id in 0.. {
+            if id >= 20 && (fastest < most || began.elapsed() > PATIENCE) {
+                break;
+            }
             let start = Instant::now();
             client.send_echo(id, 100).await;
             assert_eq!(client.answered().await, id);
@@ -23,7 +31,7 @@ async fn a_round_trip_takes_what_was_added() {
             assert!(took >= Duration::from_secs_f64(rtt_ms / 1000.0), "{took:?}");
             fastest = fastest.min(took);
         }
-        assert!(fastest < Duration::from_secs_f64(rtt_ms / 1000.0 + 0.02), "{fastest:?}");
+        assert!(fastest < most, "{fastest:?}");
     }
 }
 
@@ -75,14 +83,14 @@ async fn all_connections_share_a_cap() {
 #[tokio::test]
 async fn a_cap_of_one_stream_leaves_the_others() {
     let server = Server::start().await;
-    let shape = Shape { stream_bytes_per_second: Some(1_000_000), ..Shape::default() };
+    let shape = Shape { stream_bytes_per_second: Some(250_000), ..Shape::default() };
     let proxy = shaped(&server, shape).await;
     let start = Instant::now();
     let mut tasks = Vec::new();
-    for _ in 0..8 {
+    for _ in 0..16 {
         let mut client = Raw::connect(proxy.bootstrap()).await;
         tasks.push(tokio::spawn(async move {
-            client.send_echo(1, 1_000_000).await;
+            client.send_echo(1, 250_000).await;
             client.answered().await
         }));
     }
@@ -90,6 +98,6 @@ async fn a_cap_of_one_stream_leaves_the_others() {
         task.await.unwrap();
     }
     let took = start.elapsed();
-    // A second each way and stream; together they would take 16 seconds.
-    assert!(took >= Duration::from_millis(990) && took < Duration::from_secs(15), "{took:?}");
+    // A second each way and stream; together they would take 32 seconds.
+    assert!(took >= Duration::from_millis(990) && took < Duration::from_secs(30), "{took:?}");
 }
