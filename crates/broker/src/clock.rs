@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use model::Timestamp;
+use model::{Moment, Timestamp};
 
 /// A clock that is this much ahead of what was noted last may be wrong.
 const AHEAD_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -74,6 +74,11 @@ impl Clock {
     /// end because somebody sets the clock.
     pub fn steady(&self) -> Timestamp {
         self.started_at.plus_ms(self.started.elapsed().as_millis() as i64)
+    }
+
+    /// How long the clock has run: for time-outs and lag, which no record tells of.
+    pub fn moment(&self) -> Moment {
+        Moment::START.plus(self.started.elapsed())
     }
 
     /// When `timestamp`, of [`Clock::steady`], is reached.

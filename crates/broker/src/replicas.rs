@@ -142,7 +142,7 @@ fn serve(server: &Server, update: &ImageUpdate, topics: &mut Topics, changes: &[
                 *slot = open.get(&key).cloned().flatten();
             }
             if let Some(partition) = slot {
-                take_role(partition, &change.kind);
+                take_role(server, image, partition, &change.kind);
             }
         }
         let described = image.topic_by_id(id).expect("a change is of a topic");
@@ -157,13 +157,10 @@ fn serve(server: &Server, update: &ImageUpdate, topics: &mut Topics, changes: &[
     }
 }
 
-fn take_role(partition: &Partition, kind: &LocalChangeKind) {
+fn take_role(server: &Server, image: &ClusterImage, partition: &Partition, kind: &LocalChangeKind) {
     match kind {
-        LocalChangeKind::Lead(PartitionImage { leader_epoch, isr, replicas, .. }) => {
-            partition.lead(*leader_epoch, isr.clone(), replicas.len());
-        }
-        LocalChangeKind::Follow(PartitionImage { leader_epoch, leader, .. }) => {
-            partition.follow(*leader, *leader_epoch);
+        LocalChangeKind::Lead(state) | LocalChangeKind::Follow(state) => {
+            partition.assign(node::roles::assignment(image, state), server.clock.moment());
         }
         LocalChangeKind::Remove => unreachable!("removals were taken out"),
     }
@@ -344,6 +341,7 @@ pub fn resolve(
             _ => Durability::Fsync,
         },
         min_insync_replicas: usize::try_from(wanted.min_insync_replicas).unwrap_or(1),
+        replica_lag_max: Settings::default().replica_lag_max,
         validation: wanted.records_validation,
         expanded_bytes_max: wanted.records_expanded_max_bytes as usize,
         compression: compression_rule(&wanted),

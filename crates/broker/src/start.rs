@@ -5,6 +5,7 @@
 //! control runtime   the caller's: quorum, coordinators' timers, metadata, HTTP
 //! flusher threads   group commit, for each log directory its own
 //! chores thread     retention, checkpoints; cleaner threads: compaction; files thread: closing files in need
+//! removal thread    what was deleted
 //! ```
 
 use std::collections::BTreeMap;
@@ -42,6 +43,7 @@ use crate::log_levels::LogLevels;
 use crate::logs::chores::Chores;
 use crate::logs::cleaner::Cleaner;
 use crate::logs::files::Files;
+use crate::logs::removal::Removal;
 use crate::logs::flusher::{Flusher, SyncObserver};
 use crate::logs::{Assigned, Directory, Logs, LogsError};
 use crate::network::buffer::BufferPool;
@@ -102,6 +104,7 @@ pub struct RunningBroker {
     http: Option<SocketAddr>,
     stopping: watch::Sender<bool>,
     chores: Chores,
+    removal: Removal,
     files: Files,
     cleaner: Cleaner,
     data: DataRuntime,
@@ -183,9 +186,10 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     }
     let http = serve_http(&server, stopped).await?;
     let chores = Chores::start(&server).map_err(StartError::Threads)?;
+    let removal = Removal::start(&server).map_err(StartError::Threads)?;
     let files = Files::start(&server).map_err(StartError::Threads)?;
     let cleaner = Cleaner::start(&server).map_err(StartError::Threads)?;
-    Ok(RunningBroker { server, broker_epoch, http, stopping, chores, files, cleaner, data })
+    Ok(RunningBroker { server, broker_epoch, http, stopping, chores, removal, files, cleaner, data })
 }
 
 fn tell_clock(clock: &Clock) {
@@ -436,9 +440,15 @@ impl RunningBroker {
     /// Stops cleanly: takes no more requests, answers what was appended, tells the controller, syncs and
     /// closes the logs, and leaves the marker that saves the next start its recovery.
     pub async fn stop(self) {
+        self.stop_within(DRAIN_MAX).await;
+    }
+
+    /// As [`RunningBroker::stop`], for whom a stop may take longer: connections have `drain_max` to send their
+    /// answers, instead of a second.
+    pub async fn stop_within(self, drain_max: Duration) {
         self.stopping.send_replace(true);
         // Each connection holds a receiver until it has sent its answers.
-        if tokio::time::timeout(DRAIN_MAX, self.stopping.closed()).await.is_err() {
+        if tokio::time::timeout(drain_max, self.stopping.closed()).await.is_err() {
             warn!("some connections did not take their answers in time; they are closed");
         }
         drop(self.data);
@@ -448,9 +458,11 @@ impl RunningBroker {
         }
         self.server.groups.unload_all();
         let server = Arc::clone(&self.server);
-        let (mut chores, mut files, mut cleaner) = (self.chores, self.files, self.cleaner);
+        let (mut chores, mut removal) = (self.chores, self.removal);
+        let (mut files, mut cleaner) = (self.files, self.cleaner);
         let closing = tokio::task::spawn_blocking(move || {
             chores.stop();
+            removal.stop();
             files.stop();
             cleaner.stop();
             server.flusher.stop();

@@ -7,6 +7,7 @@ pub mod batch;
 pub mod durability;
 pub mod error_code;
 pub mod id;
+pub mod moment;
 pub mod partitioner;
 pub mod partitioner_choice;
 pub mod record;
@@ -22,5 +23,6 @@ pub use id::{
     BrokerEpoch, BrokerId, GenerationId, LeaderEpoch, Offset, PartitionIndex, Position,
     ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition,
 };
+pub use moment::Moment;
 pub use uuid::{TopicId, Uuid};
 pub use validation::Validation;

@@ -3,7 +3,7 @@
 use std::task::Waker;
 
 use model::batch;
-use model::{BatchHeader, Durability, Offset, Timestamp, TimestampType};
+use model::{BatchHeader, Durability, LeaderEpoch, Offset, Timestamp, TimestampType};
 use replication::Event;
 use storage::ProducerVerdict;
 
@@ -60,6 +60,9 @@ pub struct Appended {
     pub log_start: Offset,
     /// The same batch had been appended before (KIP-98); nothing was written.
     pub duplicate: bool,
+    /// The leader epoch in which this was answered: whether it is committed is said of this one
+    /// ([`Partition::fate`]).
+    pub epoch: LeaderEpoch,
 }
 
 /// Ends the process if a bug unwinds while the log may be half-changed: a restart recovers, going on
@@ -176,10 +179,12 @@ impl Partition {
             log_append_time,
             log_start: state.log.log_start_offset(),
             duplicate: false,
+            epoch: state.replica.epoch(),
         };
         let was_committed = state.replica.high_watermark() == base_offset;
         let effects = state.replica.step(Event::Appended { log_end });
         let waker = self.appended(&mut state, records.len() as u64, how.acks, was_committed);
+        self.tell_appended(&state);
         self.publish(state, effects);
         if let Some(waker) = waker {
             waker.wake();
@@ -226,7 +231,7 @@ impl State {
 fn check_replicas(state: &State, how: Append) -> Result<(), PartitionError> {
     let in_sync = state.replica.leadership().map_or(0, |leadership| leadership.isr().len());
     // As in Kafka: a topic with fewer replicas than it asks for in sync is served by those there are.
-    let required = state.settings.min_insync_replicas.min(state.replica_count);
+    let required = state.replica.required_in_sync();
     if how.acks == Acks::All && in_sync < required {
         return Err(PartitionError::NotEnoughReplicas { in_sync, required });
     }
@@ -262,5 +267,6 @@ fn duplicate(
         log_append_time,
         log_start: state.log.log_start_offset(),
         duplicate: true,
+        epoch: state.replica.epoch(),
     }
 }

@@ -54,6 +54,15 @@ pub enum PartitionError {
         /// The one behind the last.
         log_end: Offset,
     },
+    /// What the leader sent does not follow what is here.
+    #[error("replication: {0}")]
+    Replicated(String),
+    /// A replica has records of this leader epoch that its leader has not: the leader has lost the end of its log.
+    #[error("a replica has records of this leader epoch up to {position}, and the leader has not")]
+    FollowerAhead {
+        /// Where the replica's log ends.
+        position: Offset,
+    },
     /// The volume of the log has no room; reading goes on.
     #[error("the disk is full: appends are refused until there is room")]
     DiskFull,

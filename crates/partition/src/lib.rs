@@ -10,15 +10,18 @@ mod ahead;
 mod append;
 mod check;
 mod error;
+mod follow;
 mod held;
 mod maintenance;
 mod offsets;
 mod partition;
 mod read;
 mod recompress;
+mod serve;
 mod settings;
 mod sync;
 mod sync_queue;
+mod waiting;
 mod walk;
 mod watch;
 
@@ -26,12 +29,19 @@ pub use ahead::AheadWritten;
 pub use append::{Acks, Append, Appended, Prepared};
 pub use check::{CheckedBatch, Effort, RecordError, Refusal, check};
 pub use error::PartitionError;
+pub use follow::{Followed, ReplicaAnswer, ReplicaFetch};
 pub use held::HeldSums;
 pub use maintenance::{checkpoint_together, close_together};
 pub use offsets::{EpochEnd, OffsetQuery};
 pub use partition::{Partition, Status, WaiterKey};
 pub use read::{Isolation, Read, ReadRequest};
+pub use replication::{
+    AssignedReplica, Assignment, FollowerFetch, IsrAnswer, IsrDecision, Next, Proposal, Standing,
+    Truncation,
+};
+pub use serve::ReplicaRead;
 pub use settings::{CompressionRule, Settings};
 pub use sync::{PartitionSync, Synced};
 pub use sync_queue::{SyncQueue, UNSYNCED_BYTES_MAX, Urgency};
+pub use waiting::Fate;
 pub use watch::{Watch, WatchKey};

@@ -301,7 +301,7 @@ impl Partition {
         self.resume_while_rolling()
     }
 
-    fn resume_while_rolling(&self) -> Result<(), PartitionError> {
+    pub(crate) fn resume_while_rolling(&self) -> Result<(), PartitionError> {
         let resuming = self.with_log(Log::resuming);
         resuming.map_or(Ok(()), |resuming| self.run_resuming(resuming))
     }

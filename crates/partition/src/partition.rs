@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
-use model::{BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition};
+use model::{BrokerId, LeaderEpoch, Moment, Offset, TopicId, TopicPartition};
 use parking_lot::{Mutex, MutexGuard};
-use replication::{Effects, Event, Replica, Role};
+use replication::{Assignment, Effects, Event, Proposal, Replica, Role};
 use slab::Slab;
 use storage::disk::guard;
 use storage::{Log, StorageError};
@@ -18,7 +18,7 @@ use crate::held::Held;
 use crate::settings::Settings;
 use crate::sync::SyncState;
 use crate::sync_queue::SyncQueue;
-use crate::watch::{Watch, WatchKey};
+use crate::watch::{Watch, WatchKey, Watched};
 
 /// What a partition can be asked for at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,14 +121,16 @@ pub(crate) struct State {
     pub(crate) sync: SyncState,
     /// What of the log is counted in the sums of the directory.
     held: Held,
-    /// Replicas that the partition is assigned, those out of sync included; moved by `lead`.
-    pub(crate) replica_count: usize,
     /// Those who wait for the high watermark. Invariant: sorted by offset.
     waiters: VecDeque<Waiter>,
     /// How many have waited so far: numbers them.
     waiters_numbered: u64,
-    /// Those who wait for anything new.
+    /// Those who wait for anything new that is committed.
     pub(crate) watchers: Slab<(Arc<Watch>, u32)>,
+    /// An ISR that the controller is to be asked for, and was not yet.
+    proposal: Option<Proposal>,
+    /// Replicas, which wait for anything new.
+    replicas_waiting: Slab<(Arc<Watch>, u32)>,
 }
 
 impl Partition {
@@ -145,7 +147,7 @@ impl Partition {
     ) -> Arc<Partition> {
         let replica = Replica::opened(
             me,
-            settings.durability,
+            settings.rules(),
             log.log_start_offset(),
             log.synced_below(),
             log.log_end_offset(),
@@ -156,12 +158,13 @@ impl Partition {
             log,
             replica,
             settings,
-            replica_count: 1,
             sync: SyncState::default(),
             held: Held::default(),
             waiters: VecDeque::new(),
             waiters_numbered: 0,
             watchers: Slab::new(),
+            proposal: None,
+            replicas_waiting: Slab::new(),
         };
         let partition = Arc::new_cyclic(|this| Partition {
             topic_partition,
@@ -244,29 +247,33 @@ impl Partition {
         Offset(self.high_watermark.load(Ordering::Acquire))
     }
 
-    /// This broker leads from now on. `replica_count` is how many replicas the partition is
-    /// assigned: `min.insync.replicas` asks for at most as many.
-    pub fn lead(&self, epoch: LeaderEpoch, isr: Vec<BrokerId>, replica_count: usize) {
-        assert!(isr.len() <= replica_count, "every in-sync replica is assigned");
+    /// The image says this of the partition, and now is this moment: this broker leads from now on, follows,
+    /// or goes on with another ISR.
+    pub fn assign(&self, assignment: Assignment, now: Moment) {
+        // A cut that is under way ends first: a leader begins its epoch where its log ends.
+        let _end = self.begin_rolling();
         let mut state = self.lock();
-        state.replica_count = replica_count;
-        state.log.assign_epoch(epoch);
-        let effects = state.replica.step(Event::Lead { epoch, isr });
+        if assignment.leader == state.replica.me() {
+            state.log.assign_epoch(assignment.leader_epoch);
+        }
+        let effects = state.replica.step(Event::Assigned(assignment, now));
         self.publish_and_sync(state, effects);
     }
 
-    /// Another broker leads from now on, or none.
-    pub fn follow(&self, leader: BrokerId, epoch: LeaderEpoch) {
+    /// The ISR that the controller is to be asked for, once: whoever takes it asks, and tells the answer by
+    /// [`Partition::isr_answered`].
+    pub fn take_proposal(&self) -> Option<Proposal> {
         let mut state = self.lock();
-        let effects = state.replica.step(Event::Follow { leader, epoch });
-        self.publish_and_sync(state, effects);
+        let pending = state.replica.leadership().and_then(|book| book.pending()).cloned();
+        // One that was made before the role ended is of no use any more.
+        state.proposal.take().filter(|proposal| pending.as_ref() == Some(proposal))
     }
 
     /// Obeys another configuration.
     pub fn set_settings(&self, settings: Arc<Settings>) {
         let mut state = self.lock();
         state.log.set_config(Arc::clone(&settings.log));
-        let effects = state.replica.step(Event::DurabilityChanged(settings.durability));
+        let effects = state.replica.step(Event::RulesChanged(settings.rules()));
         state.settings = settings;
         self.publish(state, effects);
     }
@@ -320,12 +327,22 @@ impl Partition {
 
     /// Registers `watch`: it is told under `slot` of everything new here, from now on.
     pub fn watch(&self, watch: &Arc<Watch>, slot: u32) -> WatchKey {
-        WatchKey(self.lock().watchers.insert((Arc::clone(watch), slot)))
+        WatchKey(Watched::Committed(self.lock().watchers.insert((Arc::clone(watch), slot))))
+    }
+
+    /// As [`Partition::watch`], for a replica: told of every append as well, for it copies what is not committed
+    /// yet, and nothing is before it has.
+    pub fn watch_end(&self, watch: &Arc<Watch>, slot: u32) -> WatchKey {
+        WatchKey(Watched::End(self.lock().replicas_waiting.insert((Arc::clone(watch), slot))))
     }
 
     /// Ends a registration.
     pub fn unwatch(&self, key: WatchKey) {
-        self.lock().watchers.try_remove(key.0);
+        let mut state = self.lock();
+        match key.0 {
+            Watched::Committed(at) => state.watchers.try_remove(at),
+            Watched::End(at) => state.replicas_waiting.try_remove(at),
+        };
     }
 
     /// Lets `look` read the log under the lock: for questions that need no method of their own.
@@ -419,7 +436,7 @@ impl Partition {
     pub(crate) fn publish(&self, mut state: StateGuard<'_>, effects: Effects) {
         let status = match state.replica.role() {
             Role::Leader(_) => Status::Leading,
-            Role::Follower { .. } => Status::Following,
+            Role::Follower(_) => Status::Following,
             Role::Offline => Status::Offline,
         };
         self.epoch.store(state.replica.epoch().0, Ordering::Release);
@@ -428,6 +445,9 @@ impl Partition {
         }
         let high_watermark = state.replica.high_watermark();
         self.high_watermark.store(high_watermark.0, Ordering::Release);
+        if effects.proposal.is_some() {
+            state.proposal = effects.proposal;
+        }
         if effects.role_ended {
             return self.tell_all(state);
         }
@@ -442,8 +462,15 @@ impl Partition {
         self.request_sync();
     }
 
+    /// Tells replicas that there is something to copy.
+    pub(crate) fn tell_appended(&self, state: &State) {
+        for (_, (watch, slot)) in &state.replicas_waiting {
+            watch.notify(*slot);
+        }
+    }
+
     fn tell_committed(&self, state: &mut State, high_watermark: Offset) {
-        for (_, (watch, slot)) in &state.watchers {
+        for (_, (watch, slot)) in state.watchers.iter().chain(&state.replicas_waiting) {
             watch.notify(*slot);
         }
         let mut last: Option<Waker> = None;
@@ -461,11 +488,20 @@ impl Partition {
     }
 
     fn tell_all(&self, mut state: StateGuard<'_>) {
-        for (_, (watch, slot)) in &state.watchers {
+        for (_, (watch, slot)) in state.watchers.iter().chain(&state.replicas_waiting) {
             watch.notify(*slot);
         }
         for waiter in state.waiters.drain(..) {
             waiter.waker.wake();
+        }
+    }
+
+    /// Whether it has a log to serve at all.
+    pub(crate) fn check_served(&self) -> Result<(), PartitionError> {
+        match self.status() {
+            Status::Deleted => Err(PartitionError::Deleted),
+            Status::Offline => Err(PartitionError::Offline),
+            Status::Leading | Status::Following => Ok(()),
         }
     }
 
@@ -475,11 +511,7 @@ impl Partition {
         replica: &Replica,
         known: Option<LeaderEpoch>,
     ) -> Result<(), PartitionError> {
-        match self.status() {
-            Status::Deleted => return Err(PartitionError::Deleted),
-            Status::Offline => return Err(PartitionError::Offline),
-            Status::Leading | Status::Following => {}
-        }
+        self.check_served()?;
         let current = replica.epoch();
         match known.filter(|known| *known != LeaderEpoch::NONE) {
             Some(known) if known < current => return Err(PartitionError::FencedEpoch { current }),
@@ -488,7 +520,7 @@ impl Partition {
         }
         match replica.role() {
             Role::Leader(_) => Ok(()),
-            Role::Follower { .. } | Role::Offline => Err(PartitionError::NotLeader),
+            Role::Follower(_) | Role::Offline => Err(PartitionError::NotLeader),
         }
     }
 }

@@ -34,6 +34,8 @@ pub struct ReadRequest {
     pub at_least_one: bool,
     /// How far it may see.
     pub isolation: Isolation,
+    /// Whether it reads also where this broker does not lead.
+    pub any_role: bool,
     /// The leader epoch that the reader knows, if it says.
     pub known_epoch: Option<LeaderEpoch>,
     /// The leader epoch of the last record the reader has, if it says (KIP-595): tells whether it diverged.
@@ -50,6 +52,7 @@ impl ReadRequest {
             max_bytes,
             at_least_one: true,
             isolation,
+            any_role: false,
             known_epoch: None,
             last_fetched_epoch: None,
         }
@@ -110,7 +113,10 @@ impl Partition {
     /// What is known under the lock, and the look-up that tells the rest.
     fn look(&self, request: &ReadRequest) -> Result<(Read, Option<ReadLookup>), PartitionError> {
         let mut state = self.lock();
-        self.check_leader(&state.replica, request.known_epoch)?;
+        match request.any_role {
+            true => self.check_served()?,
+            false => self.check_leader(&state.replica, request.known_epoch)?,
+        }
         let high_watermark = state.replica.high_watermark();
         let last_stable = state.log.last_stable_offset(high_watermark);
         let mut read = Read {

@@ -1,8 +1,10 @@
 //! The topic configurations that a partition obeys beyond those of its log.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::{Compression, Durability, TimestampType, Validation};
+use replication::Rules;
 use storage::LogConfig;
 
 /// What `compression.type` asks of a batch.
@@ -23,6 +25,8 @@ pub struct Settings {
     pub durability: Durability,
     /// `acks=all` needs this many in-sync replicas (`min.insync.replicas`).
     pub min_insync_replicas: usize,
+    /// A replica that has lacked something for longer leaves the ISR (`replica.lag.time.max.ms`).
+    pub replica_lag_max: Duration,
     /// What is looked into before a batch is taken (`records.validation`).
     pub validation: Validation,
     /// Most bytes that the records of one batch may expand to when it is looked into
@@ -51,6 +55,7 @@ impl Default for Settings {
             log: Arc::new(LogConfig::default()),
             durability: Durability::Fsync,
             min_insync_replicas: 1,
+            replica_lag_max: Duration::from_secs(30),
             validation: Validation::Full,
             expanded_bytes_max: 128 << 20,
             compression: CompressionRule::Producer,
@@ -59,6 +64,17 @@ impl Default for Settings {
             timestamp_after_max_ms: 3_600_000,
             flush_messages: i64::MAX,
             flush_ms: i64::MAX,
+        }
+    }
+}
+
+impl Settings {
+    /// What the replica's machine obeys.
+    pub(crate) fn rules(&self) -> Rules {
+        Rules {
+            durability: self.durability,
+            min_insync_replicas: self.min_insync_replicas,
+            lag_max: self.replica_lag_max,
         }
     }
 }

@@ -185,8 +185,10 @@ mod tests {
 
     use model::record::BatchBuilder;
     use model::{
-        BrokerId, LeaderEpoch, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition, Uuid,
+        BrokerId, LeaderEpoch, Moment, ProducerEpoch, ProducerId, Sequence, Timestamp,
+        TopicPartition, Uuid,
     };
+    use replication::Assignment;
     use storage::Log;
     use storage::disk::SimDisk;
     use storage::log_dir::LogDir;
@@ -210,7 +212,7 @@ mod tests {
         let id = Uuid::from_random([1; 16]);
         let queue = Arc::default();
         let partition = Partition::new(name.clone(), id, me, log, settings, Offset(0), queue);
-        partition.lead(LeaderEpoch(0), vec![me], 1);
+        partition.assign(Assignment::alone(me, LeaderEpoch(0)), Moment::START);
         append(&partition, Acks::Leader);
         let take_away = move || drop(log_dir.discard(&name, Uuid::from_random([2; 16])).unwrap());
         (partition, take_away)

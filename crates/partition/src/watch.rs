@@ -11,7 +11,16 @@ use parking_lot::Mutex;
 
 /// Where a partition keeps a registered watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WatchKey(pub(crate) usize);
+pub struct WatchKey(pub(crate) Watched);
+
+/// What is waited for, and the place among those who do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// What is committed.
+    Committed(usize),
+    /// Whatever is appended.
+    End(usize),
+}
 
 /// A set of partitions that somebody watches.
 #[derive(Debug, Default)]

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::record::BatchBuilder;
-use model::{BrokerId, LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
+use model::{BrokerId, LeaderEpoch, Moment, Offset, Timestamp, TopicPartition, Uuid};
 use partition::{
-    Acks, Append, Isolation, Partition, PartitionError, ReadRequest, Settings, checkpoint_together,
-    close_together,
+    Acks, Append, Assignment, Isolation, Partition, PartitionError, ReadRequest, Settings,
+    checkpoint_together, close_together,
 };
 use rustix::io::Errno;
 use storage::disk::{Disk, SimDisk};
@@ -39,13 +39,13 @@ fn filled(disk: &SimDisk) -> Vec<Arc<Partition>> {
     let partitions = (0..PARTITIONS).map(|index| {
         let (log, me) = (open(disk, index, Opening::unknown(NOW)), BrokerId(1));
         let partition = partition(log, index);
-        partition.lead(LeaderEpoch(0), vec![me], 1);
+        partition.assign(Assignment::alone(me, LeaderEpoch(0)), Moment::START);
         for number in 0..=2 * index + 1 {
             append(&partition);
             if number == index {
                 partition.checkpoint(1).expect("it is synced");
                 // So that small files are to be written, too.
-                partition.lead(LeaderEpoch(1), vec![me], 1);
+                partition.assign(Assignment::alone(me, LeaderEpoch(1)), Moment::START);
             }
         }
         partition
@@ -183,13 +183,15 @@ fn a_stop_does_nothing_for_what_did_not_change_and_makes_no_file_that_holds_noth
         partition(log, index)
     });
     let again: Vec<_> = again.collect();
-    again.iter().for_each(|partition| partition.lead(LeaderEpoch(7), vec![BrokerId(1)], 1));
+    again.iter().for_each(|partition| {
+        partition.assign(Assignment::alone(BrokerId(1), LeaderEpoch(7)), Moment::START)
+    });
     let before = disk.operation_count();
     close(&disk, &again).into_iter().for_each(|closed| closed.expect("it closes"));
     assert_eq!(disk.operations()[before as usize..], []);
 
     let made = [partition(open(&disk, PARTITIONS, Opening::unknown(NOW)), PARTITIONS)];
-    made[0].lead(LeaderEpoch(7), vec![BrokerId(1)], 1);
+    made[0].assign(Assignment::alone(BrokerId(1), LeaderEpoch(7)), Moment::START);
     let before = disk.operation_count();
     close(&disk, &made).into_iter().for_each(|closed| closed.expect("it closes"));
     assert_eq!(disk.operations()[before as usize..], []);
@@ -201,7 +203,7 @@ fn files_are_known_to_be_open_from_when_they_were_opened_until_they_are_closed()
     let disk = SimDisk::new();
     disk.create_dir_all(Path::new("data")).unwrap();
     let partition = partition(open(&disk, 0, Opening::unknown(NOW)), 0);
-    partition.lead(LeaderEpoch(0), vec![BrokerId(1)], 1);
+    partition.assign(Assignment::alone(BrokerId(1), LeaderEpoch(0)), Moment::START);
     let is_open = || partition.with_log(Log::has_open_files);
     partition.release_files_in_need(Log::release_files).unwrap();
     assert!(!partition.may_hold_files() && !is_open(), "nothing was written yet");

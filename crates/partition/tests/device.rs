@@ -8,9 +8,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use model::record::BatchBuilder;
-use model::{BrokerId, LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
+use model::{BrokerId, LeaderEpoch, Moment, Offset, Timestamp, TopicPartition, Uuid};
 use partition::{
-    Acks, Append, Isolation, OffsetQuery, Partition, ReadRequest, Settings, Status, Urgency,
+    Acks, Append, Assignment, Isolation, OffsetQuery, Partition, ReadRequest, Settings, Status,
+    Urgency,
 };
 use storage::disk::{Disk, GatedDisk, SimDisk};
 use storage::{CleanupPolicy, Log, LogConfig, Opening};
@@ -50,7 +51,7 @@ impl Bench {
         let (name, me) = (TopicPartition::new("t", 0), BrokerId(1));
         let id = Uuid::from_random([1; 16]);
         let partition = Partition::new(name, id, me, log, settings, Offset(0), Arc::default());
-        partition.lead(LeaderEpoch(0), vec![me], 1);
+        partition.assign(Assignment::alone(me, LeaderEpoch(0)), Moment::START);
         Bench { disk, partition }
     }
 

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 
 use model::record::BatchBuilder;
-use model::{BrokerId, LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
+use model::{BrokerId, LeaderEpoch, Moment, Offset, Timestamp, TopicPartition, Uuid};
 use parking_lot::{Mutex, MutexGuard};
 use partition::{
-    Acks, AheadWritten, Append, Isolation, OffsetQuery, Partition, ReadRequest, Settings, Urgency,
+    Acks, AheadWritten, Append, Assignment, Isolation, OffsetQuery, Partition, ReadRequest,
+    Settings, Urgency,
 };
 use storage::disk::{Disk, OpenMode, RealDisk, reserve};
 use storage::{CleanupPolicy, Log, LogConfig, Opening};
@@ -140,7 +141,7 @@ fn bench(log: LogConfig) -> Bench {
     let (name, me) = (TopicPartition::new("t", 0), BrokerId(1));
     let id = Uuid::from_random([1; 16]);
     let partition = Partition::new(name, id, me, log, settings, Offset(0), Arc::default());
-    partition.lead(LeaderEpoch(0), vec![me], 1);
+    partition.assign(Assignment::alone(me, LeaderEpoch(0)), Moment::START);
     Bench { _turn: turn, dir, partition }
 }
 

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::record::BatchBuilder;
-use model::{BrokerId, LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
+use model::{BrokerId, LeaderEpoch, Moment, Offset, Timestamp, TopicPartition, Uuid};
 use parking_lot::{Condvar, Mutex};
 use partition::{
-    Acks, AheadWritten, Append, Partition, PartitionError, Settings, Status, SyncQueue, Urgency,
+    Acks, AheadWritten, Append, Assignment, Partition, PartitionError, Settings, Status, SyncQueue,
+    Urgency,
 };
 use rustix::io::Errno;
 use storage::disk::{Disk, DiskFile, FileLock, OpenMode, SimDisk};
@@ -176,7 +177,7 @@ impl Bench {
         let (id, queue) = (Uuid::from_random([1; 16]), Arc::new(SyncQueue::default()));
         let small_syncs = settings.log.ahead_after_syncs;
         let partition = Partition::new(name, id, me, log, settings, Offset(0), Arc::clone(&queue));
-        partition.lead(LeaderEpoch(0), vec![me], 1);
+        partition.assign(Assignment::alone(me, LeaderEpoch(0)), Moment::START);
         (0..small_syncs).for_each(|_| append_and_sync(&partition));
         Bench { disk, queue, partition }
     }

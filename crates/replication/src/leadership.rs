@@ -1,65 +1,325 @@
-//! What a leader knows of its term: the in-sync replicas and how far each of them has come.
+//! What a leader knows of its leader epoch: the in-sync replicas and how far each replica has come.
+//!
+//! Two sets are told apart (KIP-497, KIP-966). The *committed* ISR is what the controller has decided, as far
+//! as is known here. The *maximal* ISR also has everybody whom the controller may have taken in meanwhile,
+//! because it was asked to and the answer is not known: any of them may be elected, so the high watermark
+//! waits for all of them.
 
-use model::{BrokerId, LeaderEpoch, Offset};
+use std::time::Duration;
 
-/// A leader's book about one term of its partition.
+use model::{BrokerEpoch, BrokerId, LeaderEpoch, Moment, Offset};
+
+use crate::assignment::{AssignedReplica, Assignment};
+use crate::mutants::{Mutant, is_planted};
+use crate::peer::{FollowerFetch, Peer};
+
+/// How long nothing is asked of the controller after it has refused.
+const REST_AFTER_REFUSAL: Duration = Duration::from_millis(500);
+
+/// An ISR that the controller is asked for (AlterPartition).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    /// The leader epoch in which it is asked.
+    pub leader_epoch: LeaderEpoch,
+    /// The state of the partition that it is meant to follow.
+    pub partition_epoch: i32,
+    /// The members wanted, this broker first; for the others the registration that caught up, if it is known.
+    pub isr: Vec<(BrokerId, Option<BrokerEpoch>)>,
+}
+
+impl Proposal {
+    fn has(&self, broker: BrokerId) -> bool {
+        self.isr.iter().any(|(member, _)| *member == broker)
+    }
+}
+
+/// What the controller has decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IsrDecision {
+    /// The state's number.
+    pub partition_epoch: i32,
+    /// The ISR.
+    pub isr: Vec<BrokerId>,
+    /// See [`Assignment::recovering`].
+    pub recovering: bool,
+}
+
+/// What became of a proposal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IsrAnswer {
+    /// It is decided.
+    Decided(IsrDecision),
+    /// It was refused, and nothing changed: a member is not eligible, or the request was not looked at.
+    Refused,
+    /// The controller knows a newer state of the partition, perhaps by this very proposal, sent twice. The image
+    /// will say.
+    Superseded,
+    /// No answer, or none that says whether it happened: a time-out, a broken connection, a controller that
+    /// was deposed.
+    Unknown,
+}
+
+/// A leader's book about one leader epoch of its partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leadership {
-    /// The term. Invariant: fixed for the life of this value; a new term makes a new one.
+    /// The leader epoch. Invariant: fixed for the life of this value.
     epoch: LeaderEpoch,
-    /// Log end when the term began: what stands below was written in earlier terms.
+    /// Log end when the epoch began: what stands below was written in earlier ones.
     epoch_start: Offset,
+    /// The number of the newest state known.
+    partition_epoch: i32,
     /// In-sync replicas as the controller has committed them, this broker first.
     /// Invariant: never empty, contains this broker, no duplicates.
     isr: Vec<BrokerId>,
-    /// Acknowledged positions of the other in-sync replicas, in the order of `isr[1..]`.
-    /// Moved by their fetches. Invariant: each rises within a term.
-    positions: Vec<Offset>,
+    /// See [`Assignment::recovering`].
+    recovering: bool,
+    /// Every other replica that is assigned, in or out of sync.
+    peers: Vec<Peer>,
+    /// What the controller is being asked, if anything.
+    pending: Option<Proposal>,
+    /// Members of proposals on the present partition epoch whose outcome is not known: the controller may have
+    /// taken them in.
+    unsettled: Vec<BrokerId>,
+    /// Nothing is proposed before.
+    rests_until: Moment,
+    /// The newest moment that was told: appends and syncs come without one.
+    now: Moment,
 }
 
 impl Leadership {
-    /// A term that begins at `epoch_start`; followers count from `log_start` until they fetch.
-    pub fn begin(
+    /// A leader epoch that begins where the log ends.
+    pub(crate) fn begin(
         me: BrokerId,
-        epoch: LeaderEpoch,
+        assignment: &Assignment,
         epoch_start: Offset,
-        isr: &[BrokerId],
-        log_start: Offset,
+        now: Moment,
     ) -> Leadership {
-        assert!(isr.contains(&me), "a leader is one of its in-sync replicas");
-        let mut ordered = vec![me];
-        ordered.extend(isr.iter().copied().filter(|broker| *broker != me));
-        assert_eq!(ordered.len(), isr.len(), "in-sync replicas have no duplicates");
-        let positions = vec![log_start; ordered.len() - 1];
-        Leadership { epoch, epoch_start, isr: ordered, positions }
+        let peers = assignment.replicas.iter().filter(|replica| replica.broker != me);
+        let peer = |replica: &AssignedReplica| {
+            let is_in_sync = assignment.isr.contains(&replica.broker);
+            let mut peer = Peer::new(*replica, is_in_sync.then_some(now));
+            if is_planted(Mutant::PositionsOfEarlierEpochs) {
+                peer.believe(epoch_start, now);
+            }
+            peer
+        };
+        Leadership {
+            epoch: assignment.leader_epoch,
+            epoch_start,
+            partition_epoch: assignment.partition_epoch,
+            isr: in_order(me, &assignment.isr),
+            recovering: assignment.recovering,
+            peers: peers.map(peer).collect(),
+            pending: None,
+            unsettled: Vec::new(),
+            rests_until: now,
+            now,
+        }
     }
 
-    /// The term.
+    /// Time has gone on.
+    pub(crate) fn at(&mut self, now: Moment) {
+        self.now = self.now.max(now);
+    }
+
+    /// The leader epoch.
     pub fn epoch(&self) -> LeaderEpoch {
         self.epoch
     }
 
-    /// Where the term began.
+    /// Where the leader epoch began.
     pub fn epoch_start(&self) -> Offset {
         self.epoch_start
     }
 
-    /// The in-sync replicas, this broker first.
+    /// The number of the partition's state.
+    pub fn partition_epoch(&self) -> i32 {
+        self.partition_epoch
+    }
+
+    /// The in-sync replicas that the controller has committed, this broker first.
     pub fn isr(&self) -> &[BrokerId] {
         &self.isr
     }
 
-    /// An in-sync follower has everything below `position`. A replica outside the ISR is ignored
-    /// here: it does not hold the high watermark back, nor does it carry it.
-    pub fn acknowledge(&mut self, follower: BrokerId, position: Offset) {
-        let place = self.isr[1..].iter().position(|broker| *broker == follower);
-        if let Some(place) = place {
-            self.positions[place] = self.positions[place].max(position);
+    /// Every other replica.
+    pub fn peers(&self) -> &[Peer] {
+        &self.peers
+    }
+
+    /// How many replicas the partition is assigned.
+    pub fn replica_count(&self) -> usize {
+        self.peers.len() + 1
+    }
+
+    /// What the controller is being asked.
+    pub fn pending(&self) -> Option<&Proposal> {
+        self.pending.as_ref()
+    }
+
+    /// Whether the controller may have `broker` in the ISR (KIP-497: the maximal ISR).
+    pub fn may_be_in_sync(&self, broker: BrokerId) -> bool {
+        if is_planted(Mutant::CommittedIsrOnly) {
+            return self.isr.contains(&broker);
+        }
+        let is_proposed = self.pending.as_ref().is_some_and(|proposal| proposal.has(broker));
+        self.isr.contains(&broker) || self.unsettled.contains(&broker) || is_proposed
+    }
+
+    /// Everything below is on every replica that the controller may elect; `own` is this broker's position.
+    ///
+    /// Waits as well for a replica that is about to join (caught up within `lag_max`, and eligible): under load
+    /// the high watermark would otherwise always be a step ahead of it. One that may not join is not waited for
+    /// (KAFKA-15021).
+    pub(crate) fn committed(&self, own: Offset, log_start: Offset, lag_max: Duration) -> Offset {
+        if is_planted(Mutant::LeaderAlone) {
+            return own;
+        }
+        let mut committed = own;
+        for peer in &self.peers {
+            let is_joining = || {
+                let floor = self.epoch_start;
+                let is_recent = peer.has_been_caught_up(self.now, lag_max);
+                let is_ignored = is_planted(Mutant::CommittedIsrOnly);
+                is_recent && !is_ignored && peer.may_join(floor).is_some()
+            };
+            if self.may_be_in_sync(peer.broker()) || is_joining() {
+                committed = committed.min(peer.position().unwrap_or(log_start));
+            }
+        }
+        // A member that is no replica any more is being moved away; nobody knows how far it is.
+        let is_known = |id: &BrokerId| self.peers.iter().any(|peer| peer.broker() == *id);
+        match self.isr[1..].iter().all(is_known) {
+            true => committed,
+            false => log_start,
         }
     }
 
-    /// Everything below is on every in-sync replica; `own` is this broker's position.
-    pub fn committed(&self, own: Offset) -> Offset {
-        self.positions.iter().copied().fold(own, Offset::min)
+    /// A follower's fetch. Says whether it counted.
+    pub(crate) fn fetch(&mut self, fetch: &FollowerFetch, log_end: Offset) -> bool {
+        let of_broker = |peer: &&mut Peer| peer.broker() == fetch.follower;
+        let peer = self.peers.iter_mut().find(of_broker);
+        fetch.leader_epoch == self.epoch && peer.is_some_and(|peer| peer.fetch(fetch, log_end))
     }
+
+    /// The image says this of the partition, in the same leader epoch. Positions and the epoch's start stay. A
+    /// state of the same number is taken as well, for the standing of brokers (KAFKA-13790); an older one is not
+    /// news: the answer to a proposal may come before the image.
+    pub(crate) fn update(&mut self, me: BrokerId, assignment: &Assignment) {
+        for replica in assignment.replicas.iter().filter(|replica| replica.broker != me) {
+            match self.peers.iter_mut().find(|peer| peer.broker() == replica.broker) {
+                Some(peer) => peer.set_standing(replica.standing),
+                None => self.peers.push(Peer::new(*replica, None)),
+            }
+        }
+        if assignment.partition_epoch < self.partition_epoch {
+            return;
+        }
+        let assigned =
+            |peer: &Peer| assignment.replicas.iter().any(|replica| replica.broker == peer.broker());
+        self.peers.retain(assigned);
+        self.decided(
+            me,
+            &IsrDecision {
+                partition_epoch: assignment.partition_epoch,
+                isr: assignment.isr.clone(),
+                recovering: assignment.recovering,
+            },
+        );
+    }
+
+    /// The controller's decision of this number is known.
+    fn decided(&mut self, me: BrokerId, decision: &IsrDecision) {
+        if decision.partition_epoch > self.partition_epoch {
+            // Whatever was asked on the state before either is this or was refused.
+            self.pending = None;
+            self.unsettled.clear();
+        }
+        if decision.partition_epoch >= self.partition_epoch {
+            self.partition_epoch = decision.partition_epoch;
+            self.isr = in_order(me, &decision.isr);
+            self.recovering = decision.recovering;
+        }
+    }
+
+    /// What became of the proposal that was made on `partition_epoch`. Says what to ask again, as it was.
+    pub(crate) fn answered(
+        &mut self,
+        me: BrokerId,
+        partition_epoch: i32,
+        answer: &IsrAnswer,
+    ) -> Option<Proposal> {
+        if let IsrAnswer::Decided(decision) = answer {
+            self.decided(me, decision);
+            return None;
+        }
+        let pending = self.pending.clone();
+        let pending = pending.filter(|pending| pending.partition_epoch == partition_epoch)?;
+        match answer {
+            IsrAnswer::Unknown => {
+                // The first try may still be on its way.
+                let members = pending.isr.iter().map(|(member, _)| *member);
+                let news: Vec<_> = members.filter(|id| !self.unsettled.contains(id)).collect();
+                self.unsettled.extend(news);
+                Some(pending)
+            }
+            IsrAnswer::Refused => {
+                self.pending = None;
+                self.rests_until = self.now.plus(REST_AFTER_REFUSAL);
+                None
+            }
+            IsrAnswer::Superseded | IsrAnswer::Decided(_) => None,
+        }
+    }
+
+    /// The ISR that should be, if it is not what the controller has and nothing is being asked: without
+    /// those that lag, with those that have caught up (KIP-497). One who joins has everything below the high
+    /// watermark and below the start of this leader epoch, fetched in it (KIP-966).
+    pub(crate) fn propose(
+        &mut self,
+        me: BrokerId,
+        log_end: Offset,
+        high_watermark: Offset,
+        lag_max: Duration,
+    ) -> Option<Proposal> {
+        if self.pending.is_some() || self.now < self.rests_until {
+            return None;
+        }
+        let floor = match is_planted(Mutant::JoinsBehind) {
+            true => Offset(0),
+            false => high_watermark.max(self.epoch_start),
+        };
+        let mut isr = vec![(me, None)];
+        for peer in &self.peers {
+            let epoch = match self.isr.contains(&peer.broker()) {
+                true if peer.lags(log_end, self.now, lag_max) => continue,
+                true => peer.broker_epoch(),
+                false => match peer.may_join(floor) {
+                    Some(epoch) => Some(epoch),
+                    None => continue,
+                },
+            };
+            isr.push((peer.broker(), epoch));
+        }
+        // Members that are no replicas any more are the controller's to remove.
+        let is_same =
+            isr.len() == self.isr.len() && isr.iter().all(|(id, _)| self.isr.contains(id));
+        // A decision, whichever, settles what became of the proposals before.
+        if is_same && !self.recovering && self.unsettled.is_empty() {
+            return None;
+        }
+        let partition_epoch = self.partition_epoch;
+        let proposal = Proposal { leader_epoch: self.epoch, partition_epoch, isr };
+        self.pending = Some(proposal.clone());
+        Some(proposal)
+    }
+}
+
+/// The members, this broker first.
+fn in_order(me: BrokerId, isr: &[BrokerId]) -> Vec<BrokerId> {
+    assert!(isr.contains(&me), "a leader is one of its in-sync replicas");
+    let mut ordered = vec![me];
+    ordered.extend(isr.iter().copied().filter(|broker| *broker != me));
+    assert_eq!(ordered.len(), isr.len(), "in-sync replicas have no duplicates");
+    ordered
 }

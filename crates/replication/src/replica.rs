@@ -1,42 +1,65 @@
 //! The machine itself: role, positions, high watermark.
 
-use model::{BrokerId, Durability, LeaderEpoch, Offset};
+use std::time::Duration;
 
-use crate::Leadership;
+use model::{BrokerId, Durability, LeaderEpoch, Moment, Offset};
+
+use crate::assignment::Assignment;
+use crate::following::{EpochEnd, FetchFrom, Following, Next, Truncation, truncation_point};
+use crate::leadership::{IsrAnswer, Leadership, Proposal};
+use crate::mutants::{Mutant, is_planted};
+use crate::peer::FollowerFetch;
 
 /// What this broker is to the partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
     /// It takes writes.
     Leader(Leadership),
-    /// It copies from a leader.
-    Follower {
-        /// Whom it copies, or [`BrokerId::NONE`] while there is no leader.
-        leader: BrokerId,
-        /// The term it knows.
-        epoch: LeaderEpoch,
-    },
+    /// It copies from a leader, or waits for one.
+    Follower(Following),
     /// Its log failed; it serves nothing until the broker starts again.
     Offline,
+}
+
+/// What the replica obeys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// Which positions count.
+    pub durability: Durability,
+    /// `min.insync.replicas`: with fewer in sync nothing is committed. At most as many are asked for as the
+    /// partition has replicas.
+    pub min_insync_replicas: usize,
+    /// `replica.lag.time.max.ms`: whoever has not had everything for longer leaves the ISR.
+    pub lag_max: Duration,
+}
+
+/// What a leader said in an answer to a fetch, without the records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaderAnswer {
+    /// The leader epoch that the follower knew when it asked.
+    pub asked_in: LeaderEpoch,
+    /// Where the leader's history parts from the follower's, if it does.
+    pub diverging: Option<Divergence>,
+    /// The leader's high watermark.
+    pub high_watermark: Offset,
+    /// The leader's first offset.
+    pub log_start: Offset,
+}
+
+/// Two logs have different records at one offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Divergence {
+    /// Where the epoch of the follower's last record, or the largest below it, ends at the leader.
+    pub leaders: EpochEnd,
+    /// Where the epoch that the leader named ends here; `None`: no epoch up to it is known here.
+    pub own: Option<EpochEnd>,
 }
 
 /// What can happen to a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The controller made this broker the leader.
-    Lead {
-        /// The new term.
-        epoch: LeaderEpoch,
-        /// In-sync replicas, this broker among them.
-        isr: Vec<BrokerId>,
-    },
-    /// The controller made another broker the leader, or none.
-    Follow {
-        /// The leader, or [`BrokerId::NONE`].
-        leader: BrokerId,
-        /// The new term.
-        epoch: LeaderEpoch,
-    },
+    /// The image says this of the partition, and now is this moment.
+    Assigned(Assignment, Moment),
     /// The log was written up to here.
     Appended {
         /// The new log end.
@@ -47,13 +70,14 @@ pub enum Event {
         /// Everything below is on the device.
         synced: Offset,
     },
-    /// A follower's fetch: it has everything below its fetch offset.
-    FollowerFetched {
-        /// Who fetched.
-        follower: BrokerId,
-        /// From where, which is what it acknowledges.
-        position: Offset,
-    },
+    /// A follower fetched.
+    FollowerFetched(FollowerFetch),
+    /// The leader answered this follower's fetch. Told before its records are appended.
+    LeaderAnswered(LeaderAnswer),
+    /// The controller answered the proposal that was made on this partition epoch of this leader epoch, or did not.
+    IsrAnswered(LeaderEpoch, i32, IsrAnswer),
+    /// Time has gone by: who lags is looked for.
+    Tick(Moment),
     /// The log was cut back to here (a follower met a new leader's history).
     Truncated {
         /// The new log end.
@@ -64,26 +88,38 @@ pub enum Event {
         /// The new log start.
         log_start: Offset,
     },
-    /// The topic's durability was changed.
-    DurabilityChanged(Durability),
+    /// The topic's configuration was changed.
+    RulesChanged(Rules),
     /// Reading or writing failed for good.
     Failed,
 }
 
-/// What a step changed; the host tells those who wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What a step changed; the host tells those who wait, and does what is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Effects {
     /// The high watermark rose to here.
     pub high_watermark: Option<Offset>,
     /// Those who wait for the old role must be told that it is over.
     pub role_ended: bool,
+    /// The controller is to be asked for this ISR.
+    pub proposal: Option<Proposal>,
+    /// The log is to be cut before anything is appended; [`Event::Truncated`] says when that is done.
+    pub truncation: Option<Truncation>,
+    /// The leader's first offset lies above this replica's: records below it are to be deleted here as well.
+    pub log_start: Option<Offset>,
+    /// The event was of another leader epoch, or of a registration that is over, and changed nothing: what came with it
+    /// is not to be used.
+    pub is_stale: bool,
+    /// This follower has records that its leader, in the same leader epoch, has not: the leader has lost the end of its
+    /// log, and the controller must begin a new leader epoch before the same offset gets two contents.
+    pub ahead: Option<BrokerId>,
 }
 
 /// One replica of one partition, on this broker.
 #[derive(Debug, Clone)]
 pub struct Replica {
     me: BrokerId,
-    durability: Durability,
+    rules: Rules,
     role: Role,
     /// First readable offset. Invariant: `log_start <= high_watermark`.
     log_start: Offset,
@@ -91,7 +127,7 @@ pub struct Replica {
     written: Offset,
     /// On the device up to here.
     synced: Offset,
-    /// On every in-sync replica up to here. Invariant: never falls within a term;
+    /// On every in-sync replica up to here. Invariant: never falls within a leader epoch;
     /// `high_watermark <= written`.
     high_watermark: Offset,
 }
@@ -101,16 +137,21 @@ impl Replica {
     /// watermark that was stored before the stop; what recovery cut off is not below it.
     pub fn opened(
         me: BrokerId,
-        durability: Durability,
+        rules: Rules,
         log_start: Offset,
         synced: Offset,
         written: Offset,
         checkpointed: Offset,
     ) -> Replica {
         assert!(log_start <= written && synced <= written, "a log's positions are in order");
-        let role = Role::Follower { leader: BrokerId::NONE, epoch: LeaderEpoch::NONE };
+        let role = Role::Follower(Following::new(BrokerId::NONE, LeaderEpoch::NONE));
         let high_watermark = checkpointed.clamp(log_start, written);
-        Replica { me, durability, role, log_start, written, synced, high_watermark }
+        Replica { me, rules, role, log_start, written, synced, high_watermark }
+    }
+
+    /// This broker.
+    pub fn me(&self) -> BrokerId {
+        self.me
     }
 
     /// What this broker is to the partition.
@@ -118,20 +159,20 @@ impl Replica {
         &self.role
     }
 
-    /// The term, whatever the role.
+    /// The leader epoch, whatever the role.
     pub fn epoch(&self) -> LeaderEpoch {
         match &self.role {
             Role::Leader(leadership) => leadership.epoch(),
-            Role::Follower { epoch, .. } => *epoch,
+            Role::Follower(following) => following.epoch,
             Role::Offline => LeaderEpoch::NONE,
         }
     }
 
-    /// The book of the term, if this broker leads.
+    /// The book of the leader epoch, if this broker leads.
     pub fn leadership(&self) -> Option<&Leadership> {
         match &self.role {
             Role::Leader(leadership) => Some(leadership),
-            Role::Follower { .. } | Role::Offline => None,
+            Role::Follower(_) | Role::Offline => None,
         }
     }
 
@@ -140,87 +181,216 @@ impl Replica {
         self.high_watermark
     }
 
-    /// Which positions count.
-    pub fn durability(&self) -> Durability {
-        self.durability
+    /// Whether the high watermark may be told as the end of the partition: a new leader's own may be behind the
+    /// one that the leader before has told, until everything from before this leader epoch is committed (KIP-966).
+    pub fn is_high_watermark_settled(&self) -> bool {
+        self.leadership().is_some_and(|leadership| self.high_watermark >= leadership.epoch_start())
+    }
+
+    /// What it obeys.
+    pub fn rules(&self) -> Rules {
+        self.rules
+    }
+
+    /// How many in-sync replicas are asked for.
+    pub fn required_in_sync(&self) -> usize {
+        let replicas = self.leadership().map_or(1, Leadership::replica_count);
+        self.rules.min_insync_replicas.min(replicas)
+    }
+
+    /// What this replica does next as a follower.
+    pub fn next(&self) -> Next {
+        let Role::Follower(following) = &self.role else { return Next::Rest };
+        if let Some(to) = following.truncating {
+            return Next::Cut(to);
+        }
+        if following.leader == BrokerId::NONE {
+            return Next::Rest;
+        }
+        if self.own_position() < self.written && !is_planted(Mutant::AsksUnsynced) {
+            return Next::Sync;
+        }
+        Next::Ask(FetchFrom {
+            leader: following.leader,
+            leader_epoch: following.epoch,
+            offset: self.written,
+        })
     }
 
     /// Takes one event and says what it changed.
     pub fn step(&mut self, event: Event) -> Effects {
+        let mut effects = Effects::default();
         if self.role == Role::Offline {
-            return Effects::default();
+            effects.is_stale = true;
+            return effects;
         }
-        let role_ended = self.apply(event);
-        let high_watermark = self.advance();
+        self.apply(event, &mut effects);
+        effects.high_watermark = self.advance();
+        if effects.proposal.is_none() {
+            effects.proposal = self.propose();
+        }
         self.check();
-        Effects { high_watermark, role_ended }
+        effects
     }
 
-    /// Changes what the event is about; returns whether the role it had is over.
-    fn apply(&mut self, event: Event) -> bool {
+    /// Changes what the event is about.
+    fn apply(&mut self, event: Event, effects: &mut Effects) {
         match event {
-            Event::Lead { epoch, isr } => return self.lead(epoch, &isr),
-            Event::Follow { leader, epoch } => return self.follow(leader, epoch),
-            Event::Failed => {
-                self.role = Role::Offline;
-                return true;
-            }
+            Event::Assigned(assignment, now) => self.assign(&assignment, now, effects),
             Event::Appended { log_end } => {
                 assert!(log_end >= self.written, "an append moves the log end on");
                 self.written = log_end;
             }
             Event::Synced { synced } => self.synced = self.synced.max(synced.min(self.written)),
-            Event::FollowerFetched { follower, position } => {
+            Event::FollowerFetched(fetch) => self.follower_fetched(&fetch, effects),
+            Event::LeaderAnswered(answer) => self.leader_answered(&answer, effects),
+            Event::IsrAnswered(epoch, partition_epoch, answer) => {
+                self.isr_answered(epoch, partition_epoch, &answer, effects);
+            }
+            Event::Tick(now) => {
                 if let Role::Leader(leadership) = &mut self.role {
-                    leadership.acknowledge(follower, position.min(self.written));
+                    leadership.at(now);
                 }
             }
-            Event::Truncated { log_end } => {
-                self.written = log_end;
-                self.synced = self.synced.min(log_end);
-                self.high_watermark = self.high_watermark.min(log_end);
-            }
+            Event::Truncated { log_end } => self.truncated(log_end),
             Event::LogStartMoved { log_start } => {
                 self.log_start = self.log_start.max(log_start);
                 self.high_watermark = self.high_watermark.max(self.log_start);
                 self.written = self.written.max(self.log_start);
             }
-            Event::DurabilityChanged(durability) => self.durability = durability,
+            Event::RulesChanged(rules) => self.rules = rules,
+            Event::Failed => {
+                self.role = Role::Offline;
+                effects.role_ended = true;
+            }
         }
-        false
     }
 
-    fn lead(&mut self, epoch: LeaderEpoch, isr: &[BrokerId]) -> bool {
-        assert!(epoch >= self.epoch(), "terms only rise");
-        let ended = epoch > self.epoch();
-        self.role =
-            Role::Leader(Leadership::begin(self.me, epoch, self.written, isr, self.high_watermark));
-        ended
+    fn assign(&mut self, assignment: &Assignment, now: Moment, effects: &mut Effects) {
+        let is_new = assignment.leader_epoch > self.epoch();
+        assert!(is_new || assignment.leader_epoch == self.epoch(), "leader epochs only rise");
+        match &mut self.role {
+            Role::Leader(leadership) if !is_new && assignment.leader == self.me => {
+                leadership.at(now);
+                leadership.update(self.me, assignment);
+            }
+            // The same leader epoch: an answer that is on its way still holds, and so does a cut.
+            Role::Follower(following) if !is_new && following.leader == assignment.leader => {}
+            role => {
+                effects.role_ended =
+                    matches!(role, Role::Leader(_)) || assignment.leader == self.me;
+                self.role = match assignment.leader == self.me {
+                    true => Role::Leader(Leadership::begin(self.me, assignment, self.written, now)),
+                    false => {
+                        Role::Follower(Following::new(assignment.leader, assignment.leader_epoch))
+                    }
+                };
+            }
+        }
     }
 
-    fn follow(&mut self, leader: BrokerId, epoch: LeaderEpoch) -> bool {
-        assert!(epoch >= self.epoch(), "terms only rise");
-        let ended = matches!(self.role, Role::Leader(_));
-        self.role = Role::Follower { leader, epoch };
-        ended
+    fn follower_fetched(&mut self, fetch: &FollowerFetch, effects: &mut Effects) {
+        let Role::Leader(leadership) = &mut self.role else {
+            effects.is_stale = true;
+            return;
+        };
+        leadership.at(fetch.now);
+        if fetch.leader_epoch == leadership.epoch() && fetch.position > self.written {
+            effects.ahead = Some(fetch.follower);
+            effects.is_stale = true;
+            return;
+        }
+        effects.is_stale = !leadership.fetch(fetch, self.written);
+    }
+
+    /// What the leader says counts in the leader epoch in which it was asked (KAFKA-18991), and a divergence before a
+    /// high watermark (KAFKA-14704).
+    fn leader_answered(&mut self, answer: &LeaderAnswer, effects: &mut Effects) {
+        let Role::Follower(following) = &mut self.role else {
+            effects.is_stale = true;
+            return;
+        };
+        if answer.asked_in != following.epoch || following.truncating.is_some() {
+            effects.is_stale = true;
+            return;
+        }
+        if is_planted(Mutant::HighWatermarkFirst) {
+            self.high_watermark = self.high_watermark.max(answer.high_watermark.min(self.written));
+        }
+        if let Some(Divergence { leaders, own }) = answer.diverging
+            && !is_planted(Mutant::CutsNothing)
+        {
+            let to = truncation_point(leaders, own, self.written).max(self.log_start);
+            following.truncating = Some(to);
+            let takes_committed = to < self.high_watermark;
+            effects.truncation = Some(Truncation { to, takes_committed });
+            return;
+        }
+        following.leader_high_watermark = answer.high_watermark;
+        effects.log_start = Some(answer.log_start).filter(|start| *start > self.log_start);
+    }
+
+    fn isr_answered(
+        &mut self,
+        epoch: LeaderEpoch,
+        partition_epoch: i32,
+        answer: &IsrAnswer,
+        effects: &mut Effects,
+    ) {
+        match &mut self.role {
+            Role::Leader(leadership) if leadership.epoch() == epoch => {
+                effects.proposal = leadership.answered(self.me, partition_epoch, answer);
+            }
+            _ => effects.is_stale = true,
+        }
+    }
+
+    fn truncated(&mut self, log_end: Offset) {
+        self.written = log_end;
+        self.synced = self.synced.min(log_end);
+        self.high_watermark = self.high_watermark.min(log_end);
+        if let Role::Follower(following) = &mut self.role {
+            following.truncating = None;
+            // Said of a log that was another.
+            following.leader_high_watermark = following.leader_high_watermark.min(log_end);
+        }
     }
 
     /// This broker's own position in the sense of the durability.
     fn own_position(&self) -> Offset {
-        match self.durability {
-            Durability::Fsync => self.synced,
-            Durability::PageCache => self.written,
+        match self.rules.durability {
+            Durability::Fsync if !is_planted(Mutant::WrittenIsSynced) => self.synced,
+            Durability::Fsync | Durability::PageCache => self.written,
         }
     }
 
     fn advance(&mut self) -> Option<Offset> {
-        let Role::Leader(leadership) = &self.role else { return None };
-        let committed = leadership.committed(self.own_position());
+        let committed = match &self.role {
+            Role::Leader(leadership) => {
+                if leadership.isr().len() < self.required_in_sync() {
+                    return None;
+                }
+                leadership.committed(self.own_position(), self.log_start, self.rules.lag_max)
+            }
+            Role::Follower(following) if following.truncating.is_none() => {
+                following.leader_high_watermark.min(self.written)
+            }
+            Role::Follower(_) | Role::Offline => return None,
+        };
         if committed <= self.high_watermark {
             return None;
         }
         self.high_watermark = committed;
         Some(committed)
+    }
+
+    fn propose(&mut self) -> Option<Proposal> {
+        let Role::Leader(leadership) = &mut self.role else { return None };
+        // Alone in the world, as most are: nobody to wait for.
+        if leadership.peers().is_empty() {
+            return None;
+        }
+        leadership.propose(self.me, self.written, self.high_watermark, self.rules.lag_max)
     }
 
     fn check(&self) {

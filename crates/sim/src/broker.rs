@@ -9,8 +9,8 @@ use coordinator::request::{OffsetCommit, OffsetFetch, PartitionCommit, TopicComm
 use coordinator::{GroupId, MemberId, Reply, ReplyTo, Response as GroupResponse};
 use model::{ErrorCode, GenerationId, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
 use partition::{
-    Acks, Append, Isolation, Partition, PartitionError, PartitionSync, Read, ReadRequest,
-    SyncQueue, Urgency,
+    Acks, Append, Appended, Fate, Isolation, Partition, PartitionError, PartitionSync, Read,
+    ReadRequest, SyncQueue, Urgency,
 };
 use storage::disk::SimDisk;
 use storage::{DeletedSegment, ReadCursor, StorageError};
@@ -61,6 +61,8 @@ struct Waiting {
     partition: PartitionId,
     base_offset: Offset,
     needed: Offset,
+    /// In this leader epoch.
+    epoch: LeaderEpoch,
     woken: Arc<Woken>,
 }
 
@@ -181,7 +183,7 @@ impl Broker {
                 return self.answer(address, Response::Produced(Err(refused)));
             }
         };
-        let (base_offset, needed) = (appended.base_offset, appended.needed);
+        let Appended { base_offset, needed, epoch, .. } = appended;
         if acks != Acks::All {
             return self.answer(address, Response::Produced(Ok(base_offset)));
         }
@@ -189,7 +191,7 @@ impl Broker {
         if self.partitions[partition].park(needed, &woken.waker()).is_none() {
             woken.set();
         }
-        self.waiting.push(Waiting { address, partition, base_offset, needed, woken });
+        self.waiting.push(Waiting { address, partition, base_offset, needed, epoch, woken });
     }
 
     fn fetch(
@@ -261,11 +263,14 @@ impl Broker {
         for waiting in std::mem::take(&mut self.waiting) {
             if !waiting.woken.take() {
                 self.waiting.push(waiting);
-            } else if self.partitions[waiting.partition].high_watermark() >= waiting.needed {
-                self.answer(waiting.address, Response::Produced(Ok(waiting.base_offset)));
-            } else {
-                self.answer(waiting.address, Response::Produced(Err(Refused::Retriable)));
+                continue;
             }
+            let produced =
+                match self.partitions[waiting.partition].fate(waiting.needed, waiting.epoch) {
+                    Fate::Committed => Ok(waiting.base_offset),
+                    Fate::Undecided | Fate::Ended(_) => Err(Refused::Retriable),
+                };
+            self.answer(waiting.address, Response::Produced(produced));
         }
         self.take_answers()
     }

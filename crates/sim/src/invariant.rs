@@ -27,6 +27,10 @@ pub enum Invariant {
     BrokerStarts,
     /// An idempotent producer that does everything right is never refused (KIP-98).
     SequenceAccepted,
+    /// Replicas of a partition have the same bytes, and no follower is ahead of its leader (R2).
+    ReplicasAgree,
+    /// No follower cuts what was committed (R9).
+    CommittedIsNotCut,
     /// Whoever waits gets an answer once the faults are over.
     EverybodyIsAnswered,
 }

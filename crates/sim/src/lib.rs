@@ -9,6 +9,7 @@
 //! race between two of them is found elsewhere). Read `world.rs`, then `history.rs`.
 
 mod broker;
+mod cluster;
 mod consumer;
 mod controller;
 mod groups;
@@ -23,9 +24,18 @@ mod start;
 mod trace;
 mod world;
 
+pub use cluster::{Cluster, ClusterPlan};
 pub use invariant::{Invariant, Violation};
 pub use plan::Plan;
 pub use world::{Outcome, World};
+
+#[cfg(debug_assertions)]
+pub use replication::mutants::{Mutant, plant};
+
+/// Runs the simulation of several brokers of this seed to its end.
+pub fn run_cluster(seed: u64, verbose: bool) -> Outcome {
+    Cluster::new(seed, verbose).run()
+}
 
 /// Runs the simulation of this seed to its end. `verbose` prints every event.
 pub fn run(seed: u64, verbose: bool) -> Outcome {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Simulates a broker on a disk that crashes
+/// Simulates a broker on a disk that crashes, or several
 #[derive(Parser)]
 struct Arguments {
     /// The first seed
@@ -14,6 +14,9 @@ struct Arguments {
     /// How many seeds to run
     #[arg(long, default_value_t = 1)]
     runs: u64,
+    /// Simulate several brokers
+    #[arg(long)]
+    cluster: bool,
     /// Print every event
     #[arg(long)]
     verbose: bool,
@@ -25,13 +28,17 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     for seed in arguments.seed..arguments.seed.saturating_add(arguments.runs) {
-        let outcome = sim::run(seed, arguments.verbose);
+        let run = if arguments.cluster { sim::run_cluster } else { sim::run };
+        let outcome = run(seed, arguments.verbose);
         println!("seed {seed}: {outcome}");
         if let Some(violation) = outcome.violation {
-            eprintln!("{violation}\nrepeat with: cargo run -p sim -- --seed {seed} --verbose");
+            let cluster = if arguments.cluster { " --cluster" } else { "" };
+            eprintln!(
+                "{violation}\nrepeat with: cargo run -p sim -- --seed {seed}{cluster} --verbose"
+            );
             return ExitCode::FAILURE;
         }
-        if arguments.twice && sim::run(seed, false).trace != outcome.trace {
+        if arguments.twice && run(seed, false).trace != outcome.trace {
             eprintln!("seed {seed} did not repeat itself");
             return ExitCode::FAILURE;
         }

@@ -29,6 +29,21 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// For producers: nothing but how many batches each sends.
+    pub(crate) fn of_batches(batches: u32) -> Plan {
+        Plan {
+            producers: 0,
+            consumers: 0,
+            batches,
+            faults_until_ms: 0,
+            crash_every_ms: 0,
+            lost_per_mille: 0,
+            syncs_lie: false,
+            syncs_fail: false,
+            disk_fills: false,
+        }
+    }
+
     pub(crate) fn choose(random: &mut Rng) -> Plan {
         Plan {
             producers: random.usize(1..5),

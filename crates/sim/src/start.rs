@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use model::{BrokerEpoch, Offset, Timestamp, TopicPartition, Uuid};
-use partition::{Partition, Settings, SyncQueue};
+use model::{
+    BrokerEpoch, BrokerId, Durability, Moment, Offset, Timestamp, TopicId, TopicPartition, Uuid,
+};
+use partition::{Assignment, Partition, Settings, SyncQueue};
 use storage::checkpoint;
 use storage::disk::{Disk, SimDisk};
 use storage::log_dir::{Loading, LogDir};
@@ -15,6 +18,8 @@ use crate::message::PartitionId;
 use crate::plan::PARTITIONS;
 
 pub(crate) const TOPIC: &str = "t";
+/// The id of that topic where several brokers hold it.
+pub(crate) const TOPIC_ID: TopicId = Uuid([9; 16]);
 pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 /// The one partition in which groups store offsets.
 pub(crate) const OFFSETS: PartitionId = PARTITIONS;
@@ -52,6 +57,28 @@ pub(crate) fn format(disk: &SimDisk) {
     disk.sync_dir(Path::new("")).expect("an empty disk syncs its root");
 }
 
+/// Whose replica a partition is.
+struct Replica {
+    me: BrokerId,
+    topic_id: TopicId,
+}
+
+/// What replicas of several brokers obey: segments so small that all that happens to them happens often, and nothing is
+/// deleted.
+pub(crate) fn cluster_settings(
+    durability: Durability,
+    min_insync_replicas: usize,
+) -> Arc<Settings> {
+    let log = LogConfig { retention_bytes: -1, ..LogConfig::clone(&settings(0).log) };
+    Arc::new(Settings {
+        log: Arc::new(log),
+        durability,
+        min_insync_replicas,
+        replica_lag_max: Duration::from_millis(250),
+        ..Settings::default()
+    })
+}
+
 /// The broker's one log directory.
 #[derive(Debug)]
 pub(crate) struct LogDirectory(LogDir);
@@ -71,32 +98,58 @@ impl LogDirectory {
         let loading = self.0.begin_loading()?;
         let mut partitions = Vec::new();
         for id in 0..=OFFSETS {
-            partitions.push(self.open_partition(id, &loading, sync_queue, now)?);
+            let of = Replica { me: BROKER, topic_id: Uuid::from_random([id as u8; 16]) };
+            partitions.push(self.open_partition(
+                id,
+                &of,
+                settings(id),
+                &loading,
+                sync_queue,
+                now,
+            )?);
         }
         controller.register(now, loading.clean);
         for partition in &partitions {
             let name = partition.topic_partition();
             let image = controller.partition(&name.topic, name.partition.0 as usize);
-            partition.lead(image.leader_epoch, image.isr.clone(), image.replicas.len());
+            partition.assign(Assignment::alone(BROKER, image.leader_epoch), Moment::START);
         }
         Ok(partitions)
+    }
+
+    /// Opens the replicas of one broker among several, without a role; says whether the process before stopped
+    /// cleanly.
+    pub(crate) fn open_replicas(
+        &self,
+        me: BrokerId,
+        settings: &Arc<Settings>,
+        sync_queue: &Arc<SyncQueue>,
+        now: Timestamp,
+    ) -> Result<(Vec<Arc<Partition>>, bool), StorageError> {
+        let loading = self.0.begin_loading()?;
+        let of = Replica { me, topic_id: TOPIC_ID };
+        let open =
+            |id| self.open_partition(id, &of, Arc::clone(settings), &loading, sync_queue, now);
+        let partitions = (0..PARTITIONS).map(open).collect::<Result<_, _>>()?;
+        Ok((partitions, loading.clean))
     }
 
     fn open_partition(
         &self,
         id: PartitionId,
+        of: &Replica,
+        settings: Arc<Settings>,
         loading: &Loading,
         sync_queue: &Arc<SyncQueue>,
         now: Timestamp,
     ) -> Result<Arc<Partition>, StorageError> {
-        let (name, settings) = (topic_partition(id), settings(id));
+        let name = topic_partition(id);
         let dir = self.0.partition_dir(&name);
         let (disk, config) = (Arc::clone(self.0.disk()), Arc::clone(&settings.log));
         let log = Log::open(disk, dir, config, loading.opening(&name, now))?;
         let high_watermark = loading.high_watermarks.get(&name).copied().unwrap_or(Offset(0));
-        let topic_id = Uuid::from_random([id as u8; 16]);
         let queue = Arc::clone(sync_queue);
-        Ok(Partition::new(name, topic_id, BROKER, log, settings, high_watermark, queue))
+        Ok(Partition::new(name, of.topic_id, of.me, log, settings, high_watermark, queue))
     }
 
     /// Stores what a broker stores now and then.

@@ -29,3 +29,27 @@ fn one_seed_is_one_history_and_another_seed_another() {
     }
     assert_eq!(traces.len(), 10);
 }
+
+#[test]
+fn several_brokers_keep_every_promise_over_many_seeds() {
+    let (mut stops, mut acked) = (0, 0);
+    for seed in 0..60 {
+        let outcome = sim::run_cluster(seed, false);
+        if let Some(violation) = outcome.violation {
+            panic!(
+                "{violation}; repeat with: cargo run -p sim -- --seed {seed} --cluster --verbose"
+            );
+        }
+        stops += outcome.stops;
+        acked += outcome.acked;
+    }
+    assert!(stops > 100 && acked > 3_000, "{stops} stops, {acked} acked");
+}
+
+#[test]
+fn one_seed_of_several_brokers_is_one_history() {
+    for seed in 1000..1005 {
+        let first = sim::run_cluster(seed, false);
+        assert_eq!(first.trace, sim::run_cluster(seed, false).trace, "seed {seed}");
+    }
+}

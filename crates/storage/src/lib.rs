@@ -31,10 +31,10 @@ mod unreadable;
 pub use config::{CleanupPolicy, LogConfig};
 pub use error::{Damage, StorageError};
 pub use log::{
-    ActiveSegment, AppendWork, CheckpointTicket, DeletedSegment, Derived, DerivedView, FileSlice,
-    GiveBackTicket, Log, NextSegment, OnDamage, OpenActive, Opening, ReadCursor, ReadLookup,
-    Recovery, Resumed, Resuming, RetentionDue, RetentionLook, RetentionTicket, RollTicket,
-    SealedSegment, SyncTicket, TimeLookup, TimestampedOffset, ZerosTicket,
+    ActiveSegment, AppendWork, CheckpointTicket, CutTicket, DeletedSegment, Derived, DerivedView,
+    FileSlice, GiveBackTicket, Log, NextSegment, OnDamage, OpenActive, Opening, ReadCursor,
+    ReadLookup, Recovery, Resumed, Resuming, RetentionDue, RetentionLook, RetentionTicket,
+    RollTicket, SealedSegment, SyncTicket, TimeLookup, TimestampedOffset, ZerosTicket,
 };
 pub use log_dir::LogDir;
 pub use producers::transactions::AbortedTransaction;

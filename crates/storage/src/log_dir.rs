@@ -18,7 +18,7 @@ use std::sync::Arc;
 use model::{BrokerEpoch, BrokerId, Offset, Timestamp, TopicId, TopicPartition, Uuid};
 
 use crate::checkpoint::{self, Offsets};
-use crate::disk::{Disk, FileLock, OpenMode};
+use crate::disk::{Disk, FileLock, OpenMode, removal};
 
 use crate::error::Context;
 use crate::journal::{Checkpoint, Key, Opened, PartitionState, State};
@@ -443,10 +443,14 @@ impl LogDir {
         discard(&*self.disk, &self.partition_dir(partition), unique)
     }
 
-    /// Removes a directory of a deleted partition, with all that is in it.
-    pub fn remove_leftover(&self, path: &Path) -> Result<(), StorageError> {
+    /// Removes a directory of a deleted partition, with all that is in it; see [`removal::remove_dir`].
+    pub fn remove_leftover(
+        &self,
+        path: &Path,
+        pause: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, StorageError> {
         assert!(path.parent() == Some(&self.path), "it lies in this log directory");
-        self.disk.remove_dir_all(path).during("remove", path)
+        removal::remove_dir(&*self.disk, path, pause).during("remove", path)
     }
 }
 
@@ -641,7 +645,7 @@ mod tests {
         assert!(left.ends_with(format!("gone-3.{}-delete", "ab".repeat(16))));
         assert_eq!(loading.opening(&expected[0], Timestamp(1)).recovery_point, Offset(5));
         assert_eq!(loading.opening(&expected[1], Timestamp(1)).recovery_point, Offset(0));
-        log_dir.remove_leftover(&left).unwrap();
+        assert!(log_dir.remove_leftover(&left, &mut || true).unwrap());
         assert!(log_dir.begin_loading().unwrap().leftovers.is_empty());
         assert!(deleted_name(&format!("{}-0", "t".repeat(249)), Uuid([1; 16])).len() <= 255);
     }

@@ -17,6 +17,8 @@ pub fn of_partition(error: &PartitionError) -> ErrorCode {
         PartitionError::InvalidProducerEpoch => ErrorCode::InvalidProducerEpoch,
         PartitionError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
         PartitionError::Deleted => ErrorCode::UnknownTopicOrPartition,
+        PartitionError::Replicated(_) => ErrorCode::CorruptMessage,
+        PartitionError::FollowerAhead { .. } => ErrorCode::OffsetOutOfRange,
         PartitionError::Storage(error) => of_storage(error),
         PartitionError::Offline | PartitionError::DiskFull => ErrorCode::KafkaStorageError,
     }

@@ -527,6 +527,7 @@ impl Terms<'_> {
             at_least_one: first,
             isolation: self.isolation,
             known_epoch: some(entry.wanted.known_epoch),
+            any_role: false,
             last_fetched_epoch: some(entry.wanted.last_fetched_epoch),
         };
         let closings = reserve::closings();

@@ -21,9 +21,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use model::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
+use model::{ErrorCode, PartitionIndex, Timestamp, Uuid};
 use partition::{
-    Acks, Append, Appended, Effort, Partition, PartitionError, Refusal, Status, WaiterKey,
+    Acks, Append, Appended, Effort, Fate, Partition, PartitionError, Refusal, Status, WaiterKey,
 };
 use smallvec::SmallVec;
 use storage::disk::reserve;
@@ -56,7 +56,6 @@ enum AnswerTopic {
 enum Outcome {
     Appended {
         appended: Appended,
-        epoch: LeaderEpoch,
         /// Waited for until its high watermark covers the batch; `None` when nothing is.
         awaited: Option<Arc<Partition>>,
         /// The place among those whom the partition will wake, if it will wake this connection.
@@ -342,10 +341,10 @@ impl Call<'_> {
     }
 
     fn appended(&self, partition: &Arc<Partition>, appended: Appended) -> Outcome {
-        let wait = self.acks == Acks::All && partition.high_watermark() < appended.needed;
+        let fate = || partition.fate(appended.needed, appended.epoch);
+        let wait = self.acks == Acks::All && fate() != Fate::Committed;
         Outcome::Appended {
             appended,
-            epoch: partition.epoch(),
             awaited: wait.then(|| Arc::clone(partition)),
             parked: None,
         }
@@ -404,28 +403,21 @@ impl Outcome {
 
     /// Whether it is final. If not, the task will be woken.
     fn settle(&mut self, cx: &mut Context<'_>, version: i16, timed_out: bool) -> bool {
-        let Outcome::Appended { appended, epoch, awaited, parked } = self else { return true };
+        let Outcome::Appended { appended, awaited, parked } = self else { return true };
         let Some(partition) = awaited else { return true };
         loop {
-            let needed: Offset = appended.needed;
-            // The status first: what was committed before the role ended is committed.
-            let (status, now_epoch) = (partition.status(), partition.epoch());
-            if partition.high_watermark() >= needed
-                && status == Status::Leading
-                && now_epoch == *epoch
-            {
-                *awaited = None;
-                return true;
-            }
-            let error = match status {
-                Status::Offline => ErrorCode::KafkaStorageError,
-                Status::Deleted => unknown_topic(version),
-                Status::Following => ErrorCode::NotLeaderOrFollower,
-                Status::Leading if now_epoch != *epoch => ErrorCode::NotLeaderOrFollower,
-                Status::Leading if timed_out => ErrorCode::RequestTimedOut,
-                Status::Leading if parked.is_some() => return false,
-                Status::Leading => {
-                    *parked = partition.park(needed, cx.waker());
+            let error = match partition.fate(appended.needed, appended.epoch) {
+                Fate::Committed => {
+                    *awaited = None;
+                    return true;
+                }
+                Fate::Ended(Status::Offline) => ErrorCode::KafkaStorageError,
+                Fate::Ended(Status::Deleted) => unknown_topic(version),
+                Fate::Ended(Status::Following | Status::Leading) => ErrorCode::NotLeaderOrFollower,
+                Fate::Undecided if timed_out => ErrorCode::RequestTimedOut,
+                Fate::Undecided if parked.is_some() => return false,
+                Fate::Undecided => {
+                    *parked = partition.park(appended.needed, cx.waker());
                     if parked.is_some() {
                         return false;
                     }

@@ -1,5 +1,5 @@
 //! What is done to logs besides appending and reading: retention, checkpoints, flushing by age,
-//! forgetting producers, closing idle files (not in need: `files.rs`), removing what was deleted. One thread, which sleeps
+//! forgetting producers, closing idle files (not in need: `files.rs`). Not here: removing files (`removal.rs`). One thread, which sleeps
 //! until the next chore is due.
 
 use std::sync::{Arc, Weak};
@@ -87,7 +87,6 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
         soon(Duration::from_secs(1), hold_descriptors),
         soon(Duration::from_secs(1), |server| server.memory.return_unused_in_need()),
         soon(Duration::from_secs(1), look_for_room),
-        soon(Duration::from_secs(1), remove_deleted),
         soon(Duration::from_secs(1), sync_journals),
         soon(ms(log.flush_scheduler_ms.clamp(100, 60_000)), flush_by_age),
     ]
@@ -179,10 +178,6 @@ fn look_for_room(server: &Arc<Server>) {
 
 fn sync_journals(server: &Arc<Server>) {
     server.logs.sync_journals();
-}
-
-fn remove_deleted(server: &Arc<Server>) {
-    server.logs.empty_trash();
 }
 
 fn checkpoint(server: &Arc<Server>) {

@@ -349,8 +349,8 @@ mod tests {
     use std::sync::mpsc;
 
     use model::record::BatchBuilder;
-    use model::{BrokerId, LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
-    use partition::{Acks, Append, Settings, Status};
+    use model::{BrokerId, LeaderEpoch, Moment, Offset, Timestamp, TopicPartition, Uuid};
+    use partition::{Acks, Append, Assignment, Settings, Status};
     use rustix::io::Errno;
     use storage::disk::{Disk, GatedDisk, SimDisk};
     use storage::{Log, Opening};
@@ -422,7 +422,7 @@ mod tests {
             let (id, me) = (Uuid::from_random([1; 16]), BrokerId(1));
             let queue = Arc::clone(&self.queues[directory]);
             let partition = Partition::new(name, id, me, log, settings, Offset(0), queue);
-            partition.lead(LeaderEpoch(0), vec![me], 1);
+            partition.assign(Assignment::alone(me, LeaderEpoch(0)), Moment::START);
             partition
         }
 

@@ -35,6 +35,7 @@ pub mod flusher;
 mod foreign;
 mod keeping;
 mod opening;
+pub mod removal;
 pub mod room;
 mod strays;
 #[cfg(test)]
@@ -385,27 +386,44 @@ impl Logs {
     }
 
     /// Removes deleted files: those that have waited for `file.delete.delay.ms`, and the folders of
-    /// a directory that has no room.
-    pub fn empty_trash(&self) {
-        self.trash.empty(&*self.disk);
+    /// a directory that has no room. Large files go piece by piece, with a `pause` behind each, unless room is
+    /// needed; when that returns `false` the rest is left.
+    pub fn empty_trash(&self, pause: &mut dyn FnMut() -> bool) {
+        let mut pause = || {
+            let is_needed = self.directories.iter().any(|directory| directory.room.is_full());
+            is_needed || pause()
+        };
+        self.trash.empty(&*self.disk, &mut pause);
         let now = Instant::now();
         let is_due = |leftover: &mut Leftover| {
             leftover.due <= now || self.directories[leftover.directory].room.is_full()
         };
         let leftovers: Vec<_> = self.leftovers.lock().extract_if(.., is_due).collect();
         for leftover in leftovers {
-            let directory = &self.directories[leftover.directory];
-            let removed = match self.disk.exists(&leftover.path) {
-                true => directory.dir.remove_leftover(&leftover.path),
-                false => Ok(()),
-            };
-            let forgotten = [Entry::Of(leftover.key, Fact::Forgotten)];
-            let removed = removed.and_then(|()| directory.journal()?.append(&forgotten).map(drop));
-            if let Err(cause) = removed {
-                warn!(path = %leftover.path.display(), %cause, "cannot remove the files of a deleted partition");
-                self.leftovers.lock().push(leftover);
+            match self.remove(&leftover, &mut pause) {
+                Ok(true) => {}
+                Ok(false) => self.leftovers.lock().push(leftover),
+                Err(cause) => {
+                    warn!(path = %leftover.path.display(), %cause, "cannot remove the files of a deleted partition");
+                    self.leftovers.lock().push(leftover);
+                }
             }
         }
+    }
+
+    /// Removes a folder; whether nothing of it is left.
+    fn remove(
+        &self,
+        leftover: &Leftover,
+        pause: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, StorageError> {
+        let directory = &self.directories[leftover.directory];
+        let is_there = self.disk.exists(&leftover.path);
+        if is_there && !directory.dir.remove_leftover(&leftover.path, pause)? {
+            return Ok(false);
+        }
+        directory.journal()?.append(&[Entry::Of(leftover.key, Fact::Forgotten)])?;
+        Ok(true)
     }
 
     fn collect_leftovers(&self) -> Result<(), StorageError> {

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use model::record::BatchBuilder;
 use model::{
-    BrokerEpoch, BrokerId, Durability, LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicId,
+    BrokerEpoch, BrokerId, Durability, LeaderEpoch, Moment, Offset, PartitionIndex, Timestamp, TopicId,
     TopicPartition, Uuid,
 };
 use partition::{
-    Acks, Append, Isolation, Partition, PartitionError, ReadRequest, Settings, Status, Urgency,
+    Acks, Append, Assignment, Isolation, Partition, PartitionError, ReadRequest, Settings, Status, Urgency,
 };
 use storage::disk::{Disk, SimDisk};
 use storage::journal::Key;
@@ -73,7 +73,7 @@ fn open_in(
     let (checkpointed, queue) = (opened.high_watermark, opened.sync_queue);
     let partition = Partition::new(name(), topic_id, ME, opened.log, settings, checkpointed, queue);
     logs.register(&partition);
-    partition.lead(epoch, vec![ME], 1);
+    partition.assign(Assignment::alone(ME, epoch), Moment::START);
     Ok(partition)
 }
 
@@ -133,7 +133,7 @@ fn live(disk: &SimDisk) -> Vec<Promise> {
     promise(Some(SECOND), 0, 0);
     let partition = open(&logs, SECOND).unwrap();
     assert_eq!(ends(&partition), (0, 0), "nothing is inherited");
-    logs.empty_trash();
+    logs.empty_trash(&mut || true);
     append(&logs, &partition, &["b"; 5]);
     promise(Some(SECOND), 0, 5);
     logs.close(BrokerEpoch(1), NOW);
@@ -216,13 +216,13 @@ fn a_deleted_folder_stays_for_its_delay_unless_there_is_no_room_or_the_broker_st
         partition.mark_deleted();
         logs.delete(&[Gone { topic_id: FIRST, name: name(), delay_ms }]);
         assert_eq!(put_aside(&disk), 1);
-        logs.empty_trash();
+        logs.empty_trash(&mut || true);
         assert_eq!(put_aside(&disk), stays, "after {delay_ms} ms, full: {is_full}");
         logs.sync_journals();
         drop((logs, partition));
         let logs = start(&disk, &["data"]).unwrap();
         settle(&logs, None).unwrap();
-        logs.empty_trash();
+        logs.empty_trash(&mut || true);
         assert_eq!(put_aside(&disk), 0, "nobody reads what was deleted before the start");
     }
 }
@@ -318,12 +318,12 @@ fn a_stray_folder_is_left_and_most_of_them_refuse_the_start() {
     // A deletion that was decided, and not acted upon before the crash.
     settle(&logs, None).unwrap();
     assert_eq!(logs.strays().len(), 1);
-    logs.empty_trash();
+    logs.empty_trash(&mut || true);
     assert!(disk.exists(Path::new("data/t-0")), "its deletion was not requested");
     // Its name is needed.
     let partition = open(&logs, SECOND).unwrap();
     assert_eq!(ends(&partition), (0, 0));
-    logs.empty_trash();
+    logs.empty_trash(&mut || true);
     let names = disk.list(Path::new("data")).unwrap();
     assert!(names.iter().any(|name| name.ends_with("-stray")), "{names:?}");
 }
@@ -513,7 +513,7 @@ fn open_many(logs: &Logs, wanted: &[Wanted], epoch: LeaderEpoch) -> Vec<Arc<Part
         let (checkpointed, queue) = (opened.high_watermark, opened.sync_queue);
         let partition = Partition::new(name, FIRST, ME, opened.log, settings, checkpointed, queue);
         logs.register(&partition);
-        partition.lead(epoch, vec![ME], 1);
+        partition.assign(Assignment::alone(ME, epoch), Moment::START);
         partition
     });
     partitions.collect()

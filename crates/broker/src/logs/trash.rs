@@ -21,14 +21,18 @@ impl Trash {
         self.waiting.lock().push((Instant::now() + delay, segment));
     }
 
-    /// Removes what is due.
-    pub fn empty(&self, disk: &dyn Disk) {
+    /// Removes what is due, with pauses; what is left because `pause` says so, or because it cannot be
+    /// removed, is found and removed when the log is opened again.
+    pub fn empty(&self, disk: &dyn Disk, pause: &mut dyn FnMut() -> bool) {
         let now = Instant::now();
         let due: Vec<_> = self.waiting.lock().extract_if(.., |(at, _)| *at <= now).collect();
         for (_, segment) in due {
-            if let Err(cause) = segment.remove(disk) {
-                // It is found and removed when the log is opened again.
-                debug!(base_offset = segment.base_offset.0, %cause, "cannot remove a deleted segment");
+            match segment.remove_in_pieces(disk, pause) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(cause) => {
+                    debug!(base_offset = segment.base_offset.0, %cause, "cannot remove a deleted segment");
+                }
             }
         }
     }

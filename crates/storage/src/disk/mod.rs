@@ -22,6 +22,7 @@ mod essential;
 mod gated;
 pub mod guard;
 mod real;
+pub mod removal;
 pub mod reserve;
 pub mod sim;
 

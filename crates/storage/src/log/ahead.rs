@@ -130,7 +130,12 @@ impl Log {
     pub fn begin_ahead(&mut self) -> Option<ZerosTicket> {
         let portion = u64::from(self.config.ahead_bytes);
         let is_wanted = portion > 0 && self.small_syncs >= self.config.ahead_after_syncs;
-        if !is_wanted || self.is_rolling || self.is_resumed || self.failed.is_some() {
+        if !is_wanted
+            || self.is_rolling
+            || self.is_cutting
+            || self.is_resumed
+            || self.failed.is_some()
+        {
             return None;
         }
         let size = self.active().size();
@@ -178,7 +183,7 @@ impl Log {
     /// Begins to give the zeros back; `None`: there are none. Nothing may be appended until the ticket is handed
     /// back. Touches no file.
     pub fn begin_give_back(&mut self) -> Option<GiveBackTicket> {
-        if self.is_rolling || self.failed.is_some() {
+        if self.is_rolling || self.is_cutting || self.failed.is_some() {
             return None;
         }
         let Ahead { until, was_used, .. } = **self.ahead.as_ref()?;

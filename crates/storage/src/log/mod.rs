@@ -18,6 +18,7 @@
 
 mod ahead;
 mod append;
+mod cut;
 mod known_producers;
 mod listed;
 mod lookup;
@@ -46,6 +47,7 @@ use crate::segment::Segment;
 use crate::{LogConfig, StorageError, UnreadableBatch};
 
 pub use ahead::{GiveBackTicket, ZerosTicket};
+pub use cut::CutTicket;
 pub(crate) use known_producers::ProducersKept;
 pub use lookup::ReadLookup;
 pub use opening::{ActiveSegment, OnDamage, Opening, Recovery, SealedSegment};
@@ -105,6 +107,8 @@ pub struct Log {
     is_rolling: bool,
     /// Whether compaction renames files at the moment: then files that are open stay so.
     pub(crate) is_swapping: bool,
+    /// Whether the log's end is being cut: nothing is appended, synced or written ahead meanwhile.
+    is_cutting: bool,
     /// Whether the end of the active segment's indexes and the state of the producers were not read yet.
     is_resumed: bool,
     /// Whether producers are known once they are read.

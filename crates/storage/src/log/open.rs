@@ -143,6 +143,7 @@ impl Log {
             dense_from: opening.dense_from,
             is_rolling: false,
             is_swapping: false,
+            is_cutting: false,
             is_resumed: false,
             may_know_producers: false,
             is_unnamed: false,

@@ -15,7 +15,7 @@ use model::{Offset, Timestamp};
 
 use super::Log;
 use super::known_producers::{self, ProducersKept};
-use crate::disk::Disk;
+use crate::disk::{Disk, removal};
 use crate::error::Context;
 use crate::names::{self, DELETED, Home};
 use crate::segment::Segment;
@@ -39,13 +39,21 @@ impl DeletedSegment {
 
     /// Removes the files. What fails to be removed is removed when the log is opened again.
     pub fn remove(&self, disk: &dyn Disk) -> std::io::Result<()> {
+        self.remove_in_pieces(disk, &mut || true).map(drop)
+    }
+
+    /// As [`DeletedSegment::remove`], with pauses: see [`removal::remove_file`].
+    pub fn remove_in_pieces(
+        &self,
+        disk: &dyn Disk,
+        pause: &mut dyn FnMut() -> bool,
+    ) -> std::io::Result<bool> {
         for path in &self.paths {
-            match disk.remove_file(path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+            if !removal::remove_file(disk, path, pause)? {
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -106,6 +106,7 @@ impl Log {
         }
         let last_offset = self.last_offset_of(batch);
         !self.is_rolling
+            && !self.is_cutting
             && !self.is_resumed
             && self.is_opened()
             && matches!(self.must_roll(bytes, last_offset, batch.max_timestamp, now), Ok(false))

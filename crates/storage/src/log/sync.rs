@@ -25,7 +25,7 @@ use crate::names::{Home, LEADER_EPOCHS, PARTITION_METADATA, TEMPORARY};
 use crate::segment::Segment;
 
 /// What of a log is durable.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct SyncedState {
     /// Below it all batches are durable. Moved by syncs; back by truncation.
     pub(super) synced: Offset,
@@ -323,7 +323,7 @@ impl Log {
     /// A ticket that makes everything appended so far durable; `None` if it is.
     pub fn begin_sync(&self) -> Option<SyncTicket> {
         let clean = self.durability.synced == self.log_end && !self.durability.names_unsynced();
-        if clean || self.failed.is_some() {
+        if clean || self.is_cutting || self.failed.is_some() {
             return None;
         }
         let segments = self.segments[self.segment_of(self.durability.synced)..].iter();
@@ -346,7 +346,8 @@ impl Log {
 
     /// A ticket that makes the names in the log's directory durable, and no batches; `None` if they are.
     pub fn begin_names_sync(&self) -> Option<SyncTicket> {
-        let is_needed = self.durability.names_unsynced() && self.failed.is_none();
+        let is_needed = self.durability.names_unsynced() && !self.is_cutting;
+        let is_needed = is_needed && self.failed.is_none();
         is_needed.then(|| SyncTicket { up_to: self.durability.synced, ..self.empty_ticket() })
     }
 

@@ -144,7 +144,7 @@ impl Stopped {
         })?;
         if let Some(empty) = kept {
             // It was looked into: there was no record in it.
-            self.dir.remove_leftover(&empty)?;
+            self.dir.remove_leftover(&empty, &mut || true)?;
         }
         Ok(Adopted { range: (*log_start, built.end), aborted: built.aborted })
     }

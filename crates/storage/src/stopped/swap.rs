@@ -71,7 +71,7 @@ impl Stopped {
             }
         }
         for left in self.asides(name, AsideKind::Building)? {
-            self.dir.remove_leftover(&self.folder(&left.name()))?;
+            self.dir.remove_leftover(&self.folder(&left.name()), &mut || true)?;
         }
         Ok(())
     }

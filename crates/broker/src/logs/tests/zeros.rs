@@ -24,7 +24,7 @@ fn that_zeros_cannot_be_cut_off_on_a_full_volume_is_told() {
     let settings = Arc::default();
     let partition = Partition::new(name(), FIRST, ME, opened.log, settings, checkpointed, queue);
     logs.register(&partition);
-    partition.lead(LeaderEpoch(3), vec![ME], 1);
+    partition.assign(Assignment::alone(ME, LeaderEpoch(3)), Moment::START);
     loop {
         append(&logs, &partition, &["a"]);
         match partition.write_ahead() {

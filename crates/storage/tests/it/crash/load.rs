@@ -353,7 +353,10 @@ impl Load {
             return Ok(());
         }
         self.attempted = self.timeline.clone().truncated(offset);
-        self.log.truncate_to(offset)?;
+        if let Some(mut cut) = self.log.begin_cut(offset)? {
+            let result = cut.run();
+            self.log.finish_cut(cut, result)?;
+        }
         self.timeline = self.attempted.clone();
         assert_eq!(self.log.log_end_offset(), self.timeline.log_end());
         Ok(())
@@ -361,7 +364,9 @@ impl Load {
 
     fn truncate_fully(&mut self) -> Result<(), StorageError> {
         let offset = self.timeline.log_end().plus(100);
-        self.log.truncate_fully_and_start_at(offset)?;
+        let mut cut = self.log.begin_start_over(offset)?;
+        let result = cut.run();
+        self.log.finish_cut(cut, result)?;
         self.timeline = Timeline {
             batches: Vec::new(),
             log_start: offset,

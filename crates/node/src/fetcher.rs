@@ -1,0 +1,248 @@
+//! Copying from one leader: what a broker asks another one for, and what is done about the answer.
+//!
+//! One request is under way at a time. It asks for every partition that is followed there, and is sent when all that
+//! came with the answer before is as durable as its topic wants: a fetch offset is an acknowledgement, so a round is
+//! receive, check, write, sync, ask. While it runs, the leader gathers what comes next: batches grow by themselves.
+//!
+//! A partition that was answered with an error rests for a while, and the others go on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{ErrorCode, LeaderEpoch, Moment, Offset, PartitionIndex, Timestamp, TopicId};
+use partition::{
+    Followed, Next, Partition, PartitionError, ReplicaAnswer, ReplicaFetch, Truncation,
+};
+
+use model::BrokerId;
+
+/// How long a partition rests after an error.
+const REST_AFTER_ERROR: Duration = Duration::from_millis(100);
+
+/// A partition, whatever its topic is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Its topic.
+    pub topic_id: TopicId,
+    /// Its number there.
+    pub partition: PartitionIndex,
+}
+
+/// A request to the leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Rises with every request; the answer names it.
+    pub number: u64,
+    /// What is asked for.
+    pub partitions: Vec<(Key, ReplicaFetch)>,
+}
+
+/// Why a leader gives nothing of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicaAnswerError {
+    /// The offset is not within the leader's log, which begins and ends there.
+    OutOfRange {
+        /// The leader's first offset.
+        log_start: Offset,
+        /// The one behind its last.
+        log_end: Offset,
+    },
+    /// Anything else: it is asked again, by and by.
+    Other(ErrorCode),
+}
+
+/// What a leader answers for one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The last leader epoch in common and where it ends, if the histories part.
+    pub diverging: Option<(LeaderEpoch, Offset)>,
+    /// The leader's high watermark.
+    pub high_watermark: Offset,
+    /// The leader's first offset.
+    pub log_start: Offset,
+    /// Batches.
+    pub records: Vec<u8>,
+}
+
+/// What can happen to a fetcher.
+#[derive(Debug)]
+pub enum Event {
+    /// The partition follows this leader from now on, or does so in another leader epoch.
+    Follow(Key, Arc<Partition>),
+    /// It does not any more.
+    Leave(Key),
+    /// The leader answered the request of this number.
+    Answered(u64, Vec<(Key, Result<Answered, ReplicaAnswerError>)>),
+    /// There will be no answer: the connection ended, or its time is up.
+    Lost,
+    /// Something that was written may be durable now, a log was cut, or time went by.
+    Look,
+}
+
+/// What a fetcher wants to be done.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// To be sent to the leader.
+    pub ask: Option<Ask>,
+    /// Logs to be cut ([`Partition::cut`], once that is in the journal); afterwards [`Event::Look`].
+    pub cuts: Vec<(Key, Arc<Partition>, Truncation)>,
+    /// Logs to be emptied and started elsewhere ([`Partition::start_over`], likewise).
+    pub start_overs: Vec<(Key, Arc<Partition>, LeaderEpoch, Offset)>,
+    /// Records to be deleted below these offsets, as the leader has.
+    pub deletions: Vec<(Key, Arc<Partition>, Offset)>,
+    /// What could not be appended, and why.
+    pub failures: Vec<(Key, Arc<Partition>, PartitionError)>,
+    /// When to look again although nothing has happened.
+    pub look_at: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct Copied {
+    partition: Arc<Partition>,
+    rests_until: Moment,
+}
+
+/// Who was asked what.
+#[derive(Debug)]
+pub struct Asked {
+    number: u64,
+    epochs: BTreeMap<Key, LeaderEpoch>,
+}
+
+/// The partitions that are copied from one leader.
+#[derive(Debug)]
+pub struct Fetcher {
+    leader: BrokerId,
+    copied: BTreeMap<Key, Copied>,
+    asked: Option<Asked>,
+    numbered: u64,
+}
+
+impl Fetcher {
+    /// One that copies nothing yet.
+    pub fn new(leader: BrokerId) -> Fetcher {
+        Fetcher { leader, copied: BTreeMap::new(), asked: None, numbered: 0 }
+    }
+
+    /// From whom it copies.
+    pub fn leader(&self) -> BrokerId {
+        self.leader
+    }
+
+    /// Whether nothing is copied.
+    pub fn is_empty(&self) -> bool {
+        self.copied.is_empty()
+    }
+
+    /// Takes one event. `clock` is what records are compared with.
+    pub fn step(&mut self, now: Moment, clock: Timestamp, event: Event, effects: &mut Effects) {
+        match event {
+            Event::Follow(key, partition) => {
+                self.copied.insert(key, Copied { partition, rests_until: now });
+            }
+            Event::Leave(key) => drop(self.copied.remove(&key)),
+            Event::Answered(number, answers) => {
+                let asked = self.asked.take_if(|asked| asked.number == number);
+                if let Some(asked) = asked {
+                    for (key, answer) in answers {
+                        self.answered(now, clock, &asked, key, answer, effects);
+                    }
+                }
+            }
+            Event::Lost => self.asked = None,
+            Event::Look => {}
+        }
+        self.ask(now, effects);
+    }
+
+    fn answered(
+        &mut self,
+        now: Moment,
+        clock: Timestamp,
+        asked: &Asked,
+        key: Key,
+        answer: Result<Answered, ReplicaAnswerError>,
+        effects: &mut Effects,
+    ) {
+        let (Some(copied), Some(epoch)) = (self.copied.get_mut(&key), asked.epochs.get(&key))
+        else {
+            return;
+        };
+        let partition = Arc::clone(&copied.partition);
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                copied.rests_until = now.plus(REST_AFTER_ERROR);
+                if let Some(start) = begins_behind(&partition, *epoch, error) {
+                    effects.start_overs.push((key, partition, *epoch, start));
+                }
+                return;
+            }
+        };
+        let taken = partition.follow_answer(
+            &ReplicaAnswer {
+                asked_in: *epoch,
+                diverging: answer.diverging,
+                high_watermark: answer.high_watermark,
+                log_start: answer.log_start,
+                records: &answer.records,
+            },
+            clock,
+        );
+        match taken {
+            Ok(Followed::Stale) => {}
+            Ok(Followed::Cut(cut)) => effects.cuts.push((key, partition, cut)),
+            Ok(Followed::Appended { delete_below, .. }) => {
+                effects.deletions.extend(delete_below.map(|start| (key, partition, start)));
+            }
+            Err(error) => {
+                copied.rests_until = now.plus(REST_AFTER_ERROR);
+                effects.failures.push((key, partition, error));
+            }
+        }
+    }
+
+    /// Asks for everything that may be asked for, unless a request is under way or something is not durable yet.
+    fn ask(&mut self, now: Moment, effects: &mut Effects) {
+        if self.asked.is_some() {
+            return;
+        }
+        let mut partitions = Vec::new();
+        for (key, copied) in &self.copied {
+            if copied.rests_until > now {
+                let until = effects.look_at.get_or_insert(copied.rests_until);
+                *until = (*until).min(copied.rests_until);
+                continue;
+            }
+            match copied.partition.next() {
+                Next::Sync => return,
+                Next::Ask(from) if from.leader == self.leader => {
+                    partitions.extend(copied.partition.replica_fetch().map(|fetch| (*key, fetch)));
+                }
+                // It is being cut, or its role has changed: who changed it says so.
+                Next::Ask(_) | Next::Cut(_) | Next::Rest => {}
+            }
+        }
+        if partitions.is_empty() {
+            return;
+        }
+        self.numbered += 1;
+        let epochs = partitions.iter().map(|(key, fetch)| (*key, fetch.from.leader_epoch));
+        self.asked = Some(Asked { number: self.numbered, epochs: epochs.collect() });
+        effects.ask = Some(Ask { number: self.numbered, partitions });
+    }
+}
+
+/// Where a follower starts anew whose leader has nothing of what comes next: records were deleted there while it was
+/// away. One whose log reaches beyond the leader's end waits for a divergence instead, or for another leader.
+fn begins_behind(
+    partition: &Partition,
+    epoch: LeaderEpoch,
+    error: ReplicaAnswerError,
+) -> Option<Offset> {
+    let ReplicaAnswerError::OutOfRange { log_start, .. } = error else { return None };
+    let fetch = partition.replica_fetch()?;
+    let is_behind = fetch.from.leader_epoch == epoch && fetch.from.offset < log_start;
+    is_behind.then_some(log_start)
+}

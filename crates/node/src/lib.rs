@@ -1,0 +1,12 @@
+//! One broker of a cluster without threads, sockets or a clock: machines that decide what a broker does as the
+//! cluster changes, and whose effects the broker and the simulator carry out alike.
+//!
+//! A machine is owned by one task or thread and has the shape `step(now, event, &mut effects)`. It may touch partitions,
+//! whose locks are short; what takes a device or a peer is an effect.
+//!
+//! Read [`fetcher`] (the follower's side of replication), then [`roles`] (what the image means for a replica).
+
+pub mod fetcher;
+pub mod roles;
+
+pub use fetcher::{Answered, Ask, Asked, Effects, Event, Fetcher, Key, ReplicaAnswerError};

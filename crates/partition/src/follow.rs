@@ -1,0 +1,327 @@
+//! The follower's half: what it asks its leader for, and how it takes in what comes.
+//!
+//! A follower believes no byte that it has not checked: length, checksum, offsets and leader epochs, before the
+//! lock. It judges no producer: that was the leader's business, and the leader's verdict is replicated.
+
+use model::{BatchHeader, LeaderEpoch, Offset, Timestamp};
+use replication::{Divergence, EpochEnd, Event, FetchFrom, LeaderAnswer, Next, Truncation};
+use storage::{CutTicket, Log};
+
+use crate::error::PartitionError;
+use crate::partition::{Partition, State};
+use crate::sync_queue::Urgency;
+
+/// What a follower asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaFetch {
+    /// Whom, from where, in which leader epoch.
+    pub from: FetchFrom,
+    /// The leader epoch of its last record, by which the leader finds out whether the histories part (KIP-595);
+    /// [`LeaderEpoch::NONE`] without records. Not the newest one known: in that one nothing may be written.
+    pub last_epoch: LeaderEpoch,
+    /// Its first offset.
+    pub log_start: Offset,
+}
+
+/// What a leader answered.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplicaAnswer<'a> {
+    /// The leader epoch in which it was asked.
+    pub asked_in: LeaderEpoch,
+    /// The last leader epoch in common, and where it ends at the leader, if the histories part.
+    pub diverging: Option<(LeaderEpoch, Offset)>,
+    /// The leader's high watermark.
+    pub high_watermark: Offset,
+    /// The leader's first offset.
+    pub log_start: Offset,
+    /// Whole batches; a part of one at the end is left.
+    pub records: &'a [u8],
+}
+
+/// What became of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Followed {
+    /// It was of another leader epoch, or the log must be cut first: nothing of it was used.
+    Stale,
+    /// The log must be cut before anything is asked again.
+    Cut(Truncation),
+    /// It is appended.
+    Appended {
+        /// Where the log ends now.
+        log_end: Offset,
+        /// Records below are deleted at the leader.
+        delete_below: Option<Offset>,
+    },
+}
+
+impl Partition {
+    /// What this replica does next as a follower.
+    pub fn next(&self) -> Next {
+        self.lock().replica.next()
+    }
+
+    /// What this follower asks its leader for now, if it asks.
+    pub fn replica_fetch(&self) -> Option<ReplicaFetch> {
+        let state = self.lock();
+        let Next::Ask(from) = state.replica.next() else { return None };
+        let log_start = state.log.log_start_offset();
+        let last = Offset(from.offset.0 - 1);
+        let last_epoch = match from.offset > log_start {
+            true => state.log.epoch_at(last),
+            false => LeaderEpoch::NONE,
+        };
+        Some(ReplicaFetch { from, last_epoch, log_start })
+    }
+
+    /// Takes the leader's answer in: appends what it carries, as it stands.
+    ///
+    /// Fails with [`PartitionError::Batch`] if the bytes are damaged and [`PartitionError::Replicated`] if they are
+    /// not what follows here; at most batches in front of those are appended then.
+    pub fn follow_answer(
+        &self,
+        answer: &ReplicaAnswer<'_>,
+        now: Timestamp,
+    ) -> Result<Followed, PartitionError> {
+        let (headers, size) = check_batches(answer)?;
+        let segment_bytes = self.settings().log.segment_bytes as u64;
+        let (mut rest, mut headers) = (&answer.records[..size], headers.as_slice());
+        // The end of the partition's role, a cut or a new high watermark come with an answer without records, too.
+        loop {
+            let (count, bytes) = piece(headers, segment_bytes);
+            let followed = self.take_in(answer, &rest[..bytes], &headers[..count], now)?;
+            (rest, headers) = (&rest[bytes..], &headers[count..]);
+            if headers.is_empty() || !matches!(followed, Followed::Appended { .. }) {
+                return Ok(followed);
+            }
+        }
+    }
+
+    fn take_in(
+        &self,
+        answer: &ReplicaAnswer<'_>,
+        records: &[u8],
+        headers: &[BatchHeader],
+        now: Timestamp,
+    ) -> Result<Followed, PartitionError> {
+        let mut state = match summary(headers) {
+            Some(batch) => self.lock_to_append(&batch, records.len() as u64, now)?,
+            None => self.lock(),
+        };
+        self.check_served()?;
+        let diverging = answer.diverging.map(|leaders| divergence(&state, leaders));
+        let effects = state.replica.step(Event::LeaderAnswered(LeaderAnswer {
+            asked_in: answer.asked_in,
+            diverging,
+            high_watermark: answer.high_watermark,
+            log_start: answer.log_start,
+        }));
+        if effects.is_stale {
+            return Ok(Followed::Stale);
+        }
+        if let Some(cut) = effects.truncation {
+            return Ok(Followed::Cut(cut));
+        }
+        let delete_below = effects.log_start;
+        if headers.is_empty() {
+            let log_end = state.log.log_end_offset();
+            self.publish(state, effects);
+            return Ok(Followed::Appended { log_end, delete_below });
+        }
+        check_follows(&state, &headers[0], headers)?;
+        if let Err(error) = state.log.append(records, headers, now) {
+            if error.is_fatal() {
+                let effects = state.replica.step(Event::Failed);
+                self.publish(state, effects);
+            }
+            return Err(error.into());
+        }
+        self.count_held(&mut state);
+        let log_end = state.log.log_end_offset();
+        state.sync.unsynced_bytes += records.len() as u64;
+        let too_many = self.sync_queue.appended(records.len() as u64);
+        // Not before it is synced is it acknowledged: the leader waits.
+        let waker = self.demand(&mut state, Urgency::Now).or(too_many);
+        let effects = state.replica.step(Event::Appended { log_end });
+        self.publish(state, effects);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Ok(Followed::Appended { log_end, delete_below })
+    }
+}
+
+impl Partition {
+    /// Drops every record at or behind `to`, durably when it returns, and says where the log ends then: a batch that
+    /// reaches over `to` goes as a whole. The cut's end must be in the journal before, or a start after a crash in
+    /// between takes what is gone for lost.
+    ///
+    /// No append, roll, retention or change of role happens meanwhile; other partitions and this one's readers of
+    /// what is published wait for nothing. A cut that was asked for in an earlier leader epoch is not made: what it
+    /// would take may be committed since.
+    pub fn cut(&self, to: Offset) -> Result<Offset, PartitionError> {
+        let _names = self.begin_maintenance();
+        let _end = self.begin_rolling();
+        if self.next() != Next::Cut(to) {
+            return Ok(self.with_log(Log::log_end_offset));
+        }
+        self.resume_while_rolling()?;
+        let ticket = self.maintain(|log, _| log.begin_cut(to))?;
+        self.run_cut(ticket, |log_end| vec![Event::Truncated { log_end }])
+    }
+
+    /// Drops every record and starts the log at `offset`, durably when it returns: what a follower does whose leader's
+    /// first offset lies behind this log's end. To be in the journal before, and not made if the follower has gone on
+    /// meanwhile, like [`Partition::cut`].
+    pub fn start_over(&self, epoch: LeaderEpoch, offset: Offset) -> Result<Offset, PartitionError> {
+        let _names = self.begin_maintenance();
+        let _end = self.begin_rolling();
+        let next = self.next();
+        let is_due =
+            matches!(next, Next::Ask(from) if from.leader_epoch == epoch && from.offset < offset);
+        if !is_due {
+            return Ok(self.with_log(Log::log_end_offset));
+        }
+        self.resume_while_rolling()?;
+        let ticket = self.maintain(|log, _| log.begin_start_over(offset))?;
+        self.run_cut(Some(ticket), |start| {
+            vec![
+                Event::Truncated { log_end: start },
+                Event::LogStartMoved { log_start: start },
+                Event::Synced { synced: start },
+            ]
+        })
+    }
+
+    fn run_cut(
+        &self,
+        ticket: Option<CutTicket>,
+        events: impl Fn(Offset) -> Vec<Event>,
+    ) -> Result<Offset, PartitionError> {
+        let result = ticket.map(|mut ticket| {
+            let result = self.with_files(|| ticket.run());
+            (ticket, result)
+        });
+        let mut state = self.lock();
+        self.check_served()?;
+        let cut = match result {
+            Some((ticket, result)) => state.log.finish_cut(ticket, result),
+            None => Ok(state.log.log_end_offset()),
+        };
+        self.count_held(&mut state);
+        let events = match &cut {
+            Ok(log_end) => events(*log_end),
+            Err(_) => vec![Event::Failed],
+        };
+        for event in events {
+            let effects = state.replica.step(event);
+            self.publish(state, effects);
+            state = self.lock();
+        }
+        drop(state);
+        self.request_sync();
+        Ok(cut?)
+    }
+}
+
+/// The headers of all whole batches, and how many bytes they take.
+fn check_batches(answer: &ReplicaAnswer<'_>) -> Result<(Vec<BatchHeader>, usize), PartitionError> {
+    let (mut headers, mut position) = (Vec::<BatchHeader>::new(), 0);
+    while !is_part(&answer.records[position..]) {
+        let header = BatchHeader::decode_checked(&answer.records[position..])?;
+        if header.leader_epoch > answer.asked_in || header.leader_epoch < LeaderEpoch(0) {
+            return Err(PartitionError::Replicated(format!(
+                "the batch at offset {} is of leader epoch {}, and the leader's is {}",
+                header.base_offset, header.leader_epoch, answer.asked_in
+            )));
+        }
+        if let Some(before) = headers.last() {
+            check_pair(before, &header)?;
+        }
+        position += header.size_bytes as usize;
+        headers.push(header);
+    }
+    Ok((headers, position))
+}
+
+/// Whether no whole batch is at the front: the end, or a batch that the size of the answer cut.
+fn is_part(bytes: &[u8]) -> bool {
+    let Some(prefix) = bytes.get(..model::batch::LENGTH_FROM) else { return true };
+    let length = i32::from_be_bytes(prefix[8..].try_into().expect("four bytes"));
+    usize::try_from(length).is_ok_and(|length| bytes.len() - prefix.len() < length)
+}
+
+fn check_pair(before: &BatchHeader, header: &BatchHeader) -> Result<(), PartitionError> {
+    let is_behind = header.base_offset >= before.next_offset();
+    if is_behind && header.leader_epoch >= before.leader_epoch {
+        return Ok(());
+    }
+    Err(PartitionError::Replicated(format!(
+        "behind offset {} of leader epoch {} comes offset {} of leader epoch {}",
+        before.last_offset(),
+        before.leader_epoch,
+        header.base_offset,
+        header.leader_epoch
+    )))
+}
+
+/// Batches must follow what is here: contiguous, but where the topic's compaction leaves gaps; of no smaller leader
+/// epoch than the last record.
+fn check_follows(
+    state: &State,
+    first: &BatchHeader,
+    headers: &[BatchHeader],
+) -> Result<(), PartitionError> {
+    let log_end = state.log.log_end_offset();
+    let may_have_gaps = state.settings.log.cleanup.compact
+        || state.log.cleaned_below() > state.log.log_start_offset();
+    let is_next = match may_have_gaps {
+        true => first.base_offset >= log_end,
+        false => {
+            let inner = headers.windows(2);
+            let is_dense = |pair: &[BatchHeader]| pair[1].base_offset == pair[0].next_offset();
+            first.base_offset == log_end && inner.into_iter().all(is_dense)
+        }
+    };
+    let last_epoch = state.log.epoch_at(Offset(log_end.0 - 1));
+    if is_next && first.leader_epoch >= last_epoch {
+        return Ok(());
+    }
+    Err(PartitionError::Replicated(format!(
+        "the log ends at {log_end} in leader epoch {last_epoch}, and the leader sent offsets {}..={} from leader epoch {}",
+        first.base_offset,
+        headers[headers.len() - 1].last_offset(),
+        first.leader_epoch
+    )))
+}
+
+fn divergence(state: &State, (epoch, end): (LeaderEpoch, Offset)) -> Divergence {
+    let (own_epoch, own_end) = state.log.end_offset_for_epoch(epoch);
+    let own =
+        (own_epoch != LeaderEpoch::NONE).then_some(EpochEnd { epoch: own_epoch, end: own_end });
+    Divergence { leaders: EpochEnd { epoch, end }, own }
+}
+
+/// How many of the batches, and how many bytes, go into one segment at most: the next one is made without the lock.
+fn piece(headers: &[BatchHeader], segment_bytes: u64) -> (usize, usize) {
+    let mut size = 0;
+    for (count, header) in headers.iter().enumerate() {
+        let larger = size + header.size_bytes as u64;
+        let span = header.last_offset().0 - headers[0].base_offset.0;
+        if count > 0 && (larger > segment_bytes || span > i32::MAX as i64) {
+            return (count, size as usize);
+        }
+        size = larger;
+    }
+    (headers.len(), size as usize)
+}
+
+/// What decides whether batches begin a new segment, as if they were one.
+fn summary(headers: &[BatchHeader]) -> Option<BatchHeader> {
+    let (first, last) = (headers.first()?, headers.last()?);
+    let span = last.last_offset().0 - first.base_offset.0;
+    Some(BatchHeader {
+        last_offset_delta: i32::try_from(span).unwrap_or(i32::MAX),
+        max_timestamp: headers.iter().map(|header| header.max_timestamp).max()?,
+        ..*first
+    })
+}

@@ -1,0 +1,75 @@
+//! The leader's half of replication: what a replica's fetch is answered with and what it acknowledges, and what the
+//! controller says of the ISR.
+
+use model::{LeaderEpoch, Moment};
+use replication::{Event, FollowerFetch, IsrAnswer};
+use storage::ReadCursor;
+
+use crate::error::PartitionError;
+use crate::partition::Partition;
+use crate::read::{Isolation, Read, ReadRequest};
+
+/// What a replica asks of one partition.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplicaRead {
+    /// Who asks, from where.
+    pub fetch: FollowerFetch,
+    /// The leader epoch of its last record.
+    pub last_epoch: LeaderEpoch,
+    /// Where its last read ended.
+    pub cursor: ReadCursor,
+    /// Bytes at most, but for one whole batch.
+    pub max_bytes: u32,
+}
+
+impl Partition {
+    /// Answers a replica's fetch. Unless the histories part, the fetch is the acknowledgement of everything below its
+    /// offset.
+    ///
+    /// Fails with [`PartitionError::FollowerAhead`] if the replica has records of this very leader epoch that the
+    /// leader has not.
+    pub fn serve_replica(&self, asked: &ReplicaRead) -> Result<Read, PartitionError> {
+        let fetch = asked.fetch;
+        let request = ReadRequest {
+            cursor: asked.cursor,
+            known_epoch: Some(fetch.leader_epoch),
+            last_fetched_epoch: Some(asked.last_epoch),
+            ..ReadRequest::at(fetch.position, asked.max_bytes, Isolation::LogEnd)
+        };
+        let mut read = self.read(&request)?;
+        let is_of_this_epoch = asked.last_epoch == fetch.leader_epoch;
+        if read.diverging.is_some() && !is_of_this_epoch {
+            return Ok(read);
+        }
+        let mut state = self.lock();
+        let effects = state.replica.step(Event::FollowerFetched(fetch));
+        let (ahead, is_stale) = (effects.ahead, effects.is_stale);
+        read.high_watermark = state.replica.high_watermark();
+        self.publish(state, effects);
+        match (ahead, is_stale) {
+            (Some(_), _) => Err(PartitionError::FollowerAhead { position: fetch.position }),
+            (None, true) => Err(PartitionError::NotLeader),
+            (None, false) => Ok(read),
+        }
+    }
+
+    /// What became of a proposal; see [`Partition::take_proposal`].
+    pub fn isr_answered(&self, epoch: LeaderEpoch, partition_epoch: i32, answer: IsrAnswer) {
+        let mut state = self.lock();
+        let effects = state.replica.step(Event::IsrAnswered(epoch, partition_epoch, answer));
+        self.publish(state, effects);
+    }
+
+    /// Time has gone by: replicas that lag are looked for.
+    pub fn tick(&self, now: Moment) {
+        let mut state = self.lock();
+        let effects = state.replica.step(Event::Tick(now));
+        self.publish(state, effects);
+    }
+
+    /// Whether the high watermark may be told as the end of the partition; see
+    /// [`replication::Replica::is_high_watermark_settled`].
+    pub fn is_high_watermark_settled(&self) -> bool {
+        self.lock().replica.is_high_watermark_settled()
+    }
+}

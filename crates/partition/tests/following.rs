@@ -1,0 +1,470 @@
+//! A follower takes in what its leader has, byte for byte, believes nothing unchecked, and acknowledges by asking
+//! only what it has synced. Leader and follower are two partitions on simulated disks; what passes between them
+//! is passed by hand.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+use std::time::Duration;
+
+use model::batch::Batches;
+use model::record::BatchBuilder;
+use model::{
+    BrokerEpoch, BrokerId, Durability, LeaderEpoch, Moment, Offset, ProducerEpoch, ProducerId,
+    Sequence, Timestamp, TopicPartition, Uuid,
+};
+use partition::{
+    Acks, Append, AssignedReplica, Assignment, Fate, Followed, Isolation, Partition,
+    PartitionError, ReadRequest, ReplicaAnswer, Settings, Standing, Status, SyncQueue, Urgency,
+    Watch,
+};
+use storage::disk::{Disk, GatedDisk, SimDisk};
+use storage::log_dir::LogDir;
+use storage::{CleanupPolicy, Log, LogConfig};
+
+const LEADER: BrokerId = BrokerId(1);
+const FOLLOWER: BrokerId = BrokerId(2);
+/// How long anything may take on a machine that is busy with much else.
+const PATIENCE: Duration = Duration::from_secs(40);
+const NOW: Timestamp = Timestamp(1_000_000);
+
+/// One replica, and where it asks for syncs.
+struct Replica {
+    partition: Arc<Partition>,
+    queue: Arc<SyncQueue>,
+}
+
+impl Replica {
+    fn new(me: BrokerId, settings: &Settings) -> Replica {
+        Replica::on(Arc::new(SimDisk::new()), me, settings)
+    }
+
+    fn on(disk: Arc<dyn Disk>, me: BrokerId, settings: &Settings) -> Replica {
+        let log_dir = LogDir::new(disk, PathBuf::from("data")).unwrap();
+        let (name, settings) = (TopicPartition::new("t", 0), Arc::new(settings.clone()));
+        let opening = log_dir.begin_loading().unwrap().opening(&name, NOW);
+        let (disk, dir) = (Arc::clone(log_dir.disk()), log_dir.partition_dir(&name));
+        let log = Log::open(disk, dir, Arc::clone(&settings.log), opening).unwrap();
+        let (id, queue) = (Uuid::from_random([1; 16]), Arc::<SyncQueue>::default());
+        let shared = Arc::clone(&queue);
+        let partition = Partition::new(name, id, me, log, settings, Offset(0), shared);
+        Replica { partition, queue }
+    }
+
+    fn assign(&self, leader: BrokerId, epoch: i32) {
+        let replica =
+            |broker| AssignedReplica { broker, standing: Standing::Serves(BrokerEpoch(1)) };
+        let assignment = Assignment {
+            leader,
+            leader_epoch: LeaderEpoch(epoch),
+            partition_epoch: epoch,
+            replicas: vec![replica(LEADER), replica(FOLLOWER)],
+            isr: vec![LEADER, FOLLOWER],
+            recovering: false,
+        };
+        self.partition.assign(assignment, Moment::START);
+    }
+
+    /// Syncs whatever was asked for. Says whether there was anything.
+    fn sync(&self) -> bool {
+        let taken = self.queue.take(true);
+        let syncs: Vec<_> =
+            taken.iter().filter_map(|(urgency, taken)| taken.begin_sync(*urgency)).collect();
+        let any = !syncs.is_empty();
+        syncs.into_iter().for_each(|sync| assert!(sync.run().unwrap().is_some()));
+        any
+    }
+
+    fn log_end(&self) -> Offset {
+        self.partition.with_log(Log::log_end_offset)
+    }
+
+    /// All bytes of the log, of a leader.
+    fn bytes(&self) -> Vec<u8> {
+        let (mut all, mut from) = (Vec::new(), self.partition.with_log(Log::log_start_offset));
+        while from < self.log_end() {
+            let begin = all.len();
+            all.extend(read(&self.partition, &request(from)));
+            from = Batches::new(&all[begin..]).last().unwrap().unwrap().0.next_offset();
+        }
+        all
+    }
+}
+
+fn request(from: Offset) -> ReadRequest {
+    ReadRequest::at(from, 1 << 20, Isolation::LogEnd)
+}
+
+fn read(partition: &Partition, request: &ReadRequest) -> Vec<u8> {
+    let read = partition.read(request).unwrap();
+    assert_eq!(read.diverging, None);
+    let Some(slice) = read.slice else { return Vec::new() };
+    let mut bytes = vec![0; slice.size_bytes as usize];
+    assert_eq!(slice.file.read_at(&mut bytes, slice.position).unwrap(), bytes.len());
+    bytes
+}
+
+/// Both replicas, in leader epoch 3.
+struct Pair {
+    leader: Replica,
+    follower: Replica,
+}
+
+impl Pair {
+    fn new(settings: &Settings) -> Pair {
+        let (leader, follower) = (Replica::new(LEADER, settings), Replica::new(FOLLOWER, settings));
+        for replica in [&leader, &follower] {
+            replica.assign(LEADER, 3);
+        }
+        Pair { leader, follower }
+    }
+
+    /// The bytes that answer the follower's next fetch; `None` if it asks nothing.
+    fn next(&self) -> Option<Vec<u8>> {
+        let fetch = self.follower.partition.replica_fetch()?;
+        let request = ReadRequest {
+            last_fetched_epoch: Some(fetch.last_epoch),
+            ..request(fetch.from.offset)
+        };
+        Some(read(&self.leader.partition, &request))
+    }
+
+    fn take_in(&self, records: &[u8]) -> Result<Followed, PartitionError> {
+        self.follower.partition.follow_answer(&answer(3, records), NOW)
+    }
+
+    /// Copies until nothing new comes, syncing before the follower asks again.
+    fn copy(&self) {
+        loop {
+            match self.next() {
+                None => assert!(self.follower.sync(), "it asks, or has something to sync"),
+                Some(bytes) if bytes.is_empty() => return,
+                Some(bytes) => {
+                    let followed = self.take_in(&bytes).unwrap();
+                    assert!(matches!(followed, Followed::Appended { .. }), "{followed:?}");
+                }
+            }
+        }
+    }
+
+    /// The follower leads from now on.
+    fn fail_over(&self) {
+        self.fail_over_in(4);
+    }
+
+    fn fail_over_in(&self, epoch: i32) {
+        self.follower.assign(FOLLOWER, epoch);
+        self.leader.assign(FOLLOWER, epoch);
+    }
+}
+
+fn answer(epoch: i32, records: &[u8]) -> ReplicaAnswer<'_> {
+    ReplicaAnswer {
+        asked_in: LeaderEpoch(epoch),
+        diverging: None,
+        high_watermark: Offset(0),
+        log_start: Offset(0),
+        records,
+    }
+}
+
+fn append(replica: &Replica, mut batch: BatchBuilder) -> Result<Offset, PartitionError> {
+    batch.add(NOW, Some(b"key"), Some(&[7; 60]));
+    let how = Append { acks: Acks::Leader, now: NOW, internal: false };
+    replica.partition.append(&mut batch.finish(), how).map(|appended| appended.base_offset)
+}
+
+fn idempotent(sequence: i32) -> BatchBuilder {
+    BatchBuilder::new().producer(ProducerId(9), ProducerEpoch(0), Sequence(sequence))
+}
+
+/// A batch of one record as a leader would send it.
+fn sent(base_offset: i64, epoch: i32) -> Vec<u8> {
+    let mut batch = BatchBuilder::new().placed(Offset(base_offset), LeaderEpoch(epoch));
+    batch.add(NOW, Some(b"key"), Some(&[7; 60]));
+    batch.finish()
+}
+
+fn page_cache() -> Settings {
+    Settings { durability: Durability::PageCache, ..Settings::default() }
+}
+
+#[test]
+fn a_follower_has_its_leaders_bytes_over_rolled_segments() {
+    let log = LogConfig { segment_bytes: 500, ..LogConfig::default() };
+    let pair = Pair::new(&Settings { log: Arc::new(log), ..page_cache() });
+    for _ in 0..50 {
+        append(&pair.leader, BatchBuilder::new()).unwrap();
+    }
+    pair.copy();
+    let expected = pair.leader.bytes();
+    assert!(pair.follower.partition.with_log(Log::segment_count) > 10);
+    let epochs = pair.follower.partition.with_log(|log| log.epochs().to_vec());
+    assert_eq!(epochs, [(LeaderEpoch(3), Offset(0))]);
+    pair.fail_over();
+    assert_eq!(pair.follower.bytes(), expected);
+}
+
+#[test]
+fn under_fsync_a_follower_asks_again_only_when_it_has_synced() {
+    let pair = Pair::new(&Settings::default());
+    append(&pair.leader, BatchBuilder::new()).unwrap();
+    let bytes = pair.next().expect("an empty log is synced");
+    pair.take_in(&bytes).unwrap();
+    assert_eq!(pair.next(), None, "a fetch would acknowledge what is not synced");
+    assert!(pair.follower.sync());
+    let fetch = pair.follower.partition.replica_fetch().unwrap();
+    assert_eq!((fetch.from.offset, fetch.last_epoch), (Offset(1), LeaderEpoch(3)));
+}
+
+#[test]
+fn an_epoch_in_which_nothing_was_written_is_not_the_epoch_of_the_last_record() {
+    let pair = Pair::new(&page_cache());
+    let first = pair.follower.partition.replica_fetch().unwrap();
+    assert_eq!((first.from.offset, first.last_epoch), (Offset(0), LeaderEpoch::NONE));
+    append(&pair.leader, BatchBuilder::new()).unwrap();
+    pair.copy();
+    // It leads for a while, and writes nothing.
+    pair.fail_over();
+    pair.follower.assign(LEADER, 5);
+    let fetch = pair.follower.partition.replica_fetch().unwrap();
+    assert_eq!((fetch.from.leader_epoch, fetch.last_epoch), (LeaderEpoch(5), LeaderEpoch(3)));
+}
+
+#[test]
+fn damaged_bytes_are_not_appended() {
+    let pair = Pair::new(&page_cache());
+    for _ in 0..3 {
+        append(&pair.leader, BatchBuilder::new()).unwrap();
+    }
+    let bytes = pair.next().unwrap();
+    let size = bytes.len() / 3;
+    for at in (0..bytes.len()).filter(|at| at % 7 == 0) {
+        let pair = Pair::new(&page_cache());
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        // A batch whose length was hit may look like the part of one, behind which nothing is taken.
+        let taken = pair.take_in(&damaged);
+        assert!(pair.follower.log_end().0 as usize <= at / size, "bit {at}: {taken:?}");
+    }
+}
+
+#[test]
+fn a_part_of_a_batch_at_the_end_is_left() {
+    let pair = Pair::new(&page_cache());
+    append(&pair.leader, BatchBuilder::new()).unwrap();
+    append(&pair.leader, BatchBuilder::new()).unwrap();
+    let bytes = pair.next().unwrap();
+    for cut in 0..bytes.len() / 2 {
+        pair.take_in(&bytes[..cut]).unwrap();
+        assert_eq!(pair.follower.log_end(), Offset(0), "{cut} bytes");
+    }
+    pair.take_in(&bytes[..bytes.len() - 1]).unwrap();
+    assert_eq!(pair.follower.log_end(), Offset(1));
+    pair.copy();
+    assert_eq!(pair.follower.log_end(), Offset(2));
+}
+
+#[test]
+fn what_does_not_follow_is_refused_whole() {
+    let pair = Pair::new(&page_cache());
+    pair.take_in(&sent(0, 2)).unwrap();
+    for (what, records) in [
+        ("a gap", sent(2, 3)),
+        ("an offset that is there", sent(0, 3)),
+        ("a gap inside", [sent(1, 3), sent(3, 3)].concat()),
+        ("offsets that fall", [sent(1, 3), sent(1, 3)].concat()),
+        ("an epoch that falls", sent(1, 1)),
+        ("an epoch that falls inside", [sent(1, 3), sent(2, 2)].concat()),
+        ("an epoch above the leader's", sent(1, 4)),
+        ("no epoch", sent(1, -1)),
+    ] {
+        let taken = pair.take_in(&records);
+        assert!(matches!(taken, Err(PartitionError::Replicated(_))), "{what}: {taken:?}");
+        assert_eq!(pair.follower.log_end(), Offset(1), "{what}");
+    }
+    pair.take_in(&sent(1, 3)).unwrap();
+    assert_eq!(pair.follower.log_end(), Offset(2));
+}
+
+#[test]
+fn gaps_that_compaction_left_are_taken() {
+    let cleanup = CleanupPolicy { delete: false, compact: true };
+    let log = LogConfig { cleanup, ..LogConfig::default() };
+    let pair = Pair::new(&Settings { log: Arc::new(log), ..page_cache() });
+    pair.take_in(&[sent(3, 3), sent(9, 3)].concat()).unwrap();
+    assert_eq!(pair.follower.log_end(), Offset(10));
+    assert!(pair.take_in(&sent(9, 3)).is_err(), "but none that go back");
+}
+
+#[test]
+fn an_answer_of_another_leader_epoch_is_not_used() {
+    let pair = Pair::new(&page_cache());
+    append(&pair.leader, BatchBuilder::new()).unwrap();
+    let bytes = pair.next().unwrap();
+    pair.follower.assign(LEADER, 5);
+    assert_eq!(pair.take_in(&bytes).unwrap(), Followed::Stale);
+    assert_eq!(pair.follower.log_end(), Offset(0));
+}
+
+#[test]
+fn a_divergence_asks_for_a_cut_and_nothing_is_asked_before_it() {
+    let pair = Pair::new(&page_cache());
+    pair.take_in(&[sent(0, 2), sent(1, 3), sent(2, 3)].concat()).unwrap();
+    pair.follower.assign(LEADER, 5);
+    let diverging =
+        ReplicaAnswer { diverging: Some((LeaderEpoch(2), Offset(1))), ..answer(5, &[]) };
+    let followed = pair.follower.partition.follow_answer(&diverging, NOW).unwrap();
+    let Followed::Cut(cut) = followed else { panic!("{followed:?}") };
+    assert_eq!((cut.to, cut.takes_committed), (Offset(1), false));
+    assert_eq!(pair.follower.partition.replica_fetch(), None);
+    let more = answer(5, &[]);
+    assert_eq!(pair.follower.partition.follow_answer(&more, NOW).unwrap(), Followed::Stale);
+    // A batch that reaches over the end of the cut goes as a whole; here none does.
+    assert_eq!(pair.follower.partition.cut(cut.to).unwrap(), Offset(1));
+    let fetch = pair.follower.partition.replica_fetch().unwrap();
+    assert_eq!((fetch.from.offset, fetch.last_epoch), (Offset(1), LeaderEpoch(2)));
+    let other = [sent(1, 2), sent(2, 5)].concat();
+    pair.follower.partition.follow_answer(&answer(5, &other), NOW).unwrap();
+    pair.fail_over_in(6);
+    assert_eq!(pair.follower.bytes(), [sent(0, 2), other].concat());
+}
+
+#[test]
+fn a_leader_that_begins_behind_the_followers_end_is_followed_from_there() {
+    let pair = Pair::new(&Settings::default());
+    pair.take_in(&[sent(0, 2), sent(1, 3)].concat()).unwrap();
+    let follower = &pair.follower.partition;
+    let start_over = |epoch| follower.start_over(LeaderEpoch(epoch), Offset(40)).unwrap();
+    assert_eq!(start_over(3), Offset(2), "what it has is not synced: it has not asked");
+    assert!(pair.follower.sync());
+    assert_eq!(start_over(2), Offset(2), "of an earlier leader epoch");
+    assert_eq!(start_over(3), Offset(40));
+    let fetch = pair.follower.partition.replica_fetch().expect("nothing is left to sync");
+    assert_eq!((fetch.from.offset, fetch.last_epoch), (Offset(40), LeaderEpoch::NONE));
+    assert_eq!(pair.follower.partition.high_watermark(), Offset(40));
+    pair.take_in(&sent(40, 3)).unwrap();
+    assert_eq!(pair.follower.log_end(), Offset(41));
+}
+
+#[test]
+fn a_cut_that_waits_for_the_device_holds_no_lock_and_a_new_role_waits_for_it() {
+    let disk = GatedDisk::new(Arc::new(SimDisk::new()));
+    let follower = Replica::on(Arc::new(disk.clone()), FOLLOWER, &page_cache());
+    follower.assign(LEADER, 3);
+    let records = [sent(0, 3), sent(1, 3), sent(2, 3)].concat();
+    follower.partition.follow_answer(&answer(3, &records), NOW).unwrap();
+    follower.assign(LEADER, 4);
+    let diverging =
+        ReplicaAnswer { diverging: Some((LeaderEpoch(3), Offset(1))), ..answer(4, &[]) };
+    let followed = follower.partition.follow_answer(&diverging, NOW).unwrap();
+    assert!(matches!(followed, Followed::Cut(_)), "{followed:?}");
+    disk.close(Path::new("data"));
+    let cutting = Arc::clone(&follower.partition);
+    let cut = std::thread::spawn(move || cutting.cut(Offset(1)).unwrap());
+    assert!(disk.wait_for(1, PATIENCE), "the cut gets to the device");
+    // All of these take the partition's lock.
+    assert_eq!(follower.partition.high_watermark(), Offset(0));
+    assert!(
+        follower.partition.begin_sync(Urgency::Now).is_none(),
+        "nothing is promised of what goes"
+    );
+    assert_eq!(follower.partition.waiter_count(), 0);
+    let leading = Arc::clone(&follower.partition);
+    let lead = std::thread::spawn(move || {
+        leading.assign(Assignment::alone(FOLLOWER, LeaderEpoch(5)), Moment::START);
+        leading.with_log(|log| log.epochs().to_vec())
+    });
+    disk.open_gate();
+    assert_eq!(cut.join().unwrap(), Offset(1));
+    let epochs = lead.join().unwrap();
+    assert_eq!(epochs, [(LeaderEpoch(3), Offset(0)), (LeaderEpoch(5), Offset(1))]);
+}
+
+#[test]
+fn a_cut_of_an_earlier_leader_epoch_is_not_made() {
+    let pair = Pair::new(&page_cache());
+    pair.take_in(&[sent(0, 3), sent(1, 3)].concat()).unwrap();
+    pair.follower.assign(LEADER, 4);
+    let diverging =
+        ReplicaAnswer { diverging: Some((LeaderEpoch(3), Offset(1))), ..answer(4, &[]) };
+    let followed = pair.follower.partition.follow_answer(&diverging, NOW).unwrap();
+    let Followed::Cut(cut) = followed else { panic!("{followed:?}") };
+    pair.follower.assign(LEADER, 5);
+    assert_eq!(pair.follower.partition.cut(cut.to).unwrap(), Offset(2));
+}
+
+#[test]
+fn a_new_leader_knows_the_retries_of_producers() {
+    let pair = Pair::new(&page_cache());
+    for sequence in 0..7 {
+        append(&pair.leader, idempotent(sequence)).unwrap();
+    }
+    pair.copy();
+    pair.fail_over();
+    for sequence in 2..7 {
+        let offset = append(&pair.follower, idempotent(sequence)).unwrap();
+        assert_eq!(offset, Offset(sequence.into()), "the batch that is there");
+    }
+    assert_eq!(append(&pair.follower, idempotent(7)).unwrap(), Offset(7));
+    let skipped = append(&pair.follower, idempotent(9));
+    assert!(matches!(skipped, Err(PartitionError::OutOfOrderSequence)), "{skipped:?}");
+}
+
+#[test]
+fn the_leaders_high_watermark_comes_with_its_answers() {
+    let pair = Pair::new(&page_cache());
+    pair.take_in(&[sent(0, 3), sent(1, 3)].concat()).unwrap();
+    assert_eq!(pair.follower.partition.high_watermark(), Offset(0));
+    let more = ReplicaAnswer { high_watermark: Offset(9), log_start: Offset(1), ..answer(3, &[]) };
+    let followed = pair.follower.partition.follow_answer(&more, NOW).unwrap();
+    let expected = Followed::Appended { log_end: Offset(2), delete_below: Some(Offset(1)) };
+    assert_eq!(followed, expected);
+    assert_eq!(pair.follower.partition.high_watermark(), Offset(2), "as far as its log goes");
+}
+
+#[test]
+fn an_append_is_committed_in_its_own_leader_epoch_only() {
+    let settings = page_cache();
+    let alone = Replica::new(LEADER, &settings);
+    alone.partition.assign(Assignment::alone(LEADER, LeaderEpoch(3)), Moment::START);
+    let fate = |epoch| alone.partition.fate(Offset(1), LeaderEpoch(epoch));
+    assert_eq!(fate(3), Fate::Undecided);
+    append(&alone, BatchBuilder::new()).unwrap();
+    assert_eq!(fate(3), Fate::Committed);
+    assert_eq!(fate(2), Fate::Ended(Status::Leading), "of an earlier epoch nothing is known");
+    alone.partition.assign(
+        Assignment { leader: FOLLOWER, ..Assignment::alone(LEADER, LeaderEpoch(4)) },
+        Moment::START,
+    );
+    assert_eq!(fate(3), Fate::Ended(Status::Following));
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_replica_is_woken_by_an_append_and_a_consumer_by_what_is_committed() {
+    let pair = Pair::new(&page_cache());
+    let [at_end, at_committed] = [(), ()].map(|()| Arc::new(Watch::default()));
+    let key = pair.leader.partition.watch_end(&at_end, 0);
+    pair.leader.partition.watch(&at_committed, 0);
+    let woken = |watch: &Arc<Watch>| {
+        let (task, mut changed) = (Arc::new(Woken::default()), Vec::new());
+        watch.take_or_wait(&mut changed, None);
+        watch.take_or_wait(&mut changed, Some(&Waker::from(Arc::clone(&task))));
+        append(&pair.leader, BatchBuilder::new()).unwrap();
+        task.0.load(Ordering::Relaxed)
+    };
+    assert!(woken(&at_end));
+    assert!(!woken(&at_committed), "the follower has not fetched it");
+    pair.leader.partition.unwatch(key);
+    assert!(!woken(&at_end));
+}

@@ -1,0 +1,79 @@
+//! What a follower knows: whom it copies, from where it asks, and where it cuts its log (KIP-101, KIP-279,
+//! KIP-320, KIP-595's diverging epochs in Fetch).
+
+use model::{BrokerId, LeaderEpoch, Offset};
+
+/// Where a leader epoch ends in a log: the largest epoch there that is not above the one asked for, and the offset
+/// behind its last record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpochEnd {
+    /// The leader epoch.
+    pub epoch: LeaderEpoch,
+    /// The offset behind its last record.
+    pub end: Offset,
+}
+
+/// What a follower asks its leader for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FetchFrom {
+    /// Whom.
+    pub leader: BrokerId,
+    /// The leader epoch that it follows.
+    pub leader_epoch: LeaderEpoch,
+    /// From where. It has everything below, as durable as the topic wants.
+    pub offset: Offset,
+}
+
+/// What a follower does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It asks its leader.
+    Ask(FetchFrom),
+    /// What came with the answer before is not as durable yet as the topic wants. A fetch offset is an
+    /// acknowledgement, so nothing is asked for before.
+    Sync,
+    /// It cuts its log.
+    Cut(Offset),
+    /// It follows nobody.
+    Rest,
+}
+
+/// A cut that a follower must make before it appends anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Truncation {
+    /// The new end of the log.
+    pub to: Offset,
+    /// The cut takes records that were known to be committed: a leader was elected that lacks them. They are put
+    /// aside, counted and reported, never dropped in silence.
+    pub takes_committed: bool,
+}
+
+/// A follower's state in one leader epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Following {
+    /// Whom it copies, or [`BrokerId::NONE`] while there is no leader.
+    pub leader: BrokerId,
+    /// The leader epoch.
+    pub epoch: LeaderEpoch,
+    /// The leader's high watermark, as last said in this leader epoch.
+    pub(crate) leader_high_watermark: Offset,
+    /// Where the log must be cut before anything else happens.
+    pub(crate) truncating: Option<Offset>,
+}
+
+impl Following {
+    pub(crate) fn new(leader: BrokerId, epoch: LeaderEpoch) -> Following {
+        Following { leader, epoch, leader_high_watermark: Offset(0), truncating: None }
+    }
+}
+
+/// Where a follower cuts its log when its last record is not the leader's. `leaders` is where the leader says
+/// that the follower's last epoch, or the largest that it knows below, ends there; `own` where that epoch
+/// ends here, if any epoch up to it is known here; `log_end` where the log ends now.
+///
+/// One round is not always enough (KIP-279): where the follower knows no record of the epoch that the leader
+/// named, the next fetch asks with the follower's next smaller one.
+pub fn truncation_point(leaders: EpochEnd, own: Option<EpochEnd>, log_end: Offset) -> Offset {
+    let own_end = own.map_or(log_end, |own| own.end);
+    leaders.end.min(own_end).min(log_end)
+}

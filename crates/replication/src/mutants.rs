@@ -1,0 +1,69 @@
+//! Faults that can be planted, so that the simulation proves that it would find them. In debug builds only, and only on
+//! the thread that plants one; a release build has no trace of them.
+
+/// A fault: a rule of replication left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// The high watermark is the leader's own position (R1).
+    LeaderAlone,
+    /// Under `durability=fsync` written counts as synced (P3).
+    WrittenIsSynced,
+    /// A follower asks, and so acknowledges, before it has synced.
+    AsksUnsynced,
+    /// The high watermark waits for the committed ISR only, while a larger one is wanted or being asked for (KIP-497).
+    CommittedIsrOnly,
+    /// A replica joins the ISR with whatever it had before this leader epoch (KIP-966).
+    PositionsOfEarlierEpochs,
+    /// A replica joins the ISR below the start of the leader epoch and the high watermark.
+    JoinsBehind,
+    /// A follower takes the leader's high watermark before it looks whether the histories part (KAFKA-14704).
+    HighWatermarkFirst,
+    /// A follower cuts nothing.
+    CutsNothing,
+}
+
+impl Mutant {
+    /// All of them.
+    pub const ALL: [Mutant; 8] = [
+        Mutant::LeaderAlone,
+        Mutant::WrittenIsSynced,
+        Mutant::AsksUnsynced,
+        Mutant::CommittedIsrOnly,
+        Mutant::PositionsOfEarlierEpochs,
+        Mutant::JoinsBehind,
+        Mutant::HighWatermarkFirst,
+        Mutant::CutsNothing,
+    ];
+}
+
+#[cfg(debug_assertions)]
+mod planted {
+    use super::Mutant;
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Mutant>> = const { Cell::new(None) };
+    }
+
+    /// Plants a fault on this thread, or none.
+    pub fn plant(mutant: Option<Mutant>) {
+        PLANTED.with(|planted| planted.set(mutant));
+    }
+
+    pub(crate) fn is_planted(mutant: Mutant) -> bool {
+        PLANTED.with(|planted| planted.get() == Some(mutant))
+    }
+}
+
+#[cfg(not(debug_assertions))]
+mod planted {
+    use super::Mutant;
+
+    pub(crate) const fn is_planted(_: Mutant) -> bool {
+        false
+    }
+}
+
+pub(crate) use planted::is_planted;
+#[cfg(debug_assertions)]
+pub use planted::plant;

@@ -1,0 +1,124 @@
+//! What a leader knows of one other replica: how far it has come, and when it last had everything.
+
+use std::time::Duration;
+
+use model::{BrokerEpoch, BrokerId, LeaderEpoch, Moment, Offset};
+
+use crate::assignment::{AssignedReplica, Standing};
+
+/// A follower's fetch, after the leader has looked whether the follower's last record is one of its own:
+/// a fetch that is answered with a divergence says nothing of positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FollowerFetch {
+    /// Who fetches.
+    pub follower: BrokerId,
+    /// The registration under which it fetches (KIP-903).
+    pub broker_epoch: BrokerEpoch,
+    /// The leader epoch that it follows.
+    pub leader_epoch: LeaderEpoch,
+    /// From where. It has everything below, as durable as the topic wants: the fetch is the acknowledgement.
+    pub position: Offset,
+    /// Now.
+    pub now: Moment,
+}
+
+/// What was learnt from the fetches of one registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fetched {
+    broker_epoch: BrokerEpoch,
+    /// It has everything below.
+    position: Offset,
+    /// When it last fetched.
+    at: Moment,
+    /// Where the leader's log ended then.
+    log_end: Offset,
+}
+
+/// One other replica, in one leader epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    broker: BrokerId,
+    standing: Standing,
+    /// `None` until it fetches in this leader epoch: what it had before says nothing (KIP-966).
+    fetched: Option<Fetched>,
+    /// When it last had everything that the leader had; `None` if that was not in this leader epoch. A member of the
+    /// ISR counts from the beginning of the epoch: nobody lags before there was time to fetch.
+    caught_up: Option<Moment>,
+}
+
+impl Peer {
+    /// One that was in sync at `in_sync_at`, or was not.
+    pub(crate) fn new(assigned: AssignedReplica, in_sync_at: Option<Moment>) -> Peer {
+        let AssignedReplica { broker, standing } = assigned;
+        Peer { broker, standing, fetched: None, caught_up: in_sync_at }
+    }
+
+    /// Which broker.
+    pub fn broker(&self) -> BrokerId {
+        self.broker
+    }
+
+    pub(crate) fn set_standing(&mut self, standing: Standing) {
+        self.standing = standing;
+    }
+
+    /// It has everything below, as far as is known in this leader epoch.
+    pub fn position(&self) -> Option<Offset> {
+        self.fetched.map(|fetched| fetched.position)
+    }
+
+    /// Whether it had everything within the last `lag_max`.
+    pub(crate) fn has_been_caught_up(&self, now: Moment, lag_max: Duration) -> bool {
+        self.caught_up.is_some_and(|caught_up| now.since(caught_up) <= lag_max)
+    }
+
+    /// Takes a fetch in; `log_end` is where the leader's log ends now. Says whether the fetch counted: one of
+    /// an earlier registration arrived late, and tells of a replica that may be gone.
+    pub(crate) fn fetch(&mut self, fetch: &FollowerFetch, log_end: Offset) -> bool {
+        let before = self.fetched.filter(|before| before.broker_epoch >= fetch.broker_epoch);
+        if before.is_some_and(|before| before.broker_epoch > fetch.broker_epoch) {
+            return false;
+        }
+        if fetch.position >= log_end {
+            self.caught_up = Some(fetch.now);
+        } else if let Some(before) = before.filter(|before| fetch.position >= before.log_end) {
+            // What it lacks was written since it last asked.
+            self.caught_up = self.caught_up.max(Some(before.at));
+        }
+        let FollowerFetch { broker_epoch, position, now, .. } = *fetch;
+        self.fetched = Some(Fetched { broker_epoch, position, at: now, log_end });
+        true
+    }
+
+    /// A fault: the position is taken for granted.
+    pub(crate) fn believe(&mut self, position: Offset, now: Moment) {
+        if let Standing::Serves(broker_epoch) = self.standing {
+            self.fetched = Some(Fetched { broker_epoch, position, at: now, log_end: position });
+        }
+    }
+
+    /// Whether it has not had everything for longer than `lag_max`, and has not everything now.
+    pub(crate) fn lags(&self, log_end: Offset, now: Moment, lag_max: Duration) -> bool {
+        let has_all = self.position().is_some_and(|position| position >= log_end);
+        !has_all && !self.has_been_caught_up(now, lag_max)
+    }
+
+    /// The registration with which it may be taken into the ISR: it serves, under the very registration that
+    /// has fetched in this leader epoch (KIP-903, KIP-841), and has everything below `floor`.
+    pub(crate) fn may_join(&self, floor: Offset) -> Option<BrokerEpoch> {
+        let (Standing::Serves(current), Some(fetched)) = (self.standing, self.fetched) else {
+            return None;
+        };
+        let is_it = fetched.broker_epoch == current;
+        (is_it && fetched.position >= floor).then_some(current)
+    }
+
+    /// The registration that is told to the controller for a member: what has fetched, else what is registered.
+    pub(crate) fn broker_epoch(&self) -> Option<BrokerEpoch> {
+        match (self.fetched, self.standing) {
+            (Some(fetched), _) => Some(fetched.broker_epoch),
+            (None, Standing::Serves(current)) => Some(current),
+            (None, Standing::Absent) => None,
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Runs the transcripts of `testdata/*.txt`: what happens to a replica and what it does about that, one file
+//! for each rule. `UPDATE=1 cargo test -p replication` rewrites what is recorded; a person then reads the
+//! difference. The commands are explained in `testdata/README.md`.
+
+mod transcript;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn files() -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
+    let entries = fs::read_dir(dir).expect("testdata is there");
+    let paths = entries.map(|entry| entry.expect("it can be read").path());
+    let mut files: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "txt")).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn transcripts_are_as_recorded() {
+    let update = std::env::var_os("UPDATE").is_some();
+    let mut differing = Vec::new();
+    let files = files();
+    assert!(files.len() >= 25, "{} transcripts", files.len());
+    for path in files {
+        let recorded = fs::read_to_string(&path).expect("it was listed");
+        let actual = transcript::run(&recorded);
+        if actual == recorded {
+            continue;
+        }
+        if update {
+            fs::write(&path, actual).expect("testdata can be written");
+        } else {
+            differing.push(format!("{}\n{}", path.display(), difference(&recorded, &actual)));
+        }
+    }
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
+/// The first line that differs, with what stands before it.
+fn difference(recorded: &str, actual: &str) -> String {
+    let (old, new): (Vec<_>, Vec<_>) = (recorded.lines().collect(), actual.lines().collect());
+    let same = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let before = old[same.saturating_sub(4)..same].join("\n  ");
+    let line = |lines: &[&str]| lines.get(same).copied().unwrap_or("(end)").to_owned();
+    format!("  {before}\n- {}\n+ {}", line(&old), line(&new))
+}

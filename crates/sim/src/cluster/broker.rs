@@ -1,0 +1,459 @@
+//! One process of a broker in a cluster: its partitions, what it fetches from whom, and who waits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use metadata::decide::NewIsr;
+use metadata::{ClusterImage, PartitionImage};
+use model::{BrokerEpoch, BrokerId, Moment, Offset, PartitionIndex, Timestamp, TopicId};
+use node::fetcher::{Answered, Ask, Effects, Event, Fetcher, Key, ReplicaAnswerError};
+use partition::{
+    Acks, Append, Appended, Fate, FollowerFetch, Isolation, IsrAnswer, Partition, PartitionError,
+    PartitionSync, ReadRequest, ReplicaRead, SyncQueue, Urgency,
+};
+use storage::StorageError;
+use storage::disk::SimDisk;
+
+use super::plan::ClusterPlan;
+use crate::broker::Woken;
+use crate::history::Broken;
+use crate::invariant::Invariant;
+use crate::message::{Fetched, PartitionId, Refused, Response};
+use crate::network::Address;
+use crate::start::{LogDirectory, cluster_settings};
+
+/// Bytes of one answer for a partition, but for a larger batch.
+const FETCH_BYTES_MAX: u32 = 900;
+/// Bytes past the recovery point that are worth a checkpoint.
+const CHECKPOINT_BYTES_MIN: u64 = 2_000;
+
+/// A produce request that waits for its commit.
+#[derive(Debug)]
+struct Waiting {
+    address: Address,
+    partition: PartitionId,
+    appended: Appended,
+    woken: Arc<Woken>,
+}
+
+/// What a broker wants from the others.
+#[derive(Debug)]
+pub(crate) enum Outgoing {
+    /// A fetch.
+    Ask(BrokerId, Ask),
+    /// An ISR, of the controller.
+    Isr(NewIsr),
+    /// An answer to a client.
+    Client(Address, Response),
+}
+
+#[derive(Debug)]
+pub(crate) struct ClusterBroker {
+    pub(crate) id: BrokerId,
+    /// Given at registration.
+    pub(crate) epoch: BrokerEpoch,
+    log_dir: LogDirectory,
+    partitions: Vec<Arc<Partition>>,
+    topic_id: TopicId,
+    /// The image that was last acted upon, and its number.
+    image: Arc<ClusterImage>,
+    fetchers: BTreeMap<BrokerId, Fetcher>,
+    waiting: Vec<Waiting>,
+    sync_queue: Arc<SyncQueue>,
+    syncing: Vec<PartitionSync>,
+    outgoing: Vec<Outgoing>,
+    /// The disk failed.
+    pub(crate) is_failed: bool,
+    /// A promise that this broker saw broken.
+    pub(crate) broken: Option<Broken>,
+}
+
+impl ClusterBroker {
+    /// Opens the logs; says whether the process before stopped cleanly.
+    pub(crate) fn open(
+        disk: &SimDisk,
+        id: BrokerId,
+        plan: &ClusterPlan,
+        now: Timestamp,
+    ) -> Result<(ClusterBroker, bool), StorageError> {
+        let log_dir = LogDirectory::new(disk)?;
+        let sync_queue: Arc<SyncQueue> = Arc::default();
+        let settings = cluster_settings(plan.durability, plan.min_insync);
+        let (partitions, clean) = log_dir.open_replicas(id, &settings, &sync_queue, now)?;
+        let topic_id = partitions[0].topic_id();
+        let broker = ClusterBroker {
+            id,
+            epoch: BrokerEpoch(-1),
+            log_dir,
+            partitions,
+            topic_id,
+            image: Arc::default(),
+            fetchers: BTreeMap::new(),
+            waiting: Vec::new(),
+            sync_queue,
+            syncing: Vec::new(),
+            outgoing: Vec::new(),
+            is_failed: false,
+            broken: None,
+        };
+        Ok((broker, clean))
+    }
+
+    pub(crate) fn partition(&self, partition: PartitionId) -> &Arc<Partition> {
+        &self.partitions[partition]
+    }
+
+    /// Syncs and closes all logs, and leaves the clean marker.
+    pub(crate) fn stop_cleanly(mut self) -> Result<(), PartitionError> {
+        self.syncing.drain(..).try_for_each(|sync| sync.run().map(drop))?;
+        for partition in &self.partitions {
+            partition.close()?;
+        }
+        self.log_dir.store_offsets_of(&self.partitions)?;
+        Ok(self.log_dir.mark_clean()?)
+    }
+
+    /// Acts upon an image.
+    pub(crate) fn apply(&mut self, image: &Arc<ClusterImage>, now: Moment, clock: Timestamp) {
+        let before = std::mem::replace(&mut self.image, Arc::clone(image));
+        for at in 0..self.partitions.len() {
+            let Some(state) = state_of(image, self.topic_id, at) else { continue };
+            if !state.replicas.contains(&self.id) {
+                continue;
+            }
+            let assignment = node::roles::assignment(image, state);
+            let known = state_of(&before, self.topic_id, at)
+                .map(|state| node::roles::assignment(&before, state));
+            if known.as_ref() != Some(&assignment) {
+                let (leader, key) = (assignment.leader, self.key(at));
+                self.partitions[at].assign(assignment, now);
+                self.follow(key, leader, now, clock);
+            }
+        }
+        self.look(now, clock);
+    }
+
+    fn key(&self, at: PartitionId) -> Key {
+        Key { topic_id: self.topic_id, partition: PartitionIndex(at as i32) }
+    }
+
+    /// Fetches the partition from this leader from now on, and from no other.
+    fn follow(&mut self, key: Key, leader: BrokerId, now: Moment, clock: Timestamp) {
+        let others: Vec<BrokerId> =
+            self.fetchers.keys().copied().filter(|other| *other != leader).collect();
+        for other in others {
+            self.step(other, now, clock, Event::Leave(key));
+        }
+        if leader != BrokerId::NONE && leader != self.id {
+            let partition = Arc::clone(&self.partitions[key.partition.0 as usize]);
+            self.fetchers.entry(leader).or_insert_with(|| Fetcher::new(leader));
+            self.step(leader, now, clock, Event::Follow(key, partition));
+        }
+    }
+
+    /// Looks what every fetcher may do now.
+    pub(crate) fn look(&mut self, now: Moment, clock: Timestamp) {
+        let leaders: Vec<BrokerId> = self.fetchers.keys().copied().collect();
+        for leader in leaders {
+            self.step(leader, now, clock, Event::Look);
+        }
+    }
+
+    pub(crate) fn answered(
+        &mut self,
+        leader: BrokerId,
+        now: Moment,
+        clock: Timestamp,
+        number: u64,
+        answers: Vec<(Key, Result<Answered, ReplicaAnswerError>)>,
+    ) {
+        self.step(leader, now, clock, Event::Answered(number, answers));
+    }
+
+    pub(crate) fn lost(&mut self, leader: BrokerId, now: Moment, clock: Timestamp) {
+        self.step(leader, now, clock, Event::Lost);
+    }
+
+    fn step(&mut self, leader: BrokerId, now: Moment, clock: Timestamp, event: Event) {
+        let Some(fetcher) = self.fetchers.get_mut(&leader) else { return };
+        let mut effects = Effects::default();
+        fetcher.step(now, clock, event, &mut effects);
+        let Effects { ask, cuts, start_overs, deletions, failures, look_at: _ } = effects;
+        self.outgoing.extend(ask.map(|ask| Outgoing::Ask(leader, ask)));
+        for (key, partition, cut) in cuts {
+            if cut.takes_committed {
+                let what = format!("{} of {key:?} cuts committed records at {}", self.id, cut.to);
+                self.broken = Some((Invariant::CommittedIsNotCut, what));
+            }
+            self.is_failed |= partition.cut(cut.to).is_err();
+        }
+        for (_, partition, epoch, start) in start_overs {
+            self.is_failed |= partition.start_over(epoch, start).is_err();
+        }
+        for (_, partition, start) in deletions {
+            let start = start.min(partition.high_watermark());
+            let deleted = partition.maintain(|log, _| {
+                if start > log.log_start_offset() {
+                    log.delete_records_before(start)
+                } else {
+                    Ok(())
+                }
+            });
+            self.is_failed |= deleted.is_err();
+        }
+        for (key, _, error) in failures {
+            self.is_failed |= matches!(&error, PartitionError::Storage(error) if error.is_fatal());
+            if let PartitionError::Batch(_) | PartitionError::Replicated(_) = error {
+                let what = format!("{} cannot take {key:?} from {leader}: {error}", self.id);
+                self.broken = Some((Invariant::ReplicasAgree, what));
+            }
+        }
+    }
+
+    /// Answers another broker's fetch.
+    pub(crate) fn serve(
+        &mut self,
+        from: BrokerId,
+        broker_epoch: BrokerEpoch,
+        ask: &Ask,
+        now: Moment,
+    ) -> Vec<(Key, Result<Answered, ReplicaAnswerError>)> {
+        let mut answers = Vec::new();
+        for (key, fetch) in &ask.partitions {
+            let partition = Arc::clone(&self.partitions[key.partition.0 as usize]);
+            let asked = ReplicaRead {
+                fetch: FollowerFetch {
+                    follower: from,
+                    broker_epoch,
+                    leader_epoch: fetch.from.leader_epoch,
+                    position: fetch.from.offset,
+                    now,
+                },
+                last_epoch: fetch.last_epoch,
+                cursor: Default::default(),
+                max_bytes: FETCH_BYTES_MAX,
+            };
+            answers.push((*key, self.serve_one(&partition, &asked)));
+        }
+        answers
+    }
+
+    fn serve_one(
+        &mut self,
+        partition: &Partition,
+        asked: &ReplicaRead,
+    ) -> Result<Answered, ReplicaAnswerError> {
+        let read = match partition.serve_replica(asked) {
+            Ok(read) => read,
+            Err(PartitionError::OutOfRange { log_start, log_end, .. }) => {
+                return Err(ReplicaAnswerError::OutOfRange { log_start, log_end });
+            }
+            Err(error) => {
+                if let PartitionError::FollowerAhead { .. } = error {
+                    let what = format!("at broker {}: {error}", self.id);
+                    self.broken = Some((Invariant::ReplicasAgree, what));
+                }
+                self.is_failed |=
+                    matches!(&error, PartitionError::Storage(error) if error.is_fatal());
+                return Err(ReplicaAnswerError::Other(model::ErrorCode::NotLeaderOrFollower));
+            }
+        };
+        let mut records = Vec::new();
+        if let (Some(slice), None) = (read.slice, read.diverging) {
+            records.resize(slice.size_bytes as usize, 0);
+            let length = slice.file.read_at(&mut records, slice.position).unwrap_or(0);
+            records.truncate(length);
+        }
+        Ok(Answered {
+            diverging: read.diverging,
+            high_watermark: read.high_watermark,
+            log_start: read.log_start,
+            records,
+        })
+    }
+
+    pub(crate) fn produce(
+        &mut self,
+        clock: Timestamp,
+        address: Address,
+        partition: PartitionId,
+        acks: Acks,
+        mut records: Vec<u8>,
+    ) {
+        let how = Append { acks, now: clock, internal: false };
+        let appended = match self.partitions[partition].append(&mut records, how) {
+            Ok(appended) => appended,
+            Err(error) => {
+                let refused = self.refuse(&error);
+                return self.answer(address, Response::Produced(Err(refused)));
+            }
+        };
+        if acks != Acks::All {
+            return self.answer(address, Response::Produced(Ok(appended.base_offset)));
+        }
+        self.partitions[partition].want_committed(appended.needed);
+        let waiting = Waiting { address, partition, appended, woken: Arc::default() };
+        waiting.woken.set();
+        self.waiting.push(waiting);
+    }
+
+    pub(crate) fn fetch(&mut self, address: Address, partition: PartitionId, offset: Offset) {
+        let fetched = self.read(partition, offset);
+        self.answer(address, Response::Fetched(fetched));
+    }
+
+    fn read(&mut self, partition: PartitionId, offset: Offset) -> Result<Fetched, Refused> {
+        let partition = Arc::clone(&self.partitions[partition]);
+        let request = ReadRequest::at(offset, FETCH_BYTES_MAX, Isolation::Committed);
+        let read = match partition.read(&request) {
+            Ok(read) if partition.is_high_watermark_settled() => read,
+            Ok(_) => return Err(Refused::Retriable),
+            Err(error) => return Err(self.refuse(&error)),
+        };
+        let mut bytes = Vec::new();
+        if let Some(slice) = read.slice {
+            bytes.resize(slice.size_bytes as usize, 0);
+            let length =
+                slice.file.read_at(&mut bytes, slice.position).map_err(|_| Refused::Retriable)?;
+            bytes.truncate(length);
+        }
+        let (high_watermark, log_start) = (read.high_watermark, read.log_start);
+        Ok(Fetched { bytes, high_watermark, log_start })
+    }
+
+    fn refuse(&mut self, error: &PartitionError) -> Refused {
+        self.is_failed |= matches!(error, PartitionError::Storage(error) if error.is_fatal());
+        match error {
+            PartitionError::OutOfOrderSequence => Refused::OutOfOrderSequence,
+            PartitionError::OutOfRange { log_start, offset, .. } if offset < log_start => {
+                Refused::OutOfRange { log_start: *log_start }
+            }
+            _ => Refused::Retriable,
+        }
+    }
+
+    fn answer(&mut self, to: Address, response: Response) {
+        self.outgoing.push(Outgoing::Client(to, response));
+    }
+
+    /// What became of a proposal.
+    pub(crate) fn isr_answered(&mut self, asked: &NewIsr, answer: IsrAnswer) {
+        let at = asked.partition.0 as usize;
+        self.partitions[at].isr_answered(asked.leader_epoch, asked.partition_epoch, answer);
+    }
+
+    /// Time has gone by.
+    pub(crate) fn tick(&mut self, now: Moment, clock: Timestamp) {
+        for partition in &self.partitions {
+            partition.tick(now);
+        }
+        self.look(now, clock);
+    }
+
+    /// Answers whatever can be answered by now, asks for what is wanted; returns what leaves.
+    pub(crate) fn progress(&mut self) -> Vec<Outgoing> {
+        for waiting in std::mem::take(&mut self.waiting) {
+            if waiting.woken.take() {
+                self.settle(waiting);
+            } else {
+                self.waiting.push(waiting);
+            }
+        }
+        for (at, partition) in self.partitions.iter().enumerate() {
+            let Some(proposal) = partition.take_proposal() else { continue };
+            self.outgoing.push(Outgoing::Isr(NewIsr {
+                topic_id: self.topic_id,
+                partition: PartitionIndex(at as i32),
+                leader_epoch: proposal.leader_epoch,
+                partition_epoch: proposal.partition_epoch,
+                isr: proposal
+                    .isr
+                    .into_iter()
+                    .map(|(id, epoch)| {
+                        let known = || self.image.broker(id).map(|broker| broker.epoch);
+                        let epoch = if id == self.id { Some(self.epoch) } else { epoch };
+                        (id, epoch.or_else(known).unwrap_or(BrokerEpoch(-1)))
+                    })
+                    .collect(),
+                recovering: false,
+                durable: false,
+            }));
+        }
+        std::mem::take(&mut self.outgoing)
+    }
+
+    fn settle(&mut self, waiting: Waiting) {
+        let Waiting { address, partition, appended, ref woken } = waiting;
+        let partition = Arc::clone(&self.partitions[partition]);
+        let produced = loop {
+            match partition.fate(appended.needed, appended.epoch) {
+                Fate::Committed => break Ok(appended.base_offset),
+                Fate::Ended(_) => break Err(Refused::Retriable),
+                Fate::Undecided => {
+                    if partition.park(appended.needed, &woken.waker()).is_some() {
+                        return self.waiting.push(waiting);
+                    }
+                }
+            }
+        };
+        self.answer(address, Response::Produced(produced));
+    }
+
+    /// How urgent a round of syncs is, if one may begin.
+    pub(crate) fn wants_sync(&self) -> Option<Urgency> {
+        if self.syncing.is_empty() { self.sync_queue.most_urgent() } else { None }
+    }
+
+    /// The flusher begins a round; true if there is a sync to run.
+    pub(crate) fn begin_sync(&mut self, also_later: bool) -> bool {
+        if self.syncing.is_empty() {
+            let taken = self.sync_queue.take(also_later).into_iter();
+            self.syncing =
+                taken.filter_map(|(urgency, partition)| partition.begin_sync(urgency)).collect();
+        }
+        !self.syncing.is_empty()
+    }
+
+    /// The device is done with one file; true if the round goes on.
+    pub(crate) fn run_sync(&mut self, now: Moment, clock: Timestamp) -> bool {
+        if let Some(sync) = self.syncing.pop() {
+            self.is_failed |= sync.run().is_err();
+            self.look(now, clock);
+        }
+        !self.syncing.is_empty()
+    }
+
+    /// Moves recovery points on where enough was written, and stores all offsets.
+    pub(crate) fn checkpoint(&mut self) {
+        let moved = self
+            .partitions
+            .iter()
+            .try_for_each(|partition| partition.checkpoint(CHECKPOINT_BYTES_MIN).map(drop));
+        self.is_failed |=
+            moved.is_err() || self.log_dir.store_offsets_of(&self.partitions).is_err();
+    }
+
+    /// All bytes of a replica's log, whatever its role.
+    pub(crate) fn log_bytes(&self, partition: PartitionId) -> Vec<u8> {
+        let partition = &self.partitions[partition];
+        let (mut bytes, mut from) = (Vec::new(), partition.with_log(|log| log.log_start_offset()));
+        while from < partition.with_log(|log| log.log_end_offset()) {
+            let request = ReadRequest {
+                any_role: true,
+                ..ReadRequest::at(from, FETCH_BYTES_MAX, Isolation::LogEnd)
+            };
+            let read = partition.read(&request).expect("a replica can be read");
+            let slice = read.slice.expect("there is more before the end");
+            let at = bytes.len();
+            bytes.resize(at + slice.size_bytes as usize, 0);
+            slice.file.read_at(&mut bytes[at..], slice.position).expect("the disk reads");
+            let last = model::batch::Batches::new(&bytes[at..]).last();
+            from = last.expect("a batch").expect("a whole batch").0.next_offset();
+        }
+        bytes
+    }
+}
+
+fn state_of(image: &ClusterImage, topic: TopicId, at: PartitionId) -> Option<&PartitionImage> {
+    image.topic_by_id(topic)?.partition(PartitionIndex(at as i32))
+}

@@ -1,0 +1,55 @@
+//! What kind of cluster a seed makes, and what goes wrong there.
+
+use fastrand::Rng;
+use model::Durability;
+
+/// The shape of one run with several brokers.
+#[derive(Clone, Debug)]
+pub struct ClusterPlan {
+    /// How many brokers there are.
+    pub brokers: usize,
+    /// Replicas of each partition.
+    pub replicas: i16,
+    /// `min.insync.replicas`.
+    pub min_insync: usize,
+    /// What counts as stored.
+    pub durability: Durability,
+    /// How many producers there are; every other one is idempotent.
+    pub producers: usize,
+    /// How many consumers there are.
+    pub consumers: usize,
+    /// Batches that each producer sends.
+    pub batches: u32,
+    /// When the faults end, in milliseconds.
+    pub faults_until_ms: i64,
+    /// The mean time between two stops of a broker; 0 for none.
+    pub stop_every_ms: i64,
+    /// Of a thousand stops so many take the power from all brokers at once.
+    pub blackouts_per_mille: u32,
+    /// The longest that a device takes for one sync, in milliseconds.
+    pub sync_ms_max: i64,
+    /// Of a thousand messages so many are lost.
+    pub lost_per_mille: u32,
+}
+
+impl ClusterPlan {
+    pub(crate) fn choose(random: &mut Rng) -> ClusterPlan {
+        let brokers = [3, 3, 3, 4, 5][random.usize(0..5)];
+        // With page-cache a power failure may lose what is acknowledged: processes die there, machines do not.
+        let durability = [Durability::Fsync, Durability::Fsync, Durability::PageCache];
+        ClusterPlan {
+            brokers,
+            replicas: random.i16(2..4),
+            min_insync: random.usize(1..3),
+            durability: durability[random.usize(0..3)],
+            producers: random.usize(1..5),
+            consumers: random.usize(1..3),
+            batches: random.u32(10..60),
+            faults_until_ms: random.i64(1_000..6_000),
+            stop_every_ms: [0, 200, 500, 1_500][random.usize(0..4)],
+            blackouts_per_mille: [0, 200, 700][random.usize(0..3)],
+            sync_ms_max: [12, 12, 80][random.usize(0..3)],
+            lost_per_mille: [0, 5, 30][random.usize(0..3)],
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Cutting the log's end without its lock: a follower that met a new leader's history cuts while its broker serves
+//! everything else.
+//!
+//! The cut is made on a view of the log, which shares its files; the view takes the log's place when it is done.
+//! Meanwhile the log is neither appended to nor synced, so that nobody can promise what is about to go; and its
+//! generation has moved on, so that whoever began to look something up before looks again.
+
+use std::sync::Arc;
+
+use model::Offset;
+
+use super::Log;
+use crate::StorageError;
+
+/// A cut under way. Running it needs no lock, but nothing else may be done to the log meanwhile, reading included.
+#[derive(Debug)]
+#[must_use = "nothing is cut until this is run and handed back"]
+pub struct CutTicket {
+    view: Log,
+    what: Cut,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    /// Records at or behind the offset go.
+    Behind(Offset),
+    /// All go, and the log starts there.
+    AllAndStartAt(Offset),
+}
+
+impl CutTicket {
+    /// Cuts, durably when it returns; see [`Log::truncate_to`] and [`Log::truncate_fully_and_start_at`].
+    pub fn run(&mut self) -> Result<(), StorageError> {
+        match self.what {
+            Cut::Behind(offset) => self.view.truncate_to(offset),
+            Cut::AllAndStartAt(offset) => self.view.truncate_fully_and_start_at(offset),
+        }
+    }
+}
+
+impl Log {
+    /// Begins to drop every record at or behind `to`; see [`Log::truncate_to`]. `None`: the log ends there or before.
+    pub fn begin_cut(&mut self, to: Offset) -> Result<Option<CutTicket>, StorageError> {
+        self.usable()?;
+        if to >= self.log_end {
+            return Ok(None);
+        }
+        Ok(Some(self.begin(Cut::Behind(to))))
+    }
+
+    /// Begins to empty the log and to start it at `offset`; see [`Log::truncate_fully_and_start_at`].
+    pub fn begin_start_over(&mut self, offset: Offset) -> Result<CutTicket, StorageError> {
+        self.usable()?;
+        Ok(self.begin(Cut::AllAndStartAt(offset)))
+    }
+
+    fn begin(&mut self, what: Cut) -> CutTicket {
+        self.end_ahead();
+        self.generation += 1;
+        self.durability.truncated();
+        self.is_cutting = true;
+        CutTicket { view: self.twin(), what }
+    }
+
+    /// Takes the log as it was cut; returns where it ends. Fails as [`CutTicket::run`] has: the log takes no more
+    /// writes.
+    pub fn finish_cut(
+        &mut self,
+        ticket: CutTicket,
+        result: Result<(), StorageError>,
+    ) -> Result<Offset, StorageError> {
+        let mut view = ticket.view;
+        view.config = Arc::clone(&self.config);
+        view.recovery = self.recovery.take();
+        view.told_epoch = view.told_epoch.min(self.told_epoch);
+        view.generation = view.generation.max(self.generation) + 1;
+        view.is_cutting = false;
+        view.failed = view.failed.or_else(|| self.failed.take());
+        *self = view;
+        self.failing(result)?;
+        self.usable()?;
+        Ok(self.log_end)
+    }
+
+    /// The log as it is now, on the same files, to be written to.
+    fn twin(&self) -> Log {
+        Log {
+            epochs: self.epochs.clone(),
+            epochs_unwritten: self.epochs_unwritten,
+            durability: self.durability.clone(),
+            failed: self.failed.clone(),
+            ..self.view()
+        }
+    }
+}
