@@ -25,7 +25,7 @@ pub enum TopicChange {
 pub struct ImageDelta {
     /// Topics by id. A topic that came and went is not there.
     pub topics: BTreeMap<TopicId, TopicChange>,
-    /// Brokers registered, fenced, unfenced or unregistered.
+    /// Brokers registered, fenced, unfenced, about to stop, or unregistered.
     pub brokers: BTreeSet<BrokerId>,
     /// Resources whose configuration changed (not those of deleted topics).
     pub configs: BTreeSet<ConfigResource>,
@@ -82,15 +82,24 @@ impl ImageDelta {
         match record {
             ClusterCreated { .. } | FeatureLevelSet { .. } => self.cluster = true,
             BrokerRegistered(registration) => drop(self.brokers.insert(registration.broker)),
-            BrokerFenced { broker } | BrokerUnfenced { broker } | BrokerUnregistered { broker } => {
-                self.brokers.insert(*broker);
-            }
-            TopicCreated { topic_id, .. } => {
+            BrokerFenced { broker }
+            | BrokerUnfenced { broker }
+            | ControlledShutdownBegun { broker }
+            | BrokerUnregistered { broker } => drop(self.brokers.insert(*broker)),
+            TopicCreated { topic_id, .. } | TopicCreated2 { topic_id, .. } => {
                 self.topics.insert(*topic_id, TopicChange::Created);
             }
-            PartitionAdded { topic_id, state } | PartitionChanged { topic_id, state } => {
+            PartitionAdded { topic_id, state }
+            | PartitionAdded2 { topic_id, state }
+            | PartitionChanged { topic_id, state }
+            | PartitionChanged2 { topic_id, state } => {
                 self.note_partition(*topic_id, state.partition);
             }
+            ElrCleared { topics, members } => {
+                let cleared = |state: &PartitionImage| state.with_elr_cleared(*members).is_some();
+                self.note_partitions(before, topics, cleared);
+            }
+            DurabilityLost { topics } => self.note_partitions(before, topics, |_| true),
             TopicDeleted { topic_id } => self.note_deleted(before, *topic_id),
             ConfigSet { resource, .. } | ConfigRemoved { resource, .. } => {
                 self.configs.insert(resource.clone());
@@ -103,6 +112,18 @@ impl ImageDelta {
         let changed = || TopicChange::Changed(BTreeSet::new());
         if let TopicChange::Changed(partitions) = self.topics.entry(topic).or_insert_with(changed) {
             partitions.insert(partition);
+        }
+    }
+
+    fn note_partitions(
+        &mut self,
+        before: &ClusterImage,
+        topics: &[TopicId],
+        changes: impl Fn(&PartitionImage) -> bool,
+    ) {
+        for topic in topics.iter().filter_map(|id| before.topic_by_id(*id)) {
+            let changed = topic.partitions().filter(|(_, state)| changes(state));
+            changed.for_each(|(index, _)| self.note_partition(topic.id, index));
         }
     }
 

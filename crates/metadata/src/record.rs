@@ -4,7 +4,9 @@
 //! now on, never what to do: deciding may change between versions, replaying must not. A field that
 //! a reader does not know is skipped, a field that is absent has its default; a *type* that a reader
 //! does not know is an error, because skipping a fact would make two nodes disagree. A change that
-//! old readers must not misread is therefore another type (`topic-created-2`).
+//! old readers must not misread is therefore another type (`topic-created-2`), and a type that came
+//! later is written only where `highwater.version` is finalized at its level: by then every broker reads
+//! it. A state that the first form of a type can say is written in the first form.
 
 use crate::json;
 use model::{
@@ -39,13 +41,21 @@ pub struct PartitionRecord {
     /// Assigned replicas, the preferred leader first.
     #[serde(with = "json::broker_ids")]
     pub replicas: Vec<BrokerId>,
-    /// In-sync replicas. Invariant: a subset of `replicas`, not empty.
+    /// In-sync replicas. Invariant: a subset of `replicas`; empty only in the second form, while
+    /// nobody leads.
     #[serde(with = "json::broker_ids")]
     pub isr: Vec<BrokerId>,
+    /// Eligible leader replicas (KIP-966): out of sync, but with everything below the high watermark,
+    /// because it has not moved since they left. Invariant: a subset of `replicas`, none of `isr`.
+    #[serde(with = "json::broker_ids", default, skip_serializing_if = "Vec::is_empty")]
+    pub elr: Vec<BrokerId>,
     /// The leader, or [`BrokerId::NONE`]. Invariant: in `isr` if there is one.
     #[serde(with = "json::broker_id")]
     pub leader: BrokerId,
-    /// The leader's term. Invariant: never falls.
+    /// Who led last (KIP-966), or [`BrokerId::NONE`]. Invariant: nobody while somebody leads.
+    #[serde(with = "json::broker_id", default = "nobody", skip_serializing_if = "is_nobody")]
+    pub last_known_leader: BrokerId,
+    /// The leader's epoch. Invariant: never falls.
     #[serde(with = "json::leader_epoch")]
     pub leader_epoch: LeaderEpoch,
     /// Rises with every change of this record (KIP-497).
@@ -53,6 +63,18 @@ pub struct PartitionRecord {
     /// Whether the leader was elected uncleanly and has not caught its ISR up yet (KIP-704).
     #[serde(default, skip_serializing_if = "is_false")]
     pub recovering: bool,
+    /// Whether everything below the high watermark is synced on every replica of ISR and ELR, so that
+    /// a broker that was not stopped cleanly still has it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub durable: bool,
+}
+
+impl PartitionRecord {
+    /// Whether the first form of the types that carry it can say all of it.
+    pub(crate) fn fits_first_form(&self) -> bool {
+        let eligibility = self.elr.is_empty() && is_nobody(&self.last_known_leader);
+        eligibility && !self.durable && !self.isr.is_empty()
+    }
 }
 
 /// Where a broker is reached for one listener.
@@ -96,6 +118,14 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
+fn nobody() -> BrokerId {
+    BrokerId::NONE
+}
+
+fn is_nobody(id: &BrokerId) -> bool {
+    *id == BrokerId::NONE
+}
+
 /// One fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -133,6 +163,13 @@ pub enum MetadataRecord {
         #[serde(with = "json::broker_id")]
         broker: BrokerId,
     },
+    /// A registered broker is about to stop (KIP-841): it leads nothing new and joins no ISR, until it
+    /// registers again. Level 1.
+    ControlledShutdownBegun {
+        /// Which.
+        #[serde(with = "json::broker_id")]
+        broker: BrokerId,
+    },
     /// A broker left for good.
     BrokerUnregistered {
         /// Which.
@@ -152,8 +189,31 @@ pub enum MetadataRecord {
         /// Every partition of it.
         partitions: Vec<PartitionRecord>,
     },
+    /// The same with eligible replicas (KIP-966). Level 1.
+    #[serde(rename = "topic-created-2")]
+    TopicCreated2 {
+        /// Its id, never used before.
+        #[serde(with = "json::uuid")]
+        topic_id: TopicId,
+        /// Its name, free until now.
+        name: String,
+        /// When it was decided, by the clock of the controller.
+        #[serde(with = "json::timestamp")]
+        created: Timestamp,
+        /// Every partition of it.
+        partitions: Vec<PartitionRecord>,
+    },
     /// A topic has one more partition, the next in number.
     PartitionAdded {
+        /// The topic.
+        #[serde(with = "json::uuid")]
+        topic_id: TopicId,
+        /// The partition.
+        state: PartitionRecord,
+    },
+    /// The same with eligible replicas (KIP-966). Level 1.
+    #[serde(rename = "partition-added-2")]
+    PartitionAdded2 {
         /// The topic.
         #[serde(with = "json::uuid")]
         topic_id: TopicId,
@@ -167,6 +227,32 @@ pub enum MetadataRecord {
         topic_id: TopicId,
         /// The partition.
         state: PartitionRecord,
+    },
+    /// The same with eligible replicas (KIP-966). Level 1.
+    #[serde(rename = "partition-changed-2")]
+    PartitionChanged2 {
+        /// The topic.
+        #[serde(with = "json::uuid")]
+        topic_id: TopicId,
+        /// The partition.
+        state: PartitionRecord,
+    },
+    /// A smaller ISR suffices from now on (KAFKA-16540): where it has so many members, or all replicas,
+    /// nobody outside of it is eligible. Each partition that changes is in its next partition epoch.
+    /// Level 1.
+    ElrCleared {
+        /// Of these topics.
+        #[serde(with = "json::uuids")]
+        topics: Vec<TopicId>,
+        /// Members of an ISR that suffice.
+        members: u32,
+    },
+    /// What is acknowledged may be in memory only from now on: no partition is durable, and each is in
+    /// its next partition epoch, so that a leader that knows nothing of it yet is not believed. Level 1.
+    DurabilityLost {
+        /// Of these topics.
+        #[serde(with = "json::uuids")]
+        topics: Vec<TopicId>,
     },
     /// A topic, its partitions and its configuration are gone.
     TopicDeleted {
@@ -204,17 +290,23 @@ pub enum MetadataRecord {
 }
 
 /// The record types that this code reads, as their keys are spelled.
-const TYPES: [&str; 14] = [
+const TYPES: [&str; 20] = [
     "cluster-created",
     "feature-level-set",
     "broker-registered",
     "broker-epoch-used",
     "broker-fenced",
     "broker-unfenced",
+    "controlled-shutdown-begun",
     "broker-unregistered",
     "topic-created",
+    "topic-created-2",
     "partition-added",
+    "partition-added-2",
     "partition-changed",
+    "partition-changed-2",
+    "elr-cleared",
+    "durability-lost",
     "topic-deleted",
     "config-set",
     "config-removed",
@@ -233,6 +325,49 @@ pub enum DecodeError {
 }
 
 impl MetadataRecord {
+    /// A topic with its partitions, in the form that can say them.
+    pub(crate) fn topic_created(
+        topic_id: TopicId,
+        name: String,
+        created: Timestamp,
+        partitions: Vec<PartitionRecord>,
+    ) -> MetadataRecord {
+        if partitions.iter().all(PartitionRecord::fits_first_form) {
+            return MetadataRecord::TopicCreated { topic_id, name, created, partitions };
+        }
+        MetadataRecord::TopicCreated2 { topic_id, name, created, partitions }
+    }
+
+    /// One more partition, in the form that can say it.
+    pub(crate) fn partition_added(topic_id: TopicId, state: PartitionRecord) -> MetadataRecord {
+        match state.fits_first_form() {
+            true => MetadataRecord::PartitionAdded { topic_id, state },
+            false => MetadataRecord::PartitionAdded2 { topic_id, state },
+        }
+    }
+
+    /// A partition's new state, in the form that can say it.
+    pub(crate) fn partition_changed(topic_id: TopicId, state: PartitionRecord) -> MetadataRecord {
+        match state.fits_first_form() {
+            true => MetadataRecord::PartitionChanged { topic_id, state },
+            false => MetadataRecord::PartitionChanged2 { topic_id, state },
+        }
+    }
+
+    /// The level of `highwater.version` from which on records of this type are written; 0: always.
+    pub fn level(&self) -> i16 {
+        use MetadataRecord::*;
+        match self {
+            TopicCreated2 { .. }
+            | PartitionAdded2 { .. }
+            | PartitionChanged2 { .. }
+            | ControlledShutdownBegun { .. }
+            | ElrCleared { .. }
+            | DurabilityLost { .. } => 1,
+            _ => 0,
+        }
+    }
+
     /// Appends the record as one JSON object, without a line break.
     pub fn encode(&self, out: &mut Vec<u8>) {
         serde_json::to_writer(&mut *out, self).expect("writing JSON to memory cannot fail");
@@ -277,10 +412,13 @@ mod tests {
             partition: PartitionIndex(0),
             replicas: vec![BrokerId(1), BrokerId(2)],
             isr: vec![BrokerId(1)],
+            elr: Vec::new(),
             leader: BrokerId(1),
+            last_known_leader: BrokerId::NONE,
             leader_epoch: LeaderEpoch(3),
             partition_epoch: 4,
             recovering: false,
+            durable: false,
         };
         MetadataRecord::TopicCreated {
             topic_id: Uuid(*b"0123456789abcdef"),
@@ -298,6 +436,34 @@ mod tests {
             String::from_utf8(out).unwrap(),
             r#"{"topic-created":{"topic_id":"MDEyMzQ1Njc4OWFiY2RlZg","name":"t","created":5,"partitions":[{"partition":0,"replicas":[1,2],"isr":[1],"leader":1,"leader_epoch":3,"partition_epoch":4}]}}"#
         );
+    }
+
+    #[test]
+    fn eligible_replicas_stand_in_the_second_form_only() {
+        let MetadataRecord::TopicCreated { topic_id, partitions, .. } = topic() else { panic!() };
+        let first = partitions[0].clone();
+        let waiting = PartitionRecord {
+            isr: Vec::new(),
+            elr: vec![BrokerId(2)],
+            leader: BrokerId::NONE,
+            last_known_leader: BrokerId(1),
+            durable: true,
+            ..first.clone()
+        };
+        let mut out = Vec::new();
+        MetadataRecord::partition_changed(topic_id, first.clone()).encode(&mut out);
+        assert!(out.starts_with(br#"{"partition-changed":"#));
+        out.clear();
+        let second = MetadataRecord::partition_changed(topic_id, waiting);
+        second.encode(&mut out);
+        assert_eq!(
+            String::from_utf8(out.clone()).unwrap(),
+            r#"{"partition-changed-2":{"topic_id":"MDEyMzQ1Njc4OWFiY2RlZg","state":{"partition":0,"replicas":[1,2],"isr":[],"elr":[2],"leader":-1,"last_known_leader":1,"leader_epoch":3,"partition_epoch":4,"durable":true}}}"#
+        );
+        assert_eq!(MetadataRecord::decode(&out), Ok(second));
+        let durable = PartitionRecord { durable: true, ..first.clone() };
+        assert_eq!(MetadataRecord::partition_added(topic_id, durable).level(), 1);
+        assert_eq!(MetadataRecord::partition_added(topic_id, first).level(), 0);
     }
 
     #[test]

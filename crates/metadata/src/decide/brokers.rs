@@ -1,12 +1,20 @@
-//! The life of brokers: register, unfence, fence, unregister, and what it means for partitions.
+//! The life of brokers: register, unfence, be about to stop, fence, unregister.
 //!
-//! A fenced broker leads nothing and is in no ISR, but for the ISRs whose last member it is
-//! (R5): those partitions wait for it without a leader. An unclean registration (R11) may have
-//! lost the end of its logs, so it leaves every ISR that has another live member, and where it is
-//! the only one, its term ends and a new one begins.
+//! Each of these is one record; what it means for partitions is for the sweep ([`super::sweep`]). The
+//! exception is a broker that starts again and has lost something: it is given its epoch when its
+//! replicas have left all that they are not fit for any more. Unclean (R11): out of ISR and ELR, but
+//! where the partition is durable still eligible; in any case what it led is in another leader epoch,
+//! even if it is elected again, because followers may hold records that its log has lost, and the same
+//! offset of the same epoch must never have two contents (KAFKA-18106). On another disk (R12): it
+//! is not the old replica, and nothing of it is counted.
+//!
+//! Where there are no eligible replicas (`highwater.version` 0) everything is decided at once
+//! ([`super::departures`]).
 
-use super::isr::Departure;
+use super::departures::Departure;
+use super::eligibility::Loss;
 use super::{Answer, BrokerRef, ControllerSettings, CreateCluster, Draft, Refusal, RegisterBroker};
+use crate::image::BrokerImage;
 use crate::record::{BrokerRecord, MetadataRecord};
 use model::{BrokerEpoch, BrokerId, ErrorCode};
 
@@ -15,7 +23,11 @@ fn refuse<T>(error: ErrorCode, message: impl Into<String>) -> Answer<T> {
 }
 
 impl Draft {
-    pub(super) fn create_cluster(&mut self, request: &CreateCluster) -> Answer<()> {
+    pub(super) fn create_cluster(
+        &mut self,
+        settings: &ControllerSettings,
+        request: &CreateCluster,
+    ) -> Answer<()> {
         if self.image().cluster_id().is_some() {
             return refuse(ErrorCode::InvalidRequest, "The cluster exists already.");
         }
@@ -23,6 +35,9 @@ impl Draft {
         self.push(MetadataRecord::ClusterCreated { cluster_id });
         for (name, level) in &request.features {
             self.push(MetadataRecord::FeatureLevelSet { name: name.clone(), level: *level });
+        }
+        if self.image().has_eligible_replicas() {
+            self.agree_on_settings(settings);
         }
         Ok(())
     }
@@ -48,9 +63,34 @@ impl Draft {
     ) -> Answer<BrokerEpoch> {
         self.check_registration(request)?;
         let known = self.image().broker(request.broker).cloned();
-        let same = known.filter(|known| known.incarnation == request.incarnation);
-        let epoch = same.as_ref().map_or(self.image().next_broker_epoch(), |known| known.epoch);
-        let fenced = same.as_ref().map_or(request.fenced, |known| known.fenced);
+        if let Some(same) = known.as_ref().filter(|known| known.incarnation == request.incarnation)
+        {
+            self.push_registration(request, same.epoch, same.fenced);
+            if same.in_controlled_shutdown {
+                self.push(MetadataRecord::ControlledShutdownBegun { broker: request.broker });
+            }
+            return Ok(same.epoch);
+        }
+        let epoch = self.image().next_broker_epoch();
+        let loss = loss(known.as_deref(), request);
+        if !self.image().has_eligible_replicas() {
+            self.push_registration(request, epoch, request.fenced);
+            // Nothing is known against a broker that comes for the first time.
+            let unclean = !request.clean || known.is_some() && loss.is_some();
+            self.settle_at_once(settings, request, unclean);
+            return Ok(epoch);
+        }
+        if let Some(loss) = loss {
+            self.withdraw(request.broker, loss)?;
+        }
+        self.push_registration(request, epoch, request.fenced);
+        if !request.fenced {
+            self.sweep(self.piece_max());
+        }
+        Ok(epoch)
+    }
+
+    fn push_registration(&mut self, request: &RegisterBroker, epoch: BrokerEpoch, fenced: bool) {
         self.push(MetadataRecord::BrokerRegistered(BrokerRecord {
             broker: request.broker,
             incarnation: request.incarnation,
@@ -60,22 +100,24 @@ impl Draft {
             log_dirs: request.log_dirs.clone(),
             fenced,
         }));
-        if same.is_none() {
-            self.settle_partitions(settings, request);
-        }
-        Ok(epoch)
     }
 
-    /// What a new incarnation means for the partitions of the one before.
-    fn settle_partitions(&mut self, settings: &ControllerSettings, request: &RegisterBroker) {
+    /// What a new incarnation means where there are no eligible replicas.
+    fn settle_at_once(
+        &mut self,
+        settings: &ControllerSettings,
+        request: &RegisterBroker,
+        unclean: bool,
+    ) {
         if request.fenced {
+            // Unclean or not: whatever it led is in another leader epoch when it leads again.
             self.depart(settings, request.broker, Departure::Fenced);
-        } else {
-            if !request.clean {
-                self.depart(settings, request.broker, Departure::Unclean);
-            }
-            self.arrive(settings, request.broker);
+            return;
         }
+        if unclean {
+            self.depart(settings, request.broker, Departure::Unclean);
+        }
+        self.arrive(settings, request.broker);
     }
 
     fn check_registration(&self, request: &RegisterBroker) -> Answer<()> {
@@ -86,8 +128,11 @@ impl Draft {
             return refuse(ErrorCode::InconsistentClusterId, message);
         }
         let known = self.image().broker(request.broker);
-        let other = known.is_some_and(|known| known.incarnation != request.incarnation);
-        if other && request.earlier_incarnation_alive {
+        let other = known.filter(|known| known.incarnation != request.incarnation);
+        // Who has a log directory of the earlier process holds its lock, which only that process's end
+        // has given free: a broker that is back at once waits for no session.
+        let dead = |other: &BrokerImage| other.shares_log_dir(&request.log_dirs);
+        if request.earlier_incarnation_alive && other.is_some_and(|other| !dead(other)) {
             let message = format!(
                 "Another process is registered as broker {} and alive: stop it, or wait until its session ends.",
                 request.broker
@@ -101,16 +146,42 @@ impl Draft {
         self.check_epoch(who)?;
         if self.image().is_active(who.broker) {
             self.push(MetadataRecord::BrokerFenced { broker: who.broker });
-            self.depart(settings, who.broker, Departure::Fenced);
+            self.depart_at_once(settings, who.broker);
         }
         Ok(())
     }
 
+    fn depart_at_once(&mut self, settings: &ControllerSettings, broker: BrokerId) {
+        if !self.image().has_eligible_replicas() {
+            self.depart(settings, broker, Departure::Fenced);
+        }
+    }
+
     pub(super) fn unfence(&mut self, settings: &ControllerSettings, who: &BrokerRef) -> Answer<()> {
         self.check_epoch(who)?;
-        if !self.image().is_active(who.broker) {
-            self.push(MetadataRecord::BrokerUnfenced { broker: who.broker });
+        if self.image().is_active(who.broker) {
+            return Ok(());
+        }
+        self.push(MetadataRecord::BrokerUnfenced { broker: who.broker });
+        if self.image().has_eligible_replicas() {
+            self.sweep(self.piece_max());
+        } else {
             self.arrive(settings, who.broker);
+        }
+        Ok(())
+    }
+
+    /// From now on a broker leads nothing new and joins no ISR (KIP-841); sweeps move away what it leads.
+    pub(super) fn begin_shutdown(&mut self, who: &BrokerRef) -> Answer<()> {
+        self.check_epoch(who)?;
+        if !self.image().has_eligible_replicas() {
+            let message =
+                "Controlled shutdown needs highwater.version 1: fence the broker when it stops.";
+            return refuse(ErrorCode::UnsupportedVersion, message);
+        }
+        let known = self.image().broker(who.broker);
+        if known.is_some_and(|known| !known.in_controlled_shutdown) {
+            self.push(MetadataRecord::ControlledShutdownBegun { broker: who.broker });
         }
         Ok(())
     }
@@ -125,7 +196,21 @@ impl Draft {
             return refuse(ErrorCode::BrokerIdNotRegistered, message);
         }
         self.push(MetadataRecord::BrokerUnregistered { broker });
-        self.depart(settings, broker, Departure::Fenced);
+        self.depart_at_once(settings, broker);
         Ok(())
+    }
+}
+
+/// What a process may have lost since the one before it was registered.
+fn loss(known: Option<&BrokerImage>, request: &RegisterBroker) -> Option<Loss> {
+    let Some(known) = known else {
+        // Nothing tells that the disk is the one of a broker that was unregistered.
+        return Some(Loss::Everything);
+    };
+    let another_disk = !known.log_dirs.is_empty() && !known.shares_log_dir(&request.log_dirs);
+    match request.clean {
+        _ if another_disk => Some(Loss::Everything),
+        true => None,
+        false => Some(Loss::Unsynced),
     }
 }

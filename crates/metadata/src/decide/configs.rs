@@ -3,7 +3,8 @@
 //! A resource is taken or refused as a whole. Topics' values are checked against the table of the
 //! room `configuration`; groups' keys against [`GROUP_CONFIGS`]; brokers' keys are checked by
 //! the broker that forwards the request, whose table they are. Forgetting what is not known is
-//! allowed, so that what an older or newer version left behind can be removed.
+//! allowed, so that what an older or newer version left behind can be removed. What all brokers must
+//! go by alike has rules of its own ([`super::agreed`]).
 
 use super::topics::check_name;
 use super::{
@@ -83,6 +84,8 @@ impl Draft {
         self.check_resource(resource)?;
         let wanted = checked(resource, wanted)?;
         let current = self.image().configs(resource).map(|c| (**c).clone()).unwrap_or_default();
+        self.check_agreed(resource, &current, &wanted)?;
+        let before = self.rules_before(resource, &current, &wanted);
         for key in current.keys().filter(|key| !wanted.contains_key(*key)) {
             let (resource, key) = (resource.clone(), key.clone());
             self.push(MetadataRecord::ConfigRemoved { resource, key });
@@ -92,6 +95,7 @@ impl Draft {
                 self.push(MetadataRecord::ConfigSet { resource: resource.clone(), key, value });
             }
         }
+        self.follow_rules(before);
         Ok(())
     }
 

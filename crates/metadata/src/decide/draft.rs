@@ -1,19 +1,22 @@
 //! The draft: an image plus the records that made it so, not yet committed.
 
-use crate::image::ClusterImage;
+use super::UncleanElection;
+use crate::image::{ClusterImage, PartitionImage};
 use crate::record::MetadataRecord;
+use model::{PartitionIndex, TopicId};
 
 /// A copy of the image to decide on. Invariant: the image it began as, after `records`, is `image`.
 #[derive(Clone, Debug)]
 pub struct Draft {
     image: ClusterImage,
     records: Vec<MetadataRecord>,
+    unclean: Vec<UncleanElection>,
 }
 
 impl Draft {
     /// A draft of an image, without a record yet.
     pub fn new(image: ClusterImage) -> Draft {
-        Draft { image, records: Vec::new() }
+        Draft { image, records: Vec::new(), unclean: Vec::new() }
     }
 
     /// The image as it will be.
@@ -31,8 +34,36 @@ impl Draft {
         self.records
     }
 
+    /// The elections among it after which acknowledged records may be missing.
+    pub fn unclean_elections(&self) -> &[UncleanElection] {
+        &self.unclean
+    }
+
+    /// Decides the next state of a partition, and counts it if the new leader is not one of those that
+    /// have every acknowledged record (R4).
+    pub(super) fn change(
+        &mut self,
+        topic_id: TopicId,
+        partition: PartitionIndex,
+        state: &PartitionImage,
+    ) {
+        let old = self.image.topic_by_id(topic_id).and_then(|topic| topic.partition(partition));
+        let kept =
+            |old: &PartitionImage| old.leader == state.leader || old.is_complete(state.leader);
+        if state.has_leader() && !old.is_some_and(kept) {
+            let (leader, leader_epoch) = (state.leader, state.leader_epoch);
+            self.unclean.push(UncleanElection { topic_id, partition, leader, leader_epoch });
+        }
+        let record = MetadataRecord::partition_changed(topic_id, state.to_record(partition));
+        self.push(record);
+    }
+
     /// Decides a fact. It must fit the facts so far: anything else is a bug of the decision.
     pub(super) fn push(&mut self, record: MetadataRecord) {
+        assert!(
+            record.level() <= self.image.highwater_version(),
+            "every broker reads what is written"
+        );
         self.image.replay(&record).expect("a decision never contradicts the facts it was made on");
         self.records.push(record);
     }
@@ -43,11 +74,13 @@ impl Draft {
         only_validate: bool,
         decision: impl FnOnce(&mut Draft) -> super::Answer<T>,
     ) -> super::Answer<T> {
-        let before = (only_validate, self.image.clone(), self.records.len());
+        let (image, records, unclean) =
+            (self.image.clone(), self.records.len(), self.unclean.len());
         let answer = decision(self);
-        if before.0 || answer.is_err() {
-            self.image = before.1;
-            self.records.truncate(before.2);
+        if only_validate || answer.is_err() {
+            self.image = image;
+            self.records.truncate(records);
+            self.unclean.truncate(unclean);
         }
         answer
     }

@@ -1,7 +1,10 @@
 //! UpdateFeatures (KIP-584, KIP-778): which features this version has, and at which level each is
 //! finalized. Clients change their behaviour by finalized levels, so only what wholly works is here.
 
-use super::{Answer, Draft, FeatureChange, FeatureUpdate, Refusal, UpdateFeatures};
+use super::{
+    Answer, ControllerSettings, Draft, FeatureChange, FeatureUpdate, Refusal, UpdateFeatures,
+};
+use crate::image::HIGHWATER_VERSION;
 use crate::record::MetadataRecord;
 use model::ErrorCode;
 
@@ -22,20 +25,37 @@ pub struct SupportedFeature {
 pub const SUPPORTED_FEATURES: &[SupportedFeature] =
     &[SupportedFeature { name: "metadata.version", level_min: 30, level_max: 30 }];
 
-/// The features of a new cluster, with their levels.
+/// Which types of records may be written into the metadata log, and with them what several brokers
+/// need: at level 1 partitions have eligible leader replicas (KIP-966). Clients are told only where it
+/// is finalized: by the founder of a cluster of several brokers, or by a person once every broker runs
+/// a version that knows it. An older one says so and does not start. It never falls, because what
+/// was written stays in the log.
+pub const CLUSTER_FEATURE: SupportedFeature =
+    SupportedFeature { name: HIGHWATER_VERSION, level_min: 1, level_max: 1 };
+
+/// The features of a new cluster of one broker, with their levels.
 pub fn features_of_new_cluster() -> Vec<(String, i16)> {
     SUPPORTED_FEATURES.iter().map(|known| (known.name.to_owned(), known.level_max)).collect()
 }
 
 fn supported(name: &str) -> Option<&'static SupportedFeature> {
-    SUPPORTED_FEATURES.iter().find(|known| known.name == name)
+    SUPPORTED_FEATURES.iter().chain([&CLUSTER_FEATURE]).find(|known| known.name == name)
 }
 
 impl Draft {
     /// All or nothing: the first update that is refused refuses the request.
-    pub(super) fn update_features(&mut self, request: &UpdateFeatures) -> Answer<()> {
+    pub(super) fn update_features(
+        &mut self,
+        settings: &ControllerSettings,
+        request: &UpdateFeatures,
+    ) -> Answer<()> {
         for update in &request.updates {
             self.check_feature(update)?;
+        }
+        let begins_to_have = !self.image().has_eligible_replicas()
+            && request.updates.iter().any(|update| update.name == HIGHWATER_VERSION);
+        if begins_to_have {
+            self.check_no_broker_differs()?;
         }
         if request.validate_only {
             return Ok(());
@@ -46,6 +66,9 @@ impl Draft {
                 let (name, level) = (update.name.clone(), update.level);
                 self.push(MetadataRecord::FeatureLevelSet { name, level });
             }
+        }
+        if begins_to_have {
+            self.agree_on_settings(settings);
         }
         Ok(())
     }

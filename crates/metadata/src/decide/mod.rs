@@ -4,25 +4,34 @@
 //! holds what the same request (or the batch it is decided in) has decided before, so that the
 //! second topic of a request sees the first. Records must be committed before the answer leaves.
 
+mod agreed;
 mod brokers;
 mod configs;
+mod departures;
 mod draft;
+mod elections;
+mod eligibility;
 mod features;
 mod isr;
 mod partitions;
 mod placement;
 mod producer_ids;
 mod request;
+mod sweep;
 mod topics;
 
+pub use agreed::AGREED_KEYS;
 pub use draft::Draft;
-pub use features::{SUPPORTED_FEATURES, SupportedFeature, features_of_new_cluster};
+pub use features::{
+    CLUSTER_FEATURE, SUPPORTED_FEATURES, SupportedFeature, features_of_new_cluster,
+};
 pub use request::*;
+pub use sweep::SWEEP_PARTITIONS_MAX;
 
 use crate::image::ClusterImage;
 use crate::record::MetadataRecord;
 use crate::topic_config::StaticConfigs;
-use model::{ErrorCode, Timestamp};
+use model::{BrokerId, ErrorCode, LeaderEpoch, PartitionIndex, Timestamp, TopicId};
 
 /// What the deciding node itself is configured with. Not replicated: only decisions use it.
 #[derive(Clone, Debug)]
@@ -48,10 +57,26 @@ impl Default for ControllerSettings {
 /// New facts, and the answer that may leave once they are committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What becomes true, in order. Empty for a request that only asked or was refused.
+    /// What becomes true, in order. Empty for a request that only asked or was refused; a registration
+    /// that is to be repeated has some.
     pub records: Vec<MetadataRecord>,
+    /// The elections among it after which acknowledged records may be missing: to be counted and told.
+    pub unclean: Vec<UncleanElection>,
     /// The answer.
     pub response: Response,
+}
+
+/// A leader from outside of ISR and ELR: what only others had is lost (R4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UncleanElection {
+    /// The topic.
+    pub topic_id: TopicId,
+    /// The partition.
+    pub partition: PartitionIndex,
+    /// Who leads.
+    pub leader: BrokerId,
+    /// In which leader epoch.
+    pub leader_epoch: LeaderEpoch,
 }
 
 /// The protocol's way to say no: a code, and a sentence for people.
@@ -84,7 +109,8 @@ impl ClusterImage {
     ) -> Decision {
         let mut draft = Draft::new(self.clone());
         let response = draft.decide(settings, now, request);
-        Decision { records: draft.into_records(), response }
+        let unclean = draft.unclean_elections().to_vec();
+        Decision { records: draft.into_records(), unclean, response }
     }
 }
 
@@ -98,7 +124,7 @@ impl Draft {
     ) -> Response {
         match request {
             Request::CreateCluster(request) => {
-                Response::CreateCluster(self.create_cluster(request))
+                Response::CreateCluster(self.create_cluster(settings, request))
             }
             Request::CreateTopics(request) => {
                 Response::CreateTopics(self.create_topics(settings, now, request))
@@ -119,11 +145,16 @@ impl Draft {
             }
             Request::FenceBroker(request) => Response::Broker(self.fence(settings, request)),
             Request::UnfenceBroker(request) => Response::Broker(self.unfence(settings, request)),
+            Request::BeginShutdown(request) => Response::Broker(self.begin_shutdown(request)),
             Request::UnregisterBroker(id) => Response::Broker(self.unregister(settings, *id)),
+            Request::Sweep => Response::Sweep(self.sweep(SWEEP_PARTITIONS_MAX)),
+            Request::ReportEmptyReplicas(request) => {
+                Response::EmptyReplicas(self.withdraw_empty(request))
+            }
             Request::AlterPartition(request) => Response::AlterPartition(self.alter_isr(request)),
             Request::ElectLeaders(request) => Response::ElectLeaders(self.elect_leaders(request)),
             Request::UpdateFeatures(request) => {
-                Response::UpdateFeatures(self.update_features(request))
+                Response::UpdateFeatures(self.update_features(settings, request))
             }
         }
     }

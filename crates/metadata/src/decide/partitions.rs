@@ -1,5 +1,6 @@
 //! CreatePartitions: a topic can only grow, and new partitions have as many replicas as old ones.
 
+use super::agreed::TopicRules;
 use super::topics::{NEW_PARTITIONS_MAX, check_partition_budget};
 use super::{Answer, CreatePartitions, Draft, NewPartitions, Refusal, placement};
 use crate::record::MetadataRecord;
@@ -68,8 +69,9 @@ impl Draft {
             }
         };
         *left -= added;
-        for state in self.new_partitions(old, &placed) {
-            self.push(MetadataRecord::PartitionAdded { topic_id: topic.id, state });
+        let rules = TopicRules::of(self.image(), name);
+        for state in self.new_partitions(rules, old, &placed) {
+            self.push(MetadataRecord::partition_added(topic.id, state));
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Where replicas go: round robin over brokers that serve, alternating racks.
+//! Where replicas go: round robin over brokers that serve, alternating racks; brokers that are fenced or
+//! about to stop only where there are not enough others (KAFKA-13841).
 //!
 //! Follows the rules of Kafka's original algorithm: the first replica walks round the brokers,
 //! the others are shifted by one more for every full round, so that followers of one leader's
@@ -8,9 +9,11 @@ use super::{Answer, Refusal};
 use crate::image::{BrokerImage, ClusterImage};
 use model::{BrokerId, ErrorCode};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 /// Replicas of `partitions` new partitions, the leader first. `first` is the number of the first
-/// new partition, `start` any number: it says at which broker to begin.
+/// new partition, `start` any number: it says at which broker to begin. With fewer brokers registered
+/// than replicas wanted nothing is placed, and whoever asks may ask again: never fewer replicas.
 pub(super) fn place(
     image: &ClusterImage,
     partitions: usize,
@@ -19,7 +22,8 @@ pub(super) fn place(
     start: u64,
 ) -> Answer<Vec<Vec<BrokerId>>> {
     let registered = image.brokers().count();
-    let active = by_rack(image.brokers().filter(|broker| !broker.fenced).map(|b| &**b));
+    let serves = |broker: &&Arc<BrokerImage>| image.is_eligible(broker.id);
+    let active = by_rack(image.brokers().filter(serves).map(|b| &**b));
     let refuse = |message: String| Err(Refusal::new(ErrorCode::InvalidReplicationFactor, message));
     if active.is_empty() {
         return refuse("No broker can lead: all of them are fenced.".into());
@@ -29,7 +33,7 @@ pub(super) fn place(
             "Replication factor {factor} is larger than the {registered} broker(s) registered."
         ));
     }
-    let fenced = by_rack(image.brokers().filter(|broker| broker.fenced).map(|b| &**b));
+    let fenced = by_rack(image.brokers().filter(|broker| !serves(broker)).map(|b| &**b));
     let start = (start % active.len() as u64) as usize;
     let place_one = |p| place_partition(&active, &fenced, factor, start, first + p);
     Ok((0..partitions).map(place_one).collect())
@@ -108,7 +112,7 @@ pub(super) fn check_assignments(
                 "The manual assignment gives one partition {found} replica(s) and others {factor}."
             ));
         }
-        if !replicas.iter().any(|id| image.is_active(*id)) {
+        if !replicas.iter().any(|id| image.is_eligible(*id)) {
             return refuse(
                 "The manual assignment has a partition with fenced brokers only.".into(),
             );

@@ -27,10 +27,23 @@ pub enum Request {
     AllocateProducerIds(BrokerRef),
     /// A broker's process started.
     RegisterBroker(RegisterBroker),
-    /// A broker stopped answering, or is about to stop.
+    /// A broker stopped answering, or stops now. One record; sweeps do the rest (from
+    /// `highwater.version` 1 on).
     FenceBroker(BrokerRef),
     /// A broker has caught up and serves.
     UnfenceBroker(BrokerRef),
+    /// A broker is about to stop (controlled shutdown): it leads nothing new and joins no ISR (KIP-841);
+    /// sweeps move away what it leads. Until it registers again.
+    BeginShutdown(BrokerRef),
+    /// The next piece of what follows for partitions from who is registered, fenced or about to stop.
+    /// Every new controller begins with it; it belongs behind every fencing, unfencing, registration,
+    /// unregistration and beginning shutdown, behind a change of `unclean.leader.election.enable`, and
+    /// behind the feature that brings it; again and again while there is more. In the same batch as
+    /// the request before it, it costs no commit of its own.
+    Sweep,
+    /// A broker had to make replicas anew that the image may count: they are empty. Asked before the
+    /// broker leads, answers or fetches with them.
+    ReportEmptyReplicas(EmptyReplicas),
     /// UnregisterBroker (KIP-500): it will not come back.
     UnregisterBroker(BrokerId),
     /// A leader changes ISRs (KIP-497).
@@ -56,10 +69,15 @@ pub enum Response {
     AlterConfigs(Vec<(ConfigResource, Answer<()>)>),
     /// To AllocateProducerIds.
     AllocateProducerIds(Answer<ProducerIdBlock>),
-    /// To RegisterBroker: the epoch of this incarnation.
+    /// To RegisterBroker: the epoch of this incarnation. REQUEST_TIMED_OUT says that some of what has to
+    /// precede it is decided, and that the same registration is to be asked for again.
     RegisterBroker(Answer<BrokerEpoch>),
-    /// To FenceBroker, UnfenceBroker, UnregisterBroker.
+    /// To FenceBroker, UnfenceBroker, BeginShutdown, UnregisterBroker.
     Broker(Answer<()>),
+    /// To Sweep.
+    Sweep(Swept),
+    /// To ReportEmptyReplicas: one for each, in order.
+    EmptyReplicas(Answer<Vec<(TopicId, PartitionIndex, Answer<()>)>>),
     /// To AlterPartition.
     AlterPartition(Answer<Vec<(TopicId, PartitionIndex, Answer<AlteredPartition>)>>),
     /// To ElectLeaders: one for each partition whose leader was asked for.
@@ -228,7 +246,10 @@ pub struct RegisterBroker {
     pub endpoints: Vec<Endpoint>,
     /// Its rack.
     pub rack: Option<String>,
-    /// The ids of its log directories.
+    /// The ids of its log directories, each of which it has locked: one that the earlier incarnation had
+    /// proves that that one is dead. If none is left that was registered before, the disk is another
+    /// one, and its replicas count nowhere. If only some are left, the broker itself says which
+    /// replicas are empty ([`Request::ReportEmptyReplicas`]), before it is unfenced.
     pub log_dirs: Vec<Uuid>,
     /// Whether it stopped cleanly the last time, so that its log holds all it ever acknowledged
     /// (KIP-966). A first start is clean.
@@ -237,6 +258,24 @@ pub struct RegisterBroker {
     pub fenced: bool,
     /// Whether the host still hears heartbeats of an earlier incarnation.
     pub earlier_incarnation_alive: bool,
+}
+
+/// What a sweep did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Partitions that have another state.
+    pub changed: usize,
+    /// Whether there is more to do.
+    pub more: bool,
+}
+
+/// Replicas that a broker had to make anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmptyReplicas {
+    /// The broker.
+    pub broker: BrokerRef,
+    /// Which; at most [`super::SWEEP_PARTITIONS_MAX`].
+    pub partitions: Vec<(TopicId, PartitionIndex)>,
 }
 
 /// A leader's wish to change ISRs.
@@ -255,23 +294,30 @@ pub struct NewIsr {
     pub topic_id: TopicId,
     /// The partition.
     pub partition: PartitionIndex,
-    /// The term in which it leads.
+    /// The leader epoch in which it leads.
     pub leader_epoch: LeaderEpoch,
     /// The partition epoch that it saw.
     pub partition_epoch: i32,
-    /// The members, each with the broker epoch of the fetch that proved it caught up (KIP-903),
-    /// if the leader knows it.
-    pub isr: Vec<(BrokerId, Option<BrokerEpoch>)>,
+    /// The members, each with the broker epoch of the fetch that proved it caught up (KIP-903). Of the
+    /// leader its own; of a member that was in the ISR before and has not fetched in this leader epoch
+    /// the one in the image that the leader goes by. Of a durable partition only those may be new
+    /// whose fetches show that they go by `durability=fsync`.
+    pub isr: Vec<(BrokerId, BrokerEpoch)>,
     /// Whether it still recovers from an unclean election.
     pub recovering: bool,
+    /// Whether all members go by `durability=fsync` and have since synced everything below the high
+    /// watermark: the partition becomes durable, unless replicas out of sync are eligible.
+    pub durable: bool,
 }
 
-/// A partition's state after an ISR change.
+/// A partition's state after an ISR change. The leader may act on a smaller ISR only when it goes by all
+/// metadata up to this decision: with an older `min.insync.replicas` it would move a high watermark
+/// that the controller believes to stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlteredPartition {
     /// The leader.
     pub leader: BrokerId,
-    /// Its term.
+    /// Its epoch.
     pub leader_epoch: LeaderEpoch,
     /// The ISR.
     pub isr: Vec<BrokerId>,
@@ -279,6 +325,8 @@ pub struct AlteredPartition {
     pub partition_epoch: i32,
     /// Still recovering.
     pub recovering: bool,
+    /// Whether everything below the high watermark is synced wherever it is counted.
+    pub durable: bool,
 }
 
 /// How a leader is chosen on request.

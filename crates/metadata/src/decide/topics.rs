@@ -2,8 +2,9 @@
 //!
 //! Creating: name, collision, counts, placement, configuration, in Kafka's order of checks. A
 //! topic that is refused leaves the others alone. Fenced brokers get replicas when nothing else
-//! is left, but never lead. Deleting: by name (v0–5) or id (v6, KIP-516).
+//! is left (KAFKA-13841), but never lead. Deleting: by name (v0–5) or id (v6, KIP-516).
 
+use super::agreed::TopicRules;
 use super::{
     Answer, ControllerSettings, CreateTopics, CreatedTopic, DeletedTopic, Draft, NewTopic, Refusal,
     TopicRef, placement,
@@ -70,11 +71,13 @@ impl Draft {
         partitions_left: &mut i64,
     ) -> Answer<CreatedTopic> {
         let configs = check_configs(topic)?;
-        let partitions = if topic.assignments.is_empty() {
+        let placed = if topic.assignments.is_empty() {
             self.place_topic(settings, topic, *partitions_left)?
         } else {
             self.assign_topic(topic, *partitions_left)?
         };
+        let rules = TopicRules::with(self.image(), &topic.name, Some(&configs));
+        let partitions = self.new_partitions(rules, 0, &placed);
         *partitions_left -= partitions.len() as i64;
         let created = CreatedTopic {
             id: topic.id,
@@ -83,12 +86,7 @@ impl Draft {
             configs: configs.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
         };
         let name = topic.name.clone();
-        self.push(MetadataRecord::TopicCreated {
-            topic_id: topic.id,
-            name,
-            created: now,
-            partitions,
-        });
+        self.push(MetadataRecord::topic_created(topic.id, name, now, partitions));
         for (key, value) in configs {
             let resource = ConfigResource::Topic(topic.name.clone());
             self.push(MetadataRecord::ConfigSet { resource, key, value });
@@ -101,7 +99,7 @@ impl Draft {
         settings: &ControllerSettings,
         topic: &NewTopic,
         partitions_left: i64,
-    ) -> Answer<Vec<PartitionRecord>> {
+    ) -> Answer<Vec<Vec<BrokerId>>> {
         let partitions = match topic.partitions {
             -1 => settings.partitions_default,
             count if count > 0 => count,
@@ -123,12 +121,10 @@ impl Draft {
         };
         check_partition_budget(partitions as i64, partitions_left)?;
         let start = u64::from_be_bytes(topic.id.0[8..].try_into().expect("eight bytes"));
-        let placed =
-            placement::place(self.image(), partitions as usize, factor as usize, 0, start)?;
-        Ok(self.new_partitions(0, &placed))
+        placement::place(self.image(), partitions as usize, factor as usize, 0, start)
     }
 
-    fn assign_topic(&self, topic: &NewTopic, partitions_left: i64) -> Answer<Vec<PartitionRecord>> {
+    fn assign_topic(&self, topic: &NewTopic, partitions_left: i64) -> Answer<Vec<Vec<BrokerId>>> {
         for (count, what) in [
             (topic.replication_factor as i32, "replication factor"),
             (topic.partitions, "number of partitions"),
@@ -154,27 +150,33 @@ impl Draft {
         }
         let assigned: Vec<Vec<BrokerId>> = by_index.into_values().collect();
         placement::check_assignments(self.image(), &assigned, assigned[0].len())?;
-        Ok(self.new_partitions(0, &assigned))
+        Ok(assigned)
     }
 
-    /// New partitions from number `first` on: the ISR is whoever serves, the first of it leads.
+    /// New partitions from number `first` on: the ISR is whoever is eligible, the first of it leads.
+    /// Nothing is acknowledged yet, so with `durability=fsync` they are durable.
     pub(super) fn new_partitions(
         &self,
+        rules: TopicRules,
         first: usize,
         placed: &[Vec<BrokerId>],
     ) -> Vec<PartitionRecord> {
+        let durable = self.image().has_eligible_replicas() && rules.fsync;
         let state = |(i, replicas): (usize, &Vec<BrokerId>)| {
-            let active = replicas.iter().copied().filter(|id| self.image().is_active(*id));
-            let isr: Vec<BrokerId> = active.collect();
+            let eligible = replicas.iter().copied().filter(|id| self.image().is_eligible(*id));
+            let isr: Vec<BrokerId> = eligible.collect();
             assert!(!isr.is_empty(), "placement leaves every partition a leader");
             PartitionRecord {
                 partition: PartitionIndex((first + i) as i32),
                 replicas: replicas.clone(),
                 leader: isr[0],
                 isr,
+                elr: Vec::new(),
+                last_known_leader: BrokerId::NONE,
                 leader_epoch: LeaderEpoch(0),
                 partition_epoch: 0,
                 recovering: false,
+                durable,
             }
         };
         placed.iter().enumerate().map(state).collect()

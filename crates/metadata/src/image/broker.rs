@@ -20,6 +20,8 @@ pub struct BrokerImage {
     pub log_dirs: Vec<Uuid>,
     /// Registered but not serving.
     pub fenced: bool,
+    /// About to stop (KIP-841): it leads nothing new and joins no ISR, until it registers again.
+    pub in_controlled_shutdown: bool,
 }
 
 impl BrokerImage {
@@ -32,10 +34,17 @@ impl BrokerImage {
             rack: record.rack.clone(),
             log_dirs: record.log_dirs.clone(),
             fenced: record.fenced,
+            in_controlled_shutdown: false,
         }
     }
 
-    pub(super) fn to_record(&self) -> MetadataRecord {
+    pub(super) fn to_records(&self) -> impl Iterator<Item = MetadataRecord> + use<> {
+        let stopping = MetadataRecord::ControlledShutdownBegun { broker: self.id };
+        let stopping = self.in_controlled_shutdown.then_some(stopping);
+        std::iter::once(self.to_record()).chain(stopping)
+    }
+
+    fn to_record(&self) -> MetadataRecord {
         MetadataRecord::BrokerRegistered(BrokerRecord {
             broker: self.id,
             incarnation: self.incarnation,
@@ -45,6 +54,12 @@ impl BrokerImage {
             log_dirs: self.log_dirs.clone(),
             fenced: self.fenced,
         })
+    }
+
+    /// Whether it has one of these log directories. Who has one of them today holds its lock, so that
+    /// no other process has.
+    pub fn shares_log_dir(&self, log_dirs: &[Uuid]) -> bool {
+        self.log_dirs.iter().any(|dir| log_dirs.contains(dir))
     }
 
     /// Where it is reached on a listener.

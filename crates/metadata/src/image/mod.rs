@@ -18,6 +18,9 @@ use model::{BrokerEpoch, BrokerId, PartitionIndex, ProducerId, TopicId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// The feature that says which types of records may be written, see [`MetadataRecord::level`].
+pub const HIGHWATER_VERSION: &str = "highwater.version";
+
 /// The values that one resource has of its own.
 pub type ConfigMap = BTreeMap<String, String>;
 
@@ -52,6 +55,16 @@ impl ClusterImage {
     /// Finalized features and their levels.
     pub fn features(&self) -> &BTreeMap<String, i16> {
         &self.features
+    }
+
+    /// The finalized level of [`HIGHWATER_VERSION`]; 0 where there is none.
+    pub fn highwater_version(&self) -> i16 {
+        self.features.get(HIGHWATER_VERSION).copied().unwrap_or(0)
+    }
+
+    /// Whether partitions have eligible leader replicas (KIP-966): from level 1 on.
+    pub fn has_eligible_replicas(&self) -> bool {
+        self.highwater_version() >= 1
     }
 
     /// A topic by name.
@@ -104,6 +117,13 @@ impl ClusterImage {
         self.broker(id).is_some_and(|broker| !broker.fenced)
     }
 
+    /// Whether a broker may be made leader and may join ISRs (KIP-841): it serves, and is not about to
+    /// stop.
+    pub fn is_eligible(&self, id: BrokerId) -> bool {
+        let eligible = |broker: &Arc<BrokerImage>| !broker.fenced && !broker.in_controlled_shutdown;
+        self.broker(id).is_some_and(eligible)
+    }
+
     /// The values that a resource has of its own.
     pub fn configs(&self, resource: &ConfigResource) -> Option<&Arc<ConfigMap>> {
         self.configs.get(resource)
@@ -139,7 +159,7 @@ impl ClusterImage {
             records.push(MetadataRecord::FeatureLevelSet { name: name.clone(), level: *level });
         }
         self.counters_to_records(&mut records);
-        records.extend(self.brokers().map(|broker| broker.to_record()));
+        records.extend(self.brokers().flat_map(|broker| broker.to_records()));
         records.extend(self.topics().map(|topic| topic.to_record()));
         self.configs_to_records(&mut records);
         records

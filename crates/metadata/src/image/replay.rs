@@ -6,6 +6,7 @@
 use super::{BrokerImage, ClusterImage, PartitionImage, TopicImage, fold};
 use crate::record::{BrokerRecord, ConfigResource, MetadataRecord, PartitionRecord};
 use model::{BrokerId, PartitionIndex, Timestamp, TopicId};
+use std::slice;
 use std::sync::Arc;
 
 /// A record that cannot follow the facts so far.
@@ -44,14 +45,34 @@ impl ClusterImage {
             BrokerRegistered(registration) => self.replay_registration(registration),
             BrokerFenced { broker } => self.replay_fencing(*broker, true),
             BrokerUnfenced { broker } => self.replay_fencing(*broker, false),
+            ControlledShutdownBegun { broker } => self.replay_shutdown(*broker),
             BrokerUnregistered { broker } => {
                 require(self.brokers.remove(broker).is_some(), "the broker is not registered")
             }
             TopicCreated { topic_id, name, created, partitions } => {
+                check_first_form(partitions)?;
                 self.replay_topic(*topic_id, name, *created, partitions)
             }
-            PartitionAdded { topic_id, state } => self.replay_added(*topic_id, state),
-            PartitionChanged { topic_id, state } => self.replay_changed(*topic_id, state),
+            TopicCreated2 { topic_id, name, created, partitions } => {
+                self.replay_topic(*topic_id, name, *created, partitions)
+            }
+            PartitionAdded { topic_id, state } => {
+                check_first_form(slice::from_ref(state))?;
+                self.replay_added(*topic_id, state)
+            }
+            PartitionAdded2 { topic_id, state } => self.replay_added(*topic_id, state),
+            PartitionChanged { topic_id, state } => {
+                check_first_form(slice::from_ref(state))?;
+                self.replay_changed(*topic_id, state)
+            }
+            PartitionChanged2 { topic_id, state } => self.replay_changed(*topic_id, state),
+            ElrCleared { topics, members } => {
+                self.restate(topics, |state| state.with_elr_cleared(*members))
+            }
+            DurabilityLost { topics } => self.restate(topics, |state| {
+                let partition_epoch = state.partition_epoch + 1;
+                Some(PartitionImage { durable: false, partition_epoch, ..state.clone() })
+            }),
             TopicDeleted { topic_id } => self.replay_deleted(*topic_id),
             ConfigSet { resource, key, value } => {
                 self.config_mut(resource).insert(key.clone(), value.clone());
@@ -90,6 +111,12 @@ impl ClusterImage {
     fn replay_fencing(&mut self, broker: BrokerId, fenced: bool) -> Replayed {
         let broker = self.brokers.get_mut(&broker).ok_or("the broker is not registered")?;
         Arc::make_mut(broker).fenced = fenced;
+        Ok(())
+    }
+
+    fn replay_shutdown(&mut self, broker: BrokerId) -> Replayed {
+        let broker = self.brokers.get_mut(&broker).ok_or("the broker is not registered")?;
+        Arc::make_mut(broker).in_controlled_shutdown = true;
         Ok(())
     }
 
@@ -141,10 +168,24 @@ impl ClusterImage {
         check_partition(state, at)?;
         require(state.leader_epoch >= partition.leader_epoch, "the leader epoch falls")?;
         require(state.partition_epoch > partition.partition_epoch, "the epoch does not rise")?;
-        let same_term = state.leader_epoch == partition.leader_epoch;
+        let same_epoch = state.leader_epoch == partition.leader_epoch;
         let same_leader = state.leader == partition.leader;
-        require(!same_term || same_leader, "two leaders in one term")?;
+        require(!same_epoch || same_leader, "two leaders in one leader epoch")?;
         *partition = Arc::new(PartitionImage::from_record(state));
+        Ok(())
+    }
+
+    /// Changes every partition of these topics for which `change` gives another state.
+    fn restate(
+        &mut self,
+        topics: &[TopicId],
+        change: impl Fn(&PartitionImage) -> Option<PartitionImage>,
+    ) -> Replayed {
+        let known = topics.iter().all(|id| self.names.contains_key(id));
+        require(known, "there is no such topic")?;
+        for id in topics {
+            self.topic_mut(*id)?.restate(&change);
+        }
         Ok(())
     }
 
@@ -196,12 +237,25 @@ impl ClusterImage {
     }
 }
 
+/// The first form of a type says nothing of eligible replicas, and has members in every ISR.
+fn check_first_form(states: &[PartitionRecord]) -> Replayed {
+    let members = states.iter().all(|state| !state.isr.is_empty());
+    require(members, "a partition without in-sync replicas")?;
+    let fits = states.iter().all(PartitionRecord::fits_first_form);
+    require(fits, "eligible replicas in a type that does not have them")
+}
+
 /// The invariants of one partition's state (R5 of the list of invariants).
 fn check_partition(state: &PartitionRecord, expected: usize) -> Replayed {
     require(state.partition == PartitionIndex(expected as i32), "partitions are out of order")?;
     require(!state.replicas.is_empty(), "a partition without replicas")?;
-    require(!state.isr.is_empty(), "a partition without in-sync replicas")?;
-    require(state.isr.iter().all(|id| state.replicas.contains(id)), "ISR outside the replicas")?;
+    let assigned = |id: &BrokerId| state.replicas.contains(id);
+    require(state.isr.iter().all(assigned), "ISR outside the replicas")?;
+    require(state.elr.iter().all(assigned), "ELR outside the replicas")?;
+    let both = state.elr.iter().any(|id| state.isr.contains(id));
+    require(!both, "a replica in both ISR and ELR")?;
     let led = state.leader != BrokerId::NONE;
-    require(!led || state.isr.contains(&state.leader), "a leader outside the ISR")
+    require(!led || state.isr.contains(&state.leader), "a leader outside the ISR")?;
+    let last = state.last_known_leader;
+    require(last == BrokerId::NONE || !led && assigned(&last), "a last leader beside a leader")
 }

@@ -2,7 +2,7 @@
 
 use crate::record::{MetadataRecord, PartitionRecord};
 use model::{BrokerId, LeaderEpoch, PartitionIndex, Timestamp, TopicId};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// One topic. Invariant: partition `i` stands at place `i`.
@@ -24,16 +24,25 @@ pub struct TopicImage {
 pub struct PartitionImage {
     /// Assigned replicas, the preferred leader first.
     pub replicas: Vec<BrokerId>,
-    /// In-sync replicas. Invariant: a subset of `replicas`, not empty.
+    /// In-sync replicas. Invariant: a subset of `replicas`; empty only where there are eligible replicas
+    /// (`highwater.version` 1), and while nobody leads.
     pub isr: Vec<BrokerId>,
+    /// Eligible leader replicas (KIP-966), see [`PartitionRecord::elr`]. Invariant: a subset of
+    /// `replicas`, none of `isr`, empty where the ISR has `min.insync.replicas` members.
+    pub elr: Vec<BrokerId>,
     /// The leader, or [`BrokerId::NONE`]. Invariant: in `isr` if there is one.
     pub leader: BrokerId,
-    /// The leader's term. Invariant: never falls.
+    /// Who led last, or [`BrokerId::NONE`]. Invariant: nobody while somebody leads.
+    pub last_known_leader: BrokerId,
+    /// The leader's epoch. Invariant: never falls.
     pub leader_epoch: LeaderEpoch,
     /// Rises with every change.
     pub partition_epoch: i32,
     /// Elected uncleanly, not yet caught up (KIP-704).
     pub recovering: bool,
+    /// Whether everything below the high watermark is synced wherever it is counted, see
+    /// [`PartitionRecord::durable`].
+    pub durable: bool,
 }
 
 impl TopicImage {
@@ -58,11 +67,22 @@ impl TopicImage {
     }
 
     pub(super) fn to_record(&self) -> MetadataRecord {
-        MetadataRecord::TopicCreated {
-            topic_id: self.id,
-            name: self.name.to_string(),
-            created: self.created,
-            partitions: self.partitions().map(|(index, p)| p.to_record(index)).collect(),
+        let partitions = self.partitions().map(|(index, p)| p.to_record(index)).collect();
+        MetadataRecord::topic_created(self.id, self.name.to_string(), self.created, partitions)
+    }
+
+    /// Puts another state in the place of each partition for which `change` gives one. States that
+    /// partitions share stay shared.
+    pub(super) fn restate(&mut self, change: impl Fn(&PartitionImage) -> Option<PartitionImage>) {
+        let mut changed: HashMap<*const PartitionImage, Option<Arc<PartitionImage>>> =
+            HashMap::new();
+        for place in &mut self.partitions {
+            let old = Arc::clone(place);
+            let new =
+                changed.entry(Arc::as_ptr(&old)).or_insert_with(|| change(&old).map(Arc::new));
+            if let Some(new) = new {
+                *place = Arc::clone(new);
+            }
         }
     }
 }
@@ -81,6 +101,21 @@ impl PartitionImage {
     /// The replica that should lead when it can: the first one assigned.
     pub fn preferred_leader(&self) -> BrokerId {
         self.replicas.first().copied().unwrap_or(BrokerId::NONE)
+    }
+
+    /// Whether a replica has everything below the high watermark: it is in sync, or eligible.
+    pub fn is_complete(&self, id: BrokerId) -> bool {
+        self.isr.contains(&id) || self.elr.contains(&id)
+    }
+
+    /// The same with nobody eligible outside of the ISR, if that has so many members or all replicas.
+    pub(crate) fn with_elr_cleared(&self, members: u32) -> Option<PartitionImage> {
+        let enough = (members as usize).min(self.replicas.len());
+        if self.elr.is_empty() || self.isr.len() < enough {
+            return None;
+        }
+        let partition_epoch = self.partition_epoch + 1;
+        Some(PartitionImage { elr: Vec::new(), partition_epoch, ..self.clone() })
     }
 
     /// The states of partitions that are made together. Hardly any two differ: a topic of very many
@@ -103,10 +138,13 @@ impl PartitionImage {
         PartitionImage {
             replicas: record.replicas.clone(),
             isr: record.isr.clone(),
+            elr: record.elr.clone(),
             leader: record.leader,
+            last_known_leader: record.last_known_leader,
             leader_epoch: record.leader_epoch,
             partition_epoch: record.partition_epoch,
             recovering: record.recovering,
+            durable: record.durable,
         }
     }
 
@@ -116,10 +154,13 @@ impl PartitionImage {
             partition,
             replicas: self.replicas.clone(),
             isr: self.isr.clone(),
+            elr: self.elr.clone(),
             leader: self.leader,
+            last_known_leader: self.last_known_leader,
             leader_epoch: self.leader_epoch,
             partition_epoch: self.partition_epoch,
             recovering: self.recovering,
+            durable: self.durable,
         }
     }
 }
@@ -134,10 +175,13 @@ mod tests {
             partition: PartitionIndex(index),
             replicas: vec![BrokerId(index % 3), BrokerId(7)],
             isr: vec![BrokerId(7)],
+            elr: Vec::new(),
             leader: BrokerId(7),
+            last_known_leader: BrokerId::NONE,
             leader_epoch: LeaderEpoch(0),
             partition_epoch: 0,
             recovering: false,
+            durable: true,
         };
         let records: Vec<_> = (0..1000).map(record).collect();
         let images = PartitionImage::of_new(&records);
@@ -146,5 +190,14 @@ mod tests {
         for (image, record) in images.iter().zip(&records) {
             assert_eq!(image.to_record(record.partition), *record);
         }
+        let (id, name) = (TopicId::from_random([1; 16]), "t".into());
+        let mut topic = TopicImage { id, name, created: Timestamp(0), partitions: images };
+        let is_odd = |state: &PartitionImage| state.replicas[0] == BrokerId(1);
+        topic.restate(|state| {
+            is_odd(state).then(|| PartitionImage { durable: false, ..state.clone() })
+        });
+        let places: HashSet<_> = topic.partitions.iter().map(Arc::as_ptr).collect();
+        assert_eq!(places.len(), 3);
+        assert!(topic.partitions().all(|(_, state)| state.durable != is_odd(state)));
     }
 }

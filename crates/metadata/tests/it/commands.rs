@@ -4,6 +4,7 @@
 //! records replayed give the draft, a snapshot gives the image, and the delta names all changes.
 
 use metadata::decide::*;
+use metadata::image::HIGHWATER_VERSION;
 use metadata::topic_config::{ConfigSource, Resolver};
 use metadata::{ClusterImage, ConfigResource, ControllerSettings, ImageDelta, MetadataRecord};
 use metadata::{ImageUpdate, LocalChangeKind};
@@ -15,6 +16,10 @@ use std::sync::Arc;
 pub struct World {
     pub image: ClusterImage,
     pub settings: ControllerSettings,
+    /// Of the newest decision.
+    pub unclean: Vec<UncleanElection>,
+    /// Whether nothing is checked and told but the answer: for long runs.
+    pub quick: bool,
     ids_made: u64,
     now: i64,
 }
@@ -76,6 +81,9 @@ impl World {
                 String::new()
             }
             "digest" => format!("{} records\n", self.image.to_records().len()),
+            "snapshot" => text(&self.image.to_records()),
+            "unclean" => self.unclean_elections(),
+            "replay" => self.replay(words[0]),
             _ => {
                 let request = self.request(command, words);
                 self.decide(&request)
@@ -85,6 +93,12 @@ impl World {
 
     pub fn decide(&mut self, request: &Request) -> String {
         self.now += 1;
+        if self.quick {
+            let decision = self.image.decide(&self.settings, Timestamp(self.now), request);
+            decision.records.iter().for_each(|record| self.image.replay(record).unwrap());
+            self.unclean = decision.unclean;
+            return answer(&decision.response);
+        }
         let before = self.image.clone();
         let digest = before.digest();
         let decision = self.image.decide(&self.settings, Timestamp(self.now), request);
@@ -106,10 +120,30 @@ impl World {
             assert_eq!(MetadataRecord::decode(&json).as_ref(), Ok(record));
             writeln!(out, "{}", String::from_utf8(json).unwrap()).unwrap();
         }
+        self.unclean = decision.unclean;
         assert_eq!(merged, delta, "steps taken one by one and merged are one step");
         self.check_snapshot();
         self.check_delta(&before, &delta);
         out + &answer(&decision.response) + &self.local(before, delta)
+    }
+
+    /// A record as it stands in a log, whoever wrote it.
+    fn replay(&mut self, json: &str) -> String {
+        let told = match MetadataRecord::decode(json.as_bytes()) {
+            Ok(record) => self.image.replay(&record).map_err(|error| error.reason.to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        self.check_snapshot();
+        told.map_or_else(|reason| format!("=> {reason}\n"), |()| String::new())
+    }
+
+    fn unclean_elections(&self) -> String {
+        let line = |unclean: &UncleanElection| {
+            let topic = self.image.topic_by_id(unclean.topic_id).unwrap();
+            let (name, index) = (&topic.name, unclean.partition);
+            format!("{name}-{index} {} in epoch {}\n", unclean.leader, unclean.leader_epoch)
+        };
+        self.unclean.iter().map(line).collect()
     }
 
     fn check_snapshot(&self) {
@@ -161,8 +195,16 @@ impl World {
         match command {
             "cluster" => Request::CreateCluster(CreateCluster {
                 cluster_id: words[0].into(),
-                features: vec![("metadata.version".into(), 30)],
+                features: features(option(words, "version")),
             }),
+            "sweep" => Request::Sweep,
+            "shutdown" => Request::BeginShutdown(self.broker_ref(words)),
+            "empty" => {
+                let broker = self.broker_ref(words);
+                let named = words[1..].iter().filter(|word| !word.contains('='));
+                let partitions = named.map(|word| self.partition_id(word)).collect();
+                Request::ReportEmptyReplicas(EmptyReplicas { broker, partitions })
+            }
             "register" => self.register(words),
             "fence" => Request::FenceBroker(self.broker_ref(words)),
             "unfence" => Request::UnfenceBroker(self.broker_ref(words)),
@@ -211,7 +253,7 @@ impl World {
             cluster_id: option(words, "cluster").map_or(cluster, str::to_owned),
             endpoints: Vec::new(),
             rack: option(words, "rack").map(str::to_owned),
-            log_dirs: Vec::new(),
+            log_dirs: option(words, "dirs").map(directories).unwrap_or_default(),
             clean: flag("clean", true),
             fenced: flag("fenced", false),
             earlier_incarnation_alive: flag("alive", false),
@@ -243,11 +285,15 @@ impl World {
         let state = known.and_then(|topic| topic.partition(partition));
         let number =
             |name, otherwise: i32| option(words, name).map_or(otherwise, |w| w.parse().unwrap());
+        let known_epoch = |id| self.image.broker(id).map_or(BrokerEpoch(-1), |broker| broker.epoch);
         let member = |word: &str| match word.split_once('@') {
             Some((id, epoch)) => {
-                (BrokerId(id.parse().unwrap()), Some(BrokerEpoch(epoch.parse().unwrap())))
+                (BrokerId(id.parse().unwrap()), BrokerEpoch(epoch.parse().unwrap()))
             }
-            None => (BrokerId(word.parse().unwrap()), None),
+            None => {
+                let id = BrokerId(word.parse().unwrap());
+                (id, known_epoch(id))
+            }
         };
         let isr = option(words, "isr").unwrap().split(',').filter(|word| !word.is_empty());
         Request::AlterPartition(AlterPartition {
@@ -259,8 +305,14 @@ impl World {
                 partition_epoch: number("seen", state.map_or(0, |s| s.partition_epoch)),
                 isr: isr.map(member).collect(),
                 recovering: option(words, "recovering") == Some("true"),
+                durable: option(words, "durable") == Some("true"),
             }],
         })
+    }
+
+    fn partition_id(&self, word: &str) -> (Uuid, PartitionIndex) {
+        let (topic, partition) = topic_partition(word);
+        (self.image.topic(&topic).map_or(uuid(999), |topic| topic.id), partition)
     }
 
     fn topics(&self) -> String {
@@ -269,10 +321,18 @@ impl World {
             for (index, p) in topic.partitions() {
                 let (replicas, isr, leader) = (&p.replicas, &p.isr, p.leader);
                 let (term, epoch) = (p.leader_epoch, p.partition_epoch);
-                let recovering = if p.recovering { " recovering" } else { "" };
+                let mut more = String::new();
+                if !p.elr.is_empty() {
+                    write!(more, " elr={:?}", p.elr).unwrap();
+                }
+                if p.last_known_leader != BrokerId::NONE {
+                    write!(more, " last={}", p.last_known_leader).unwrap();
+                }
+                let flags = [(p.recovering, " recovering"), (p.durable, " durable")];
+                flags.iter().filter(|(set, _)| *set).for_each(|(_, word)| more.push_str(word));
                 writeln!(
                     out,
-                    "{}-{index} replicas={replicas:?} isr={isr:?} leader={leader} term={term} epoch={epoch}{recovering}",
+                    "{}-{index} replicas={replicas:?} isr={isr:?} leader={leader} term={term} epoch={epoch}{more}",
                     topic.name
                 )
                 .unwrap();
@@ -283,7 +343,8 @@ impl World {
 
     fn brokers(&self) -> String {
         let line = |b: &Arc<metadata::BrokerImage>| {
-            format!("broker {} epoch={} fenced={}\n", b.id, b.epoch, b.fenced)
+            let stops = if b.in_controlled_shutdown { " stops" } else { "" };
+            format!("broker {} epoch={} fenced={}{stops}\n", b.id, b.epoch, b.fenced)
         };
         self.image.brokers().map(line).collect()
     }
@@ -304,6 +365,22 @@ impl World {
         }
         out
     }
+}
+
+fn features(version: Option<&str>) -> Vec<(String, i16)> {
+    let mut features = vec![("metadata.version".into(), 30)];
+    features.extend(version.map(|level| (HIGHWATER_VERSION.into(), level.parse().unwrap())));
+    features
+}
+
+fn directories(text: &str) -> Vec<Uuid> {
+    text.split(',').map(|word| uuid(word.parse().unwrap())).collect()
+}
+
+fn text(records: &[MetadataRecord]) -> String {
+    let mut lines = Vec::new();
+    MetadataRecord::encode_lines(records, &mut lines);
+    String::from_utf8(lines).unwrap()
 }
 
 fn assignment(word: &str) -> (PartitionIndex, Vec<BrokerId>) {
@@ -407,6 +484,14 @@ fn answer(response: &Response) -> String {
             let state =
                 |p: &AlteredPartition| format!(" isr={:?} epoch={}", p.isr, p.partition_epoch);
             answers.iter().map(|(_, _, answer)| told("", answer, state)).collect()
+        }
+        Response::Sweep(swept) => {
+            let more = if swept.more { ", more to do" } else { "" };
+            format!("=> {} partition(s){more}\n", swept.changed)
+        }
+        Response::EmptyReplicas(Err(refusal)) => told::<()>("", &Err(refusal.clone()), nothing),
+        Response::EmptyReplicas(Ok(answers)) => {
+            answers.iter().map(|(_, _, answer)| told("", answer, nothing)).collect()
         }
         Response::ElectLeaders(answers) => {
             let line = |(topic, partition, answer): &(Arc<str>, PartitionIndex, Answer<()>)| {

@@ -1,8 +1,10 @@
 //! Random requests: whatever is asked, the facts stay consistent.
 
 use crate::commands::World;
-use model::BrokerId;
+use metadata::{ClusterImage, PartitionImage};
+use model::{BrokerId, LeaderEpoch, PartitionIndex, TopicId};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 fn command() -> impl Strategy<Value = String> {
     let topic = prop::sample::select(vec!["a", "b.c", "b_c", "d"]);
@@ -65,6 +67,246 @@ proptest! {
             check(&world)?;
         }
     }
+}
+
+/// What brokers of a cluster with eligible replicas do: they come, go, crash, lose their disks, and ask.
+fn event() -> impl Strategy<Value = String> {
+    let topic = prop::sample::select(vec!["a", "b", "c"]);
+    let broker = 1..5;
+    let flag = prop::sample::select(vec!["true", "false"]);
+    let rules = prop::sample::select(vec![
+        "brokers set min.insync.replicas=1",
+        "brokers set min.insync.replicas=3",
+        "brokers set durability=page-cache",
+        "brokers set durability=fsync",
+        "topic:a set min.insync.replicas=1",
+        "topic:a set min.insync.replicas=2",
+        "topic:a delete min.insync.replicas",
+        "topic:b set durability=page-cache",
+        "topic:b delete durability",
+        "topic:c set unclean.leader.election.enable=true",
+        "topic:c delete unclean.leader.election.enable",
+    ]);
+    let process = (broker.clone(), 1..6, 0..3, flag.clone(), flag.clone(), flag.clone());
+    let isr = prop::collection::btree_set(1..5, 1..4);
+    prop_oneof![
+        6 => process.prop_map(|(b, p, d, clean, fenced, alive)| {
+            let dirs = 10 * b + d;
+            format!("register {b} process={p} dirs={dirs} clean={clean} fenced={fenced} alive={alive}")
+        }),
+        4 => broker.clone().prop_map(|b| format!("fence {b}")),
+        4 => broker.clone().prop_map(|b| format!("unfence {b}")),
+        1 => broker.clone().prop_map(|b| format!("unregister {b}")),
+        2 => broker.clone().prop_map(|b| format!("shutdown {b}")),
+        6 => Just("sweep".to_owned()),
+        1 => (broker.clone(), topic.clone()).prop_map(|(b, t)| format!("empty {b} {t}-0 {t}-1")),
+        2 => (topic.clone(), 1..3, 1..5).prop_map(|(t, p, rf)| format!("create {t} p={p} rf={rf}")),
+        1 => topic.clone().prop_map(|t| format!("delete {t}")),
+        2 => rules.prop_map(|rule| format!("incr {rule}")),
+        8 => (broker, topic.clone(), 0..2, isr, flag).prop_map(|(b, t, p, isr, durable)| {
+            let isr: Vec<String> = isr.iter().map(|id: &i32| id.to_string()).collect();
+            format!("isr {b} {t}-{p} isr={} durable={durable}", isr.join(","))
+        }),
+        1 => Just("elect preferred".to_owned()),
+        1 => (topic, 0..2).prop_map(|(t, p)| format!("elect unclean {t}-{p}")),
+    ]
+}
+
+type Leaders = BTreeMap<(TopicId, PartitionIndex, LeaderEpoch), BrokerId>;
+
+/// How many members `min.insync.replicas` asks of the ISR of a partition of this topic.
+fn members_needed(image: &ClusterImage, topic: &str, state: &PartitionImage) -> usize {
+    let statics = metadata::topic_config::StaticConfigs::new();
+    let resolver = metadata::topic_config::Resolver::new(image, &statics, None);
+    let wanted = resolver.settings(topic).min_insync_replicas as usize;
+    wanted.min(state.replicas.len())
+}
+
+/// What holds of every state, swept or not (R3, R5, KIP-966).
+fn check_state(world: &World, leaders: &mut Leaders) -> Result<(), TestCaseError> {
+    let image = &world.image;
+    for topic in image.topics() {
+        for (index, p) in topic.partitions() {
+            let is_assigned = |id: &BrokerId| p.replicas.contains(id);
+            prop_assert!(p.isr.iter().chain(&p.elr).all(is_assigned), "{:?}", p);
+            prop_assert!(!p.isr.iter().any(|id| p.elr.contains(id)), "in both: {:?}", p);
+            prop_assert!(!p.has_leader() || p.isr.contains(&p.leader), "not in sync: {:?}", p);
+            prop_assert!(!p.has_leader() || p.last_known_leader == BrokerId::NONE, "{:?}", p);
+            let enough = p.isr.len() >= members_needed(image, &topic.name, p);
+            prop_assert!(!enough || p.elr.is_empty(), "eligible beside enough: {:?}", p);
+            let leader = leaders.entry((topic.id, index, p.leader_epoch)).or_insert(p.leader);
+            prop_assert_eq!(*leader, p.leader, "two leaders in one leader epoch");
+        }
+    }
+    Ok(())
+}
+
+/// What a step may do (R3, R4): epochs rise, and a new leader is eligible and complete, or counted.
+fn check_step(before: &ClusterImage, world: &World) -> Result<(), TestCaseError> {
+    for topic in world.image.topics() {
+        let Some(old_topic) = before.topic_by_id(topic.id) else { continue };
+        for (index, new) in topic.partitions() {
+            let Some(old) = old_topic.partition(index) else { continue };
+            if old == new {
+                continue;
+            }
+            prop_assert!(new.partition_epoch > old.partition_epoch);
+            prop_assert!(new.leader == old.leader || new.leader_epoch > old.leader_epoch);
+            let told = world.unclean.iter().any(|u| (u.topic_id, u.partition) == (topic.id, index));
+            if new.has_leader() && new.leader != old.leader {
+                prop_assert!(world.image.is_eligible(new.leader), "{:?} {:?}", old, new);
+                prop_assert!(old.is_complete(new.leader) || told, "{:?} {:?}", old, new);
+            }
+            // Nobody becomes complete by an election, or by anything but an ISR that a leader asked for.
+            let gained = new.elr.iter().any(|id| !old.is_complete(*id));
+            prop_assert!(!gained, "eligible out of nothing: {:?} {:?}", old, new);
+        }
+    }
+    Ok(())
+}
+
+/// What holds once everything is swept (R5): whoever can lead leads, and no fenced broker is in sync.
+fn check_swept(world: &World) -> Result<(), TestCaseError> {
+    let image = &world.image;
+    for topic in image.topics() {
+        for (_, p) in topic.partitions() {
+            prop_assert!(p.isr.iter().all(|id| image.is_active(*id)), "fenced in sync: {:?}", p);
+            let can = p.replicas.iter().any(|id| p.is_complete(*id) && image.is_eligible(*id));
+            prop_assert!(!can || image.is_eligible(p.leader), "one could lead: {:?}", p);
+            prop_assert!(p.has_leader() || p.isr.is_empty(), "in sync with nobody: {:?}", p);
+        }
+    }
+    Ok(())
+}
+
+/// A leader that registers uncleanly, or on another disk, does not go on in its leader epoch.
+fn check_unclean(before: &ClusterImage, world: &World, command: &str) -> Result<(), TestCaseError> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let ["register", broker, ..] = words[..] else { return Ok(()) };
+    let broker = BrokerId(broker.parse().unwrap());
+    let epoch = |image: &ClusterImage| image.broker(broker).map(|broker| broker.epoch);
+    if epoch(before) == epoch(&world.image) || !command.contains("clean=false") {
+        return Ok(());
+    }
+    for topic in before.topics() {
+        for (index, old) in topic.partitions().filter(|(_, old)| old.leader == broker) {
+            let new = world.image.topic_by_id(topic.id).unwrap().partition(index).unwrap();
+            prop_assert!(new.leader_epoch > old.leader_epoch, "{:?} {:?}", old, new);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn brokers_that_come_and_go_leave_leaders_that_have_everything(
+        events in prop::collection::vec(event(), 1..80),
+    ) {
+        let mut world = World::default();
+        let mut leaders = Leaders::new();
+        world.run("static min.insync.replicas=2");
+        world.run("cluster c version=1");
+        for broker in 1..4 {
+            world.run(&format!("register {broker} dirs={}", 10 * broker));
+        }
+        world.run("create a p=2 rf=3");
+        for event in events {
+            let before = world.image.clone();
+            world.run(&event);
+            check_state(&world, &mut leaders)?;
+            check_step(&before, &world)?;
+            check_unclean(&before, &world, &event)?;
+        }
+        let before = world.image.clone();
+        world.run("sweep");
+        check_state(&world, &mut leaders)?;
+        check_step(&before, &world)?;
+        check_swept(&world)?;
+        let swept = world.image.clone();
+        world.run("sweep");
+        prop_assert!(world.image == swept, "a second sweep finds something");
+    }
+}
+
+/// A cluster of three with so many partitions of three replicas each.
+fn with_partitions(count: i32) -> World {
+    let mut world = World::default();
+    world.run("static min.insync.replicas=2");
+    world.run("cluster c version=1");
+    for broker in 1..4 {
+        world.run(&format!("register {broker} dirs={broker}"));
+    }
+    world.run(&format!("create a p={count} rf=3"));
+    world
+}
+
+/// How many partitions each sweep changed until nothing was left.
+fn sweep_all(world: &mut World) -> Vec<usize> {
+    let mut pieces = Vec::new();
+    loop {
+        let settings = &world.settings;
+        let decision = world.image.decide(settings, model::Timestamp(0), &metadata::Request::Sweep);
+        let metadata::Response::Sweep(swept) = decision.response else { unreachable!() };
+        assert_eq!(swept.changed, decision.records.len());
+        decision.records.iter().for_each(|record| world.image.replay(record).unwrap());
+        pieces.push(swept.changed);
+        if !swept.more {
+            return pieces;
+        }
+    }
+}
+
+#[test]
+fn a_sweep_changes_a_thousand_partitions_at_a_time_those_without_a_leader_first() {
+    let mut world = with_partitions(3_000);
+    let led_by = |world: &World, id| {
+        let topic = world.image.topic("a").unwrap().clone();
+        topic.partitions().filter(|(_, state)| state.leader == BrokerId(id)).count()
+    };
+    let led = led_by(&world, 1);
+    assert_eq!(led, 1_000);
+    let told = world.run("fence 1");
+    assert_eq!(told.lines().count(), 2, "one record, and the answer: {told}");
+    let told = world.run("sweep");
+    assert!(told.contains("=> 1000 partition(s), more to do"));
+    assert_eq!(led_by(&world, 1), 0);
+    assert_eq!(sweep_all(&mut world), [1_000, 1_000]);
+    assert_eq!(sweep_all(&mut world), [0]);
+}
+
+#[test]
+fn an_unclean_broker_is_given_its_epoch_when_all_its_replicas_are_out_of_isr_and_elr() {
+    let mut world = with_partitions(2_500);
+    world.run("incr brokers set durability=page-cache");
+    let counted = |world: &World| {
+        let topic = world.image.topic("a").unwrap().clone();
+        topic.partitions().filter(|(_, state)| state.is_complete(BrokerId(2))).count()
+    };
+    let register = "register 2 dirs=2 process=2 clean=false";
+    for left in [1_500, 500] {
+        let told = world.run(register);
+        assert!(told.contains("=> REQUEST_TIMED_OUT"), "{told}");
+        assert_eq!(counted(&world), left);
+        assert!(!world.image.is_active(BrokerId(2)), "nobody elects it meanwhile");
+    }
+    let told = world.run(register);
+    assert!(told.contains("=> ok epoch 3"), "{told}");
+    assert_eq!(counted(&world), 0);
+    assert!(world.image.topic("a").unwrap().partitions().all(|(_, state)| state.has_leader()));
+}
+
+#[test]
+fn a_broker_alone_settles_everything_in_one_decision() {
+    let mut world = World::default();
+    world.run("cluster c version=1");
+    world.run("register 1 dirs=1");
+    world.run("create a p=2500 durability=page-cache");
+    world.run("register 1 dirs=1 process=2 clean=false");
+    let topic = world.image.topic("a").unwrap();
+    assert!(topic.partitions().all(|(_, state)| state.leader == BrokerId(1)));
+    assert_eq!(world.unclean.len(), 2500);
 }
 
 /// Asks for topics of so many partitions each; returns the first answer that is a refusal, and how

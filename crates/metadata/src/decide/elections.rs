@@ -1,0 +1,90 @@
+//! ElectLeaders (KIP-460): elections that a person asks for.
+
+use super::eligibility::{View, next};
+use super::{Answer, ControllerSettings, Draft, ElectLeaders, ElectionKind, Refusal};
+use crate::image::PartitionImage;
+use model::{BrokerId, ErrorCode, PartitionIndex, TopicId};
+use std::sync::Arc;
+
+fn refuse<T>(error: ErrorCode, message: impl Into<String>) -> Answer<T> {
+    Err(Refusal::new(error, message))
+}
+
+impl Draft {
+    pub(super) fn elect_leaders(
+        &mut self,
+        request: &ElectLeaders,
+    ) -> Vec<(Arc<str>, PartitionIndex, Answer<()>)> {
+        let Some(partitions) = &request.partitions else {
+            return self.elect_everywhere(request.kind);
+        };
+        let one = |(topic, partition): &(String, PartitionIndex)| {
+            (topic.as_str().into(), *partition, self.elect_one(request.kind, topic, *partition))
+        };
+        partitions.iter().map(one).collect()
+    }
+
+    /// Where nothing needs to be done, nothing is answered.
+    fn elect_everywhere(
+        &mut self,
+        kind: ElectionKind,
+    ) -> Vec<(Arc<str>, PartitionIndex, Answer<()>)> {
+        let needed = |state: &PartitionImage| match kind {
+            ElectionKind::Preferred => state.leader != state.preferred_leader(),
+            ElectionKind::Unclean => !self.image().is_active(state.leader),
+        };
+        let found = self.partitions_where(needed).into_iter();
+        let one = |(_, name, index, _): (TopicId, Arc<str>, PartitionIndex, PartitionImage)| {
+            let answer = self.elect_one(kind, &name, index);
+            (name, index, answer)
+        };
+        found.map(one).collect()
+    }
+
+    fn elect_one(
+        &mut self,
+        kind: ElectionKind,
+        topic: &str,
+        partition: PartitionIndex,
+    ) -> Answer<()> {
+        let topic = self.image().topic(topic).cloned();
+        let state = topic.as_ref().and_then(|topic| topic.partition(partition));
+        let (Some(topic), Some(old)) = (&topic, state) else {
+            return refuse(ErrorCode::UnknownTopicOrPartition, "There is no such partition.");
+        };
+        let new = match kind {
+            ElectionKind::Preferred => self.elect_preferred(old)?,
+            ElectionKind::Unclean => self.elect_unclean(&topic.name, old)?,
+        };
+        self.change(topic.id, partition, &new);
+        Ok(())
+    }
+
+    fn elect_preferred(&self, old: &PartitionImage) -> Answer<PartitionImage> {
+        let preferred = old.preferred_leader();
+        if old.leader == preferred {
+            return refuse(ErrorCode::ElectionNotNeeded, "The preferred replica leads already.");
+        }
+        if !old.isr.contains(&preferred) || !self.image().is_eligible(preferred) {
+            let message =
+                format!("The preferred replica {preferred} is not in sync or not serving.");
+            return refuse(ErrorCode::PreferredLeaderNotAvailable, message);
+        }
+        let last_known_leader = BrokerId::NONE;
+        Ok(PartitionImage { leader: preferred, last_known_leader, ..next(old, true) })
+    }
+
+    fn elect_unclean(&self, topic: &str, old: &PartitionImage) -> Answer<PartitionImage> {
+        if self.image().is_active(old.leader) {
+            return refuse(ErrorCode::ElectionNotNeeded, "The partition has a leader.");
+        }
+        let elected = if self.image().has_eligible_replicas() {
+            let view = View { forced: true, ..View::of(self.image(), topic) };
+            view.settled(old).filter(PartitionImage::has_leader)
+        } else {
+            self.elect(&ControllerSettings::default(), topic, &next(old, true), true)
+        };
+        let none = || Refusal::new(ErrorCode::EligibleLeadersNotAvailable, "No replica serves.");
+        elected.ok_or_else(none)
+    }
+}

@@ -1,0 +1,166 @@
+//! Who is in sync, who is eligible and who leads, as far as the brokers' coming and going decides it
+//! (KIP-966). Pure in the strictest sense: a partition's state in, its next state out.
+//!
+//! ```text
+//!   ISR   in sync: the high watermark waits for them
+//!   ELR   out of sync, and complete: they left an ISR below min.insync.replicas,
+//!         and since then the high watermark has not moved
+//! ```
+//!
+//! Election (R4): the leader as long as it is in the ISR and eligible; the first assigned replica in
+//! the ISR; the first in the ELR; a leader that is about to stop, while nobody can take over. None of
+//! them lacks what was acknowledged. Then, uncleanly and counted: who led last, if nobody complete is
+//! left at all; where the topic allows it, who led last or the first that is eligible. Whoever is
+//! elected must be eligible *now*, the last leader too (KAFKA-19522): so between a broker's fencing and
+//! the sweep that follows nothing unsafe can happen.
+//!
+//! Who led last is tried although the topic does not allow unclean elections, as in Kafka ("balanced"
+//! recovery): with `durability=page-cache` the death of all processes takes all replicas out of ISR and
+//! ELR, and the page cache of the last leader still has everything.
+
+use super::agreed::TopicRules;
+use crate::image::{ClusterImage, PartitionImage};
+use model::{BrokerId, LeaderEpoch};
+
+/// What a broker may have lost since its replicas were counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// What was not synced: it did not stop cleanly.
+    Unsynced,
+    /// Everything: its disk is another one, or a replica was made anew (R12).
+    Everything,
+}
+
+/// The facts by which one partition is decided.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View<'a> {
+    /// All facts.
+    pub(super) image: &'a ClusterImage,
+    /// What the topic goes by.
+    pub(super) rules: TopicRules,
+    /// Whose replica is not what it was when it was counted.
+    pub(super) lost: Option<(BrokerId, Loss)>,
+    /// Whether a person asks for a leader, whatever it lacks (KIP-460).
+    pub(super) forced: bool,
+}
+
+/// A leader, or [`BrokerId::NONE`], and the ISR that goes with it.
+struct Choice {
+    leader: BrokerId,
+    isr: Vec<BrokerId>,
+    clean: bool,
+}
+
+impl Choice {
+    fn clean(leader: BrokerId, isr: Vec<BrokerId>) -> Choice {
+        Choice { leader, isr, clean: true }
+    }
+}
+
+/// The same partition in its next epoch; in its next leader epoch if the leader is (or may be)
+/// another.
+pub(super) fn next(old: &PartitionImage, new_leader: bool) -> PartitionImage {
+    PartitionImage {
+        leader_epoch: LeaderEpoch(old.leader_epoch.0 + i32::from(new_leader)),
+        partition_epoch: old.partition_epoch + 1,
+        ..old.clone()
+    }
+}
+
+impl<'a> View<'a> {
+    /// A view on a topic's partitions when nobody has lost anything.
+    pub(super) fn of(image: &'a ClusterImage, topic: &str) -> View<'a> {
+        View { image, rules: TopicRules::of(image, topic), lost: None, forced: false }
+    }
+
+    /// The state that follows from who is eligible now, or `None` if it is this one.
+    pub(super) fn settled(&self, old: &PartitionImage) -> Option<PartitionImage> {
+        let Choice { leader, isr, clean } = self.choose(old);
+        // After an unclean election nobody is known to have what the new leader has.
+        let elr = if clean { self.elr(old, &isr) } else { Vec::new() };
+        let led = leader != BrokerId::NONE;
+        let last_known_leader = if led { BrokerId::NONE } else { self.last_known_leader(old) };
+        let new = PartitionImage {
+            isr,
+            elr,
+            leader,
+            last_known_leader,
+            recovering: old.recovering || !clean,
+            ..next(old, leader != old.leader)
+        };
+        assert!(clean || leader != old.leader, "an unclean election begins a leader epoch");
+        let same = (&new.isr, &new.elr, new.leader) == (&old.isr, &old.elr, old.leader)
+            && new.last_known_leader == old.last_known_leader;
+        (!same).then_some(new)
+    }
+
+    /// The eligible replicas beside an ISR: whoever was complete, if the ISR is too small for the high
+    /// watermark to move. In the order of assignment.
+    pub(super) fn elr(&self, old: &PartitionImage, isr: &[BrokerId]) -> Vec<BrokerId> {
+        if isr.len() >= self.rules.members_needed(old.replicas.len()) {
+            return Vec::new();
+        }
+        let complete = |id: &BrokerId| old.is_complete(*id) && self.counts(old, *id);
+        let replicas = old.replicas.iter().copied();
+        replicas.filter(|id| complete(id) && !isr.contains(id)).collect()
+    }
+
+    fn choose(&self, old: &PartitionImage) -> Choice {
+        let counted = |id: &BrokerId| self.counts(old, *id);
+        let isr: Vec<BrokerId> = old.isr.iter().copied().filter(counted).collect();
+        let in_sync: Vec<BrokerId> =
+            isr.iter().copied().filter(|id| self.image.is_eligible(*id)).collect();
+        let mut candidates = old.replicas.iter().copied().filter(|id| self.image.is_eligible(*id));
+        if in_sync.contains(&old.leader) {
+            return Choice::clean(old.leader, in_sync);
+        }
+        if let Some(leader) = candidates.clone().find(|id| in_sync.contains(id)) {
+            return Choice::clean(leader, in_sync);
+        }
+        if let Some(leader) = candidates.find(|id| old.elr.contains(id) && counted(id)) {
+            return Choice::clean(leader, vec![leader]);
+        }
+        if isr.contains(&old.leader) && self.image.is_active(old.leader) {
+            let serving = isr.into_iter().filter(|id| self.image.is_active(*id));
+            return Choice::clean(old.leader, serving.collect());
+        }
+        match self.unclean_leader(old) {
+            Some(leader) => Choice { leader, isr: vec![leader], clean: false },
+            None => Choice::clean(BrokerId::NONE, Vec::new()),
+        }
+    }
+
+    /// Whether a replica that was complete still is. What is synced outlives any end of a process
+    /// (R11), but not its disk (R12).
+    fn counts(&self, old: &PartitionImage, id: BrokerId) -> bool {
+        match self.lost {
+            Some((broker, loss)) if broker == id => loss == Loss::Unsynced && old.durable,
+            _ => true,
+        }
+    }
+
+    fn unclean_leader(&self, old: &PartitionImage) -> Option<BrokerId> {
+        let allowed = self.forced || self.rules.unclean;
+        let complete = |id: &BrokerId| old.is_complete(*id) && self.counts(old, *id);
+        let lost = self.lost.map(|(broker, _)| broker);
+        let may_lead = |id: &BrokerId| self.image.is_eligible(*id) && lost != Some(*id);
+        let last = old.last_known_leader;
+        if may_lead(&last) && (allowed || !old.replicas.iter().any(complete)) {
+            return Some(last);
+        }
+        let mut replicas = old.replicas.iter().copied();
+        replicas.find(|id| allowed && may_lead(id))
+    }
+
+    /// Who led last, of a partition that nobody leads now.
+    fn last_known_leader(&self, old: &PartitionImage) -> BrokerId {
+        let last = match &old.isr[..] {
+            _ if old.has_leader() => old.leader,
+            _ if old.last_known_leader != BrokerId::NONE => old.last_known_leader,
+            // Before there were eligible replicas, the last one to lead stayed in the ISR.
+            [only] => *only,
+            _ => BrokerId::NONE,
+        };
+        if self.lost == Some((last, Loss::Everything)) { BrokerId::NONE } else { last }
+    }
+}

@@ -1,0 +1,154 @@
+//! The sweep: what the brokers' coming and going means for partitions, piece by piece.
+//!
+//! Fencing a broker is one record, because eligibility looks at it: from then on nobody elects the broker
+//! or lets it join an ISR. That its partitions get other leaders, and ISRs without it, is work
+//! for sweeps, in pieces, so that no entry of the metadata log is large and nothing else waits long.
+//! A sweep looks at the facts only. It can be interrupted anywhere, repeated at will, and goes on under
+//! another controller: each one begins with it.
+
+use super::eligibility::{Loss, View};
+use super::{Answer, BrokerRef, Draft, EmptyReplicas, Refusal, Swept};
+use crate::image::PartitionImage;
+use crate::record::MetadataRecord;
+use model::{BrokerId, ErrorCode, PartitionIndex, TopicId};
+
+/// Partitions that one decision changes at most in consequence of a broker's coming or going; replicas
+/// that a broker may report at once.
+pub const SWEEP_PARTITIONS_MAX: usize = 1_000;
+
+/// A partition's next state.
+type Found = (TopicId, PartitionIndex, PartitionImage);
+
+/// A piece of what is to be changed, and whether there is more.
+struct Piece {
+    found: Vec<Found>,
+    more: bool,
+}
+
+impl Draft {
+    /// The next piece of what follows from who is registered, fenced or about to stop: first the
+    /// partitions that are led by nobody or by a broker that may not lead, in the order of topics.
+    pub(super) fn sweep(&mut self, partitions_max: usize) -> Swept {
+        if !self.image().has_eligible_replicas() {
+            // Every decision has done all of it itself.
+            return Swept::default();
+        }
+        let piece = self.unsettled(None, partitions_max);
+        self.change_piece(piece)
+    }
+
+    /// Partitions in one piece. Where nobody shares the metadata log, everything is done at once.
+    pub(super) fn piece_max(&self) -> usize {
+        if self.image().brokers().count() > 1 { SWEEP_PARTITIONS_MAX } else { usize::MAX }
+    }
+
+    /// A broker starts again and has lost something: its replicas are out of everything that they
+    /// are not fit for any more before it is given its epoch (KIP-966), and what it led is in another
+    /// leader epoch. Refused with a retriable error as long as there is more to change.
+    pub(super) fn withdraw(&mut self, broker: BrokerId, loss: Loss) -> Answer<()> {
+        if self.image().is_active(broker) {
+            // Its earlier process is dead. Nobody elects it while this goes on.
+            self.push(MetadataRecord::BrokerFenced { broker });
+        }
+        let piece = self.unsettled(Some((broker, loss)), self.piece_max());
+        if self.change_piece(piece).more {
+            let message = format!(
+                "More replicas of broker {broker} have to be taken out of ISRs first: register again."
+            );
+            return Err(Refusal::new(ErrorCode::RequestTimedOut, message));
+        }
+        Ok(())
+    }
+
+    /// Replicas that a broker had to make anew leave ISR and ELR (R12).
+    pub(super) fn withdraw_empty(
+        &mut self,
+        request: &EmptyReplicas,
+    ) -> Answer<Vec<(TopicId, PartitionIndex, Answer<()>)>> {
+        self.check_epoch(&request.broker)?;
+        if request.partitions.len() > SWEEP_PARTITIONS_MAX {
+            let message =
+                format!("More than {SWEEP_PARTITIONS_MAX} replicas: report fewer at once.");
+            return Err(Refusal::new(ErrorCode::InvalidRequest, message));
+        }
+        let one = |(id, index): &(TopicId, PartitionIndex)| {
+            (*id, *index, self.withdraw_one(&request.broker, *id, *index))
+        };
+        Ok(request.partitions.iter().map(one).collect())
+    }
+
+    fn withdraw_one(
+        &mut self,
+        who: &BrokerRef,
+        topic_id: TopicId,
+        partition: PartitionIndex,
+    ) -> Answer<()> {
+        let refuse = |error, message: &str| Err(Refusal::new(error, message));
+        let Some(topic) = self.image().topic_by_id(topic_id) else {
+            return refuse(ErrorCode::UnknownTopicId, "There is no topic with this id.");
+        };
+        let Some(old) = topic.partition(partition) else {
+            return refuse(ErrorCode::UnknownTopicOrPartition, "There is no such partition.");
+        };
+        if !old.replicas.contains(&who.broker) {
+            return refuse(ErrorCode::InvalidRequest, "The broker has no replica of it.");
+        }
+        let new = if self.image().has_eligible_replicas() {
+            let lost = Some((who.broker, Loss::Everything));
+            View { lost, ..View::of(self.image(), &topic.name) }.settled(old)
+        } else {
+            self.without_lost(&topic.name, old, who.broker)
+        };
+        if let Some(new) = new {
+            self.change(topic_id, partition, &new);
+        }
+        Ok(())
+    }
+
+    fn change_piece(&mut self, piece: Piece) -> Swept {
+        let changed = piece.found.len();
+        for (topic_id, partition, state) in piece.found {
+            self.change(topic_id, partition, &state);
+        }
+        Swept { changed, more: piece.more }
+    }
+
+    /// Partitions whose state does not follow from the facts, or would not if a broker had lost
+    /// something: those of `lost` only.
+    fn unsettled(&self, lost: Option<(BrokerId, Loss)>, partitions_max: usize) -> Piece {
+        let concerns = |state: &PartitionImage| match lost {
+            Some((broker, _)) => counts_somehow(state, broker),
+            None => !self.is_settled_at_sight(state),
+        };
+        let (mut not_led, mut led): (Vec<Found>, Vec<Found>) = (Vec::new(), Vec::new());
+        for topic in self.image().topics() {
+            let mut view = None;
+            for (index, old) in topic.partitions().filter(|(_, state)| concerns(state)) {
+                let make = || View { lost, ..View::of(self.image(), &topic.name) };
+                let Some(new) = view.get_or_insert_with(make).settled(old) else { continue };
+                let is_led = self.image().is_eligible(old.leader);
+                let list = if is_led { &mut led } else { &mut not_led };
+                if list.len() <= partitions_max {
+                    list.push((topic.id, index, new));
+                }
+            }
+            if not_led.len() > partitions_max {
+                break;
+            }
+        }
+        let more = not_led.len() + led.len() > partitions_max;
+        let found = not_led.into_iter().chain(led).take(partitions_max);
+        Piece { found: found.collect(), more }
+    }
+
+    /// Whether nothing can follow: an eligible leader of an ISR of eligible members.
+    fn is_settled_at_sight(&self, state: &PartitionImage) -> bool {
+        let image = self.image();
+        image.is_eligible(state.leader) && state.isr.iter().all(|id| image.is_eligible(*id))
+    }
+}
+
+/// Whether a broker's replica has any part in who may lead.
+fn counts_somehow(state: &PartitionImage, broker: BrokerId) -> bool {
+    state.is_complete(broker) || state.last_known_leader == broker
+}
