@@ -53,7 +53,8 @@ fn fuzz(name: &str, seconds: u64) -> Result<()> {
         .args(["+nightly", "run", "--quiet", "--release", "--target", "x86_64-unknown-linux-gnu"])
         .args(["--bin", name, "--"])
         .arg(&corpus)
-        .args([&format!("-max_total_time={seconds}"), "-rss_limit_mb=1024", "-timeout=10"])
+        // By the clock, and the machine may pause: what takes a minute is a loop without an end.
+        .args([&format!("-max_total_time={seconds}"), "-rss_limit_mb=1024", "-timeout=60"])
         .args(["-verbosity=0", "-print_final_stats=1"])
         .current_dir(root.join("fuzz"))
         .env("RUSTFLAGS", flags)

@@ -25,7 +25,7 @@ use peer::process;
 use producers::{Producer, Running};
 
 /// How long producing may take, crashes included.
-const PRODUCE_LIMIT: Duration = Duration::from_secs(300);
+const PRODUCE_LIMIT: Duration = Duration::from_secs(900);
 
 /// `cargo xt realtext`
 #[derive(Debug, Args)]
@@ -72,7 +72,7 @@ fn make_topic(broker: &Broker, topic: &str) -> Result<String> {
     let arguments =
         ["--bootstrap-server", &bootstrap, "--create", "--topic", topic, "--partitions", "1"];
     let mut tool = apache_kafka::brief_tool("kafka-topics", &arguments)?;
-    let outcome = process::run(&mut tool, None, Duration::from_secs(60))?;
+    let outcome = process::run(&mut tool, None, Duration::from_secs(120))?;
     ensure!(outcome.success(), "the topic {topic} could not be made: {}", outcome.story());
     Ok(topic.to_owned())
 }

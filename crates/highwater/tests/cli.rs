@@ -304,9 +304,11 @@ fn what_was_acknowledged_is_there_after_a_stop_and_the_files_are_whole() {
 
 #[test]
 fn without_a_cluster_a_command_fails_in_time_and_says_what_to_do() {
-    // Nobody listens on a port that was free a moment ago.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let said = failure(highwater(&format!("produce t --timeout 0.5 -b {free}")));
+    // Nobody listens at our own end of a connection, and nobody else is given its port.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let own_end = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let nobody = own_end.local_addr().unwrap();
+    let said = failure(highwater(&format!("produce t --timeout 0.5 -b {nobody}")));
     assert!(said.contains("cannot reach the cluster") && said.contains("hint:"), "{said}");
 }
 

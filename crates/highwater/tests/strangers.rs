@@ -22,6 +22,8 @@ use stranger::pace::Pace;
 use stranger::server::Server;
 use wire::produce::PartitionProduceData;
 
+/// How long anything may take on a machine that is busy with much else, its disk above all.
+const PATIENCE: Duration = Duration::from_secs(300);
 /// How long the attack lasts; `HOSTILE_SECONDS` says otherwise.
 const ATTACK_SECONDS: u64 = 20;
 /// Records a second of the honest producer, in requests of ten.
@@ -93,12 +95,13 @@ fn produce_large(server: &Server, stop: &AtomicBool) -> Vec<Duration> {
     took
 }
 
-/// Batches of 1 MB through a line of 1 Mbit/s: eight seconds each, and never closed.
+/// Batches of 750 kB through a line of 1 Mbit/s: six seconds each, and never closed. From ten seconds on it might be:
+/// the rest is for a machine that holds the line up.
 fn produce_slowly(server: &Server, stop: &AtomicBool) -> usize {
     let mut conn = Conn::open(server.address);
     let mut count = 0;
     while !stop.load(Ordering::Relaxed) {
-        conn.send_slowly(&produce("slow", batch(1, 1_000_000)), 9, 125_000);
+        conn.send_slowly(&produce("slow", batch(1, 750_000)), 9, 125_000);
         let answer = conn.receive::<wire::ProduceRequest>(9);
         assert_eq!(answer.responses[0].partition_responses[0].error(), ErrorCode::None);
         count += 1;
@@ -111,8 +114,10 @@ fn percentile(took: &mut [Duration], part: f64) -> Duration {
     took[((took.len() - 1) as f64 * part) as usize]
 }
 
-/// MiB that may be resident more than at the start, a minute after strangers have gone.
+/// MiB that may be resident more than at the start, when strangers have gone.
 const KEPT_MIB: u64 = 32;
+/// How long that may take. Unused memory goes back within half a minute where the chores have their turns.
+const GOES_BACK_WITHIN: Duration = Duration::from_secs(240);
 
 #[test]
 fn strangers_cost_honest_clients_nothing() {
@@ -182,17 +187,17 @@ fn strangers_cost_honest_clients_nothing() {
     assert!(peak < 240 * MIB, "{} MiB at most", peak / MIB);
     // What is kept of strangers on purpose is bounded and stays a while: producers for a quarter of an hour, groups until their
     // offsets expire. The rest goes back to the system.
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let gone = Instant::now();
     while server.resident_bytes() > before + KEPT_MIB * MIB {
         let (now, own) = (server.resident_bytes() / MIB, server.anonymous_bytes() / MIB);
         let before = before / MIB;
         assert!(
-            Instant::now() < deadline,
-            "{before} MiB before, {now} a minute later, {own} of them without the program"
+            gone.elapsed() < GOES_BACK_WITHIN,
+            "{before} MiB before, {now} minutes later, {own} of them without the program"
         );
         thread::sleep(Duration::from_millis(100));
     }
-    eprintln!("memory {} MiB afterwards", server.resident_bytes() / MIB);
+    eprintln!("memory {} MiB {:?} afterwards", server.resident_bytes() / MIB, gone.elapsed());
 }
 
 #[test]
@@ -208,6 +213,7 @@ fn without_descriptors_connections_are_refused_and_the_log_goes_on() {
         answer.responses[0].partition_responses[0].error()
     };
     assert_eq!(produce_one(), ErrorCode::None);
+    let crowded = Instant::now();
     let crowd: Vec<_> =
         (0..200).filter_map(|_| std::net::TcpStream::connect(server.address).ok()).collect();
     let end = Instant::now() + Duration::from_secs(3);
@@ -219,11 +225,16 @@ fn without_descriptors_connections_are_refused_and_the_log_goes_on() {
     }
     drop(crowd);
     assert_eq!(produce_one(), ErrorCode::None, "without the crowd");
-    let text = server.output();
-    assert!(text.contains("refused a connection"), "{text}");
-    assert!(!text.contains("offline"), "{text}");
-    let refusals = text.lines().filter(|line| line.contains("refused a connection")).count();
-    assert!(refusals < 100, "{refusals} lines");
+    let refusals = || server.output().matches("refused a connection").count();
+    // They are written by a thread that may not have had its turn.
+    while refusals() == 0 {
+        assert!(crowded.elapsed() < PATIENCE, "{}", server.output());
+        thread::sleep(Duration::from_millis(10));
+    }
+    // Two hundred were refused, and ten a second are told of.
+    let (told, seconds) = (refusals(), crowded.elapsed().as_secs() as usize);
+    assert!(told <= 10 * (seconds + 2), "{told} lines in {seconds} s");
+    assert!(!server.output().contains("offline"), "{}", server.output());
 }
 
 /// How many batches a partition of `many` hands out.
@@ -325,7 +336,6 @@ fn more_partitions_than_descriptors_are_stopped_and_served_again() {
     const PARTITIONS: i32 = 1000;
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let patience = Duration::from_secs(60);
     for durability in ["fsync", "page-cache"] {
         let data = data.join(durability);
         let key = format!("durability={durability}");
@@ -346,7 +356,7 @@ fn more_partitions_than_descriptors_are_stopped_and_served_again() {
                 assert_eq!(found, written, "partition {index} at start {start}");
             }
             drop(conn);
-            server.stop(patience);
+            server.stop(PATIENCE);
             let written = PARTITIONS as usize / 2;
             for (suffix, count) in
                 [(".log", written), ("index", 0), (".snapshot", 0), ("epoch-checkpoint", written)]

@@ -10,9 +10,9 @@ use client::Connection;
 use model::ErrorCode;
 use model::batch::{BatchHeader, HEADER_BYTES};
 
-use crate::requests;
+use crate::requests::{self, PATIENCE};
 
-/// How long a broker may load what it then refuses for good or serves.
+/// How long a broker that has told of damage may load what it then refuses for good or serves.
 const LOADING: Duration = Duration::from_secs(4);
 
 /// A topic, by name, and one of its partitions.
@@ -65,8 +65,13 @@ pub enum Difference {
 }
 
 impl Picture {
-    /// Asks the broker about everything, and about the commits of these groups.
-    pub async fn take(address: &str, groups: &[&str]) -> Result<Picture> {
+    /// Asks the broker about everything, and about the commits of these groups. `has_told` says whether the broker has
+    /// told of damage: before that a refusal may be one of a broker that still loads.
+    pub async fn take(
+        address: &str,
+        groups: &[&str],
+        has_told: &impl Fn() -> bool,
+    ) -> Result<Picture> {
         let connection = requests::connect(address).await?;
         let metadata = requests::metadata(&connection).await?;
         let mut picture = Picture {
@@ -84,7 +89,7 @@ impl Picture {
             }
         }
         for group in groups {
-            let commits = commits(&connection, group).await?;
+            let commits = commits(&connection, group, has_told).await?;
             picture.commits.insert((*group).to_owned(), commits);
         }
         Ok(picture)
@@ -192,7 +197,7 @@ async fn partition(connection: &Connection, topic: &str, index: i32) -> Result<P
         let latest = requests::list_offset(connection, topic, index, -1).await?;
         match (earliest, latest) {
             (Ok(earliest), Ok(latest)) => break (earliest, latest),
-            (Err(code), _) | (_, Err(code)) if is_refusal(code) || begun.elapsed() > LOADING => {
+            (Err(code), _) | (_, Err(code)) if is_refusal(code) || begun.elapsed() > PATIENCE => {
                 return Ok(Partition::Refused(code));
             }
             _ => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -250,6 +255,7 @@ fn take_in(mut bytes: &[u8], from: i64, batches: &mut Vec<Batch>) -> (i64, bool)
 async fn commits(
     connection: &Connection,
     group: &str,
+    has_told: &impl Fn() -> bool,
 ) -> Result<Result<BTreeMap<Name, i64>, ErrorCode>> {
     let begun = Instant::now();
     loop {
@@ -258,13 +264,14 @@ async fn commits(
         let partitions = answer.topics.iter().flat_map(|topic| {
             topic.partitions.iter().map(move |p| ((topic.name.clone(), p.partition_index), p))
         });
-        let late = begun.elapsed() > LOADING;
+        let limit = if is_refusal(code) && has_told() { LOADING } else { PATIENCE };
+        let late = begun.elapsed() > limit;
         match code {
             ErrorCode::None => {
                 return Ok(Ok(partitions.map(|(name, p)| (name, p.committed_offset)).collect()));
             }
             _ if late && is_refusal(code) => return Ok(Err(code)),
-            _ if late => bail!("commits of {group}: {code} for {LOADING:?}"),
+            _ if late => bail!("commits of {group}: {code} for {PATIENCE:?}"),
             _ => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }

@@ -17,7 +17,7 @@ use perf::load::{self, ProduceLoad, ProduceReport, Sizes, Stop};
 use perf::stamp::Verdict;
 use tempfile::TempDir;
 
-use crate::requests::runtime;
+use crate::requests::{self, PATIENCE, runtime};
 
 /// Size of the file system. Sparse: only what is written takes room.
 const IMAGE_BYTES: u64 = 1 << 30;
@@ -118,6 +118,8 @@ fn one_failure(
         let stop = stop.clone();
         move || load::produce(&load, &stop)
     });
+    let is_over = || loading.is_finished();
+    runtime()?.block_on(load_begins(&server.bootstrap(), is_over))?;
     let began = Instant::now();
     thread::sleep(after);
     volume.fail_power()?;
@@ -153,6 +155,21 @@ fn create_topics(bootstrap: &str) -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// Waits until the first record is there for consumers, or the load is over.
+async fn load_begins(bootstrap: &str, is_over: impl Fn() -> bool) -> Result<()> {
+    let (connection, deadline) = (requests::connect(bootstrap).await?, Instant::now() + PATIENCE);
+    let (topic, partition) = (TOPICS[0].0, 0);
+    while !is_over() {
+        let end = requests::list_offset(&connection, topic, partition, -1).await?;
+        if end.is_ok_and(|end| end > 0) {
+            break;
+        }
+        ensure!(Instant::now() < deadline, "nothing is written within {PATIENCE:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
 }
 
 fn load_of(bootstrap: &str, run: u32) -> ProduceLoad {

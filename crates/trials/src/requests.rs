@@ -20,6 +20,8 @@ const FETCH_VERSION: i16 = 12;
 const PRODUCE_VERSION: i16 = 12;
 /// The last version of OffsetFetch that does.
 const OFFSET_FETCH_VERSION: i16 = 9;
+/// How long an answer may take on a machine that is busy with much else.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes that one fetch may answer.
 const FETCH_BYTES: i32 = 1 << 20;
 
@@ -30,8 +32,7 @@ pub fn runtime() -> Result<tokio::runtime::Runtime> {
 
 /// Connects to the broker at `host:port`.
 pub async fn connect(address: &str) -> Result<Connection> {
-    let config =
-        ConnectionConfig { request_timeout: Duration::from_secs(20), ..Default::default() };
+    let config = ConnectionConfig { request_timeout: PATIENCE, ..Default::default() };
     Ok(Connection::open(address, &config).await?)
 }
 
@@ -113,7 +114,7 @@ pub async fn produce(
     };
     let request = ProduceRequest {
         acks: -1,
-        timeout_ms: 10_000,
+        timeout_ms: PATIENCE.as_millis() as i32,
         topic_data: vec![data],
         ..Default::default()
     };

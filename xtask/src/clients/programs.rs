@@ -21,12 +21,12 @@ use super::report::{Ending, Row, print_row};
 use super::scenario::rounded;
 use super::target::Target;
 use crate::repository::repository;
-use peer::cache;
 use peer::process;
+use peer::{cache, download};
 
 /// How long one scenario may take.
 const SCENARIO_LIMIT: Duration = Duration::from_secs(90);
-/// How long an installation may take.
+/// How long one attempt at an installation may take.
 const INSTALL_LIMIT: Duration = Duration::from_secs(900);
 /// The exit code that means: this cannot run here.
 const SKIP: i32 = 77;
@@ -216,7 +216,7 @@ fn install_go(conformance: &Path, client: &str) -> Result<Installed> {
 }
 
 fn must_run(command: &mut Command) -> Result<()> {
-    let outcome = process::run(command, None, INSTALL_LIMIT)?;
+    let outcome = download::run(command, INSTALL_LIMIT)?;
     ensure!(outcome.success(), "{command:?}: {}", outcome.story());
     Ok(())
 }

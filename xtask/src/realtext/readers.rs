@@ -11,7 +11,12 @@ use peer::apache_kafka;
 use peer::process;
 
 /// How long reading may take.
-const READ_LIMIT: Duration = Duration::from_secs(180);
+const READ_LIMIT: Duration = Duration::from_secs(600);
+
+/// How long the console consumer waits for the next of the lines that should be there, in milliseconds.
+const NEXT_MS: &str = "120000";
+/// How long it waits for one that should not.
+const FOLLOWING_MS: &str = "8000";
 
 /// A program that prints every value of a topic, a line feed after each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +50,20 @@ impl Reader {
         }
     }
 
-    /// Everything that the topic holds. The console consumer is told how many lines there should be
-    /// and then waits a while for one more; all others stop at the end of the partition.
+    /// Everything that the topic holds. The console consumer is told how many lines there should be, and then
+    /// looks whether another one follows; all others stop at the end of the partition.
     pub fn read(self, bootstrap: &str, topic: &str, lines: usize) -> Result<Vec<u8>> {
-        let outcome = process::run(&mut self.command(bootstrap, topic, lines)?, None, READ_LIMIT)?;
+        let mut received = self.run(&mut self.command(bootstrap, topic, lines)?)?;
+        if self == Self::Console {
+            let place = ["--offset", &lines.to_string(), "--max-messages", "1"];
+            let place = [&place[..], &["--timeout-ms", FOLLOWING_MS]].concat();
+            received.extend(self.run(&mut console(bootstrap, topic, &place)?)?);
+        }
+        Ok(received)
+    }
+
+    fn run(self, command: &mut Command) -> Result<Vec<u8>> {
+        let outcome = process::run(command, None, READ_LIMIT)?;
         ensure!(outcome.success(), "{}: {}", self.name(), outcome.story());
         Ok(outcome.stdout)
     }
@@ -61,24 +76,8 @@ impl Reader {
                 Ok(kcat)
             }
             Self::Console => {
-                let lines = (lines + 1).to_string();
-                apache_kafka::tool(
-                    "kafka-console-consumer",
-                    &[
-                        "--bootstrap-server",
-                        bootstrap,
-                        "--topic",
-                        topic,
-                        "--partition",
-                        "0",
-                        "--offset",
-                        "earliest",
-                        "--max-messages",
-                        &lines,
-                        "--timeout-ms",
-                        "8000",
-                    ],
-                )
+                let place = ["--offset", "earliest", "--max-messages", &lines.to_string()];
+                console(bootstrap, topic, &[&place[..], &["--timeout-ms", NEXT_MS]].concat())
             }
             Self::FranzGo => {
                 let mut franz = clients::program("franz-go")?.command(bootstrap, "realtext");
@@ -92,4 +91,10 @@ impl Reader {
             }
         }
     }
+}
+
+/// The console consumer on the topic's one partition, from a place on.
+fn console(bootstrap: &str, topic: &str, place: &[&str]) -> Result<Command> {
+    let partition = ["--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0"];
+    apache_kafka::tool("kafka-console-consumer", &[&partition[..], place].concat())
 }

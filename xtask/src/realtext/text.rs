@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use peer::cache;
 use peer::process;
+use peer::{cache, download};
 
 /// The package; its text is the dictionary's articles, one after the other.
 const PACKAGE: &str = "dict-gcide";
 /// The dictionary inside the package, compressed with gzip in pieces.
 const FILE: &str = "usr/share/dictd/gcide.dict.dz";
+/// How long a program may take that brings or unpacks it.
+const LIMIT: Duration = Duration::from_secs(300);
 /// As many lines as a real text must have here.
 const LINES_MIN: usize = 1_000_000;
 
@@ -49,8 +51,11 @@ pub fn load(file: Option<&Path>) -> Result<Text> {
 
 fn fetch(fresh: &Path) -> Result<()> {
     eprintln!("fetching {PACKAGE} …");
-    must_run(fresh, "apt-get", &["download", "-q", PACKAGE])
+    let mut apt = process::command("apt-get");
+    apt.args(["download", "-q", PACKAGE]).current_dir(fresh);
+    let outcome = download::run(&mut apt, LIMIT)
         .context("Debian's or Ubuntu's apt-get is needed (or --text FILE)")?;
+    ensure!(outcome.success(), "apt-get brought no {PACKAGE}: {}", outcome.story());
     let package = fs::read_dir(fresh)?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .find(|path| path.extension().is_some_and(|ending| ending == "deb"))
@@ -69,7 +74,7 @@ fn fetch(fresh: &Path) -> Result<()> {
 fn must_run(folder: &Path, program: &str, arguments: &[&str]) -> Result<Vec<u8>> {
     let mut command = process::command(program);
     command.args(arguments).current_dir(folder);
-    let outcome = process::run(&mut command, None, Duration::from_secs(300))?;
+    let outcome = process::run(&mut command, None, LIMIT)?;
     ensure!(outcome.success(), "{program} {arguments:?}: {}", outcome.story());
     Ok(outcome.stdout)
 }

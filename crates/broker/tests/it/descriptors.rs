@@ -14,7 +14,8 @@ use crate::fixture::{
 /// Longer than any thread waits on the spot for a file to be closed.
 const LONGER_THAN_ON_THE_SPOT: Duration = Duration::from_millis(700);
 
-/// A broker, alone in this process, with a record in `crowded`, that has no file open and may open none.
+/// A broker, alone in this process, with a record in `crowded`, that has no file open and may open none. The bound is
+/// the process's: it goes with the broker, before another test's broker runs.
 async fn without_files() -> Broker {
     let broker = Broker::start_alone(&[("num.network.threads", "1")]).await;
     let mut conn = broker.connect().await;
@@ -79,7 +80,6 @@ async fn a_stop_answers_a_request_that_waits_for_a_file() {
     let answer = producer.receive::<wire::ProduceRequest>(PRODUCE, waiting).await;
     let error = answer.responses[0].partition_responses[0].error();
     assert_eq!(error, ErrorCode::KafkaStorageError);
-    reserve::bound_files(usize::MAX);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -100,7 +100,6 @@ async fn a_stop_answers_in_the_order_of_the_requests_also_behind_a_long_poll() {
     let answer = conn.receive::<wire::ProduceRequest>(PRODUCE, waiting).await;
     let error = answer.responses[0].partition_responses[0].error();
     assert_eq!(error, ErrorCode::KafkaStorageError);
-    reserve::bound_files(usize::MAX);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -109,8 +108,8 @@ async fn a_fetch_looks_again_though_no_file_is_closed() {
     let mut consumer = broker.connect().await;
     let mut fetch = fetch_request("crowded", 0);
     (fetch.max_wait_ms, fetch.min_bytes) = (FOREVER_MS, 1);
-    let fetched = consumer.send(&fetch, FETCH).await;
-    broker.assert_serves().await;
+    let fetched = 1001;
+    send_and_see_taken_in(&mut consumer, &[frame_of(&fetch, FETCH, fetched)]).await;
     // Nothing is closed, and so nobody is woken: as if another task had taken the wake and gone.
     reserve::bound_files(usize::MAX);
     let answer = consumer.receive::<wire::FetchRequest>(FETCH, fetched).await;
@@ -150,9 +149,10 @@ async fn a_request_without_acknowledgement_waits_for_a_file_and_keeps_its_turn()
     let broker = without_files().await;
     let mut conn = broker.connect().await;
     let silent = produce_request("crowded", 0, batch(&["second"]));
-    conn.send(&silent, PRODUCE).await;
-    let third = send_produce(&mut conn, "third").await;
-    broker.assert_serves().await;
+    let produce = produce_request("crowded", -1, batch(&["third"]));
+    let third = 1002;
+    let both = [frame_of(&silent, PRODUCE, 1001), frame_of(&produce, PRODUCE, third)];
+    send_and_see_taken_in(&mut conn, &both).await;
     reserve::bound_files(usize::MAX);
     let answer = conn.receive::<wire::ProduceRequest>(PRODUCE, third).await;
     assert_eq!(answer.responses[0].partition_responses[0].base_offset, 2);

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use broker::{RunningBroker, StartError};
 use configuration::BrokerConfig;
 use model::{BatchHeader, ErrorCode, Timestamp, Uuid, batch::Batches, record::BatchBuilder};
+use storage::disk::reserve;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -29,14 +30,24 @@ pub const FETCH: i16 = 12;
 /// For requests that wait: longer than any test.
 pub const FOREVER_MS: i32 = 600_000;
 
-/// Tests that measure the process run alone; all others share.
+/// Tests that measure the process, or bound what all of it may open, run alone; all others share.
 static TURN: RwLock<()> = RwLock::const_new(());
 
 /// Held while a test's broker runs.
 #[allow(dead_code, reason = "held, not read")]
 pub enum Turn {
     Shared(RwLockReadGuard<'static, ()>),
-    Alone(RwLockWriteGuard<'static, ()>),
+    Alone(Alone),
+}
+
+/// Nobody else's broker runs in this process. Whatever was bounded in it is unbounded before another's does.
+#[allow(dead_code, reason = "held, not read")]
+pub struct Alone(RwLockWriteGuard<'static, ()>);
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        reserve::bound_files(usize::MAX);
+    }
 }
 
 /// A broker and the directory that it owns.
@@ -47,7 +58,15 @@ pub struct Broker {
     turn: Turn,
 }
 
-/// A broker on `path`, in no turn: for those that are not meant to start.
+/// A broker that has stopped. The turn goes on, for what is started on its directory.
+pub struct Stopped {
+    pub dir: TempDir,
+    pub settings: Vec<(String, String)>,
+    #[allow(dead_code, reason = "held, not read")]
+    turn: Turn,
+}
+
+/// A broker on `path`, in the turn of one that runs or has stopped.
 pub async fn run(path: &Path, settings: &[(String, String)]) -> Result<RunningBroker, StartError> {
     let path = path.to_str().expect("a temporary directory has a plain name");
     let mut pairs = vec![
@@ -56,6 +75,8 @@ pub async fn run(path: &Path, settings: &[(String, String)]) -> Result<RunningBr
         ("http.listener", ""),
         ("group.initial.rebalance.delay.ms", "0"),
         ("offsets.topic.num.partitions", "3"),
+        // As long as anything may take: a group's record waits for a disk that others write to as well.
+        ("offsets.commit.timeout.ms", "40000"),
     ];
     pairs.extend(settings.iter().map(|(key, value)| (key.as_str(), value.as_str())));
     broker::start(BrokerConfig::from_pairs(pairs).expect("the settings are valid")).await
@@ -69,7 +90,7 @@ impl Broker {
 
     /// As [`Broker::start`], while no other test's broker runs in this process.
     pub async fn start_alone(settings: &[(&str, &str)]) -> Broker {
-        Broker::start_in_turn(settings, Turn::Alone(TURN.write().await)).await
+        Broker::start_in_turn(settings, Turn::Alone(Alone(TURN.write().await))).await
     }
 
     async fn start_in_turn(settings: &[(&str, &str)], turn: Turn) -> Broker {
@@ -96,20 +117,22 @@ impl Broker {
     /// Stops it cleanly and starts it again on its directory.
     pub async fn restart(self) -> Broker {
         let Broker { running, dir, settings, turn } = self;
-        running.stop().await;
+        running.stop_within(PATIENCE).await;
         let running = run(dir.path(), &settings).await.expect("the broker starts again");
         Broker { running, dir, settings, turn }
     }
 
+    /// Stops it cleanly. The second that a stop gives its connections may be over before they had their turn on a
+    /// busy machine, so they have longer.
     pub async fn stop(self) {
-        self.running.stop().await;
+        self.running.stop_within(PATIENCE).await;
     }
 
     /// Stops it cleanly; what it ran on and with is left.
-    pub async fn stop_and_keep(self) -> (TempDir, Vec<(String, String)>) {
-        let Broker { running, dir, settings, .. } = self;
-        running.stop().await;
-        (dir, settings)
+    pub async fn stop_and_keep(self) -> Stopped {
+        let Broker { running, dir, settings, turn } = self;
+        running.stop_within(PATIENCE).await;
+        Stopped { dir, settings, turn }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -145,6 +168,7 @@ impl RunningCopy {
     }
 }
 
+/// The broker goes on meanwhile: small files are replaced now and then, and those aside that replaced them are gone.
 fn copy_directory(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -152,8 +176,11 @@ fn copy_directory(from: &Path, to: &Path) {
         if entry.file_type().unwrap().is_dir() {
             std::fs::create_dir(&target).unwrap();
             copy_directory(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
+            continue;
+        }
+        match std::fs::copy(entry.path(), target) {
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {}
+            copied => drop(copied.unwrap()),
         }
     }
 }

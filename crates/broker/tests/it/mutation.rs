@@ -133,8 +133,10 @@ fn broken_batch(codec: Compression, random: &mut fastrand::Rng) -> Vec<u8> {
 #[tokio::test]
 async fn flipped_bytes_in_batches_with_a_right_checksum_do_no_harm() {
     count_panics();
-    // A flipped timestamp rolls a segment: there is something to clean at any time.
-    let broker = Broker::start(&[("log.cleaner.backoff.ms", "10")]).await;
+    // A flipped timestamp rolls a segment: there is something to clean at any time. It may be one of long ago, and
+    // retention must not take away what is read here, however long the test takes.
+    let settings = [("log.cleaner.backoff.ms", "10"), ("log.retention.ms", "-1")];
+    let broker = Broker::start(&settings).await;
     let mut random = fastrand::Rng::with_seed(11);
     let mut conn = broker.connect().await;
     for (topic, configs) in TOPICS {

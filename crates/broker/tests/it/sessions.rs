@@ -1,5 +1,7 @@
 //! Fetch sessions (KIP-227): what is said once is remembered, and only news is answered.
 
+use std::time::Instant;
+
 use model::ErrorCode;
 use wire::fetch::{FetchResponse, FetchTopic, ForgottenTopic};
 
@@ -62,7 +64,15 @@ impl Session {
     }
 
     async fn fetch(&mut self, changes: &[(i32, i64)]) -> FetchResponse {
-        let request = self.request(changes);
+        self.fetch_at_least(changes, 0).await
+    }
+
+    /// As [`Session::fetch`], once there are so many bytes: a producer may be answered a moment before sessions are told.
+    async fn fetch_at_least(&mut self, changes: &[(i32, i64)], min_bytes: usize) -> FetchResponse {
+        let mut request = self.request(changes);
+        if min_bytes > 0 {
+            (request.min_bytes, request.max_wait_ms) = (min_bytes as i32, FOREVER_MS);
+        }
         let answer = self.call(&request).await;
         assert_eq!((answer.error(), answer.session_id), (ErrorCode::None, self.id));
         answer
@@ -96,7 +106,7 @@ async fn an_incremental_fetch_returns_only_what_is_new() {
     assert_eq!(partitions_in(&session.fetch(&[]).await), NONE, "nothing is new");
 
     append_to(&mut producer, "news", 2, "hello").await;
-    let answer = session.fetch(&[]).await;
+    let answer = session.fetch_at_least(&[], 1).await;
     assert_eq!(partitions_in(&answer), [2]);
     assert_eq!(values(&answer.responses[0].partitions[0]), [(0, "hello".to_owned())]);
     // Until the client moves on, it gets the same again.
@@ -105,7 +115,7 @@ async fn an_incremental_fetch_returns_only_what_is_new() {
 
     append_to(&mut producer, "news", 0, "a").await;
     append_to(&mut producer, "news", 2, "b").await;
-    let answer = session.fetch(&[]).await;
+    let answer = session.fetch_at_least(&[], 2 * batch(&["a"]).len()).await;
     assert_eq!(partitions_in(&answer), [0, 2]);
     broker.stop().await;
 }
@@ -273,9 +283,13 @@ async fn a_session_does_not_keep_a_deleted_topics_files_open() {
         timeout_ms: 30_000,
         ..Default::default()
     };
-    conn.call(&delete, 5).await;
-    // The client's connection ends; the broker remembers its session.
-    drop(session);
+    assert_eq!(conn.call(&delete, 5).await.responses[0].error(), ErrorCode::None);
+    // The session is there, and remembers the partition.
+    let began = Instant::now();
+    while !open_files_of("/outlived-0").is_empty() && began.elapsed() < PATIENCE {
+        broker.assert_serves().await;
+    }
     assert_eq!(open_files_of("/outlived-0"), Vec::<String>::new());
+    drop(session);
     broker.stop().await;
 }

@@ -58,9 +58,11 @@ async fn the_whole_window_is_known_after_rolling_stops_and_kills() {
 
 #[tokio::test]
 async fn a_backfill_of_old_records_is_no_reason_to_forget_its_producer() {
-    let often = [("producer.id.expiration.check.interval.ms", "10")];
-    let mut settings = often.to_vec();
-    settings.push(("log.message.timestamp.before.max.ms", "9223372036854775807"));
+    let settings = [
+        ("log.initial.task.delay.ms", "0"),
+        ("producer.id.expiration.check.interval.ms", "10"),
+        ("log.message.timestamp.before.max.ms", "9223372036854775807"),
+    ];
     let broker = Broker::start(&settings).await;
     let mut conn = broker.connect().await;
     conn.create_topic(TOPIC, &[("retention.ms", "-1")]).await;
@@ -125,9 +127,10 @@ async fn a_stop_of_very_many_partitions_is_clean_and_keeps_them_all() {
         assert_eq!(answer.responses[0].partition_responses[0].error(), ErrorCode::None);
     }
     drop(conn);
-    let (dir, settings) = broker.stop_and_keep().await;
-    assert!(dir.path().join(".kafka_cleanshutdown").exists(), "it was a clean stop");
-    let running = run(dir.path(), &settings).await.expect("the broker starts again");
+    let stopped = broker.stop_and_keep().await;
+    let dir = stopped.dir.path();
+    assert!(dir.join(".kafka_cleanshutdown").exists(), "it was a clean stop");
+    let running = run(dir, &stopped.settings).await.expect("the broker starts again");
     let mut conn = Conn::open(running.listeners()[0]).await;
     for index in 0..PARTITIONS {
         let mut request = fetch_request("many", 0);

@@ -2,11 +2,11 @@
 //! names that it repeats, sessions that it leaves behind.
 
 use std::io::{Read, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use model::ErrorCode;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, timeout};
 use wire::describe_configs::DescribeConfigsResource;
@@ -75,7 +75,8 @@ fn join(group: &str, metadata: usize) -> wire::JoinGroupRequest {
 }
 
 /// A group of two of which the first member does not come back, so that the second one's request takes
-/// minutes. Behind that request `behind` is sent. Returns the first member's id too.
+/// minutes. Behind that request `behind` is sent, in one packet. Returns when the request was taken in, and the first
+/// member's id too.
 async fn join_for_long(broker: &Broker, behind: &[u8]) -> (Conn, String, Conn) {
     let (mut first, mut second) = (broker.connect().await, broker.connect().await);
     let find = wire::FindCoordinatorRequest {
@@ -91,8 +92,13 @@ async fn join_for_long(broker: &Broker, behind: &[u8]) -> (Conn, String, Conn) {
         }
         assert!(Instant::now() < deadline, "the group does not come up: {answer:?}");
     };
-    second.send(&join("waiting", 10), 3).await;
-    second.write(behind).await;
+    second.write(&[&frame_of(&join("waiting", 10), 3, 1), behind].concat()).await;
+    // An answer on another connection says nothing of this one; the group does.
+    let describe =
+        wire::DescribeGroupsRequest { groups: vec!["waiting".to_owned()], ..Default::default() };
+    while first.call(&describe, 5).await.groups[0].members.len() < 2 {
+        assert!(Instant::now() < deadline, "the second member is never taken in");
+    }
     (first, member, second)
 }
 
@@ -128,7 +134,6 @@ async fn behind_a_request_that_waits_nothing_is_taken_in() {
     let broker = Broker::start(&[]).await;
     let behind = frame_of(&wire::ApiVersionsRequest::default(), 0, 9);
     let (mut first, member, mut second) = join_for_long(&broker, &behind).await;
-    broker.assert_serves().await;
     let peeked = timeout(Duration::from_millis(200), second.stream.peek(&mut [0; 1])).await;
     assert!(peeked.is_err(), "no answer before its turn");
     // The first member comes back: both are answered, and then what stood behind.
@@ -261,52 +266,99 @@ pub async fn send_what_is_taken(conn: &mut Conn, bytes: &[u8]) {
     let _ = timeout(Duration::from_millis(500), conn.stream.write_all(bytes)).await;
 }
 
-/// Writes the same bytes again and again, and counts the answers, until told to stop.
-fn be_greedy(
-    address: std::net::SocketAddr,
-    frame: Vec<u8>,
-    stop: &AtomicBool,
-    answered: &AtomicUsize,
-) {
-    let mut stream = std::net::TcpStream::connect(address).unwrap();
-    let mut writing = stream.try_clone().unwrap();
-    std::thread::scope(|scope| {
-        // It ends when the connection is shut down.
-        scope.spawn(move || while writing.write_all(&frame).is_ok() {});
-        let mut length = [0; 4];
-        while !stop.load(Ordering::Relaxed) {
-            stream.read_exact(&mut length).unwrap();
-            let mut answer = vec![0; i32::from_be_bytes(length) as usize];
-            stream.read_exact(&mut answer).unwrap();
-            answered.fetch_add(1, Ordering::Relaxed);
-        }
-        stream.shutdown(std::net::Shutdown::Both).unwrap();
-    });
+/// A client that always has another request under way: it writes the same one again and again, on a thread of its own.
+struct Greedy {
+    stream: TcpStream,
+    answer_bytes: usize,
 }
+
+impl Greedy {
+    /// Returns when the first answer has come.
+    fn start(address: SocketAddr, frame: Vec<u8>) -> Greedy {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let (mut writing, many) = (stream.try_clone().unwrap(), frame.repeat(100));
+        // It ends when the connection is shut down.
+        std::thread::spawn(move || while writing.write_all(&many).is_ok() {});
+        let mut length = [0; 4];
+        stream.read_exact(&mut length).unwrap();
+        let answer_bytes = 4 + i32::from_be_bytes(length) as usize;
+        let mut greedy = Greedy { stream, answer_bytes };
+        greedy.stream.read_exact(&mut vec![0; answer_bytes - 4]).unwrap();
+        greedy
+    }
+
+    /// Reads answers that are there, at most so many. They are all of one length: their bytes tell how many they are.
+    fn read_answers(&mut self, count_max: usize) -> usize {
+        let bytes = self.stream.read(&mut vec![0; count_max * self.answer_bytes]).unwrap();
+        assert!(bytes > 0, "the broker closed the connection");
+        bytes
+    }
+
+    /// How many requests of it are answered while another client's waits, which is sent in the midst of them.
+    fn answered_beside(&mut self, other: &mut TcpStream, frame: &[u8]) -> usize {
+        while readable([&self.stream], Duration::ZERO) == [true] {
+            self.read_answers(1000);
+        }
+        assert_eq!(readable([&self.stream], PATIENCE), [true], "it is answered no more");
+        other.write_all(frame).unwrap();
+        let mut bytes = 0;
+        loop {
+            let [answered, more] = readable([&*other, &self.stream], PATIENCE);
+            if answered {
+                break;
+            }
+            assert!(more, "neither of them is answered");
+            bytes += self.read_answers(1);
+            assert!(bytes / self.answer_bytes < 20_000, "the other one has no turn at all");
+        }
+        let mut length = [0; 4];
+        other.read_exact(&mut length).unwrap();
+        other.read_exact(&mut vec![0; i32::from_be_bytes(length) as usize]).unwrap();
+        bytes / self.answer_bytes
+    }
+}
+
+impl Drop for Greedy {
+    fn drop(&mut self) {
+        // Gone already where the broker has closed it.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// Which of these have something to be read, once any has or the time is over.
+fn readable<const N: usize>(streams: [&TcpStream; N], patience: Duration) -> [bool; N] {
+    let mut asked = streams.map(|stream| PollFd::new(stream, PollFlags::IN));
+    let patience = Timespec::try_from(patience).unwrap();
+    rustix::event::poll(&mut asked, Some(&patience)).unwrap();
+    asked.map(|asked| !asked.revents().is_empty())
+}
+
+/// Costly requests that are answered while another client waits for its turn: some dozens at most in the turn of a
+/// millisecond, and between a hundred and thirty and some hundreds without turns, however fast the machine is.
+const COSTLY_IN_A_TURN_MAX: usize = 100;
 
 #[tokio::test]
 async fn one_who_always_has_another_costly_request_leaves_the_others_their_turns() {
-    const HONEST: usize = 20;
+    const HONEST: usize = 41;
     let broker = Broker::start(&[("num.network.threads", "1")]).await;
-    let mut honest = broker.connect().await;
-    honest.create_topic("turns", &[]).await;
+    broker.connect().await.create_topic("turns", &[]).await;
     let topic = MetadataRequestTopic { name: Some("turns".to_owned()), ..Default::default() };
-    let request = wire::MetadataRequest { topics: Some(vec![topic; 200]), ..Default::default() };
-    let frame = frame_of(&request, 4, 1);
-    let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let (address, stopped, count) = (broker.address(), Arc::clone(&stop), Arc::clone(&answered));
-    let greedy = std::thread::spawn(move || be_greedy(address, frame, &stopped, &count));
-    while answered.load(Ordering::Relaxed) < 10 {
-        tokio::task::yield_now().await;
-    }
-    let before = answered.load(Ordering::Relaxed);
-    for round in 0..HONEST {
-        assert_eq!(honest.append("turns", batch(&["turn"])).await, round as i64);
-    }
-    let beside = answered.load(Ordering::Relaxed) - before;
-    stop.store(true, Ordering::Relaxed);
-    greedy.join().unwrap();
-    // Without turns it was some four hundred for each.
-    assert!(beside < HONEST * 100, "{beside} costly requests were answered beside {HONEST} others");
+    let costly = wire::MetadataRequest { topics: Some(vec![topic; 200]), ..Default::default() };
+    let (address, costly) = (broker.address(), frame_of(&costly, 4, 1));
+    // It waits for no disk: only for its turn.
+    let honest = frame_of(&produce_request("turns", 1, batch(&["turn"])), PRODUCE, 1);
+    let asked = tokio::task::spawn_blocking(move || {
+        let (mut greedy, mut other) =
+            (Greedy::start(address, costly), TcpStream::connect(address).unwrap());
+        let beside = |_| greedy.answered_beside(&mut other, &honest);
+        (0..HONEST).map(beside).collect::<Vec<usize>>()
+    });
+    let mut beside = asked.await.unwrap();
+    eprintln!("{beside:?}");
+    assert_eq!(broker.connect().await.append("turns", batch(&["last"])).await, HONEST as i64);
+    // Where a thread of this test has not had its turn some count too many; not most of them.
+    beside.sort_unstable();
+    let usual = beside[HONEST / 2];
+    assert!(usual < COSTLY_IN_A_TURN_MAX, "so many costly requests beside one: {beside:?}");
     broker.stop().await;
 }

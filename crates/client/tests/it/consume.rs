@@ -1,6 +1,6 @@
 //! Consuming what was produced, by hand and in groups.
 
-use crate::{cluster, new_topic};
+use crate::{PATIENCE, cluster, new_topic};
 use client::{
     Cluster, Consumer, ConsumerConfig, OffsetReset, OffsetSpec, Producer, ProducerConfig, Record,
 };
@@ -8,15 +8,14 @@ use model::{Compression, Offset, Timestamp, TopicPartition};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-const POLL: Duration = Duration::from_secs(10);
-
+/// A member that a busy machine holds up for a while stays a member.
 fn from_the_start(group: Option<&str>) -> ConsumerConfig {
     ConsumerConfig {
         group_id: group.map(str::to_owned),
         offset_reset: OffsetReset::Earliest,
-        session_timeout: Duration::from_secs(6),
+        session_timeout: PATIENCE,
         heartbeat_interval: Duration::from_millis(200),
-        rebalance_timeout: Duration::from_secs(20),
+        rebalance_timeout: PATIENCE,
         auto_commit: None,
         ..Default::default()
     }
@@ -52,7 +51,7 @@ async fn read(consumer: &mut Consumer, count: usize) -> Vec<String> {
     let mut next = std::collections::HashMap::new();
     let mut buffer = Vec::new();
     while out.len() < count {
-        let polled = consumer.poll(POLL).await.unwrap();
+        let polled = consumer.poll(PATIENCE).await.unwrap();
         assert!(!polled.is_empty(), "only {} of {count} came", out.len());
         for fetched in polled {
             let partition = fetched.partition.clone();
@@ -146,7 +145,7 @@ async fn a_group_goes_on_where_it_committed() {
 
 /// Polls until the consumer has so many partitions.
 async fn settle(consumer: &mut Consumer, count: usize) {
-    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    let deadline = std::time::Instant::now() + PATIENCE;
     while consumer.assignment().len() != count {
         assert!(std::time::Instant::now() < deadline, "still {:?}", consumer.assignment());
         consumer.poll(Duration::from_millis(50)).await.unwrap();

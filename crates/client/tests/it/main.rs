@@ -14,6 +14,10 @@ mod stored;
 mod transactions;
 
 use client::{Cluster, ClusterConfig};
+use std::time::Duration;
+
+/// How long anything may take on a machine that is busy with much else.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The cluster to test against; `None` when there is none.
 pub async fn cluster() -> Option<Cluster> {
@@ -26,13 +30,17 @@ pub async fn cluster() -> Option<Cluster> {
 
 /// A topic of its own for each test, with so many partitions.
 pub async fn new_topic(cluster: &Cluster, test: &str, partitions: i32) -> String {
-    use wire::create_topics::CreatableTopic;
+    use wire::create_topics::{CreatableTopic, CreatableTopicConfig};
     let name = format!("{test}-{:08x}", fastrand::u32(..));
+    // Records of long ago stay, whenever the brokers look for what has served its time.
+    let kept =
+        CreatableTopicConfig { name: "retention.ms".to_owned(), value: Some("-1".to_owned()) };
     let request = wire::CreateTopicsRequest {
         topics: vec![CreatableTopic {
             name: name.clone(),
             num_partitions: partitions,
             replication_factor: -1,
+            configs: vec![kept],
             ..Default::default()
         }],
         timeout_ms: 30_000,

@@ -3,29 +3,28 @@
 use crate::{cluster, new_topic};
 use client::admin::NewTopic;
 use client::producer::BatchReport;
-use client::{Admin, Cluster, Lane, Producer, ProducerConfig, Record};
+use client::{Admin, Cluster, Lane, OffsetSpec, Producer, ProducerConfig, Record};
 use model::batch::{Batches, HEADER_BYTES};
 use model::record::Records;
-use model::{Compression, ErrorCode, Offset};
+use model::{Compression, ErrorCode, Offset, TopicPartition};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-/// Everything in a partition: the values, read by a plain fetch.
+/// Everything in a partition: the values, read by plain fetches up to where the log ends. With acks of 1, records may be
+/// acknowledged before they may be read.
 async fn values(cluster: &Cluster, topic: &str, partition: i32) -> Vec<String> {
+    let wanted = TopicPartition::new(topic, partition);
+    let latest = [(wanted.clone(), OffsetSpec::Latest)];
+    let found = Admin::new(cluster.clone()).list_offsets(&latest).await.unwrap();
+    let end = found[&wanted].offset.unwrap().0;
     let leader = cluster.metadata().leader(topic, partition).unwrap();
     let connection = cluster.broker(leader, Lane::Common).await.unwrap();
     let id = cluster.metadata().topics[topic].id;
     let mut out = Vec::new();
     let mut offset = 0;
-    loop {
-        let mut request = wire::FetchRequest {
-            max_bytes: 1 << 20,
-            // With acks of 1, records may be acknowledged before they may be read.
-            max_wait_ms: 500,
-            min_bytes: 1,
-            ..Default::default()
-        };
+    while offset < end {
+        let mut request = wire::FetchRequest { max_bytes: 1 << 20, ..Default::default() };
         request.topics.push(wire::fetch::FetchTopic {
             topic: topic.to_owned(),
             topic_id: id,
@@ -40,9 +39,7 @@ async fn values(cluster: &Cluster, topic: &str, partition: i32) -> Vec<String> {
         let data = &response.responses[0].partitions[0];
         assert_eq!(data.error_code, 0);
         let bytes = data.records.clone().unwrap_or_default();
-        if bytes.is_empty() {
-            return out;
-        }
+        assert!(!bytes.is_empty(), "nothing at {offset} of {end}");
         for found in Batches::new(&bytes).map_while(Result::ok) {
             let (header, batch) = found;
             model::BatchHeader::decode_checked(batch).unwrap();
@@ -55,6 +52,7 @@ async fn values(cluster: &Cluster, topic: &str, partition: i32) -> Vec<String> {
             out.extend(Records::new(&plain, header.record_count).map(|r| text(r.unwrap().value)));
         }
     }
+    out
 }
 
 #[tokio::test]

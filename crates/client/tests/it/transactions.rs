@@ -1,7 +1,7 @@
 //! Transactions: against a coordinator that the test plays, and against a cluster that offers them.
 
 use crate::played::{metadata, response};
-use crate::{cluster, new_topic};
+use crate::{PATIENCE, cluster, new_topic};
 use client::{
     Admin, ClientError, Cluster, ClusterConfig, Consumer, ConsumerConfig, OffsetReset, Producer,
     ProducerConfig, Record,
@@ -386,7 +386,7 @@ async fn committed(cluster: &Cluster, topic: &str, count: usize) -> Vec<String> 
     consumer.assign(&partitions).await.unwrap();
     let mut values = Vec::new();
     while values.len() < count {
-        let polled = consumer.poll(Duration::from_secs(10)).await.unwrap();
+        let polled = consumer.poll(PATIENCE).await.unwrap();
         assert!(!polled.is_empty(), "only {} of {count} came", values.len());
         for fetched in polled {
             let take = |record: client::ConsumerRecord<'_>| {

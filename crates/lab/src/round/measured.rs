@@ -13,7 +13,7 @@ use hdrhistogram::serialization::{Serializer, V2Serializer};
 const MIB: f64 = 1_048_576.0;
 
 /// A record that does not come for so long, when what was acknowledged is read back, is lost.
-pub const VERIFY_IDLE: Duration = Duration::from_secs(3);
+pub const VERIFY_IDLE: Duration = Duration::from_secs(10);
 
 /// The numbers of a round, before the round has a place in a run.
 #[derive(Debug, Clone, Default)]

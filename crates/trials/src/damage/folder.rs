@@ -26,7 +26,7 @@ const SETTINGS: [(&str, &str); 4] = [
     ("log.flush.offset.checkpoint.interval.ms", "500"),
 ];
 /// How long the cleaner may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How the broker ended that made the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

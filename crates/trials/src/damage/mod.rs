@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 use peer::highwater::{self, Server};
 
 use crate::picture::{Difference, Picture};
-use crate::requests::runtime;
+use crate::requests::{PATIENCE, runtime};
 use folder::GROUPS;
 use folder::make_with_adopted;
 pub use folder::{Stopped, make as make_folder};
@@ -189,10 +189,10 @@ fn outcome(before: &Picture, looked: Result<Picture>, log: &Path) -> Outcome {
     }
 }
 
-/// Whether the broker ends by itself, given a moment to say why.
+/// Whether the broker ends by itself, given time to say why.
 fn has_ended(server: &mut Server) -> bool {
     let begun = Instant::now();
-    while server.is_running() && begun.elapsed() < Duration::from_secs(2) {
+    while server.is_running() && begun.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(10));
     }
     !server.is_running()
@@ -205,7 +205,9 @@ fn last_line_with(text: &str, word: &str) -> String {
 /// Starts the broker, asks about everything, and stops it cleanly or kills it.
 pub fn look(binary: &Path, data: &Path, clean: bool) -> Result<Picture> {
     let mut server: Server = highwater::start(binary, data, 0, &SETTINGS)?;
-    let picture = runtime()?.block_on(Picture::take(&server.bootstrap(), &GROUPS));
+    let log = data.with_extension("log");
+    let has_told = || fs::read_to_string(&log).is_ok_and(|words| words.contains("ERROR"));
+    let picture = runtime()?.block_on(Picture::take(&server.bootstrap(), &GROUPS, &has_told));
     // It listens before it has read everything that it may refuse to start with.
     if picture.is_err() && has_ended(&mut server) {
         bail!("highwater ended at start:\n{}", server.last_words());

@@ -212,7 +212,7 @@ pub fn groups(context: &Context<'_>) -> Result<Verdict> {
     let group = context.name("group");
     context.produce_lines(&topic, "1\n")?;
     let consume = ["--topic", &topic, "--group", &group, "--from-beginning", "--max-messages", "1"];
-    context.tool("kafka-console-consumer", &[&consume[..], &["--timeout-ms", "20000"]].concat())?;
+    context.tool("kafka-console-consumer", &[&consume[..], &["--timeout-ms", "60000"]].concat())?;
     let row = format!("{group} Classic consumer");
     must_have_row(&context.tool(tool, &["--list"])?, &row)?;
     must_have_row(&context.tool(tool, &["--list", "--group-type", "classic"])?, &row)?;

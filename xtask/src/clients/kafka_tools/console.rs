@@ -22,7 +22,7 @@ pub fn keys_and_headers(context: &Context<'_>) -> Result<Verdict> {
     ];
     context.tool_fed("kafka-console-producer", &produce, lines.as_bytes())?;
     let mut consume =
-        vec!["--topic", &topic, "--from-beginning", "--max-messages", "3", "--timeout-ms", "20000"];
+        vec!["--topic", &topic, "--from-beginning", "--max-messages", "3", "--timeout-ms", "60000"];
     for property in ["key", "headers", "timestamp", "partition", "offset"] {
         consume.push("--formatter-property");
         consume.push(match property {
@@ -78,7 +78,7 @@ pub fn partition_and_offset(context: &Context<'_>) -> Result<Verdict> {
         "--max-messages",
         "3",
         "--timeout-ms",
-        "20000",
+        "60000",
     ];
     let text = context.tool("kafka-console-consumer", &consume)?;
     ensure!(text == "line 47\nline 48\nline 49\n", "not the last three lines:\n{text}");
@@ -98,7 +98,7 @@ pub fn group_continues(context: &Context<'_>) -> Result<Verdict> {
         "--max-messages",
         "2",
         "--timeout-ms",
-        "20000",
+        "60000",
     ];
     context.produce_lines(&topic, "1\n2\n3\n4\n")?;
     let first = context.tool("kafka-console-consumer", &consume)?;
@@ -134,6 +134,6 @@ pub fn acks(context: &Context<'_>) -> Result<Verdict> {
 fn read(context: &Context<'_>, topic: &str, count: u32) -> Result<String> {
     let count = count.to_string();
     let consume =
-        ["--topic", topic, "--from-beginning", "--max-messages", &count, "--timeout-ms", "20000"];
+        ["--topic", topic, "--from-beginning", "--max-messages", &count, "--timeout-ms", "60000"];
     context.tool("kafka-console-consumer", &consume)
 }

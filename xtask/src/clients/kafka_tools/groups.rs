@@ -1,11 +1,13 @@
 //! kafka-consumer-groups (and kafka-groups).
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use crate::clients::scenario::{Context, Verdict, must_contain, must_have_row, must_lack};
+use crate::clients::scenario::{
+    Context, TOOL_LIMIT, Verdict, must_contain, must_have_row, must_lack,
+};
 use peer::apache_kafka;
 use peer::process::Guarded;
 
@@ -28,7 +30,7 @@ fn topic_and_group(context: &Context<'_>) -> Result<(String, String)> {
             "--max-messages",
             "6",
             "--timeout-ms",
-            "20000",
+            "60000",
         ],
     )?;
     Ok((topic, group))
@@ -90,14 +92,15 @@ pub fn active_members(context: &Context<'_>) -> Result<Verdict> {
         let ok = ["not empty", "non-empty", "NonEmpty", "inactive", "not allowed", "subscribed"];
         ensure!(ok.iter().any(|word| said.contains(word)), "{refused:?} was not refused:\n{said}");
     }
-    consumer.stop(Duration::from_secs(10))?;
+    // It leaves the group before it ends, unless it is killed.
+    consumer.stop(TOOL_LIMIT)?;
     let state = context.tool(TOOL, &["--describe", "--group", &group, "--state"])?;
     must_contain(&state, &["Empty"])?;
     Ok(Verdict::Pass)
 }
 
 fn wait_for_stable(context: &Context<'_>, group: &str) -> Result<String> {
-    let deadline = Instant::now() + Duration::from_secs(40);
+    let deadline = Instant::now() + TOOL_LIMIT;
     loop {
         let arguments = ["--describe", "--group", group, "--state"];
         let outcome = context.try_tool(TOOL, &arguments, b"")?;

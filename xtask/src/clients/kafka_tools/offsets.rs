@@ -50,7 +50,7 @@ pub fn by_time(context: &Context<'_>) -> Result<Verdict> {
         "--max-messages",
         "3",
         "--timeout-ms",
-        "20000",
+        "60000",
         "--formatter-property",
         "print.timestamp=true",
     ];
@@ -90,7 +90,7 @@ pub fn delete_records(context: &Context<'_>) -> Result<Verdict> {
     must_contain(&delete(3)?, &[&format!("{topic}-0\tlow_watermark: 3")])?;
     ensure!(one_offset(context, &topic, "-2")? == "3", "the log does not start at 3");
     let consume =
-        ["--topic", &topic, "--from-beginning", "--max-messages", "2", "--timeout-ms", "20000"];
+        ["--topic", &topic, "--from-beginning", "--max-messages", "2", "--timeout-ms", "60000"];
     let text = context.tool("kafka-console-consumer", &consume)?;
     ensure!(text == "3\n4\n", "reading does not start at 3:\n{text}");
     must_contain(&delete(-1)?, &[&format!("{topic}-0\tlow_watermark: 5")])?;

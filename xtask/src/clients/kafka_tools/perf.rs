@@ -50,7 +50,7 @@ pub fn consumer(context: &Context<'_>) -> Result<Verdict> {
     )?;
     let text = context.tool(
         "kafka-consumer-perf-test",
-        &["--topic", &topic, "--num-records", "50000", "--timeout", "20000", "--hide-header"],
+        &["--topic", &topic, "--num-records", "50000", "--timeout", "60000", "--hide-header"],
     )?;
     let line = text.lines().last().unwrap_or_default();
     let count = line.split(", ").nth(4).context("no fifth column")?;
