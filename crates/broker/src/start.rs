@@ -43,8 +43,8 @@ use crate::log_levels::LogLevels;
 use crate::logs::chores::Chores;
 use crate::logs::cleaner::Cleaner;
 use crate::logs::files::Files;
-use crate::logs::removal::Removal;
 use crate::logs::flusher::{Flusher, SyncObserver};
+use crate::logs::removal::Removal;
 use crate::logs::{Assigned, Directory, Logs, LogsError};
 use crate::network::buffer::BufferPool;
 use crate::network::listener::{BACKLOG_OF_HTTP, ConnectionLimits, Connections, accept, bind};
@@ -189,7 +189,17 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let removal = Removal::start(&server).map_err(StartError::Threads)?;
     let files = Files::start(&server).map_err(StartError::Threads)?;
     let cleaner = Cleaner::start(&server).map_err(StartError::Threads)?;
-    Ok(RunningBroker { server, broker_epoch, http, stopping, chores, removal, files, cleaner, data })
+    Ok(RunningBroker {
+        server,
+        broker_epoch,
+        http,
+        stopping,
+        chores,
+        removal,
+        files,
+        cleaner,
+        data,
+    })
 }
 
 fn tell_clock(clock: &Clock) {

@@ -343,11 +343,7 @@ impl Call<'_> {
     fn appended(&self, partition: &Arc<Partition>, appended: Appended) -> Outcome {
         let fate = || partition.fate(appended.needed, appended.epoch);
         let wait = self.acks == Acks::All && fate() != Fate::Committed;
-        Outcome::Appended {
-            appended,
-            awaited: wait.then(|| Arc::clone(partition)),
-            parked: None,
-        }
+        Outcome::Appended { appended, awaited: wait.then(|| Arc::clone(partition)), parked: None }
     }
 
     fn refused(&self, partition: &Arc<Partition>, error: &PartitionError) -> Outcome {

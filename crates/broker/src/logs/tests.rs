@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use model::record::BatchBuilder;
 use model::{
-    BrokerEpoch, BrokerId, Durability, LeaderEpoch, Moment, Offset, PartitionIndex, Timestamp, TopicId,
-    TopicPartition, Uuid,
+    BrokerEpoch, BrokerId, Durability, LeaderEpoch, Moment, Offset, PartitionIndex, Timestamp,
+    TopicId, TopicPartition, Uuid,
 };
 use partition::{
-    Acks, Append, Assignment, Isolation, Partition, PartitionError, ReadRequest, Settings, Status, Urgency,
+    Acks, Append, Assignment, Isolation, Partition, PartitionError, ReadRequest, Settings, Status,
+    Urgency,
 };
 use storage::disk::{Disk, SimDisk};
 use storage::journal::Key;
