@@ -8,7 +8,7 @@ use std::task::Waker;
 
 use model::{BrokerId, LeaderEpoch, Moment, Offset, TopicId, TopicPartition};
 use parking_lot::{Mutex, MutexGuard};
-use replication::{Assignment, Effects, Event, Proposal, Replica, Role};
+use replication::{Assignment, Effects, Event, Proposal, Replica, Role, Rules};
 use slab::Slab;
 use storage::disk::guard;
 use storage::{Log, StorageError};
@@ -147,7 +147,7 @@ impl Partition {
     ) -> Arc<Partition> {
         let replica = Replica::opened(
             me,
-            settings.rules(),
+            rules(&settings),
             log.log_start_offset(),
             log.synced_below(),
             log.log_end_offset(),
@@ -273,7 +273,7 @@ impl Partition {
     pub fn set_settings(&self, settings: Arc<Settings>) {
         let mut state = self.lock();
         state.log.set_config(Arc::clone(&settings.log));
-        let effects = state.replica.step(Event::RulesChanged(settings.rules()));
+        let effects = state.replica.step(Event::RulesChanged(rules(&settings)));
         state.settings = settings;
         self.publish(state, effects);
     }
@@ -522,5 +522,14 @@ impl Partition {
             Role::Leader(_) => Ok(()),
             Role::Follower(_) | Role::Offline => Err(PartitionError::NotLeader),
         }
+    }
+}
+
+/// What the replica's machine obeys.
+fn rules(settings: &Settings) -> Rules {
+    Rules {
+        durability: settings.durability,
+        min_insync_replicas: settings.min_insync_replicas,
+        lag_max: settings.replica_lag_max,
     }
 }

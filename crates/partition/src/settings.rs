@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::{Compression, Durability, TimestampType, Validation};
-use replication::Rules;
 use storage::LogConfig;
 
 /// What `compression.type` asks of a batch.
@@ -64,17 +63,6 @@ impl Default for Settings {
             timestamp_after_max_ms: 3_600_000,
             flush_messages: i64::MAX,
             flush_ms: i64::MAX,
-        }
-    }
-}
-
-impl Settings {
-    /// What the replica's machine obeys.
-    pub(crate) fn rules(&self) -> Rules {
-        Rules {
-            durability: self.durability,
-            min_insync_replicas: self.min_insync_replicas,
-            lag_max: self.replica_lag_max,
         }
     }
 }

@@ -187,7 +187,7 @@ impl Leadership {
                 committed = committed.min(peer.position().unwrap_or(log_start));
             }
         }
-        // A member that is no replica any more is being moved away; nobody knows how far it is.
+        // A member without a replica is being moved away; nobody knows how far it is.
         let is_known = |id: &BrokerId| self.peers.iter().any(|peer| peer.broker() == *id);
         match self.isr[1..].iter().all(is_known) {
             true => committed,
@@ -301,7 +301,7 @@ impl Leadership {
             };
             isr.push((peer.broker(), epoch));
         }
-        // Members that are no replicas any more are the controller's to remove.
+        // Members without a replica are the controller's to remove.
         let is_same =
             isr.len() == self.isr.len() && isr.iter().all(|(id, _)| self.isr.contains(id));
         // A decision, whichever, settles what became of the proposals before.

@@ -46,7 +46,7 @@ pub fn remove_dir(
 ) -> io::Result<bool> {
     for name in disk.list(dir)? {
         let path = dir.join(name);
-        // What is no file goes with the directory.
+        // A folder goes with the directory.
         let is_large = disk.size(&path).is_ok_and(|size| size > PIECE_BYTES);
         if is_large && !remove_file(disk, &path, pause)? {
             return Ok(false);
@@ -87,7 +87,7 @@ mod tests {
             remove_dir(&disk, Path::new("d"), &mut || panic!("nothing large is left")).unwrap()
         );
         assert!(!disk.exists(Path::new("d")));
-        assert!(remove_file(&disk, path, &mut || true).unwrap(), "twice is no error");
+        assert!(remove_file(&disk, path, &mut || true).unwrap(), "twice changes nothing");
     }
 
     #[test]
