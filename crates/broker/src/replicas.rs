@@ -9,8 +9,7 @@ use std::sync::Arc;
 use configuration::{BrokerConfig, CompressionChoice, Scope, TopicSettings};
 use metadata::topic_config::Resolver;
 use metadata::{
-    ClusterImage, ConfigResource, ImageUpdate, LocalChange, LocalChangeKind, PartitionImage,
-    TopicChange,
+    ClusterImage, ConfigResource, ImageUpdate, LocalChange, LocalChangeKind, TopicChange,
 };
 use model::{BrokerId, Compression, Durability, PartitionIndex, TopicId, TopicPartition};
 use partition::{CompressionRule, Partition, Settings};
