@@ -152,7 +152,7 @@ impl Cluster {
         if leader < 0 || !self.serves(leader) {
             return None;
         }
-        if !self.book.as_ref().is_some_and(|b| (b.leader, b.epoch) == (leader, epoch)) {
+        if self.book.as_ref().is_none_or(|b| (b.leader, b.epoch) != (leader, epoch)) {
             let log = &self.machines[&leader].log;
             let start = log.iter().position(|record| record.0 >= epoch.0).unwrap_or(log.len());
             let positions = BTreeMap::new();
