@@ -46,8 +46,19 @@ pub fn unix_s() -> f64 {
 /// Whether a process is there and has not ended.
 pub fn is_running(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    !matches!(state, None | Some('Z' | 'X'))
+    !matches!(state_of(&stat), None | Some('Z' | 'X'))
+}
+
+/// Whether a process that was sent SIGSTOP runs no code of its own any more: each of its threads is stopped,
+/// or in a call to the kernel behind which it will be.
+pub fn stands_still(pid: u32) -> Result<bool> {
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let stat = fs::read_to_string(thread?.path().join("stat"))?;
+        if matches!(state_of(&stat), Some('R' | 'S')) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Resident memory of a process, in MiB.
@@ -139,6 +150,11 @@ fn stat_field(pid: &str, number: usize) -> Result<f64> {
     field_of(&stat, number).with_context(|| format!("field {number} of {stat:?}"))
 }
 
+/// The letter for the state in `/proc/PID/stat`.
+fn state_of(stat: &str) -> Option<char> {
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
 fn field_of(stat: &str, number: usize) -> Option<f64> {
     // The second field, the name, may itself hold spaces and parentheses; the third follows it.
     let (_, rest) = stat.rsplit_once(") ")?;
@@ -159,6 +175,7 @@ mod tests {
         let stat = "7 (a) (b) c) S 1 2 3 4 5 6 7 8 9 10 111 222 0 0 20";
         assert_eq!(field_of(stat, 14), Some(111.0));
         assert_eq!(field_of(stat, 15), Some(222.0));
+        assert_eq!(state_of(stat), Some('S'));
     }
 
     #[test]

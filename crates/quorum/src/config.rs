@@ -25,6 +25,9 @@ pub struct QuorumConfig {
     pub snapshot_entries: u64,
     /// A snapshot is also made, and all of the log purged, when the log has so many bytes.
     pub snapshot_bytes: u64,
+    /// Bytes of the records in one entry; a decision with more takes several. Small, because a heartbeat
+    /// may wait behind an entry, and 1 or more.
+    pub entry_bytes_max: usize,
 }
 
 impl QuorumConfig {
@@ -36,10 +39,11 @@ impl QuorumConfig {
             cluster_id: cluster_id.into(),
             dir,
             controller: ControllerSettings::default(),
-            heartbeat_ms: 150,
-            election_timeout_ms: 700..1400,
+            heartbeat_ms: 100,
+            election_timeout_ms: 300..600,
             snapshot_entries: 5000,
             snapshot_bytes: 32 << 20,
+            entry_bytes_max: 256 << 10,
         }
     }
 }

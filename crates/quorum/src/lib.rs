@@ -3,13 +3,20 @@
 //! This room decides nothing about topics or brokers: [`metadata`] does, on a draft of the image;
 //! here the records of a decision are made durable on a majority, applied in one order everywhere,
 //! and published. Nothing outside this crate names an openraft type. It opens no socket either:
-//! messages go through a [`Transport`].
+//! messages go through a [`Transport`], between processes a [`LinkTransport`].
 //!
-//! Read [`Quorum`] first, then `proposer.rs` (deciding in batches), `state_machine.rs`, `store/`.
+//! Read [`Quorum`] first, then `proposer.rs` (deciding in batches), `state_machine.rs`, `store/`;
+//! `message.rs` for what members say to each other.
 
+mod blobs;
 mod config;
 mod description;
+#[cfg(test)]
+mod faults;
+mod links;
+mod message;
 mod network;
+mod parts;
 mod proposer;
 mod published;
 mod quorum;
@@ -19,6 +26,7 @@ mod store;
 
 pub use config::{QuorumConfig, QuorumError};
 pub use description::{MemberDescription, QuorumDescription};
+pub use links::{LinkTransport, MemberService};
 pub use network::{NoTransport, Sent, Transport, TransportError};
 pub use published::Subscription;
 pub use quorum::Quorum;

@@ -1,10 +1,14 @@
 //! Messages between the members, over a transport that somebody else provides.
 //!
-//! A message is JSON that carries the cluster's id, the sender and the addressee: a node that took
-//! over an address of another, or belongs to another cluster, refuses it.
+//! A message carries the cluster's id, the sender and the addressee: a node that took over an address of
+//! another, or belongs to another cluster, refuses it. What is large, a snapshot above all, goes in pieces: a
+//! heartbeat waits behind one of them at most, and a transfer that broke off goes on where it was.
 
-use crate::raft::{Snapshot, SnapshotMeta, TypeConfig, Vote, broker_id};
+use crate::blobs::Blobs;
+use crate::message::{Head, Reply, Request, WholeId};
+use crate::raft::{Snapshot, TypeConfig, Vote, broker_id};
 use crate::state_machine::StateMachine;
+use crate::store::snapshot::Applied;
 use model::BrokerId;
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
 use openraft::network::RPCOption;
@@ -12,11 +16,20 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
-use openraft::{EmptyNode, OptionalSend, Raft, RaftNetworkFactory, RaftNetworkV2};
-use serde::{Deserialize, Serialize};
+use openraft::{EmptyNode, OptionalSend, RPCTypes, Raft, RaftNetworkFactory, RaftNetworkV2};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of a piece.
+const PIECE_BYTES: usize = 1 << 20;
+/// Bytes of a message that is sent as it is; a larger one goes in pieces.
+const MESSAGE_BYTES_MAX: usize = PIECE_BYTES + (PIECE_BYTES >> 1);
+/// How long a piece may take, or a request that was sent in pieces.
+const PIECE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long installing a snapshot may take.
+const INSTALL_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A future that a transport gives back.
 pub type Sent<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, TransportError>> + Send + 'a>>;
@@ -24,8 +37,9 @@ pub type Sent<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, TransportError>>
 /// Brings a message to another member and its answer back. May lose both, late or never; must not
 /// change them. What arrives there goes to `Quorum::receive`.
 pub trait Transport: Send + Sync + 'static {
-    /// Sends a message to a member. The caller gives up by dropping the future.
-    fn send(&self, to: BrokerId, message: Vec<u8>) -> Sent<'_>;
+    /// Sends a message of at most 2 MiB to a member, and waits for its answer no longer than `patience`. The
+    /// caller may give up earlier, by dropping the future.
+    fn send(&self, to: BrokerId, message: Vec<u8>, patience: Duration) -> Sent<'_>;
 }
 
 /// A member that cannot be reached now.
@@ -38,36 +52,9 @@ pub struct TransportError(pub String);
 pub struct NoTransport;
 
 impl Transport for NoTransport {
-    fn send(&self, to: BrokerId, _: Vec<u8>) -> Sent<'_> {
+    fn send(&self, to: BrokerId, _: Vec<u8>, _: Duration) -> Sent<'_> {
         Box::pin(async move { Err(TransportError(format!("no way to node {to}"))) })
     }
-}
-
-#[derive(Serialize, Deserialize)]
-struct Envelope<T> {
-    cluster_id: String,
-    from: u64,
-    to: u64,
-    message: T,
-}
-
-#[derive(Serialize, Deserialize)]
-enum Request {
-    Append(AppendEntriesRequest<TypeConfig>),
-    Vote(VoteRequest<TypeConfig>),
-    PreVote(VoteRequest<TypeConfig>),
-    Snapshot { vote: Vote, meta: SnapshotMeta, lines: String },
-    TransferLeader(TransferLeaderRequest<TypeConfig>),
-}
-
-#[derive(Serialize, Deserialize)]
-enum Reply {
-    Append(AppendEntriesResponse<TypeConfig>),
-    Vote(VoteResponse<TypeConfig>),
-    Snapshot(SnapshotResponse<TypeConfig>),
-    TransferLeader(TransferLeaderResponse<TypeConfig>),
-    /// The message was not for this node, or the node cannot answer.
-    Refused(String),
 }
 
 /// Who talks in which cluster, and how.
@@ -76,6 +63,10 @@ pub(crate) struct Network {
     pub(crate) cluster_id: Arc<str>,
     pub(crate) me: u64,
     pub(crate) transport: Arc<dyn Transport>,
+    /// How long appending entries may take: a sync among them. Heartbeats have less.
+    pub(crate) append_patience: Duration,
+    /// What others send in pieces.
+    pub(crate) blobs: Arc<Blobs>,
 }
 
 /// The way to one member.
@@ -92,53 +83,106 @@ impl RaftNetworkFactory<TypeConfig> for Network {
     }
 }
 
-fn encode<T: Serialize>(envelope: &Envelope<T>) -> Vec<u8> {
-    serde_json::to_vec(envelope).expect("writing JSON to memory cannot fail")
-}
+type Failure = RPCError<TypeConfig>;
 
-fn unreachable(error: impl ToString) -> RPCError<TypeConfig> {
+fn unreachable(error: impl ToString) -> Failure {
     RPCError::Unreachable(Unreachable::from_string(error))
 }
 
+/// An answer to another question than was asked.
+fn confused<T>() -> Result<T, Failure> {
+    Err(unreachable("the answer is to another question"))
+}
+
 impl Peer {
-    async fn ask(
+    /// Asks; in pieces if it has to be.
+    async fn ask(&self, request: &Request, patience: Duration) -> Result<Reply, Failure> {
+        let message = request.encode(self.head());
+        if message.len() <= MESSAGE_BYTES_MAX {
+            return self.exchange(request, message, patience).await;
+        }
+        let whole = WholeId::of(&message);
+        self.send_pieces(whole, &message).await?;
+        let request = Request::Large(whole);
+        self.exchange(&request, request.encode(self.head()), patience.max(PIECE_PATIENCE)).await
+    }
+
+    fn head(&self) -> Head<'_> {
+        Head { cluster_id: &self.network.cluster_id, from: self.network.me, to: self.to }
+    }
+
+    async fn exchange(
         &self,
-        request: Request,
-        option: &RPCOption,
-    ) -> Result<Reply, RPCError<TypeConfig>> {
-        let Network { cluster_id, me, transport } = &self.network;
-        let envelope = Envelope {
-            cluster_id: cluster_id.to_string(),
-            from: *me,
-            to: self.to,
-            message: request,
-        };
-        let sent = transport.send(broker_id(self.to), encode(&envelope));
-        let answer = tokio::time::timeout(option.hard_ttl(), sent).await;
-        let answer = answer.map_err(|_| self.timed_out(option))?.map_err(unreachable)?;
-        let reply: Envelope<Reply> = serde_json::from_slice(&answer).map_err(unreachable)?;
-        if reply.from != self.to || reply.cluster_id != **cluster_id {
+        request: &Request,
+        message: Vec<u8>,
+        patience: Duration,
+    ) -> Result<Reply, Failure> {
+        let sent = self.network.transport.send(broker_id(self.to), message, patience);
+        let answer = tokio::time::timeout(patience, sent).await;
+        let answer = answer.map_err(|_| self.timed_out(request, patience))?.map_err(unreachable)?;
+        let (head, reply) = Reply::decode(&answer).map_err(unreachable)?;
+        if head.from != self.to || head.cluster_id != &*self.network.cluster_id {
             return Err(unreachable("the answer is another node's"));
         }
-        match reply.message {
+        match reply {
             Reply::Refused(reason) => Err(unreachable(reason)),
+            Reply::Missing => Err(unreachable("what was sent in pieces is gone")),
             reply => Ok(reply),
         }
     }
 
-    fn timed_out(&self, option: &RPCOption) -> RPCError<TypeConfig> {
-        RPCError::Timeout(Timeout {
-            action: openraft::RPCTypes::AppendEntries,
-            id: self.network.me,
-            target: self.to,
-            timeout: option.hard_ttl(),
-        })
+    fn timed_out(&self, request: &Request, timeout: Duration) -> Failure {
+        let action = match request {
+            Request::Vote(_) | Request::PreVote(_) => RPCTypes::Vote,
+            Request::Piece { .. } | Request::Snapshot { .. } => RPCTypes::InstallSnapshot,
+            Request::TransferLeader(_) => RPCTypes::TransferLeader,
+            Request::Append(_) | Request::Large(_) => RPCTypes::AppendEntries,
+        };
+        let (id, target) = (self.network.me, self.to);
+        RPCError::Timeout(Timeout { action, id, target, timeout })
     }
-}
 
-/// An answer to another question than was asked.
-fn confused<T>() -> Result<T, RPCError<TypeConfig>> {
-    Err(unreachable("the answer is to another question"))
+    /// Sends something piece by piece, from where the member has it.
+    async fn send_pieces(&self, whole: WholeId, bytes: &[u8]) -> Result<(), Failure> {
+        // An empty piece asks what is there already.
+        let mut have = self.send_piece(whole, 0, &[]).await?;
+        while have < bytes.len() {
+            let end = bytes.len().min(have + PIECE_BYTES);
+            let now = self.send_piece(whole, have, &bytes[have..end]).await?;
+            if now <= have {
+                return Err(unreachable("the member does not take the pieces"));
+            }
+            have = now;
+        }
+        Ok(())
+    }
+
+    async fn send_piece(
+        &self,
+        whole: WholeId,
+        offset: usize,
+        piece: &[u8],
+    ) -> Result<usize, Failure> {
+        let request = Request::Piece { whole, offset: offset as u64, bytes: piece.to_vec() };
+        let message = request.encode(self.head());
+        match self.exchange(&request, message, PIECE_PATIENCE).await? {
+            Reply::Taken(have) if have <= whole.length => Ok(have as usize),
+            _ => confused(),
+        }
+    }
+
+    async fn send_snapshot(
+        &self,
+        vote: Vote,
+        bytes: &[u8],
+    ) -> Result<SnapshotResponse<TypeConfig>, Failure> {
+        let whole = WholeId::of(bytes);
+        self.send_pieces(whole, bytes).await?;
+        match self.ask(&Request::Snapshot { vote, whole }, INSTALL_PATIENCE).await? {
+            Reply::Snapshot(reply) => Ok(reply),
+            _ => confused(),
+        }
+    }
 }
 
 impl RaftNetworkV2<TypeConfig> for Peer {
@@ -148,8 +192,13 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         &mut self,
         rpc: AppendEntriesRequest<TypeConfig>,
         option: RPCOption,
-    ) -> Result<AppendEntriesResponse<TypeConfig>, RPCError<TypeConfig>> {
-        match self.ask(Request::Append(rpc), &option).await? {
+    ) -> Result<AppendEntriesResponse<TypeConfig>, Failure> {
+        let patience = match rpc.entries.is_empty() {
+            true => option.hard_ttl(),
+            // The member syncs them before it answers; asking again would not make it quicker.
+            false => option.hard_ttl().max(self.network.append_patience),
+        };
+        match self.ask(&Request::Append(rpc), patience).await? {
             Reply::Append(reply) => Ok(reply),
             _ => confused(),
         }
@@ -159,8 +208,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         &mut self,
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
-    ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
-        match self.ask(Request::Vote(rpc), &option).await? {
+    ) -> Result<VoteResponse<TypeConfig>, Failure> {
+        match self.ask(&Request::Vote(rpc), option.hard_ttl()).await? {
             Reply::Vote(reply) => Ok(reply),
             _ => confused(),
         }
@@ -170,8 +219,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         &mut self,
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
-    ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
-        match self.ask(Request::PreVote(rpc), &option).await? {
+    ) -> Result<VoteResponse<TypeConfig>, Failure> {
+        match self.ask(&Request::PreVote(rpc), option.hard_ttl()).await? {
             Reply::Vote(reply) => Ok(reply),
             _ => confused(),
         }
@@ -182,16 +231,11 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         vote: Vote,
         snapshot: Snapshot,
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
-        option: RPCOption,
+        _: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
-        let lines = String::from_utf8(snapshot.snapshot).expect("a snapshot is text");
-        let request = Request::Snapshot { vote, meta: snapshot.meta, lines };
         tokio::select! {
             closed = cancel => Err(StreamingError::Closed(closed)),
-            reply = self.ask(request, &option) => match reply? {
-                Reply::Snapshot(reply) => Ok(reply),
-                _ => Ok(confused()?),
-            },
+            reply = self.send_snapshot(vote, &snapshot.snapshot) => Ok(reply?),
         }
     }
 
@@ -199,36 +243,70 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         &mut self,
         request: TransferLeaderRequest<TypeConfig>,
         option: RPCOption,
-    ) -> Result<TransferLeaderResponse<TypeConfig>, RPCError<TypeConfig>> {
-        match self.ask(Request::TransferLeader(request), &option).await? {
+    ) -> Result<TransferLeaderResponse<TypeConfig>, Failure> {
+        match self.ask(&Request::TransferLeader(request), option.hard_ttl()).await? {
             Reply::TransferLeader(reply) => Ok(reply),
             _ => confused(),
         }
     }
 }
 
-/// Answers a message of another member.
+/// Answers a message of another member: of `sender`, if it is known who brought it.
 pub(crate) async fn receive(
     raft: &Raft<TypeConfig, StateMachine>,
     network: &Network,
+    sender: Option<BrokerId>,
     message: &[u8],
 ) -> Vec<u8> {
-    let (to, reply) = match serde_json::from_slice::<Envelope<Request>>(message) {
-        Err(error) => (0, Reply::Refused(format!("not a message between members: {error}"))),
-        Ok(asked) if asked.cluster_id != *network.cluster_id || asked.to != network.me => {
+    let (to, reply) = match Request::decode(message) {
+        Err(error) => (0, Reply::Refused(error.to_string())),
+        Ok((head, _)) if head.cluster_id != &*network.cluster_id || head.to != network.me => {
             let (me, cluster) = (network.me, &network.cluster_id);
-            (asked.from, Reply::Refused(format!("this is node {me} of cluster {cluster}")))
+            (head.from, Reply::Refused(format!("this is node {me} of cluster {cluster}")))
         }
-        Ok(asked) => {
-            let reply = answer(raft, asked.message).await;
-            (asked.from, reply.unwrap_or_else(Reply::Refused))
+        Ok((head, _)) if sender.is_some_and(|sender| sender != broker_id(head.from)) => {
+            let words = format!("the sender is not node {}, as the message says", head.from);
+            (head.from, Reply::Refused(words))
+        }
+        Ok((head, request)) => {
+            let reply = answer(raft, network, head.from, request).await;
+            (head.from, reply.unwrap_or_else(Reply::Refused))
         }
     };
-    let cluster_id = network.cluster_id.to_string();
-    encode(&Envelope { cluster_id, from: network.me, to, message: reply })
+    reply.encode(Head { cluster_id: &network.cluster_id, from: network.me, to })
 }
 
-async fn answer(raft: &Raft<TypeConfig, StateMachine>, request: Request) -> Result<Reply, String> {
+async fn answer(
+    raft: &Raft<TypeConfig, StateMachine>,
+    network: &Network,
+    from: u64,
+    request: Request,
+) -> Result<Reply, String> {
+    match request {
+        Request::Piece { whole, offset, bytes } => {
+            network.blobs.add(from, whole, offset, &bytes).map(Reply::Taken)
+        }
+        Request::Snapshot { vote, whole } => match network.blobs.take(from, whole) {
+            Some(bytes) => install(raft, vote, bytes).await,
+            None => Ok(Reply::Missing),
+        },
+        Request::Large(whole) => {
+            let Some(message) = network.blobs.take(from, whole) else { return Ok(Reply::Missing) };
+            let (head, request) = Request::decode(&message).map_err(|error| error.to_string())?;
+            let same = head.from == from
+                && head.to == network.me
+                && head.cluster_id == &*network.cluster_id;
+            if !same {
+                return Err("a request in pieces that is another's".into());
+            }
+            consult(raft, request).await
+        }
+        request => consult(raft, request).await,
+    }
+}
+
+/// Has a whole request answered by the library.
+async fn consult(raft: &Raft<TypeConfig, StateMachine>, request: Request) -> Result<Reply, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     match request {
         Request::Append(rpc) => {
@@ -236,13 +314,27 @@ async fn answer(raft: &Raft<TypeConfig, StateMachine>, request: Request) -> Resu
         }
         Request::Vote(rpc) => raft.vote(rpc).await.map(Reply::Vote).map_err(|e| text(&e)),
         Request::PreVote(rpc) => raft.pre_vote(rpc).await.map(Reply::Vote).map_err(|e| text(&e)),
-        Request::Snapshot { vote, meta, lines } => {
-            let snapshot = Snapshot { meta, snapshot: lines.into_bytes() };
-            let installed = raft.install_full_snapshot(vote, snapshot).await;
-            installed.map(Reply::Snapshot).map_err(|e| text(&e))
-        }
         Request::TransferLeader(rpc) => {
             raft.handle_transfer_leader(rpc).await.map(Reply::TransferLeader).map_err(|e| text(&e))
         }
+        Request::Piece { .. } | Request::Snapshot { .. } | Request::Large(_) => {
+            Err("a request in pieces that is none".into())
+        }
     }
+}
+
+/// Installs a snapshot that was sent. One that is not what was written is refused here: in the library it
+/// would end this node.
+async fn install(
+    raft: &Raft<TypeConfig, StateMachine>,
+    vote: Vote,
+    bytes: Vec<u8>,
+) -> Result<Reply, String> {
+    let read = tokio::task::spawn_blocking(move || {
+        let meta = Applied::decode(&bytes)?.meta();
+        Ok::<_, String>(Snapshot { meta, snapshot: bytes })
+    });
+    let snapshot = read.await.map_err(|error| error.to_string())??;
+    let installed = raft.install_full_snapshot(vote, snapshot).await;
+    installed.map(Reply::Snapshot).map_err(|error| error.to_string())
 }

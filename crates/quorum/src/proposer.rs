@@ -1,15 +1,16 @@
 //! Deciding: one proposal in flight, whatever queued up meanwhile decided together.
 //!
 //! Requests are decided one after the other on a draft of the newest image. Their records become
-//! one entry; when it is applied, all are answered. If the image had changed meanwhile, the entry
-//! was refused everywhere, and all of them are decided anew.
+//! one entry, or several that count as one; when it is applied, all are answered. If the image had
+//! changed meanwhile, the entry was refused everywhere, and all of them are decided anew.
 
 use crate::config::QuorumError;
+use crate::parts;
 use crate::published::{Published, Version};
 use crate::raft::{Outcome, Proposal, TypeConfig, broker_id};
 use crate::state_machine::StateMachine;
 use crate::store::log_store::now;
-use metadata::{ControllerSettings, Draft, Request, Response};
+use metadata::{ControllerSettings, Draft, MetadataRecord, Request, Response};
 use openraft::errors::{ClientWriteError, ForwardToLeader, LinearizableReadError, RaftError};
 use openraft::{Raft, ReadPolicy};
 use parking_lot::Mutex;
@@ -31,6 +32,8 @@ pub(crate) struct Proposer {
     pub(crate) raft: Raft<TypeConfig, StateMachine>,
     pub(crate) published: Arc<Published>,
     pub(crate) settings: Arc<Mutex<ControllerSettings>>,
+    /// Bytes of the records in one entry.
+    pub(crate) entry_bytes_max: usize,
     pub(crate) queue: mpsc::Receiver<Asked>,
 }
 
@@ -45,18 +48,14 @@ impl Proposer {
         }
     }
 
-    /// Decides the first of what was asked, as many as fit one entry, and answers them.
+    /// Decides the first of what was asked, as many as go together, and answers them.
     async fn decide_some(&self, asked: &mut Vec<Asked>) {
-        if let Err(error) = self.catch_up().await {
-            refuse(asked.drain(..), &error);
-            return;
-        }
         // Before the image: everything up to this entry is in the image that is looked at.
         let applied = self.published.applied_index();
         let version = self.published.version();
         let (draft, responses) = self.draft(&version, asked);
         let committed = match draft.records() {
-            [] => Ok(Outcome::Applied),
+            [] => self.confirm(&version).await,
             _ => self.commit(&version, applied, draft).await,
         };
         match committed {
@@ -71,17 +70,20 @@ impl Proposer {
         }
     }
 
-    /// Waits until this node surely leads and has applied all that was committed before it did. A
-    /// decision without records is not checked again when it is applied, so it must not rest on
-    /// an old image. Costs no message while the leader's lease holds.
-    async fn catch_up(&self) -> Result<(), QuorumError> {
-        match self.raft.ensure_linearizable(ReadPolicy::LeaseRead).await {
-            Ok(_) => Ok(()),
+    /// Makes sure that answers without records rest on the newest image: nothing is committed for them, so
+    /// nothing else would tell. A majority is asked whether this node still leads; what was committed before
+    /// is applied first. A lease would save the messages, and be wrong where clocks are.
+    async fn confirm(&self, version: &Version) -> Result<Outcome, QuorumError> {
+        match self.raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
+            Ok(_) if self.published.version().changed_at == version.changed_at => {
+                Ok(Outcome::Applied)
+            }
+            Ok(_) => Ok(Outcome::Refused),
             Err(RaftError::Fatal(fatal)) => Err(QuorumError::stopped(fatal)),
             Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward))) => {
                 Err(QuorumError::NotLeader { leader: forward.leader_id.map(broker_id) })
             }
-            // It leads, as far as it knows, and has not heard from a majority for too long.
+            // It leads, as far as it knows, and hears from no majority.
             Err(RaftError::APIError(_)) => Err(QuorumError::NotLeader { leader: None }),
         }
     }
@@ -106,8 +108,26 @@ impl Proposer {
         applied: Option<u64>,
         draft: Draft,
     ) -> Result<Outcome, QuorumError> {
-        let records = draft.into_records().into();
-        let proposal = Proposal { decided_at: version.changed_at, applied, records };
+        let records = draft.into_records();
+        let mut lines = Vec::new();
+        MetadataRecord::encode_lines(&records, &mut lines);
+        let decided_at = version.changed_at;
+        let Some(parts) = parts::cut(&lines, self.entry_bytes_max) else {
+            let records = records.into();
+            return self.write(Proposal { decided_at, applied, records, part: None }).await;
+        };
+        let mut outcome = Outcome::Refused;
+        for part in parts {
+            let (records, part) = ([].into(), Some(part));
+            outcome = self.write(Proposal { decided_at, applied, records, part }).await?;
+            if outcome == Outcome::Refused {
+                break;
+            }
+        }
+        Ok(outcome)
+    }
+
+    async fn write(&self, proposal: Proposal) -> Result<Outcome, QuorumError> {
         match self.raft.client_write(proposal).await {
             Ok(written) => Ok(written.data),
             Err(RaftError::Fatal(fatal)) => Err(QuorumError::stopped(fatal)),

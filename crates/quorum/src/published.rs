@@ -6,6 +6,7 @@
 use arc_swap::ArcSwap;
 use metadata::{ClusterImage, ImageDelta, ImageUpdate};
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use tokio::sync::{Notify, watch};
 
@@ -23,6 +24,8 @@ pub(crate) struct Published {
     version: ArcSwap<Version>,
     /// Indexes below this one are applied. Moves after `version`.
     applied_below: watch::Sender<u64>,
+    /// Indexes below this one would be in a snapshot that was taken now. Moves before `applied_below`.
+    settled_below: AtomicU64,
     subscribers: Mutex<Vec<Weak<Slot>>>,
 }
 
@@ -98,6 +101,7 @@ impl Published {
         Published {
             version: ArcSwap::from_pointee(version),
             applied_below: watch::Sender::new(applied_below),
+            settled_below: AtomicU64::new(applied_below),
             subscribers: Mutex::new(Vec::new()),
         }
     }
@@ -125,6 +129,16 @@ impl Published {
     /// Everything up to an index is in the image that is published.
     pub(crate) fn applied(&self, index: u64) {
         self.applied_below.send_replace(index + 1);
+    }
+
+    /// Everything below an index would be in a snapshot that was taken now.
+    pub(crate) fn settled(&self, below: u64) {
+        self.settled_below.store(below, Ordering::Release);
+    }
+
+    /// Below which index everything would be in a snapshot that was taken now.
+    pub(crate) fn settled_below(&self) -> u64 {
+        self.settled_below.load(Ordering::Acquire)
     }
 
     /// Tells of every entry that is applied, if slowly: only the newest counts.

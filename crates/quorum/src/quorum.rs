@@ -11,14 +11,17 @@ use crate::state_machine::{StateMachine, Writes};
 use crate::store::log_store::LogStore;
 use crate::store::open::{Opened, open};
 use crate::store::vote;
+use link::LogPoint;
 use metadata::{ClusterImage, ControllerSettings, Request, Response};
 use model::BrokerId;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{InitializeError, RaftError};
+use openraft::type_config::TypeConfigExt;
 use openraft::{ChangeMembers, Config, EmptyNode, Raft, SnapshotPolicy};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use storage::disk::Disk;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -52,7 +55,13 @@ fn raft_config(config: &QuorumConfig, alone: bool) -> Result<Config, QuorumError
         replication_lag_threshold: config.snapshot_entries * 2,
         // A voter without peers has nobody to tell or to hear from: it does not look at the clock.
         enable_tick: !alone,
+        // A leader that lost power may have lost entries that others have, of its own term: it must not go on
+        // in that term, where it would give their indexes to others. And it does not know what was
+        // committed. Nobody else has entries of a voter without peers.
+        enable_leader_restore: Some(alone),
         enable_pre_vote: Some(true),
+        // A member that is started again is back in milliseconds, and its links say at once that they are up.
+        backoff: "20ms ...200ms".to_owned(),
         ..Config::default()
     };
     raft.validate().map_err(QuorumError::stopped)
@@ -95,11 +104,15 @@ impl Quorum {
         transport: Arc<dyn Transport>,
     ) -> Result<Quorum, QuorumError> {
         let me = node_id(config.node);
-        let alone = config.voters == [config.node];
         let dir = config.dir.clone();
         let cluster_id = &config.cluster_id;
         let opened = open(Arc::clone(&disk), dir.clone(), cluster_id, me, config.snapshot_bytes);
-        let Opened { store, applied } = opened.map_err(QuorumError::stopped)?;
+        let Opened { store, applied, members } = opened.map_err(QuorumError::stopped)?;
+        // What the folder says counts, and not the file: the members may have changed since.
+        let alone = match members {
+            Some(members) => members.are_only(me),
+            None => config.voters == [config.node],
+        };
         let machine = StateMachine::new(disk, dir, applied);
         if !store.has_vote() && alone {
             lead_alone(&store, me)?;
@@ -124,7 +137,13 @@ impl Quorum {
         alone: bool,
     ) -> Result<Quorum, QuorumError> {
         let me = node_id(config.node);
-        let network = Network { cluster_id: config.cluster_id.as_str().into(), me, transport };
+        let network = Network {
+            cluster_id: config.cluster_id.as_str().into(),
+            me,
+            transport,
+            append_patience: Duration::from_millis(config.election_timeout_ms.end),
+            blobs: Arc::default(),
+        };
         let (published, snapshot_writes) = (machine.published(), machine.writes());
         let raft_config = Arc::new(raft_config(config, alone)?);
         let raft = Raft::new(me, raft_config, network.clone(), store.clone(), machine).await;
@@ -135,15 +154,16 @@ impl Quorum {
             raft: raft.clone(),
             published: Arc::clone(&published),
             settings: Arc::clone(&settings),
+            entry_bytes_max: config.entry_bytes_max,
             queue,
         };
         let bound =
             bound_log(raft.clone(), store.clone(), Arc::clone(&published), config.snapshot_bytes);
         let members = watch_members(raft.clone(), me);
         let tasks = vec![
-            tokio::spawn(vital(proposer.run())),
-            tokio::spawn(vital(members)),
-            tokio::spawn(vital(bound)),
+            TypeConfig::spawn(vital(proposer.run())),
+            TypeConfig::spawn(vital(members)),
+            TypeConfig::spawn(vital(bound)),
         ];
         let inner = Inner {
             raft,
@@ -256,6 +276,12 @@ impl Quorum {
         (voters, learners)
     }
 
+    /// The log, for simulations.
+    #[cfg(test)]
+    pub(crate) fn store(&self) -> &LogStore {
+        &self.inner.store
+    }
+
     /// Openraft's own handle, for what describes it.
     pub(crate) fn raft(&self) -> &Raft<TypeConfig, StateMachine> {
         &self.inner.raft
@@ -299,7 +325,19 @@ impl Quorum {
 
     /// Answers a message that a [`Transport`] brought from another member.
     pub async fn receive(&self, message: &[u8]) -> Vec<u8> {
-        receive(&self.inner.raft, &self.inner.network, message).await
+        receive(&self.inner.raft, &self.inner.network, None, message).await
+    }
+
+    /// Answers a message that this member sent for sure: one that says another sender is refused.
+    pub async fn receive_from(&self, sender: BrokerId, message: &[u8]) -> Vec<u8> {
+        receive(&self.inner.raft, &self.inner.network, Some(sender), message).await
+    }
+
+    /// The newest entry of this node's log, committed or not: what a Hello says.
+    pub fn last_entry(&self) -> Option<LogPoint> {
+        let last = self.inner.store.last()?;
+        let LeaderId { term, node_id: leader } = last.leader_id;
+        Some(LogPoint { term, leader, index: last.index })
     }
 
     /// Waits until the quorum fails on this node, as when its disk does, or is stopped.
@@ -374,7 +412,8 @@ async fn bound_log(
     let mut metrics = raft.metrics();
     let mut applied = published.watch_applied();
     loop {
-        let below = *applied.borrow_and_update();
+        applied.borrow_and_update();
+        let below = published.settled_below();
         if store.size_bytes() > bytes_max && below > 0 {
             if raft.trigger().snapshot().await.is_err() {
                 return;

@@ -6,9 +6,15 @@
 
 use metadata::MetadataRecord;
 use model::BrokerId;
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
+
+#[cfg(not(test))]
+type Runtime = openraft::impls::TokioRuntime;
+/// What the library draws by lot comes from a simulation's seed.
+#[cfg(test)]
+pub(crate) type Runtime =
+    openraft_rt::deterministic_rng::DeterministicRng<openraft::impls::TokioRuntime>;
 
 openraft::declare_raft_types!(
     /// Metadata records between brokers.
@@ -17,6 +23,7 @@ openraft::declare_raft_types!(
         R = Outcome,
         NodeId = u64,
         Node = openraft::EmptyNode,
+        AsyncRuntime = Runtime,
 );
 
 pub(crate) type LogId = openraft::type_config::alias::LogIdOf<TypeConfig>;
@@ -38,45 +45,38 @@ pub(crate) struct Proposal {
     /// there, the one at `decided_at` was the last that changed the image. So an entry says what
     /// became of those before it. `None`: not known, as in entries of version 0.
     pub(crate) applied: Option<u64>,
-    /// The facts. Shared: an entry is copied on its way from the proposer to the log.
+    /// The facts. Shared: an entry is copied on its way from the proposer to the log. None if it is a part.
     pub(crate) records: Arc<[MetadataRecord]>,
+    /// Set if the decision is too large for one entry, and this is a piece of it.
+    pub(crate) part: Option<Part>,
 }
 
-/// A proposal as it stands in messages between brokers.
-#[derive(Serialize, Deserialize)]
-struct ProposalOnWire {
-    decided_at: Option<u64>,
-    #[serde(default)]
-    applied: Option<u64>,
-    records: Vec<MetadataRecord>,
-}
-
-impl Serialize for Proposal {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let records = self.records.to_vec();
-        let Proposal { decided_at, applied, .. } = *self;
-        ProposalOnWire { decided_at, applied, records }.serialize(to)
-    }
-}
-
-impl<'de> Deserialize<'de> for Proposal {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Proposal, D::Error> {
-        let wire = ProposalOnWire::deserialize(from)?;
-        let ProposalOnWire { decided_at, applied, records } = wire;
-        Ok(Proposal { decided_at, applied, records: records.into() })
-    }
+/// A piece of a decision. Consecutive entries of one leader carry the pieces; the facts are facts when the
+/// last of them is applied, all at once. A leader that is lost in between leaves nothing behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Which piece, from 0.
+    pub(crate) number: u32,
+    /// Whether none follows.
+    pub(crate) is_last: bool,
+    /// Records as lines, cut anywhere between two characters.
+    pub(crate) text: Arc<[u8]>,
 }
 
 impl fmt::Display for Proposal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} records", self.records.len())
+        match &self.part {
+            None => write!(f, "{} records", self.records.len()),
+            Some(part) => write!(f, "part {} of a decision", part.number),
+        }
     }
 }
 
 /// What became of a proposal that was committed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Its records are facts now. Also the outcome of entries that carry none.
+    /// Its records are facts now, or will be with the parts that follow. Also the outcome of entries that
+    /// carry none.
     Applied,
     /// The image had changed since it was decided: nothing of it happened, anywhere.
     Refused,

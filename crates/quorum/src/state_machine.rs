@@ -5,14 +5,18 @@
 //!
 //! An entry also says what became of those before it when they were applied for the first time. If
 //! that is not what became of them here, the image is not the cluster's: the node stops.
+//!
+//! Parts of a large decision are gathered, and become facts with the last of them. A snapshot is of what
+//! was before the first: the parts are read again behind it.
 
+use crate::parts::Gathered;
 use crate::published::{Published, Version};
 use crate::raft::{
     Entry, LogId, Outcome, Payload, Proposal, Snapshot, SnapshotMeta, StoredMembership, TypeConfig,
 };
 use crate::store::snapshot::{self, Applied};
 use futures_util::{Stream, StreamExt};
-use metadata::ImageDelta;
+use metadata::{ImageDelta, MetadataRecord};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{OptionalSend, RaftSnapshotBuilder};
 use std::io;
@@ -26,6 +30,8 @@ pub(crate) struct StateMachine {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     applied: Applied,
+    /// The parts of a decision of which the last is still to come.
+    gathered: Option<Gathered>,
     published: Arc<Published>,
     writes: Writes,
     /// Whether an entry may be missing; for tests of others.
@@ -66,7 +72,8 @@ impl StateMachine {
         let image = Arc::new(applied.image.clone());
         let version = Version { image, changed_at: applied.changed_at };
         let published = Arc::new(Published::new(version, below));
-        StateMachine { disk, dir, applied, published, writes: Writes::new(), allows_gaps: false }
+        let (gathered, writes) = (None, Writes::new());
+        StateMachine { disk, dir, applied, gathered, published, writes, allows_gaps: false }
     }
 
     pub(crate) fn writes(&self) -> Writes {
@@ -93,14 +100,34 @@ impl StateMachine {
                 last.index
             )));
         }
-        self.applied.last = Some(entry.log_id);
+        let before = self.applied.last.replace(entry.log_id);
+        let gathered = self.gathered.take();
         match entry.payload {
             Payload::Blank => Ok(Outcome::Applied),
             Payload::Membership(members) => {
                 self.applied.members = StoredMembership::new(Some(entry.log_id), members);
                 Ok(Outcome::Applied)
             }
-            Payload::Normal(proposal) => self.replay(index, &proposal, delta),
+            Payload::Normal(proposal) => {
+                self.check_outcomes(index, &proposal)?;
+                if proposal.decided_at != self.applied.changed_at {
+                    return Ok(Outcome::Refused);
+                }
+                let Some(part) = &proposal.part else {
+                    return self.replay(index, &proposal.records, delta);
+                };
+                let Some(gathered) = Gathered::add(gathered, before, entry.log_id, part) else {
+                    return Ok(Outcome::Refused);
+                };
+                if !part.is_last {
+                    self.gathered = Some(gathered);
+                    return Ok(Outcome::Applied);
+                }
+                let records = MetadataRecord::decode_lines(gathered.text());
+                let records =
+                    records.map_err(|error| invalid(format!("entry {index}: {error}")))?;
+                self.replay(index, &records, delta)
+            }
         }
     }
 
@@ -109,18 +136,22 @@ impl StateMachine {
         self.applied.image
     }
 
+    /// The state that a snapshot taken now is of.
+    fn settled(&self) -> Applied {
+        match &self.gathered {
+            None => self.applied.clone(),
+            Some(gathered) => Applied { last: gathered.before(), ..self.applied.clone() },
+        }
+    }
+
     fn replay(
         &mut self,
         index: u64,
-        proposal: &Proposal,
+        records: &[MetadataRecord],
         delta: &mut ImageDelta,
     ) -> io::Result<Outcome> {
-        self.check_outcomes(index, proposal)?;
-        if proposal.decided_at != self.applied.changed_at {
-            return Ok(Outcome::Refused);
-        }
         let image = &mut self.applied.image;
-        for record in proposal.records.iter() {
+        for record in records {
             delta.note(image, record);
             image.replay(record).map_err(|error| invalid(format!("entry {index}: {error}")))?;
         }
@@ -157,6 +188,11 @@ impl StateMachine {
             let version = Version { image, changed_at: self.applied.changed_at };
             self.published.publish(last.index, version, delta);
         }
+        let settled = match &self.gathered {
+            None => Some(last),
+            Some(gathered) => gathered.before(),
+        };
+        self.published.settled(settled.map_or(0, |id| id.index + 1));
         self.published.applied(last.index);
     }
 }
@@ -197,7 +233,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         SnapshotBuilder {
             disk: Arc::clone(&self.disk),
             dir: self.dir.clone(),
-            applied: self.applied.clone(),
+            applied: self.settled(),
             writes: self.writes.clone(),
         }
     }
@@ -207,6 +243,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         let last = received.last.ok_or_else(|| invalid("a snapshot of nothing".into()))?;
         write_snapshot(&self.writes, &self.disk, &self.dir, last, bytes).await?;
         let before = std::mem::replace(&mut self.applied, received);
+        self.gathered = None;
         let delta = ImageDelta::between(&before.image, &self.applied.image);
         self.publish(delta, before.changed_at);
         Ok(())

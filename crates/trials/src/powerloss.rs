@@ -1,6 +1,7 @@
 //! Loss of power, for real: an ext4 file system on a loop device is shut down under load without flushing its journal, so that
 //! everything is gone that was not synced; then it is mounted again, a broker is started on what is left, and every record
-//! that was acknowledged is looked for.
+//! that was acknowledged is looked for. The broker is stopped just before, as a power failure stops it: it acknowledges nothing
+//! that the file system told it while this was being shut down.
 //!
 //! With `durability=fsync` none may be missing. With `page-cache` some must be: if none were, the trial would not bite.
 
@@ -13,8 +14,10 @@ use anyhow::{Context, Result, bail, ensure};
 use client::admin::NewTopic;
 use client::{Admin, Cluster, ClusterConfig};
 use peer::highwater::{self, Server};
+use peer::procfs;
 use perf::load::{self, ProduceLoad, ProduceReport, Sizes, Stop};
 use perf::stamp::Verdict;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::requests::{self, PATIENCE, runtime};
@@ -122,6 +125,7 @@ fn one_failure(
     runtime()?.block_on(load_begins(&server.bootstrap(), is_over))?;
     let began = Instant::now();
     thread::sleep(after);
+    stop_still(server.pid())?;
     volume.fail_power()?;
     server.kill()?;
     stop.stop();
@@ -132,6 +136,20 @@ fn one_failure(
     let verdict = load::verify(&server.bootstrap(), &report.acknowledgements, IDLE)?;
     server.stop()?;
     Ok((report, verdict))
+}
+
+/// Stops a process where it is. A sync that is under way when the file system is shut down may succeed though nothing of
+/// it lasts: ext4 notes the place of the data behind the write, and whoever waits is not told that it could
+/// not. Where the power fails nobody is left to believe that.
+fn stop_still(pid: u32) -> Result<()> {
+    let id = i32::try_from(pid).ok().and_then(Pid::from_raw).context("no id of a process")?;
+    kill_process(id, Signal::STOP)?;
+    let deadline = Instant::now() + PATIENCE;
+    while !procfs::stands_still(pid)? {
+        ensure!(Instant::now() < deadline, "the broker is not stopped within {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 fn start(binary: &Path, volume: &Volume, durability: &str) -> Result<Server> {

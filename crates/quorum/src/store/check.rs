@@ -6,6 +6,7 @@
 //! `vote`, the note in `synced`, and an entry behind it that says so. An entry that merely stands
 //! behind a damaged one proves nothing: of several that were not synced yet, a power failure keeps any.
 
+use super::entry::Members;
 use super::{RESTORE, entry, refused};
 use crate::raft::{LeaderId, LogId};
 use model::BatchHeader;
@@ -31,6 +32,8 @@ pub(super) struct Found {
     pub(super) sizes: VecDeque<(u64, u32)>,
     /// The first index of each leader's entries, in order.
     leaders: Vec<(u64, LeaderId)>,
+    /// The newest entry that says who the members are.
+    pub(super) members: Option<(u64, Members)>,
 }
 
 impl Found {
@@ -135,6 +138,9 @@ impl Walk<'_> {
             _ => self.found.leaders.push((stamp.id.index, leader)),
         }
         self.found.sizes.push_back((stamp.id.index, size));
+        if let Some(members) = stamp.members {
+            self.found.members = Some((stamp.id.index, members));
+        }
         self.found.next += 1;
         Ok(size as usize)
     }

@@ -8,8 +8,11 @@
 //! (`synced`), and, if it carries records, up to which index the leader had applied (`applied`). The
 //! first proves that a damaged entry before it was durable, the second what became of the entries
 //! before it. Entries of version 0 say neither.
+//!
+//! A decision that is too large for one entry stands in several (`part`): its lines are then cut anywhere.
+//! Such entries have version 2, so that a release that would take a part for the whole refuses them.
 
-use crate::raft::{Entry, LeaderId, LogId, Payload, Proposal, is_node_id, membership};
+use crate::raft::{Entry, LeaderId, LogId, Part, Payload, Proposal, is_node_id, membership};
 use metadata::{DecodeError, MetadataRecord};
 use model::batch::{BatchError, BatchHeader, HEADER_BYTES};
 use model::record::{BatchBuilder, Records};
@@ -17,7 +20,9 @@ use model::{LeaderEpoch, Offset, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The newest version of an entry's first line that this code reads.
-const ENTRY_VERSION: u16 = 1;
+const ENTRY_VERSION: u16 = 2;
+/// The version of an entry that is whole.
+const WHOLE_VERSION: u16 = 1;
 
 /// The first line.
 #[derive(Serialize, Deserialize)]
@@ -40,9 +45,18 @@ enum Kind {
         decided_at: Option<u64>,
         #[serde(default)]
         applied: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        part: Option<PartNumber>,
     },
     /// The voters; two lists while one gives way to the other.
     Members { voters: Vec<Vec<u64>>, learners: Vec<u64> },
+}
+
+/// Which part of a decision the lines are.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct PartNumber {
+    number: u32,
+    last: bool,
 }
 
 /// Why bytes of the log are not an entry.
@@ -78,22 +92,29 @@ pub(crate) fn voters(membership: &crate::raft::Membership) -> Vec<Vec<u64>> {
 /// The entry as a batch. `synced` is the index up to which the log is synced now; `now` is only for
 /// people who read the log.
 pub(crate) fn encode(entry: &Entry, synced: Option<u64>, now: Timestamp) -> Vec<u8> {
-    let (mut records, kind) = (&[][..], Kind::Blank);
+    let mut lines = Vec::new();
+    let mut version = WHOLE_VERSION;
     let kind = match &entry.payload {
-        Payload::Blank => kind,
-        Payload::Normal(proposal) => {
-            records = &proposal.records;
-            Kind::Records { decided_at: proposal.decided_at, applied: proposal.applied }
+        Payload::Blank => Kind::Blank,
+        Payload::Normal(Proposal { decided_at, applied, records, part: None }) => {
+            MetadataRecord::encode_lines(records, &mut lines);
+            Kind::Records { decided_at: *decided_at, applied: *applied, part: None }
+        }
+        Payload::Normal(Proposal { decided_at, applied, part: Some(part), .. }) => {
+            version = ENTRY_VERSION;
+            lines.extend_from_slice(&part.text);
+            let part = Some(PartNumber { number: part.number, last: part.is_last });
+            Kind::Records { decided_at: *decided_at, applied: *applied, part }
         }
         Payload::Membership(members) => {
             Kind::Members { voters: voters(members), learners: learners(members) }
         }
     };
     let LeaderId { term, node_id } = entry.log_id.leader_id;
-    let first = FirstLine { v: ENTRY_VERSION, term, leader: node_id, synced, entry: kind };
+    let first = FirstLine { v: version, term, leader: node_id, synced, entry: kind };
     let mut value = serde_json::to_vec(&first).expect("writing JSON to memory cannot fail");
     value.push(b'\n');
-    MetadataRecord::encode_lines(records, &mut value);
+    value.append(&mut lines);
     let offset = i64::try_from(entry.log_id.index).expect("an index fits an offset");
     let epoch = i32::try_from(term).expect("a term fits a leader epoch");
     let mut batch = BatchBuilder::new().placed(Offset(offset), LeaderEpoch(epoch));
@@ -102,20 +123,41 @@ pub(crate) fn encode(entry: &Entry, synced: Option<u64>, now: Timestamp) -> Vec<
 }
 
 /// What an entry says of itself and of the log at the time when it was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) id: LogId,
     /// Whether the entry is of a version that says how far the log was synced.
     pub(crate) tells_synced: bool,
     /// Up to this index the log was synced when the entry was written.
     pub(crate) synced: Option<u64>,
+    /// The members, if it says who they are.
+    pub(crate) members: Option<Members>,
+}
+
+/// Who the members are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Members {
+    /// By configuration: two while one gives way to the other.
+    pub(crate) voters: Vec<Vec<u64>>,
+    pub(crate) learners: Vec<u64>,
+}
+
+impl Members {
+    /// Whether there is nobody but this node.
+    pub(crate) fn are_only(&self, node: u64) -> bool {
+        self.learners.is_empty() && self.voters.iter().all(|voters| *voters == [node])
+    }
 }
 
 /// The place of an entry in a batch whose checksum was checked, without its records.
 pub(crate) fn stamp(header: &BatchHeader, batch: &[u8]) -> Result<Stamp, EntryError> {
     let (first, _) = split(header, batch)?;
     let id = log_id(header, &first)?;
-    Ok(Stamp { id, tells_synced: first.v > 0, synced: first.synced })
+    let members = match first.entry {
+        Kind::Members { voters, learners } => Some(Members { voters, learners }),
+        Kind::Blank | Kind::Records { .. } => None,
+    };
+    Ok(Stamp { id, tells_synced: first.v > 0, synced: first.synced, members })
 }
 
 /// The entry in a batch whose checksum was checked.
@@ -133,10 +175,16 @@ pub(crate) fn decode(header: &BatchHeader, batch: &[u8]) -> Result<Entry, EntryE
             }
             Payload::Membership(membership(voters, learners))
         }
-        Kind::Records { decided_at, applied } => {
+        Kind::Records { decided_at, applied, part: Some(PartNumber { number, last }) } => {
+            // Behind the line feed of the first line, which is there if the text is.
+            let text = rest.get(1..).unwrap_or_default().into();
+            let part = Some(Part { number, is_last: last, text });
+            Payload::Normal(Proposal { decided_at, applied, records: [].into(), part })
+        }
+        Kind::Records { decided_at, applied, part: None } => {
             let records = MetadataRecord::decode_lines(rest);
             let records = records.map_err(|source| EntryError::Record { index, source })?;
-            Payload::Normal(Proposal { decided_at, applied, records: records.into() })
+            Payload::Normal(Proposal { decided_at, applied, records: records.into(), part: None })
         }
     };
     Ok(Entry { log_id, payload })
@@ -189,7 +237,14 @@ mod tests {
         let decoded = decode(&header, &bytes).unwrap();
         assert_eq!(decoded, entry);
         let told = stamp(&header, &bytes).unwrap();
-        assert_eq!(told, Stamp { id: entry.log_id, tells_synced: true, synced: Some(4) });
+        let members = match &entry.payload {
+            Payload::Membership(members) => {
+                Some(Members { voters: voters(members), learners: learners(members) })
+            }
+            _ => None,
+        };
+        let id = entry.log_id;
+        assert_eq!(told, Stamp { id, tells_synced: true, synced: Some(4), members });
         decoded
     }
 
@@ -202,9 +257,50 @@ mod tests {
             decided_at: Some(5),
             applied: Some(6),
             records: records.into(),
+            part: None,
         }));
         let records = Arc::new([]);
-        round_trip(Payload::Normal(Proposal { decided_at: None, applied: None, records }));
+        let (decided_at, applied) = (None, None);
+        round_trip(Payload::Normal(Proposal { decided_at, applied, records, part: None }));
+    }
+
+    #[test]
+    fn one_member_is_told_from_several() {
+        let of = |voters: &[&[u64]], learners: &[u64]| {
+            let voters = voters.iter().map(|config| config.to_vec()).collect();
+            Members { voters, learners: learners.to_vec() }
+        };
+        assert!(of(&[&[1]], &[]).are_only(1));
+        assert!(!of(&[&[1]], &[]).are_only(2));
+        assert!(!of(&[&[1]], &[2]).are_only(1));
+        assert!(!of(&[&[1], &[1, 2]], &[]).are_only(1));
+    }
+
+    #[test]
+    fn parts_and_back() {
+        for (number, is_last, text) in [(0, false, "{\"a"), (1, true, "\n\nb\"}\n"), (2, true, "")]
+        {
+            let part = Some(Part { number, is_last, text: text.as_bytes().into() });
+            let records = Arc::new([]);
+            let (decided_at, applied) = (Some(5), Some(6));
+            round_trip(Payload::Normal(Proposal { decided_at, applied, records, part }));
+        }
+    }
+
+    #[test]
+    fn only_a_part_has_the_version_that_releases_without_parts_refuse() {
+        let version = |part: Option<Part>| {
+            let proposal =
+                Proposal { decided_at: None, applied: None, records: Arc::new([]), part };
+            let log_id = LogId::new(LeaderId { term: 1, node_id: 1 }, 0);
+            let entry = Entry { log_id, payload: Payload::Normal(proposal) };
+            let bytes = encode(&entry, None, Timestamp(1));
+            let header = BatchHeader::decode_checked(&bytes).unwrap();
+            split(&header, &bytes).unwrap().0.v
+        };
+        assert_eq!(version(None), 1);
+        let text = Arc::new([]);
+        assert_eq!(version(Some(Part { number: 0, is_last: true, text })), 2);
     }
 
     use std::sync::Arc;

@@ -23,7 +23,7 @@ pub(crate) mod stopped;
 mod suite;
 mod synced;
 pub(crate) mod vote;
-mod writer;
+pub(crate) mod writer;
 
 use std::fmt::Display;
 use std::io;

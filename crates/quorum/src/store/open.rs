@@ -15,6 +15,7 @@
 //! of it than it held.
 
 use super::check::{self, Found};
+use super::entry::{self, Members};
 use super::log_store::LogStore;
 use super::snapshot::{self, Applied, SnapshotFile};
 use super::synced;
@@ -30,6 +31,8 @@ use storage::disk::Disk;
 pub(crate) struct Opened {
     pub(crate) store: LogStore,
     pub(crate) applied: Applied,
+    /// Who the members are, by the newest entry that says so, committed or not; `None` in a new folder.
+    pub(crate) members: Option<Members>,
 }
 
 /// What of the files is used.
@@ -57,8 +60,21 @@ pub(crate) fn open(
         tracing::warn!(%path, reason, ?last, "a snapshot is damaged: the entries it replaced are read again");
         file.set_aside(&*disk)?;
     }
+    let members = members(&plan);
     let store = LogStore::open(disk, dir, plan.vote_file, plan.found, bytes_max)?;
-    Ok(Opened { store, applied: plan.applied })
+    Ok(Opened { store, applied: plan.applied, members })
+}
+
+fn members(plan: &Plan) -> Option<Members> {
+    let kept = &plan.applied.members;
+    let since = kept.log_id().map(|id| id.index);
+    match &plan.found.members {
+        Some((index, members)) if Some(*index) >= since => Some(members.clone()),
+        _ => since.map(|_| Members {
+            voters: entry::voters(kept.membership()),
+            learners: entry::learners(kept.membership()),
+        }),
+    }
 }
 
 pub(super) fn plan(disk: &dyn Disk, dir: &Path, cluster_id: &str, node: u64) -> io::Result<Plan> {

@@ -31,7 +31,8 @@ impl StoreBuilder<TypeConfig, LogStore, StateMachine> for Builder {
 
 #[tokio::test]
 async fn upstream_suite_passes_on_our_store() {
-    Suite::test_all(Builder).await.unwrap();
+    // What it draws by lot comes from a seed, as in simulations.
+    crate::raft::Runtime::scope(1, Suite::test_all(Builder)).await.unwrap();
 }
 
 fn store_on(disk: &SimDisk) -> std::io::Result<Opened> {
@@ -65,7 +66,8 @@ fn entry_of(index: u64, bytes: usize) -> Entry {
         key: "k".into(),
         value: "v".repeat(bytes),
     };
-    let proposal = Proposal { decided_at: None, applied: None, records: vec![record].into() };
+    let records = vec![record].into();
+    let proposal = Proposal { decided_at: None, applied: None, records, part: None };
     let leader = LeaderId { term: 1, node_id: 1 };
     Entry { log_id: LogId::new(leader, index), payload: Payload::Normal(proposal) }
 }
@@ -201,7 +203,7 @@ fn proposal(index: u64, decided_at: Option<u64>, applied: Option<u64>) -> Entry 
         key: "retention.ms".into(),
         value: index.to_string(),
     }];
-    let proposal = Proposal { decided_at, applied, records: records.into() };
+    let proposal = Proposal { decided_at, applied, records: records.into(), part: None };
     let leader = LeaderId { term: 1, node_id: 1 };
     Entry { log_id: LogId::new(leader, index), payload: Payload::Normal(proposal) }
 }

@@ -5,6 +5,8 @@
 
 use super::synced::SyncedNote;
 use super::vote::VoteFile;
+#[cfg(test)]
+use crate::faults::slow;
 use crate::raft::TypeConfig;
 use openraft::storage::IOFlushed;
 use parking_lot::Mutex;
@@ -20,7 +22,7 @@ use storage::disk::Disk;
 const QUEUE_MAX: usize = 4096;
 
 /// Something to make durable.
-pub(super) enum Write {
+pub(crate) enum Write {
     /// Everything appended so far.
     Entries(IOFlushed<TypeConfig>),
     /// The file `vote`.
@@ -32,11 +34,19 @@ pub(super) enum Write {
 
 /// The way to the thread. It ends when this is dropped.
 pub(super) struct Writer {
-    requests: Option<SyncSender<Write>>,
+    requests: Option<Requests>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Loop {
+enum Requests {
+    Thread(SyncSender<Write>),
+    /// A task on simulated time, in simulations.
+    #[cfg(test)]
+    Task(tokio::sync::mpsc::UnboundedSender<Write>),
+}
+
+/// What makes things durable.
+pub(crate) struct Loop {
     log: Arc<Mutex<Log>>,
     synced: Arc<Mutex<SyncedNote>>,
     disk: Arc<dyn Disk>,
@@ -56,18 +66,27 @@ impl Writer {
         disk: Arc<dyn Disk>,
         dir: PathBuf,
     ) -> io::Result<Writer> {
-        let (requests, queue) = sync_channel(QUEUE_MAX);
         let (failure, first_vote) = (None, None);
         let mut work = Loop { log, synced, disk, dir, failure, dir_durable: false, first_vote };
+        #[cfg(test)]
+        if slow::is_simulated() {
+            let requests = Some(Requests::Task(slow::spawn_writer(work)));
+            return Ok(Writer { requests, thread: None });
+        }
+        let (requests, queue) = sync_channel(QUEUE_MAX);
         let thread = std::thread::Builder::new().name("quorum-writer".into());
         let thread = thread.spawn(move || work.run(&queue))?;
-        Ok(Writer { requests: Some(requests), thread: Some(thread) })
+        Ok(Writer { requests: Some(Requests::Thread(requests)), thread: Some(thread) })
     }
 
     /// Queues a request. Waits when too many are queued.
     pub(super) fn send(&self, write: Write) -> io::Result<()> {
-        let requests = self.requests.as_ref().expect("it is taken only when dropped");
-        requests.send(write).map_err(|_| io::Error::other("the quorum's writer has ended"))
+        let sent = match self.requests.as_ref().expect("it is taken only when dropped") {
+            Requests::Thread(requests) => requests.send(write).is_ok(),
+            #[cfg(test)]
+            Requests::Task(requests) => requests.send(write).is_ok(),
+        };
+        if sent { Ok(()) } else { Err(io::Error::other("the quorum's writer has ended")) }
     }
 }
 
@@ -84,29 +103,34 @@ impl Drop for Writer {
 impl Loop {
     fn run(&mut self, queue: &Receiver<Write>) {
         while let Ok(first) = queue.recv() {
-            let mut waiting = Vec::new();
-            for write in std::iter::once(first).chain(queue.try_iter()) {
-                match write {
-                    Write::Entries(flushed) => waiting.push(flushed),
-                    Write::FirstVote(vote) => {
-                        let begun = self.unless_failed(|this| this.begin_first_vote(vote));
-                        if let Err(error) = begun {
-                            tracing::error!(%error, "the first vote cannot be written");
-                        }
-                    }
-                    Write::Vote(vote, answer) => {
-                        self.sync_entries(&mut waiting);
-                        let written = self.unless_failed(|this| this.write_vote(&vote));
-                        // Whoever asked may have gone; the vote stands all the same.
-                        let _ = answer.send(written);
-                    }
-                }
-            }
-            self.sync_entries(&mut waiting);
+            self.write(std::iter::once(first).chain(queue.try_iter()));
         }
         if let Err(error) = self.end_first_vote() {
             tracing::warn!(%error, "the first vote was not written; the next start makes up for it");
         }
+    }
+
+    /// Makes these durable, in their order.
+    pub(crate) fn write(&mut self, writes: impl Iterator<Item = Write>) {
+        let mut waiting = Vec::new();
+        for write in writes {
+            match write {
+                Write::Entries(flushed) => waiting.push(flushed),
+                Write::FirstVote(vote) => {
+                    let begun = self.unless_failed(|this| this.begin_first_vote(vote));
+                    if let Err(error) = begun {
+                        tracing::error!(%error, "the first vote cannot be written");
+                    }
+                }
+                Write::Vote(vote, answer) => {
+                    self.sync_entries(&mut waiting);
+                    let written = self.unless_failed(|this| this.write_vote(&vote));
+                    // Whoever asked may have gone; the vote stands all the same.
+                    let _ = answer.send(written);
+                }
+            }
+        }
+        self.sync_entries(&mut waiting);
     }
 
     fn sync_entries(&mut self, waiting: &mut Vec<IOFlushed<TypeConfig>>) {

@@ -1,7 +1,10 @@
-//! Tests of the quorum: one voter and several, on a simulated disk and an in-process transport.
+//! Tests of the quorum: one voter and several, on a simulated disk, over an in-process transport and over
+//! links.
 
 mod crash;
 mod damage;
+mod large;
+mod links;
 mod members;
 mod single;
 mod support;

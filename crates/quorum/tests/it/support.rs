@@ -109,7 +109,7 @@ struct Link {
 }
 
 impl Transport for Link {
-    fn send(&self, to: BrokerId, message: Vec<u8>) -> Sent<'_> {
+    fn send(&self, to: BrokerId, message: Vec<u8>, _: Duration) -> Sent<'_> {
         let nodes = self.mesh.nodes.lock().unwrap();
         let target = nodes.get(&to).filter(|_| nodes.contains_key(&self.from)).cloned();
         drop(nodes);

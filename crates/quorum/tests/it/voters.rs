@@ -139,13 +139,44 @@ async fn a_follower_names_the_leader_and_decides_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_of_another_cluster_are_refused() {
+async fn what_is_no_message_of_a_member_is_refused() {
     let quorum = alone(&new_disk()).await.unwrap();
     for message in
         [&b""[..], b"{}", b"\xff\xff", br#"{"cluster_id":"x","from":2,"to":1,"message":{}}"#]
     {
-        let answer = String::from_utf8(quorum.receive(message).await).unwrap();
-        assert!(answer.contains("Refused"), "{answer}");
+        let answer = quorum.receive(message).await;
+        assert_eq!(answer[..2], [1, 0x80], "version 1, refused: {answer:?}");
     }
+    quorum.stop().await.unwrap();
+}
+
+/// The frame of a message: version, kind, cluster, sender, addressee.
+fn message(kind: u8, cluster: &str, from: u64, to: u64) -> Vec<u8> {
+    let mut bytes = vec![1, kind, 0, cluster.len() as u8];
+    bytes.extend_from_slice(cluster.as_bytes());
+    bytes.extend_from_slice(&from.to_be_bytes());
+    bytes.extend_from_slice(&to.to_be_bytes());
+    // A piece of what has three bytes, and none of them yet.
+    bytes.extend_from_slice(&[[0, 0, 0, 0, 0, 0, 0, 3], [9; 8], [0; 8]].concat());
+    bytes
+}
+
+#[tokio::test]
+async fn messages_of_another_cluster_or_sender_or_for_another_node_are_refused() {
+    let quorum = alone(&new_disk()).await.unwrap();
+    let kind = async |message: Vec<u8>, sender: Option<i32>| {
+        let answer = match sender {
+            Some(sender) => quorum.receive_from(BrokerId(sender), &message).await,
+            None => quorum.receive(&message).await,
+        };
+        answer[1]
+    };
+    let (refused, taken) = (0x80, 0x85);
+    assert_eq!(kind(message(5, CLUSTER, 2, 1), None).await, taken);
+    assert_eq!(kind(message(5, CLUSTER, 2, 1), Some(2)).await, taken);
+    assert_eq!(kind(message(5, CLUSTER, 2, 1), Some(3)).await, refused);
+    assert_eq!(kind(message(5, CLUSTER, 2, 3), None).await, refused);
+    assert_eq!(kind(message(5, "another", 2, 1), None).await, refused);
+    assert_eq!(kind(message(9, CLUSTER, 2, 1), None).await, refused);
     quorum.stop().await.unwrap();
 }
