@@ -7,6 +7,7 @@ use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError, Sent, Transport, Tr
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use storage::disk::{Disk, SimDisk};
 
 pub const CLUSTER: &str = "AAAAAAAAAAAAAAAAAAAAAA";
