@@ -76,7 +76,7 @@ async fn a_fetcher_gets_its_connection_as_it_is_where_fetchers_are_served() {
     // Elsewhere they are told.
     let node = Node::start(identity(2), config(), Arc::new(Echo)).await;
     let dialed = dial(&node.target(2), purpose, &identity(1), &config()).await;
-    let failure = dialed.err().expect("it serves none");
+    let failure = dialed.expect_err("it serves none");
     assert_eq!(failure.refusal().unwrap().why, Refusal::Purpose);
 }
 
