@@ -12,8 +12,8 @@ use super::listener::{self, Endpoint, HostPort, SecurityProtocol, Voter};
 use super::problem::{InvalidConfiguration, Warning};
 use super::rules;
 use super::sections::{
-    Cleaner, FetchLimits, Groups, Network, Offsets, Producers, ShareTopic, TopicDefaults,
-    TransactionTopic,
+    Cleaner, FetchLimits, Followers, Groups, Membership, Network, Offsets, Producers, ShareTopic,
+    TopicDefaults, TransactionTopic,
 };
 use super::settings::Reading;
 use super::source::Sources;
@@ -90,6 +90,18 @@ pub struct BrokerConfig {
     pub listeners: Vec<Listener>,
     /// The quorum's voters as they were listed; empty: this node alone.
     pub voters: Vec<Voter>,
+    /// Where a voter listens for other brokers; `None` where `controller.listener.names` says nothing.
+    pub controller_listener: Option<HostPort>,
+    /// The name of the listener over which brokers talk to this one, one of `listeners`.
+    pub inter_broker_listener: String,
+    /// What brokers prove to each other that they belong to the cluster by.
+    pub inter_broker_secret: Option<String>,
+    /// This broker's place in the cluster.
+    pub membership: Membership,
+    /// How followers copy.
+    pub followers: Followers,
+    /// A replica that has not caught up for so long leaves the ISR, in milliseconds.
+    pub replica_lag_ms_max: u64,
     /// Metrics and health.
     pub http: Http,
     /// Threads.
@@ -126,6 +138,16 @@ impl BrokerConfig {
         rules::check(&config, &reading);
         reading.finish()?;
         Ok(config)
+    }
+
+    /// Whether other nodes than this one vote in the metadata quorum: the cluster has several nodes.
+    pub fn has_other_voters(&self) -> bool {
+        self.voters.iter().any(|voter| voter.id != self.node_id.0)
+    }
+
+    /// Whether this node votes in the metadata quorum.
+    pub fn is_voter(&self) -> bool {
+        self.voters.is_empty() || self.voters.iter().any(|voter| voter.id == self.node_id.0)
     }
 
     /// A broker with these keys, all others at their defaults. Warnings are dropped: for tests and
@@ -213,7 +235,7 @@ impl BrokerConfig {
     }
 
     pub(super) fn read(reading: &Reading<'_>) -> BrokerConfig {
-        let listeners = read_listeners(reading);
+        let (listeners, controller_listener) = read_listeners(reading);
         let log_dirs = read_log_dirs(reading);
         let metadata_dir = reading.optional::<String>("metadata.log.dir").map(PathBuf::from);
         BrokerConfig {
@@ -223,8 +245,14 @@ impl BrokerConfig {
             metadata_dir: metadata_dir.unwrap_or_else(|| log_dirs[0].clone()),
             log_dirs,
             durability: read_durability(reading),
+            inter_broker_listener: read_inter_broker_listener(reading, &listeners),
             listeners,
             voters: read_parsed(reading, "controller.quorum.voters", listener::voters),
+            controller_listener,
+            inter_broker_secret: reading.optional("inter.broker.secret"),
+            membership: Membership::read(reading),
+            followers: Followers::read(reading),
+            replica_lag_ms_max: reading.get("replica.lag.time.max.ms"),
             http: read_http(reading),
             threads: read_threads(reading),
             network: Network::read(reading),
@@ -319,9 +347,9 @@ fn read_log(reading: &Reading<'_>) -> LogDefaults {
     }
 }
 
-/// The listeners for clients. Those of the controller are checked and left out: a node that is alone
-/// in its quorum has no need to listen for others.
-fn read_listeners(reading: &Reading<'_>) -> Vec<Listener> {
+/// The listeners for clients, and where other nodes of the quorum come in: the first of
+/// `controller.listener.names` that is among the listeners.
+fn read_listeners(reading: &Reading<'_>) -> (Vec<Listener>, Option<HostPort>) {
     let all = read_parsed(reading, "listeners", listener::endpoints);
     let advertised = read_parsed(reading, "advertised.listeners", listener::endpoints);
     let protocols = read_parsed(reading, "listener.security.protocol.map", listener::protocol_map);
@@ -338,12 +366,29 @@ fn read_listeners(reading: &Reading<'_>) -> Vec<Listener> {
     for endpoint in &advertised {
         check_advertised(reading, endpoint, &all);
     }
-    let clients = all.into_iter().filter(|endpoint| !is_controller(&endpoint.name));
-    let listeners: Vec<Listener> = clients.map(|e| listener(e, &advertised)).collect();
+    let (controllers, clients): (Vec<Endpoint>, Vec<Endpoint>) =
+        all.into_iter().partition(|endpoint| is_controller(&endpoint.name));
+    let listeners: Vec<Listener> = clients.into_iter().map(|e| listener(e, &advertised)).collect();
     reading.require(!listeners.is_empty(), "listeners", || {
         "it names no listener for clients; add for example PLAINTEXT://:9092".to_owned()
     });
-    listeners
+    (listeners, controllers.into_iter().next().map(|endpoint| endpoint.at))
+}
+
+/// As in Kafka: the listener that was named, or the one whose name is the security protocol between brokers;
+/// and where there is none of that name, the first.
+fn read_inter_broker_listener(reading: &Reading<'_>, listeners: &[Listener]) -> String {
+    let protocol: String = reading.get("security.inter.broker.protocol");
+    reading.require(protocol == "PLAINTEXT", "security.inter.broker.protocol", || {
+        "SSL and SASL come later; only PLAINTEXT is served".to_owned()
+    });
+    let named: Option<String> = reading.optional("inter.broker.listener.name");
+    let wanted = named.as_ref().unwrap_or(&protocol);
+    let found = listeners.iter().find(|listener| listener.name.eq_ignore_ascii_case(wanted));
+    reading.require(found.is_some() || named.is_none(), "inter.broker.listener.name", || {
+        "it must be the name of a listener for clients".to_owned()
+    });
+    found.or(listeners.first()).map(|listener| listener.name.clone()).unwrap_or_default()
 }
 
 fn check_protocol(reading: &Reading<'_>, name: &str, protocols: &[(String, SecurityProtocol)]) {
@@ -453,6 +498,35 @@ mod tests {
         assert_eq!(config.listeners[0].advertised, told);
     }
 
+    const VOTERS: &str = "1@a:1,2@b:1,3@c:1";
+
+    #[test]
+    fn a_node_of_several_knows_the_others_and_where_they_come_in() {
+        let of_cluster = |more: &[(&str, &str)]| {
+            let mut pairs = vec![
+                ("controller.quorum.voters", VOTERS),
+                ("cluster.id", "AAAAAAAAAAAAAAAAAAAAAA"),
+                ("listeners", "PLAINTEXT://h:9092,INSIDE://h:9094,CONTROLLER://:9093"),
+                (
+                    "listener.security.protocol.map",
+                    "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                ),
+                ("controller.listener.names", "CONTROLLER"),
+            ];
+            pairs.extend_from_slice(more);
+            config(&pairs)
+        };
+        let voter = of_cluster(&[]);
+        assert!(voter.has_other_voters() && voter.is_voter());
+        assert_eq!(voter.controller_listener.map(|at| at.to_string()), Some(":9093".to_owned()));
+        assert_eq!((voter.listeners.len(), &*voter.inter_broker_listener), (2, "PLAINTEXT"));
+        let inside = of_cluster(&[("inter.broker.listener.name", "inside")]);
+        assert_eq!(inside.inter_broker_listener, "INSIDE");
+        let other = of_cluster(&[("node.id", "4"), ("process.roles", "broker")]);
+        assert!(other.has_other_voters() && !other.is_voter());
+        assert!(config(&[]).is_voter() && !config(&[]).has_other_voters());
+    }
+
     #[test]
     fn listeners_that_cannot_be_served_are_refused_by_name() {
         for (pairs, words) in [
@@ -483,7 +557,14 @@ mod tests {
         for (pairs, words) in [
             (&[("node.id", "1"), ("broker.id", "2")][..], "must agree"),
             (&[("process.roles", "controller")], "without the role broker"),
-            (&[("controller.quorum.voters", "1@a:1,2@b:1")], "quorum of several nodes"),
+            (&[("controller.quorum.voters", "1@a:1,2@b:1")], "2 voters; take 1, 3 or 5"),
+            (&[("controller.quorum.voters", "1@a:1,2@b:1,2@c:1")], "listed twice"),
+            (&[("controller.quorum.voters", "2@b:1")], "node 1 is not among them"),
+            (&[("controller.quorum.voters", VOTERS)], "22 characters of URL-safe base64"),
+            (&[("controller.quorum.voters", VOTERS)], "controller.listener.names: the other"),
+            (&[("controller.quorum.voters", VOTERS)], "say where listener PLAINTEXT is reached"),
+            (&[("controller.quorum.voters", VOTERS), ("process.roles", "broker")], "is a voter"),
+            (&[("controller.quorum.bootstrap.servers", "a:1,b:1")], "controller.quorum.voters"),
             (&[("queued.max.request.bytes", "1000")], "room for one request"),
             (&[("max.connections.per.ip", "0")], "refuses every client"),
             (&[("log.retention.ms", "0")], "-1, or an integer of at least 1"),

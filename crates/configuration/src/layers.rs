@@ -130,7 +130,9 @@ impl Loaded {
         let Loaded { configuration, mut warnings, .. } = self;
         match BrokerConfig::new(configuration) {
             Ok(config) if problems.is_empty() => {
-                warnings.extend(config.beyond_brokers(1));
+                if !config.has_other_voters() {
+                    warnings.extend(config.beyond_brokers(1));
+                }
                 Ok((config, warnings))
             }
             _ => Err(InvalidConfiguration(problems)),

@@ -16,7 +16,7 @@ pub(super) fn check(config: &BrokerConfig, reading: &Reading<'_>) {
     check_roles(config, reading);
     check_network(config, reading);
     check_log(config, reading);
-    check_cluster(config, reading);
+    check_cluster(reading);
     check_groups(config, reading);
 }
 
@@ -26,20 +26,57 @@ fn check_roles(config: &BrokerConfig, reading: &Reading<'_>) {
     reading.require(is_broker, "process.roles", || {
         "a node without the role broker is not served yet; use broker,controller".to_owned()
     });
-    let voters = &config.voters;
-    let alone = voters.is_empty() || (voters.len() == 1 && voters[0].id == config.node_id.0);
-    reading.require(alone, "controller.quorum.voters", || {
-        let id = config.node_id;
-        format!(
-            "a quorum of several nodes is not served yet; leave it out, or name node {id} alone"
-        )
-    });
     let servers: Vec<String> = reading
         .configuration
         .value("controller.quorum.bootstrap.servers")
         .map_or(Vec::new(), |text| super::value::items(text).map(str::to_owned).collect());
-    reading.require(servers.len() <= 1, "controller.quorum.bootstrap.servers", || {
-        "a quorum of several nodes is not served yet; leave it out".to_owned()
+    let known = servers.len() <= 1 || config.has_other_voters();
+    reading.require(known, "controller.quorum.bootstrap.servers", || {
+        "a quorum of several nodes is found by controller.quorum.voters: list all of them there, \
+         id@host:port, on every node"
+            .to_owned()
+    });
+    let is_controller = roles.is_empty() || roles.iter().any(|role| role == "controller");
+    check_voters(config, is_controller, reading);
+}
+
+fn check_voters(config: &BrokerConfig, is_controller: bool, reading: &Reading<'_>) {
+    let (voters, id) = (&config.voters, config.node_id);
+    let refuse = |reason: String| reading.refuse("controller.quorum.voters", reason);
+    let listed = voters.iter().any(|voter| voter.id == id.0);
+    let mut ids: Vec<i32> = voters.iter().map(|voter| voter.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    if ids.len() != voters.len() {
+        refuse("a node is listed twice; each voter has a number of its own".to_owned());
+    } else if !matches!(voters.len(), 0 | 1 | 3 | 5) {
+        refuse(format!("{} voters; take 1, 3 or 5 of the nodes", voters.len()));
+    } else if !voters.is_empty() && !listed && is_controller {
+        refuse(format!(
+            "node {id} is not among them; add it, or say process.roles=broker for a node that does not vote"
+        ));
+    }
+    if !config.has_other_voters() {
+        return;
+    }
+    reading.require(!listed || is_controller, "process.roles", || {
+        format!("node {id} is a voter of the quorum; use broker,controller")
+    });
+    reading.require(config.cluster_id.is_some(), "cluster.id", || {
+        "a cluster of several nodes needs one, the same on all of them: 22 characters of \
+         URL-safe base64, as `kafka-storage random-uuid` prints them"
+            .to_owned()
+    });
+    reading.require(!listed || config.controller_listener.is_some(), "controller.listener.names", || {
+        "the other voters need a listener of their own: add CONTROLLER://:9093 to listeners and \
+         name CONTROLLER here"
+            .to_owned()
+    });
+    let listener = config.listeners.iter().find(|l| l.name == config.inter_broker_listener);
+    let told = listener.is_none_or(|listener| listener.advertised.host.is_some());
+    reading.require(told, "advertised.listeners", || {
+        let name = &config.inter_broker_listener;
+        format!("other brokers cannot connect to a wildcard: say where listener {name} is reached")
     });
 }
 
@@ -107,9 +144,9 @@ fn check_log(config: &BrokerConfig, reading: &Reading<'_>) {
     });
 }
 
-/// Rules for keys that have no effect while a node is alone: a file with such a mistake is as wrong
-/// as it will be in a cluster.
-fn check_cluster(config: &BrokerConfig, reading: &Reading<'_>) {
+/// Rules for keys that matter among several nodes. They hold for a node that is alone as well: a file with
+/// such a mistake is as wrong as it will be in a cluster.
+fn check_cluster(reading: &Reading<'_>) {
     let number = |name: &str| {
         reading.configuration.value(name).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0)
     };
@@ -130,20 +167,6 @@ fn check_cluster(config: &BrokerConfig, reading: &Reading<'_>) {
     let buffer = number("replica.socket.receive.buffer.bytes");
     reading.require(buffer == -1 || buffer > 0, "replica.socket.receive.buffer.bytes", || {
         "expected -1, or an integer of at least 1".to_owned()
-    });
-    check_inter_broker(config, reading);
-}
-
-fn check_inter_broker(config: &BrokerConfig, reading: &Reading<'_>) {
-    let value = |name: &str| reading.configuration.value(name);
-    let protocol = value("security.inter.broker.protocol").unwrap_or_default();
-    reading.require(protocol == "PLAINTEXT", "security.inter.broker.protocol", || {
-        "SSL and SASL come later; only PLAINTEXT is served".to_owned()
-    });
-    let Some(named) = value("inter.broker.listener.name") else { return };
-    let known = config.listeners.iter().any(|l| l.name.eq_ignore_ascii_case(named));
-    reading.require(known, "inter.broker.listener.name", || {
-        "it must be the name of a listener for clients".to_owned()
     });
 }
 

@@ -38,6 +38,40 @@ settings! {
 }
 
 settings! {
+    /// A broker's place in the cluster.
+    pub struct Membership {
+        /// How often it tells the controller that it lives.
+        heartbeat_ms: u64 = "broker.heartbeat.interval.ms",
+        /// It is fenced after a silence of this length.
+        session_ms: u64 = "broker.session.timeout.ms",
+        /// How long a start tries to register.
+        registration_ms_max: u64 = "initial.broker.registration.timeout.ms",
+        /// Whether a stop first hands leaderships over.
+        hands_over: bool = "controlled.shutdown.enable",
+    }
+}
+
+settings! {
+    /// How followers copy from their leaders.
+    pub struct Followers {
+        /// Connections to each leader, each with a thread of its own.
+        fetchers: u16 = "num.replica.fetchers",
+        /// Asked for of one partition.
+        partition_bytes_max: u32 = "replica.fetch.max.bytes",
+        /// Waited for by the leader, up to `wait_ms_max`.
+        bytes_min: i32 = "replica.fetch.min.bytes",
+        /// Asked for in all.
+        response_bytes_max: u32 = "replica.fetch.response.max.bytes",
+        /// How long the leader may wait for records.
+        wait_ms_max: u32 = "replica.fetch.wait.max.ms",
+        /// The pause after a connection or an answer that failed.
+        backoff_ms: u64 = "replica.fetch.backoff.ms",
+        /// How long an answer may take beyond that wait.
+        timeout_ms: u64 = "replica.socket.timeout.ms",
+    }
+}
+
+settings! {
     /// How topics come to be and to go.
     pub struct TopicDefaults {
         /// Whether asking for an unknown topic creates it.

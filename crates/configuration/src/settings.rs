@@ -33,6 +33,7 @@ number_settings! {
     i16, "expected a 16-bit integer";
     i32, "expected a 32-bit integer";
     i64, "expected a 64-bit integer";
+    u16, "expected an integer from 0 to 65535";
     u32, "expected an integer of at least 0";
     u64, "expected an integer of at least 0";
     usize, "expected an integer of at least 0";

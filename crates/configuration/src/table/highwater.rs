@@ -28,6 +28,10 @@ pub(super) const KEYS: &[Key] = &[
         "The cluster's id, 22 characters of URL-safe base64. Unset: made up when the data folder \
          is made. A data folder of another cluster is refused.",
     ),
+    Key::null("inter.broker.secret", Kind::Password).doc(
+        "What brokers of the cluster prove to each other that they belong to it by, the same on all \
+         of them. Unset: only brokers on the same machine are talked to.",
+    ),
     Key::string("log.format", "text")
         .one_of(&["text", "json"])
         .doc("The form of what the program reports on standard error: lines for people or JSON."),

@@ -25,14 +25,12 @@ pub(super) const KEYS: &[Key] = &[
         "Which security protocol each listener name stands for. Only PLAINTEXT is served \
          yet.",
     ),
-    Key::null("inter.broker.listener.name", Kind::String).ignored(super::ALONE)
-        .doc(
+    Key::null("inter.broker.listener.name", Kind::String).doc(
         "The listener over which brokers talk to each other; unset: the one of \
          security.inter.broker.protocol.",
     ),
     Key::string("security.inter.broker.protocol", "PLAINTEXT")
         .one_of(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-        .ignored(super::ALONE)
         .doc(
             "The security protocol between brokers, where no inter.broker.listener.name is set. \
              Only PLAINTEXT is served yet.",

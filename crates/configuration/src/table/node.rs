@@ -76,16 +76,16 @@ pub(super) const KEYS: &[Key] = &[
         .internal()
         .doc("How often the controller logs how it performs."),
     Key::int("broker.heartbeat.interval.ms", "2000")
-        .ignored(super::ALONE)
+        .at_least(1)
         .doc("How often a broker tells the controller that it lives."),
-    Key::int("broker.session.timeout.ms", "9000")
-        .ignored(super::ALONE)
-        .doc("A broker that was silent for this long is fenced."),
+    Key::int("broker.session.timeout.ms", "9000").at_least(1).doc(
+        "A broker that was silent for this long is fenced. One whose process ended is fenced at \
+         once.",
+    ),
     Key::int("initial.broker.registration.timeout.ms", "60000")
-        .ignored(super::ALONE)
+        .at_least(1)
         .doc("How long a starting broker tries to register before it gives up."),
     Key::boolean("controlled.shutdown.enable", "true")
-        .ignored(super::ALONE)
         .doc("Whether a stopping broker first hands its leaderships over."),
     Key::long("server.max.startup.time.ms", "9223372036854775807")
         .at_least(0)

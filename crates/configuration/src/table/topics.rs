@@ -36,31 +36,25 @@ pub(super) const KEYS: &[Key] = &[
     Key::int("num.replica.fetchers", "1")
         .at_least(1)
         .cluster_wide()
-        .ignored(super::ALONE)
         .doc("Fetchers of this broker for each broker it follows."),
     Key::int("replica.fetch.backoff.ms", "1000")
         .at_least(0)
-        .ignored(super::ALONE)
         .doc("Pause of a follower after a fetch that failed."),
-    Key::int("replica.fetch.max.bytes", "1048576").at_least(0).ignored(super::ALONE).doc(
+    Key::int("replica.fetch.max.bytes", "1048576").at_least(0).doc(
         "Bytes that a follower asks for, of each partition; a larger batch is still sent \
          whole.",
     ),
     Key::int("replica.fetch.min.bytes", "1")
-        .ignored(super::ALONE)
         .doc("Bytes that a follower waits for, up to replica.fetch.wait.max.ms."),
     Key::int("replica.fetch.response.max.bytes", "10485760")
         .at_least(0)
-        .ignored(super::ALONE)
         .doc("Bytes that a follower asks for in all in one fetch."),
     Key::int("replica.fetch.wait.max.ms", "500")
-        .ignored(super::ALONE)
         .doc("How long the leader may keep a follower's fetch waiting for records."),
     Key::long("replica.high.watermark.checkpoint.interval.ms", "5000")
         .ignored(super::TOGETHER)
         .doc("How often high watermarks are written to disk."),
     Key::long("replica.lag.time.max.ms", "30000")
-        .ignored(super::ALONE)
         .doc("A follower that has not caught up for this long leaves the in-sync replicas."),
     Key::null("replica.selector.class", Kind::String)
         .ignored("consumers read from the leader")
@@ -69,7 +63,6 @@ pub(super) const KEYS: &[Key] = &[
         .ignored(super::ALONE)
         .doc("Receive buffer of a follower's socket; -1: the system's choice."),
     Key::int("replica.socket.timeout.ms", "30000")
-        .ignored(super::ALONE)
         .doc("How long a follower waits for the network."),
     Key::null("num.replica.alter.log.dirs.threads", Kind::Int)
         .ignored("replicas are not moved between log directories")
