@@ -4,9 +4,12 @@
 //! A machine is owned by one task or thread and has the shape `step(now, event, &mut effects)`. It may touch partitions,
 //! whose locks are short; what takes a device or a peer is an effect.
 //!
-//! Read [`fetcher`] (the follower's side of replication), then [`roles`] (what the image means for a replica).
+//! Read [`fetcher`] (the follower's side of replication), [`roles`] (what the image means for a replica), then
+//! [`sessions`] (whom the active controller fences).
 
 pub mod fetcher;
 pub mod roles;
+pub mod sessions;
 
 pub use fetcher::{Answered, Ask, Asked, Effects, Event, Fetcher, Key, ReplicaAnswerError};
+pub use sessions::Sessions;

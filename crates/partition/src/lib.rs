@@ -15,6 +15,7 @@ mod held;
 mod maintenance;
 mod offsets;
 mod partition;
+mod proposals;
 mod read;
 mod recompress;
 mod serve;
@@ -34,6 +35,7 @@ pub use held::HeldSums;
 pub use maintenance::{checkpoint_together, close_together};
 pub use offsets::{EpochEnd, OffsetQuery};
 pub use partition::{Partition, Status, WaiterKey};
+pub use proposals::Proposals;
 pub use read::{Isolation, Read, ReadRequest};
 pub use replication::{
     AssignedReplica, Assignment, FollowerFetch, IsrAnswer, IsrDecision, Next, Proposal, Standing,

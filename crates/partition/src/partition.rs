@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
 use model::{BrokerId, LeaderEpoch, Moment, Offset, TopicId, TopicPartition};
@@ -15,6 +15,7 @@ use storage::{Log, StorageError};
 
 use crate::error::PartitionError;
 use crate::held::Held;
+use crate::proposals::Proposals;
 use crate::settings::Settings;
 use crate::sync::SyncState;
 use crate::sync_queue::SyncQueue;
@@ -71,6 +72,8 @@ pub struct Partition {
     writable: AtomicBool,
     /// Where the partition asks for a sync: the queue of its log directory.
     pub(crate) sync_queue: Arc<SyncQueue>,
+    /// Where it says that it has an ISR to propose, once somebody wants to know.
+    proposals: OnceLock<Arc<Proposals>>,
     /// Itself, to enter that queue.
     pub(crate) this: Weak<Partition>,
 }
@@ -178,6 +181,7 @@ impl Partition {
             may_hold_files: AtomicBool::new(true),
             writable: AtomicBool::new(true),
             sync_queue,
+            proposals: OnceLock::new(),
             this: Weak::clone(this),
         });
         partition.count_held(&mut partition.lock());
@@ -260,6 +264,15 @@ impl Partition {
         self.publish_and_sync(state, effects);
     }
 
+    /// Says in `proposals` from now on that it has an ISR to propose. Only the first call counts.
+    pub fn tell_proposals(&self, proposals: &Arc<Proposals>) {
+        let state = self.lock();
+        let is_first = self.proposals.set(Arc::clone(proposals)).is_ok();
+        if is_first && state.proposal.is_some() {
+            proposals.push(Weak::clone(&self.this));
+        }
+    }
+
     /// The ISR that the controller is to be asked for, once: whoever takes it asks, and tells the answer by
     /// [`Partition::isr_answered`].
     pub fn take_proposal(&self) -> Option<Proposal> {
@@ -332,6 +345,9 @@ impl Partition {
 
     /// As [`Partition::watch`], for a replica: told of every append as well, for it copies what is not committed
     /// yet, and nothing is before it has.
+    ///
+    /// Of a follower's partition it tells whenever something was synced: what the follower waits for before it asks
+    /// its leader again.
     pub fn watch_end(&self, watch: &Arc<Watch>, slot: u32) -> WatchKey {
         WatchKey(Watched::End(self.lock().replicas_waiting.insert((Arc::clone(watch), slot))))
     }
@@ -447,6 +463,9 @@ impl Partition {
         self.high_watermark.store(high_watermark.0, Ordering::Release);
         if effects.proposal.is_some() {
             state.proposal = effects.proposal;
+            if let Some(proposals) = self.proposals.get() {
+                proposals.push(Weak::clone(&self.this));
+            }
         }
         if effects.role_ended {
             return self.tell_all(state);
@@ -466,6 +485,13 @@ impl Partition {
     pub(crate) fn tell_appended(&self, state: &State) {
         for (_, (watch, slot)) in &state.replicas_waiting {
             watch.notify(*slot);
+        }
+    }
+
+    /// What a follower received is synced: its fetcher may ask again.
+    pub(crate) fn tell_synced(&self, state: &State) {
+        if self.status() == Status::Following {
+            state.replicas_waiting.iter().for_each(|(_, (watch, slot))| watch.notify(*slot));
         }
     }
 

@@ -155,6 +155,7 @@ impl PartitionSync {
             Ok(synced) => {
                 let epochs = state.log.tell_epochs(synced);
                 let effects = state.replica.step(Event::Synced { synced });
+                self.partition.tell_synced(&state);
                 self.partition.publish(state, effects);
                 if synced < up_to {
                     // Truncated in the meantime: what was written since has been asked for by nobody.
