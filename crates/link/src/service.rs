@@ -10,6 +10,10 @@ use std::sync::Arc;
 
 /// Messages between members of the metadata quorum. Numbers are never given to another service.
 pub const QUORUM: u16 = 1;
+/// Requests of brokers to the active controller.
+pub const CONTROLLER: u16 = 2;
+/// Heartbeats of brokers to the active controller.
+pub const HEARTBEAT: u16 = 3;
 
 /// An answer that is being made.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, Declined>> + Send + 'a>>;

@@ -1,0 +1,176 @@
+//! Having something decided, wherever the active controller is: on this node, or by a call over a link.
+//!
+//! A request that was certainly not looked at is sent again, to whoever leads by then. One of which nobody knows
+//! whether it happened is never sent again by itself: whoever asked is told so, as a time-out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::link::{Answering, Links, Peer, Service, service};
+use bytes::Bytes;
+use metadata::{Request, Response};
+use model::BrokerId;
+use quorum::{Quorum, QuorumError};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::answers::Forwarded;
+use super::watching::Watching;
+
+/// How long a decision is tried to be had.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one call may take.
+const CALL_MAX: Duration = Duration::from_secs(5);
+/// Pauses between tries: the first, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Undecided {
+    /// It may have happened, or may yet.
+    #[error("the active controller changed or did not answer: it may have happened")]
+    Unknown,
+    /// Nothing has happened: no active controller could be asked.
+    #[error("no active controller could be asked: {0}")]
+    NoController(String),
+}
+
+/// Has requests decided.
+#[derive(Clone)]
+pub struct Controller {
+    quorum: Arc<Quorum>,
+    links: Option<Arc<Links>>,
+    /// Whom to ask as long as nobody is known to lead.
+    voters: Arc<[BrokerId]>,
+}
+
+impl Controller {
+    /// Of a broker that is alone: it decides itself.
+    pub fn alone(quorum: &Arc<Quorum>) -> Controller {
+        Controller { quorum: Arc::clone(quorum), links: None, voters: Arc::default() }
+    }
+
+    /// Of a broker that reaches the voters over these links.
+    pub fn over(quorum: &Arc<Quorum>, links: &Arc<Links>, voters: &[BrokerId]) -> Controller {
+        let links = Some(Arc::clone(links));
+        Controller { quorum: Arc::clone(quorum), links, voters: voters.into() }
+    }
+
+    /// Has a request decided, and waits until this node goes by the metadata that the answer rests on.
+    pub async fn decide(&self, request: Request) -> Result<Response, Undecided> {
+        let (index, response) = self.decide_within(request, PATIENCE).await?;
+        // It stops: then nobody waits for anything.
+        let _ = timeout(PATIENCE, self.quorum.wait_applied(index)).await;
+        Ok(response)
+    }
+
+    /// Has a request decided. The number is the entry of the metadata log that the answer rests on.
+    pub async fn decide_within(
+        &self,
+        request: Request,
+        patience: Duration,
+    ) -> Result<(u64, Response), Undecided> {
+        let until = Instant::now() + patience;
+        let (mut pause, mut hint, mut tries) = (PAUSES.0, None, 0usize);
+        loop {
+            let leader = self.quorum.leader().or(hint).or_else(|| self.some_voter(tries));
+            let reason = match self.ask(leader, &request, until).await {
+                Ok(Forwarded::Decided(index, response)) => return Ok((index, response)),
+                Ok(Forwarded::Unknown) => return Err(Undecided::Unknown),
+                Ok(Forwarded::Elsewhere(leader)) => {
+                    hint = leader;
+                    "nobody is known to lead the quorum".to_owned()
+                }
+                Ok(Forwarded::Refused(words)) => words,
+                Err(Undecided::Unknown) => return Err(Undecided::Unknown),
+                Err(Undecided::NoController(reason)) => {
+                    hint = None;
+                    reason
+                }
+            };
+            tries += 1;
+            if Instant::now() + pause >= until || self.links.is_none() {
+                return Err(Undecided::NoController(reason));
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    fn some_voter(&self, tries: usize) -> Option<BrokerId> {
+        self.voters.get(tries % self.voters.len().max(1)).copied()
+    }
+
+    async fn ask(
+        &self,
+        leader: Option<BrokerId>,
+        request: &Request,
+        until: Instant,
+    ) -> Result<Forwarded, Undecided> {
+        let is_elsewhere = |leader: &BrokerId| *leader != self.quorum.node();
+        let Some((links, leader)) = self.links.as_ref().zip(leader.filter(is_elsewhere)) else {
+            return Ok(decide_here(&self.quorum, request.clone()).await);
+        };
+        let patience = CALL_MAX.min(until.saturating_duration_since(Instant::now()));
+        let called = links.call(leader, service::CONTROLLER, request.to_bytes(), patience).await;
+        match called {
+            Ok(answer) => Forwarded::from_bytes(&answer).map_err(|_| Undecided::Unknown),
+            Err(cause) if cause.may_have_happened() => Err(Undecided::Unknown),
+            Err(cause) => Err(Undecided::NoController(format!("node {leader}: {cause}"))),
+        }
+    }
+}
+
+/// Has a request decided by this node, if it leads.
+async fn decide_here(quorum: &Quorum, request: Request) -> Forwarded {
+    match quorum.propose(request).await {
+        Ok(response) => Forwarded::Decided(quorum.applied_index().unwrap_or(0), response),
+        Err(QuorumError::NotLeader { leader }) => Forwarded::Elsewhere(leader),
+        Err(QuorumError::OutcomeUnknown) => Forwarded::Unknown,
+        Err(cause @ (QuorumError::Members(_) | QuorumError::Stopped(_))) => {
+            Forwarded::Refused(cause.to_string())
+        }
+    }
+}
+
+/// Answers requests that other brokers forward.
+pub(super) struct ControllerService {
+    pub(super) quorum: Arc<std::sync::OnceLock<Arc<Quorum>>>,
+    pub(super) watching: Arc<Watching>,
+}
+
+impl Service for ControllerService {
+    fn answer<'a>(&'a self, _: &'a Arc<Peer>, message: Bytes) -> Answering<'a> {
+        // On a task of its own: who does not wait any more must not leave a decision half made.
+        let (quorum, watching) = (self.quorum.get().cloned(), Arc::clone(&self.watching));
+        let answering = tokio::spawn(async move {
+            let Some(quorum) = quorum else { return Forwarded::Elsewhere(None) };
+            if !quorum.is_leader() {
+                return Forwarded::Elsewhere(quorum.leader());
+            }
+            match Request::from_bytes(&message) {
+                Ok(request) => decide_for_other(&quorum, &watching, request).await,
+                Err(cause) => Forwarded::Refused(cause.to_string()),
+            }
+        });
+        Box::pin(async move {
+            let answer = answering.await.unwrap_or(Forwarded::Unknown);
+            Ok(answer.to_bytes())
+        })
+    }
+}
+
+async fn decide_for_other(
+    quorum: &Quorum,
+    watching: &Watching,
+    mut request: Request,
+) -> Forwarded {
+    if let Request::RegisterBroker(register) = &mut request {
+        let image = quorum.image();
+        if image.cluster_id().is_none() {
+            // Its founder is about to make it.
+            return Forwarded::Elsewhere(quorum.leader());
+        }
+        register.earlier_incarnation_alive = watching.may_be_alive(&image, register.broker);
+    }
+    decide_here(quorum, request).await
+}

@@ -1,0 +1,405 @@
+//! One fetcher's thread: carries out what the room `node` says about copying from one leader.
+//!
+//! Everything happens on this thread: connecting, asking, appending what comes, cutting logs. So one leader's slow
+//! answer, or one partition's cut, holds up the partitions of this slot and no others.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+use std::time::Duration;
+
+use ::link::{Purpose, Target, dial};
+use bytes::Bytes;
+use metadata::decide::BrokerRef;
+use model::{BrokerId, Offset};
+use node::{Ask, Effects, Event, Fetcher, Key};
+use partition::{Partition, PartitionError, Watch, WatchKey};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{error, info, warn};
+
+use super::fetching::{self, Answers, Terms};
+use super::links::ClusterLinks;
+use crate::server::Server;
+
+/// The pause after a look at partitions that changed nothing although one was said to be synced.
+const FRAME_BYTES_MAX: usize = 1 << 30;
+
+/// Copies until nobody can send events any more.
+pub(super) fn run(
+    server: Weak<Server>,
+    links: Arc<ClusterLinks>,
+    who: BrokerRef,
+    (leader, slot): (BrokerId, u16),
+    events: UnboundedReceiver<Event>,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(cause) => {
+            error!(%leader, %cause, "cannot copy from a leader: no runtime for its thread");
+            return;
+        }
+    };
+    let copying = Copying {
+        server,
+        links,
+        who,
+        slot,
+        fetcher: Fetcher::new(leader),
+        partitions: BTreeMap::new(),
+        watch: Arc::default(),
+        slots_watched: 0,
+        connection: None,
+        asked: None,
+        look_at: None,
+        lost_at: None,
+        is_reported: false,
+    };
+    runtime.block_on(copying.run(events));
+}
+
+/// The request that is under way.
+struct Asked {
+    number: u64,
+    /// When it is given up.
+    until: Instant,
+}
+
+struct Connection {
+    from: OwnedReadHalf,
+    to: OwnedWriteHalf,
+    /// Part of an answer that has arrived.
+    arrived: Vec<u8>,
+}
+
+struct Copying {
+    server: Weak<Server>,
+    links: Arc<ClusterLinks>,
+    who: BrokerRef,
+    slot: u16,
+    fetcher: Fetcher,
+    /// What is copied, and the registration that tells when something was synced.
+    partitions: BTreeMap<Key, (Arc<Partition>, WatchKey)>,
+    watch: Arc<Watch>,
+    slots_watched: u32,
+    connection: Option<Connection>,
+    asked: Option<Asked>,
+    /// When to look although nothing happens.
+    look_at: Option<Instant>,
+    /// When the fetcher is told that its request is lost: after a pause.
+    lost_at: Option<Instant>,
+    /// Whether people were told that the leader cannot be reached.
+    is_reported: bool,
+}
+
+/// What woke the thread.
+enum Woken {
+    Event(Event),
+    Answer(Result<Bytes, String>),
+    Synced,
+    Time,
+    End,
+}
+
+impl Copying {
+    async fn run(mut self, mut events: UnboundedReceiver<Event>) {
+        loop {
+            match self.wait(&mut events).await {
+                Woken::End => break,
+                Woken::Event(event) => self.take(event).await,
+                Woken::Synced => self.take(Event::Look).await,
+                Woken::Answer(answer) => self.answered(answer).await,
+                Woken::Time => self.time().await,
+            }
+        }
+        for (partition, key) in self.partitions.into_values() {
+            partition.unwatch(key);
+        }
+    }
+
+    async fn wait(&mut self, events: &mut UnboundedReceiver<Event>) -> Woken {
+        let until = self.asked.as_ref().map(|asked| asked.until);
+        let due = [self.look_at, self.lost_at, until].into_iter().flatten().min();
+        let watch = &self.watch;
+        let synced = poll_fn(|cx| {
+            let mut changed = Vec::new();
+            match watch.take_or_wait(&mut changed, Some(cx.waker())) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        });
+        let (is_asked, connection) = (self.asked.is_some(), &mut self.connection);
+        let answer = async {
+            match connection {
+                Some(connection) if is_asked => connection.answer().await,
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            event = events.recv() => event.map_or(Woken::End, Woken::Event),
+            answer = answer => Woken::Answer(answer),
+            () = synced => Woken::Synced,
+            () = at(due) => Woken::Time,
+        }
+    }
+
+    async fn take(&mut self, event: Event) {
+        match &event {
+            Event::Follow(key, partition) => self.watch_over(*key, partition),
+            Event::Leave(key) => self.forget(key),
+            _ => {}
+        }
+        let Some(server) = self.server.upgrade() else { return };
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            let mut effects = Effects::default();
+            self.fetcher.step(server.clock.moment(), server.now(), event, &mut effects);
+            self.look_at = effects.look_at.map(|at| Instant::from_std(server.clock.instant_at(at)));
+            let ask = effects.ask.take();
+            if self.carry_out(&server, effects) {
+                next = Some(Event::Look);
+            }
+            if let Some(ask) = ask {
+                self.ask(&server, &ask).await;
+            }
+        }
+    }
+
+    fn watch_over(&mut self, key: Key, partition: &Arc<Partition>) {
+        let known = self.partitions.get(&key);
+        if known.is_some_and(|(known, _)| Arc::ptr_eq(known, partition)) {
+            return;
+        }
+        self.forget(&key);
+        let watch_key = partition.watch_end(&self.watch, self.slots_watched % 64);
+        self.slots_watched = self.slots_watched.wrapping_add(1);
+        self.partitions.insert(key, (Arc::clone(partition), watch_key));
+    }
+
+    fn forget(&mut self, key: &Key) {
+        if let Some((partition, watch_key)) = self.partitions.remove(key) {
+            partition.unwatch(watch_key);
+        }
+    }
+
+    /// Cuts, deletes and reports. Returns whether the fetcher is to look again.
+    fn carry_out(&mut self, server: &Server, effects: Effects) -> bool {
+        let Effects { cuts, start_overs, deletions, failures, .. } = effects;
+        let changed = !cuts.is_empty() || !start_overs.is_empty();
+        for (_, partition, cut) in cuts {
+            let name = partition.topic_partition();
+            let end = partition.with_log(storage::Log::log_end_offset);
+            info!(partition = %name, from = %end, to = %cut.to, "the log parts from its leader's: what its leader lacks is cut");
+            if cut.takes_committed {
+                error!(partition = %name, from = %end, to = %cut.to, "records that were committed are cut: a leader was elected that lacks them");
+                server.counters.committed_cuts.add(1);
+            }
+            let made = server
+                .logs
+                .commit_cut(&partition, cut.to)
+                .and_then(|()| partition.cut(cut.to).map(drop));
+            self.tell_failure(server, &partition, made);
+        }
+        for (_, partition, epoch, start) in start_overs {
+            info!(partition = %partition.topic_partition(), %start, "the leader's log begins behind the end of this one: it is copied anew");
+            let made = server
+                .logs
+                .commit_start_over(&partition, start)
+                .and_then(|()| partition.start_over(epoch, start).map(drop));
+            self.tell_failure(server, &partition, made);
+        }
+        delete(server, deletions);
+        for (_, partition, cause) in failures {
+            self.tell_failure(server, &partition, Err(cause));
+        }
+        changed
+    }
+
+    fn tell_failure(
+        &self,
+        server: &Server,
+        partition: &Arc<Partition>,
+        made: Result<(), PartitionError>,
+    ) {
+        match made {
+            Ok(()) | Err(PartitionError::Deleted | PartitionError::Offline) => {}
+            Err(PartitionError::Storage(cause)) => server.log_failed(partition, &cause),
+            Err(cause) => {
+                warn!(partition = %partition.topic_partition(), leader = %self.fetcher.leader(), %cause, "cannot copy");
+            }
+        }
+    }
+
+    async fn ask(&mut self, server: &Server, ask: &Ask) {
+        let followers = server.config().followers.clone();
+        let wait = Duration::from_millis(followers.wait_ms_max.into());
+        let patience = wait + Duration::from_millis(followers.timeout_ms);
+        let until = Instant::now() + patience;
+        self.asked = Some(Asked { number: ask.number, until });
+        let terms = Terms {
+            who: self.who,
+            wait_ms_max: followers.wait_ms_max,
+            bytes_min: followers.bytes_min,
+            bytes_max: followers.response_bytes_max,
+            partition_bytes_max: followers.partition_bytes_max,
+        };
+        let known = |key: &Key| {
+            self.partitions.get(key).map_or(Offset(0), |(partition, _)| partition.high_watermark())
+        };
+        let sent = match fetching::encode(ask, &terms, known) {
+            Ok(frame) => self.send(server, &frame, patience).await,
+            Err(cause) => Err(format!("the request cannot be written: {cause}")),
+        };
+        if let Err(reason) = sent {
+            self.lose(server, &reason);
+        }
+    }
+
+    async fn send(
+        &mut self,
+        server: &Server,
+        frame: &[u8],
+        patience: Duration,
+    ) -> Result<(), String> {
+        if self.connection.is_none() {
+            self.connection = Some(self.connect(server).await?);
+            if std::mem::take(&mut self.is_reported) {
+                info!(leader = %self.fetcher.leader(), "the leader can be copied from again");
+            }
+        }
+        let connection = self.connection.as_mut().expect("it was just made");
+        let sent = timeout(patience, connection.to.write_all(frame)).await;
+        sent.map_err(|_| "the leader takes no bytes".to_owned())?.map_err(|cause| cause.to_string())
+    }
+
+    async fn connect(&self, server: &Server) -> Result<Connection, String> {
+        let leader = self.fetcher.leader();
+        let image = server.image();
+        let endpoint = image.broker(leader).and_then(|it| it.endpoint(self.links.listener()));
+        let endpoint = endpoint.ok_or_else(|| {
+            format!("broker {leader} has no listener {}", self.links.listener())
+        })?;
+        let (host, port) = (endpoint.host.clone(), endpoint.port);
+        let target = Target { node: Some(leader), host, port };
+        let (identity, config) = self.links.dialer();
+        let purpose = Purpose::Fetcher { slot: self.slot };
+        let established = dial(&target, purpose, &identity, &config).await;
+        let established = established.map_err(|failure| failure.to_string())?;
+        let stream: TcpStream = established.stream;
+        let (from, to) = stream.into_split();
+        Ok(Connection { from, to, arrived: Vec::new() })
+    }
+
+    /// The request that is under way will have no answer: the fetcher is told after a pause.
+    fn lose(&mut self, server: &Server, reason: &str) {
+        if !std::mem::replace(&mut self.is_reported, true) {
+            warn!(leader = %self.fetcher.leader(), reason, "cannot copy from the leader now; it is tried again");
+        }
+        self.connection = None;
+        self.asked = None;
+        // A leader that is gone is soon another: its end is no reason to rest for a second.
+        let pause = Duration::from_millis(server.config().followers.backoff_ms).min(LOST_PAUSE_MAX);
+        self.lost_at = Some(Instant::now() + pause);
+    }
+
+    async fn answered(&mut self, answer: Result<Bytes, String>) {
+        let Some(server) = self.server.upgrade() else { return };
+        let Some(asked) = self.asked.take() else { return };
+        let answers: Result<Answers, String> = answer.and_then(|frame| {
+            fetching::decode(frame, asked.number).map_err(|cause| cause.to_string())
+        });
+        match answers {
+            Ok(answers) => self.take(Event::Answered(asked.number, answers)).await,
+            Err(reason) => self.lose(&server, &reason),
+        }
+    }
+
+    async fn time(&mut self) {
+        let now = Instant::now();
+        if self.asked.as_ref().is_some_and(|asked| asked.until <= now)
+            && let Some(server) = self.server.upgrade()
+        {
+            self.lose(&server, "the leader does not answer");
+        }
+        if self.lost_at.is_some_and(|at| at <= now) {
+            self.lost_at = None;
+            self.take(Event::Lost).await;
+        }
+        if self.look_at.is_some_and(|at| at <= now) {
+            self.look_at = None;
+            self.take(Event::Look).await;
+        }
+    }
+}
+
+/// The longest pause after a connection that ended.
+const LOST_PAUSE_MAX: Duration = Duration::from_millis(100);
+
+async fn at(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Deletes what the leader has deleted, as far as it is committed here, and makes that durable.
+fn delete(server: &Server, deletions: Vec<(Key, Arc<Partition>, Offset)>) {
+    let mut starts = Vec::new();
+    for (_, partition, start) in deletions {
+        let made = partition.maintain(|log, high_watermark| {
+            let start = start.min(high_watermark);
+            if start <= log.log_start_offset() {
+                return Ok(None);
+            }
+            log.delete_records_before(start)?;
+            Ok(Some(log.log_start_offset()))
+        });
+        match made {
+            Ok(start) => starts.extend(start.map(|start| (partition, start))),
+            Err(PartitionError::Storage(cause)) => server.log_failed(&partition, &cause),
+            Err(_) => {}
+        }
+    }
+    if !starts.is_empty() {
+        server.logs.commit_starts(&starts);
+    }
+}
+
+impl Connection {
+    /// The next frame, its length taken off. May be dropped in the middle and asked for again.
+    async fn answer(&mut self) -> Result<Bytes, String> {
+        loop {
+            if let Some(frame) = self.take_frame()? {
+                return Ok(frame);
+            }
+            match self.from.read_buf(&mut self.arrived).await {
+                Ok(0) => return Err("the leader closed the connection".to_owned()),
+                Ok(_) => {}
+                Err(cause) => return Err(cause.to_string()),
+            }
+        }
+    }
+
+    fn take_frame(&mut self) -> Result<Option<Bytes>, String> {
+        let Some(prefix) = self.arrived.first_chunk::<4>() else { return Ok(None) };
+        let length = i32::from_be_bytes(*prefix);
+        let length = usize::try_from(length).ok().filter(|length| *length <= FRAME_BYTES_MAX);
+        let length = length.ok_or_else(|| "an answer of an invalid length".to_owned())?;
+        let size = 4 + length;
+        if self.arrived.len() < size {
+            // Room is made as bytes come; what is announced is believed in steps.
+            let more = (size - self.arrived.len()).min(1 << 20);
+            self.arrived.reserve(more);
+            return Ok(None);
+        }
+        let rest = self.arrived.split_off(size);
+        let frame = std::mem::replace(&mut self.arrived, rest);
+        Ok(Some(Bytes::from(frame).slice(4..)))
+    }
+}

@@ -1,0 +1,137 @@
+//! A follower's requests and its leader's answers as Kafka's Fetch (version 18, with the replica's state): between
+//! what the room `node` says and bytes.
+
+use std::collections::BTreeMap;
+
+use metadata::decide::BrokerRef;
+use model::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicId, Uuid};
+use node::{Answered, Ask, Key, ReplicaAnswerError};
+use partition::ReplicaFetch;
+use wire::fetch::{
+    FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState,
+};
+use wire::{ApiKey, DecodeError, EncodeError, Reader, Writer, frame};
+
+/// The version that followers speak.
+pub(super) const VERSION: i16 = 18;
+
+/// What a follower asks for besides offsets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// Who asks.
+    pub(super) who: BrokerRef,
+    pub(super) wait_ms_max: u32,
+    pub(super) bytes_min: i32,
+    pub(super) bytes_max: u32,
+    pub(super) partition_bytes_max: u32,
+}
+
+/// One partition that is asked for: from where, and the high watermark that is known here.
+pub(super) type Wanted<'a> = (&'a Key, &'a ReplicaFetch, Offset);
+
+/// The whole frame of a request. `known` says up to where a partition is known to be committed.
+pub(super) fn encode(
+    ask: &Ask,
+    terms: &Terms,
+    known: impl Fn(&Key) -> Offset,
+) -> Result<Vec<u8>, EncodeError> {
+    let mut topics: BTreeMap<TopicId, Vec<FetchPartition>> = BTreeMap::new();
+    for (key, fetch) in &ask.partitions {
+        let wanted = (key, fetch, known(key));
+        topics.entry(key.topic_id).or_default().push(partition(wanted, terms));
+    }
+    let topics = topics.into_iter().map(|(topic_id, partitions)| FetchTopic {
+        topic: String::new(),
+        topic_id,
+        partitions,
+    });
+    let bytes = |bytes: u32| i32::try_from(bytes).unwrap_or(i32::MAX);
+    let request = FetchRequest {
+        replica_id: -1,
+        replica_state: ReplicaState {
+            replica_id: terms.who.broker.0,
+            replica_epoch: terms.who.epoch.0,
+        },
+        max_wait_ms: bytes(terms.wait_ms_max),
+        min_bytes: terms.bytes_min,
+        max_bytes: bytes(terms.bytes_max),
+        session_epoch: -1,
+        topics: topics.collect(),
+        ..FetchRequest::default()
+    };
+    let mut writer = Writer::new();
+    let correlation_id = correlation_of(ask.number);
+    frame::write_request(&mut writer, &request, VERSION, correlation_id, Some("replica"))?;
+    Ok(writer.into_bytes())
+}
+
+/// What an answer must carry to be that of the request with this number.
+pub(super) fn correlation_of(number: u64) -> i32 {
+    (number & i32::MAX as u64) as i32
+}
+
+fn partition((key, fetch, high_watermark): Wanted<'_>, terms: &Terms) -> FetchPartition {
+    FetchPartition {
+        partition: key.partition.0,
+        current_leader_epoch: fetch.from.leader_epoch.0,
+        fetch_offset: fetch.from.offset.0,
+        last_fetched_epoch: fetch.last_epoch.0,
+        log_start_offset: fetch.log_start.0,
+        partition_max_bytes: i32::try_from(terms.partition_bytes_max).unwrap_or(i32::MAX),
+        replica_directory_id: Uuid::ZERO,
+        high_watermark: high_watermark.0,
+    }
+}
+
+/// What a leader says of each partition.
+pub(super) type Answers = Vec<(Key, Result<Answered, ReplicaAnswerError>)>;
+
+/// Why an answer is of no use.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AnswerError {
+    #[error("not an answer to Fetch: {0}")]
+    Decode(#[from] DecodeError),
+    #[error("the answer to request {found}, and {expected} was asked")]
+    Order { found: i32, expected: i32 },
+    #[error("the leader refuses the request: {0}")]
+    Refused(ErrorCode),
+}
+
+/// Reads the frame of an answer, its length taken off.
+pub(super) fn decode(frame: bytes::Bytes, number: u64) -> Result<Answers, AnswerError> {
+    let mut reader = Reader::of_shared(&frame);
+    let found = frame::read_response_head(&mut reader, ApiKey::Fetch, VERSION)?;
+    let expected = correlation_of(number);
+    if found != expected {
+        return Err(AnswerError::Order { found, expected });
+    }
+    let response = FetchResponse::decode(&mut reader, VERSION)?;
+    match ErrorCode::from_code(response.error_code) {
+        ErrorCode::None => {}
+        code => return Err(AnswerError::Refused(code)),
+    }
+    let answers = response.responses.into_iter().flat_map(|topic| {
+        let topic_id = topic.topic_id;
+        topic.partitions.into_iter().map(move |data| {
+            let partition = PartitionIndex(data.partition_index);
+            (Key { topic_id, partition }, understood(data))
+        })
+    });
+    Ok(answers.collect())
+}
+
+fn understood(data: PartitionData) -> Result<Answered, ReplicaAnswerError> {
+    let (log_start, high_watermark) = (Offset(data.log_start_offset), Offset(data.high_watermark));
+    match ErrorCode::from_code(data.error_code) {
+        ErrorCode::None => {}
+        // Of a partition that is out of range the leader tells where its log begins and ends.
+        ErrorCode::OffsetOutOfRange if log_start.0 >= 0 => {
+            return Err(ReplicaAnswerError::OutOfRange { log_start, log_end: high_watermark });
+        }
+        code => return Err(ReplicaAnswerError::Other(code)),
+    }
+    let parts = &data.diverging_epoch;
+    let diverging = (parts.epoch >= 0).then(|| (LeaderEpoch(parts.epoch), Offset(parts.end_offset)));
+    let records = data.records.map(|records| records.to_vec()).unwrap_or_default();
+    Ok(Answered { diverging, high_watermark, log_start, records })
+}

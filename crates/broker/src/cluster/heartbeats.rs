@@ -1,0 +1,135 @@
+//! Telling the active controller that this broker lives, and noticing what it says of this broker.
+//!
+//! ```text
+//! a heartbeat: 1 version (1)   4 broker   8 broker epoch
+//! its answer:  1 whether the receiver is the active controller
+//! ```
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use ::link::codec::CodecError;
+use ::link::codec::fields::{Reader, Writer};
+use ::link::{Answering, Decline, Declined, Peer, Service, service};
+use bytes::Bytes;
+use metadata::Request;
+use metadata::decide::BrokerRef;
+use model::{BrokerEpoch, BrokerId};
+use quorum::Quorum;
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{debug, info, warn};
+
+use super::links::ClusterLinks;
+use super::watching::Watching;
+use crate::server::Server;
+
+const VERSION: u8 = 1;
+
+fn encode(who: BrokerRef) -> Vec<u8> {
+    let mut out = Writer::default();
+    out.u8(VERSION);
+    out.i32(who.broker.0);
+    out.u64(who.epoch.0 as u64);
+    out.into_bytes()
+}
+
+fn decode(bytes: &[u8]) -> Result<BrokerRef, CodecError> {
+    let mut fields = Reader::new(bytes);
+    if fields.u8()? != VERSION {
+        return Err(CodecError::Value("an unknown version of a heartbeat"));
+    }
+    let broker = BrokerId(fields.i32()?);
+    let epoch = BrokerEpoch(fields.u64()? as i64);
+    fields.end()?;
+    Ok(BrokerRef { broker, epoch })
+}
+
+/// Takes heartbeats while this node is the active controller.
+pub(super) struct HeartbeatService {
+    pub(super) quorum: Arc<OnceLock<Arc<Quorum>>>,
+    pub(super) watching: Arc<Watching>,
+}
+
+impl Service for HeartbeatService {
+    fn answer<'a>(&'a self, caller: &'a Arc<Peer>, message: Bytes) -> Answering<'a> {
+        Box::pin(async move {
+            let who = decode(&message);
+            let who = who.map_err(|error| Declined::new(Decline::Failed, error.to_string()))?;
+            // Nobody speaks for another.
+            let leads = self.quorum.get().is_some_and(|quorum| quorum.is_leader());
+            let taken = leads && who.broker == caller.hello.node && self.watching.heard(who);
+            Ok(vec![u8::from(taken)])
+        })
+    }
+}
+
+/// Beats until the broker stops. One that finds itself fenced though it lives asks to serve again; one that another
+/// process has replaced ends.
+pub(crate) async fn run(server: Arc<Server>, links: Arc<ClusterLinks>, who: BrokerRef) {
+    let every = Duration::from_millis(server.config().membership.heartbeat_ms);
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut updates = server.quorum.subscribe();
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => beat(&server, &links, who, every).await,
+            update = updates.next() => if update.is_none() { return },
+        }
+        look_at_self(&server, who).await;
+    }
+}
+
+async fn beat(server: &Server, links: &ClusterLinks, who: BrokerRef, patience: Duration) {
+    let Some(leader) = server.quorum.leader() else { return };
+    if leader == who.broker {
+        links.watching().heard(who);
+        return;
+    }
+    let called = links.links().call(leader, service::HEARTBEAT, encode(who), patience).await;
+    if let Err(cause) = called {
+        debug!(%leader, %cause, "a heartbeat was not answered");
+    }
+}
+
+async fn look_at_self(server: &Server, who: BrokerRef) {
+    let image = server.image();
+    match image.broker(who.broker) {
+        Some(known) if known.epoch == who.epoch && !known.fenced => {}
+        Some(known) if known.epoch == who.epoch => {
+            if server.is_stopping() {
+                return;
+            }
+            warn!("this broker was fenced though it lives: it asks to serve again");
+            match server.controller.decide(Request::UnfenceBroker(who)).await {
+                Ok(_) => info!("this broker serves again"),
+                Err(cause) => warn!(%cause, "cannot serve again yet"),
+            }
+        }
+        Some(_) => server.end(format!(
+            "another process has registered as broker {}: two brokers have the same node.id",
+            who.broker
+        )),
+        None => server.end(format!(
+            "broker {} was unregistered; start it again if it is to belong to the cluster",
+            who.broker
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heartbeat_and_back() {
+        let who = BrokerRef { broker: BrokerId(3), epoch: BrokerEpoch(1 << 40) };
+        let bytes = encode(who);
+        assert_eq!(decode(&bytes), Ok(who));
+        for cut in 0..bytes.len() {
+            assert!(decode(&bytes[..cut]).is_err());
+        }
+        let mut other = bytes.clone();
+        other[0] = 9;
+        assert!(decode(&other).is_err());
+    }
+}

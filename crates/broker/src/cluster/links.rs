@@ -1,0 +1,267 @@
+//! Connections with the other nodes: one link to each for calls, and a door through which they come in.
+//!
+//! A voter has a listener of its own for other nodes, and every listener for clients lets brokers in as well: the
+//! first four bytes tell them apart.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use ::link::{
+    Door, Established, Event, Fetchers as TakesFetchers, Identity, Jitter, LastMetadata, Link,
+    LinkConfig, Links, LogPoint, Observer, Secret, Services, Target, service,
+};
+use configuration::{BrokerConfig, Voter};
+use metadata::ClusterImage;
+use model::{BrokerId, Uuid};
+use parking_lot::Mutex;
+use quorum::{LinkTransport, MemberService, Quorum};
+use tokio::net::{TcpListener, TcpStream};
+use tracing::{info, warn};
+
+use super::controller::{Controller, ControllerService};
+use super::heartbeats::HeartbeatService;
+use super::watching::Watching;
+
+/// Connections of fetchers, handed on once the broker serves.
+type FetcherSink = Arc<OnceLock<Box<dyn Fn(Established) + Send + Sync>>>;
+
+/// A broker's connections with the other nodes of its cluster.
+pub struct ClusterLinks {
+    me: BrokerId,
+    identity: Arc<Identity>,
+    config: Arc<LinkConfig>,
+    links: Arc<Links>,
+    voters: Vec<Voter>,
+    is_voter: bool,
+    listener: String,
+    door: Arc<Door>,
+    members: MemberService,
+    quorum: Arc<OnceLock<Arc<Quorum>>>,
+    watching: Arc<Watching>,
+    fetchers: FetcherSink,
+    /// Brokers that do not vote and that this voter dials, with where.
+    dialed: Mutex<std::collections::BTreeMap<BrokerId, (String, u16)>>,
+}
+
+impl ClusterLinks {
+    /// Opens the door's services and dials the other voters. The quorum needs this to start.
+    pub fn open(config: &BrokerConfig, cluster_id: &str, directories: Vec<Uuid>) -> ClusterLinks {
+        let quorum: Arc<OnceLock<Arc<Quorum>>> = Arc::default();
+        let incarnation = Uuid::from_random(fastrand::u128(..).to_be_bytes());
+        let mut identity = Identity::new(cluster_id, config.node_id, incarnation);
+        identity.directories = directories;
+        identity.secret = config.inter_broker_secret.clone().and_then(Secret::new);
+        identity.last_metadata = last_metadata(&quorum);
+        let identity = Arc::new(identity);
+        let jitter = Jitter::new(|due: Duration| due.mul_f64(0.5 + fastrand::f64()));
+        let link_config = Arc::new(LinkConfig { jitter, ..LinkConfig::default() });
+        let watching = Arc::new(Watching::new(
+            config.node_id,
+            Duration::from_millis(config.membership.session_ms),
+        ));
+        let members = MemberService::new();
+        let services = Services::default()
+            .with(service::QUORUM, Arc::new(members.clone()))
+            .with(
+                service::CONTROLLER,
+                Arc::new(ControllerService {
+                    quorum: Arc::clone(&quorum),
+                    watching: Arc::clone(&watching),
+                }),
+            )
+            .with(
+                service::HEARTBEAT,
+                Arc::new(HeartbeatService {
+                    quorum: Arc::clone(&quorum),
+                    watching: Arc::clone(&watching),
+                }),
+            );
+        let fetchers: FetcherSink = Arc::default();
+        let observer: Arc<dyn Observer> =
+            Arc::new(Watcher { watching: Arc::clone(&watching), told: Mutex::default() });
+        let door = Door::new(
+            Arc::clone(&identity),
+            Arc::clone(&link_config),
+            services,
+            Arc::clone(&observer),
+        );
+        let door = Arc::new(door.with_fetchers(hand_on(&fetchers)));
+        let links = Arc::new(Links::new());
+        let opened = ClusterLinks {
+            me: config.node_id,
+            identity,
+            config: link_config,
+            links,
+            voters: config.voters.clone(),
+            is_voter: config.is_voter(),
+            listener: config.inter_broker_listener.clone(),
+            door,
+            members,
+            quorum,
+            watching,
+            fetchers,
+            dialed: Mutex::default(),
+        };
+        for voter in config.voters.iter().filter(|voter| voter.id != config.node_id.0) {
+            opened.dial(BrokerId(voter.id), &voter.at.host, voter.at.port, &observer);
+        }
+        opened
+    }
+
+    fn dial(&self, node: BrokerId, host: &str, port: u16, observer: &Arc<dyn Observer>) {
+        let target = Target { node: Some(node), host: host.to_owned(), port };
+        let (identity, config) = (Arc::clone(&self.identity), Arc::clone(&self.config));
+        self.links.put(node, Link::start(target, identity, config, Arc::clone(observer)));
+    }
+
+    /// Takes connections of other nodes until the door closes.
+    pub fn accept(&self, listener: TcpListener) {
+        tokio::spawn(Arc::clone(&self.door).accept(listener));
+    }
+
+    /// Greets and serves another node's connection that came in through a listener for clients.
+    pub async fn admit(&self, stream: TcpStream, peer: std::net::SocketAddr) {
+        Arc::clone(&self.door).admit(stream, peer).await;
+    }
+
+    /// The way to the other members of the quorum.
+    pub fn transport(&self) -> LinkTransport {
+        LinkTransport::new(Arc::clone(&self.links))
+    }
+
+    /// Answers for this quorum from now on.
+    pub fn answer_by(&self, quorum: &Arc<Quorum>) {
+        let _ = self.quorum.set(Arc::clone(quorum));
+        self.members.answer_by(quorum);
+    }
+
+    /// Hands connections of fetchers on from now on. Only the first call counts.
+    pub fn hand_fetchers_to(&self, take: impl Fn(Established) + Send + Sync + 'static) {
+        let _ = self.fetchers.set(Box::new(take));
+    }
+
+    /// Has requests decided over these links.
+    pub fn controller(&self, quorum: &Arc<Quorum>) -> Controller {
+        let voters: Vec<BrokerId> = self.voters.iter().map(|voter| BrokerId(voter.id)).collect();
+        Controller::over(quorum, &self.links, &voters)
+    }
+
+    /// This run of the process.
+    pub fn incarnation(&self) -> Uuid {
+        self.identity.incarnation
+    }
+
+    /// What this node watches while it is the active controller.
+    pub fn watching(&self) -> &Arc<Watching> {
+        &self.watching
+    }
+
+    /// The links, for calls.
+    pub(super) fn links(&self) -> &Arc<Links> {
+        &self.links
+    }
+
+    /// Who this node is and how it dials: for fetchers, which run their connections themselves.
+    pub(super) fn dialer(&self) -> (Arc<Identity>, Arc<LinkConfig>) {
+        (Arc::clone(&self.identity), Arc::clone(&self.config))
+    }
+
+    /// The listener over which brokers are reached.
+    pub(super) fn listener(&self) -> &str {
+        &self.listener
+    }
+
+    /// A voter dials every broker that does not vote: to send it metadata, and to see it end.
+    pub fn dial_brokers(&self, image: &ClusterImage) {
+        if !self.is_voter {
+            return;
+        }
+        let votes = |id: BrokerId| self.voters.iter().any(|voter| voter.id == id.0);
+        let mut dialed = self.dialed.lock();
+        let mut wanted = std::collections::BTreeMap::new();
+        for broker in image.brokers().filter(|broker| !votes(broker.id)) {
+            if let Some(endpoint) = broker.endpoint(&self.listener) {
+                wanted.insert(broker.id, (endpoint.host.clone(), endpoint.port));
+            }
+        }
+        let observer: Arc<dyn Observer> =
+            Arc::new(Watcher { watching: Arc::clone(&self.watching), told: Mutex::default() });
+        for (id, at) in &wanted {
+            if *id != self.me && dialed.get(id) != Some(at) {
+                self.dial(*id, &at.0, at.1, &observer);
+            }
+        }
+        for id in dialed.keys().filter(|id| !wanted.contains_key(id)) {
+            self.links.remove(*id);
+        }
+        *dialed = wanted;
+    }
+
+    /// Closes every connection.
+    pub fn close(&self) {
+        self.door.close();
+        self.links.nodes().into_iter().for_each(|node| self.links.remove(node));
+    }
+}
+
+fn hand_on(sink: &FetcherSink) -> TakesFetchers {
+    let sink = Arc::clone(sink);
+    Arc::new(move |established| {
+        // Without a broker that serves the connection is closed; the follower dials again.
+        if let Some(take) = sink.get() {
+            take(established);
+        }
+    })
+}
+
+fn last_metadata(quorum: &Arc<OnceLock<Arc<Quorum>>>) -> LastMetadata {
+    let quorum = Arc::clone(quorum);
+    LastMetadata::new(move || -> Option<LogPoint> { quorum.get()?.last_entry() })
+}
+
+/// Tells the watch of what becomes of links, and people of what they should know.
+struct Watcher {
+    watching: Arc<Watching>,
+    /// What was reported of a node last, so that it is not reported again and again.
+    told: Mutex<std::collections::BTreeMap<BrokerId, String>>,
+}
+
+impl Observer for Watcher {
+    fn observe(&self, event: &Event) {
+        self.watching.observe(event);
+        match event {
+            Event::Up { peer } => {
+                self.told.lock().remove(&peer.hello.node);
+                info!(node = %peer.hello.node, address = %peer.address, "connected with another node");
+            }
+            Event::Ended { peer, ending } => {
+                info!(node = %peer.hello.node, address = %peer.address, %ending, "connection with another node ended");
+            }
+            Event::NotDialed { target, failure, .. } => {
+                let words = failure.to_string();
+                let Some(node) = target.node else { return };
+                if self.told.lock().insert(node, words.clone()).as_ref() != Some(&words) {
+                    warn!(%target, reason = words, "cannot connect with another node; it is tried again");
+                }
+            }
+            Event::TurnedAway { address, error } => {
+                warn!(%address, reason = %error, "another node was turned away");
+            }
+        }
+    }
+}
+
+/// Whether a connection that came in through a listener for clients is another node's. Waits for its first bytes.
+pub(crate) async fn is_of_node(stream: &TcpStream) -> io::Result<bool> {
+    let mut first = [0; 4];
+    loop {
+        stream.readable().await?;
+        match stream.peek(&mut first).await? {
+            4 => return Ok(::link::is_link(first)),
+            0 => return Ok(false),
+            // The rest of four bytes is on its way.
+            _ => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The active controller's watch: who is alive, whom to fence, and what follows for partitions.
+//!
+//! Every voter watches its links all the time, so that a new controller knows at once who is gone. Only the active one
+//! acts. The end of a process is certain when its link ended and its address refuses, or when another process is
+//! there; silence is certain only when a session is over.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ::link::{DialFailure, Direction, Event};
+use metadata::decide::BrokerRef;
+use metadata::{ClusterImage, ImageUpdate, Request, Response};
+use model::{BrokerId, Moment, Uuid};
+use node::Sessions;
+use parking_lot::Mutex;
+use quorum::{Quorum, QuorumError};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{info, warn};
+
+use super::links::ClusterLinks;
+
+/// How long a broker that is new to the quorum may take to catch up before it is tried again.
+const CATCH_UP_MAX: Duration = Duration::from_secs(10);
+/// The pause after a decision that could not be had.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a voter knows of the others' lives.
+pub struct Watching {
+    me: BrokerId,
+    session: Duration,
+    started: Instant,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// While this node is the active controller.
+    sessions: Option<Sessions>,
+    /// The process that was last seen behind each link.
+    seen: BTreeMap<BrokerId, Uuid>,
+    /// Processes that ended, and were not looked at yet.
+    gone: Vec<(BrokerId, Uuid)>,
+}
+
+impl Watching {
+    pub(super) fn new(me: BrokerId, session: Duration) -> Watching {
+        let (state, changed) = (Mutex::default(), Notify::new());
+        Watching { me, session, started: Instant::now(), state, changed }
+    }
+
+    fn now(&self) -> Moment {
+        Moment::START.plus(self.started.elapsed())
+    }
+
+    /// Takes notice of what became of a link.
+    pub(super) fn observe(&self, event: &Event) {
+        let mut state = self.state.lock();
+        match event {
+            Event::Up { peer } if peer.direction == Direction::Out => {
+                let (node, incarnation) = (peer.hello.node, peer.hello.incarnation);
+                let before = state.seen.insert(node, incarnation);
+                state.gone.extend(before.filter(|it| *it != incarnation).map(|it| (node, it)));
+            }
+            Event::NotDialed { target, failure: DialFailure::Refused, .. } => {
+                let Some(node) = target.node else { return };
+                let ended = state.seen.remove(&node);
+                state.gone.extend(ended.map(|incarnation| (node, incarnation)));
+            }
+            _ => return,
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// A broker was heard. `false`: this node is not the active controller.
+    pub(super) fn heard(&self, who: BrokerRef) -> bool {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let Some(sessions) = &mut state.sessions else { return false };
+        sessions.heard(now, who);
+        true
+    }
+
+    /// Whether a broker that is registered may still be alive, as far as this controller knows.
+    pub(super) fn may_be_alive(&self, image: &ClusterImage, broker: BrokerId) -> bool {
+        let now = self.now();
+        let mut state = self.state.lock();
+        state.tell_gone(now, image);
+        state.sessions.as_ref().is_some_and(|sessions| sessions.may_be_alive(image, broker))
+    }
+
+    /// Begins or ends to be the active controller; returns whether that is new.
+    fn lead(&self, leads: bool) -> bool {
+        let now = self.now();
+        let mut state = self.state.lock();
+        if leads == state.sessions.is_some() {
+            return false;
+        }
+        state.sessions = leads.then(|| Sessions::begin(self.session, now));
+        true
+    }
+
+    /// Whom to fence now, and when to look again.
+    fn look(&self, image: &ClusterImage) -> (Vec<BrokerRef>, Option<Instant>) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        state.tell_gone(now, image);
+        let Some(sessions) = &mut state.sessions else { return (Vec::new(), None) };
+        if let Some(own) = image.broker(self.me) {
+            sessions.heard(now, BrokerRef { broker: own.id, epoch: own.epoch });
+        }
+        let due = sessions.look(now, image);
+        let at = due.look_at.map(|at| self.started + at.since(Moment::START));
+        (due.fence, at)
+    }
+}
+
+impl State {
+    fn tell_gone(&mut self, now: Moment, image: &ClusterImage) {
+        let Some(sessions) = &mut self.sessions else {
+            // A process that ended before this node led: kept for when it does.
+            self.gone.retain(|(node, it)| {
+                image.broker(*node).is_some_and(|known| known.incarnation == *it)
+            });
+            return;
+        };
+        for (node, incarnation) in self.gone.drain(..) {
+            sessions.gone(now, image, node, incarnation);
+        }
+    }
+}
+
+/// Watches until the quorum stops.
+pub(crate) async fn run(quorum: Arc<Quorum>, links: Arc<ClusterLinks>) {
+    let watching = Arc::clone(links.watching());
+    let is_adding: Arc<AtomicBool> = Arc::default();
+    let mut updates = quorum.subscribe();
+    let mut sweeps = false;
+    loop {
+        let leader = quorum.leader();
+        let leads = leader == Some(quorum.node());
+        if watching.lead(leads) && leads {
+            info!("this node is the active controller");
+            sweeps = true;
+        }
+        let image = quorum.image();
+        links.dial_brokers(&image);
+        let (fence, mut look_at) = watching.look(&image);
+        if leads {
+            for who in fence {
+                warn!(broker = %who.broker, epoch = who.epoch.0, "a broker is gone or silent for too long: it is fenced");
+                sweeps |= is_decided(&quorum, Request::FenceBroker(who)).await;
+            }
+            if sweeps {
+                sweeps = !sweep(&quorum).await;
+                if sweeps {
+                    let soon = Instant::now() + PAUSE;
+                    look_at = Some(look_at.map_or(soon, |at| at.min(soon)));
+                }
+            }
+            add_learner(&quorum, &image, &is_adding);
+        }
+        tokio::select! {
+            update = updates.next() => match update {
+                Some(update) => sweeps |= calls_for_sweep(&update),
+                None => return,
+            },
+            changed = quorum.leader_changed(leader) => if changed.is_err() { return },
+            () = watching.changed.notified() => {}
+            () = until(look_at) => {}
+        }
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether something may follow for partitions from a step.
+fn calls_for_sweep(update: &ImageUpdate) -> bool {
+    let delta = &update.delta;
+    delta.cluster || !delta.brokers.is_empty() || !delta.configs.is_empty()
+}
+
+async fn is_decided(quorum: &Quorum, request: Request) -> bool {
+    match quorum.propose(request).await {
+        Ok(_) => true,
+        Err(cause) => {
+            info!(%cause, "the controller could not decide");
+            false
+        }
+    }
+}
+
+/// Sweeps until nothing is left. `false`: there is more, and it cannot be done now.
+async fn sweep(quorum: &Quorum) -> bool {
+    loop {
+        match quorum.propose(Request::Sweep).await {
+            Ok(Response::Sweep(swept)) => {
+                if swept.changed > 0 {
+                    info!(partitions = swept.changed, "partitions have another leader or other in-sync replicas");
+                }
+                if !swept.more {
+                    return true;
+                }
+            }
+            Ok(other) => unreachable!("the answer to another request: {other:?}"),
+            // Whoever leads now begins with a sweep.
+            Err(QuorumError::NotLeader { .. } | QuorumError::Stopped(_)) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Sends metadata to one broker that has none of it yet, beside everything else.
+fn add_learner(quorum: &Arc<Quorum>, image: &ClusterImage, is_adding: &Arc<AtomicBool>) {
+    let (voters, learners) = quorum.members();
+    let is_member = |id: &BrokerId| voters.contains(id) || learners.contains(id);
+    let new = image.brokers().map(|broker| broker.id).find(|id| !is_member(id));
+    let Some(new) = new else { return };
+    if is_adding.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let (quorum, is_adding) = (Arc::clone(quorum), Arc::clone(is_adding));
+    tokio::spawn(async move {
+        match timeout(CATCH_UP_MAX, quorum.add_learner(new)).await {
+            Ok(Ok(())) => info!(broker = %new, "a broker follows the metadata"),
+            Ok(Err(cause)) => info!(broker = %new, %cause, "a broker cannot follow the metadata yet"),
+            Err(_) => warn!(broker = %new, "a broker does not catch up with the metadata"),
+        }
+        is_adding.store(false, Ordering::Release);
+    });
+}
