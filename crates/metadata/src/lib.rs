@@ -9,6 +9,7 @@
 
 pub mod decide;
 pub mod delta;
+pub mod forwarded;
 pub mod image;
 mod json;
 pub mod record;
@@ -17,5 +18,6 @@ pub mod topic_config;
 
 pub use decide::{Answer, ControllerSettings, Decision, Draft, Refusal, Request, Response};
 pub use delta::{ImageDelta, ImageUpdate, LocalChange, LocalChangeKind, TopicChange};
+pub use forwarded::ForwardedError;
 pub use image::{BrokerImage, ClusterImage, Contradiction, PartitionImage, TopicImage};
 pub use record::{ConfigResource, DecodeError, MetadataRecord};

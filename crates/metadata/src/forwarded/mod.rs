@@ -1,0 +1,116 @@
+//! Requests and responses as bytes: what a broker forwards to the active controller, and what comes back.
+//!
+//! ```text
+//! 1 version   1 kind   what the kind has: the fields of its struct, in the order of the tables
+//!                      in `request` and `response`
+//!
+//! number    big-endian, as wide as its type; a `usize` has 8      id      16
+//! flag      1, which is 0 or 1                                    list    4 count, elements
+//! text      4 length, UTF-8                                       ?       1 whether it is there
+//! choice    1 which, what that one has                            tuple   one after the other
+//! answer    0, what was asked for | 1, 2 error code, text
+//! ```
+//!
+//! A value has one form: what can be read is written as the same bytes. A number is never given to
+//! something else, and other fields are another version. Whatever a peer sends, reading it gives a value
+//! or an error, in memory of at most [`MEMORY_PER_BYTE_MAX`] times what was sent.
+//!
+//! Records are not written so: they stay for years and are JSON (see [`crate::record`]).
+
+mod fields;
+mod request;
+mod response;
+#[cfg(test)]
+mod tests;
+
+pub use fields::MEMORY_PER_BYTE_MAX;
+
+use crate::decide::{Request, Response};
+use fields::{Field, Reader};
+
+/// The version that is written, and the only one that is read.
+const VERSION: u8 = 1;
+
+/// Why bytes are not a forwarded message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ForwardedError {
+    /// Another release wrote it.
+    #[error("a forwarded message of version {0}, and this release reads version {VERSION}")]
+    Version(u8),
+    /// Less is there than what was announced, or than a value has.
+    #[error("a forwarded message that is cut off: {needed} bytes expected, {left} left")]
+    Short {
+        /// Bytes that must follow.
+        needed: u64,
+        /// Bytes that follow.
+        left: usize,
+    },
+    /// A number that stands for nothing: damage, or something that a newer release can say.
+    #[error("a forwarded message with the invalid {what} {number}")]
+    Value {
+        /// What the number should have been.
+        what: &'static str,
+        /// The number.
+        number: i128,
+    },
+    /// A text of other bytes.
+    #[error("a forwarded message with a text that is not UTF-8")]
+    Text,
+    /// More is there than the message has.
+    #[error("a forwarded message with {0} bytes behind the last field")]
+    Behind(usize),
+}
+
+impl Request {
+    /// The request as bytes.
+    ///
+    /// # Panics
+    /// If a text or list has 4 Gi elements: no message is that large.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        write(self)
+    }
+
+    /// Reads what [`Request::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// If the bytes are not exactly one request of this version.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Request, ForwardedError> {
+        read(bytes)
+    }
+}
+
+impl Response {
+    /// The response as bytes.
+    ///
+    /// # Panics
+    /// If a text or list has 4 Gi elements: no message is that large. If a refusal says that nothing is
+    /// wrong.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        write(self)
+    }
+
+    /// Reads what [`Response::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// If the bytes are not exactly one response of this version.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Response, ForwardedError> {
+        read(bytes)
+    }
+}
+
+fn write(message: &impl Field) -> Vec<u8> {
+    let mut out = vec![VERSION];
+    message.write(&mut out);
+    out
+}
+
+fn read<M: Field>(bytes: &[u8]) -> Result<M, ForwardedError> {
+    let mut from = Reader::new(bytes);
+    let version = u8::read(&mut from)?;
+    if version != VERSION {
+        return Err(ForwardedError::Version(version));
+    }
+    let message = M::read(&mut from)?;
+    from.end()?;
+    Ok(message)
+}

@@ -1,0 +1,111 @@
+//! The table of requests: their numbers, and the order of their fields.
+
+use super::ForwardedError;
+use super::fields::{Field, Reader, choices, invalid, least, structs};
+use crate::decide::{
+    AlterConfigs, AlterPartition, BrokerRef, ConfigChange, ConfigEntry, ConfigOperation,
+    CreateCluster, CreatePartitions, CreateTopics, ElectLeaders, ElectionKind, EmptyReplicas,
+    FeatureChange, FeatureUpdate, IncrementalAlterConfigs, NewIsr, NewPartitions, NewTopic,
+    RegisterBroker, Request, TopicRef, UpdateFeatures,
+};
+use crate::record::{ConfigResource, Endpoint};
+use model::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, TopicId, Uuid};
+
+choices! {
+    // Below 0x80, so that no request is read as a response.
+    Request, "kind of request" {
+        1 CreateCluster(request: CreateCluster),
+        2 CreateTopics(request: CreateTopics),
+        3 DeleteTopics(topics: Vec<TopicRef>),
+        4 CreatePartitions(request: CreatePartitions),
+        5 AlterConfigs(request: AlterConfigs),
+        6 IncrementalAlterConfigs(request: IncrementalAlterConfigs),
+        7 AllocateProducerIds(broker: BrokerRef),
+        8 RegisterBroker(request: RegisterBroker),
+        9 FenceBroker(broker: BrokerRef),
+        10 UnfenceBroker(broker: BrokerRef),
+        11 BeginShutdown(broker: BrokerRef),
+        12 Sweep,
+        13 ReportEmptyReplicas(replicas: EmptyReplicas),
+        14 UnregisterBroker(broker: BrokerId),
+        15 AlterPartition(request: AlterPartition),
+        16 ElectLeaders(request: ElectLeaders),
+        17 UpdateFeatures(request: UpdateFeatures),
+    }
+    TopicRef, "kind of topic reference" {
+        1 Name(name: String),
+        2 Id(id: TopicId),
+    }
+    ConfigResource, "kind of configuration resource" {
+        1 Topic(name: String),
+        2 Broker(broker: BrokerId),
+        3 ClusterDefault,
+        4 Group(name: String),
+        5 ClientMetrics(name: String),
+    }
+    // As in the protocol.
+    ConfigOperation, "configuration operation" {
+        0 Set,
+        1 Delete,
+        2 Append,
+        3 Subtract,
+    }
+    // As in the protocol.
+    ElectionKind, "kind of election" {
+        0 Preferred,
+        1 Unclean,
+    }
+    FeatureChange, "feature change" {
+        1 Upgrade,
+        2 Downgrade,
+        3 Unknown(number: i8),
+    }
+}
+
+structs! {
+    CreateCluster { cluster_id: String, features: Vec<(String, i16)> }
+    CreateTopics { topics: Vec<NewTopic>, validate_only: bool }
+    NewTopic {
+        name: String,
+        id: TopicId,
+        partitions: i32,
+        replication_factor: i16,
+        assignments: Vec<(PartitionIndex, Vec<BrokerId>)>,
+        configs: Vec<ConfigEntry>,
+    }
+    CreatePartitions { topics: Vec<NewPartitions>, validate_only: bool }
+    NewPartitions { topic: String, count: i32, assignments: Option<Vec<Vec<BrokerId>>> }
+    AlterConfigs { resources: Vec<(ConfigResource, Vec<ConfigEntry>)>, validate_only: bool }
+    IncrementalAlterConfigs {
+        resources: Vec<(ConfigResource, Vec<ConfigChange>)>,
+        validate_only: bool,
+    }
+    ConfigChange { key: String, operation: ConfigOperation, value: Option<String> }
+    BrokerRef { broker: BrokerId, epoch: BrokerEpoch }
+    RegisterBroker {
+        broker: BrokerId,
+        incarnation: Uuid,
+        cluster_id: String,
+        endpoints: Vec<Endpoint>,
+        rack: Option<String>,
+        log_dirs: Vec<Uuid>,
+        clean: bool,
+        fenced: bool,
+        earlier_incarnation_alive: bool,
+    }
+    Endpoint { listener: String, host: String, port: u16, security_protocol: String }
+    EmptyReplicas { broker: BrokerRef, partitions: Vec<(TopicId, PartitionIndex)> }
+    AlterPartition { leader: BrokerRef, partitions: Vec<NewIsr> }
+    NewIsr {
+        topic_id: TopicId,
+        partition: PartitionIndex,
+        leader_epoch: LeaderEpoch,
+        partition_epoch: i32,
+        isr: Vec<(BrokerId, BrokerEpoch)>,
+        recovering: bool,
+        durable: bool,
+    }
+    ElectLeaders { kind: ElectionKind, partitions: Option<Vec<(String, PartitionIndex)>> }
+    UpdateFeatures { updates: Vec<FeatureUpdate>, validate_only: bool }
+    FeatureUpdate { name: String, level: i16, change: FeatureChange }
+}
