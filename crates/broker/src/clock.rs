@@ -81,6 +81,11 @@ impl Clock {
         Moment::START.plus(self.started.elapsed())
     }
 
+    /// When `moment` is reached.
+    pub fn instant_at(&self, moment: Moment) -> Instant {
+        self.started + moment.since(Moment::START)
+    }
+
     /// When `timestamp`, of [`Clock::steady`], is reached.
     pub fn instant_of(&self, timestamp: Timestamp) -> Instant {
         let ms = timestamp.ms_since(self.started_at).max(0) as u64;

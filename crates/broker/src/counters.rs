@@ -102,6 +102,8 @@ pub struct Counters {
     pub connections_broken_off: Counter,
     /// Batches met in logs whose records cannot be read.
     pub batches_unreadable: Counter,
+    /// Cuts of followers that took committed records.
+    pub committed_cuts: Counter,
     /// How long syncs took.
     pub syncs: Durations,
     apis: Vec<ApiCounters>,
@@ -120,6 +122,7 @@ impl Default for Counters {
             connections_closed: Counter::default(),
             connections_broken_off: Counter::default(),
             batches_unreadable: Counter::default(),
+            committed_cuts: Counter::default(),
             syncs: Durations::default(),
             apis,
         }

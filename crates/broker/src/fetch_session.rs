@@ -50,6 +50,8 @@ pub struct Wanted {
     pub known_epoch: LeaderEpoch,
     /// The term of the last record it has.
     pub last_fetched_epoch: LeaderEpoch,
+    /// The high watermark that it knows, if it says.
+    pub known_high_watermark: Option<Offset>,
 }
 
 /// One partition of a session.
@@ -104,7 +106,10 @@ impl FetchSession {
             Some(slot) => *slot,
             None => self.add(topic, partition_index, wanted),
         };
-        self.entry_mut(slot).wanted = wanted;
+        let entry = self.entry_mut(slot);
+        entry.wanted = wanted;
+        entry.told_high_watermark =
+            wanted.known_high_watermark.unwrap_or(entry.told_high_watermark);
         self.set_ready(slot);
     }
 
@@ -144,8 +149,9 @@ impl FetchSession {
         self.entries[slot as usize].as_mut().expect("the slot is in use")
     }
 
-    /// Connects the entry in `slot` with its partition, unless it is already.
-    pub fn connect(&mut self, slot: u32, partition: &Arc<Partition>) {
+    /// Connects the entry in `slot` with its partition, unless it is already. A replica is told of whatever is
+    /// appended, anybody else of what is committed.
+    pub fn connect(&mut self, slot: u32, partition: &Arc<Partition>, is_replica: bool) {
         let watch = Arc::clone(&self.watch);
         let entry = self.entry_mut(slot);
         match &entry.found {
@@ -154,7 +160,11 @@ impl FetchSession {
             None => {}
         }
         entry.cursor = ReadCursor::default();
-        entry.found = Some((Arc::clone(partition), partition.watch(&watch, slot)));
+        let key = match is_replica {
+            true => partition.watch_end(&watch, slot),
+            false => partition.watch(&watch, slot),
+        };
+        entry.found = Some((Arc::clone(partition), key));
     }
 
     fn set_ready(&mut self, slot: u32) {
@@ -437,6 +447,7 @@ mod tests {
             max_bytes: 1,
             known_epoch: LeaderEpoch::NONE,
             last_fetched_epoch: LeaderEpoch::NONE,
+            known_high_watermark: None,
         };
         for partition in 0..entries {
             session.want(TopicKey::Name("t".into()), partition as i32, wanted);

@@ -6,6 +6,7 @@
 
 mod checking;
 mod clock;
+mod cluster;
 mod committed_end;
 mod complaints;
 mod counters;

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use configuration::{BrokerConfig, CompressionChoice, Scope, TopicSettings};
 use metadata::topic_config::Resolver;
@@ -12,6 +13,7 @@ use metadata::{
     ClusterImage, ConfigResource, ImageUpdate, LocalChange, LocalChangeKind, TopicChange,
 };
 use model::{BrokerId, Compression, Durability, PartitionIndex, TopicId, TopicPartition};
+use node::Key;
 use partition::{CompressionRule, Partition, Settings};
 use storage::{CleanupPolicy, LogConfig, StorageError};
 use tokio::sync::watch;
@@ -56,6 +58,7 @@ pub fn act_upon(server: &Arc<Server>, update: &ImageUpdate) {
     let changes = update.local_changes(server.node_id);
     let removed = remove(server, &mut topics, &changes);
     serve(server, update, &mut topics, &changes);
+    stand_anew(server, update, &topics);
     reconfigure_topics(server, update, &topics, reconfigured);
     server.topics.replace(topics);
     for (name, _) in deleted_topics(update) {
@@ -89,6 +92,7 @@ fn remove(server: &Server, topics: &mut Topics, changes: &[LocalChange]) -> Vec<
         for index in indexes {
             let slot = usize::try_from(index.0).ok().and_then(|at| partitions.get_mut(at));
             if let Some(partition) = slot.and_then(Option::take) {
+                server.fetchers.leave(&Key { topic_id: id, partition: index });
                 delays_ms.insert(id, partition.settings().log.file_delete_delay_ms);
                 partition.mark_deleted();
                 if *topic.name == *OFFSETS_TOPIC {
@@ -156,12 +160,45 @@ fn serve(server: &Server, update: &ImageUpdate, topics: &mut Topics, changes: &[
     }
 }
 
-fn take_role(server: &Server, image: &ClusterImage, partition: &Partition, kind: &LocalChangeKind) {
-    match kind {
-        LocalChangeKind::Lead(state) | LocalChangeKind::Follow(state) => {
-            partition.assign(node::roles::assignment(image, state), server.clock.moment());
+fn take_role(
+    server: &Server,
+    image: &ClusterImage,
+    partition: &Arc<Partition>,
+    kind: &LocalChangeKind,
+) {
+    let (LocalChangeKind::Lead(state) | LocalChangeKind::Follow(state)) = kind else {
+        unreachable!("removals were taken out")
+    };
+    partition.assign(node::roles::assignment(image, state), server.clock.moment());
+    let index = partition.topic_partition().partition;
+    let key = Key { topic_id: partition.topic_id(), partition: index };
+    let leader = state.leader;
+    if leader == server.node_id || leader == BrokerId::NONE {
+        server.fetchers.leave(&key);
+    } else {
+        let slots = server.config().followers.fetchers;
+        server.fetchers.follow(key, partition, leader, slots);
+    }
+}
+
+/// Brokers came or went: who leads a partition with a replica there counts it differently from now on.
+fn stand_anew(server: &Server, update: &ImageUpdate, topics: &Topics) {
+    let changed = &update.delta.brokers;
+    if changed.is_empty() || server.links.is_none() {
+        return;
+    }
+    let image = &update.after;
+    for topic in topics.iter() {
+        let Some(described) = image.topic_by_id(topic.id) else { continue };
+        for partition in topic.partitions.iter().flatten() {
+            let state = described.partition(partition.topic_partition().partition);
+            let Some(state) = state.filter(|state| state.leader == server.node_id) else {
+                continue;
+            };
+            if state.replicas.iter().any(|id| changed.contains(id)) {
+                partition.assign(node::roles::assignment(image, state), server.clock.moment());
+            }
         }
-        LocalChangeKind::Remove => unreachable!("removals were taken out"),
     }
 }
 
@@ -193,6 +230,7 @@ fn open_missing(
         partitions.extend(wanted.into_iter().zip(opened).map(|(wanted, opened)| {
             let key = (wanted.topic_id, wanted.name.partition);
             let settings = Arc::clone(&settings[&wanted.topic_id]);
+            note_empty(server, update, &wanted, &opened);
             (key, take_over(server, wanted, settings, opened))
         }));
     }
@@ -214,6 +252,28 @@ fn wanted(change: &LocalChange, settings: &SettingsByTopic) -> Wanted {
     }
 }
 
+/// Notes a replica that the image may count and that holds nothing: it was made anew at this start, or it is refused.
+/// It is reported before this broker serves. A topic that has no other replica has nothing to gain from that.
+fn note_empty(
+    server: &Server,
+    update: &ImageUpdate,
+    wanted: &Wanted,
+    opened: &Result<Opened, StorageError>,
+) {
+    let is_start = update.before.cluster_id().is_none();
+    let has_all = opened.as_ref().is_ok_and(|opened| !opened.is_new);
+    if server.links.is_none() || !is_start || has_all {
+        return;
+    }
+    let (id, index, me) = (wanted.topic_id, wanted.name.partition, server.node_id);
+    let topic = update.after.topic_by_id(id);
+    let Some(state) = topic.and_then(|topic| topic.partition(index)) else { return };
+    let is_counted = state.isr.contains(&me) || state.elr.contains(&me);
+    if is_counted && state.replicas.len() > 1 {
+        server.made_anew.lock().push((id, index));
+    }
+}
+
 fn take_over(
     server: &Server,
     wanted: Wanted,
@@ -221,10 +281,11 @@ fn take_over(
     opened: Result<Opened, StorageError>,
 ) -> Option<Arc<Partition>> {
     match opened {
-        Ok(Opened { log, high_watermark, sync_queue }) => {
+        Ok(Opened { log, high_watermark, sync_queue, .. }) => {
             let (name, id, me) = (wanted.name, wanted.topic_id, server.node_id);
             let partition = Partition::new(name, id, me, log, settings, high_watermark, sync_queue);
             server.logs.register(&partition);
+            server.in_sync.include(&partition);
             Some(partition)
         }
         Err(cause) => {
@@ -309,6 +370,7 @@ fn tell_groups(server: &Server, update: &ImageUpdate, changes: &[LocalChange]) {
             topics.by_id(&change.topic_id).and_then(|topic| topic.partition(change.partition));
         match (&change.kind, partition) {
             (LocalChangeKind::Lead(state), Some(partition)) => {
+                // Other in-sync replicas in the same leader epoch change nothing for the groups.
                 server.groups.load(Arc::clone(partition), state.leader_epoch);
             }
             _ => server.groups.unload(change.partition.0),
@@ -340,7 +402,7 @@ pub fn resolve(
             _ => Durability::Fsync,
         },
         min_insync_replicas: usize::try_from(wanted.min_insync_replicas).unwrap_or(1),
-        replica_lag_max: Settings::default().replica_lag_max,
+        replica_lag_max: Duration::from_millis(config.replica_lag_ms_max),
         validation: wanted.records_validation,
         expanded_bytes_max: wanted.records_expanded_max_bytes as usize,
         compression: compression_rule(&wanted),

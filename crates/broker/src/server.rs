@@ -1,13 +1,15 @@
 //! What all connections of a broker share.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use configuration::BrokerConfig;
 use metadata::topic_config::{DescribedConfig, Resolver};
-use metadata::{ClusterImage, Request, Response};
-use model::{BrokerId, ErrorCode, PartitionIndex, Timestamp};
+use metadata::{ClusterImage, Request, Response, TopicImage};
+use model::{BrokerId, ErrorCode, PartitionIndex, Timestamp, TopicId};
+use parking_lot::Mutex;
 use partition::{Partition, PartitionError, Status};
 use quorum::Quorum;
 use storage::StorageError;
@@ -18,6 +20,7 @@ use tracing::{debug, error, warn};
 
 use crate::checking::Checking;
 use crate::clock::Clock;
+use crate::cluster::{ClusterLinks, Controller, Fetchers, InSync, Undecided};
 use crate::complaints::Complaints;
 use crate::counters::Counters;
 use crate::descriptors::Descriptors;
@@ -132,6 +135,20 @@ pub struct Server {
     pub logs: Arc<Logs>,
     /// The cluster's metadata and who decides it.
     pub quorum: Arc<Quorum>,
+    /// Has requests decided, wherever the active controller is.
+    pub controller: Controller,
+    /// The connections with the other nodes; `None` of a broker that is alone.
+    pub links: Option<Arc<ClusterLinks>>,
+    /// Copies from leaders.
+    pub fetchers: Fetchers,
+    /// Who is in sync where this broker leads.
+    pub in_sync: InSync,
+    /// Replicas that the image may count and that had to be made anew when this broker started.
+    pub made_anew: Mutex<Vec<(TopicId, PartitionIndex)>>,
+    /// Why the broker cannot go on, once that is so.
+    pub ended: watch::Sender<Option<String>>,
+    /// Set when the broker begins to stop.
+    pub stopping: AtomicBool,
     /// The groups whose coordinator is here.
     pub groups: Arc<Groups>,
     /// Ids for idempotent producers.
@@ -211,9 +228,37 @@ impl Server {
         topic: &str,
         index: PartitionIndex,
     ) -> Result<Arc<Partition>, ErrorCode> {
-        let topics = self.topics.load();
-        let topic = topics.by_name(topic).ok_or(ErrorCode::UnknownTopicOrPartition)?;
-        topic.partition(index).cloned().ok_or_else(|| topic.absence(index))
+        let found = self.topics.load();
+        let found = found.by_name(topic).and_then(|topic| topic.partition(index));
+        found.cloned().ok_or_else(|| absence(self.image().topic(topic), index, self.node_id))
+    }
+
+    /// What a client is told of a partition that is not served here.
+    pub fn absence_of(&self, topic_id: &TopicId, index: PartitionIndex) -> ErrorCode {
+        let image = self.image();
+        match image.topic_by_id(*topic_id) {
+            None => ErrorCode::UnknownTopicId,
+            topic => absence(topic, index, self.node_id),
+        }
+    }
+
+    /// What a client is told of a partition, named by its topic's name, that is not served here.
+    pub fn absence_of_name(&self, topic: &str, index: PartitionIndex) -> ErrorCode {
+        absence(self.image().topic(topic), index, self.node_id)
+    }
+
+    /// Ends the broker: it cannot go on, for this reason.
+    pub fn end(&self, reason: String) {
+        self.ended.send_if_modified(|ended| {
+            let is_first = ended.is_none();
+            ended.get_or_insert(reason);
+            is_first
+        });
+    }
+
+    /// Whether the broker has begun to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
     }
 
     /// The broker that clients are told is the controller: with one broker, this one; in a cluster
@@ -243,14 +288,18 @@ impl Server {
 
     /// Has the controller decide, and waits until what it decided has been acted upon here.
     pub async fn decide(&self, request: Request) -> Result<Response, ErrorCode> {
-        match self.quorum.propose(request).await {
+        match self.controller.decide(request).await {
             Ok(response) => {
                 self.applied().await;
                 Ok(response)
             }
-            Err(error) => {
-                tracing::warn!(%error, "the controller could not decide");
-                Err(ErrorCode::NotController)
+            Err(cause) => {
+                warn!(%cause, "the controller could not decide");
+                // Who is told that it is another's business may send it again; what may have happened must not be.
+                Err(match cause {
+                    Undecided::Unknown => ErrorCode::RequestTimedOut,
+                    Undecided::NoController(_) => ErrorCode::NotController,
+                })
             }
         }
     }
@@ -261,5 +310,15 @@ impl Server {
         let Some(index) = self.quorum.changed_at() else { return };
         // An error means that the broker is stopping; then nothing is waited for.
         let _ = self.applied.clone().wait_for(|applied| *applied >= index).await;
+    }
+}
+
+/// What a client is told of a partition that is not served here: it does not exist, or another broker has it, or
+/// this one has it and could not open it.
+fn absence(topic: Option<&Arc<TopicImage>>, index: PartitionIndex, me: BrokerId) -> ErrorCode {
+    match topic.and_then(|topic| topic.partition(index)) {
+        None => ErrorCode::UnknownTopicOrPartition,
+        Some(state) if state.replicas.contains(&me) => ErrorCode::KafkaStorageError,
+        Some(_) => ErrorCode::NotLeaderOrFollower,
     }
 }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -22,9 +23,11 @@ use metadata::decide::{
     features_of_new_cluster,
 };
 use metadata::record::Endpoint;
+use metadata::topic_config::StaticConfigs;
 use metadata::{ControllerSettings, Refusal, Request, Response};
 use model::{BrokerEpoch, BrokerId, TopicPartition, Uuid};
-use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError};
+use parking_lot::Mutex;
+use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError, Transport};
 use storage::disk::{Disk, EssentialDisk, RealDisk};
 use storage::journal::Key;
 use tokio::net::TcpListener;
@@ -34,6 +37,7 @@ use tracing::{error, info, warn};
 
 use crate::checking::Checking;
 use crate::clock::Clock;
+use crate::cluster::{self, ClusterLinks, Controller, Fetchers, InSync};
 use crate::complaints::Complaints;
 use crate::counters::Counters;
 use crate::endpoints::Endpoints;
@@ -60,6 +64,13 @@ use crate::vital;
 /// How long a stop waits for the answers to what was appended: for their sync, and for clients that
 /// read slowly.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
+
+/// How long a broker that stops tries to tell the controller.
+const FENCE_PATIENCE: Duration = Duration::from_secs(2);
+/// Connections of other nodes that may wait to be accepted.
+const BACKLOG_OF_NODES: u32 = 64;
+/// `min.insync.replicas` of a cluster of several nodes whose founder says nothing else.
+const MIN_INSYNC_OF_SEVERAL: &str = "2";
 
 /// Where the quorum keeps its log, within a log directory.
 pub(crate) const METADATA_DIR: &str = "__cluster_metadata-0";
@@ -89,6 +100,9 @@ pub enum StartError {
     /// The metadata quorum did not start.
     #[error(transparent)]
     Quorum(#[from] QuorumError),
+    /// The broker could not join the cluster.
+    #[error("the broker cannot join the cluster: {0}")]
+    NotJoined(String),
     /// The controller does not want this broker.
     #[error("the controller refuses this broker: {}: {}", .0.error, .0.message)]
     Refused(Refusal),
@@ -129,10 +143,39 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         listeners.iter().map(|(listener, _, address)| (listener.clone(), *address)).collect();
     let endpoints = Endpoints::new(bound);
     let disk = Arc::new(EssentialDisk::new(disk));
-    let quorum = Quorum::start(quorum_config(&config, &cluster_id), disk, Arc::new(NoTransport));
+    let links = open_links(&config, &cluster_id, &logs).await?;
+    let transport: Arc<dyn Transport> = match &links {
+        Some(links) => Arc::new(links.transport()),
+        None => Arc::new(NoTransport),
+    };
+    let quorum = Quorum::start(quorum_config(&config, &cluster_id), disk, transport);
     let quorum = Arc::new(quorum.await?);
-    logs.settle(assigned(&quorum, config.node_id))?;
-    let broker_epoch = join_cluster(&quorum, &config, &logs, &endpoints, &cluster_id).await?;
+    let (controller, broker_epoch) = match &links {
+        None => {
+            logs.settle(assigned(&quorum, config.node_id))?;
+            let epoch = join_cluster(&quorum, &config, &logs, &endpoints, &cluster_id).await?;
+            (Controller::alone(&quorum), epoch)
+        }
+        Some(links) => {
+            links.answer_by(&quorum);
+            tokio::spawn(vital::task(
+                "watching other brokers",
+                cluster::watch(Arc::clone(&quorum), Arc::clone(links)),
+            ));
+            let controller = links.controller(&quorum);
+            let register = RegisterBroker {
+                incarnation: links.incarnation(),
+                fenced: true,
+                ..registration(&config, &logs, &endpoints, &cluster_id)
+            };
+            let patience = Duration::from_millis(config.membership.registration_ms_max);
+            let joined =
+                cluster::join(&quorum, &controller, config.is_voter(), register, patience).await?;
+            logs.settle(assigned(&quorum, config.node_id))?;
+            (controller, joined.epoch)
+        }
+    };
+    let who = BrokerRef { broker: config.node_id, epoch: broker_epoch };
 
     let counters = Arc::new(Counters::default());
     let flusher = start_flusher(&logs, config.log.sync_delay_ms, &counters)?;
@@ -166,6 +209,13 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         checking: Checking::default(),
         logs,
         quorum,
+        controller,
+        links: links.clone(),
+        fetchers: Fetchers::default(),
+        in_sync: InSync::default(),
+        made_anew: Mutex::default(),
+        ended: watch::Sender::new(None),
+        stopping: AtomicBool::new(false),
         groups,
         producer_ids: ProducerIds::new(config.node_id, broker_epoch),
         applied,
@@ -173,6 +223,9 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         log_levels: OnceLock::new(),
         config: ArcSwap::from_pointee(config),
     });
+    if let Some(links) = &links {
+        server.fetchers.begin(&server, links, who);
+    }
     tokio::spawn(vital::task(
         "acting upon metadata",
         replicas::run(Arc::clone(&server), applied_now),
@@ -180,6 +233,9 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     server.applied().await;
 
     let (stopping, stopped) = watch::channel(false);
+    if let Some(links) = &links {
+        cluster::begin(&server, links, who, &stopped).await?;
+    }
     for (listener, socket, _) in listeners {
         let name: Arc<str> = listener.name.into();
         data.handle().spawn(accept(socket, name, Arc::clone(&server), stopped.clone()));
@@ -298,6 +354,26 @@ fn quorum_config(config: &BrokerConfig, cluster_id: &str) -> QuorumConfig {
     quorum
 }
 
+/// The connections with the other nodes of a cluster, and the door for them, if there are to be any.
+async fn open_links(
+    config: &BrokerConfig,
+    cluster_id: &str,
+    logs: &Logs,
+) -> Result<Option<Arc<ClusterLinks>>, StartError> {
+    if !config.has_other_voters() {
+        return Ok(None);
+    }
+    let directories = logs.directories().map(Directory::id).collect();
+    let links = Arc::new(ClusterLinks::open(config, cluster_id, directories));
+    if let Some(at) = config.controller_listener.as_ref().filter(|_| config.is_voter()) {
+        let address = format!("{}:{}", at.host, at.port);
+        let failed = |source| StartError::Bind { address: address.clone(), source };
+        let resolved = resolve(&at.host, at.port).await.map_err(failed)?;
+        links.accept(bind(resolved, BACKLOG_OF_NODES).map_err(failed)?);
+    }
+    Ok(Some(links))
+}
+
 /// Metrics and health, on the control runtime.
 async fn serve_http(
     server: &Arc<Server>,
@@ -339,7 +415,22 @@ async fn join_cluster(
         }
     }
     finalize_features(quorum).await?;
-    let register = RegisterBroker {
+    let register = registration(config, logs, endpoints, cluster_id);
+    match quorum.propose(Request::RegisterBroker(register)).await? {
+        Response::RegisterBroker(Ok(epoch)) => Ok(epoch),
+        Response::RegisterBroker(Err(refusal)) => Err(StartError::Refused(refusal)),
+        other => unreachable!("the answer to another request: {other:?}"),
+    }
+}
+
+/// What this process says when it registers.
+fn registration(
+    config: &BrokerConfig,
+    logs: &Logs,
+    endpoints: &Endpoints,
+    cluster_id: &str,
+) -> RegisterBroker {
+    RegisterBroker {
         broker: config.node_id,
         incarnation: Uuid::from_random(fastrand::u128(..).to_be_bytes()),
         cluster_id: cluster_id.to_owned(),
@@ -349,11 +440,6 @@ async fn join_cluster(
         clean: logs.was_clean() || logs.is_new(),
         fenced: false,
         earlier_incarnation_alive: false,
-    };
-    match quorum.propose(Request::RegisterBroker(register)).await? {
-        Response::RegisterBroker(Ok(epoch)) => Ok(epoch),
-        Response::RegisterBroker(Err(refusal)) => Err(StartError::Refused(refusal)),
-        other => unreachable!("the answer to another request: {other:?}"),
     }
 }
 
@@ -410,12 +496,24 @@ fn registered(open: &crate::endpoints::OpenListener) -> Endpoint {
     }
 }
 
+/// What the file says, for decisions of the controller. A cluster of several nodes whose founder says nothing else
+/// acknowledges with `acks=all` only what two replicas have: with one there would be nobody left to elect after the
+/// loss of the last member of the ISR (KIP-966).
+fn agreed_values(config: &BrokerConfig) -> StaticConfigs {
+    let mut values = config.configuration.static_values();
+    let key = "min.insync.replicas";
+    if config.has_other_voters() && config.configuration.explicit(key).is_none() {
+        values.insert(key.to_owned(), MIN_INSYNC_OF_SEVERAL.to_owned());
+    }
+    values
+}
+
 /// The controller's own settings.
 pub fn controller_settings(config: &BrokerConfig) -> ControllerSettings {
     ControllerSettings {
         partitions_default: config.topics.partitions,
         replication_factor_default: config.topics.replication_factor,
-        static_configs: config.configuration.static_values(),
+        static_configs: agreed_values(config),
     }
 }
 
@@ -441,10 +539,20 @@ impl RunningBroker {
         let _ = self.server.log_levels.set(levels);
     }
 
-    /// Waits until this broker cannot go on: the metadata quorum failed on this node, as when its
-    /// disk does. Whoever runs the broker ends it then.
-    pub async fn failed(&self) -> QuorumError {
-        self.server.quorum.failed().await
+    /// Waits until this broker cannot go on, and says why: the metadata quorum failed on this node, as when its
+    /// disk does, or another process has taken its place. Whoever runs the broker ends it then.
+    pub async fn failed(&self) -> String {
+        let mut ended = self.server.ended.subscribe();
+        let ended = async {
+            match ended.wait_for(Option::is_some).await {
+                Ok(reason) => reason.clone().unwrap_or_default(),
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            cause = self.server.quorum.failed() => cause.to_string(),
+            reason = ended => reason,
+        }
     }
 
     /// Stops cleanly: takes no more requests, answers what was appended, tells the controller, syncs and
@@ -456,15 +564,20 @@ impl RunningBroker {
     /// As [`RunningBroker::stop`], for whom a stop may take longer: connections have `drain_max` to send their
     /// answers, instead of a second.
     pub async fn stop_within(self, drain_max: Duration) {
+        self.server.stopping.store(true, Ordering::Relaxed);
+        let leaving = BrokerRef { broker: self.server.node_id, epoch: self.broker_epoch };
+        if self.server.config().membership.hands_over {
+            cluster::hand_over(&self.server, leaving).await;
+        }
         self.stopping.send_replace(true);
         // Each connection holds a receiver until it has sent its answers.
         if tokio::time::timeout(drain_max, self.stopping.closed()).await.is_err() {
             warn!("some connections did not take their answers in time; they are closed");
         }
         drop(self.data);
-        let leaving = BrokerRef { broker: self.server.node_id, epoch: self.broker_epoch };
-        if let Err(cause) = self.server.quorum.propose(Request::FenceBroker(leaving)).await {
-            error!(%cause, "could not tell the controller that this broker stops");
+        let fence = Request::FenceBroker(leaving);
+        if let Err(cause) = self.server.controller.decide_within(fence, FENCE_PATIENCE).await {
+            warn!(%cause, "could not tell the controller that this broker stops");
         }
         self.server.groups.unload_all();
         let server = Arc::clone(&self.server);
@@ -475,6 +588,7 @@ impl RunningBroker {
             removal.stop();
             files.stop();
             cleaner.stop();
+            server.fetchers.stop();
             server.flusher.stop();
             server.logs.close(self.broker_epoch, server.now());
         });
@@ -483,6 +597,9 @@ impl RunningBroker {
         }
         if let Err(cause) = self.server.quorum.stop().await {
             error!(%cause, "the quorum did not stop cleanly");
+        }
+        if let Some(links) = &self.server.links {
+            links.close();
         }
         // Tasks that still end may hold the server for a moment longer; none of them writes any more.
         self.server.logs.release();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use metadata::shared_map::SharedMap;
-use model::{ErrorCode, PartitionIndex, TopicId};
+use model::{PartitionIndex, TopicId};
 use partition::{Partition, Settings};
 
 use crate::counters::TopicCounters;
@@ -35,15 +35,6 @@ impl Topic {
     /// What its partitions obey, all of them the same; `None` if none is held here.
     pub fn settings(&self) -> Option<Arc<Settings>> {
         self.partitions.iter().flatten().next().map(|partition| partition.settings())
-    }
-
-    /// What a client is told of a partition that this broker does not serve: one that exists could not
-    /// be opened, and is not merely "not there yet".
-    pub fn absence(&self, index: PartitionIndex) -> ErrorCode {
-        match usize::try_from(index.0) {
-            Ok(at) if at < self.partitions.len() => ErrorCode::KafkaStorageError,
-            _ => ErrorCode::UnknownTopicOrPartition,
-        }
     }
 }
 

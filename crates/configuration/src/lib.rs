@@ -30,9 +30,12 @@ pub use broker_config::{Advertised, BrokerConfig, Http, Listener, LogDefaults, T
 pub use change::{RefusedChange, Scope};
 pub use describe::{ConfigSource, Described, Synonym};
 pub use layers::{Assigned, Configuration, Loaded};
+pub use listener::{HostPort, Voter};
 pub use near::nearest;
 pub use problem::{InvalidConfiguration, Problem, Warning};
-pub use sections::{Cleaner, FetchLimits, Groups, Network, Offsets, Producers, TopicDefaults};
+pub use sections::{
+    Cleaner, FetchLimits, Followers, Groups, Membership, Network, Offsets, Producers, TopicDefaults,
+};
 pub use source::{Source, Sources};
 pub use topic_settings::{CompressionChoice, TopicSettings};
 pub use topic_value::{InvalidTopicConfig, validate_topic};

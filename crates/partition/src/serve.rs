@@ -20,6 +20,8 @@ pub struct ReplicaRead {
     pub cursor: ReadCursor,
     /// Bytes at most, but for one whole batch.
     pub max_bytes: u32,
+    /// Whether a first batch that is larger is given all the same.
+    pub at_least_one: bool,
 }
 
 impl Partition {
@@ -34,6 +36,7 @@ impl Partition {
             cursor: asked.cursor,
             known_epoch: Some(fetch.leader_epoch),
             last_fetched_epoch: Some(asked.last_epoch),
+            at_least_one: asked.at_least_one,
             ..ReadRequest::at(fetch.position, asked.max_bytes, Isolation::LogEnd)
         };
         let mut read = self.read(&request)?;

@@ -221,6 +221,11 @@ impl Quorum {
         self.inner.published.subscribe()
     }
 
+    /// This node.
+    pub fn node(&self) -> BrokerId {
+        broker_id(self.inner.network.me)
+    }
+
     /// Who leads, as far as this node knows.
     pub fn leader(&self) -> Option<BrokerId> {
         self.inner.raft.server_metrics().borrow_watched().current_leader.map(broker_id)

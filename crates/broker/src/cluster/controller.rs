@@ -159,11 +159,7 @@ impl Service for ControllerService {
     }
 }
 
-async fn decide_for_other(
-    quorum: &Quorum,
-    watching: &Watching,
-    mut request: Request,
-) -> Forwarded {
+async fn decide_for_other(quorum: &Quorum, watching: &Watching, mut request: Request) -> Forwarded {
     if let Request::RegisterBroker(register) = &mut request {
         let image = quorum.image();
         if image.cluster_id().is_none() {

@@ -26,7 +26,7 @@ use super::fetching::{self, Answers, Terms};
 use super::links::ClusterLinks;
 use crate::server::Server;
 
-/// The pause after a look at partitions that changed nothing although one was said to be synced.
+/// Bytes of one answer: more than any leader is asked for.
 const FRAME_BYTES_MAX: usize = 1 << 30;
 
 /// Copies until nobody can send events any more.
@@ -282,9 +282,8 @@ impl Copying {
         let leader = self.fetcher.leader();
         let image = server.image();
         let endpoint = image.broker(leader).and_then(|it| it.endpoint(self.links.listener()));
-        let endpoint = endpoint.ok_or_else(|| {
-            format!("broker {leader} has no listener {}", self.links.listener())
-        })?;
+        let endpoint = endpoint
+            .ok_or_else(|| format!("broker {leader} has no listener {}", self.links.listener()))?;
         let (host, port) = (endpoint.host.clone(), endpoint.port);
         let target = Target { node: Some(leader), host, port };
         let (identity, config) = self.links.dialer();

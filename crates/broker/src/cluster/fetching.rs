@@ -99,14 +99,14 @@ pub(super) enum AnswerError {
 
 /// Reads the frame of an answer, its length taken off.
 pub(super) fn decode(frame: bytes::Bytes, number: u64) -> Result<Answers, AnswerError> {
-    let mut reader = Reader::of_shared(&frame);
+    let mut reader = Reader::shared(&frame);
     let found = frame::read_response_head(&mut reader, ApiKey::Fetch, VERSION)?;
     let expected = correlation_of(number);
     if found != expected {
         return Err(AnswerError::Order { found, expected });
     }
     let response = FetchResponse::decode(&mut reader, VERSION)?;
-    match ErrorCode::from_code(response.error_code) {
+    match code_of(response.error_code) {
         ErrorCode::None => {}
         code => return Err(AnswerError::Refused(code)),
     }
@@ -120,9 +120,14 @@ pub(super) fn decode(frame: bytes::Bytes, number: u64) -> Result<Answers, Answer
     Ok(answers.collect())
 }
 
+/// A code that only a newer release knows is a failure like any other.
+fn code_of(code: i16) -> ErrorCode {
+    ErrorCode::from_code(code).unwrap_or(ErrorCode::UnknownServerError)
+}
+
 fn understood(data: PartitionData) -> Result<Answered, ReplicaAnswerError> {
     let (log_start, high_watermark) = (Offset(data.log_start_offset), Offset(data.high_watermark));
-    match ErrorCode::from_code(data.error_code) {
+    match code_of(data.error_code) {
         ErrorCode::None => {}
         // Of a partition that is out of range the leader tells where its log begins and ends.
         ErrorCode::OffsetOutOfRange if log_start.0 >= 0 => {
@@ -131,7 +136,8 @@ fn understood(data: PartitionData) -> Result<Answered, ReplicaAnswerError> {
         code => return Err(ReplicaAnswerError::Other(code)),
     }
     let parts = &data.diverging_epoch;
-    let diverging = (parts.epoch >= 0).then(|| (LeaderEpoch(parts.epoch), Offset(parts.end_offset)));
+    let diverging =
+        (parts.epoch >= 0).then(|| (LeaderEpoch(parts.epoch), Offset(parts.end_offset)));
     let records = data.records.map(|records| records.to_vec()).unwrap_or_default();
     Ok(Answered { diverging, high_watermark, log_start, records })
 }

@@ -38,7 +38,8 @@ pub async fn join(
     let until = Instant::now() + patience;
     if is_voter {
         let founded = timeout_at(until, found(quorum, &register.cluster_id)).await;
-        founded.map_err(|_| not_joined("no majority of the voters could be reached", patience))??;
+        founded
+            .map_err(|_| not_joined("no majority of the voters could be reached", patience))??;
     }
     let broker = register.broker;
     let (epoch, index) = registered(controller, register, until, patience).await?;

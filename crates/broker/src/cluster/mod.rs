@@ -18,6 +18,7 @@ mod controller;
 mod fetcher;
 mod fetchers;
 mod fetching;
+mod handing_over;
 mod heartbeats;
 mod in_sync;
 mod joining;
@@ -26,9 +27,67 @@ mod watching;
 
 pub use controller::{Controller, Undecided};
 pub use fetchers::Fetchers;
+pub use handing_over::hand_over;
 pub use in_sync::InSync;
-pub use joining::{Joined, join, serve_from_now_on};
+pub use joining::join;
 pub use links::ClusterLinks;
-pub use watching::Watching;
+pub(crate) use links::is_of_node;
+pub(crate) use watching::run as watch;
 
-pub(crate) use heartbeats::run as heartbeats;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metadata::decide::{BrokerRef, EmptyReplicas, SWEEP_PARTITIONS_MAX};
+use metadata::{Request, Response};
+use tokio::sync::watch::Receiver;
+use tracing::warn;
+
+use crate::network::listener::serve_broker;
+use crate::server::Server;
+use crate::start::StartError;
+use crate::vital;
+
+/// Begins to serve: other brokers may copy from this one, replicas that the image may count though they hold nothing
+/// are reported, and the controller hears of this broker from now on.
+pub async fn begin(
+    server: &Arc<Server>,
+    links: &Arc<ClusterLinks>,
+    who: BrokerRef,
+    stopped: &Receiver<bool>,
+) -> Result<(), StartError> {
+    report_empty(server, who).await?;
+    let (serving, stopped) = (Arc::clone(server), stopped.clone());
+    let data = server.data.get().expect("it is set before the broker serves").clone();
+    links.hand_fetchers_to(move |established| {
+        let (server, stopped) = (Arc::clone(&serving), stopped.clone());
+        data.spawn(serve_broker(established, server, stopped));
+    });
+    let patience = Duration::from_millis(server.config().membership.registration_ms_max);
+    joining::serve_from_now_on(&server.controller, who, patience).await?;
+    server.applied().await;
+    let (beating, links) = (Arc::clone(server), Arc::clone(links));
+    tokio::spawn(vital::task("heartbeats", heartbeats::run(beating, links, who)));
+    tokio::spawn(vital::task("in-sync replicas", in_sync::run(Arc::clone(server), who)));
+    let looking = in_sync::look_for_laggards(Arc::clone(server));
+    tokio::spawn(vital::task("replicas that lag", looking));
+    Ok(())
+}
+
+async fn report_empty(server: &Server, broker: BrokerRef) -> Result<(), StartError> {
+    let empty = std::mem::take(&mut *server.made_anew.lock());
+    for partitions in empty.chunks(SWEEP_PARTITIONS_MAX) {
+        warn!(
+            partitions = partitions.len(),
+            "replicas hold nothing of what the cluster may count on: they leave the in-sync replicas and are copied anew"
+        );
+        let report = EmptyReplicas { broker, partitions: partitions.to_vec() };
+        match server.controller.decide(Request::ReportEmptyReplicas(report)).await {
+            Ok(Response::EmptyReplicas(Ok(_))) => {}
+            Ok(Response::EmptyReplicas(Err(refusal))) => return Err(StartError::Refused(refusal)),
+            Ok(other) => unreachable!("the answer to another request: {other:?}"),
+            Err(cause) => return Err(StartError::NotJoined(cause.to_string())),
+        }
+    }
+    server.applied().await;
+    Ok(())
+}

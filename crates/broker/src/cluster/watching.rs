@@ -205,7 +205,10 @@ async fn sweep(quorum: &Quorum) -> bool {
         match quorum.propose(Request::Sweep).await {
             Ok(Response::Sweep(swept)) => {
                 if swept.changed > 0 {
-                    info!(partitions = swept.changed, "partitions have another leader or other in-sync replicas");
+                    info!(
+                        partitions = swept.changed,
+                        "partitions have another leader or other in-sync replicas"
+                    );
                 }
                 if !swept.more {
                     return true;
@@ -232,7 +235,9 @@ fn add_learner(quorum: &Arc<Quorum>, image: &ClusterImage, is_adding: &Arc<Atomi
     tokio::spawn(async move {
         match timeout(CATCH_UP_MAX, quorum.add_learner(new)).await {
             Ok(Ok(())) => info!(broker = %new, "a broker follows the metadata"),
-            Ok(Err(cause)) => info!(broker = %new, %cause, "a broker cannot follow the metadata yet"),
+            Ok(Err(cause)) => {
+                info!(broker = %new, %cause, "a broker cannot follow the metadata yet")
+            }
             Err(_) => warn!(broker = %new, "a broker does not catch up with the metadata"),
         }
         is_adding.store(false, Ordering::Release);

@@ -108,6 +108,11 @@ impl Host {
         Host { partition, epoch, clock, memory, stage, topics_gone, signal: Arc::default() }
     }
 
+    /// Whether it is the shard of this partition in this leader epoch, and not over.
+    pub(super) fn is_of(&self, partition: &Arc<Partition>, epoch: LeaderEpoch) -> bool {
+        Arc::ptr_eq(&self.partition, partition) && self.epoch == epoch && !self.has_ended()
+    }
+
     /// Loads the shard, and runs it until it is unloaded.
     pub(super) async fn load_and_serve(self: Arc<Self>, config: GroupConfig) {
         let mut pause = RETRY_AFTER_MIN;

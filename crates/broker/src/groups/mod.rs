@@ -49,10 +49,13 @@ impl Groups {
         Groups { config, clock, memory, control, shards: RwLock::default() }
     }
 
-    /// Loads the shard behind `partition`, which this broker leads since `epoch`. Returns at once;
+    /// Loads the shard behind `partition`, which this broker leads since `epoch`, unless it is there. Returns at once;
     /// until it is loaded its groups are answered COORDINATOR_LOAD_IN_PROGRESS.
     pub fn load(&self, partition: Arc<Partition>, epoch: LeaderEpoch) {
         let index = partition.topic_partition().partition.0;
+        if self.shards.read().get(&index).is_some_and(|host| host.is_of(&partition, epoch)) {
+            return;
+        }
         let host = Host::new(partition, epoch, self.clock.clone(), Arc::clone(&self.memory));
         let host = Arc::new(host);
         if let Some(old) = self.shards.write().insert(index, Arc::clone(&host)) {

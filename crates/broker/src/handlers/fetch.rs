@@ -7,16 +7,21 @@
 //! - A request for which no file can be opened, and which has nothing else to answer, waits until one was
 //!   closed: for `max_wait_ms`, at least one second.
 //! - v7 sessions (KIP-227); v9 leader epochs (KIP-320); v12 divergence (KIP-595); v13 topic ids
-//!   (KIP-516); v15 replicas in a tagged field: only brokers may fetch as replicas, so such requests
-//!   are refused here.
+//!   (KIP-516); v15 replicas in a tagged field (KIP-903); v18 the high watermark that the fetcher knows.
+//! - Replicas fetch up to the end of the log, over connections between brokers only; on any other one a request that
+//!   claims to be a replica's is refused. A replica's fetch acknowledges what is below its offset. One that is out of
+//!   range is told where the log begins and ends; a new high watermark without records leaves after some
+//!   milliseconds.
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use model::{ErrorCode, LeaderEpoch, PartitionIndex};
-use partition::{Isolation, Partition, PartitionError, Read, ReadRequest};
+use model::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Moment, Offset, PartitionIndex};
+use partition::{
+    FollowerFetch, Isolation, Partition, PartitionError, Read, ReadRequest, ReplicaRead,
+};
 use storage::FileSlice;
 use storage::disk::reserve;
 use wire::fetch::EpochEndOffset;
@@ -52,6 +57,16 @@ const PUT_OFF_LEAST: Duration = Duration::from_secs(1);
 /// moment ago, or is not known here yet, is asked for too.
 const NAMED_BEYOND: usize = 4096;
 
+/// How long a new high watermark waits for records that it could go with to a replica.
+const NEWS_WAIT: Duration = Duration::from_millis(5);
+
+/// A broker that fetches as a replica.
+#[derive(Clone, Copy, Debug)]
+struct ReplicaOf {
+    broker: BrokerId,
+    epoch: BrokerEpoch,
+}
+
 /// How many partitions one request, or one session, may name.
 fn named_max(server: &Server) -> usize {
     2 * server.topics.partition_count() + NAMED_BEYOND
@@ -78,6 +93,8 @@ pub struct FetchInProgress {
     min_bytes: u64,
     max_bytes: u32,
     isolation: Isolation,
+    /// The broker that fetches, if it is one.
+    replica: Option<ReplicaOf>,
     arrived: Instant,
     deadline: Instant,
     /// When to look again, if it waits for a file to be closed and none is.
@@ -92,6 +109,8 @@ struct Found {
     topic: TopicKey,
     partition_index: i32,
     result: Result<Read, ErrorCode>,
+    /// Where the log begins and ends, for a replica that is out of range.
+    range: Option<(Offset, Offset)>,
 }
 
 /// What one look at the partitions gave.
@@ -107,6 +126,7 @@ struct Look {
 pub fn begin(
     server: &Arc<Server>,
     session_use: &mut SessionUse,
+    broker: Option<BrokerId>,
     request: &mut FetchRequest,
     head: &RequestHead<'_>,
     body: &[u8],
@@ -134,23 +154,41 @@ pub fn begin(
         } else {
             Isolation::Committed
         },
+        replica: None,
         arrived: now,
         look_again: None,
         deadline: now + Duration::from_millis(request.max_wait_ms.max(0) as u64),
         _memory: memory,
     };
-    fetch.take_in(request, session_use, now);
+    match replica(broker, request) {
+        Ok(None) => fetch.take_in(request, session_use, now),
+        Ok(replica) => {
+            (fetch.replica, fetch.isolation) = (replica, Isolation::LogEnd);
+            fetch.take_in(request, session_use, now);
+        }
+        Err(code) => fetch.error_code = code,
+    }
     request.shrink();
     Ok(Dispatched::Slot(Slot::Fetch(Box::new(fetch))))
+}
+
+/// The broker that fetches as a replica, on a connection on which it has proven who it is.
+fn replica(
+    broker: Option<BrokerId>,
+    request: &FetchRequest,
+) -> Result<Option<ReplicaOf>, ErrorCode> {
+    match request.replica_id {
+        id if (DEBUG_REPLICA..0).contains(&id.0) => Ok(None),
+        id if Some(id) == broker => {
+            Ok(Some(ReplicaOf { broker: id, epoch: request.replica_epoch }))
+        }
+        _ => Err(ErrorCode::ClusterAuthorizationFailed),
+    }
 }
 
 impl FetchInProgress {
     /// Finds or makes the session; an error here is the answer.
     fn take_in(&mut self, request: &FetchRequest, user: &mut SessionUse, now: Instant) {
-        if request.replica_id.0 >= 0 || request.replica_id.0 < DEBUG_REPLICA {
-            self.error_code = ErrorCode::ClusterAuthorizationFailed;
-            return;
-        }
         match request.session_epoch {
             EPOCH_FINAL | EPOCH_INITIAL => self.begin_full(request, user, now),
             _ => {
@@ -237,6 +275,9 @@ impl FetchInProgress {
             topics: &topics,
             complaints: &self.server.complaints,
             isolation: self.isolation,
+            replica: self.replica.map(|replica| (replica, self.server.clock.moment())),
+            server: &self.server,
+            has_news: Cell::new(false),
             full: self.full,
             min_bytes: self.min_bytes,
             max_bytes: self.max_bytes,
@@ -252,6 +293,9 @@ impl FetchInProgress {
         // The one wake for a file that is closed may have gone to a request that was answered meanwhile.
         let due = if now < self.deadline { self.deadline } else { self.put_off_until() };
         self.look_again = terms.is_put_off.get().then(|| due.min(now + PUT_OFF_LOOK));
+        if look.is_none() && terms.has_news.get() {
+            self.deadline = self.deadline.min(now + NEWS_WAIT);
+        }
         look
     }
 
@@ -326,7 +370,10 @@ impl FetchInProgress {
         let read = match &found.result {
             Ok(read) => read,
             Err(code) => {
-                let failed = FetchedPartition::failed(index, *code);
+                let mut failed = FetchedPartition::failed(index, *code);
+                if let Some((log_start, log_end)) = found.range {
+                    (failed.log_start_offset, failed.high_watermark) = (log_start, log_end);
+                }
                 responder.partition(&failed, Records::Copied(&[]))?;
                 return Ok(());
             }
@@ -424,6 +471,7 @@ fn update(session: &mut FetchSession, request: &FetchRequest, topics: &Topics) {
             max_bytes: partition.partition_max_bytes.max(0) as u32,
             known_epoch: partition.current_leader_epoch,
             last_fetched_epoch: partition.last_fetched_epoch,
+            known_high_watermark: Some(partition.high_watermark).filter(|it| it.0 < i64::MAX),
         };
         session.want(keys.of(partition.topic), partition.partition.0, wanted);
     }
@@ -434,6 +482,11 @@ struct Terms<'a> {
     topics: &'a Topics,
     complaints: &'a Complaints,
     isolation: Isolation,
+    /// The broker that fetches, and now.
+    replica: Option<(ReplicaOf, Moment)>,
+    server: &'a Server,
+    /// Whether the last look found a high watermark that a replica does not know.
+    has_news: Cell<bool>,
     full: bool,
     min_bytes: u64,
     max_bytes: u32,
@@ -449,6 +502,7 @@ impl Terms<'_> {
     fn gather(&self, session: &mut FetchSession) -> Option<Look> {
         loop {
             self.is_put_off.set(false);
+            self.has_news.set(false);
             let look = self.look(session);
             let enough = look.urgent || look.bytes >= self.min_bytes || session.is_empty();
             let waits_for_file = self.is_put_off.get() && look.bytes == 0 && !look.urgent;
@@ -475,7 +529,11 @@ impl Terms<'_> {
                 Ok(read) => read.diverging.is_some(),
                 Err(_) => true,
             };
-            if size > 0 || urgent || self.full || is_news(entry, &found.result) {
+            let news = is_news(entry, &found.result);
+            if news && self.replica.is_some() {
+                self.has_news.set(true);
+            }
+            if size > 0 || urgent || self.full || news {
                 look.bytes += size;
                 look.urgent |= urgent;
                 look.found.push(found);
@@ -496,28 +554,35 @@ impl Terms<'_> {
     ) -> Found {
         let entry = session.entry_mut(slot);
         let (topic, partition_index) = (entry.topic.clone(), entry.partition_index);
+        let index = PartitionIndex(partition_index);
         let known = match &topic {
-            TopicKey::Name(name) => {
-                self.topics.by_name(name).ok_or(ErrorCode::UnknownTopicOrPartition)
-            }
-            TopicKey::Id(id) => self.topics.by_id(id).ok_or(ErrorCode::UnknownTopicId),
+            TopicKey::Name(name) => self.topics.by_name(name),
+            TopicKey::Id(id) => self.topics.by_id(id),
         };
-        let result = known.and_then(|known| self.read(session, slot, known, left_bytes, first));
-        Found { slot, topic, partition_index, result }
+        let absence = || match &topic {
+            TopicKey::Name(name) => self.server.absence_of_name(name, index),
+            TopicKey::Id(id) => self.server.absence_of(id, index),
+        };
+        let mut range = None;
+        let held = known.and_then(|known| Some((known, known.partition(index)?)));
+        let result = match held {
+            Some(held) => self.read(session, slot, held, left_bytes, first, &mut range),
+            None => Err(absence()),
+        };
+        Found { slot, topic, partition_index, result, range }
     }
 
     fn read(
         &self,
         session: &mut FetchSession,
         slot: u32,
-        topic: &Topic,
+        (topic, partition): (&Arc<Topic>, &Arc<Partition>),
         left_bytes: u32,
         first: bool,
+        range: &mut Option<(Offset, Offset)>,
     ) -> Result<Read, ErrorCode> {
-        let index = PartitionIndex(session.entry_mut(slot).partition_index);
-        let partition = topic.partition(index).ok_or_else(|| topic.absence(index))?;
         // Registered before it is read, so that nothing appended in between is missed.
-        session.connect(slot, partition);
+        session.connect(slot, partition, self.replica.is_some());
         let entry = session.entry_mut(slot);
         let some = |epoch: LeaderEpoch| (epoch != LeaderEpoch::NONE).then_some(epoch);
         let request = ReadRequest {
@@ -532,13 +597,25 @@ impl Terms<'_> {
         };
         let closings = reserve::closings();
         // A data thread does not wait until a file is closed.
-        let read = match reserve::at_once(|| partition.read(&request)) {
+        let look = || match self.replica {
+            None => partition.read(&request),
+            Some((replica, now)) => {
+                let known_epoch = entry.wanted.known_epoch;
+                serve_replica(partition, &request, replica, known_epoch, now)
+            }
+        };
+        let read = match reserve::at_once(look) {
             Err(error) if self.may_be_put_off && error.lacks_resources() => {
                 Ok(self.put_off(partition, closings))
             }
             read => read,
         };
-        if let Ok(Read { slice: Some(slice), .. }) = &read {
+        if let (Err(PartitionError::OutOfRange { log_start, log_end, .. }), Some(_)) =
+            (&read, self.replica)
+        {
+            *range = Some((*log_start, *log_end));
+        }
+        if let (Ok(Read { slice: Some(slice), .. }), None) = (&read, self.replica) {
             topic.counters.fetch_requests.add(1);
             topic.counters.bytes_out.add(slice.size_bytes as u64);
         }
@@ -606,6 +683,29 @@ impl Terms<'_> {
             }
         }
     }
+}
+
+/// Answers a replica: its fetch is its acknowledgement.
+fn serve_replica(
+    partition: &Partition,
+    request: &ReadRequest,
+    replica: ReplicaOf,
+    leader_epoch: LeaderEpoch,
+    now: Moment,
+) -> Result<Read, PartitionError> {
+    partition.serve_replica(&ReplicaRead {
+        fetch: FollowerFetch {
+            follower: replica.broker,
+            broker_epoch: replica.epoch,
+            leader_epoch,
+            position: request.offset,
+            now,
+        },
+        last_epoch: request.last_fetched_epoch.unwrap_or(LeaderEpoch::NONE),
+        cursor: request.cursor,
+        max_bytes: request.max_bytes,
+        at_least_one: request.at_least_one,
+    })
 }
 
 fn size_bytes(read: &Read) -> u64 {

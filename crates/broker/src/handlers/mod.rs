@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ::metadata::BrokerImage;
-use model::{ErrorCode, LeaderEpoch};
+use model::{BrokerId, ErrorCode, LeaderEpoch};
 use tracing::debug;
 use wire::frame::{self, RequestHead};
 use wire::hot::fetch::FetchRequest;
@@ -89,6 +89,8 @@ pub struct Session {
     pub local: SocketAddr,
     /// The listener that it came through.
     pub listener: Arc<str>,
+    /// The broker at the other end, if it has proven to be one.
+    broker: Option<BrokerId>,
     /// The name that it gave itself in its last request.
     client_id: Arc<str>,
     /// Scratch of the hot path.
@@ -104,10 +106,17 @@ impl Session {
             peer,
             local,
             listener,
+            broker: None,
             client_id: "".into(),
             fetch: FetchRequest::default(),
             fetch_session: SessionUse::default(),
         }
+    }
+
+    /// Another broker of the cluster.
+    pub fn of_broker(broker: BrokerId, peer: SocketAddr, local: SocketAddr) -> Session {
+        let listener = "between brokers".into();
+        Session { broker: Some(broker), ..Session::new(peer, local, listener) }
     }
 
     /// The connection has ended: what was kept for it alone goes.
@@ -227,9 +236,9 @@ pub fn dispatch(
             produce::begin(server, produce::Head { version, correlation_id, body_from }, frame, now)
         }
         ApiKey::Fetch => {
-            let Session { fetch, fetch_session, .. } = session;
+            let Session { fetch, fetch_session, broker, .. } = session;
             let body = &frame[body_from..];
-            fetch::begin(server, fetch_session, fetch, &head, body, memory, now)
+            fetch::begin(server, fetch_session, *broker, fetch, &head, body, memory, now)
         }
         _ => {
             session.note_client(head.client_id);

@@ -276,8 +276,12 @@ impl Call<'_> {
                 }
             }
             (AnswerTopic::Known(_), None) => ErrorCode::InvalidRecord.into(),
-            (AnswerTopic::Name(_), _) => ErrorCode::UnknownTopicOrPartition.into(),
-            (AnswerTopic::Id(_), _) => ErrorCode::UnknownTopicId.into(),
+            (AnswerTopic::Name(name), _) => {
+                self.server.absence_of_name(name, PartitionIndex(item.partition)).into()
+            }
+            (AnswerTopic::Id(id), _) => {
+                self.server.absence_of(id, PartitionIndex(item.partition)).into()
+            }
         };
         let Item { topic, first_of_topic, partition, .. } = item;
         Ok(Answer { topic, first_of_topic, partition, outcome })
@@ -298,7 +302,7 @@ impl Call<'_> {
     ) -> Option<Outcome> {
         let Some(partition) = topic.partition(index) else {
             topic.counters.failed_produce_requests.add(1);
-            return Some(topic.absence(index).into());
+            return Some(self.server.absence_of(&topic.id, index).into());
         };
         if topic.internal {
             topic.counters.failed_produce_requests.add(1);

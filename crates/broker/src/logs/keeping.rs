@@ -68,6 +68,34 @@ impl Logs {
         failed
     }
 
+    /// Makes durable that a log is about to be cut at this offset, where its leader's parts from it: before the cut, or
+    /// a start after a crash in between would take what is gone for lost.
+    pub fn commit_cut(&self, partition: &Partition, to: Offset) -> Result<(), PartitionError> {
+        self.commit_facts(partition, [Fact::Truncated(to)])
+    }
+
+    /// Makes durable that everything in a log is about to go, and that it goes on at this offset.
+    pub fn commit_start_over(
+        &self,
+        partition: &Partition,
+        start: Offset,
+    ) -> Result<(), PartitionError> {
+        let first = partition.with_log(Log::log_start_offset);
+        self.commit_facts(partition, [Fact::Truncated(first), Fact::Start(start)])
+    }
+
+    fn commit_facts<const N: usize>(
+        &self,
+        partition: &Partition,
+        facts: [Fact; N],
+    ) -> Result<(), PartitionError> {
+        let key = key_of(partition);
+        let home = self.homes.lock().get(&key).map(|home| home.directory);
+        let directory = &self.directories[home.ok_or(PartitionError::Deleted)?];
+        let entries = facts.map(|fact| Entry::Of(key, fact));
+        Ok(directory.journal()?.commit(&entries)?)
+    }
+
     /// Runs `finish`, which puts a compacted log in the place of the segments with the bases
     /// `replaced`. Meanwhile the journal knows nothing of them, durably; then of what took their place.
     pub fn swap<T>(

@@ -116,6 +116,8 @@ pub struct Opened {
     pub high_watermark: Offset,
     /// Where its partition asks for a sync.
     pub sync_queue: Arc<SyncQueue>,
+    /// Whether nothing was known of it here before.
+    pub is_new: bool,
 }
 
 /// A partition whose topic was deleted.

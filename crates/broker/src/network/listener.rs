@@ -6,12 +6,15 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::link::Established;
 use configuration::BrokerConfig;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
+use crate::cluster::is_of_node;
 use crate::handlers::Session;
 use crate::server::Server;
 
@@ -197,6 +200,17 @@ fn admit(
     let stopping = stopping.clone();
     tokio::spawn(async move {
         let mut place = Place { server: Arc::clone(&server), address, counted: true };
+        if let Some(links) = server.links.clone() {
+            match first_bytes(&stream, &server, stopping.clone()).await {
+                Some(true) => {
+                    // Its place is for clients.
+                    drop(place);
+                    return links.admit(stream, peer).await;
+                }
+                Some(false) => {}
+                None => return,
+            }
+        }
         tokio::select! {
             () = serve(stream, peer, listener, server, stopping) => {}
             () = place.lost() => {
@@ -204,6 +218,32 @@ fn admit(
             }
         }
     });
+}
+
+/// Whether another node of the cluster has connected; `None`: nothing came that could tell.
+async fn first_bytes(
+    stream: &TcpStream,
+    server: &Server,
+    mut stopping: watch::Receiver<bool>,
+) -> Option<bool> {
+    tokio::select! {
+        biased;
+        _ = stopping.wait_for(|stopping| *stopping) => None,
+        told = timeout(server.limits.connection_idle_max, is_of_node(stream)) => told.ok()?.ok(),
+    }
+}
+
+/// Serves another broker, which has said who it is and copies records from now on.
+pub async fn serve_broker(
+    established: Established,
+    server: Arc<Server>,
+    stopping: watch::Receiver<bool>,
+) {
+    let Established { stream, peer } = established;
+    let (address, broker) = (peer.address, peer.hello.node);
+    let local = stream.local_addr().unwrap_or(address);
+    let session = Session::of_broker(broker, address, local);
+    run(Connection::new(stream, Arc::clone(&server), session), address, &server, stopping).await;
 }
 
 /// A connection's place among those that there may be. Counts the connection out however it ends:
@@ -245,14 +285,23 @@ async fn serve(
     peer: SocketAddr,
     listener: Arc<str>,
     server: Arc<Server>,
-    mut stopping: watch::Receiver<bool>,
+    stopping: watch::Receiver<bool>,
 ) {
     if let Err(error) = configure(&stream, &server) {
         debug!(%peer, %error, "cannot set socket options");
     }
     let local = stream.local_addr().unwrap_or(peer);
     let session = Session::new(peer, local, listener);
-    let mut connection = Connection::new(stream, Arc::clone(&server), session);
+    run(Connection::new(stream, Arc::clone(&server), session), peer, &server, stopping).await;
+}
+
+/// Runs a connection to its end. When the broker stops it answers what was appended first.
+async fn run(
+    mut connection: Connection,
+    peer: SocketAddr,
+    server: &Server,
+    mut stopping: watch::Receiver<bool>,
+) {
     let ended = tokio::select! {
         ending = &mut connection => Some(ending),
         () = async { stopping.wait_for(|stopping| *stopping).await.map_or((), drop) } => None,

@@ -80,6 +80,11 @@ fn write_connections(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::R
             "Batches met by look-ups by time and by compaction whose records cannot be read",
             &counters.batches_unreadable,
         ),
+        (
+            "committed_cuts",
+            "Cuts of logs that took committed records, because a leader was elected that lacks them",
+            &counters.committed_cuts,
+        ),
         ("network_received_bytes", "Bytes read from clients", &counters.bytes_received),
         ("network_sent_bytes", "Bytes sent to clients", &counters.bytes_sent),
     ] {

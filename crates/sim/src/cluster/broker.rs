@@ -232,6 +232,7 @@ impl ClusterBroker {
                 last_epoch: fetch.last_epoch,
                 cursor: Default::default(),
                 max_bytes: FETCH_BYTES_MAX,
+                at_least_one: true,
             };
             answers.push((*key, self.serve_one(&partition, &asked)));
         }
