@@ -66,7 +66,7 @@ use crate::vital;
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 
 /// How long a broker that stops tries to tell the controller.
-const FENCE_PATIENCE: Duration = Duration::from_secs(2);
+const FENCE_PATIENCE: Duration = Duration::from_millis(500);
 /// Connections of other nodes that may wait to be accepted.
 const BACKLOG_OF_NODES: u32 = 64;
 /// `min.insync.replicas` of a cluster of several nodes whose founder says nothing else.
@@ -568,6 +568,9 @@ impl RunningBroker {
         let leaving = BrokerRef { broker: self.server.node_id, epoch: self.broker_epoch };
         if self.server.config().membership.hands_over {
             cluster::hand_over(&self.server, leaving).await;
+        }
+        if let Some(links) = &self.server.links {
+            links.refuse_fetchers();
         }
         self.stopping.send_replace(true);
         // Each connection holds a receiver until it has sent its answers.

@@ -79,10 +79,13 @@ static IN_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Loggers of which the level can be seen and changed one by one: the rooms of the broker that report,
 /// and the crates of others that do.
-const LOGGERS: &[&str] = &["broker", "client", "highwater", "quorum"];
+const LOGGERS: &[&str] = &["broker", "client", "highwater", "link", "quorum"];
 /// What other people's crates report is for those who look for a fault in them: with `trace`, or by
 /// name.
 const OF_OTHERS: &[&str] = &["openraft", "hyper", "h2", "mio"];
+/// Of these not even warnings: each heartbeat that a member does not answer is one, and the links tell of that member
+/// once.
+const TALKATIVE: &[&str] = &["openraft"];
 
 /// The levels of a running program.
 struct Levels {
@@ -100,10 +103,11 @@ impl Levels {
 
 /// The level of a logger that has none of its own.
 fn inherited(root: Level, logger: &str) -> Level {
-    match OF_OTHERS.contains(&logger) && root < Level::Trace {
-        true => root.min(Level::Warn),
-        false => root,
+    if root == Level::Trace || !OF_OTHERS.contains(&logger) {
+        return root;
     }
+    let most = if TALKATIVE.contains(&logger) { Level::Error } else { Level::Warn };
+    root.min(most)
 }
 
 fn targets(root: Level, own: &BTreeMap<String, Level>) -> Targets {
@@ -192,8 +196,10 @@ mod tests {
         let none = BTreeMap::new();
         let shown = targets(Level::Debug, &none);
         assert!(shown.would_enable("broker::network", &Reported::DEBUG));
-        assert!(shown.would_enable("openraft::core", &Reported::WARN));
-        assert!(!shown.would_enable("openraft::core", &Reported::INFO));
+        assert!(shown.would_enable("hyper::proto", &Reported::WARN));
+        assert!(!shown.would_enable("hyper::proto", &Reported::INFO));
+        assert!(shown.would_enable("openraft::core", &Reported::ERROR));
+        assert!(!shown.would_enable("openraft::core", &Reported::WARN));
         assert!(targets(Level::Trace, &none).would_enable("openraft", &Reported::TRACE));
         assert!(!targets(Level::Error, &none).would_enable("openraft", &Reported::WARN));
         let named = BTreeMap::from([("openraft".to_owned(), Level::Debug)]);

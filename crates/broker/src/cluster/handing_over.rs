@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use crate::server::Server;
 
 /// How long the controller is asked.
-const ASK_MAX: Duration = Duration::from_secs(2);
+const ASK_MAX: Duration = Duration::from_secs(1);
 /// How long leaderships may take to move.
 const MOVE_MAX: Duration = Duration::from_secs(5);
 

@@ -24,7 +24,7 @@ use super::heartbeats::HeartbeatService;
 use super::watching::Watching;
 
 /// Connections of fetchers, handed on once the broker serves.
-type FetcherSink = Arc<OnceLock<Box<dyn Fn(Established) + Send + Sync>>>;
+type FetcherSink = Arc<Mutex<Option<Box<dyn Fn(Established) + Send + Sync>>>>;
 
 /// A broker's connections with the other nodes of its cluster.
 pub struct ClusterLinks {
@@ -136,9 +136,14 @@ impl ClusterLinks {
         self.members.answer_by(quorum);
     }
 
-    /// Hands connections of fetchers on from now on. Only the first call counts.
+    /// Hands connections of fetchers on from now on.
     pub fn hand_fetchers_to(&self, take: impl Fn(Established) + Send + Sync + 'static) {
-        let _ = self.fetchers.set(Box::new(take));
+        *self.fetchers.lock() = Some(Box::new(take));
+    }
+
+    /// Takes no connections of fetchers any more.
+    pub fn refuse_fetchers(&self) {
+        *self.fetchers.lock() = None;
     }
 
     /// Has requests decided over these links.
@@ -209,7 +214,7 @@ fn hand_on(sink: &FetcherSink) -> TakesFetchers {
     let sink = Arc::clone(sink);
     Arc::new(move |established| {
         // Without a broker that serves the connection is closed; the follower dials again.
-        if let Some(take) = sink.get() {
+        if let Some(take) = &*sink.lock() {
             take(established);
         }
     })
