@@ -137,7 +137,7 @@ fn understood(data: PartitionData) -> Result<Answered, ReplicaAnswerError> {
     }
     let parts = &data.diverging_epoch;
     let diverging =
-        (parts.epoch >= 0).then(|| (LeaderEpoch(parts.epoch), Offset(parts.end_offset)));
+        (parts.epoch >= 0).then_some((LeaderEpoch(parts.epoch), Offset(parts.end_offset)));
     let records = data.records.map(|records| records.to_vec()).unwrap_or_default();
     Ok(Answered { diverging, high_watermark, log_start, records })
 }

@@ -73,10 +73,10 @@ async fn found(quorum: &Quorum, cluster_id: &str) -> Result<(), StartError> {
             let mut features = features_of_new_cluster();
             features.push((CLUSTER_FEATURE.name.to_owned(), CLUSTER_FEATURE.level_max));
             let create = CreateCluster { cluster_id: cluster_id.to_owned(), features };
-            match quorum.propose(Request::CreateCluster(create)).await {
-                Ok(Response::CreateCluster(Ok(()))) => info!(cluster_id, "made a new cluster"),
-                // Another was quicker, or leads by now.
-                Ok(_) | Err(_) => {}
+            let created = quorum.propose(Request::CreateCluster(create)).await;
+            // Or another was quicker, or leads by now.
+            if let Ok(Response::CreateCluster(Ok(()))) = created {
+                info!(cluster_id, "made a new cluster");
             }
             continue;
         }

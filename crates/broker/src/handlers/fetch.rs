@@ -60,6 +60,14 @@ const NAMED_BEYOND: usize = 4096;
 /// How long a new high watermark waits for records that it could go with to a replica.
 const NEWS_WAIT: Duration = Duration::from_millis(5);
 
+/// Who fetches, as far as the connection knows.
+pub struct Fetching<'a> {
+    /// The sessions that the connection has used.
+    pub sessions: &'a mut SessionUse,
+    /// The broker at its other end, if it has proven to be one.
+    pub broker: Option<BrokerId>,
+}
+
 /// A broker that fetches as a replica.
 #[derive(Clone, Copy, Debug)]
 struct ReplicaOf {
@@ -125,8 +133,7 @@ struct Look {
 /// Takes the request in.
 pub fn begin(
     server: &Arc<Server>,
-    session_use: &mut SessionUse,
-    broker: Option<BrokerId>,
+    from: Fetching<'_>,
     request: &mut FetchRequest,
     head: &RequestHead<'_>,
     body: &[u8],
@@ -160,11 +167,11 @@ pub fn begin(
         deadline: now + Duration::from_millis(request.max_wait_ms.max(0) as u64),
         _memory: memory,
     };
-    match replica(broker, request) {
-        Ok(None) => fetch.take_in(request, session_use, now),
+    match replica(from.broker, request) {
+        Ok(None) => fetch.take_in(request, from.sessions, now),
         Ok(replica) => {
             (fetch.replica, fetch.isolation) = (replica, Isolation::LogEnd);
-            fetch.take_in(request, session_use, now);
+            fetch.take_in(request, from.sessions, now);
         }
         Err(code) => fetch.error_code = code,
     }

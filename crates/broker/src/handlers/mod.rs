@@ -238,7 +238,8 @@ pub fn dispatch(
         ApiKey::Fetch => {
             let Session { fetch, fetch_session, broker, .. } = session;
             let body = &frame[body_from..];
-            fetch::begin(server, fetch_session, *broker, fetch, &head, body, memory, now)
+            let from = fetch::Fetching { sessions: fetch_session, broker: *broker };
+            fetch::begin(server, from, fetch, &head, body, memory, now)
         }
         _ => {
             session.note_client(head.client_id);
