@@ -85,6 +85,8 @@ pub enum Event {
 pub struct Effects {
     /// To be sent to the leader.
     pub ask: Option<Ask>,
+    /// To be synced before anything more is asked for; afterwards [`Event::Look`].
+    pub syncs: Vec<Arc<Partition>>,
     /// Logs to be cut ([`Partition::cut`], once that is in the journal); afterwards [`Event::Look`].
     pub cuts: Vec<(Key, Arc<Partition>, Truncation)>,
     /// Logs to be emptied and started elsewhere ([`Partition::start_over`], likewise).
@@ -216,7 +218,7 @@ impl Fetcher {
                 continue;
             }
             match copied.partition.next() {
-                Next::Sync => return,
+                Next::Sync => effects.syncs.push(Arc::clone(&copied.partition)),
                 Next::Ask(from) if from.leader == self.leader => {
                     partitions.extend(copied.partition.replica_fetch().map(|fetch| (*key, fetch)));
                 }
@@ -224,7 +226,7 @@ impl Fetcher {
                 Next::Ask(_) | Next::Cut(_) | Next::Rest => {}
             }
         }
-        if partitions.is_empty() {
+        if partitions.is_empty() || !effects.syncs.is_empty() {
             return;
         }
         self.numbered += 1;

@@ -139,8 +139,8 @@ impl Partition {
         let log_end = state.log.log_end_offset();
         state.sync.unsynced_bytes += records.len() as u64;
         let too_many = self.sync_queue.appended(records.len() as u64);
-        // Not before it is synced is it acknowledged: the leader waits.
-        let waker = self.demand(&mut state, Urgency::Now).or(too_many);
+        // Not before it is synced is it acknowledged: whoever copies sees to that at once, once for all that came.
+        let waker = self.demand(&mut state, Urgency::Later).or(too_many);
         let effects = state.replica.step(Event::Appended { log_end });
         self.publish(state, effects);
         if let Some(waker) = waker {

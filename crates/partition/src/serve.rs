@@ -1,13 +1,15 @@
 //! The leader's half of replication: what a replica's fetch is answered with and what it acknowledges, and what the
 //! controller says of the ISR.
 
-use model::{LeaderEpoch, Moment};
+use model::{Durability, LeaderEpoch, Moment};
 use replication::{Event, FollowerFetch, IsrAnswer};
 use storage::ReadCursor;
 
 use crate::error::PartitionError;
 use crate::partition::Partition;
 use crate::read::{Isolation, Read, ReadRequest};
+use crate::sync::wake;
+use crate::sync_queue::Urgency;
 
 /// What a replica asks of one partition.
 #[derive(Clone, Copy, Debug)]
@@ -49,11 +51,27 @@ impl Partition {
         let (ahead, is_stale) = (effects.ahead, effects.is_stale);
         read.high_watermark = state.replica.high_watermark();
         self.publish(state, effects);
+        if read.slice.is_some() {
+            self.handed_out();
+        }
         match (ahead, is_stale) {
             (Some(_), _) => Err(PartitionError::FollowerAhead { position: fetch.position }),
             (None, true) => Err(PartitionError::NotLeader),
             (None, false) => Ok(read),
         }
+    }
+
+    /// A replica gets bytes that may not be synced here yet: it will sync them, and so does this broker, at the same
+    /// time.
+    fn handed_out(&self) {
+        let mut state = self.lock();
+        let log_end = state.log.log_end_offset();
+        state.sync.handed_out = state.sync.handed_out.max(log_end);
+        let waker = match state.settings.durability {
+            Durability::Fsync => self.demand(&mut state, Urgency::Now),
+            Durability::PageCache => None,
+        };
+        wake(state, waker);
     }
 
     /// What became of a proposal; see [`Partition::take_proposal`].

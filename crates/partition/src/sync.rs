@@ -16,14 +16,27 @@ use crate::partition::{Partition, State, StateGuard, Status};
 use crate::sync_queue::{URGENCIES, Urgency};
 
 /// What the flusher was asked for, and whether it is at work.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SyncState {
     /// In which lists of the queue the partition stands, by urgency.
     queued: [bool; URGENCIES],
     /// Up to where the sync reaches that runs, if one does.
     running: Option<Offset>,
+    /// Replicas were handed everything below.
+    pub(crate) handed_out: Offset,
     /// Bytes appended since the last sync began, as the queue has counted them.
     pub(crate) unsynced_bytes: u64,
+}
+
+impl Default for SyncState {
+    fn default() -> SyncState {
+        SyncState {
+            queued: [false; URGENCIES],
+            running: None,
+            handed_out: Offset(0),
+            unsynced_bytes: 0,
+        }
+    }
 }
 
 /// What a sync made durable.
@@ -80,9 +93,15 @@ impl Partition {
     pub(crate) fn wanted_below(&self, mut state: StateGuard<'_>, needed: Offset) {
         let is_synced = state.log.synced_below() >= needed;
         let counts_synced = state.settings.durability == Durability::Fsync;
+        let urgency = match waits_for_replicas(&state, needed) {
+            // Nothing is committed before they have synced as well: the round begins when they are handed the bytes, and
+            // all sync at the same time.
+            true => Urgency::Later,
+            false => Urgency::Now,
+        };
         let waker = match is_synced || !counts_synced {
             true => None,
-            false => self.demand(&mut state, Urgency::Now),
+            false => self.demand(&mut state, urgency),
         };
         wake(state, waker);
     }
@@ -123,6 +142,12 @@ impl Partition {
         *queued = true;
         self.sync_queue.push(urgency, this)
     }
+}
+
+/// Whether what is below `needed` needs other replicas to be committed, and none of them was handed all of it yet.
+fn waits_for_replicas(state: &State, needed: Offset) -> bool {
+    let is_alone = state.replica.leadership().is_none_or(|book| book.isr().len() == 1);
+    !is_alone && needed > state.sync.handed_out
 }
 
 /// Wakes the flusher when the partition's lock is free: the flusher's first step is to take it.

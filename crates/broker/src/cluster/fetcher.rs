@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use bytes::Bytes;
 use metadata::decide::BrokerRef;
 use model::{BrokerId, Offset};
 use node::{Ask, Effects, Event, Fetcher, Key};
-use partition::{Partition, PartitionError, Watch, WatchKey};
+use partition::{Next, Partition, PartitionError, Watch, WatchKey};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -22,7 +23,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{error, info, warn};
 
-use super::fetching::{self, Answers, Terms};
+use super::fetching::{self, Answered, Session, Terms};
 use super::links::ClusterLinks;
 use crate::server::Server;
 
@@ -58,7 +59,9 @@ pub(super) fn run(
         asked: None,
         look_at: None,
         lost_at: None,
-        is_reported: false,
+        is_reported: AtomicBool::new(false),
+        asked_at: None,
+        was_small: false,
     };
     runtime.block_on(copying.run(events));
 }
@@ -75,6 +78,8 @@ struct Connection {
     to: OwnedWriteHalf,
     /// Part of an answer that has arrived.
     arrived: Vec<u8>,
+    /// What the leader knows of what is asked for.
+    session: Session,
 }
 
 struct Copying {
@@ -94,7 +99,11 @@ struct Copying {
     /// When the fetcher is told that its request is lost: after a pause.
     lost_at: Option<Instant>,
     /// Whether people were told that the leader cannot be reached.
-    is_reported: bool,
+    is_reported: AtomicBool,
+    /// When the last request was sent.
+    asked_at: Option<Instant>,
+    /// Whether the last answer had few bytes.
+    was_small: bool,
 }
 
 /// What woke the thread.
@@ -162,7 +171,8 @@ impl Copying {
             self.fetcher.step(server.clock.moment(), server.now(), event, &mut effects);
             self.look_at = effects.look_at.map(|at| Instant::from_std(server.clock.instant_at(at)));
             let ask = effects.ask.take();
-            if self.carry_out(&server, effects) {
+            let synced = sync(&server, std::mem::take(&mut effects.syncs));
+            if self.carry_out(&server, effects) | synced {
                 next = Some(Event::Look);
             }
             if let Some(ask) = ask {
@@ -252,30 +262,37 @@ impl Copying {
         let known = |key: &Key| {
             self.partitions.get(key).map_or(Offset(0), |(partition, _)| partition.high_watermark())
         };
-        let sent = match fetching::encode(ask, &terms, known) {
-            Ok(frame) => self.send(server, &frame, patience).await,
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => match self.connect(server).await {
+                Ok(connection) => connection,
+                Err(reason) => return self.lose(server, &reason),
+            },
+        };
+        let sent = match fetching::encode(ask, &mut connection.session, &terms, known) {
+            Ok(frame) => {
+                self.pace();
+                connection.send(&frame, patience).await
+            }
             Err(cause) => Err(format!("the request cannot be written: {cause}")),
         };
-        if let Err(reason) = sent {
-            self.lose(server, &reason);
+        match sent {
+            Ok(()) => self.connection = Some(connection),
+            Err(reason) => self.lose(server, &reason),
         }
     }
 
-    async fn send(
-        &mut self,
-        server: &Server,
-        frame: &[u8],
-        patience: Duration,
-    ) -> Result<(), String> {
-        if self.connection.is_none() {
-            self.connection = Some(self.connect(server).await?);
-            if std::mem::take(&mut self.is_reported) {
-                info!(leader = %self.fetcher.leader(), "the leader can be copied from again");
-            }
+    /// Leaves the leader the time to gather more, if the last answer was small and was asked for a moment ago: a
+    /// stream of single records would have a round, a sync on each broker and two messages for each of them.
+    fn pace(&mut self) {
+        let now = Instant::now();
+        if let (true, Some(last)) = (self.was_small, self.asked_at)
+            && let Some(rest) = ROUND_MIN.checked_sub(now - last)
+        {
+            // The thread is this fetcher's own, and tokio's timers count milliseconds.
+            std::thread::sleep(rest);
         }
-        let connection = self.connection.as_mut().expect("it was just made");
-        let sent = timeout(patience, connection.to.write_all(frame)).await;
-        sent.map_err(|_| "the leader takes no bytes".to_owned())?.map_err(|cause| cause.to_string())
+        self.asked_at = Some(Instant::now());
     }
 
     async fn connect(&self, server: &Server) -> Result<Connection, String> {
@@ -290,14 +307,17 @@ impl Copying {
         let purpose = Purpose::Fetcher { slot: self.slot };
         let established = dial(&target, purpose, &identity, &config).await;
         let established = established.map_err(|failure| failure.to_string())?;
+        if self.is_reported.swap(false, Ordering::Relaxed) {
+            info!(%leader, "the leader can be copied from again");
+        }
         let stream: TcpStream = established.stream;
         let (from, to) = stream.into_split();
-        Ok(Connection { from, to, arrived: Vec::new() })
+        Ok(Connection { from, to, arrived: Vec::new(), session: Session::default() })
     }
 
     /// The request that is under way will have no answer: the fetcher is told after a pause.
     fn lose(&mut self, server: &Server, reason: &str) {
-        if !std::mem::replace(&mut self.is_reported, true) {
+        if !self.is_reported.swap(true, Ordering::Relaxed) {
             warn!(leader = %self.fetcher.leader(), reason, "cannot copy from the leader now; it is tried again");
         }
         self.connection = None;
@@ -310,12 +330,23 @@ impl Copying {
     async fn answered(&mut self, answer: Result<Bytes, String>) {
         let Some(server) = self.server.upgrade() else { return };
         let Some(asked) = self.asked.take() else { return };
-        let answers: Result<Answers, String> = answer.and_then(|frame| {
+        let size = answer.as_ref().map_or(0, Bytes::len);
+        let answered: Result<Answered, String> = answer.and_then(|frame| {
             fetching::decode(frame, asked.number).map_err(|cause| cause.to_string())
         });
-        match answers {
-            Ok(answers) => self.take(Event::Answered(asked.number, answers)).await,
-            Err(reason) => self.lose(&server, &reason),
+        let session = self.connection.as_mut().map(|connection| &mut connection.session);
+        match (answered, session) {
+            (Ok(Answered::Partitions { session_id, answers }), Some(session)) => {
+                self.was_small = size < SMALL_BYTES;
+                session.answered(session_id);
+                self.take(Event::Answered(asked.number, answers)).await;
+            }
+            (Ok(Answered::SessionLost), Some(session)) => {
+                *session = Session::default();
+                self.take(Event::Lost).await;
+            }
+            (Ok(_), None) => self.lose(&server, "the connection is gone"),
+            (Err(reason), _) => self.lose(&server, &reason),
         }
     }
 
@@ -337,8 +368,30 @@ impl Copying {
     }
 }
 
+/// From one small answer's request to the next request at least.
+const ROUND_MIN: Duration = Duration::from_micros(600);
+/// Fewer bytes than these are a small answer.
+const SMALL_BYTES: usize = 64 << 10;
 /// The longest pause after a connection that ended.
 const LOST_PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// Partitions that this thread syncs itself. More of them are synced in parallel, by the flusher.
+const SYNCED_HERE_MAX: usize = 2;
+
+/// Syncs what came, or has it synced. Returns whether to look again at once.
+fn sync(server: &Server, partitions: Vec<Arc<Partition>>) -> bool {
+    if partitions.len() > SYNCED_HERE_MAX {
+        partitions.iter().for_each(|partition| partition.request_sync());
+        return false;
+    }
+    let mut any = false;
+    for partition in partitions {
+        let Some(directory) = server.logs.directory_number(&partition) else { continue };
+        server.flusher.sync_here(directory, &partition);
+        any |= partition.next() != Next::Sync;
+    }
+    any
+}
 
 async fn at(due: Option<Instant>) {
     match due {
@@ -371,6 +424,11 @@ fn delete(server: &Server, deletions: Vec<(Key, Arc<Partition>, Offset)>) {
 }
 
 impl Connection {
+    async fn send(&mut self, frame: &[u8], patience: Duration) -> Result<(), String> {
+        let sent = timeout(patience, self.to.write_all(frame)).await;
+        sent.map_err(|_| "the leader takes no bytes".to_owned())?.map_err(|cause| cause.to_string())
+    }
+
     /// The next frame, its length taken off. May be dropped in the middle and asked for again.
     async fn answer(&mut self) -> Result<Bytes, String> {
         loop {

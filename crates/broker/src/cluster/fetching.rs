@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use metadata::decide::BrokerRef;
 use model::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicId, Uuid};
-use node::{Answered, Ask, Key, ReplicaAnswerError};
+use node::{Ask, Key, ReplicaAnswerError};
 use partition::ReplicaFetch;
 use wire::fetch::{
-    FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState,
+    FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionData,
+    ReplicaState,
 };
 use wire::{ApiKey, DecodeError, EncodeError, Reader, Writer, frame};
 
@@ -27,20 +28,69 @@ pub(super) struct Terms {
 }
 
 /// One partition that is asked for: from where, and the high watermark that is known here.
-pub(super) type Wanted<'a> = (&'a Key, &'a ReplicaFetch, Offset);
+type Wanted<'a> = (&'a Key, &'a ReplicaFetch, Offset);
+
+/// What the leader knows of what is asked for (KIP-227): a request names only what has changed since.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    /// 0 before the leader has given one.
+    id: i32,
+    /// That of the next request.
+    epoch: i32,
+    asked: BTreeMap<Key, ReplicaFetch>,
+}
+
+impl Session {
+    /// What of a request has changed, and what is asked for no more.
+    fn changes<'a>(&mut self, ask: &'a Ask) -> (Vec<&'a (Key, ReplicaFetch)>, Vec<Key>) {
+        let now: BTreeMap<Key, ReplicaFetch> = ask.partitions.iter().copied().collect();
+        let is_changed = |(key, fetch): &&(Key, ReplicaFetch)| self.asked.get(key) != Some(fetch);
+        let changed = ask.partitions.iter().filter(is_changed).collect();
+        let gone = self.asked.keys().filter(|key| !now.contains_key(key)).copied().collect();
+        self.asked = now;
+        (changed, gone)
+    }
+
+    /// The leader answered, and calls the session so; 0: it keeps none.
+    pub(super) fn answered(&mut self, id: i32) {
+        if id == 0 {
+            *self = Session::default();
+            return;
+        }
+        self.epoch = if self.id == id { self.epoch.checked_add(1).unwrap_or(1) } else { 1 };
+        self.id = id;
+    }
+}
+
+fn by_topic<T>(
+    parts: impl IntoIterator<Item = (TopicId, T)>,
+) -> impl Iterator<Item = (TopicId, Vec<T>)> {
+    let mut topics: BTreeMap<TopicId, Vec<T>> = BTreeMap::new();
+    for (topic_id, part) in parts {
+        topics.entry(topic_id).or_default().push(part);
+    }
+    topics.into_iter()
+}
 
 /// The whole frame of a request. `known` says up to where a partition is known to be committed.
 pub(super) fn encode(
     ask: &Ask,
+    session: &mut Session,
     terms: &Terms,
     known: impl Fn(&Key) -> Offset,
 ) -> Result<Vec<u8>, EncodeError> {
-    let mut topics: BTreeMap<TopicId, Vec<FetchPartition>> = BTreeMap::new();
-    for (key, fetch) in &ask.partitions {
-        let wanted = (key, fetch, known(key));
-        topics.entry(key.topic_id).or_default().push(partition(wanted, terms));
-    }
-    let topics = topics.into_iter().map(|(topic_id, partitions)| FetchTopic {
+    let (session_id, session_epoch) = (session.id, session.epoch);
+    let (changed, gone) = session.changes(ask);
+    let wanted = changed
+        .into_iter()
+        .map(|(key, fetch)| (key.topic_id, partition((key, fetch, known(key)), terms)));
+    let topics = by_topic(wanted).map(|(topic_id, partitions)| FetchTopic {
+        topic: String::new(),
+        topic_id,
+        partitions,
+    });
+    let gone = gone.into_iter().map(|key| (key.topic_id, key.partition.0));
+    let forgotten = by_topic(gone).map(|(topic_id, partitions)| ForgottenTopic {
         topic: String::new(),
         topic_id,
         partitions,
@@ -55,8 +105,10 @@ pub(super) fn encode(
         max_wait_ms: bytes(terms.wait_ms_max),
         min_bytes: terms.bytes_min,
         max_bytes: bytes(terms.bytes_max),
-        session_epoch: -1,
+        session_id,
+        session_epoch,
         topics: topics.collect(),
+        forgotten_topics_data: forgotten.collect(),
         ..FetchRequest::default()
     };
     let mut writer = Writer::new();
@@ -84,7 +136,16 @@ fn partition((key, fetch, high_watermark): Wanted<'_>, terms: &Terms) -> FetchPa
 }
 
 /// What a leader says of each partition.
-pub(super) type Answers = Vec<(Key, Result<Answered, ReplicaAnswerError>)>;
+pub(super) type Answers = Vec<(Key, Result<node::Answered, ReplicaAnswerError>)>;
+
+/// What a leader answers.
+#[derive(Debug)]
+pub(super) enum Answered {
+    /// Of partitions with something new.
+    Partitions { session_id: i32, answers: Answers },
+    /// It does not know the session any more: everything is to be asked for anew.
+    SessionLost,
+}
 
 /// Why an answer is of no use.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +159,7 @@ pub(super) enum AnswerError {
 }
 
 /// Reads the frame of an answer, its length taken off.
-pub(super) fn decode(frame: bytes::Bytes, number: u64) -> Result<Answers, AnswerError> {
+pub(super) fn decode(frame: bytes::Bytes, number: u64) -> Result<Answered, AnswerError> {
     let mut reader = Reader::shared(&frame);
     let found = frame::read_response_head(&mut reader, ApiKey::Fetch, VERSION)?;
     let expected = correlation_of(number);
@@ -108,6 +169,9 @@ pub(super) fn decode(frame: bytes::Bytes, number: u64) -> Result<Answers, Answer
     let response = FetchResponse::decode(&mut reader, VERSION)?;
     match code_of(response.error_code) {
         ErrorCode::None => {}
+        ErrorCode::FetchSessionIdNotFound
+        | ErrorCode::InvalidFetchSessionEpoch
+        | ErrorCode::FetchSessionTopicIdError => return Ok(Answered::SessionLost),
         code => return Err(AnswerError::Refused(code)),
     }
     let answers = response.responses.into_iter().flat_map(|topic| {
@@ -117,7 +181,7 @@ pub(super) fn decode(frame: bytes::Bytes, number: u64) -> Result<Answers, Answer
             (Key { topic_id, partition }, understood(data))
         })
     });
-    Ok(answers.collect())
+    Ok(Answered::Partitions { session_id: response.session_id, answers: answers.collect() })
 }
 
 /// A code that only a newer release knows is a failure like any other.
@@ -125,7 +189,7 @@ fn code_of(code: i16) -> ErrorCode {
     ErrorCode::from_code(code).unwrap_or(ErrorCode::UnknownServerError)
 }
 
-fn understood(data: PartitionData) -> Result<Answered, ReplicaAnswerError> {
+fn understood(data: PartitionData) -> Result<node::Answered, ReplicaAnswerError> {
     let (log_start, high_watermark) = (Offset(data.log_start_offset), Offset(data.high_watermark));
     match code_of(data.error_code) {
         ErrorCode::None => {}
@@ -139,5 +203,5 @@ fn understood(data: PartitionData) -> Result<Answered, ReplicaAnswerError> {
     let diverging =
         (parts.epoch >= 0).then_some((LeaderEpoch(parts.epoch), Offset(parts.end_offset)));
     let records = data.records.map(|records| records.to_vec()).unwrap_or_default();
-    Ok(Answered { diverging, high_watermark, log_start, records })
+    Ok(node::Answered { diverging, high_watermark, log_start, records })
 }

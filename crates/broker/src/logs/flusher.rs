@@ -88,6 +88,16 @@ impl Flusher {
         self.delay_ms.store(delay_ms, Ordering::Relaxed);
     }
 
+    /// Syncs a partition of this directory on the calling thread, unless a sync of it runs already; then the partition is
+    /// taken up again behind that. For who would only wait for the flusher's thread otherwise.
+    pub fn sync_here(&self, directory: usize, partition: &Arc<Partition>) {
+        let Some(sync) = partition.begin_sync(Urgency::Now) else { return };
+        let directory = &self.directories[directory];
+        let synced: Vec<Synced> = directory.sync(sync).into_iter().collect();
+        directory.observer.round_ended(directory.number, &synced);
+        directory.write_ahead(&synced);
+    }
+
     /// Syncs what is not synced, then ends the threads.
     pub fn stop(&self) {
         for directory in &self.directories {

@@ -246,6 +246,11 @@ impl Logs {
         &self.directories[at]
     }
 
+    /// The number of the directory of a partition that is open, for the flusher.
+    pub fn directory_number(&self, partition: &Partition) -> Option<usize> {
+        self.homes.lock().get(&key_of(partition)).map(|home| home.directory)
+    }
+
     /// Partitions that could not be opened, and why.
     pub fn unopened(&self) -> Vec<(TopicPartition, String)> {
         self.unopened.lock().iter().map(|(name, reason)| (name.clone(), reason.clone())).collect()

@@ -178,7 +178,8 @@ impl ClusterBroker {
         let Some(fetcher) = self.fetchers.get_mut(&leader) else { return };
         let mut effects = Effects::default();
         fetcher.step(now, clock, event, &mut effects);
-        let Effects { ask, cuts, start_overs, deletions, failures, look_at: _ } = effects;
+        let Effects { ask, syncs, cuts, start_overs, deletions, failures, look_at: _ } = effects;
+        syncs.iter().for_each(|partition| partition.request_sync());
         self.outgoing.extend(ask.map(|ask| Outgoing::Ask(leader, ask)));
         for (key, partition, cut) in cuts {
             if cut.takes_committed {
