@@ -202,6 +202,12 @@ impl Leadership {
         fetch.leader_epoch == self.epoch && peer.is_some_and(|peer| peer.fetch(fetch, log_end))
     }
 
+    /// Whoever has everything up to `log_end` has been complete until now, though it may not have fetched for long: in a
+    /// fetch session (KIP-227) nobody asks again for what has not changed.
+    pub(crate) fn note_complete(&mut self, log_end: Offset) {
+        self.peers.iter_mut().for_each(|peer| peer.note_complete(log_end, self.now));
+    }
+
     /// The image says this of the partition, in the same leader epoch. Positions and the epoch's start stay. A
     /// state of the same number is taken as well, for the standing of brokers (KAFKA-13790); an older one is not
     /// news: the answer to a proposal may come before the image.

@@ -90,6 +90,13 @@ impl Peer {
         true
     }
 
+    /// If it has everything that the leader has, up to `log_end`, it has been caught up until now.
+    pub(crate) fn note_complete(&mut self, log_end: Offset, now: Moment) {
+        if self.position().is_some_and(|position| position >= log_end) {
+            self.caught_up = Some(now);
+        }
+    }
+
     /// A fault: the position is taken for granted.
     pub(crate) fn believe(&mut self, position: Offset, now: Moment) {
         if let Standing::Serves(broker_epoch) = self.standing {

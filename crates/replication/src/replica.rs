@@ -250,6 +250,7 @@ impl Replica {
             Event::Tick(now) => {
                 if let Role::Leader(leadership) = &mut self.role {
                     leadership.at(now);
+                    leadership.note_complete(self.written);
                 }
             }
             Event::Truncated { log_end } => self.truncated(log_end),
