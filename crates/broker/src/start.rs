@@ -582,6 +582,7 @@ impl RunningBroker {
         if let Err(cause) = self.server.controller.decide_within(fence, FENCE_PATIENCE).await {
             warn!(%cause, "could not tell the controller that this broker stops");
         }
+        self.server.quorum.hand_over(FENCE_PATIENCE).await;
         self.server.groups.unload_all();
         let server = Arc::clone(&self.server);
         let (mut chores, mut removal) = (self.chores, self.removal);

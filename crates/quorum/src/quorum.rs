@@ -16,6 +16,7 @@ use metadata::{ClusterImage, ControllerSettings, Request, Response};
 use model::BrokerId;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{InitializeError, RaftError};
+use openraft::raft::TransferLeaderRequest;
 use openraft::type_config::TypeConfigExt;
 use openraft::{ChangeMembers, Config, EmptyNode, Raft, SnapshotPolicy};
 use parking_lot::Mutex;
@@ -248,6 +249,42 @@ impl Quorum {
                 return Ok(leader);
             }
             metrics.changed().await.map_err(|_| QuorumError::Stopped("it was stopped".into()))?;
+        }
+    }
+
+    /// Asks the voters for their votes at once, without waiting for the time after which a silent leader is taken for
+    /// dead: for when the process that led is known to have ended. A leader that lives after all is deposed by it,
+    /// so the caller must be certain. Nothing happens if another leads by now.
+    pub async fn succeed(&self, dead: BrokerId) -> Result<(), QuorumError> {
+        let raft = &self.inner.raft;
+        let metrics = raft.metrics().borrow_watched().clone();
+        let (me, dead) = (self.inner.network.me, node_id(dead));
+        let votes = metrics.membership_config.voter_ids().any(|id| id == me);
+        if metrics.current_leader != Some(dead) || dead == me || !votes {
+            return Ok(());
+        }
+        // What the leader would send if it handed over to this node: the vote says which leader is meant, so one that
+        // was elected meanwhile is not deposed.
+        let request = TransferLeaderRequest::new(metrics.vote, me, self.inner.store.last());
+        raft.handle_transfer_leader(request).await.map(drop).map_err(QuorumError::stopped)
+    }
+
+    /// Has another voter lead, if this node does, because it is about to stop; waits `patience` for that at most.
+    pub async fn hand_over(&self, patience: Duration) {
+        let raft = &self.inner.raft;
+        let metrics = raft.metrics().borrow_watched().clone();
+        let me = self.inner.network.me;
+        let Some(replication) = metrics.replication.filter(|_| metrics.current_leader == Some(me))
+        else {
+            return;
+        };
+        let votes = |id: &u64| metrics.membership_config.voter_ids().any(|voter| voter == *id);
+        let others = replication.iter().filter(|(id, _)| **id != me && votes(id));
+        let Some((best, _)) = others.max_by_key(|(_, matched)| **matched) else { return };
+        if raft.trigger().transfer_leader(*best).await.is_ok() {
+            let changed = self.leader_changed(Some(broker_id(me)));
+            // Without one the others find out by themselves.
+            let _ = tokio::time::timeout(patience, changed).await;
         }
     }
 

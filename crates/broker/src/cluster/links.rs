@@ -177,6 +177,17 @@ impl ClusterLinks {
         &self.listener
     }
 
+    /// Whether the link to a node is up.
+    pub(super) fn is_connected_with(&self, node: BrokerId) -> bool {
+        self.links.get(node).is_some_and(|link| link.peer().is_some())
+    }
+
+    /// How many voters have their turn before this node when that one has ended.
+    pub(super) fn turn_behind(&self, ended: BrokerId) -> u32 {
+        let before = |voter: &&Voter| voter.id < self.me.0 && voter.id != ended.0;
+        u32::try_from(self.voters.iter().filter(before).count()).unwrap_or(0)
+    }
+
     /// A voter dials every broker that does not vote: to send it metadata, and to see it end.
     pub fn dial_brokers(&self, image: &ClusterImage) {
         if !self.is_voter {

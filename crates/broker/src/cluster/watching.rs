@@ -24,6 +24,8 @@ use super::links::ClusterLinks;
 
 /// How long a broker that is new to the quorum may take to catch up before it is tried again.
 const CATCH_UP_MAX: Duration = Duration::from_secs(10);
+/// How long each voter waits for those before it when the controller has ended.
+const TURN: Duration = Duration::from_millis(50);
 /// The pause after a decision that could not be had.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -42,8 +44,8 @@ struct State {
     sessions: Option<Sessions>,
     /// The process that was last seen behind each link.
     seen: BTreeMap<BrokerId, Uuid>,
-    /// Processes that ended, and were not looked at yet.
-    gone: Vec<(BrokerId, Uuid)>,
+    /// The last process of each node that is known to have ended.
+    ended: BTreeMap<BrokerId, Uuid>,
 }
 
 impl Watching {
@@ -63,12 +65,19 @@ impl Watching {
             Event::Up { peer } if peer.direction == Direction::Out => {
                 let (node, incarnation) = (peer.hello.node, peer.hello.incarnation);
                 let before = state.seen.insert(node, incarnation);
-                state.gone.extend(before.filter(|it| *it != incarnation).map(|it| (node, it)));
+                if let Some(before) = before.filter(|before| *before != incarnation) {
+                    state.ended.insert(node, before);
+                }
+                if state.ended.get(&node) == Some(&incarnation) {
+                    state.ended.remove(&node);
+                }
             }
             Event::NotDialed { target, failure: DialFailure::Refused, .. } => {
                 let Some(node) = target.node else { return };
-                let ended = state.seen.remove(&node);
-                state.gone.extend(ended.map(|incarnation| (node, incarnation)));
+                let Some(ended) = state.seen.get(&node).copied() else { return };
+                if state.ended.insert(node, ended) == Some(ended) {
+                    return;
+                }
             }
             _ => return,
         }
@@ -83,6 +92,17 @@ impl Watching {
         let Some(sessions) = &mut state.sessions else { return false };
         sessions.heard(now, who);
         true
+    }
+
+    /// The last process of a node that is known to have ended.
+    fn ended(&self, node: BrokerId) -> Option<Uuid> {
+        self.state.lock().ended.get(&node).copied()
+    }
+
+    /// Whether the process that is registered for a broker is known to have ended, though the image does not say so yet.
+    pub(crate) fn is_suspected(&self, image: &ClusterImage, broker: BrokerId) -> bool {
+        let Some(known) = image.broker(broker).filter(|known| !known.fenced) else { return false };
+        self.state.lock().ended.get(&broker) == Some(&known.incarnation)
     }
 
     /// Whether a broker that is registered may still be alive, as far as this controller knows.
@@ -121,15 +141,9 @@ impl Watching {
 
 impl State {
     fn tell_gone(&mut self, now: Moment, image: &ClusterImage) {
-        let Some(sessions) = &mut self.sessions else {
-            // A process that ended before this node led: kept for when it does.
-            self.gone.retain(|(node, it)| {
-                image.broker(*node).is_some_and(|known| known.incarnation == *it)
-            });
-            return;
-        };
-        for (node, incarnation) in self.gone.drain(..) {
-            sessions.gone(now, image, node, incarnation);
+        let Some(sessions) = &mut self.sessions else { return };
+        for (node, incarnation) in &self.ended {
+            sessions.gone(now, image, *node, *incarnation);
         }
     }
 }
@@ -140,6 +154,7 @@ pub(crate) async fn run(quorum: Arc<Quorum>, links: Arc<ClusterLinks>) {
     let is_adding: Arc<AtomicBool> = Arc::default();
     let mut updates = quorum.subscribe();
     let mut sweeps = false;
+    let mut succeeded = None;
     loop {
         let leader = quorum.leader();
         let leads = leader == Some(quorum.node());
@@ -149,6 +164,7 @@ pub(crate) async fn run(quorum: Arc<Quorum>, links: Arc<ClusterLinks>) {
         }
         let image = quorum.image();
         links.dial_brokers(&image);
+        succeed(&quorum, &links, leader, &mut succeeded).await;
         let (fence, mut look_at) = watching.look(&image);
         if leads {
             for who in fence {
@@ -173,6 +189,33 @@ pub(crate) async fn run(quorum: Arc<Quorum>, links: Arc<ClusterLinks>) {
             () = watching.changed.notified() => {}
             () = until(look_at) => {}
         }
+    }
+}
+
+/// If the active controller's process has ended, asks for votes at once. Voters take turns, so that they do not split
+/// the votes; and each of them tries once for one process, because a wrong guess would depose who lives.
+async fn succeed(
+    quorum: &Quorum,
+    links: &ClusterLinks,
+    leader: Option<BrokerId>,
+    succeeded: &mut Option<(BrokerId, Uuid)>,
+) {
+    let Some(leader) = leader.filter(|leader| *leader != quorum.node()) else { return };
+    let Some(ended) = links.watching().ended(leader) else { return };
+    if *succeeded == Some((leader, ended)) || links.is_connected_with(leader) {
+        return;
+    }
+    *succeeded = Some((leader, ended));
+    let turn = links.turn_behind(leader);
+    if turn > 0 {
+        let changed = quorum.leader_changed(Some(leader));
+        if timeout(TURN * turn, changed).await.is_ok() {
+            return;
+        }
+    }
+    info!(controller = %leader, "the process of the active controller has ended: another voter is to take its place");
+    if let Err(cause) = quorum.succeed(leader).await {
+        warn!(%cause, "cannot ask for votes");
     }
 }
 

@@ -10,10 +10,11 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::metadata::decide::{CreateTopics, NewTopic};
 use ::metadata::{ClusterImage, PartitionImage, Request, Response, TopicImage};
-use model::{ErrorCode, Uuid, topic_name};
+use model::{BrokerId, ErrorCode, Uuid, topic_name};
 use wire::metadata::{
     MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker,
     MetadataResponsePartition, MetadataResponseTopic,
@@ -34,7 +35,7 @@ pub async fn handle(call: Arc<Call>, request: MetadataRequest) -> MetadataRespon
     if let Some(topics) = &wanted {
         create_missing(&call, allow_creation, topics).await;
     }
-    let image = call.server.image();
+    let image = settled_image(&call, wanted.as_deref()).await;
     let topics = match &wanted {
         None => image.topics().map(|topic| describe(&call, &image, topic, operations)).collect(),
         Some(wanted) => wanted
@@ -68,6 +69,49 @@ fn wanted_topics(call: &Call, request: MetadataRequest) -> Option<Vec<MetadataRe
     let mut is_first = is_first.into_iter();
     topics.retain(|_| is_first.next().unwrap_or(true));
     Some(topics)
+}
+
+/// How long an answer waits for another leader of a partition whose leader's process has ended.
+const SETTLE_MAX: Duration = Duration::from_millis(300);
+
+/// The image; if it says that a partition of these topics is led by a broker whose process is known to have ended, the
+/// next one that does not, for a while. A client that is told of the dead leader again waits much longer before it asks
+/// once more.
+async fn settled_image(call: &Call, wanted: Option<&[MetadataRequestTopic]>) -> Arc<ClusterImage> {
+    let server = &call.server;
+    let mut applied = server.applied.clone();
+    let settled = async {
+        loop {
+            let image = server.image();
+            if !names_the_dead(call, &image, wanted) || applied.changed().await.is_err() {
+                return image;
+            }
+        }
+    };
+    let settled = tokio::time::timeout(SETTLE_MAX, settled).await;
+    settled.unwrap_or_else(|_| server.image())
+}
+
+fn names_the_dead(
+    call: &Call,
+    image: &ClusterImage,
+    wanted: Option<&[MetadataRequestTopic]>,
+) -> bool {
+    let Some(links) = &call.server.links else { return false };
+    let dead: Vec<BrokerId> = image
+        .brokers()
+        .map(|broker| broker.id)
+        .filter(|id| links.watching().is_suspected(image, *id))
+        .collect();
+    let is_led_so =
+        |topic: &TopicImage| topic.partitions().any(|(_, state)| dead.contains(&state.leader));
+    match wanted {
+        _ if dead.is_empty() => false,
+        None => image.topics().any(|topic| is_led_so(topic)),
+        Some(wanted) => {
+            wanted.iter().filter_map(|topic| find(image, topic).ok()).any(|t| is_led_so(t))
+        }
+    }
 }
 
 fn by_name(topic: &MetadataRequestTopic) -> Option<&str> {
@@ -136,25 +180,28 @@ fn describe(
         is_internal: topic.is_internal(),
         partitions: topic
             .partitions()
-            .map(|(index, partition)| describe_partition(image, index.0, partition))
+            .map(|(index, partition)| describe_partition(call, image, index.0, partition))
             .collect(),
         topic_authorized_operations: operations,
     }
 }
 
 fn describe_partition(
+    call: &Call,
     image: &ClusterImage,
     partition_index: i32,
     partition: &PartitionImage,
 ) -> MetadataResponsePartition {
     let ids = |brokers: &[model::BrokerId]| brokers.iter().map(|broker| broker.0).collect();
     let offline = partition.replicas.iter().filter(|broker| !image.is_active(**broker));
-    let error_code =
-        if partition.leader.0 < 0 { ErrorCode::LeaderNotAvailable } else { ErrorCode::None };
+    let links = call.server.links.as_ref();
+    let is_dead = links.is_some_and(|it| it.watching().is_suspected(image, partition.leader));
+    let leader = if is_dead { BrokerId::NONE } else { partition.leader };
+    let error_code = if leader.0 < 0 { ErrorCode::LeaderNotAvailable } else { ErrorCode::None };
     MetadataResponsePartition {
         error_code: error_code.code(),
         partition_index,
-        leader_id: partition.leader.0,
+        leader_id: leader.0,
         leader_epoch: partition.leader_epoch.0,
         replica_nodes: ids(&partition.replicas),
         isr_nodes: ids(&partition.isr),
