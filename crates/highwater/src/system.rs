@@ -1,6 +1,10 @@
 //! What the program asks of the operating system before it works.
 
+use std::io;
+
 use rustix::process::{Resource, getrlimit, setrlimit};
+#[cfg(target_os = "linux")]
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 /// Raises the number of files that may be open as far as the system lets us: connections and
 /// segments of logs are files, and the usual limit of 1,024 is for programs of another kind.
@@ -45,6 +49,28 @@ pub fn settle_allocator() {
 /// Other allocators have no such habit, or no such settings.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn settle_allocator() {}
+
+/// Has the system kill this process as soon as the one with id `parent`, which must have started it, ends.
+///
+/// # Errors
+/// `parent` has ended already.
+#[cfg(target_os = "linux")]
+pub fn end_with(parent: u32) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // A parent that ended before that is not noticed: whoever takes orphans in is the parent then.
+    match getppid().is_some_and(|pid| u32::try_from(pid.as_raw_nonzero().get()) == Ok(parent)) {
+        true => Ok(()),
+        false => {
+            Err(io::Error::other(format!("process {parent} did not start this one, or has ended")))
+        }
+    }
+}
+
+/// Other systems have nothing of the kind.
+#[cfg(not(target_os = "linux"))]
+pub fn end_with(_parent: u32) -> io::Result<()> {
+    Ok(())
+}
 
 #[cfg(test)]
 mod tests {
