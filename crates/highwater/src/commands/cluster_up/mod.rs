@@ -108,12 +108,12 @@ fn planned(folder: &Folder, wanted: usize) -> Result<(Plan, bool), Failure> {
     let there = plan.brokers.len();
     let ports = if wanted > there { ports()? } else { Vec::new() };
     plan.grown(wanted, &ports).map(|plan| (plan, false)).map_err(|refused| {
-        let path = folder.path();
+        let (path, there) = (folder.path(), there.to_string());
+        let as_it_is = shell::command(&["highwater", "cluster", "up", &there, "--data-dir", path]);
         Failure::new(format!("the cluster in {path} cannot have {wanted} brokers"))
             .detail(refused)
             .hint(format!(
-                "`highwater cluster up {there}` starts it as it is; for another cluster name another folder by \
-                 --data-dir"
+                "`{as_it_is}` starts it as it is; for another cluster name another folder"
             ))
     })
 }
