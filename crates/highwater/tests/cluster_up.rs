@@ -67,7 +67,12 @@ impl Up {
         let mut out = BufReader::new(process.stdout.take().unwrap()).lines();
         let said = BufReader::new(process.stderr.take().unwrap()).lines();
         let lines: Vec<String> = (&mut out).take(brokers + 3).map(Result::unwrap).collect();
-        assert_eq!(lines.len(), brokers + 3, "{lines:?}, {:?}", said.flatten().collect::<Vec<_>>());
+        assert_eq!(
+            lines.len(),
+            brokers + 3,
+            "{lines:?}, {:?}",
+            said.map_while(Result::ok).collect::<Vec<_>>()
+        );
         let bootstrap = lines[2].strip_prefix("bootstrap.servers=").unwrap().to_owned();
         let brokers: Vec<Broker> = lines[3..].iter().map(|line| Broker::of(line)).collect();
         let addresses: Vec<&str> = brokers.iter().map(|broker| broker.address.as_str()).collect();
