@@ -28,27 +28,38 @@ const ALLOCATOR: [(&str, &str); 3] = [
     ("MALLOC_ARENA_MAX", "2"),
 ];
 
-/// Starts this program anew, in the same process, with [`ALLOCATOR`] in its environment, which is where glibc reads these
-/// settings from, once. Settings of a user's own are left alone, and where it cannot be done the program goes on as it is.
+/// What the allocator of a broker is to find in its environment; nothing where a user has settings of their own.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub fn allocator_settings() -> &'static [(&'static str, &'static str)] {
+    let given = |key: &str| std::env::var_os(key).is_some();
+    match given("GLIBC_TUNABLES") || ALLOCATOR.iter().any(|(key, _)| given(key)) {
+        true => &[],
+        false => &ALLOCATOR,
+    }
+}
+
+/// Other allocators have no such habit, or no such settings.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn allocator_settings() -> &'static [(&'static str, &'static str)] {
+    &[]
+}
+
+/// Starts this program anew, in the same process, with [`allocator_settings`] in its environment, which is where glibc reads
+/// them from, once. Where it cannot be done the program goes on as it is.
 pub fn settle_allocator() {
     use std::os::unix::process::CommandExt;
 
-    let given = |key: &str| std::env::var_os(key).is_some();
-    if given("GLIBC_TUNABLES") || ALLOCATOR.iter().any(|(key, _)| given(key)) {
+    let settings = allocator_settings();
+    if settings.is_empty() {
         return;
     }
     let mut arguments = std::env::args_os();
     let (Some(name), Ok(program)) = (arguments.next(), std::env::current_exe()) else { return };
     let mut command = std::process::Command::new(program);
-    let cause = command.arg0(name).args(arguments).envs(ALLOCATOR).exec();
+    let cause = command.arg0(name).args(arguments).envs(settings.iter().copied()).exec();
     // Whoever replaced the program while it was starting gets the memory back a little later.
     eprintln!("the allocator keeps its own settings: {cause}");
 }
-
-/// Other allocators have no such habit, or no such settings.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn settle_allocator() {}
 
 /// Has the system kill this process as soon as the one with id `parent`, which must have started it, ends.
 ///

@@ -378,8 +378,20 @@ fn three_brokers_come_up_and_come_back_as_they_were() {
     assert!(up.run("topic list").contains("each  9"));
     up.stop();
     assert!(refused(&folder, 2, &[]).contains("none is taken away"));
+}
+
+#[test]
+#[ignore = "a broker that does not vote is not given the metadata yet"]
+fn a_fourth_broker_joins_three() {
+    let (_place, folder) = place();
+    let up = Up::of(&folder, 3, &[]);
+    let addresses = up.addresses();
+    up.run("topic create kept");
+    up.stop();
     let up = Up::of(&folder, 4, &[]);
     assert_eq!(up.addresses()[..3], addresses);
+    create_on_each(&up);
+    assert!(run(&up.brokers[3].address, "topic list").contains("kept"));
     up.stop();
 }
 

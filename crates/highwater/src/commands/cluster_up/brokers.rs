@@ -13,6 +13,7 @@ use super::folder::{Folder, Reports};
 use super::plan::{Node, Plan};
 use super::shell;
 use crate::commands::start::EXIT_CODE_INTERRUPTED;
+use crate::system;
 
 /// The pause before a broker is started again, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -71,6 +72,8 @@ impl Broker {
         let reports = self.reports.open()?;
         let mut command = Command::new(&self.program);
         command.args(["start", &self.properties, "--child-of", &std::process::id().to_string()]);
+        // With them it need not start itself anew.
+        command.envs(system::allocator_settings().iter().copied());
         // Nothing is read from it: it is how the child has the lock of the folder, so that nobody
         // starts this cluster while one of its brokers runs.
         command.stdin(folder.lock()?);
