@@ -136,6 +136,9 @@ pub struct ConfigSources {
 pub struct Start {
     #[command(flatten)]
     pub sources: ConfigSources,
+    /// The process that starts this broker and ends it: without that process it ends at once
+    #[arg(long, value_name = "PID", hide = true)]
+    pub child_of: Option<u32>,
 }
 
 /// How to reach a cluster.
@@ -492,6 +495,26 @@ pub enum Cluster {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Run a cluster of several brokers on this machine until Ctrl-C
+    Up(ClusterUp),
+}
+
+/// `cluster up`
+#[derive(Debug, Args)]
+pub struct ClusterUp {
+    /// How many brokers, from 1 to 9; of three or more, the first three vote in the metadata quorum
+    #[arg(value_name = "BROKERS", value_parser = clap::value_parser!(u16).range(1..=9))]
+    pub brokers: u16,
+    /// Keep everything in this folder: ports, the cluster's id, and a folder for each broker; it is made if it
+    /// is missing
+    #[arg(long, value_name = "DIR", default_value = "./highwater-cluster")]
+    pub data_dir: PathBuf,
+    /// Set a configuration key of every broker; may be given many times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<Pair>,
+    /// Start a broker again when its process has ended
+    #[arg(long)]
+    pub restart: bool,
 }
 
 /// `log …`
@@ -643,6 +666,10 @@ mod tests {
             "highwater log dump",
             "highwater topic list -b localhost:nonsense",
             "highwater topic list -b ::1",
+            "highwater cluster up",
+            "highwater cluster up 0",
+            "highwater cluster up 10",
+            "highwater cluster up three",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -1,6 +1,10 @@
 //! What the program asks of the operating system before it works.
 
+use std::io;
+
 use rustix::process::{Resource, getrlimit, setrlimit};
+#[cfg(target_os = "linux")]
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 /// Raises the number of files that may be open as far as the system lets us: connections and
 /// segments of logs are files, and the usual limit of 1,024 is for programs of another kind.
@@ -24,27 +28,60 @@ const ALLOCATOR: [(&str, &str); 3] = [
     ("MALLOC_ARENA_MAX", "2"),
 ];
 
-/// Starts this program anew, in the same process, with [`ALLOCATOR`] in its environment, which is where glibc reads these
-/// settings from, once. Settings of a user's own are left alone, and where it cannot be done the program goes on as it is.
+/// What the allocator of a broker is to find in its environment; nothing where a user has settings of their own.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub fn allocator_settings() -> &'static [(&'static str, &'static str)] {
+    let given = |key: &str| std::env::var_os(key).is_some();
+    match given("GLIBC_TUNABLES") || ALLOCATOR.iter().any(|(key, _)| given(key)) {
+        true => &[],
+        false => &ALLOCATOR,
+    }
+}
+
+/// Other allocators have no such habit, or no such settings.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn allocator_settings() -> &'static [(&'static str, &'static str)] {
+    &[]
+}
+
+/// Starts this program anew, in the same process, with [`allocator_settings`] in its environment, which is where glibc reads
+/// them from, once. Where it cannot be done the program goes on as it is.
 pub fn settle_allocator() {
     use std::os::unix::process::CommandExt;
 
-    let given = |key: &str| std::env::var_os(key).is_some();
-    if given("GLIBC_TUNABLES") || ALLOCATOR.iter().any(|(key, _)| given(key)) {
+    let settings = allocator_settings();
+    if settings.is_empty() {
         return;
     }
     let mut arguments = std::env::args_os();
     let (Some(name), Ok(program)) = (arguments.next(), std::env::current_exe()) else { return };
     let mut command = std::process::Command::new(program);
-    let cause = command.arg0(name).args(arguments).envs(ALLOCATOR).exec();
+    let cause = command.arg0(name).args(arguments).envs(settings.iter().copied()).exec();
     // Whoever replaced the program while it was starting gets the memory back a little later.
     eprintln!("the allocator keeps its own settings: {cause}");
 }
 
-/// Other allocators have no such habit, or no such settings.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn settle_allocator() {}
+/// Has the system kill this process as soon as the one with id `parent`, which must have started it, ends.
+///
+/// # Errors
+/// `parent` has ended already.
+#[cfg(target_os = "linux")]
+pub fn end_with(parent: u32) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // A parent that ended before that is not noticed: whoever takes orphans in is the parent then.
+    match getppid().is_some_and(|pid| u32::try_from(pid.as_raw_nonzero().get()) == Ok(parent)) {
+        true => Ok(()),
+        false => {
+            Err(io::Error::other(format!("process {parent} did not start this one, or has ended")))
+        }
+    }
+}
+
+/// Other systems have nothing of the kind.
+#[cfg(not(target_os = "linux"))]
+pub fn end_with(_parent: u32) -> io::Result<()> {
+    Ok(())
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,22 +1,14 @@
-//! `cluster …`: the brokers, and whether every partition is well.
+//! `cluster info` and `cluster health`: the brokers, and whether every partition is well.
 
 use std::process::ExitCode;
 
 use client::Metadata;
 use serde::Serialize;
 
-use crate::arguments::{Cluster, Connection};
+use crate::arguments::Connection;
 use crate::commands::cluster_access::{PATIENCE, block_on, connect, failed};
 use crate::failure::Failure;
 use crate::output::{self, Format, Row};
-
-/// Runs one of the commands.
-pub fn run(command: &Cluster) -> Result<ExitCode, Failure> {
-    match command {
-        Cluster::Info { listing, connection } => info(listing.format, &ask(connection)?),
-        Cluster::Health { listing, connection } => health(listing.format, &ask(connection)?),
-    }
-}
 
 fn ask(connection: &Connection) -> Result<Metadata, Failure> {
     block_on(async {
@@ -62,7 +54,9 @@ struct Info<'a> {
     brokers: Vec<Broker>,
 }
 
-fn info(format: Format, metadata: &Metadata) -> Result<ExitCode, Failure> {
+/// `cluster info`
+pub fn info(format: Format, connection: &Connection) -> Result<ExitCode, Failure> {
+    let metadata = ask(connection)?;
     let partitions = || metadata.topics.values().flat_map(|topic| &topic.partitions);
     let mut brokers: Vec<Broker> = metadata
         .brokers
@@ -141,8 +135,9 @@ impl Health {
     }
 }
 
-fn health(format: Format, metadata: &Metadata) -> Result<ExitCode, Failure> {
-    let health = Health::of(metadata);
+/// `cluster health`
+pub fn health(format: Format, connection: &Connection) -> Result<ExitCode, Failure> {
+    let health = Health::of(&ask(connection)?);
     output::print_one(format, &health, Health::text)?;
     Ok(if health.healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -3,6 +3,7 @@
 
 mod cluster;
 mod cluster_access;
+mod cluster_up;
 mod config;
 mod config_explain;
 mod consume;
@@ -25,7 +26,7 @@ mod waiting;
 
 use std::process::ExitCode;
 
-use crate::arguments::{Command, Config, Log, Program};
+use crate::arguments::{Cluster, Command, Config, Log, Program};
 use crate::failure::Failure;
 
 pub use perf::by_program_name;
@@ -40,7 +41,7 @@ pub fn run(program: Program) -> Result<ExitCode, Failure> {
         Command::Produce(typed) => produce::run(&typed),
         Command::Consume(typed) => consume::run(&typed),
         Command::Config(command) => run_config(&command),
-        Command::Cluster(command) => cluster::run(&command),
+        Command::Cluster(command) => run_cluster(&command, reporting),
         Command::Log(command) => run_log(&command),
         Command::Lab(typed) => lab::run(&typed),
         Command::Perf(tool) => perf::run(tool),
@@ -51,6 +52,14 @@ pub fn run(program: Program) -> Result<ExitCode, Failure> {
             println!("highwater {}", env!("CARGO_PKG_VERSION"));
             Ok(ExitCode::SUCCESS)
         }
+    }
+}
+
+fn run_cluster(command: &Cluster, reporting: start::Reporting) -> Result<ExitCode, Failure> {
+    match command {
+        Cluster::Info { listing, connection } => cluster::info(listing.format, connection),
+        Cluster::Health { listing, connection } => cluster::health(listing.format, connection),
+        Cluster::Up(typed) => cluster_up::run(typed, reporting),
     }
 }
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use broker::StartError;
+use clap::ValueEnum;
 use configuration::{BrokerConfig, Configuration, Warning};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
@@ -17,10 +18,15 @@ use crate::failure::{Failure, on_output};
 use crate::{logging, system};
 
 /// What a shell expects of a program that a second Ctrl-C has ended.
-const EXIT_CODE_INTERRUPTED: u8 = 130;
+pub const EXIT_CODE_INTERRUPTED: u8 = 130;
 
-/// Runs until SIGTERM, SIGINT or SIGHUP; a second one does not wait for an orderly end.
+/// Runs until SIGTERM, SIGINT or SIGHUP; a second one does not wait for an orderly end. Not so as the child of
+/// another process: Ctrl-C at a terminal goes to both, so the second one is that process's word for the first,
+/// and it kills a child that is not to be waited for.
 pub fn run(typed: &Start, report: Reporting) -> Result<ExitCode, Failure> {
+    if let Some(parent) = typed.child_of {
+        system::end_with(parent).map_err(|error| Failure::new("cannot start").detail(error))?;
+    }
     system::settle_allocator();
     let loaded =
         sources::load(&typed.sources).inspect_err(|_| report.start(&Configuration::default()))?;
@@ -34,8 +40,11 @@ pub fn run(typed: &Start, report: Reporting) -> Result<ExitCode, Failure> {
     // The broker brings the threads of its data path; here only signals are waited for.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new("cannot start").detail(error))?;
-    end_at_second_signal();
-    let code = runtime.block_on(serve(config));
+    let hasty = typed.child_of.is_none();
+    if hasty {
+        end_at_second_signal();
+    }
+    let code = runtime.block_on(serve(config, hasty));
     // What a start that was given up still does on other threads is not waited for: a broker that
     // ends in the middle of a recovery begins it again at the next start.
     runtime.shutdown_background();
@@ -70,6 +79,13 @@ impl Reporting {
         Reporting { form: program.log_format, level: program.log_level }
     }
 
+    /// As keys of a broker's configuration, with their values.
+    pub fn settings(self) -> Vec<(&'static str, String)> {
+        let form = self.form.map(|form| ("log.format", name_of(form)));
+        let level = self.level.map(|level| ("log.level", name_of(level)));
+        form.into_iter().chain(level).collect()
+    }
+
     fn start(self, configuration: &Configuration) {
         let form = match configuration.value("log.format") {
             Some("json") => logging::Form::Json,
@@ -86,6 +102,11 @@ impl Reporting {
     }
 }
 
+/// As it is typed.
+fn name_of(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
 fn say(warning: &Warning) {
     match warning {
         // A file of Kafka's has many of these: they are good to know and surprise nobody.
@@ -94,7 +115,8 @@ fn say(warning: &Warning) {
     }
 }
 
-async fn serve(config: BrokerConfig) -> Result<ExitCode, Failure> {
+/// `hasty`: a second signal does not wait for an orderly end.
+async fn serve(config: BrokerConfig, hasty: bool) -> Result<ExitCode, Failure> {
     let cannot_start = || Failure::new("the broker cannot start");
     let mut signals = Signals::listen().map_err(|error| cannot_start().detail(error))?;
     let starting = broker::start(config.clone());
@@ -116,7 +138,7 @@ async fn serve(config: BrokerConfig) -> Result<ExitCode, Failure> {
     info!("stopping");
     tokio::select! {
         () = broker.stop() => Ok(ExitCode::SUCCESS),
-        () = signals.next() => Ok(ExitCode::from(EXIT_CODE_INTERRUPTED)),
+        () = signals.next(), if hasty => Ok(ExitCode::from(EXIT_CODE_INTERRUPTED)),
     }
 }
 
