@@ -76,7 +76,10 @@ impl Cluster {
     /// Any broker that runs tells what it knows (Metadata).
     fn ask_for_leaders(&mut self, client: ClientId) {
         let asked = self.random.usize(0..self.members.len());
-        let Some(broker) = &self.members[asked].broker else { return };
+        let Some(broker) = self.members[asked].broker.as_ref().filter(|_| !self.is_paused(asked))
+        else {
+            return;
+        };
         for (at, known) in self.wires[client].leaders.iter_mut().enumerate() {
             let told = broker.leader_of(at).map(|(leader, epoch)| (number_of(leader), epoch));
             if told.is_some_and(|told| known.is_none_or(|known| told.1 >= known.1)) {

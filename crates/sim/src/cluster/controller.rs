@@ -75,10 +75,6 @@ impl Controller {
         Controller { image, settings: ControllerSettings::default(), heard, wants_sweep: true }
     }
 
-    pub(crate) fn image(&self) -> &ClusterImage {
-        &self.image
-    }
-
     /// The first thing that is ever decided.
     pub(crate) fn found(&mut self, now: Timestamp, version: i16) -> Entry {
         let features = match version {

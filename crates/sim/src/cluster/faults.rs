@@ -89,10 +89,10 @@ impl Cluster {
                     || state.replicas.iter().any(|other| *other != id && state.is_complete(*other))
             })
         };
+        let images = self.possible_images();
         !self.members[broker].has_lost
             && (0..self.members.len()).filter(|other| *other != broker).all(is_sound)
-            && (0..PARTITIONS)
-                .all(|at| self.possible_images().into_iter().all(|image| has_other(image, at)))
+            && (0..PARTITIONS).all(|at| images.iter().all(|image| has_other(image, at)))
     }
 
     /// Takes from a machine what it has.

@@ -1,14 +1,18 @@
 //! A machine of the cluster and its broker's life: started, registered, ready to serve, stopped.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use metadata::ClusterImage;
 use metadata::decide::{BrokerRef, EmptyReplicas, RegisterBroker};
 use model::{BrokerId, PartitionIndex, Timestamp, Uuid};
 use partition::Urgency;
 use storage::disk::SimDisk;
 
 use super::broker::ClusterBroker;
+use super::control::Active;
 use super::controller::{Ask, Told};
+use super::quorum;
 use super::{Cluster, Event, Process, TICK_MS, id_of};
 use crate::controller::CLUSTER_ID;
 use crate::history::Broken;
@@ -29,6 +33,15 @@ pub(super) struct Member {
     pub(super) incarnation: u64,
     /// What its replicas had is lost, or some of it, and the controller does not know yet.
     pub(super) has_lost: bool,
+    /// Its part in the quorum, whose log lies on a disk that is never lost.
+    pub(super) node: quorum::Node,
+    /// The controller, while this node leads the metadata log.
+    pub(super) active: Option<Active>,
+    /// What the committed entries say, and how many there are.
+    pub(super) image: Arc<ClusterImage>,
+    pub(super) applied: usize,
+    /// It does nothing before.
+    pub(super) paused_until: Timestamp,
     /// When its broker was asked to stop.
     pub(super) stopping_since: Option<Timestamp>,
     pub(super) sync_scheduled: Option<Urgency>,
@@ -40,7 +53,7 @@ pub(super) struct Member {
 
 impl Member {
     /// A machine with an empty log directory.
-    pub(super) fn new() -> Member {
+    pub(super) fn new(node: quorum::Node) -> Member {
         let disk = SimDisk::new();
         start::format(&disk);
         Member {
@@ -49,6 +62,11 @@ impl Member {
             broker: None,
             incarnation: 0,
             has_lost: false,
+            node,
+            active: None,
+            image: Arc::default(),
+            applied: 0,
+            paused_until: Timestamp(0),
             stopping_since: None,
             sync_scheduled: None,
             asking: BTreeMap::new(),
@@ -117,6 +135,8 @@ impl Cluster {
         member.asking.clear();
         member.altering.clear();
         member.sync_scheduled = None;
+        member.paused_until = self.now;
+        member.node.restart(self.now, &mut self.random);
         self.truth.forget_logs_of(broker);
         Ok(())
     }
@@ -135,6 +155,7 @@ impl Cluster {
         );
         let after = self.random.i64(0..8);
         self.schedule(after, Event::Tick(process));
+        self.schedule(after, Event::QuorumTick(process));
         Ok(())
     }
 
@@ -142,13 +163,17 @@ impl Cluster {
         let (now, clock) = (self.moment(), self.now);
         let (disks, fences) = (self.members[process.broker].disks, self.plan.version > 0);
         let stopping_since = self.members[process.broker].stopping_since;
+        let known = self.members[process.broker].image.broker(id_of(process.broker)).cloned();
         let Some(broker) = self.running(process) else { return };
         broker.tick(now, clock);
         let (id, epoch) = (broker.id, broker.epoch);
         let who = BrokerRef { broker: id, epoch };
         let mut asks = Vec::new();
-        if epoch.0 < 0 {
-            let clean = broker.was_clean;
+        // A registration of the process before may come late, and take this one's place: it registers again. What its
+        // start may have cost is known by then.
+        let is_superseded = known.is_some_and(|known| known.epoch > epoch);
+        if epoch.0 < 0 || is_superseded {
+            let clean = broker.was_clean || epoch.0 >= 0;
             let of = registration(id, process.incarnation, disks, clean, fences);
             asks.push(Ask::Register(of));
         } else {
@@ -182,23 +207,20 @@ impl Cluster {
     }
 
     /// The controller's answer.
-    pub(super) fn told(&mut self, process: Process, told: Told) -> Result<(), Broken> {
-        let Some(broker) = self.running(process) else { return Ok(()) };
+    pub(super) fn told(&mut self, process: Process, told: Told) {
+        let Some(broker) = self.running(process) else { return };
         match told {
             Told::Registered(epoch) => {
-                if broker.epoch.0 < 0 {
-                    broker.epoch = epoch;
-                }
+                broker.epoch = broker.epoch.max(epoch);
             }
             Told::TakenForAnother => {
                 let what = format!("{process:?} has the lock of its predecessor, and must wait");
-                return Err((Invariant::RestartsAtOnce, what));
+                broker.broken = Some((0, (Invariant::RestartsAtOnce, what)));
             }
             Told::Altered(wish, answer) => broker.isr_answered(&wish, answer),
-            Told::Nothing => return Ok(()),
+            Told::Nothing => return,
         }
         self.schedule_soon(Event::Image(process));
-        Ok(())
     }
 
     /// Ends a broker's process. A folder that it lacked is made only when the replica counts nowhere any more: the next
@@ -206,6 +228,7 @@ impl Cluster {
     pub(super) fn end(&mut self, broker: usize, how: Stop) {
         let member = &mut self.members[broker];
         let running = member.broker.take();
+        member.active = None;
         let unreported = running.as_ref().map_or(Vec::new(), |broker| broker.made_anew.clone());
         match (how, running) {
             (Stop::Clean, Some(running)) => {

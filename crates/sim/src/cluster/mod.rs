@@ -1,21 +1,27 @@
 //! Several brokers in one thread and from one seed: replication, elections and failovers, with machines that lose
-//! power, processes that die, disks that are replaced, and messages that are late or lost.
+//! power, processes that die or stand still, disks that are replaced, controllers that are deposed, and a network that is
+//! cut, and delays, loses and doubles messages.
 //!
 //! What the brokers decide is decided by the rooms of the real broker; who carries effects out is [`Cluster`], with one
 //! queue of events. Messages are values, not bytes.
 //!
-//! Read `member.rs` (a broker's life), `truth.rs` (what must follow from what is decided), `faults.rs`.
+//! Read `member.rs` (a broker's life), `control.rs` (who decides, and when it counts), `truth.rs` (what must follow from
+//! what is decided), then `faults.rs` and `network.rs`.
 
 mod broker;
 mod clients;
+mod control;
 mod controller;
 mod faults;
 mod member;
+mod network;
 mod plan;
+mod quorum;
 mod rest;
 mod truth;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use fastrand::Rng;
 use metadata::ClusterImage;
@@ -37,8 +43,9 @@ use crate::world::Outcome;
 
 use broker::{ClusterBroker, Outgoing};
 use clients::Wire;
-use controller::{Ask, Controller, Entry, Told};
+use controller::{Ask, Controller, Told};
 use member::Member;
+use network::{Body, Cuts};
 pub use plan::ClusterPlan;
 use truth::Truth;
 
@@ -48,6 +55,9 @@ const SYNC_DELAY_MS: i64 = 20;
 const CALL_MS: i64 = 120;
 /// How often a broker says that it is there, and looks who lags.
 const TICK_MS: i64 = 40;
+
+/// Brokers that vote for who is the controller; the others observe.
+const VOTERS: usize = 3;
 
 /// A process: its broker, and which one of that broker's it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,23 +70,19 @@ struct Process {
 enum Event {
     Start(usize),
     Stop,
-    ToController(Process, Ask),
-    FromController(Process, Told),
-    EndSessions,
-    Sweep,
+    Cut,
+    Pause,
+    Arrive {
+        from: usize,
+        to: usize,
+        body: Body,
+    },
+    QuorumTick(Process),
+    Sweep {
+        member: usize,
+        term: u64,
+    },
     Image(Process),
-    AskLeader {
-        from: Process,
-        epoch: BrokerEpoch,
-        leader: usize,
-        ask: Fetch,
-    },
-    LeaderAnswered {
-        to: Process,
-        leader: usize,
-        number: u64,
-        answers: Answers,
-    },
     Lost {
         at: Process,
         leader: usize,
@@ -101,6 +107,25 @@ enum Event {
     Wake(ClientId),
 }
 
+impl Event {
+    /// The machine without which it cannot happen.
+    fn concerns(&self) -> Option<usize> {
+        match self {
+            Event::Arrive { to, .. } => Some(*to),
+            Event::Sweep { member, .. } => Some(*member),
+            Event::ToBroker(broker, ..) => Some(*broker),
+            Event::QuorumTick(process)
+            | Event::Image(process)
+            | Event::Tick(process)
+            | Event::BeginSync(process, _)
+            | Event::RunSync(process)
+            | Event::Unaltered { at: process, .. }
+            | Event::Lost { at: process, .. } => Some(process.broker),
+            _ => None,
+        }
+    }
+}
+
 type Answers = Vec<(Key, Result<Answered, ReplicaAnswerError>)>;
 
 /// Everything there is in a run with several brokers.
@@ -115,7 +140,9 @@ pub struct Cluster {
     stops: u64,
     trace: Trace,
     members: Vec<Member>,
-    controller: Controller,
+    cuts: Cuts,
+    /// How often somebody became the controller.
+    controllers: u64,
     truth: Truth,
     wires: Vec<Wire>,
     producers: Vec<Producer>,
@@ -145,8 +172,9 @@ impl Cluster {
             events: 0,
             stops: 0,
             trace: Trace::new(verbose),
-            members: (0..plan.brokers).map(|_| Member::new()).collect(),
-            controller: Controller::new(ClusterImage::default(), now),
+            members: Vec::new(),
+            cuts: Cuts::default(),
+            controllers: 0,
             truth: Truth::default(),
             wires: (0..plan.producers + plan.consumers).map(|_| Wire::default()).collect(),
             producers,
@@ -161,13 +189,12 @@ impl Cluster {
     }
 
     fn begin(&mut self) -> Result<(), Broken> {
-        let entry = self.controller.found(self.now, self.plan.version);
-        self.commit(&entry)?;
-        for broker in 0..self.members.len() {
+        let mut controller = Controller::new(ClusterImage::default(), self.now);
+        let mut founding = vec![controller.found(self.now, self.plan.version)];
+        for broker in 0..self.plan.brokers {
             // The first registrations make the placement of the topic possible.
             let request = member::registration(id_of(broker), 0, 0, true, false);
-            let (entry, _) = self.controller.ask(self.now, &Ask::Register(request));
-            self.commit(&entry)?;
+            founding.push(controller.ask(self.now, &Ask::Register(request)).0);
             self.schedule(1, Event::Start(broker));
         }
         let configs = [
@@ -183,17 +210,22 @@ impl Cluster {
             configs: configs.map(|(key, value)| (key.to_owned(), Some(value))).to_vec(),
             ..NewTopic::default()
         };
-        let entry = self.controller.create_topic(self.now, topic);
-        self.commit(&entry)?;
-        for broker in 0..self.members.len() {
+        founding.push(controller.create_topic(self.now, topic));
+        let logged = |entry| quorum::Logged { term: 0, entry: Arc::new(entry) };
+        let founding: Vec<_> = founding.into_iter().map(logged).collect();
+        for broker in 0..self.plan.brokers {
+            let node = quorum::Node::new(broker, VOTERS, self.plan.brokers, &founding);
+            self.members.push(Member::new(node));
             self.prepare(broker)?;
+            self.learn_committed(broker)?;
         }
         for client in 0..self.wires.len() {
             self.schedule(1, Event::Wake(client));
         }
         self.schedule(50, Event::Checkpoint);
-        self.schedule(30, Event::EndSessions);
         self.schedule_stop();
+        self.schedule_cut();
+        self.schedule_pause();
         Ok(())
     }
 
@@ -205,10 +237,6 @@ impl Cluster {
     fn schedule_soon(&mut self, event: Event) {
         let after = self.random.i64(0..8);
         self.schedule(after, event);
-    }
-
-    fn is_lost(&mut self) -> bool {
-        self.has_faults() && self.random.u32(0..1000) < self.plan.lost_per_mille
     }
 
     fn moment(&self) -> Moment {
@@ -252,37 +280,33 @@ impl Cluster {
     }
 
     fn happen(&mut self, event: Event) -> Result<(), Broken> {
+        if let Some(member) = event.concerns().filter(|member| self.is_paused(*member)) {
+            let after = self.members[member].paused_until.ms_since(self.now);
+            self.schedule(after, event);
+            return Ok(());
+        }
         match event {
             Event::Start(broker) => self.start(broker)?,
             Event::Stop => self.stop_somebody(),
-            Event::ToController(process, ask) => self.controller_asked(process, &ask)?,
-            Event::FromController(process, told) => self.told(process, told)?,
-            Event::EndSessions => {
-                for entry in self.controller.end_sessions(self.now) {
-                    self.decided(&entry)?;
-                }
-                self.schedule(30, Event::EndSessions);
-            }
-            Event::Sweep => {
-                let entry = self.controller.sweep(self.now);
-                self.decided(&entry)?;
-            }
+            Event::Cut => self.cut_somebody(),
+            Event::Pause => self.pause_somebody(),
+            Event::Arrive { from, to, body } => self.arrive(from, to, body),
+            Event::QuorumTick(process) => self.quorum_tick(process),
+            Event::Sweep { member, term } => self.sweep(member, term),
             Event::Image(process) => self.apply(process),
-            Event::AskLeader { from, epoch, leader, ask } => self.serve(from, epoch, leader, &ask),
-            Event::LeaderAnswered { to, leader, number, answers } => {
-                self.leader_answered(to, leader, number, answers);
-            }
             Event::Lost { at, leader, number } => self.lost(at, leader, number),
             Event::Unaltered { at, wish, number } => {
                 if self.members[at.broker].altering.get(&wish.partition) == Some(&number) {
-                    self.told(at, Told::Altered(wish, IsrAnswer::Unknown))?;
+                    self.told(at, Told::Altered(wish, IsrAnswer::Unknown));
                 }
             }
             Event::Tick(process) => self.tick(process),
             Event::BeginSync(process, urgency) => self.begin_sync(process, urgency),
             Event::RunSync(process) => self.run_sync(process),
             Event::Checkpoint => {
-                let brokers = self.members.iter_mut().filter_map(|member| member.broker.as_mut());
+                let now = self.now;
+                let awake = self.members.iter_mut().filter(|member| member.paused_until <= now);
+                let brokers = awake.filter_map(|member| member.broker.as_mut());
                 brokers.for_each(ClusterBroker::checkpoint);
                 self.schedule(100, Event::Checkpoint);
             }
@@ -293,51 +317,18 @@ impl Cluster {
             Event::Disconnected { client, link } => self.disconnected(client, link),
             Event::Wake(client) => self.wake(client),
         }
+        self.let_quorum_go_on()?;
         self.let_brokers_go_on()?;
         self.look_at_logs()
     }
 
-    /// Asks the controller; the answer may never come.
-    fn ask_controller(&mut self, process: Process, ask: Ask) {
-        if !self.is_lost() {
-            self.schedule_soon(Event::ToController(process, ask));
-        }
-    }
-
-    fn controller_asked(&mut self, process: Process, ask: &Ask) -> Result<(), Broken> {
-        let (entry, told) = self.controller.ask(self.now, ask);
-        if !matches!(ask, Ask::Heartbeat { .. }) {
-            self.trace.note(self.now, format_args!("{process:?} asks for {ask:?}: {told:?}"));
-        }
-        self.decided(&entry)?;
-        if !self.is_lost() {
-            self.schedule_soon(Event::FromController(process, told));
-        }
-        Ok(())
-    }
-
-    /// A decision stands: everybody learns of it, sooner or later, and never of an older one afterwards.
-    fn decided(&mut self, entry: &Entry) -> Result<(), Broken> {
-        self.commit(entry)?;
-        if !entry.records.is_empty() {
-            for broker in 0..self.members.len() {
-                let process = self.process(broker);
-                self.schedule_soon(Event::Image(process));
-            }
-        }
-        if std::mem::take(&mut self.controller.wants_sweep) {
-            let after = self.random.i64(0..30);
-            self.schedule(after, Event::Sweep);
-        }
-        Ok(())
-    }
-
-    fn possible_images(&self) -> Vec<&ClusterImage> {
-        vec![&self.truth.image, self.controller.image()]
+    fn is_paused(&self, member: usize) -> bool {
+        self.now < self.members[member].paused_until
     }
 
     fn apply(&mut self, process: Process) {
-        let (image, now, clock) = (self.truth.image.clone(), self.moment(), self.now);
+        let image = Arc::clone(&self.members[process.broker].image);
+        let (now, clock) = (self.moment(), self.now);
         if let Some(broker) = self.running(process) {
             broker.apply(&image, now, clock);
         }
@@ -351,17 +342,17 @@ impl Cluster {
         let (now, to) = (self.moment(), from);
         let Some(broker) = &mut self.members[leader].broker else { return };
         let answers = broker.serve(id_of(from.broker), epoch, ask, now);
-        if !self.is_lost() {
-            let number = ask.number;
-            self.schedule_soon(Event::LeaderAnswered { to, leader, number, answers });
-        }
+        self.send_message(leader, from.broker, Body::Fetched(to, ask.number, answers));
     }
 
     fn leader_answered(&mut self, to: Process, leader: usize, number: u64, answers: Answers) {
         let (now, clock) = (self.moment(), self.now);
         if let Some(broker) = self.running(to) {
             broker.answered(id_of(leader), now, clock, number, answers);
-            self.members[to.broker].asking.remove(&leader);
+            let asking = &mut self.members[to.broker].asking;
+            if asking.get(&leader) == Some(&number) {
+                asking.remove(&leader);
+            }
         }
     }
 
@@ -396,6 +387,9 @@ impl Cluster {
     /// Sends what leaves, and sees to it that syncs run.
     fn let_brokers_go_on(&mut self) -> Result<(), Broken> {
         for number in 0..self.members.len() {
+            if self.is_paused(number) {
+                continue;
+            }
             let process = self.process(number);
             let Some(broker) = &mut self.members[number].broker else { continue };
             let epoch = broker.epoch;
@@ -432,9 +426,7 @@ impl Cluster {
                 let leader = number_of(leader);
                 self.members[from.broker].asking.insert(leader, ask.number);
                 self.schedule(CALL_MS, Event::Lost { at: from, leader, number: ask.number });
-                if !self.is_lost() {
-                    self.schedule_soon(Event::AskLeader { from, epoch, leader, ask });
-                }
+                self.send_message(from.broker, leader, Body::Fetch(from, epoch, ask));
             }
             Outgoing::Isr(wish) => {
                 self.queued += 1;

@@ -37,6 +37,14 @@ pub struct ClusterPlan {
     /// Of a thousand stops so many cost what the broker's replicas had: a power failure under `page-cache`, a new
     /// disk, or a folder. Never what every complete replica has.
     pub losses_per_mille: u32,
+    /// Of a thousand messages between brokers so many take up to 400 ms.
+    pub slow_per_mille: u32,
+    /// Of a thousand messages between brokers so many come twice.
+    pub doubled_per_mille: u32,
+    /// The mean time between two cuts of the network; 0 for none.
+    pub cut_every_ms: i64,
+    /// The mean time between two pauses of a broker; 0 for none.
+    pub pause_every_ms: i64,
     /// Whether a clean stop begins with asking the controller to move leaders away (KIP-841).
     pub controlled_shutdown: bool,
 }
@@ -70,6 +78,10 @@ impl ClusterPlan {
             version,
             unclean: random.u8(0..10) == 0,
             losses_per_mille,
+            slow_per_mille: [0, 10, 60][random.usize(0..3)],
+            doubled_per_mille: [0, 10, 60][random.usize(0..3)],
+            cut_every_ms: [0, 300, 1_000][random.usize(0..3)],
+            pause_every_ms: [0, 300, 1_000][random.usize(0..3)],
             controlled_shutdown: version > 0 && random.bool(),
         }
     }

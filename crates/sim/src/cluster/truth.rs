@@ -31,12 +31,38 @@ pub(super) struct Truth {
     /// An unclean election was allowed and happened: what was acknowledged may be gone.
     pub(super) forgiven: [bool; PARTITIONS],
     pub(super) unclean: u64,
+    /// The terms of the committed entries of the metadata log.
+    terms: Vec<u64>,
+    /// Who led the metadata log in which term.
+    controllers: BTreeMap<u64, usize>,
 }
 
 impl Truth {
     /// Its logs will be looked at from their beginning.
     pub(super) fn forget_logs_of(&mut self, broker: usize) {
         self.looked.retain(|(of, _), _| *of != broker);
+    }
+
+    /// The entry at this place is committed, as a node says: whether it is the first to say so.
+    pub(super) fn is_new(&mut self, at: usize, term: u64) -> Result<bool, Broken> {
+        match self.terms.get(at) {
+            None => {
+                assert_eq!(at, self.terms.len(), "entries are committed in order");
+                self.terms.push(term);
+                Ok(true)
+            }
+            Some(known) if *known == term => Ok(false),
+            Some(known) => {
+                let what = format!("entry {at} is committed in terms {known} and {term}");
+                Err((Invariant::DecisionsFollow, what))
+            }
+        }
+    }
+
+    /// Somebody leads the metadata log; says who else does in this term.
+    pub(super) fn elected(&mut self, term: u64, member: usize) -> Option<usize> {
+        let first = *self.controllers.entry(term).or_insert(member);
+        (first != member).then_some(first)
     }
 
     /// A batch is in a log: it is the one that ever was there in this leader epoch (R2).
