@@ -40,6 +40,8 @@ struct PartitionHistory {
     log_start_max: Offset,
     /// What the broker ever reported as synced.
     synced: Offset,
+    /// A leader was elected uncleanly, as the topic allows: what was known may be gone.
+    is_forgiven: bool,
 }
 
 #[derive(Debug, Default)]
@@ -109,6 +111,9 @@ impl History {
         offset: Offset,
         value: &Value,
     ) -> Result<(), Broken> {
+        if self.partitions[partition].is_forgiven {
+            return Ok(());
+        }
         let known = &mut self.partitions[partition].known;
         let first = known.entry(offset).or_insert_with(|| Arc::new(value.clone()));
         if **first != *value {
@@ -117,6 +122,16 @@ impl History {
             return Err((Invariant::OneOffsetOneValue, what));
         }
         Ok(())
+    }
+
+    /// What was acknowledged in a partition may be lost from now on.
+    pub(crate) fn forgive(&mut self, partition: PartitionId) {
+        self.partitions[partition].is_forgiven = true;
+    }
+
+    /// Behind the last record that was acknowledged.
+    pub(crate) fn acked_end(&self, partition: PartitionId) -> Offset {
+        self.partitions[partition].acked.last().map_or(Offset(0), |last| last.next())
     }
 
     /// Somebody with a right to it deletes what is below.
@@ -172,6 +187,9 @@ impl History {
         log_start: Offset,
         records: &[(Offset, Vec<u8>)],
     ) -> Result<(), Broken> {
+        if self.partitions[partition].is_forgiven {
+            return Ok(());
+        }
         let mut next = log_start;
         let mut places: BTreeMap<Value, Offset> = BTreeMap::new();
         for (offset, value) in records.iter().filter(|(offset, _)| *offset >= log_start) {

@@ -31,6 +31,17 @@ pub enum Invariant {
     ReplicasAgree,
     /// No follower cuts what was committed (R9).
     CommittedIsNotCut,
+    /// The same leader epoch and offset never have two contents, whoever leads (R2).
+    OneContentInAnEpoch,
+    /// A new leader serves and has everything that is acknowledged, and so has whoever joins an ISR; any other election is
+    /// allowed, and counted (R4, R6).
+    LeaderIsComplete,
+    /// A partition's state fits itself and the brokers' (R5).
+    StatesAreSound,
+    /// What the controllers decide never contradicts what was decided before (R3).
+    DecisionsFollow,
+    /// A process that holds the lock of the one before it waits for no session.
+    RestartsAtOnce,
     /// Whoever waits gets an answer once the faults are over.
     EverybodyIsAnswered,
 }

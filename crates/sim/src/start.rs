@@ -79,6 +79,24 @@ pub(crate) fn cluster_settings(
     })
 }
 
+/// What a broker's log directory held when its process began.
+pub(crate) struct OpenedReplicas {
+    pub(crate) partitions: Vec<Arc<Partition>>,
+    /// Whether the process before stopped cleanly.
+    pub(crate) clean: bool,
+    /// Replicas that had no folder.
+    pub(crate) made_anew: Vec<PartitionId>,
+}
+
+/// Takes a partition's folder away, on the disk of a machine whose broker does not run.
+pub(crate) fn remove_folder(disk: &SimDisk, partition: PartitionId) {
+    let dir = Path::new(LOG_DIR).join(topic_partition(partition).to_string());
+    if disk.exists(&dir) {
+        disk.remove_dir_all(&dir).expect("a healthy disk removes a folder");
+        disk.sync_dir(Path::new(LOG_DIR)).expect("a healthy disk syncs");
+    }
+}
+
 /// The broker's one log directory.
 #[derive(Debug)]
 pub(crate) struct LogDirectory(LogDir);
@@ -117,21 +135,35 @@ impl LogDirectory {
         Ok(partitions)
     }
 
-    /// Opens the replicas of one broker among several, without a role; says whether the process before stopped
-    /// cleanly.
+    /// Opens the replicas of one broker among several, without a role.
     pub(crate) fn open_replicas(
         &self,
         me: BrokerId,
         settings: &Arc<Settings>,
         sync_queue: &Arc<SyncQueue>,
         now: Timestamp,
-    ) -> Result<(Vec<Arc<Partition>>, bool), StorageError> {
-        let loading = self.0.begin_loading()?;
+    ) -> Result<OpenedReplicas, StorageError> {
+        let mut loading = self.0.begin_loading()?;
         let of = Replica { me, topic_id: TOPIC_ID };
-        let open =
-            |id| self.open_partition(id, &of, Arc::clone(settings), &loading, sync_queue, now);
-        let partitions = (0..PARTITIONS).map(open).collect::<Result<_, _>>()?;
-        Ok((partitions, loading.clean))
+        let (mut partitions, mut made_anew) = (Vec::new(), Vec::new());
+        for id in 0..PARTITIONS {
+            let name = topic_partition(id);
+            if !loading.partitions.contains(&name) {
+                made_anew.push(id);
+                // What was noted is of a replica that is gone.
+                loading.recovery_points.remove(&name);
+                loading.log_starts.remove(&name);
+                loading.high_watermarks.remove(&name);
+                loading.cleaned.remove(&name);
+            }
+            let settings = Arc::clone(settings);
+            partitions.push(self.open_partition(id, &of, settings, &loading, sync_queue, now)?);
+        }
+        if !made_anew.is_empty() {
+            // Nor does the next process take the new log for the old one, damaged.
+            self.store_offsets_of(&partitions)?;
+        }
+        Ok(OpenedReplicas { partitions, clean: loading.clean, made_anew })
     }
 
     fn open_partition(

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use metadata::decide::NewIsr;
 use metadata::{ClusterImage, PartitionImage};
-use model::{BrokerEpoch, BrokerId, Moment, Offset, PartitionIndex, Timestamp, TopicId};
+use model::{
+    BrokerEpoch, BrokerId, LeaderEpoch, Moment, Offset, PartitionIndex, Timestamp, TopicId,
+};
 use node::fetcher::{Answered, Ask, Effects, Event, Fetcher, Key, ReplicaAnswerError};
 use partition::{
-    Acks, Append, Appended, Fate, FollowerFetch, Isolation, IsrAnswer, Partition, PartitionError,
-    PartitionSync, ReadRequest, ReplicaRead, SyncQueue, Urgency,
+    Acks, Append, Appended, Assignment, Fate, FollowerFetch, Isolation, IsrAnswer, Partition,
+    PartitionError, PartitionSync, ReadRequest, ReplicaRead, SyncQueue, Urgency,
 };
 use storage::StorageError;
 use storage::disk::SimDisk;
@@ -20,7 +22,7 @@ use crate::history::Broken;
 use crate::invariant::Invariant;
 use crate::message::{Fetched, PartitionId, Refused, Response};
 use crate::network::Address;
-use crate::start::{LogDirectory, cluster_settings};
+use crate::start::{LogDirectory, OpenedReplicas, cluster_settings};
 
 /// Bytes of one answer for a partition, but for a larger batch.
 const FETCH_BYTES_MAX: u32 = 900;
@@ -50,13 +52,19 @@ pub(crate) enum Outgoing {
 #[derive(Debug)]
 pub(crate) struct ClusterBroker {
     pub(crate) id: BrokerId,
-    /// Given at registration.
+    /// Given at registration; negative before.
     pub(crate) epoch: BrokerEpoch,
+    /// Whether the process before stopped cleanly.
+    pub(crate) was_clean: bool,
+    /// Replicas that had no folder, until the image counts them nowhere: not touched before.
+    pub(crate) made_anew: Vec<PartitionId>,
     log_dir: LogDirectory,
     partitions: Vec<Arc<Partition>>,
     topic_id: TopicId,
     /// The image that was last acted upon, and its number.
     image: Arc<ClusterImage>,
+    /// What each partition was told last.
+    assigned: BTreeMap<PartitionId, Assignment>,
     fetchers: BTreeMap<BrokerId, Fetcher>,
     waiting: Vec<Waiting>,
     sync_queue: Arc<SyncQueue>,
@@ -65,29 +73,33 @@ pub(crate) struct ClusterBroker {
     /// The disk failed.
     pub(crate) is_failed: bool,
     /// A promise that this broker saw broken.
-    pub(crate) broken: Option<Broken>,
+    pub(crate) broken: Option<(PartitionId, Broken)>,
 }
 
 impl ClusterBroker {
-    /// Opens the logs; says whether the process before stopped cleanly.
+    /// Opens the logs.
     pub(crate) fn open(
         disk: &SimDisk,
         id: BrokerId,
         plan: &ClusterPlan,
         now: Timestamp,
-    ) -> Result<(ClusterBroker, bool), StorageError> {
+    ) -> Result<ClusterBroker, StorageError> {
         let log_dir = LogDirectory::new(disk)?;
         let sync_queue: Arc<SyncQueue> = Arc::default();
         let settings = cluster_settings(plan.durability, plan.min_insync);
-        let (partitions, clean) = log_dir.open_replicas(id, &settings, &sync_queue, now)?;
+        let opened = log_dir.open_replicas(id, &settings, &sync_queue, now)?;
+        let OpenedReplicas { partitions, clean, made_anew } = opened;
         let topic_id = partitions[0].topic_id();
-        let broker = ClusterBroker {
+        Ok(ClusterBroker {
             id,
             epoch: BrokerEpoch(-1),
+            was_clean: clean,
+            made_anew,
             log_dir,
             partitions,
             topic_id,
             image: Arc::default(),
+            assigned: BTreeMap::new(),
             fetchers: BTreeMap::new(),
             waiting: Vec::new(),
             sync_queue,
@@ -95,8 +107,13 @@ impl ClusterBroker {
             outgoing: Vec::new(),
             is_failed: false,
             broken: None,
-        };
-        Ok((broker, clean))
+        })
+    }
+
+    /// Who leads a partition, and in which leader epoch, as far as this broker knows: what it answers to Metadata.
+    pub(crate) fn leader_of(&self, partition: PartitionId) -> Option<(BrokerId, LeaderEpoch)> {
+        let state = state_of(&self.image, self.topic_id, partition)?;
+        state.has_leader().then_some((state.leader, state.leader_epoch))
     }
 
     pub(crate) fn partition(&self, partition: PartitionId) -> &Arc<Partition> {
@@ -113,18 +130,52 @@ impl ClusterBroker {
         Ok(self.log_dir.mark_clean()?)
     }
 
-    /// Acts upon an image.
+    /// Whether it acts upon the image: it knows its own registration.
+    fn is_known(&self) -> bool {
+        self.image.broker(self.id).is_some_and(|known| known.epoch == self.epoch)
+    }
+
+    /// Whether it may serve: it goes by all metadata up to its registration, and no replica that had to be made anew
+    /// counts any more.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_known() && self.made_anew.is_empty()
+    }
+
+    /// Replicas that had to be made anew, and count.
+    pub(crate) fn counted_anew(&self) -> &[PartitionId] {
+        if self.is_known() { &self.made_anew } else { &[] }
+    }
+
+    /// Whether it is about to stop, as everybody knows, and leads nothing that others could.
+    pub(crate) fn has_handed_over(&self) -> bool {
+        let knows = self.image.broker(self.id).is_some_and(|known| known.in_controlled_shutdown);
+        let leads =
+            |at| state_of(&self.image, self.topic_id, at).is_some_and(|s| s.leader == self.id);
+        knows && !(0..self.partitions.len()).any(leads)
+    }
+
+    /// Acts upon an image, unless it is of a time before this process was registered.
     pub(crate) fn apply(&mut self, image: &Arc<ClusterImage>, now: Moment, clock: Timestamp) {
-        let before = std::mem::replace(&mut self.image, Arc::clone(image));
+        let is_known = image.broker(self.id).is_some_and(|known| known.epoch == self.epoch);
+        if !is_known {
+            return;
+        }
+        self.image = Arc::clone(image);
         for at in 0..self.partitions.len() {
-            let Some(state) = state_of(image, self.topic_id, at) else { continue };
-            if !state.replicas.contains(&self.id) {
+            let state = state_of(image, self.topic_id, at);
+            let Some(state) = state.filter(|state| state.replicas.contains(&self.id)) else {
+                self.made_anew.retain(|anew| *anew != at);
                 continue;
+            };
+            if self.made_anew.contains(&at) {
+                if state.is_complete(self.id) {
+                    continue;
+                }
+                self.made_anew.retain(|anew| *anew != at);
             }
             let assignment = node::roles::assignment(image, state);
-            let known = state_of(&before, self.topic_id, at)
-                .map(|state| node::roles::assignment(&before, state));
-            if known.as_ref() != Some(&assignment) {
+            if self.assigned.get(&at) != Some(&assignment) {
+                self.assigned.insert(at, assignment.clone());
                 let (leader, key) = (assignment.leader, self.key(at));
                 self.partitions[at].assign(assignment, now);
                 self.follow(key, leader, now, clock);
@@ -184,7 +235,8 @@ impl ClusterBroker {
         for (key, partition, cut) in cuts {
             if cut.takes_committed {
                 let what = format!("{} of {key:?} cuts committed records at {}", self.id, cut.to);
-                self.broken = Some((Invariant::CommittedIsNotCut, what));
+                self.broken =
+                    Some((key.partition.0 as usize, (Invariant::CommittedIsNotCut, what)));
             }
             self.is_failed |= partition.cut(cut.to).is_err();
         }
@@ -206,7 +258,7 @@ impl ClusterBroker {
             self.is_failed |= matches!(&error, PartitionError::Storage(error) if error.is_fatal());
             if let PartitionError::Batch(_) | PartitionError::Replicated(_) = error {
                 let what = format!("{} cannot take {key:?} from {leader}: {error}", self.id);
-                self.broken = Some((Invariant::ReplicasAgree, what));
+                self.broken = Some((key.partition.0 as usize, (Invariant::ReplicasAgree, what)));
             }
         }
     }
@@ -253,7 +305,8 @@ impl ClusterBroker {
             Err(error) => {
                 if let PartitionError::FollowerAhead { .. } = error {
                     let what = format!("at broker {}: {error}", self.id);
-                    self.broken = Some((Invariant::ReplicasAgree, what));
+                    let at = partition.topic_partition().partition.0 as usize;
+                    self.broken = Some((at, (Invariant::ReplicasAgree, what)));
                 }
                 self.is_failed |=
                     matches!(&error, PartitionError::Storage(error) if error.is_fatal());
@@ -299,14 +352,29 @@ impl ClusterBroker {
         self.waiting.push(waiting);
     }
 
-    pub(crate) fn fetch(&mut self, address: Address, partition: PartitionId, offset: Offset) {
-        let fetched = self.read(partition, offset);
+    /// Answers a client that knows this leader epoch (KIP-320).
+    pub(crate) fn fetch(
+        &mut self,
+        address: Address,
+        known: LeaderEpoch,
+        partition: PartitionId,
+        offset: Offset,
+    ) {
+        let fetched = self.read(partition, known, offset);
         self.answer(address, Response::Fetched(fetched));
     }
 
-    fn read(&mut self, partition: PartitionId, offset: Offset) -> Result<Fetched, Refused> {
+    fn read(
+        &mut self,
+        partition: PartitionId,
+        known: LeaderEpoch,
+        offset: Offset,
+    ) -> Result<Fetched, Refused> {
         let partition = Arc::clone(&self.partitions[partition]);
-        let request = ReadRequest::at(offset, FETCH_BYTES_MAX, Isolation::Committed);
+        let request = ReadRequest {
+            known_epoch: Some(known),
+            ..ReadRequest::at(offset, FETCH_BYTES_MAX, Isolation::Committed)
+        };
         let read = match partition.read(&request) {
             Ok(read) if partition.is_high_watermark_settled() => read,
             Ok(_) => return Err(Refused::Retriable),
@@ -435,10 +503,10 @@ impl ClusterBroker {
             moved.is_err() || self.log_dir.store_offsets_of(&self.partitions).is_err();
     }
 
-    /// All bytes of a replica's log, whatever its role.
-    pub(crate) fn log_bytes(&self, partition: PartitionId) -> Vec<u8> {
+    /// All bytes of a replica's log from an offset on, whatever its role.
+    pub(crate) fn log_bytes(&self, partition: PartitionId, mut from: Offset) -> Vec<u8> {
         let partition = &self.partitions[partition];
-        let (mut bytes, mut from) = (Vec::new(), partition.with_log(|log| log.log_start_offset()));
+        let mut bytes = Vec::new();
         while from < partition.with_log(|log| log.log_end_offset()) {
             let request = ReadRequest {
                 any_role: true,
@@ -456,6 +524,11 @@ impl ClusterBroker {
     }
 }
 
-fn state_of(image: &ClusterImage, topic: TopicId, at: PartitionId) -> Option<&PartitionImage> {
+/// What an image says of a partition.
+pub(crate) fn state_of(
+    image: &ClusterImage,
+    topic: TopicId,
+    at: PartitionId,
+) -> Option<&PartitionImage> {
     image.topic_by_id(topic)?.partition(PartitionIndex(at as i32))
 }

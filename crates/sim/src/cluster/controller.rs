@@ -1,13 +1,18 @@
-//! A controller that never fails: the real decisions over an image kept in memory, and sessions of brokers.
+//! The active controller: the real decisions over the end of the metadata log, and the sessions of brokers.
+//!
+//! It says what is to be written into the log, and what may be answered once that is committed; who commits it is not
+//! its business.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use metadata::decide::{
-    AlterPartition, BrokerRef, CreateCluster, CreateTopics, NewTopic, RegisterBroker,
+    AlterPartition, BrokerRef, CreateCluster, CreateTopics, EmptyReplicas, NewIsr, NewTopic,
+    RegisterBroker, UncleanElection,
 };
-use metadata::{Answer, ClusterImage, ControllerSettings, Request, Response};
-use model::{BrokerEpoch, BrokerId, Timestamp, Uuid};
+use metadata::image::HIGHWATER_VERSION;
+use metadata::{Answer, ClusterImage, ControllerSettings, MetadataRecord, Request, Response};
+use model::{BrokerEpoch, BrokerId, ErrorCode, PartitionIndex, Timestamp, TopicId};
+use partition::{IsrAnswer, IsrDecision};
 
 use crate::controller::CLUSTER_ID;
 
@@ -15,114 +20,199 @@ use crate::controller::CLUSTER_ID;
 const SESSION_MS: i64 = 300;
 
 /// Answers to AlterPartition, by partition.
-pub(crate) type Altered = Answer<
-    Vec<(model::TopicId, model::PartitionIndex, Answer<metadata::decide::AlteredPartition>)>,
->;
+type Altered = Answer<Vec<(TopicId, PartitionIndex, Answer<metadata::decide::AlteredPartition>)>>;
+
+/// What a broker asks of the controller.
+#[derive(Clone, Debug)]
+pub(crate) enum Ask {
+    Register(RegisterBroker),
+    /// It is there; and whether it is ready to serve.
+    Heartbeat {
+        who: BrokerRef,
+        is_ready: bool,
+    },
+    BeginShutdown(BrokerRef),
+    ReportEmpty(EmptyReplicas),
+    AlterIsr(BrokerRef, NewIsr),
+}
+
+/// What the controller answers.
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    Registered(BrokerEpoch),
+    /// A process that holds its predecessor's disk was taken for a second one.
+    TakenForAnother,
+    Altered(NewIsr, IsrAnswer),
+    /// Nothing that would be waited for, or that it is to be asked again.
+    Nothing,
+}
+
+/// What is to be written as one entry.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entry {
+    pub(crate) records: Vec<MetadataRecord>,
+    pub(crate) unclean: Vec<UncleanElection>,
+    /// With it, all that follows from brokers' coming and going is decided.
+    pub(crate) is_swept: bool,
+}
 
 #[derive(Debug)]
-pub(crate) struct ClusterController {
-    image: Arc<ClusterImage>,
+pub(crate) struct Controller {
+    /// All that is in the log, committed or not.
+    image: ClusterImage,
     settings: ControllerSettings,
     /// When each broker was last heard of.
     heard: BTreeMap<BrokerId, Timestamp>,
+    /// There may be something to sweep.
+    pub(crate) wants_sweep: bool,
 }
 
-impl ClusterController {
-    pub(crate) fn new(now: Timestamp) -> ClusterController {
-        let mut controller = ClusterController {
-            image: Arc::default(),
-            settings: ControllerSettings::default(),
-            heard: BTreeMap::new(),
+impl Controller {
+    /// One that goes on where the log ends. Nobody was silent so far, and what its predecessor did not come to is
+    /// swept up.
+    pub(crate) fn new(image: ClusterImage, now: Timestamp) -> Controller {
+        let heard = image.brokers().map(|broker| (broker.id, now)).collect();
+        Controller { image, settings: ControllerSettings::default(), heard, wants_sweep: true }
+    }
+
+    /// The first thing that is ever decided.
+    pub(crate) fn found(&mut self, now: Timestamp, version: i16) -> Entry {
+        let features = match version {
+            0 => Vec::new(),
+            level => vec![(HIGHWATER_VERSION.to_owned(), level)],
         };
-        let create = CreateCluster { cluster_id: CLUSTER_ID.to_owned(), features: Vec::new() };
-        controller.decide(now, &Request::CreateCluster(create));
-        controller
+        let create = CreateCluster { cluster_id: CLUSTER_ID.to_owned(), features };
+        self.decide(now, &Request::CreateCluster(create)).0
     }
 
-    /// What everybody is told.
-    pub(crate) fn image(&self) -> &Arc<ClusterImage> {
-        &self.image
-    }
-
-    pub(crate) fn create_topic(&mut self, now: Timestamp, topic: NewTopic) {
-        let name = topic.name.clone();
+    pub(crate) fn create_topic(&mut self, now: Timestamp, topic: NewTopic) -> Entry {
         let request = CreateTopics { topics: vec![topic], validate_only: false };
-        match self.decide(now, &Request::CreateTopics(request)) {
-            Response::CreateTopics(answers) => answers.into_iter().for_each(|(_, answer)| {
+        let (entry, response) = self.decide(now, &Request::CreateTopics(request));
+        match response {
+            Response::CreateTopics(answers) => answers.into_iter().for_each(|(name, answer)| {
                 answer.unwrap_or_else(|refusal| panic!("topic {name}: {refusal:?}"));
             }),
             other => panic!("CreateTopics is answered with {other:?}"),
         }
+        entry
     }
 
-    /// A new process of a broker, on the disk that it always had.
-    pub(crate) fn register(
-        &mut self,
-        now: Timestamp,
-        broker: BrokerId,
-        incarnation: u64,
-        clean: bool,
-    ) -> BrokerEpoch {
-        let mut random = [broker.0 as u8; 16];
-        random[..8].copy_from_slice(&incarnation.to_be_bytes());
-        let request = RegisterBroker {
-            broker,
-            incarnation: Uuid::from_random(random),
-            cluster_id: CLUSTER_ID.to_owned(),
-            endpoints: Vec::new(),
-            rack: None,
-            log_dirs: vec![Uuid::from_random([broker.0 as u8; 16])],
-            clean,
-            fenced: false,
-            earlier_incarnation_alive: false,
-        };
-        self.heard.insert(broker, now);
-        match self.decide(now, &Request::RegisterBroker(request)) {
-            Response::RegisterBroker(Ok(epoch)) => epoch,
-            other => panic!("RegisterBroker is answered with {other:?}"),
-        }
-    }
-
-    /// A broker is there. One that was fenced serves again.
-    pub(crate) fn heartbeat(&mut self, now: Timestamp, who: BrokerRef) {
-        let is_it = self.image.broker(who.broker).is_some_and(|known| known.epoch == who.epoch);
-        if is_it {
-            self.heard.insert(who.broker, now);
-            if !self.image.is_active(who.broker) {
-                self.decide(now, &Request::UnfenceBroker(who));
+    /// Decides what a broker asks.
+    pub(crate) fn ask(&mut self, now: Timestamp, ask: &Ask) -> (Entry, Told) {
+        match ask {
+            Ask::Register(request) => self.register(now, request),
+            Ask::Heartbeat { who, is_ready } => {
+                (self.heartbeat(now, *who, *is_ready), Told::Nothing)
+            }
+            Ask::BeginShutdown(who) => {
+                self.wants_sweep = true;
+                (self.decide(now, &Request::BeginShutdown(*who)).0, Told::Nothing)
+            }
+            Ask::ReportEmpty(report) => {
+                let request = Request::ReportEmptyReplicas(report.clone());
+                (self.decide(now, &request).0, Told::Nothing)
+            }
+            Ask::AlterIsr(leader, wish) => {
+                let request = AlterPartition { leader: *leader, partitions: vec![wish.clone()] };
+                let (entry, response) = self.decide(now, &Request::AlterPartition(request));
+                let Response::AlterPartition(answer) = response else {
+                    panic!("AlterPartition is answered with {response:?}");
+                };
+                (entry, Told::Altered(wish.clone(), isr_answer(answer)))
             }
         }
+    }
+
+    fn register(&mut self, now: Timestamp, request: &RegisterBroker) -> (Entry, Told) {
+        let id = request.broker;
+        let is_alive = self.image.is_active(id) && !self.is_silent(id, now);
+        let request = RegisterBroker { earlier_incarnation_alive: is_alive, ..request.clone() };
+        let known = self.image.broker(id).cloned();
+        let (entry, response) = self.decide(now, &Request::RegisterBroker(request.clone()));
+        let Response::RegisterBroker(answer) = response else {
+            panic!("RegisterBroker is answered with {response:?}");
+        };
+        let told = match answer {
+            Ok(epoch) => {
+                self.heard.insert(id, now);
+                Told::Registered(epoch)
+            }
+            Err(refusal) if refusal.error == ErrorCode::DuplicateBrokerRegistration => {
+                let is_heir = known.is_some_and(|known| known.shares_log_dir(&request.log_dirs));
+                if is_heir { Told::TakenForAnother } else { Told::Nothing }
+            }
+            Err(_) => Told::Nothing,
+        };
+        self.wants_sweep = true;
+        (entry, told)
+    }
+
+    /// A broker that was fenced serves again as soon as it is ready.
+    fn heartbeat(&mut self, now: Timestamp, who: BrokerRef, is_ready: bool) -> Entry {
+        let is_it = self.image.broker(who.broker).is_some_and(|known| known.epoch == who.epoch);
+        if !is_it {
+            return Entry::default();
+        }
+        self.heard.insert(who.broker, now);
+        if !is_ready || self.image.is_active(who.broker) {
+            return Entry::default();
+        }
+        self.wants_sweep = true;
+        self.decide(now, &Request::UnfenceBroker(who)).0
+    }
+
+    fn is_silent(&self, broker: BrokerId, now: Timestamp) -> bool {
+        self.heard.get(&broker).is_none_or(|heard| now.ms_since(*heard) > SESSION_MS)
     }
 
     /// Fences those who were silent for too long.
-    pub(crate) fn end_sessions(&mut self, now: Timestamp) {
+    pub(crate) fn end_sessions(&mut self, now: Timestamp) -> Vec<Entry> {
         let late: Vec<BrokerRef> = self
             .image
             .brokers()
-            .filter(|broker| !broker.fenced)
-            .filter(|broker| now.ms_since(self.heard[&broker.id]) > SESSION_MS)
+            .filter(|broker| !broker.fenced && self.is_silent(broker.id, now))
             .map(|broker| BrokerRef { broker: broker.id, epoch: broker.epoch })
             .collect();
-        for who in late {
-            self.decide(now, &Request::FenceBroker(who));
-        }
+        self.wants_sweep |= !late.is_empty();
+        late.into_iter().map(|who| self.decide(now, &Request::FenceBroker(who)).0).collect()
     }
 
-    pub(crate) fn alter_partition(&mut self, now: Timestamp, request: AlterPartition) -> Altered {
-        match self.decide(now, &Request::AlterPartition(request)) {
-            Response::AlterPartition(answer) => answer,
-            other => panic!("AlterPartition is answered with {other:?}"),
-        }
+    /// The next piece of what follows from brokers' coming and going.
+    pub(crate) fn sweep(&mut self, now: Timestamp) -> Entry {
+        let (mut entry, response) = self.decide(now, &Request::Sweep);
+        let Response::Sweep(swept) = response else {
+            panic!("Sweep is answered with {response:?}");
+        };
+        self.wants_sweep = swept.more;
+        entry.is_swept = !swept.more && self.image.has_eligible_replicas();
+        entry
     }
 
-    fn decide(&mut self, now: Timestamp, request: &Request) -> Response {
+    fn decide(&mut self, now: Timestamp, request: &Request) -> (Entry, Response) {
         let decision = self.image.decide(&self.settings, now, request);
-        if !decision.records.is_empty() {
-            let image = Arc::make_mut(&mut self.image);
-            for record in &decision.records {
-                image.replay(record).expect("a record that was just decided contradicts nothing");
-            }
+        for record in &decision.records {
+            self.image.replay(record).expect("a record that was just decided contradicts nothing");
         }
-        decision.response
+        let entry = Entry { records: decision.records, unclean: decision.unclean, is_swept: false };
+        (entry, decision.response)
+    }
+}
+
+/// What a leader makes of the controller's answer.
+fn isr_answer(answer: Altered) -> IsrAnswer {
+    let Ok(partitions) = answer else { return IsrAnswer::Superseded };
+    let (_, _, one) = partitions.into_iter().next().expect("one was asked for");
+    match one {
+        Ok(altered) => IsrAnswer::Decided(IsrDecision {
+            partition_epoch: altered.partition_epoch,
+            isr: altered.isr,
+            recovering: altered.recovering,
+        }),
+        Err(refusal) => match refusal.error {
+            ErrorCode::IneligibleReplica | ErrorCode::InvalidRequest => IsrAnswer::Refused,
+            // A controller that is behind its asker has decided nothing.
+            ErrorCode::NotController => IsrAnswer::Unknown,
+            _ => IsrAnswer::Superseded,
+        },
     }
 }

@@ -30,6 +30,23 @@ pub struct ClusterPlan {
     pub sync_ms_max: i64,
     /// Of a thousand messages so many are lost.
     pub lost_per_mille: u32,
+    /// The finalized `highwater.version`: from 1 on there are eligible leader replicas (KIP-966).
+    pub version: i16,
+    /// `unclean.leader.election.enable`.
+    pub unclean: bool,
+    /// Of a thousand stops so many cost what the broker's replicas had: a power failure under `page-cache`, a new
+    /// disk, or a folder. Never what every complete replica has.
+    pub losses_per_mille: u32,
+    /// Of a thousand messages between brokers so many take up to 400 ms.
+    pub slow_per_mille: u32,
+    /// Of a thousand messages between brokers so many come twice.
+    pub doubled_per_mille: u32,
+    /// The mean time between two cuts of the network; 0 for none.
+    pub cut_every_ms: i64,
+    /// The mean time between two pauses of a broker; 0 for none.
+    pub pause_every_ms: i64,
+    /// Whether a clean stop begins with asking the controller to move leaders away (KIP-841).
+    pub controlled_shutdown: bool,
 }
 
 impl ClusterPlan {
@@ -37,10 +54,18 @@ impl ClusterPlan {
         let brokers = [3, 3, 3, 4, 5][random.usize(0..5)];
         // With page-cache a power failure may lose what is acknowledged: processes die there, machines do not.
         let durability = [Durability::Fsync, Durability::Fsync, Durability::PageCache];
+        let version = i16::from(random.u8(0..5) > 0);
+        let min_insync = random.usize(1..3);
+        // What is lost with a replica is on another one only if at least two were asked for, and known to be only
+        // where there are eligible replicas.
+        let losses_per_mille = match (version, min_insync) {
+            (1, 2) => [0, 150, 400][random.usize(0..3)],
+            _ => 0,
+        };
         ClusterPlan {
             brokers,
             replicas: random.i16(2..4),
-            min_insync: random.usize(1..3),
+            min_insync,
             durability: durability[random.usize(0..3)],
             producers: random.usize(1..5),
             consumers: random.usize(1..3),
@@ -50,6 +75,14 @@ impl ClusterPlan {
             blackouts_per_mille: [0, 200, 700][random.usize(0..3)],
             sync_ms_max: [12, 12, 80][random.usize(0..3)],
             lost_per_mille: [0, 5, 30][random.usize(0..3)],
+            version,
+            unclean: random.u8(0..10) == 0,
+            losses_per_mille,
+            slow_per_mille: [0, 10, 60][random.usize(0..3)],
+            doubled_per_mille: [0, 10, 60][random.usize(0..3)],
+            cut_every_ms: [0, 300, 1_000][random.usize(0..3)],
+            pause_every_ms: [0, 300, 1_000][random.usize(0..3)],
+            controlled_shutdown: version > 0 && random.bool(),
         }
     }
 }

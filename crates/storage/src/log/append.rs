@@ -157,6 +157,11 @@ impl Log {
     ) -> Result<(), StorageError> {
         let interval = self.config.index_interval_bytes;
         self.active_mut().note(position, header, interval);
+        if header.leader_epoch < self.epochs.latest() {
+            // This broker led in a later epoch, and wrote nothing: the leader that it follows now has records of an
+            // earlier one that this log lacked.
+            self.epochs_unwritten |= self.epochs.truncate_end(header.base_offset);
+        }
         self.epochs_unwritten |= self.epochs.assign(header.leader_epoch, header.base_offset)
             || self.epochs.begins_at(header.base_offset);
         if header.base_offset > self.log_end {

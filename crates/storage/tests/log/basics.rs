@@ -407,3 +407,17 @@ fn broken_indexes_are_made_anew() {
         log.close().unwrap();
     }
 }
+
+#[test]
+fn an_epoch_that_was_led_in_vain_is_not_that_of_older_records_copied_later() {
+    let place = Place::new();
+    let mut log = place.open_clean();
+    append(&mut log, &Batch::of(3, NOW).epoch(1));
+    let end = log.log_end_offset();
+    // It led in epoch 3, and wrote nothing. The leader of epoch 4 has records of epoch 2.
+    log.assign_epoch(LeaderEpoch(3));
+    let copied = append(&mut log, &Batch::of(2, NOW).epoch(2));
+    assert_eq!(log.epochs(), [(LeaderEpoch(1), Offset(0)), (LeaderEpoch(2), end)]);
+    assert_eq!(log.epoch_at(end), LeaderEpoch(2));
+    assert_eq!(read_all(&log, end, 1 << 20), copied);
+}

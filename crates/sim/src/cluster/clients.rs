@@ -1,0 +1,189 @@
+//! What clients have to do with a cluster: connections, whom they ask, and what they are told.
+
+use std::collections::VecDeque;
+
+use model::{ErrorCode, LeaderEpoch};
+
+use super::{Cluster, Event, number_of};
+use crate::history::Broken;
+use crate::message::{ClientId, Request, Response};
+use crate::network::{Address, Link};
+use crate::plan::PARTITIONS;
+
+/// A client's connections, and the answers that wait for those to earlier requests.
+#[derive(Debug, Default)]
+pub(super) struct Wire {
+    pub(super) link: Link,
+    pending: VecDeque<(u64, Option<Response>)>,
+    /// Who leads which partition, as it was last told, and in which leader epoch: never an older one than before.
+    leaders: [Option<(usize, LeaderEpoch)>; PARTITIONS],
+    /// What it saw cannot go on: an election has cost what it knew, and it was allowed to.
+    pub(super) is_abandoned: bool,
+}
+
+impl Cluster {
+    /// Breaks a client's connections; the client learns of it later.
+    pub(super) fn disconnect(&mut self, client: ClientId) {
+        let wire = &mut self.wires[client];
+        wire.link.reset();
+        wire.pending.clear();
+        let (after, link) = (self.random.i64(1..60), wire.link.number);
+        self.schedule(after, Event::Disconnected { client, link });
+    }
+
+    pub(super) fn disconnected(&mut self, client: ClientId, link: u64) {
+        if self.wires[client].link.number == link {
+            self.wires[client].link.is_broken = false;
+            match self.producers.get_mut(client) {
+                Some(producer) => producer.disconnected(),
+                None => self.consumers[client - self.plan.producers].disconnected(),
+            }
+        }
+    }
+
+    pub(super) fn wake(&mut self, client: ClientId) {
+        if !self.wires[client].link.is_broken && !self.wires[client].is_abandoned {
+            self.ask_for_leaders(client);
+            self.send_requests(client);
+        }
+        let after = self.random.i64(1..25);
+        self.schedule(after, Event::Wake(client));
+    }
+
+    pub(super) fn send_requests(&mut self, client: ClientId) {
+        let calm = !self.has_faults();
+        let (random, history) = (&mut self.random, &mut self.history);
+        let requests = match self.producers.get_mut(client) {
+            Some(producer) => producer.wake(self.now, random, history),
+            None => {
+                let consumer = &mut self.consumers[client - self.plan.producers];
+                consumer.wake(random, history, calm).into_iter().collect()
+            }
+        };
+        for (request, body) in requests {
+            let from = Address { client, link: self.wires[client].link.number, request };
+            let Some((broker, epoch)) = self.leader_for(client, &body) else {
+                self.disconnect(client);
+                break;
+            };
+            self.wires[client].pending.push_back((request, None));
+            let delay = self.random.i64(0..8);
+            let at = self.wires[client].link.reach_broker(self.now, delay);
+            self.schedule(at.ms_since(self.now), Event::ToBroker(broker, epoch, from, body));
+        }
+    }
+
+    /// Any broker that runs tells what it knows (Metadata).
+    fn ask_for_leaders(&mut self, client: ClientId) {
+        let asked = self.random.usize(0..self.members.len());
+        let Some(broker) = self.members[asked].broker.as_ref().filter(|_| !self.is_paused(asked))
+        else {
+            return;
+        };
+        for (at, known) in self.wires[client].leaders.iter_mut().enumerate() {
+            let told = broker.leader_of(at).map(|(leader, epoch)| (number_of(leader), epoch));
+            if told.is_some_and(|told| known.is_none_or(|known| told.1 >= known.1)) {
+                *known = told;
+            }
+        }
+    }
+
+    /// Where a client sends this, as far as it knows.
+    fn leader_for(&self, client: ClientId, request: &Request) -> Option<(usize, LeaderEpoch)> {
+        match request {
+            Request::Produce { partition, .. } | Request::Fetch { partition, .. } => {
+                self.wires[client].leaders[*partition]
+            }
+            _ => Some((0, LeaderEpoch::NONE)),
+        }
+    }
+
+    pub(super) fn arrive_at_broker(
+        &mut self,
+        broker: usize,
+        epoch: LeaderEpoch,
+        from: Address,
+        request: Request,
+    ) {
+        if self.wires[from.client].link.number != from.link {
+            return;
+        }
+        let now = self.now;
+        let Some(running) = &mut self.members[broker].broker else {
+            return match request {
+                Request::CommitOffsets { .. } | Request::FetchOffsets => self.store(from, request),
+                _ => self.disconnect(from.client),
+            };
+        };
+        match request {
+            Request::Produce { partition, acks, records } => {
+                running.produce(now, from, partition, acks, records);
+            }
+            Request::Fetch { partition, offset } => running.fetch(from, epoch, partition, offset),
+            other => self.store(from, other),
+        }
+    }
+
+    /// Groups' offsets are kept by somebody who never forgets.
+    pub(super) fn store(&mut self, from: Address, request: Request) {
+        let stored = &mut self.stored[from.client - self.plan.producers];
+        let response = match request {
+            Request::CommitOffsets { offsets } => {
+                *stored = offsets;
+                Response::Committed(ErrorCode::None)
+            }
+            _ => Response::Offsets(Ok(stored.clone())),
+        };
+        self.schedule_soon(Event::ToClient(from, response));
+    }
+
+    pub(super) fn arrive_at_client(
+        &mut self,
+        to: Address,
+        response: Response,
+    ) -> Result<(), Broken> {
+        let wire = &mut self.wires[to.client];
+        if wire.link.number != to.link {
+            return Ok(());
+        }
+        self.trace.note(self.now, format_args!("{to:?}: {response:?}"));
+        let mut pending = wire.pending.iter_mut();
+        if let Some((_, answer)) = pending.find(|(request, _)| *request == to.request) {
+            *answer = Some(response);
+        }
+        // Answers of different brokers come in any order; a client takes them in that of its requests.
+        while let Some((request, Some(_))) = self.wires[to.client].pending.front() {
+            let request = *request;
+            let front = self.wires[to.client].pending.pop_front();
+            let response = front.and_then(|(_, response)| response).expect("it was looked at");
+            if self.deliver(to.client, request, response)? {
+                self.disconnect(to.client);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn deliver(
+        &mut self,
+        client: ClientId,
+        request: u64,
+        response: Response,
+    ) -> Result<bool, Broken> {
+        let acked = self.history.acked_count;
+        let delivered = match self.producers.get_mut(client) {
+            Some(producer) => producer.receive(request, response, &mut self.history),
+            None => {
+                self.consumers[client - self.plan.producers].receive(response, &mut self.history)
+            }
+        };
+        if delivered.is_err() && self.truth.forgiven.contains(&true) {
+            self.wires[client].is_abandoned = true;
+            return Ok(true);
+        }
+        let goes_on = delivered?;
+        if self.history.acked_count > acked {
+            self.check_leaders()?;
+        }
+        Ok(goes_on)
+    }
+}

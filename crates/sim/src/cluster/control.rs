@@ -1,0 +1,185 @@
+//! Controllers that die: who leads the metadata log decides at its end, and a decision counts when it is committed.
+//!
+//! A decision may be lost, or stand without its asker knowing; a controller that is deposed goes on deciding until it
+//! hears of it, and nothing of that is ever committed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use metadata::ClusterImage;
+
+use super::controller::{Ask, Controller, Entry, Told};
+use super::network::Body;
+use super::{Cluster, Event, Process};
+use crate::history::Broken;
+use crate::invariant::Invariant;
+
+/// How often a node looks at the clock.
+pub(super) const QUORUM_TICK_MS: i64 = 20;
+
+/// The controller on one machine, for as long as it leads the metadata log.
+#[derive(Debug)]
+pub(super) struct Active {
+    term: u64,
+    controller: Controller,
+    /// Answers that wait until so many entries are committed.
+    held: VecDeque<(usize, Process, Told)>,
+}
+
+impl Cluster {
+    pub(super) fn quorum_tick(&mut self, process: Process) {
+        if self.running(process).is_none() {
+            return;
+        }
+        let (now, member) = (self.now, process.broker);
+        self.members[member].node.tick(now, &mut self.random);
+        self.schedule(QUORUM_TICK_MS, Event::QuorumTick(process));
+        if let Some(active) = &mut self.members[member].active {
+            let entries = active.controller.end_sessions(now);
+            for entry in entries {
+                self.propose(member, entry);
+            }
+            self.sweep_soon(member);
+        }
+    }
+
+    /// Asks whom the broker believes to be the controller; the answer may never come.
+    pub(super) fn ask_controller(&mut self, process: Process, ask: Ask) {
+        if let Some(controller) = self.members[process.broker].node.leader() {
+            self.send_message(process.broker, controller, Body::Ask(process, ask));
+        }
+    }
+
+    pub(super) fn controller_asked(&mut self, member: usize, process: Process, ask: &Ask) {
+        let now = self.now;
+        // Who is not the controller (any more) says nothing: the asker's time runs out.
+        let Some(active) = &mut self.members[member].active else { return };
+        let (entry, told) = active.controller.ask(now, ask);
+        if !matches!(ask, Ask::Heartbeat { .. }) {
+            self.trace.note(now, format_args!("{process:?} asks {member} for {ask:?}: {told:?}"));
+        }
+        // An answer without news waits for an entry as well: it is of a controller that still is one.
+        if matches!(told, Told::Nothing) && entry.records.is_empty() {
+            return;
+        }
+        if let Some(count) = self.propose(member, entry)
+            && let Some(active) = &mut self.members[member].active
+        {
+            active.held.push_back((count, process, told));
+        }
+        self.sweep_soon(member);
+    }
+
+    fn propose(&mut self, member: usize, entry: Entry) -> Option<usize> {
+        self.members[member].node.propose(entry)
+    }
+
+    fn sweep_soon(&mut self, member: usize) {
+        let Some(active) = &mut self.members[member].active else { return };
+        if std::mem::take(&mut active.controller.wants_sweep) {
+            let (term, after) = (active.term, self.random.i64(0..30));
+            self.schedule(after, Event::Sweep { member, term });
+        }
+    }
+
+    pub(super) fn sweep(&mut self, member: usize, term: u64) {
+        let now = self.now;
+        let active = self.members[member].active.as_mut().filter(|active| active.term == term);
+        if let Some(active) = active {
+            let entry = active.controller.sweep(now);
+            self.propose(member, entry);
+            self.sweep_soon(member);
+        }
+    }
+
+    /// Sees to it that whoever leads the metadata log decides, that what is committed is known, and that messages leave.
+    pub(super) fn let_quorum_go_on(&mut self) -> Result<(), Broken> {
+        for member in 0..self.members.len() {
+            if self.members[member].broker.is_none() || self.is_paused(member) {
+                continue;
+            }
+            self.take_office(member)?;
+            self.learn_committed(member)?;
+            for (to, message) in self.members[member].node.take_outgoing() {
+                self.send_message(member, to, Body::Quorum(message));
+            }
+        }
+        Ok(())
+    }
+
+    /// A new leader of the log begins with a sweep: who is gone, and what its predecessor did not come to.
+    fn take_office(&mut self, member: usize) -> Result<(), Broken> {
+        let (term, leads) = (self.members[member].node.term(), self.members[member].node.leads());
+        // What a deposed controller holds is never answered.
+        let active = &mut self.members[member].active;
+        active.take_if(|active| !leads || active.term != term);
+        if !leads || active.is_some() {
+            return Ok(());
+        }
+        if let Some(other) = self.truth.elected(term, member) {
+            let what = format!("{other} and {member} lead the metadata log in term {term}");
+            return Err((Invariant::DecisionsFollow, what));
+        }
+        self.trace.note(self.now, format_args!("{member} is the controller of term {term}"));
+        let mut controller = Controller::new(self.image_at_end(member), self.now);
+        let entry = controller.sweep(self.now);
+        self.members[member].active = Some(Active { term, controller, held: VecDeque::new() });
+        self.controllers += 1;
+        self.propose(member, entry);
+        self.sweep_soon(member);
+        Ok(())
+    }
+
+    /// What a node's whole log says, committed or not.
+    fn image_at_end(&self, member: usize) -> ClusterImage {
+        let member = &self.members[member];
+        let mut image = ClusterImage::clone(&member.image);
+        for logged in &member.node.log()[member.applied..] {
+            for record in &logged.entry.records {
+                image.replay(record).expect("a log contradicts nothing");
+            }
+        }
+        image
+    }
+
+    /// Every image that is true, or may become so.
+    pub(super) fn possible_images(&self) -> Vec<ClusterImage> {
+        let ends = (0..self.members.len()).map(|member| self.image_at_end(member));
+        ends.chain([ClusterImage::clone(&self.truth.image)]).collect()
+    }
+
+    pub(super) fn learn_committed(&mut self, number: usize) -> Result<(), Broken> {
+        let committed = self.members[number].node.committed();
+        let first = self.members[number].applied;
+        if first == committed {
+            return Ok(());
+        }
+        let news = self.members[number].node.log()[first..committed].to_vec();
+        for (at, logged) in (first..).zip(news) {
+            if self.truth.is_new(at, logged.term)? {
+                self.commit(&logged.entry)?;
+            }
+            let image = Arc::make_mut(&mut self.members[number].image);
+            for record in &logged.entry.records {
+                image.replay(record).expect("what is committed contradicts nothing");
+            }
+        }
+        self.members[number].applied = committed;
+        let process = self.process(number);
+        let after = match self.random.u8(0..16) {
+            0 if self.has_faults() => self.random.i64(0..200),
+            _ => self.random.i64(0..8),
+        };
+        self.schedule(after, Event::Image(process));
+        if let Some(active) = &mut self.members[number].active {
+            let mut answers = Vec::new();
+            while let Some(first) = active.held.pop_front_if(|held| held.0 <= committed) {
+                answers.push(first);
+            }
+            for (_, process, told) in answers {
+                self.send_message(number, process.broker, Body::Told(process, told));
+            }
+        }
+        Ok(())
+    }
+}

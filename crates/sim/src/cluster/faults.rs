@@ -1,0 +1,123 @@
+//! What goes wrong with machines: processes that die, power that fails, disks and folders that are gone.
+
+use model::{Durability, Timestamp};
+
+use super::{Cluster, Event, id_of};
+use crate::machine::Stop;
+use crate::plan::PARTITIONS;
+use crate::start;
+
+impl Cluster {
+    pub(super) fn has_faults(&self) -> bool {
+        self.now < Timestamp(self.plan.faults_until_ms)
+    }
+
+    pub(super) fn schedule_stop(&mut self) {
+        if self.plan.stop_every_ms > 0 && self.has_faults() {
+            let after = self.random.i64(1..2 * self.plan.stop_every_ms);
+            self.schedule(after, Event::Stop);
+        }
+    }
+
+    pub(super) fn stop_somebody(&mut self) {
+        let dice = self.random.u32(0..1000);
+        let is_blackout = self.random.u32(0..1000) < self.plan.blackouts_per_mille;
+        let broker = self.random.usize(0..self.members.len());
+        if dice < self.plan.losses_per_mille && self.may_lose(broker) {
+            self.lose(broker);
+        } else if is_blackout {
+            for broker in 0..self.members.len() {
+                self.stop(broker, self.kind_of_stop(0));
+            }
+        } else {
+            let kind = self.random.usize(0..3);
+            match self.kind_of_stop(kind) {
+                Stop::Clean if self.plan.controlled_shutdown => {
+                    self.members[broker].stopping_since.get_or_insert(self.now);
+                }
+                kind => self.stop(broker, kind),
+            }
+        }
+        self.schedule_stop();
+    }
+
+    /// With `page-cache` a power failure may cost what is acknowledged ([`Cluster::lose`]), and a process that dies
+    /// may have lost it, as far as the controller knows: none dies while a replica is lost.
+    fn kind_of_stop(&self, kind: usize) -> Stop {
+        let in_memory = self.plan.durability == Durability::PageCache;
+        let is_fragile = in_memory && self.members.iter().any(|member| member.has_lost);
+        match kind {
+            _ if is_fragile => Stop::Clean,
+            0 if !in_memory => Stop::PowerFailure,
+            0 | 1 => Stop::Kill,
+            _ => Stop::Clean,
+        }
+    }
+
+    pub(super) fn stop(&mut self, broker: usize, how: Stop) {
+        if self.members[broker].broker.is_none() {
+            return;
+        }
+        self.trace.note(self.now, format_args!("stop {broker}: {how:?}"));
+        self.stops += 1;
+        self.end(broker, how);
+        for client in 0..self.wires.len() {
+            self.disconnect(client);
+        }
+        let after = self.random.i64(1..900);
+        self.schedule(after, Event::Start(broker));
+    }
+
+    /// Whether what a machine has may be lost: no other one has lost anything of which the controller does not know, and
+    /// every partition has another replica that is complete.
+    fn may_lose(&self, broker: usize) -> bool {
+        let id = id_of(broker);
+        let in_memory = self.plan.durability == Durability::PageCache;
+        let is_sound = |number: usize| {
+            let member = &self.members[number];
+            let known = self.truth.image.broker(id_of(number));
+            let serves = |broker: &super::ClusterBroker| {
+                known.is_some_and(|known| known.epoch == broker.epoch && !known.fenced)
+            };
+            // Under `page-cache` one that is down may have lost something, as far as the controller knows.
+            !member.has_lost && (!in_memory || member.broker.as_ref().is_some_and(serves))
+        };
+        let has_other = |image: &metadata::ClusterImage, at: usize| {
+            let state = super::broker::state_of(image, start::TOPIC_ID, at);
+            state.is_some_and(|state| {
+                !state.replicas.contains(&id)
+                    || state.replicas.iter().any(|other| *other != id && state.is_complete(*other))
+            })
+        };
+        let images = self.possible_images();
+        !self.members[broker].has_lost
+            && (0..self.members.len()).filter(|other| *other != broker).all(is_sound)
+            && (0..PARTITIONS).all(|at| images.iter().all(|image| has_other(image, at)))
+    }
+
+    /// Takes from a machine what it has.
+    fn lose(&mut self, broker: usize) {
+        let in_memory = self.plan.durability == Durability::PageCache;
+        let kind = self.random.usize(0..if in_memory { 4 } else { 2 });
+        self.trace.note(self.now, format_args!("{broker} loses what it has: {kind}"));
+        let counts =
+            |at: &usize| self.state_of(*at).is_some_and(|state| state.is_complete(id_of(broker)));
+        let counted: Vec<usize> = (0..PARTITIONS).filter(counts).collect();
+        let folder = counted.first().copied().unwrap_or_else(|| self.random.usize(0..PARTITIONS));
+        let ran = self.members[broker].broker.is_some();
+        match kind {
+            0 => {
+                self.stop(broker, Stop::Kill);
+                self.members[broker].replace_disk();
+            }
+            1 => {
+                let how = if self.random.bool() && !in_memory { Stop::Kill } else { Stop::Clean };
+                self.stop(broker, how);
+                start::remove_folder(&self.members[broker].disk, folder);
+            }
+            _ if ran => self.stop(broker, Stop::PowerFailure),
+            _ => return,
+        }
+        self.members[broker].has_lost = true;
+    }
+}

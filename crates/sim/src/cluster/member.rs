@@ -1,0 +1,245 @@
+//! A machine of the cluster and its broker's life: started, registered, ready to serve, stopped.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use metadata::ClusterImage;
+use metadata::decide::{BrokerRef, EmptyReplicas, RegisterBroker};
+use model::{BrokerId, PartitionIndex, Timestamp, Uuid};
+use partition::Urgency;
+use storage::disk::SimDisk;
+
+use super::broker::ClusterBroker;
+use super::control::Active;
+use super::controller::{Ask, Told};
+use super::quorum;
+use super::{Cluster, Event, Process, TICK_MS, id_of};
+use crate::controller::CLUSTER_ID;
+use crate::history::Broken;
+use crate::invariant::Invariant;
+use crate::machine::Stop;
+use crate::start::{self, TOPIC_ID};
+
+/// How long a broker that is about to stop waits for others to lead in its place.
+const SHUTDOWN_MS: i64 = 400;
+
+/// A machine and its broker's process, if one runs.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) disk: SimDisk,
+    /// How many disks it had before this one.
+    pub(super) disks: u64,
+    pub(super) broker: Option<ClusterBroker>,
+    pub(super) incarnation: u64,
+    /// What its replicas had is lost, or some of it, and the controller does not know yet.
+    pub(super) has_lost: bool,
+    /// Its part in the quorum, whose log lies on a disk that is never lost.
+    pub(super) node: quorum::Node,
+    /// The controller, while this node leads the metadata log.
+    pub(super) active: Option<Active>,
+    /// What the committed entries say, and how many there are.
+    pub(super) image: Arc<ClusterImage>,
+    pub(super) applied: usize,
+    /// It does nothing before.
+    pub(super) paused_until: Timestamp,
+    /// When its broker was asked to stop.
+    pub(super) stopping_since: Option<Timestamp>,
+    pub(super) sync_scheduled: Option<Urgency>,
+    /// The number of the fetch that waits for an answer, by leader.
+    pub(super) asking: BTreeMap<usize, u64>,
+    /// The number of the last AlterPartition.
+    pub(super) altering: BTreeMap<PartitionIndex, u64>,
+}
+
+impl Member {
+    /// A machine with an empty log directory.
+    pub(super) fn new(node: quorum::Node) -> Member {
+        let disk = SimDisk::new();
+        start::format(&disk);
+        Member {
+            disk,
+            disks: 0,
+            broker: None,
+            incarnation: 0,
+            has_lost: false,
+            node,
+            active: None,
+            image: Arc::default(),
+            applied: 0,
+            paused_until: Timestamp(0),
+            stopping_since: None,
+            sync_scheduled: None,
+            asking: BTreeMap::new(),
+            altering: BTreeMap::new(),
+        }
+    }
+
+    /// Another disk in the place of the one that it had.
+    pub(super) fn replace_disk(&mut self) {
+        self.disk = SimDisk::new();
+        start::format(&self.disk);
+        self.disks += 1;
+    }
+}
+
+/// How a process of a broker registers.
+pub(super) fn registration(
+    id: BrokerId,
+    incarnation: u64,
+    disks: u64,
+    clean: bool,
+    fenced: bool,
+) -> RegisterBroker {
+    RegisterBroker {
+        broker: id,
+        incarnation: incarnation_of(id, incarnation),
+        cluster_id: CLUSTER_ID.to_owned(),
+        endpoints: Vec::new(),
+        rack: None,
+        log_dirs: vec![Uuid::from_random([(id.0 as u64 + 16 * disks) as u8; 16])],
+        clean,
+        fenced,
+        earlier_incarnation_alive: false,
+    }
+}
+
+pub(super) fn incarnation_of(id: BrokerId, incarnation: u64) -> Uuid {
+    let mut random = [id.0 as u8; 16];
+    random[..8].copy_from_slice(&incarnation.to_be_bytes());
+    Uuid::from_random(random)
+}
+
+impl Cluster {
+    /// The broker, if it is still this process.
+    pub(super) fn running(&mut self, process: Process) -> Option<&mut ClusterBroker> {
+        let member = &mut self.members[process.broker];
+        member.broker.as_mut().filter(|_| member.incarnation == process.incarnation)
+    }
+
+    /// Makes the logs of all partitions on a new machine, as the topic's creation did.
+    pub(super) fn prepare(&mut self, broker: usize) -> Result<(), Broken> {
+        self.open(broker)?;
+        let opened = self.members[broker].broker.as_mut().expect("it was just opened");
+        opened.made_anew.clear();
+        self.end(broker, Stop::Clean);
+        Ok(())
+    }
+
+    fn open(&mut self, broker: usize) -> Result<(), Broken> {
+        let member = &mut self.members[broker];
+        let opened = ClusterBroker::open(&member.disk, id_of(broker), &self.plan, self.now);
+        let opened = opened.map_err(|error| (Invariant::BrokerStarts, error.to_string()))?;
+        member.broker = Some(opened);
+        member.incarnation += 1;
+        member.stopping_since = None;
+        member.asking.clear();
+        member.altering.clear();
+        member.sync_scheduled = None;
+        member.paused_until = self.now;
+        member.node.restart(self.now, &mut self.random);
+        self.truth.forget_logs_of(broker);
+        Ok(())
+    }
+
+    pub(super) fn start(&mut self, broker: usize) -> Result<(), Broken> {
+        if self.members[broker].broker.is_some() {
+            return Ok(());
+        }
+        self.open(broker)?;
+        let process = self.process(broker);
+        let opened = self.members[broker].broker.as_ref().expect("it was just opened");
+        let (clean, made_anew) = (opened.was_clean, &opened.made_anew);
+        self.trace.note(
+            self.now,
+            format_args!("{process:?} starts, clean: {clean}, made anew: {made_anew:?}"),
+        );
+        let after = self.random.i64(0..8);
+        self.schedule(after, Event::Tick(process));
+        self.schedule(after, Event::QuorumTick(process));
+        Ok(())
+    }
+
+    pub(super) fn tick(&mut self, process: Process) {
+        let (now, clock) = (self.moment(), self.now);
+        let (disks, fences) = (self.members[process.broker].disks, self.plan.version > 0);
+        let stopping_since = self.members[process.broker].stopping_since;
+        let known = self.members[process.broker].image.broker(id_of(process.broker)).cloned();
+        let Some(broker) = self.running(process) else { return };
+        broker.tick(now, clock);
+        let (id, epoch) = (broker.id, broker.epoch);
+        let who = BrokerRef { broker: id, epoch };
+        let mut asks = Vec::new();
+        // A registration of the process before may come late, and take this one's place: it registers again. What its
+        // start may have cost is known by then.
+        let is_superseded = known.is_some_and(|known| known.epoch > epoch);
+        if epoch.0 < 0 || is_superseded {
+            let clean = broker.was_clean || epoch.0 >= 0;
+            let of = registration(id, process.incarnation, disks, clean, fences);
+            asks.push(Ask::Register(of));
+        } else {
+            let is_ready = broker.is_ready();
+            asks.push(Ask::Heartbeat { who, is_ready });
+            let made_anew = broker.counted_anew();
+            if !made_anew.is_empty() {
+                let partition = |at: &usize| (TOPIC_ID, PartitionIndex(*at as i32));
+                let partitions = made_anew.iter().map(partition).collect();
+                asks.push(Ask::ReportEmpty(EmptyReplicas { broker: who, partitions }));
+            }
+            if stopping_since.is_some() {
+                asks.push(Ask::BeginShutdown(who));
+            }
+        }
+        for ask in asks {
+            self.ask_controller(process, ask);
+        }
+        self.schedule(TICK_MS, Event::Tick(process));
+        self.stop_if_done(process.broker);
+    }
+
+    /// Stops a broker that others lead in the place of.
+    fn stop_if_done(&mut self, number: usize) {
+        let member = &self.members[number];
+        let (Some(since), Some(broker)) = (member.stopping_since, &member.broker) else { return };
+        let late = self.now.ms_since(since) > SHUTDOWN_MS;
+        if late || broker.has_handed_over() {
+            self.stop(number, Stop::Clean);
+        }
+    }
+
+    /// The controller's answer.
+    pub(super) fn told(&mut self, process: Process, told: Told) {
+        let Some(broker) = self.running(process) else { return };
+        match told {
+            Told::Registered(epoch) => {
+                broker.epoch = broker.epoch.max(epoch);
+            }
+            Told::TakenForAnother => {
+                let what = format!("{process:?} has the lock of its predecessor, and must wait");
+                broker.broken = Some((0, (Invariant::RestartsAtOnce, what)));
+            }
+            Told::Altered(wish, answer) => broker.isr_answered(&wish, answer),
+            Told::Nothing => return,
+        }
+        self.schedule_soon(Event::Image(process));
+    }
+
+    /// Ends a broker's process. A folder that it lacked is made only when the replica counts nowhere any more: the next
+    /// process would take it for the old one, and an empty replica would count. Here it is taken away again.
+    pub(super) fn end(&mut self, broker: usize, how: Stop) {
+        let member = &mut self.members[broker];
+        let running = member.broker.take();
+        member.active = None;
+        let unreported = running.as_ref().map_or(Vec::new(), |broker| broker.made_anew.clone());
+        match (how, running) {
+            (Stop::Clean, Some(running)) => {
+                running.stop_cleanly().expect("a healthy disk lets a broker stop");
+            }
+            (Stop::PowerFailure, running) => {
+                drop(running);
+                member.disk = member.disk.after_crash(self.random.u64(..));
+            }
+            (_, running) => drop(running),
+        }
+        unreported.into_iter().for_each(|at| start::remove_folder(&member.disk, at));
+    }
+}

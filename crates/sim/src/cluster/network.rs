@@ -1,0 +1,137 @@
+//! The network between brokers: messages that are late, lost or doubled, and cuts, both ways or one way.
+
+use std::collections::BTreeMap;
+
+use model::{BrokerEpoch, Timestamp};
+use node::fetcher::Ask as Fetch;
+
+use super::controller::{Ask, Told};
+use super::{Answers, Cluster, Event, Process, quorum};
+
+/// What one machine says to another.
+#[derive(Clone, Debug)]
+pub(super) enum Body {
+    Quorum(quorum::Message),
+    /// To the controller, if it is there.
+    Ask(Process, Ask),
+    Told(Process, Told),
+    /// A replica's fetch, under a registration.
+    Fetch(Process, BrokerEpoch, Fetch),
+    /// The answer to the fetch of this number.
+    Fetched(Process, u64, Answers),
+}
+
+/// Which ways are cut, and until when.
+#[derive(Debug, Default)]
+pub(super) struct Cuts(BTreeMap<(usize, usize), Timestamp>);
+
+impl Cuts {
+    fn cut(&mut self, from: usize, to: usize, until: Timestamp) {
+        let known = self.0.entry((from, to)).or_insert(until);
+        *known = until.max(*known);
+    }
+
+    fn is_cut(&self, from: usize, to: usize, now: Timestamp) -> bool {
+        self.0.get(&(from, to)).is_some_and(|until| now < *until)
+    }
+}
+
+impl Cluster {
+    pub(super) fn is_lost(&mut self) -> bool {
+        self.has_faults() && self.random.u32(0..1000) < self.plan.lost_per_mille
+    }
+
+    /// Sends a message, which may come late, twice or never. What a broker tells itself comes.
+    pub(super) fn send_message(&mut self, from: usize, to: usize, body: Body) {
+        if from == to {
+            return self.schedule_soon(Event::Arrive { from, to, body });
+        }
+        if self.is_lost() {
+            return;
+        }
+        // A connection doubles nothing; who asks again, or sends on two connections, does.
+        let doubled = self.has_faults() && self.random.u32(0..1000) < self.plan.doubled_per_mille;
+        if doubled {
+            let after = self.delay();
+            self.schedule(after, Event::Arrive { from, to, body: body.clone() });
+        }
+        let after = self.delay();
+        self.schedule(after, Event::Arrive { from, to, body });
+    }
+
+    fn delay(&mut self) -> i64 {
+        let is_slow = self.has_faults() && self.random.u32(0..1000) < self.plan.slow_per_mille;
+        let longest = if is_slow { 400 } else { 8 };
+        self.random.i64(0..longest)
+    }
+
+    pub(super) fn arrive(&mut self, from: usize, to: usize, body: Body) {
+        if self.cuts.is_cut(from, to, self.now) || self.members[to].broker.is_none() {
+            return;
+        }
+        match body {
+            Body::Quorum(message) => {
+                let (now, random) = (self.now, &mut self.random);
+                self.members[to].node.receive(now, random, from, message);
+            }
+            Body::Ask(process, ask) => self.controller_asked(to, process, &ask),
+            Body::Told(process, told) => self.told(process, told),
+            Body::Fetch(process, epoch, ask) => self.serve(process, epoch, to, &ask),
+            Body::Fetched(process, number, answers) => {
+                self.leader_answered(process, from, number, answers);
+            }
+        }
+    }
+
+    pub(super) fn schedule_cut(&mut self) {
+        if self.plan.cut_every_ms > 0 && self.has_faults() {
+            let after = self.random.i64(1..2 * self.plan.cut_every_ms);
+            self.schedule(after, Event::Cut);
+        }
+    }
+
+    /// Cuts some ways between machines for a while.
+    pub(super) fn cut_somebody(&mut self) {
+        let count = self.members.len();
+        let until = self.now.plus_ms(self.random.i64(20..1_500));
+        let until = until.min(Timestamp(self.plan.faults_until_ms));
+        let (one, kind) = (self.random.usize(0..count), self.random.usize(0..6));
+        let other = self.random.usize(0..count);
+        self.trace.note(self.now, format_args!("cut {kind} of {one} and {other} until {until}"));
+        let side = self.random.usize(1..(1 << count) - 1);
+        for from in 0..count {
+            for to in (0..count).filter(|to| *to != from) {
+                let is_cut = match kind {
+                    0 => from == one || to == one,
+                    1 => to == one,
+                    2 => from == one,
+                    3 => (from, to) == (one, other) || (from, to) == (other, one),
+                    4 => (from, to) == (one, other),
+                    _ => (side >> from) & 1 != (side >> to) & 1,
+                };
+                if is_cut {
+                    self.cuts.cut(from, to, until);
+                }
+            }
+        }
+        self.schedule_cut();
+    }
+
+    pub(super) fn schedule_pause(&mut self) {
+        if self.plan.pause_every_ms > 0 && self.has_faults() {
+            let after = self.random.i64(1..2 * self.plan.pause_every_ms);
+            self.schedule(after, Event::Pause);
+        }
+    }
+
+    /// A machine does nothing for a while, and then goes on with what it knew.
+    pub(super) fn pause_somebody(&mut self) {
+        let one = self.random.usize(0..self.members.len());
+        let until = self.now.plus_ms(self.random.i64(20..1_500));
+        if self.members[one].broker.is_some() {
+            self.trace.note(self.now, format_args!("{one} does nothing until {until}"));
+            self.members[one].paused_until = until;
+        }
+        self.schedule_pause();
+    }
+}

@@ -1,0 +1,86 @@
+//! Whether a cluster has come to rest, and whether everything is there then.
+
+use model::{BrokerId, Offset, Timestamp};
+
+use super::{Cluster, number_of};
+use crate::consumer::decode;
+use crate::history::Broken;
+use crate::invariant::Invariant;
+use crate::message::PartitionId;
+use crate::plan::PARTITIONS;
+
+/// How long after the last fault everything must have come to rest.
+const REST_MS: i64 = 60_000;
+
+impl Cluster {
+    /// Whether the run is over.
+    pub(super) fn check_progress(&mut self) -> Result<bool, Broken> {
+        if self.has_faults() {
+            return Ok(false);
+        }
+        if self.is_at_rest() {
+            return Ok(true);
+        }
+        if self.now < Timestamp(self.plan.faults_until_ms + REST_MS) {
+            return Ok(false);
+        }
+        let waiting: Vec<_> =
+            (0..self.producers.len()).filter(|id| !self.producers[*id].is_done()).collect();
+        let states: Vec<_> = (0..PARTITIONS).map(|at| self.state_of(at)).collect();
+        let what = format!("producers {waiting:?} or a consumer are not done: {states:?}");
+        Err((Invariant::EverybodyIsAnswered, what))
+    }
+
+    /// Everybody has everything, and every replica is in sync again.
+    fn is_at_rest(&self) -> bool {
+        let serves = |member: &super::Member| {
+            let active = |id| self.truth.image.is_eligible(id);
+            let is_active = member.broker.as_ref().is_some_and(|broker| active(broker.id));
+            is_active && !member.has_lost && member.stopping_since.is_none()
+        };
+        let is_abandoned = |client: usize| self.wires[client].is_abandoned;
+        let has_read = |(i, consumer): (usize, &crate::consumer::Consumer), at, end| {
+            is_abandoned(self.plan.producers + i) || consumer.has_reached(at, end)
+        };
+        self.members.iter().all(serves)
+            && (0..self.producers.len()).all(|id| is_abandoned(id) || self.producers[id].is_done())
+            && (0..PARTITIONS).all(|at| {
+                let Some(state) = self.state_of(at) else { return false };
+                if !state.has_leader() || state.isr.len() < state.replicas.len() {
+                    return false;
+                }
+                let ends = state.replicas.iter().map(|id| self.log_end(number_of(*id), at));
+                let ends: Vec<Offset> = ends.collect();
+                let leader = self.members[number_of(state.leader)].broker.as_ref();
+                let committed = leader.map(|leader| leader.partition(at).high_watermark());
+                ends.iter().all(|end| Some(*end) == committed)
+                    && self.consumers.iter().enumerate().all(|one| has_read(one, at, ends[0]))
+            })
+    }
+
+    fn log_end(&self, broker: usize, at: PartitionId) -> Offset {
+        let broker = self.members[broker].broker.as_ref();
+        broker
+            .map_or(Offset(-1), |broker| broker.partition(at).with_log(|log| log.log_end_offset()))
+    }
+
+    /// Every acknowledged record is there, and all replicas have the same bytes (R2).
+    pub(super) fn final_scan(&mut self) -> Result<(), Broken> {
+        for at in 0..PARTITIONS {
+            let state = self.state_of(at).expect("the topic is there").clone();
+            let bytes_of = |id: &BrokerId| {
+                let broker = self.members[number_of(*id)].broker.as_ref();
+                broker.expect("all brokers run at rest").log_bytes(at, Offset(0))
+            };
+            let expected = bytes_of(&state.leader);
+            for id in &state.replicas {
+                if bytes_of(id) != expected {
+                    let what = format!("brokers {} and {id} differ in {at}", state.leader);
+                    return Err((Invariant::ReplicasAgree, what));
+                }
+            }
+            self.history.final_scan(at, Offset(0), &decode(&expected))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! What is decided, whoever knows it; and what must follow from it for the logs, whoever has them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use metadata::{ClusterImage, MetadataRecord, PartitionImage};
+use model::batch::Batches;
+use model::{BatchHeader, BrokerId, LeaderEpoch, Offset};
+
+use super::broker::state_of;
+use super::controller::Entry;
+use super::member::incarnation_of;
+use super::{Cluster, id_of, number_of};
+use crate::history::Broken;
+use crate::invariant::Invariant;
+use crate::message::PartitionId;
+use crate::plan::PARTITIONS;
+use crate::start::TOPIC_ID;
+
+/// A batch as it was first seen: its checksum, and where the next one begins.
+type Content = (u32, Offset);
+
+/// The newest decision, and every batch that was ever in a log.
+#[derive(Debug, Default)]
+pub(super) struct Truth {
+    pub(super) image: Arc<ClusterImage>,
+    /// By partition, leader epoch and first offset.
+    contents: BTreeMap<(PartitionId, LeaderEpoch, Offset), Content>,
+    /// How far the log of a broker was looked at.
+    looked: BTreeMap<(usize, PartitionId), Offset>,
+    /// An unclean election was allowed and happened: what was acknowledged may be gone.
+    pub(super) forgiven: [bool; PARTITIONS],
+    pub(super) unclean: u64,
+    /// The terms of the committed entries of the metadata log.
+    terms: Vec<u64>,
+    /// Who led the metadata log in which term.
+    controllers: BTreeMap<u64, usize>,
+}
+
+impl Truth {
+    /// Its logs will be looked at from their beginning.
+    pub(super) fn forget_logs_of(&mut self, broker: usize) {
+        self.looked.retain(|(of, _), _| *of != broker);
+    }
+
+    /// The entry at this place is committed, as a node says: whether it is the first to say so.
+    pub(super) fn is_new(&mut self, at: usize, term: u64) -> Result<bool, Broken> {
+        match self.terms.get(at) {
+            None => {
+                assert_eq!(at, self.terms.len(), "entries are committed in order");
+                self.terms.push(term);
+                Ok(true)
+            }
+            Some(known) if *known == term => Ok(false),
+            Some(known) => {
+                let what = format!("entry {at} is committed in terms {known} and {term}");
+                Err((Invariant::DecisionsFollow, what))
+            }
+        }
+    }
+
+    /// Somebody leads the metadata log; says who else does in this term.
+    pub(super) fn elected(&mut self, term: u64, member: usize) -> Option<usize> {
+        let first = *self.controllers.entry(term).or_insert(member);
+        (first != member).then_some(first)
+    }
+
+    /// A batch is in a log: it is the one that ever was there in this leader epoch (R2).
+    fn saw(&mut self, at: PartitionId, header: &BatchHeader) -> Result<(), Broken> {
+        let key = (at, header.leader_epoch, header.base_offset);
+        let content = (header.crc, header.next_offset());
+        let first = *self.contents.entry(key).or_insert(content);
+        if first == content {
+            return Ok(());
+        }
+        let (_, epoch, offset) = key;
+        let what = format!("offset {offset} of {at} in leader epoch {epoch} has two contents");
+        Err((Invariant::OneContentInAnEpoch, what))
+    }
+}
+
+impl Cluster {
+    /// An entry of the metadata log is committed.
+    pub(super) fn commit(&mut self, entry: &Entry) -> Result<(), Broken> {
+        for record in &entry.records {
+            let before = Arc::clone(&self.truth.image);
+            let image = Arc::make_mut(&mut self.truth.image);
+            if let Err(contradiction) = image.replay(record) {
+                return Err((Invariant::DecisionsFollow, contradiction.to_string()));
+            }
+            self.notice_registrations();
+            if let MetadataRecord::PartitionChanged { topic_id, state }
+            | MetadataRecord::PartitionChanged2 { topic_id, state } = record
+            {
+                let at = state.partition.0 as usize;
+                let of = |image| state_of(image, *topic_id, at).cloned().expect("it was changed");
+                let (old, new) = (of(&before), of(&self.truth.image));
+                self.trace.note(self.now, format_args!("{at}: {new:?}"));
+                self.check_change(at, &old, &new, entry)?;
+            }
+        }
+        if entry.is_swept { self.check_swept() } else { Ok(()) }
+    }
+
+    /// The controller knows what a machine lost when its new process may serve.
+    fn notice_registrations(&mut self) {
+        for (number, member) in self.members.iter_mut().enumerate().filter(|(_, m)| m.has_lost) {
+            let id = id_of(number);
+            let incarnation = incarnation_of(id, member.incarnation);
+            let known = self.truth.image.broker(id);
+            let is_it =
+                known.is_some_and(|known| known.incarnation == incarnation && !known.fenced);
+            member.has_lost = !(is_it && member.broker.is_some());
+        }
+    }
+
+    fn check_change(
+        &mut self,
+        at: PartitionId,
+        old: &PartitionImage,
+        new: &PartitionImage,
+        entry: &Entry,
+    ) -> Result<(), Broken> {
+        let enough = self.plan.min_insync.min(new.replicas.len());
+        if new.isr.len() >= enough && !new.elr.is_empty() {
+            return Err((Invariant::StatesAreSound, format!("{at}: {new:?}")));
+        }
+        if new.has_leader() && new.leader_epoch > old.leader_epoch {
+            self.check_elected(at, old, new, entry)?;
+        }
+        for id in new.isr.iter().filter(|id| !old.isr.contains(id) && **id != new.leader) {
+            if !self.truth.image.is_eligible(*id) {
+                let what = format!("{id} may not join an ISR of {at}: {new:?}");
+                return Err((Invariant::StatesAreSound, what));
+            }
+            self.check_complete(at, *id)?;
+        }
+        Ok(())
+    }
+
+    /// A leader serves, and has everything; or its election is allowed, and counted (R4).
+    fn check_elected(
+        &mut self,
+        at: PartitionId,
+        old: &PartitionImage,
+        new: &PartitionImage,
+        entry: &Entry,
+    ) -> Result<(), Broken> {
+        let leader = new.leader;
+        if !self.truth.image.is_active(leader) {
+            let what = format!("{leader} is fenced, and leads {at}: {new:?}");
+            return Err((Invariant::LeaderIsComplete, what));
+        }
+        if old.leader != leader && !old.is_complete(leader) {
+            // Whoever registers with this very entry may have lost something.
+            let registers = |id: &BrokerId| {
+                entry.records.iter().any(|record| {
+                    matches!(record, MetadataRecord::BrokerRegistered(of) if of.broker == *id)
+                })
+            };
+            let is_last = old.last_known_leader == leader
+                && !old.replicas.iter().any(|id| old.is_complete(*id) && !registers(id));
+            let is_counted = entry.unclean.iter().any(|unclean| {
+                unclean.partition.0 as usize == at && unclean.leader_epoch == new.leader_epoch
+            });
+            if !is_counted || !(self.plan.unclean || is_last) {
+                let what = format!("{leader} leads {at} after {old:?}");
+                return Err((Invariant::LeaderIsComplete, what));
+            }
+            self.truth.unclean += 1;
+            if self.plan.unclean {
+                self.truth.forgiven[at] = true;
+                self.history.forgive(at);
+            }
+        }
+        self.check_complete(at, leader)
+    }
+
+    /// A replica that counts has everything that is acknowledged.
+    fn check_complete(&self, at: PartitionId, id: BrokerId) -> Result<(), Broken> {
+        let member = &self.members[number_of(id)];
+        let known = self.truth.image.broker(id);
+        let is_it = |broker: &&super::ClusterBroker| known.is_some_and(|k| k.epoch == broker.epoch);
+        let running = member.broker.as_ref().filter(is_it);
+        let (Some(broker), false) = (running, member.has_lost || self.truth.forgiven[at]) else {
+            return Ok(());
+        };
+        let end = broker.partition(at).with_log(|log| log.log_end_offset());
+        let acked = self.history.acked_end(at);
+        if end < acked {
+            let what = format!("{id} counts for {at}, ends at {end}, and {acked} is acknowledged");
+            return Err((Invariant::LeaderIsComplete, what));
+        }
+        Ok(())
+    }
+
+    /// Whoever leads, as it is decided, has what a client was just told to be stored.
+    pub(super) fn check_leaders(&self) -> Result<(), Broken> {
+        for at in 0..PARTITIONS {
+            let Some(state) = self.state_of(at).filter(|state| state.has_leader()) else {
+                continue;
+            };
+            self.check_complete(at, state.leader)?;
+        }
+        Ok(())
+    }
+
+    /// What follows from brokers' coming and going is decided: no fenced broker is in an ISR (R5).
+    fn check_swept(&self) -> Result<(), Broken> {
+        for at in 0..PARTITIONS {
+            let Some(state) = self.state_of(at) else { continue };
+            if let Some(fenced) = state.isr.iter().find(|id| !self.truth.image.is_active(**id)) {
+                let what = format!("{fenced} is fenced, and in the ISR of {at}: {state:?}");
+                return Err((Invariant::StatesAreSound, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at what came into logs.
+    pub(super) fn look_at_logs(&mut self) -> Result<(), Broken> {
+        for (number, member) in self.members.iter().enumerate() {
+            let Some(broker) = &member.broker else { continue };
+            for at in 0..PARTITIONS {
+                let log_end = broker.partition(at).with_log(|log| log.log_end_offset());
+                let looked = self.truth.looked.entry((number, at)).or_insert(Offset(0));
+                if log_end <= *looked {
+                    *looked = log_end;
+                    continue;
+                }
+                let from = std::mem::replace(looked, log_end);
+                for batch in Batches::new(&broker.log_bytes(at, from)) {
+                    let (header, _) = batch.expect("logs have whole batches");
+                    self.truth.saw(at, &header)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn state_of(&self, at: PartitionId) -> Option<&PartitionImage> {
+        state_of(&self.truth.image, TOPIC_ID, at)
+    }
+}
