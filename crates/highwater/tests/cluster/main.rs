@@ -1,5 +1,8 @@
 //! `highwater cluster up`: a cluster in one command, as people use it: what it prints, what it leaves in its
-//! folder, and what becomes of its brokers when they, or the command, are stopped or killed.
+//! folder, and what becomes of its brokers when they, or the command, are stopped or killed. What a cluster keeps is in
+//! `replication.rs`.
+
+mod replication;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines};
@@ -361,7 +364,6 @@ fn create_on_each(up: &Up) {
 }
 
 #[test]
-#[ignore = "a broker does not take several voters yet"]
 fn three_brokers_come_up_and_come_back_as_they_were() {
     let (_place, folder) = place();
     let up = Up::of(&folder, 3, &[]);
@@ -381,7 +383,6 @@ fn three_brokers_come_up_and_come_back_as_they_were() {
 }
 
 #[test]
-#[ignore = "a broker that does not vote is not given the metadata yet"]
 fn a_fourth_broker_joins_three() {
     let (_place, folder) = place();
     let up = Up::of(&folder, 3, &[]);
@@ -396,7 +397,6 @@ fn a_fourth_broker_joins_three() {
 }
 
 #[test]
-#[ignore = "a broker does not take several voters yet"]
 fn one_of_three_that_was_killed_comes_back_by_the_line_that_was_printed() {
     let (_place, folder) = place();
     let mut up = Up::of(&folder, 3, &[]);
@@ -414,7 +414,6 @@ fn one_of_three_that_was_killed_comes_back_by_the_line_that_was_printed() {
 }
 
 #[test]
-#[ignore = "a broker does not take several voters yet"]
 fn three_brokers_stop_at_ctrl_c_and_die_with_the_command() {
     let (_place, folder) = place();
     let up = Up::of(&folder, 3, &["--restart"]);
