@@ -68,7 +68,7 @@ pub fn settle_allocator() {
 #[cfg(target_os = "linux")]
 pub fn end_with(parent: u32) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // A parent that ended before that is not noticed: whoever takes orphans in is the parent then.
+    // A parent that ended before that is not noticed: another process is the parent then.
     match getppid().is_some_and(|pid| u32::try_from(pid.as_raw_nonzero().get()) == Ok(parent)) {
         true => Ok(()),
         false => {

@@ -59,7 +59,7 @@ fn cannot_start() -> Failure {
     Failure::new("the cluster cannot start")
 }
 
-/// What a cluster is brought up with, all of it on disk.
+/// Brings the cluster up, a new one on other ports if somebody took one of them, and looks after it to its end.
 async fn up(typed: &ClusterUp, folder: &Folder, settings: &[Pair]) -> Result<ExitCode, Failure> {
     let mut watch = Watch::begin().map_err(|error| cannot_start().detail(error))?;
     let wanted = usize::from(typed.brokers);

@@ -235,7 +235,7 @@ fn list(items: impl Iterator<Item = String>) -> String {
     items.collect::<Vec<_>>().join(",")
 }
 
-/// The first of these that the plan decides itself. That there are no metrics and health anybody may say.
+/// The first of these that the plan decides itself. Metrics and health may be switched off.
 pub fn contradiction(settings: &[Pair]) -> Option<&Pair> {
     settings.iter().find(|pair| {
         let off = pair.key == HTTP_LISTENER && pair.value.trim().is_empty();
