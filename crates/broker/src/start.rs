@@ -169,8 +169,16 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
                 ..registration(&config, &logs, &endpoints, &cluster_id)
             };
             let patience = Duration::from_millis(config.membership.registration_ms_max);
-            let joined =
-                cluster::join(&quorum, &controller, config.is_voter(), register, patience).await?;
+            let joining =
+                cluster::join(&quorum, &controller, config.is_voter(), register, patience);
+            let inter_broker = listeners
+                .iter()
+                .find(|(listener, ..)| listener.name == config.inter_broker_listener);
+            let inter_broker = inter_broker.map(|(_, socket, _)| socket);
+            let joined = tokio::select! {
+                joined = joining => joined?,
+                never = links.accept_nodes(inter_broker) => match never {},
+            };
             logs.settle(assigned(&quorum, config.node_id))?;
             (controller, joined.epoch)
         }

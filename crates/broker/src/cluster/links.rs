@@ -3,6 +3,7 @@
 //! A voter has a listener of its own for other nodes, and every listener for clients lets brokers in as well: the
 //! first four bytes tell them apart.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,6 +23,9 @@ use tracing::{info, warn};
 use super::controller::{Controller, ControllerService};
 use super::heartbeats::HeartbeatService;
 use super::watching::Watching;
+
+/// How long accepting rests after the system refused it.
+const REST_AFTER_FAILURE: Duration = Duration::from_millis(50);
 
 /// Connections of fetchers, handed on once the broker serves.
 type FetcherSink = Arc<Mutex<Option<Box<dyn Fn(Established) + Send + Sync>>>>;
@@ -118,6 +122,24 @@ impl ClusterLinks {
     /// Takes connections of other nodes until the door closes.
     pub fn accept(&self, listener: TcpListener) {
         tokio::spawn(Arc::clone(&self.door).accept(listener));
+    }
+
+    /// Takes connections of other nodes at a listener for clients before clients are served: to a broker that does not
+    /// vote the metadata comes that way. A client that is too early is turned away.
+    pub async fn accept_nodes(self: &Arc<Self>, listener: Option<&TcpListener>) -> Infallible {
+        let Some(listener) = listener else { return std::future::pending().await };
+        loop {
+            let Ok((stream, peer)) = listener.accept().await else {
+                tokio::time::sleep(REST_AFTER_FAILURE).await;
+                continue;
+            };
+            let links = Arc::clone(self);
+            tokio::spawn(async move {
+                if is_of_node(&stream).await.unwrap_or(false) {
+                    links.admit(stream, peer).await;
+                }
+            });
+        }
     }
 
     /// Greets and serves another node's connection that came in through a listener for clients.
