@@ -17,6 +17,8 @@ use crate::process::{self, Guarded};
 const START_LIMIT: Duration = Duration::from_secs(120);
 /// How long an orderly stop may take before the broker is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
+/// The id of a cluster that is started here: any will do.
+const CLUSTER_ID: &str = "peerpeerpeerpeerpeerpA";
 /// The beginning of the line in which a broker says where it listens.
 const LISTENING: &str = "broker: listening on ";
 
@@ -43,12 +45,72 @@ pub fn free_port() -> Result<u16> {
 /// Nothing connects until then: on one machine a connection to a port where nothing listens yet may be
 /// given that very port for its own end, and be connected to itself (RFC 9293, simultaneous open).
 pub fn start(binary: &Path, data: &Path, port: u16, settings: &[(&str, &str)]) -> Result<Server> {
+    let listeners = format!("PLAINTEXT://127.0.0.1:{port}");
+    let (mut server, written) = spawn(binary, data, port, &listeners, settings)?;
+    server.wait_until_listening(written)?;
+    Ok(server)
+}
+
+/// Starts the program `binary` as the brokers 1 to `count` of one cluster, each on a folder `broker-K` within `folder`,
+/// with `settings` as `--set` each, and waits until all serve. The first three vote, or the first alone of two.
+///
+/// # Errors
+/// A broker cannot be started, or does not serve.
+pub fn start_cluster(
+    binary: &Path,
+    folder: &Path,
+    count: usize,
+    settings: &[(&str, &str)],
+) -> Result<Vec<Server>> {
+    let voters = if count < 3 { 1 } else { 3 };
+    let ports = ports::free(count + voters)?;
+    let (of_clients, of_voters) = ports.split_at(count);
+    let listed = of_voters.iter().enumerate();
+    let listed = listed.map(|(at, port)| format!("{}@127.0.0.1:{port}", at + 1));
+    let quorum = listed.collect::<Vec<_>>().join(",");
+    let mut servers = Vec::new();
+    for (at, port) in of_clients.iter().enumerate() {
+        let id = (at + 1).to_string();
+        let mut listeners = format!("PLAINTEXT://127.0.0.1:{port}");
+        let roles = match of_voters.get(at) {
+            Some(controller) => {
+                listeners += &format!(",CONTROLLER://127.0.0.1:{controller}");
+                "broker,controller"
+            }
+            None => "broker",
+        };
+        let own = [
+            ("node.id", id.as_str()),
+            ("process.roles", roles),
+            ("cluster.id", CLUSTER_ID),
+            ("controller.listener.names", "CONTROLLER"),
+            ("controller.quorum.voters", &quorum),
+        ];
+        let all: Vec<(&str, &str)> = own.iter().chain(settings).copied().collect();
+        let data = folder.join(format!("broker-{id}"));
+        servers.push(spawn(binary, &data, *port, &listeners, &all)?);
+    }
+    // None serves before a majority of the voters is there.
+    servers
+        .into_iter()
+        .map(|(mut server, written)| server.wait_until_listening(written).map(|()| server))
+        .collect()
+}
+
+/// The process, and how much its output had before it.
+fn spawn(
+    binary: &Path,
+    data: &Path,
+    port: u16,
+    listeners: &str,
+    settings: &[(&str, &str)],
+) -> Result<(Server, u64)> {
     let log = data.with_extension("log");
     let output = File::options().create(true).append(true).open(&log)?;
     let written = output.metadata()?.len();
     let mut command = process::command(binary);
     command.arg("start").arg("--data-dir").arg(data);
-    command.args(["--set", &format!("listeners=PLAINTEXT://127.0.0.1:{port}")]);
+    command.args(["--set", &format!("listeners={listeners}")]);
     command.args(["--set", "http.listener="]);
     for (key, value) in settings {
         command.args(["--set", &format!("{key}={value}")]);
@@ -56,9 +118,7 @@ pub fn start(binary: &Path, data: &Path, port: u16, settings: &[(&str, &str)]) -
     command.stdin(Stdio::null()).stderr(output.try_clone()?).stdout(output);
     let process = Guarded::spawn(&mut command)?;
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let mut server = Server { process, address, log };
-    server.wait_until_listening(written)?;
-    Ok(server)
+    Ok((Server { process, address, log }, written))
 }
 
 impl Server {

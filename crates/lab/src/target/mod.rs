@@ -98,8 +98,7 @@ impl Target {
     /// Brokers that it can have; `None` if that is not known before it is asked.
     pub fn brokers_max(&self) -> Option<u32> {
         match self {
-            Target::Embedded | Target::Program(_) => Some(1),
-            Target::ApacheKafka => Some(9),
+            Target::Embedded | Target::Program(_) | Target::ApacheKafka => Some(9),
             Target::Address(_) => None,
         }
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use peer::apache_kafka::{self, Brokers, JavaRuntime};
 use peer::highwater::{self, Server};
 use peer::scratch::{Scratch, Whose};
@@ -19,7 +19,7 @@ const HEAP_OF_MANY_MIB: u32 = 512;
 
 /// What keeps a cluster alive: dropping it stops the brokers and removes their data.
 pub(super) enum Keeper {
-    Highwater { server: Mutex<Server>, _folder: Scratch },
+    Highwater { servers: Mutex<Vec<Server>>, _folder: Scratch },
     ApacheKafka(Mutex<Brokers>),
     Others,
 }
@@ -27,7 +27,9 @@ pub(super) enum Keeper {
 impl Keeper {
     pub(super) fn is_running(&mut self) -> bool {
         match self {
-            Keeper::Highwater { server, .. } => server.get_mut().is_ok_and(Server::is_running),
+            Keeper::Highwater { servers, .. } => {
+                servers.get_mut().is_ok_and(|all| all.iter_mut().all(Server::is_running))
+            }
             Keeper::ApacheKafka(brokers) => brokers.get_mut().is_ok_and(|b| b.are_running()),
             Keeper::Others => true,
         }
@@ -35,9 +37,10 @@ impl Keeper {
 
     pub(super) fn last_words(&self) -> String {
         match self {
-            Keeper::Highwater { server, .. } => {
-                server.lock().map_or_else(|_| String::new(), |s| s.last_words())
-            }
+            Keeper::Highwater { servers, .. } => servers.lock().map_or_else(
+                |_| String::new(),
+                |all| all.iter().map(Server::last_words).collect::<Vec<_>>().join("\n"),
+            ),
             Keeper::ApacheKafka(brokers) => {
                 brokers.lock().map_or_else(|_| String::new(), |b| b.last_words())
             }
@@ -47,18 +50,28 @@ impl Keeper {
 }
 
 pub(super) fn highwater(program: &Path, shape: &Shape) -> Result<Cluster> {
-    ensure!(shape.brokers <= 1, "Highwater runs as one broker so far");
+    let count = shape.brokers.max(1);
     let folder = Scratch::make(Whose::Ours)?;
-    let data = folder.path().join("data");
     let settings = settings(shape);
-    let server = highwater::start(program, &data, highwater::free_port()?, &borrowed(&settings))
-        .with_context(|| format!("cannot start {} as a broker", program.display()))?;
+    let settings = borrowed(&settings);
+    let (servers, data_folders) = if count == 1 {
+        let data = folder.path().join("data");
+        let server = highwater::start(program, &data, highwater::free_port()?, &settings);
+        (server.map(|server| vec![server]), vec![data])
+    } else {
+        let servers = highwater::start_cluster(program, folder.path(), count as usize, &settings);
+        let data = (1..=count).map(|id| folder.path().join(format!("broker-{id}")));
+        (servers, data.collect())
+    };
+    let servers = servers
+        .with_context(|| format!("cannot start {count} brokers of {}", program.display()))?;
+    let bootstrap: Vec<String> = servers.iter().map(Server::bootstrap).collect();
     Ok(Cluster {
-        bootstrap: server.bootstrap(),
-        brokers: 1,
-        pids: vec![server.pid()],
-        data_folders: vec![data],
-        keeper: Keeper::Highwater { server: Mutex::new(server), _folder: folder },
+        bootstrap: bootstrap.join(","),
+        brokers: count,
+        pids: servers.iter().map(Server::pid).collect(),
+        data_folders,
+        keeper: Keeper::Highwater { servers: Mutex::new(servers), _folder: folder },
     })
 }
 
