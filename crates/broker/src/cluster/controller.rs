@@ -11,7 +11,7 @@ use bytes::Bytes;
 use metadata::{Request, Response};
 use model::BrokerId;
 use quorum::{Quorum, QuorumError};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::answers::Forwarded;
 use super::watching::Watching;
@@ -108,7 +108,9 @@ impl Controller {
     ) -> Result<Forwarded, Undecided> {
         let is_elsewhere = |leader: &BrokerId| *leader != self.quorum.node();
         let Some((links, leader)) = self.links.as_ref().zip(leader.filter(is_elsewhere)) else {
-            return Ok(decide_here(&self.quorum, request.clone()).await);
+            // Without a majority of the voters a leader waits for as long as it leads.
+            let decided = timeout_at(until, decide_here(&self.quorum, request.clone())).await;
+            return Ok(decided.unwrap_or(Forwarded::Unknown));
         };
         let patience = CALL_MAX.min(until.saturating_duration_since(Instant::now()));
         let called = links.call(leader, service::CONTROLLER, request.to_bytes(), patience).await;

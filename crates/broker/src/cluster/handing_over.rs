@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use metadata::Request;
 use metadata::decide::BrokerRef;
+use model::BrokerId;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
@@ -35,15 +36,20 @@ pub async fn hand_over(server: &Server, who: BrokerRef) {
         }
     };
     if timeout(MOVE_MAX, moved).await.is_err() {
-        // Partitions without another replica in sync, mostly.
-        info!(partitions = led(server, who), "some partitions have no other leader");
+        info!(partitions = led(server, who), "some partitions have no other leader yet");
     }
     info!(ms = begun.elapsed().as_millis() as u64, "leaderships are handed over");
 }
 
-/// How many partitions this broker leads that another replica could lead.
+/// How many partitions this broker leads that another replica could lead: one in sync, of a broker that stays.
 fn led(server: &Server, who: BrokerRef) -> usize {
     let image = server.image();
+    let stays = |id: &BrokerId| {
+        let known = image.broker(*id).filter(|broker| !broker.fenced);
+        *id != who.broker && known.is_some_and(|broker| !broker.in_controlled_shutdown)
+    };
     let partitions = image.topics().flat_map(|topic| topic.partitions());
-    partitions.filter(|(_, state)| state.leader == who.broker && state.isr.len() > 1).count()
+    partitions
+        .filter(|(_, state)| state.leader == who.broker && state.isr.iter().any(stays))
+        .count()
 }
