@@ -11,6 +11,7 @@ pub mod decide;
 pub mod delta;
 pub mod image;
 mod json;
+pub mod mutants;
 pub mod record;
 pub mod shared_map;
 pub mod topic_config;
