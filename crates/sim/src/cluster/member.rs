@@ -156,9 +156,10 @@ impl Cluster {
         let process = self.process(broker);
         let opened = self.members[broker].broker.as_ref().expect("it was just opened");
         let (clean, made_anew) = (opened.was_clean, &opened.made_anew);
+        let ends = [0, 1].map(|at| opened.partition(at).with_log(|log| log.log_end_offset()));
         self.trace.note(
             self.now,
-            format_args!("{process:?} starts, clean: {clean}, made anew: {made_anew:?}"),
+            format_args!("{process:?} starts, clean: {clean}, made anew: {made_anew:?}, {ends:?}"),
         );
         let after = self.random.i64(0..8);
         self.schedule(after, Event::Tick(process));
