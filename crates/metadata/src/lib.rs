@@ -12,6 +12,7 @@ pub mod delta;
 pub mod forwarded;
 pub mod image;
 mod json;
+pub mod mutants;
 pub mod record;
 pub mod shared_map;
 pub mod topic_config;

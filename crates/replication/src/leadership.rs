@@ -262,6 +262,10 @@ impl Leadership {
         let pending = self.pending.clone();
         let pending = pending.filter(|pending| pending.partition_epoch == partition_epoch)?;
         match answer {
+            IsrAnswer::Unknown if is_planted(Mutant::UnknownIsRefused) => {
+                self.pending = None;
+                None
+            }
             IsrAnswer::Unknown => {
                 // The first try may still be on its way.
                 let members = pending.isr.iter().map(|(member, _)| *member);
@@ -280,7 +284,8 @@ impl Leadership {
 
     /// The ISR that should be, if it is not what the controller has and nothing is being asked: without
     /// those that lag, with those that have caught up (KIP-497). One who joins has everything below the high
-    /// watermark and below the start of this leader epoch, fetched in it (KIP-966).
+    /// watermark and below the start of this leader epoch, fetched in it (KIP-966), and does not lag: while the high
+    /// watermark stands, the log may end far behind it, and whoever joined would have to leave at once.
     pub(crate) fn propose(
         &mut self,
         me: BrokerId,
@@ -300,6 +305,12 @@ impl Leadership {
             let epoch = match self.isr.contains(&peer.broker()) {
                 true if peer.lags(log_end, self.now, lag_max) => continue,
                 true => peer.broker_epoch(),
+                false
+                    if peer.lags(log_end, self.now, lag_max)
+                        && !is_planted(Mutant::JoinsLagging) =>
+                {
+                    continue;
+                }
                 false => match peer.may_join(floor) {
                     Some(epoch) => Some(epoch),
                     None => continue,

@@ -16,23 +16,41 @@ pub enum Mutant {
     PositionsOfEarlierEpochs,
     /// A replica joins the ISR below the start of the leader epoch and the high watermark.
     JoinsBehind,
+    /// A replica joins the ISR although it lags, and leaves it at once.
+    JoinsLagging,
     /// A follower takes the leader's high watermark before it looks whether the histories part (KAFKA-14704).
     HighWatermarkFirst,
     /// A follower cuts nothing.
     CutsNothing,
+    /// A follower cuts down to its high watermark, which may be behind what is committed (KIP-101).
+    CutsToHighWatermark,
+    /// The high watermark moves with fewer members in sync than `min.insync.replicas` (KAFKA-15583).
+    TooFewInSync,
+    /// A proposal whose outcome is not known counts as refused (KAFKA-14144).
+    UnknownIsRefused,
+    /// What an earlier registration had counts for the present one (KIP-903).
+    PositionsOfEarlierRegistrations,
+    /// A new leader tells its high watermark although that may be behind what was told before (KIP-966).
+    TellsUnsettled,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 8] = [
+    pub const ALL: [Mutant; 14] = [
         Mutant::LeaderAlone,
         Mutant::WrittenIsSynced,
         Mutant::AsksUnsynced,
         Mutant::CommittedIsrOnly,
         Mutant::PositionsOfEarlierEpochs,
         Mutant::JoinsBehind,
+        Mutant::JoinsLagging,
         Mutant::HighWatermarkFirst,
         Mutant::CutsNothing,
+        Mutant::CutsToHighWatermark,
+        Mutant::TooFewInSync,
+        Mutant::UnknownIsRefused,
+        Mutant::PositionsOfEarlierRegistrations,
+        Mutant::TellsUnsettled,
     ];
 }
 

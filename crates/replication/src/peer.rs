@@ -5,6 +5,7 @@ use std::time::Duration;
 use model::{BrokerEpoch, BrokerId, LeaderEpoch, Moment, Offset};
 
 use crate::assignment::{AssignedReplica, Standing};
+use crate::mutants::{Mutant, is_planted};
 
 /// A follower's fetch, after the leader has looked whether the follower's last record is one of its own:
 /// a fetch that is answered with a divergence says nothing of positions.
@@ -76,7 +77,8 @@ impl Peer {
     /// an earlier registration arrived late, and tells of a replica that may be gone.
     pub(crate) fn fetch(&mut self, fetch: &FollowerFetch, log_end: Offset) -> bool {
         let before = self.fetched.filter(|before| before.broker_epoch >= fetch.broker_epoch);
-        if before.is_some_and(|before| before.broker_epoch > fetch.broker_epoch) {
+        let is_late = before.is_some_and(|before| before.broker_epoch > fetch.broker_epoch);
+        if is_late && !is_planted(Mutant::PositionsOfEarlierRegistrations) {
             return false;
         }
         if fetch.position >= log_end {
@@ -116,7 +118,8 @@ impl Peer {
         let (Standing::Serves(current), Some(fetched)) = (self.standing, self.fetched) else {
             return None;
         };
-        let is_it = fetched.broker_epoch == current;
+        let is_it =
+            fetched.broker_epoch == current || is_planted(Mutant::PositionsOfEarlierRegistrations);
         (is_it && fetched.position >= floor).then_some(current)
     }
 

@@ -184,7 +184,9 @@ impl Replica {
     /// Whether the high watermark may be told as the end of the partition: a new leader's own may be behind the
     /// one that the leader before has told, until everything from before this leader epoch is committed (KIP-966).
     pub fn is_high_watermark_settled(&self) -> bool {
-        self.leadership().is_some_and(|leadership| self.high_watermark >= leadership.epoch_start())
+        self.leadership().is_some_and(|leadership| {
+            self.high_watermark >= leadership.epoch_start() || is_planted(Mutant::TellsUnsettled)
+        })
     }
 
     /// What it obeys.
@@ -321,7 +323,10 @@ impl Replica {
         if let Some(Divergence { leaders, own }) = answer.diverging
             && !is_planted(Mutant::CutsNothing)
         {
-            let to = truncation_point(leaders, own, self.written).max(self.log_start);
+            let mut to = truncation_point(leaders, own, self.written).max(self.log_start);
+            if is_planted(Mutant::CutsToHighWatermark) {
+                to = to.min(self.high_watermark);
+            }
             following.truncating = Some(to);
             let takes_committed = to < self.high_watermark;
             effects.truncation = Some(Truncation { to, takes_committed });
@@ -368,7 +373,8 @@ impl Replica {
     fn advance(&mut self) -> Option<Offset> {
         let committed = match &self.role {
             Role::Leader(leadership) => {
-                if leadership.isr().len() < self.required_in_sync() {
+                let is_enough = leadership.isr().len() >= self.required_in_sync();
+                if !is_enough && !is_planted(Mutant::TooFewInSync) {
                     return None;
                 }
                 leadership.committed(self.own_position(), self.log_start, self.rules.lag_max)

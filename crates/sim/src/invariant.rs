@@ -38,6 +38,8 @@ pub enum Invariant {
     LeaderIsComplete,
     /// A partition's state fits itself and the brokers' (R5).
     StatesAreSound,
+    /// No ISR goes to and fro: nobody leaves it for what it lacked when it joined.
+    IsrIsSteady,
     /// What the controllers decide never contradicts what was decided before (R3).
     DecisionsFollow,
     /// A process that holds the lock of the one before it waits for no session.

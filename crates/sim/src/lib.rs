@@ -5,8 +5,8 @@
 //! events: whoever would wait puts an event there. All choices come out of the seed, so a run can be
 //! repeated exactly; [`Outcome::trace`] is a digest of everything that happened.
 //!
-//! What must hold has a name: [`Invariant`]. Not here: several brokers, the wire format, threads (a
-//! race between two of them is found elsewhere). Read `world.rs`, then `history.rs`.
+//! What must hold has a name: [`Invariant`]. Not here: the wire format, threads (a
+//! race between two of them is found elsewhere). Read `world.rs`, then `history.rs`; several brokers are in `cluster/`.
 
 mod broker;
 mod cluster;
@@ -29,8 +29,48 @@ pub use invariant::{Invariant, Violation};
 pub use plan::Plan;
 pub use world::{Outcome, World};
 
+/// A rule left out, in one of the rooms whose rules the simulation of several brokers proves.
 #[cfg(debug_assertions)]
-pub use replication::mutants::{Mutant, plant};
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// Of one replica.
+    Replication(replication::mutants::Mutant),
+    /// Of the controller's decisions.
+    Metadata(metadata::mutants::Mutant),
+}
+
+#[cfg(debug_assertions)]
+impl Mutant {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Mutant> {
+        let replication = replication::mutants::Mutant::ALL.into_iter().map(Mutant::Replication);
+        let metadata = metadata::mutants::Mutant::ALL.into_iter().map(Mutant::Metadata);
+        replication.chain(metadata)
+    }
+
+    /// Its name.
+    pub fn name(self) -> String {
+        match self {
+            Mutant::Replication(mutant) => format!("{mutant:?}"),
+            Mutant::Metadata(mutant) => format!("{mutant:?}"),
+        }
+    }
+}
+
+/// Plants a fault on this thread, or none.
+#[cfg(debug_assertions)]
+pub fn plant(mutant: Option<Mutant>) {
+    let of_replication = match mutant {
+        Some(Mutant::Replication(mutant)) => Some(mutant),
+        _ => None,
+    };
+    let of_metadata = match mutant {
+        Some(Mutant::Metadata(mutant)) => Some(mutant),
+        _ => None,
+    };
+    replication::mutants::plant(of_replication);
+    metadata::mutants::plant(of_metadata);
+}
 
 /// Runs the simulation of several brokers of this seed to its end.
 pub fn run_cluster(seed: u64, verbose: bool) -> Outcome {

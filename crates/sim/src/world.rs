@@ -61,17 +61,19 @@ pub struct Outcome {
     pub acked: u64,
     /// How often the groups' partition was compacted.
     pub compactions: u64,
+    /// How often a broker became the controller of several.
+    pub controllers: u64,
     /// The first promise that did not hold.
     pub violation: Option<Violation>,
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Outcome { trace, events, ended, stops, acked, compactions, .. } = self;
+        let Outcome { trace, events, ended, stops, acked, compactions, controllers, .. } = self;
         write!(
             f,
-            "{events} events in {ended} ms, {stops} stops, {compactions} compactions, {acked} acked, \
-             trace {trace:016x}"
+            "{events} events in {ended} ms, {stops} stops, {compactions} compactions, \
+             {controllers} controllers, {acked} acked, trace {trace:016x}"
         )
     }
 }
@@ -206,6 +208,7 @@ impl World {
             stops: self.stops,
             acked: self.history.acked_count,
             compactions: self.compactions,
+            controllers: 0,
             violation,
         }
     }

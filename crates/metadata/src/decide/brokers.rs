@@ -15,6 +15,7 @@ use super::departures::Departure;
 use super::eligibility::Loss;
 use super::{Answer, BrokerRef, ControllerSettings, CreateCluster, Draft, Refusal, RegisterBroker};
 use crate::image::BrokerImage;
+use crate::mutants::{Mutant, is_planted};
 use crate::record::{BrokerRecord, MetadataRecord};
 use model::{BrokerEpoch, BrokerId, ErrorCode};
 
@@ -131,7 +132,9 @@ impl Draft {
         let other = known.filter(|known| known.incarnation != request.incarnation);
         // Who has a log directory of the earlier process holds its lock, which only that process's end
         // has given free: a broker that is back at once waits for no session.
-        let dead = |other: &BrokerImage| other.shares_log_dir(&request.log_dirs);
+        let dead = |other: &BrokerImage| {
+            other.shares_log_dir(&request.log_dirs) && !is_planted(Mutant::WaitsForSession)
+        };
         if request.earlier_incarnation_alive && other.is_some_and(|other| !dead(other)) {
             let message = format!(
                 "Another process is registered as broker {} and alive: stop it, or wait until its session ends.",
@@ -208,7 +211,8 @@ fn loss(known: Option<&BrokerImage>, request: &RegisterBroker) -> Option<Loss> {
         return Some(Loss::Everything);
     };
     let another_disk = !known.log_dirs.is_empty() && !known.shares_log_dir(&request.log_dirs);
-    match request.clean {
+    let another_disk = another_disk && !is_planted(Mutant::AnotherDiskCounts);
+    match request.clean || is_planted(Mutant::UncleanIsClean) {
         _ if another_disk => Some(Loss::Everything),
         true => None,
         false => Some(Loss::Unsynced),

@@ -20,6 +20,7 @@
 
 use super::agreed::TopicRules;
 use crate::image::{ClusterImage, PartitionImage};
+use crate::mutants::{Mutant, is_planted};
 use model::{BrokerId, LeaderEpoch};
 
 /// What a broker may have lost since its replicas were counted.
@@ -97,7 +98,8 @@ impl<'a> View<'a> {
     /// The eligible replicas beside an ISR: whoever was complete, if the ISR is too small for the high
     /// watermark to move. In the order of assignment.
     pub(super) fn elr(&self, old: &PartitionImage, isr: &[BrokerId]) -> Vec<BrokerId> {
-        if isr.len() >= self.rules.members_needed(old.replicas.len()) {
+        let enough = self.rules.members_needed(old.replicas.len());
+        if isr.len() >= enough && !is_planted(Mutant::EligibleForEver) {
             return Vec::new();
         }
         let complete = |id: &BrokerId| old.is_complete(*id) && self.counts(old, *id);
@@ -110,19 +112,23 @@ impl<'a> View<'a> {
         let isr: Vec<BrokerId> = old.isr.iter().copied().filter(counted).collect();
         let in_sync: Vec<BrokerId> =
             isr.iter().copied().filter(|id| self.image.is_eligible(*id)).collect();
-        let mut candidates = old.replicas.iter().copied().filter(|id| self.image.is_eligible(*id));
+        let candidates = old.replicas.iter().copied().filter(|id| self.image.is_eligible(*id));
         if in_sync.contains(&old.leader) {
             return Choice::clean(old.leader, in_sync);
         }
         if let Some(leader) = candidates.clone().find(|id| in_sync.contains(id)) {
             return Choice::clean(leader, in_sync);
         }
-        if let Some(leader) = candidates.find(|id| old.elr.contains(id) && counted(id)) {
+        if let Some(leader) = candidates.clone().find(|id| old.elr.contains(id) && counted(id)) {
             return Choice::clean(leader, vec![leader]);
         }
         if isr.contains(&old.leader) && self.image.is_active(old.leader) {
             let serving = isr.into_iter().filter(|id| self.image.is_active(*id));
             return Choice::clean(old.leader, serving.collect());
+        }
+        let anybody = candidates.clone().next().filter(|_| is_planted(Mutant::AnybodyLeads));
+        if let Some(leader) = anybody {
+            return Choice::clean(leader, vec![leader]);
         }
         match self.unclean_leader(old) {
             Some(leader) => Choice { leader, isr: vec![leader], clean: false },
@@ -145,7 +151,10 @@ impl<'a> View<'a> {
         let lost = self.lost.map(|(broker, _)| broker);
         let may_lead = |id: &BrokerId| self.image.is_eligible(*id) && lost != Some(*id);
         let last = old.last_known_leader;
-        if may_lead(&last) && (allowed || !old.replicas.iter().any(complete)) {
+        let may_lead_again = |id: &BrokerId| {
+            may_lead(id) || old.replicas.contains(id) && is_planted(Mutant::FencedLastLeader)
+        };
+        if may_lead_again(&last) && (allowed || !old.replicas.iter().any(complete)) {
             return Some(last);
         }
         let mut replicas = old.replicas.iter().copied();

@@ -8,6 +8,7 @@
 use super::eligibility::{View, next};
 use super::{AlterPartition, AlteredPartition, Answer, Draft, NewIsr, Refusal};
 use crate::image::PartitionImage;
+use crate::mutants::{Mutant, is_planted};
 use model::{BrokerId, ErrorCode, PartitionIndex, TopicId};
 use std::collections::BTreeSet;
 
@@ -62,12 +63,15 @@ impl Draft {
     fn check_eligible(&self, leader: BrokerId, wish: &NewIsr) -> Answer<()> {
         for (id, epoch) in &wish.isr {
             let known = self.image().broker(*id);
-            let known = known.filter(|broker| !broker.fenced && broker.epoch == *epoch);
+            let may_be_fenced = is_planted(Mutant::FencedJoins);
+            let may_be_another = is_planted(Mutant::AnyRegistrationJoins);
+            let known = known.filter(|broker| !broker.fenced || may_be_fenced);
+            let known = known.filter(|broker| broker.epoch == *epoch || may_be_another);
             let Some(known) = known else {
                 let message = format!("Broker {id} is fenced, gone, or was started again.");
                 return refuse(ErrorCode::IneligibleReplica, message);
             };
-            if known.in_controlled_shutdown && *id != leader {
+            if known.in_controlled_shutdown && *id != leader && !may_be_fenced {
                 let message = format!("Broker {id} is about to stop.");
                 return refuse(ErrorCode::IneligibleReplica, message);
             }

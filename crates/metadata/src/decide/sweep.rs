@@ -9,6 +9,7 @@
 use super::eligibility::{Loss, View};
 use super::{Answer, BrokerRef, Draft, EmptyReplicas, Refusal, Swept};
 use crate::image::PartitionImage;
+use crate::mutants::{Mutant, is_planted};
 use crate::record::MetadataRecord;
 use model::{BrokerId, ErrorCode, PartitionIndex, TopicId};
 
@@ -46,7 +47,7 @@ impl Draft {
     /// are not fit for any more before it is given its epoch (KIP-966), and what it led is in another
     /// leader epoch. Refused with a retriable error as long as there is more to change.
     pub(super) fn withdraw(&mut self, broker: BrokerId, loss: Loss) -> Answer<()> {
-        if self.image().is_active(broker) {
+        if self.image().is_active(broker) && !is_planted(Mutant::UncleanLeadsOn) {
             // Its earlier process is dead. Nobody elects it while this goes on.
             self.push(MetadataRecord::BrokerFenced { broker });
         }
@@ -92,6 +93,9 @@ impl Draft {
         };
         if !old.replicas.contains(&who.broker) {
             return refuse(ErrorCode::InvalidRequest, "The broker has no replica of it.");
+        }
+        if is_planted(Mutant::EmptyReplicasCount) {
+            return Ok(());
         }
         let new = if self.image().has_eligible_replicas() {
             let lost = Some((who.broker, Loss::Everything));

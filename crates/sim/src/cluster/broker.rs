@@ -120,14 +120,18 @@ impl ClusterBroker {
         &self.partitions[partition]
     }
 
-    /// Syncs and closes all logs, and leaves the clean marker.
+    /// Syncs and closes all logs, and leaves the clean marker: not if the process before was not stopped cleanly and the
+    /// controller was never told, or the next one would be believed to have lost nothing (R11).
     pub(crate) fn stop_cleanly(mut self) -> Result<(), PartitionError> {
         self.syncing.drain(..).try_for_each(|sync| sync.run().map(drop))?;
         for partition in &self.partitions {
             partition.close()?;
         }
         self.log_dir.store_offsets_of(&self.partitions)?;
-        Ok(self.log_dir.mark_clean()?)
+        if self.was_clean || self.epoch.0 >= 0 {
+            self.log_dir.mark_clean()?;
+        }
+        Ok(())
     }
 
     /// Whether it acts upon the image: it knows its own registration.

@@ -58,6 +58,11 @@ impl Cluster {
         if !matches!(ask, Ask::Heartbeat { .. }) {
             self.trace.note(now, format_args!("{process:?} asks {member} for {ask:?}: {told:?}"));
         }
+        if let (Some(id), Ask::AlterIsr(_, wish)) = (active.controller.another_member(&told), ask) {
+            let what = format!("another registration of {id} joins: {wish:?}");
+            let broken = (wish.partition.0 as usize, (Invariant::StatesAreSound, what));
+            self.members[member].broker.as_mut().expect("it decides").broken = Some(broken);
+        }
         // An answer without news waits for an entry as well: it is of a controller that still is one.
         if matches!(told, Told::Nothing) && entry.records.is_empty() {
             return;
@@ -166,10 +171,8 @@ impl Cluster {
         }
         self.members[number].applied = committed;
         let process = self.process(number);
-        let after = match self.random.u8(0..16) {
-            0 if self.has_faults() => self.random.i64(0..200),
-            _ => self.random.i64(0..8),
-        };
+        let longest = if self.has_faults() { self.plan.image_ms_max } else { 8 };
+        let after = self.random.i64(0..longest);
         self.schedule(after, Event::Image(process));
         if let Some(active) = &mut self.members[number].active {
             let mut answers = Vec::new();

@@ -188,6 +188,16 @@ impl Controller {
         entry
     }
 
+    /// A member of an ISR that was just decided, of which another registration has caught up than the one that is
+    /// registered (R6).
+    pub(crate) fn another_member(&self, told: &Told) -> Option<BrokerId> {
+        let Told::Altered(wish, IsrAnswer::Decided(_)) = told else { return None };
+        let is_another = |(id, epoch): &&(BrokerId, BrokerEpoch)| {
+            self.image.broker(*id).is_none_or(|known| known.epoch != *epoch)
+        };
+        wish.isr.iter().find(is_another).map(|(id, _)| *id)
+    }
+
     fn decide(&mut self, now: Timestamp, request: &Request) -> (Entry, Response) {
         let decision = self.image.decide(&self.settings, now, request);
         for record in &decision.records {

@@ -1,8 +1,9 @@
 //! What goes wrong with machines: processes that die, power that fails, disks and folders that are gone.
 
-use model::{Durability, Timestamp};
+use metadata::decide::NewIsr;
+use model::{BrokerId, Durability, Timestamp};
 
-use super::{Cluster, Event, id_of};
+use super::{Cluster, Event, id_of, number_of};
 use crate::machine::Stop;
 use crate::plan::PARTITIONS;
 use crate::start;
@@ -93,6 +94,25 @@ impl Cluster {
         !self.members[broker].has_lost
             && (0..self.members.len()).filter(|other| *other != broker).all(is_sound)
             && (0..PARTITIONS).all(|at| images.iter().all(|image| has_other(image, at)))
+    }
+
+    /// The worst moment to lose everything: while the controller is being asked to take the replica into the ISR. Says
+    /// whether that happened.
+    pub(super) fn lose_who_joins(&mut self, wish: &NewIsr) -> bool {
+        let dice = self.random.u32(0..1000);
+        if !self.has_faults() || dice >= self.plan.losses_per_mille / 4 {
+            return false;
+        }
+        let Some(state) = self.state_of(wish.partition.0 as usize) else { return false };
+        let is_new = |id: &BrokerId| !state.isr.contains(id);
+        let joining = wish.isr.iter().map(|(id, _)| *id).find(is_new).map(number_of);
+        let Some(broker) = joining.filter(|broker| self.may_lose(*broker)) else { return false };
+        self.trace.note(self.now, format_args!("as it joins: {wish:?}"));
+        self.lose(broker);
+        // Back before anybody misses it.
+        let after = self.random.i64(1..20);
+        self.schedule(after, Event::Start(broker));
+        true
     }
 
     /// Takes from a machine what it has.

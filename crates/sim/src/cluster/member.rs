@@ -29,6 +29,8 @@ pub(super) struct Member {
     pub(super) disk: SimDisk,
     /// How many disks it had before this one.
     pub(super) disks: u64,
+    /// No process was ever started on this disk.
+    is_new: bool,
     pub(super) broker: Option<ClusterBroker>,
     pub(super) incarnation: u64,
     /// What its replicas had is lost, or some of it, and the controller does not know yet.
@@ -59,6 +61,7 @@ impl Member {
         Member {
             disk,
             disks: 0,
+            is_new: true,
             broker: None,
             incarnation: 0,
             has_lost: false,
@@ -79,6 +82,7 @@ impl Member {
         self.disk = SimDisk::new();
         start::format(&self.disk);
         self.disks += 1;
+        self.is_new = true;
     }
 }
 
@@ -119,8 +123,6 @@ impl Cluster {
     /// Makes the logs of all partitions on a new machine, as the topic's creation did.
     pub(super) fn prepare(&mut self, broker: usize) -> Result<(), Broken> {
         self.open(broker)?;
-        let opened = self.members[broker].broker.as_mut().expect("it was just opened");
-        opened.made_anew.clear();
         self.end(broker, Stop::Clean);
         Ok(())
     }
@@ -128,7 +130,12 @@ impl Cluster {
     fn open(&mut self, broker: usize) -> Result<(), Broken> {
         let member = &mut self.members[broker];
         let opened = ClusterBroker::open(&member.disk, id_of(broker), &self.plan, self.now);
-        let opened = opened.map_err(|error| (Invariant::BrokerStarts, error.to_string()))?;
+        let mut opened = opened.map_err(|error| (Invariant::BrokerStarts, error.to_string()))?;
+        if std::mem::take(&mut member.is_new) {
+            // A first start is clean, and lacks nothing: that the disk is another one, its id says.
+            opened.was_clean = true;
+            opened.made_anew.clear();
+        }
         member.broker = Some(opened);
         member.incarnation += 1;
         member.stopping_since = None;
@@ -149,9 +156,10 @@ impl Cluster {
         let process = self.process(broker);
         let opened = self.members[broker].broker.as_ref().expect("it was just opened");
         let (clean, made_anew) = (opened.was_clean, &opened.made_anew);
+        let ends = [0, 1].map(|at| opened.partition(at).with_log(|log| log.log_end_offset()));
         self.trace.note(
             self.now,
-            format_args!("{process:?} starts, clean: {clean}, made anew: {made_anew:?}"),
+            format_args!("{process:?} starts, clean: {clean}, made anew: {made_anew:?}, {ends:?}"),
         );
         let after = self.random.i64(0..8);
         self.schedule(after, Event::Tick(process));

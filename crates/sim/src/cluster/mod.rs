@@ -275,6 +275,7 @@ impl Cluster {
             stops: self.stops,
             acked: self.history.acked_count,
             compactions: 0,
+            controllers: self.controllers,
             violation,
         }
     }
@@ -435,7 +436,16 @@ impl Cluster {
                 let wish_sent = wish.clone();
                 self.schedule(CALL_MS, Event::Unaltered { at: from, wish: wish_sent, number });
                 let leader = BrokerRef { broker: id_of(from.broker), epoch };
-                self.ask_controller(from, Ask::AlterIsr(leader, wish));
+                let joining = self.lose_who_joins(&wish);
+                let ask = Ask::AlterIsr(leader, wish);
+                match self.members[from.broker].node.leader().filter(|_| joining) {
+                    Some(to) => {
+                        let (after, from) = (self.random.i64(150..400), from.broker);
+                        let body = Body::Ask(self.process(from), ask);
+                        self.schedule(after, Event::Arrive { from, to, body });
+                    }
+                    None => self.ask_controller(from, ask),
+                }
             }
             Outgoing::Client(to, response) => {
                 if self.is_lost() {

@@ -45,6 +45,8 @@ pub struct ClusterPlan {
     pub cut_every_ms: i64,
     /// The mean time between two pauses of a broker; 0 for none.
     pub pause_every_ms: i64,
+    /// The longest that a broker takes to act upon what is decided, in milliseconds.
+    pub image_ms_max: i64,
     /// Whether a clean stop begins with asking the controller to move leaders away (KIP-841).
     pub controlled_shutdown: bool,
 }
@@ -82,6 +84,7 @@ impl ClusterPlan {
             doubled_per_mille: [0, 10, 60][random.usize(0..3)],
             cut_every_ms: [0, 300, 1_000][random.usize(0..3)],
             pause_every_ms: [0, 300, 1_000][random.usize(0..3)],
+            image_ms_max: [8, 8, 400][random.usize(0..3)],
             controlled_shutdown: version > 0 && random.bool(),
         }
     }

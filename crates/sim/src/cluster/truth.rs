@@ -1,11 +1,11 @@
 //! What is decided, whoever knows it; and what must follow from it for the logs, whoever has them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use metadata::{ClusterImage, MetadataRecord, PartitionImage};
 use model::batch::Batches;
-use model::{BatchHeader, BrokerId, LeaderEpoch, Offset};
+use model::{BatchHeader, BrokerId, LeaderEpoch, Offset, Timestamp};
 
 use super::broker::state_of;
 use super::controller::Entry;
@@ -16,6 +16,9 @@ use crate::invariant::Invariant;
 use crate::message::PartitionId;
 use crate::plan::PARTITIONS;
 use crate::start::TOPIC_ID;
+
+/// So many changes of an ISR within so many milliseconds are too many.
+const STEADY: (usize, i64) = (12, 150);
 
 /// A batch as it was first seen: its checksum, and where the next one begins.
 type Content = (u32, Offset);
@@ -30,7 +33,8 @@ pub(super) struct Truth {
     looked: BTreeMap<(usize, PartitionId), Offset>,
     /// An unclean election was allowed and happened: what was acknowledged may be gone.
     pub(super) forgiven: [bool; PARTITIONS],
-    pub(super) unclean: u64,
+    /// When ISRs were last changed without an election.
+    isr_changes: [VecDeque<Timestamp>; PARTITIONS],
     /// The terms of the committed entries of the metadata log.
     terms: Vec<u64>,
     /// Who led the metadata log in which term.
@@ -128,6 +132,9 @@ impl Cluster {
         if new.has_leader() && new.leader_epoch > old.leader_epoch {
             self.check_elected(at, old, new, entry)?;
         }
+        if new.leader_epoch == old.leader_epoch {
+            self.check_steady(at)?;
+        }
         for id in new.isr.iter().filter(|id| !old.isr.contains(id) && **id != new.leader) {
             if !self.truth.image.is_eligible(*id) {
                 let what = format!("{id} may not join an ISR of {at}: {new:?}");
@@ -136,6 +143,20 @@ impl Cluster {
             self.check_complete(at, *id)?;
         }
         Ok(())
+    }
+
+    fn check_steady(&mut self, at: PartitionId) -> Result<(), Broken> {
+        let (count, ms) = STEADY;
+        let changes = &mut self.truth.isr_changes[at];
+        changes.push_back(self.now);
+        let first = if changes.len() > count { changes.pop_front() } else { None };
+        match first.filter(|first| self.now.ms_since(*first) < ms) {
+            Some(first) => {
+                let what = format!("the ISR of {at} changed {count} times since {first}");
+                Err((Invariant::IsrIsSteady, what))
+            }
+            None => Ok(()),
+        }
     }
 
     /// A leader serves, and has everything; or its election is allowed, and counted (R4).
@@ -167,7 +188,6 @@ impl Cluster {
                 let what = format!("{leader} leads {at} after {old:?}");
                 return Err((Invariant::LeaderIsComplete, what));
             }
-            self.truth.unclean += 1;
             if self.plan.unclean {
                 self.truth.forgiven[at] = true;
                 self.history.forgive(at);
@@ -217,14 +237,16 @@ impl Cluster {
         Ok(())
     }
 
-    /// Looks at what came into logs.
+    /// Looks at what came into logs, and at what is left where one was cut.
     pub(super) fn look_at_logs(&mut self) -> Result<(), Broken> {
+        let mut cut = Vec::new();
         for (number, member) in self.members.iter().enumerate() {
             let Some(broker) = &member.broker else { continue };
             for at in 0..PARTITIONS {
                 let log_end = broker.partition(at).with_log(|log| log.log_end_offset());
                 let looked = self.truth.looked.entry((number, at)).or_insert(Offset(0));
                 if log_end <= *looked {
+                    cut.extend((log_end < *looked).then_some((number, at)));
                     *looked = log_end;
                     continue;
                 }
@@ -233,6 +255,12 @@ impl Cluster {
                     let (header, _) = batch.expect("logs have whole batches");
                     self.truth.saw(at, &header)?;
                 }
+            }
+        }
+        for (number, at) in cut {
+            let id = id_of(number);
+            if self.state_of(at).is_some_and(|state| state.is_complete(id)) {
+                self.check_complete(at, id)?;
             }
         }
         Ok(())

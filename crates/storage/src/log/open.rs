@@ -81,6 +81,7 @@ impl Log {
             log.settle_ends(&trust)?;
             log.segments.shrink_to_fit();
             log.assert_ordered();
+            log.doubt_first_name();
             return Ok(log);
         }
         if found.has_epochs {
@@ -107,7 +108,14 @@ impl Log {
         log.segments.iter_mut().for_each(Segment::release);
         log.segments.shrink_to_fit();
         log.assert_ordered();
+        log.doubt_first_name();
         Ok(log)
+    }
+
+    /// The process before may have made the first file and written nothing into it: then nobody has synced its name,
+    /// and the first sync of records must, or a power failure takes them with the file.
+    fn doubt_first_name(&mut self) {
+        self.is_unnamed |= self.segments.len() == 1 && self.active().size() == 0;
     }
 
     fn without_segments(

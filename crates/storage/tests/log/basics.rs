@@ -1,7 +1,11 @@
 //! What every log does: append, read, roll, open again.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use model::{LeaderEpoch, Offset, Timestamp};
-use storage::{OnDamage, Opening, ProducerVerdict, StorageError};
+use storage::disk::{Disk, OpenMode, SimDisk};
+use storage::{LogConfig, OnDamage, Opening, ProducerVerdict, StorageError};
 
 use crate::fixture::*;
 
@@ -420,4 +424,27 @@ fn an_epoch_that_was_led_in_vain_is_not_that_of_older_records_copied_later() {
     assert_eq!(log.epochs(), [(LeaderEpoch(1), Offset(0)), (LeaderEpoch(2), end)]);
     assert_eq!(log.epoch_at(end), LeaderEpoch(2));
     assert_eq!(read_all(&log, end, 1 << 20), copied);
+}
+
+/// A file may be made for records that are refused then, and the process stops.
+#[test]
+fn the_first_records_in_a_file_of_the_process_before_make_its_name_durable() {
+    for seed in 0..20 {
+        let disk = SimDisk::new();
+        let dir = Path::new("data/orders-0");
+        disk.create_dir_all(dir.parent().unwrap()).unwrap();
+        disk.sync_dir(Path::new("")).unwrap();
+        let open = |disk: &SimDisk, clean| {
+            let opening = Opening { clean, ..Opening::unknown(NOW) };
+            let config = Arc::new(LogConfig::default());
+            storage::Log::open(Arc::new(disk.clone()), dir.to_owned(), config, opening).unwrap()
+        };
+        open(&disk, false).close().unwrap();
+        disk.open(&dir.join("00000000000000000000.log"), OpenMode::Create).unwrap();
+        let mut log = open(&disk, true);
+        append(&mut log, &Batch::of(3, NOW));
+        let synced = sync(&mut log);
+        drop(log);
+        assert_eq!(open(&disk.after_crash(seed), false).log_end_offset(), synced, "seed {seed}");
+    }
 }

@@ -1,0 +1,75 @@
+//! Faults that can be planted, so that the simulation proves that it would find them. In debug builds only, and only on
+//! the thread that plants one; a release build has no trace of them.
+
+/// A fault: a rule of the decisions left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// A process that did not stop cleanly counts as one that did (KIP-966, KAFKA-18635).
+    UncleanIsClean,
+    /// A broker that was not stopped cleanly goes on leading in the same leader epoch (KAFKA-18106).
+    UncleanLeadsOn,
+    /// A broker on another disk counts as the old one (R12).
+    AnotherDiskCounts,
+    /// Replicas that had to be made anew go on counting.
+    EmptyReplicasCount,
+    /// Who led last is elected although it is fenced (KAFKA-19522).
+    FencedLastLeader,
+    /// Who serves is elected, complete or not (R4).
+    AnybodyLeads,
+    /// A fenced broker, or one that is about to stop, joins an ISR (KIP-841).
+    FencedJoins,
+    /// Another registration of a broker joins an ISR than the one that caught up (KIP-903).
+    AnyRegistrationJoins,
+    /// Replicas out of sync stay eligible when the ISR has enough members (KIP-966).
+    EligibleForEver,
+    /// A broker that is back waits for the session of its dead predecessor.
+    WaitsForSession,
+}
+
+impl Mutant {
+    /// All of them.
+    pub const ALL: [Mutant; 10] = [
+        Mutant::UncleanIsClean,
+        Mutant::UncleanLeadsOn,
+        Mutant::AnotherDiskCounts,
+        Mutant::EmptyReplicasCount,
+        Mutant::FencedLastLeader,
+        Mutant::AnybodyLeads,
+        Mutant::FencedJoins,
+        Mutant::AnyRegistrationJoins,
+        Mutant::EligibleForEver,
+        Mutant::WaitsForSession,
+    ];
+}
+
+#[cfg(debug_assertions)]
+mod planted {
+    use super::Mutant;
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Mutant>> = const { Cell::new(None) };
+    }
+
+    /// Plants a fault on this thread, or none.
+    pub fn plant(mutant: Option<Mutant>) {
+        PLANTED.with(|planted| planted.set(mutant));
+    }
+
+    pub(crate) fn is_planted(mutant: Mutant) -> bool {
+        PLANTED.with(|planted| planted.get() == Some(mutant))
+    }
+}
+
+#[cfg(not(debug_assertions))]
+mod planted {
+    use super::Mutant;
+
+    pub(crate) const fn is_planted(_: Mutant) -> bool {
+        false
+    }
+}
+
+pub(crate) use planted::is_planted;
+#[cfg(debug_assertions)]
+pub use planted::plant;
