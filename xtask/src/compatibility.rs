@@ -143,7 +143,8 @@ const NOT_SERVED: &str = "
 - Transactions: a transactional id is refused by FindCoordinator and InitProducerId with UNSUPPORTED_VERSION.
 - TLS, SASL and ACLs: listeners other than PLAINTEXT are refused when the broker starts.
 - The newer group protocols (KIP-848, share groups, streams groups), quotas, tiered storage.
-- Clusters of several brokers: replicas are never moved, and no other broker can lead.
+- Replicas that move: reassignments are refused, and a broker that leaves for good keeps its replicas in the metadata.
+- Reading from followers (KIP-392), and the hints of KIP-951 about new leaders.
 
 What is not there has a legal answer where tools and consoles ask for it: no access rules (SECURITY_DISABLED), no
 quotas, no passwords, no delegation tokens, no transactions, no reassignments. To set a quota or a password is

@@ -160,7 +160,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
             links.answer_by(&quorum);
             tokio::spawn(vital::task(
                 "watching other brokers",
-                cluster::watch(Arc::clone(&quorum), Arc::clone(links)),
+                cluster::watch(Arc::clone(&quorum), Arc::clone(links), rebalance_every(&config)),
             ));
             let controller = links.controller(&quorum);
             let register = RegisterBroker {
@@ -429,6 +429,12 @@ async fn join_cluster(
         Response::RegisterBroker(Err(refusal)) => Err(StartError::Refused(refusal)),
         other => unreachable!("the answer to another request: {other:?}"),
     }
+}
+
+/// How often leaderships go back to preferred replicas, if they do.
+fn rebalance_every(config: &BrokerConfig) -> Option<Duration> {
+    let membership = &config.membership;
+    membership.rebalances.then(|| Duration::from_secs(membership.rebalance_s))
 }
 
 /// What this process says when it registers.

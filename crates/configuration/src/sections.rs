@@ -48,6 +48,10 @@ settings! {
         registration_ms_max: u64 = "initial.broker.registration.timeout.ms",
         /// Whether a stop first hands leaderships over.
         hands_over: bool = "controlled.shutdown.enable",
+        /// Whether the controller gives leaderships back to preferred replicas.
+        rebalances: bool = "auto.leader.rebalance.enable",
+        /// How often it does.
+        rebalance_s: u64 = "leader.imbalance.check.interval.seconds",
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::link::{DialFailure, Direction, Event};
-use metadata::decide::BrokerRef;
+use metadata::decide::{BrokerRef, ElectLeaders, ElectionKind};
 use metadata::{ClusterImage, ImageUpdate, Request, Response};
 use model::{BrokerId, Moment, Uuid};
 use node::Sessions;
@@ -26,6 +26,8 @@ use super::links::ClusterLinks;
 const CATCH_UP_MAX: Duration = Duration::from_secs(10);
 /// How long each voter waits for those before it when the controller has ended.
 const TURN: Duration = Duration::from_millis(50);
+/// How long leaderships stay where a failure has put them.
+const CALM_MIN: Duration = Duration::from_secs(60);
 /// The pause after a decision that could not be had.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -149,18 +151,24 @@ impl State {
 }
 
 /// Watches until the quorum stops.
-pub(crate) async fn run(quorum: Arc<Quorum>, links: Arc<ClusterLinks>) {
+pub(crate) async fn run(
+    quorum: Arc<Quorum>,
+    links: Arc<ClusterLinks>,
+    rebalance_every: Option<Duration>,
+) {
     let watching = Arc::clone(links.watching());
     let is_adding: Arc<AtomicBool> = Arc::default();
     let mut updates = quorum.subscribe();
     let mut sweeps = false;
     let mut succeeded = None;
+    let mut rebalance = Rebalance::new(rebalance_every);
     loop {
         let leader = quorum.leader();
         let leads = leader == Some(quorum.node());
         if watching.lead(leads) && leads {
             info!("this node is the active controller");
             sweeps = true;
+            rebalance.put_off();
         }
         let image = quorum.image();
         links.dial_brokers(&image);
@@ -169,6 +177,7 @@ pub(crate) async fn run(quorum: Arc<Quorum>, links: Arc<ClusterLinks>) {
         if leads {
             for who in fence {
                 warn!(broker = %who.broker, epoch = who.epoch.0, "a broker is gone or silent for too long: it is fenced");
+                rebalance.put_off();
                 sweeps |= is_decided(&quorum, Request::FenceBroker(who)).await;
             }
             if sweeps {
@@ -179,6 +188,8 @@ pub(crate) async fn run(quorum: Arc<Quorum>, links: Arc<ClusterLinks>) {
                 }
             }
             add_learner(&quorum, &image, &is_adding);
+            rebalance.when_due(&quorum).await;
+            look_at = look_at.into_iter().chain(rebalance.due).min();
         }
         tokio::select! {
             update = updates.next() => match update {
@@ -223,6 +234,41 @@ async fn until(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,
+    }
+}
+
+/// When leaderships go back to preferred replicas: now and then, and not within a minute of a failure, because each
+/// move is a second interruption for everybody.
+struct Rebalance {
+    every: Option<Duration>,
+    due: Option<Instant>,
+}
+
+impl Rebalance {
+    fn new(every: Option<Duration>) -> Rebalance {
+        Rebalance { every, due: every.map(|every| Instant::now() + every) }
+    }
+
+    fn put_off(&mut self) {
+        let calm = Instant::now() + CALM_MIN;
+        self.due = self.due.map(|due| due.max(calm));
+    }
+
+    async fn when_due(&mut self, quorum: &Quorum) {
+        let now = Instant::now();
+        if self.due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.due = self.every.map(|every| now + every);
+        let elect = ElectLeaders { kind: ElectionKind::Preferred, partitions: None };
+        if let Ok(Response::ElectLeaders(elected)) =
+            quorum.propose(Request::ElectLeaders(elect)).await
+        {
+            let moved = elected.iter().filter(|(_, _, answer)| answer.is_ok()).count();
+            if moved > 0 {
+                info!(partitions = moved, "leaderships went back to preferred replicas");
+            }
+        }
     }
 }
 

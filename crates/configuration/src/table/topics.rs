@@ -27,11 +27,9 @@ pub(super) const KEYS: &[Key] = &[
         .internal()
         .doc("How often the controller looks for partitions to elect uncleanly."),
     Key::boolean("auto.leader.rebalance.enable", "true")
-        .ignored(super::ALONE)
         .doc("Whether leadership goes back to the preferred replica in the background."),
     Key::long("leader.imbalance.check.interval.seconds", "300")
         .at_least(1)
-        .ignored(super::ALONE)
         .doc("How often the controller looks for leaders that are not the preferred ones."),
     Key::int("num.replica.fetchers", "1")
         .at_least(1)
