@@ -10,7 +10,8 @@ use std::time::Duration;
 use configuration::{BrokerConfig, CompressionChoice, Scope, TopicSettings};
 use metadata::topic_config::Resolver;
 use metadata::{
-    ClusterImage, ConfigResource, ImageUpdate, LocalChange, LocalChangeKind, TopicChange,
+    ClusterImage, ConfigResource, ImageUpdate, LocalChange, LocalChangeKind, PartitionImage,
+    TopicChange,
 };
 use model::{BrokerId, Compression, Durability, PartitionIndex, TopicId, TopicPartition};
 use node::Key;
@@ -21,7 +22,7 @@ use tracing::{error, info};
 
 use crate::groups::OFFSETS_TOPIC;
 use crate::internal_topics;
-use crate::logs::{Gone, Opened, Wanted, tell_refusal};
+use crate::logs::{Gone, Logs, Opened, Wanted, tell_refusal};
 use crate::network::listener::ConnectionLimits;
 use crate::server::Server;
 use crate::start::controller_settings;
@@ -230,7 +231,9 @@ fn open_missing(
         partitions.extend(wanted.into_iter().zip(opened).map(|(wanted, opened)| {
             let key = (wanted.topic_id, wanted.name.partition);
             let settings = Arc::clone(&settings[&wanted.topic_id]);
-            note_empty(server, update, &wanted, &opened);
+            if opened.is_err() {
+                note_refused(server, update, &wanted);
+            }
             (key, take_over(server, wanted, settings, opened))
         }));
     }
@@ -252,26 +255,44 @@ fn wanted(change: &LocalChange, settings: &SettingsByTopic) -> Wanted {
     }
 }
 
-/// Notes a replica that the image may count and that holds nothing: it was made anew at this start, or it is refused.
-/// It is reported before this broker serves. A topic that has no other replica has nothing to gain from that.
-fn note_empty(
-    server: &Server,
-    update: &ImageUpdate,
-    wanted: &Wanted,
-    opened: &Result<Opened, StorageError>,
-) {
+/// Notes a replica that the image may count and that is refused at the start: it is reported before this broker serves.
+fn note_refused(server: &Server, update: &ImageUpdate, wanted: &Wanted) {
     let is_start = update.before.cluster_id().is_none();
-    let has_all = opened.as_ref().is_ok_and(|opened| !opened.is_new);
-    if server.links.is_none() || !is_start || has_all {
-        return;
-    }
-    let (id, index, me) = (wanted.topic_id, wanted.name.partition, server.node_id);
+    let (id, index) = (wanted.topic_id, wanted.name.partition);
     let topic = update.after.topic_by_id(id);
-    let Some(state) = topic.and_then(|topic| topic.partition(index)) else { return };
-    let is_counted = state.isr.contains(&me) || state.elr.contains(&me);
-    if is_counted && state.replicas.len() > 1 {
-        server.made_anew.lock().push((id, index));
+    let state = topic.and_then(|topic| topic.partition(index));
+    if server.links.is_some()
+        && is_start
+        && state.is_some_and(|state| counts_elsewhere(state, server.node_id))
+    {
+        server.refused_at_start.lock().push((id, index));
     }
+}
+
+/// Whether the image may count this broker's replica, and there are others: a partition with a single replica has
+/// nothing to gain from being told of its loss.
+fn counts_elsewhere(state: &PartitionImage, me: BrokerId) -> bool {
+    let is_counted = state.isr.contains(&me) || state.elr.contains(&me);
+    is_counted && state.replicas.len() > 1
+}
+
+/// Replicas of this broker that the image may count and of which its log directories know nothing: they would be made
+/// anew, empty. To be reported before that is done: after a crash in between they would pass for what they were.
+pub fn unknown_replicas(
+    image: &ClusterImage,
+    logs: &Logs,
+    me: BrokerId,
+) -> Vec<(TopicId, PartitionIndex)> {
+    let mut unknown = Vec::new();
+    for topic in image.topics() {
+        let counted = topic.partitions().filter(|(_, state)| counts_elsewhere(state, me));
+        for (partition, _) in counted {
+            if !logs.knows(&storage::journal::Key { topic_id: topic.id, partition }) {
+                unknown.push((topic.id, partition));
+            }
+        }
+    }
+    unknown
 }
 
 fn take_over(
@@ -281,7 +302,7 @@ fn take_over(
     opened: Result<Opened, StorageError>,
 ) -> Option<Arc<Partition>> {
     match opened {
-        Ok(Opened { log, high_watermark, sync_queue, .. }) => {
+        Ok(Opened { log, high_watermark, sync_queue }) => {
             let (name, id, me) = (wanted.name, wanted.topic_id, server.node_id);
             let partition = Partition::new(name, id, me, log, settings, high_watermark, sync_queue);
             server.logs.register(&partition);

@@ -143,8 +143,8 @@ pub struct Server {
     pub fetchers: Fetchers,
     /// Who is in sync where this broker leads.
     pub in_sync: InSync,
-    /// Replicas that the image may count and that had to be made anew when this broker started.
-    pub made_anew: Mutex<Vec<(TopicId, PartitionIndex)>>,
+    /// Replicas that the image may count and that were refused when this broker started.
+    pub refused_at_start: Mutex<Vec<(TopicId, PartitionIndex)>>,
     /// Why the broker cannot go on, once that is so.
     pub ended: watch::Sender<Option<String>>,
     /// Set when the broker begins to stop.

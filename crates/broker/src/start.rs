@@ -179,6 +179,9 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
                 joined = joining => joined?,
                 never = links.accept_nodes(inter_broker) => match never {},
             };
+            let unknown = replicas::unknown_replicas(&quorum.image(), &logs, config.node_id);
+            let who = BrokerRef { broker: config.node_id, epoch: joined.epoch };
+            cluster::report_empty(&controller, who, &unknown).await?;
             logs.settle(assigned(&quorum, config.node_id))?;
             (controller, joined.epoch)
         }
@@ -221,7 +224,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         links: links.clone(),
         fetchers: Fetchers::default(),
         in_sync: InSync::default(),
-        made_anew: Mutex::default(),
+        refused_at_start: Mutex::default(),
         ended: watch::Sender::new(None),
         stopping: AtomicBool::new(false),
         groups,

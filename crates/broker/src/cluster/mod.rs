@@ -39,6 +39,7 @@ use std::time::Duration;
 
 use metadata::decide::{BrokerRef, EmptyReplicas, SWEEP_PARTITIONS_MAX};
 use metadata::{Request, Response};
+use model::{PartitionIndex, TopicId};
 use tokio::sync::watch::Receiver;
 use tracing::warn;
 
@@ -47,15 +48,17 @@ use crate::server::Server;
 use crate::start::StartError;
 use crate::vital;
 
-/// Begins to serve: other brokers may copy from this one, replicas that the image may count though they hold nothing
-/// are reported, and the controller hears of this broker from now on.
+/// Begins to serve: replicas that are refused are reported, other brokers may copy from this one, and the controller
+/// hears of it from now on.
 pub async fn begin(
     server: &Arc<Server>,
     links: &Arc<ClusterLinks>,
     who: BrokerRef,
     stopped: &Receiver<bool>,
 ) -> Result<(), StartError> {
-    report_empty(server, who).await?;
+    let refused = std::mem::take(&mut *server.refused_at_start.lock());
+    report_empty(&server.controller, who, &refused).await?;
+    server.applied().await;
     let (serving, stopped) = (Arc::clone(server), stopped.clone());
     let data = server.data.get().expect("it is set before the broker serves").clone();
     links.hand_fetchers_to(move |established| {
@@ -73,21 +76,24 @@ pub async fn begin(
     Ok(())
 }
 
-async fn report_empty(server: &Server, broker: BrokerRef) -> Result<(), StartError> {
-    let empty = std::mem::take(&mut *server.made_anew.lock());
+/// Reports replicas that hold nothing of what the cluster may count on: they leave the in-sync replicas.
+pub async fn report_empty(
+    controller: &Controller,
+    broker: BrokerRef,
+    empty: &[(TopicId, PartitionIndex)],
+) -> Result<(), StartError> {
     for partitions in empty.chunks(SWEEP_PARTITIONS_MAX) {
         warn!(
             partitions = partitions.len(),
-            "replicas hold nothing of what the cluster may count on: they leave the in-sync replicas and are copied anew"
+            "replicas hold nothing of what the cluster may count on: they leave the in-sync replicas"
         );
         let report = EmptyReplicas { broker, partitions: partitions.to_vec() };
-        match server.controller.decide(Request::ReportEmptyReplicas(report)).await {
+        match controller.decide(Request::ReportEmptyReplicas(report)).await {
             Ok(Response::EmptyReplicas(Ok(_))) => {}
             Ok(Response::EmptyReplicas(Err(refusal))) => return Err(StartError::Refused(refusal)),
             Ok(other) => unreachable!("the answer to another request: {other:?}"),
             Err(cause) => return Err(StartError::NotJoined(cause.to_string())),
         }
     }
-    server.applied().await;
     Ok(())
 }

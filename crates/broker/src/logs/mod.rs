@@ -116,8 +116,6 @@ pub struct Opened {
     pub high_watermark: Offset,
     /// Where its partition asks for a sync.
     pub sync_queue: Arc<SyncQueue>,
-    /// Whether nothing was known of it here before.
-    pub is_new: bool,
 }
 
 /// A partition whose topic was deleted.
@@ -244,6 +242,11 @@ impl Logs {
         let homes = self.homes.lock();
         let at = homes.get(&key_of(partition)).map_or(0, |home| home.directory);
         &self.directories[at]
+    }
+
+    /// Whether a journal knows a partition: this broker has had it, and has its folder or refuses it.
+    pub fn knows(&self, key: &Key) -> bool {
+        self.directories.iter().any(|directory| directory.partition(key).is_some())
     }
 
     /// The number of the directory of a partition that is open, for the flusher.

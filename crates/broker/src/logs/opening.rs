@@ -113,7 +113,7 @@ impl Logs {
         let checkpoint = place.known.as_ref().and_then(|known| known.checkpoint);
         let high_watermark = checkpoint.map_or(Offset(0), |last| last.high_watermark);
         let sync_queue = Arc::clone(self.directories[place.directory].sync_queue());
-        Opened { log, high_watermark, sync_queue, is_new: place.known.is_none() }
+        Opened { log, high_watermark, sync_queue }
     }
 
     fn partition_counts(&self) -> Vec<usize> {
