@@ -184,7 +184,7 @@ pub fn show(plan: &Plan) {
     }
 }
 
-/// What an experiment's cells lack on a target of one broker, if any of them lack something.
+/// What an experiment's cells lack on brokers that the lab starts, if any of them lack something.
 pub fn waits(experiment: &Experiment) -> Result<Vec<Need>> {
     let none = toml::Table::new();
     let mut needs = Vec::new();
@@ -192,6 +192,8 @@ pub fn waits(experiment: &Experiment) -> Result<Vec<Need>> {
         let workload: Workload = catalogue::workload(experiment, ProfileName::Quick, &none, &cell)?;
         needs.extend(catalogue::needs(experiment, &workload));
     }
+    // Whatever the lab starts can be several brokers.
+    needs.retain(|need| *need != Need::Cluster);
     needs.sort_unstable();
     needs.dedup();
     Ok(needs)

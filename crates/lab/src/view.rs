@@ -24,9 +24,7 @@ pub fn list(report: Option<&str>) -> Result<()> {
             line(experiment)?;
         }
     }
-    say!(
-        "\nWhat waits for a cluster runs on Apache Kafka and on any cluster given as HOST:PORT; gateway and push are not there yet."
-    );
+    say!("\nGateway and push are not there yet: what needs them waits.");
     Ok(())
 }
 
