@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use quorum::{Quorum, QuorumError};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::links::ClusterLinks;
 
@@ -29,7 +29,7 @@ const TURN: Duration = Duration::from_millis(50);
 /// How long leaderships stay where a failure has put them.
 const CALM_MIN: Duration = Duration::from_secs(60);
 /// The pause after a decision that could not be had.
-const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// What a voter knows of the others' lives.
 pub struct Watching {
@@ -160,7 +160,7 @@ pub(crate) async fn run(
     let is_adding: Arc<AtomicBool> = Arc::default();
     let mut updates = quorum.subscribe();
     let mut sweeps = false;
-    let mut succeeded = None;
+    let (mut succeeded, mut told) = (None, None);
     let mut rebalance = Rebalance::new(rebalance_every);
     loop {
         let leader = quorum.leader();
@@ -175,17 +175,22 @@ pub(crate) async fn run(
         succeed(&quorum, &links, leader, &mut succeeded).await;
         let (fence, mut look_at) = watching.look(&image);
         if leads {
+            let mut is_undecided = false;
             for who in fence {
-                warn!(broker = %who.broker, epoch = who.epoch.0, "a broker is gone or silent for too long: it is fenced");
+                if told.replace(who) != Some(who) {
+                    warn!(broker = %who.broker, epoch = who.epoch.0, "a broker is gone or silent for too long: it is fenced");
+                }
                 rebalance.put_off();
-                sweeps |= is_decided(&quorum, Request::FenceBroker(who)).await;
+                let fenced = is_decided(&quorum, Request::FenceBroker(who)).await;
+                (sweeps, is_undecided) = (sweeps | fenced, is_undecided | !fenced);
             }
             if sweeps {
                 sweeps = !sweep(&quorum).await;
-                if sweeps {
-                    let soon = Instant::now() + PAUSE;
-                    look_at = Some(look_at.map_or(soon, |at| at.min(soon)));
-                }
+            }
+            if sweeps || is_undecided {
+                // A controller that was elected a moment ago is not the active one for some milliseconds more.
+                let soon = Instant::now() + PAUSE;
+                look_at = Some(look_at.map_or(soon, |at| at.min(soon)));
             }
             add_learner(&quorum, &image, &is_adding);
             rebalance.when_due(&quorum).await;
@@ -282,7 +287,7 @@ async fn is_decided(quorum: &Quorum, request: Request) -> bool {
     match quorum.propose(request).await {
         Ok(_) => true,
         Err(cause) => {
-            info!(%cause, "the controller could not decide");
+            debug!(%cause, "the controller could not decide yet");
             false
         }
     }
@@ -304,8 +309,8 @@ async fn sweep(quorum: &Quorum) -> bool {
                 }
             }
             Ok(other) => unreachable!("the answer to another request: {other:?}"),
-            // Whoever leads now begins with a sweep.
-            Err(QuorumError::NotLeader { .. } | QuorumError::Stopped(_)) => return true,
+            Err(QuorumError::Stopped(_)) => return true,
+            // It may be about to lead; and if another does, that one begins with a sweep, and this one asks no more.
             Err(_) => return false,
         }
     }
