@@ -103,6 +103,8 @@ pub struct Effects {
 struct Copied {
     partition: Arc<Partition>,
     rests_until: Moment,
+    /// When a cut that is still to be made is asked for again: the one before failed.
+    cut_again_at: Moment,
 }
 
 /// Who was asked what.
@@ -141,7 +143,8 @@ impl Fetcher {
     pub fn step(&mut self, now: Moment, clock: Timestamp, event: Event, effects: &mut Effects) {
         match event {
             Event::Follow(key, partition) => {
-                self.copied.insert(key, Copied { partition, rests_until: now });
+                let copied = Copied { partition, rests_until: now, cut_again_at: now };
+                self.copied.insert(key, copied);
             }
             Event::Leave(key) => drop(self.copied.remove(&key)),
             Event::Answered(number, answers) => {
@@ -194,7 +197,10 @@ impl Fetcher {
         );
         match taken {
             Ok(Followed::Stale) => {}
-            Ok(Followed::Cut(cut)) => effects.cuts.push((key, partition, cut)),
+            Ok(Followed::Cut(cut)) => {
+                copied.cut_again_at = now.plus(REST_AFTER_ERROR);
+                effects.cuts.push((key, partition, cut));
+            }
             Ok(Followed::Appended { delete_below, .. }) => {
                 effects.deletions.extend(delete_below.map(|start| (key, partition, start)));
             }
@@ -211,7 +217,7 @@ impl Fetcher {
             return;
         }
         let mut partitions = Vec::new();
-        for (key, copied) in &self.copied {
+        for (key, copied) in &mut self.copied {
             if copied.rests_until > now {
                 let until = effects.look_at.get_or_insert(copied.rests_until);
                 *until = (*until).min(copied.rests_until);
@@ -222,8 +228,18 @@ impl Fetcher {
                 Next::Ask(from) if from.leader == self.leader => {
                     partitions.extend(copied.partition.replica_fetch().map(|fetch| (*key, fetch)));
                 }
-                // It is being cut, or its role has changed: who changed it says so.
-                Next::Ask(_) | Next::Cut(_) | Next::Rest => {}
+                Next::Cut(_) if copied.cut_again_at > now => {
+                    let until = effects.look_at.get_or_insert(copied.cut_again_at);
+                    *until = (*until).min(copied.cut_again_at);
+                }
+                // A cut failed that may succeed by now, for lack of room or of files.
+                Next::Cut(to) => {
+                    copied.cut_again_at = now.plus(REST_AFTER_ERROR);
+                    let cut = Truncation { to, takes_committed: false };
+                    effects.cuts.push((*key, Arc::clone(&copied.partition), cut));
+                }
+                // Its role has changed: who changed it says so.
+                Next::Ask(_) | Next::Rest => {}
             }
         }
         if partitions.is_empty() || !effects.syncs.is_empty() {

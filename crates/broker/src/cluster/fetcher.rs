@@ -42,7 +42,10 @@ pub(super) fn run(
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(cause) => {
-            error!(%leader, %cause, "cannot copy from a leader: no runtime for its thread");
+            // Without it this broker's replicas would fall behind in silence.
+            if let Some(server) = server.upgrade() {
+                server.end(format!("cannot copy from broker {leader}: {cause}"));
+            }
             return;
         }
     };
@@ -210,18 +213,12 @@ impl Copying {
                 error!(partition = %name, from = %end, to = %cut.to, "records that were committed are cut: a leader was elected that lacks them");
                 server.counters.committed_cuts.add(1);
             }
-            let made = server
-                .logs
-                .commit_cut(&partition, cut.to)
-                .and_then(|()| partition.cut(cut.to).map(drop));
+            let made = server.logs.cut(&partition, cut.to);
             self.tell_failure(server, &partition, made);
         }
         for (_, partition, epoch, start) in start_overs {
             info!(partition = %partition.topic_partition(), %start, "the leader's log begins behind the end of this one: it is copied anew");
-            let made = server
-                .logs
-                .commit_start_over(&partition, start)
-                .and_then(|()| partition.start_over(epoch, start).map(drop));
+            let made = server.logs.start_over(&partition, epoch, start);
             self.tell_failure(server, &partition, made);
         }
         delete(server, deletions);

@@ -40,6 +40,8 @@ struct State {
     running: BTreeMap<Place, Running>,
     /// Where each partition that is followed is copied.
     places: BTreeMap<Key, Place>,
+    /// Threads that have nothing to copy any more and are about to end.
+    ending: Vec<JoinHandle<()>>,
     stopped: bool,
 }
 
@@ -65,6 +67,7 @@ impl Fetchers {
         if state.stopped {
             return;
         }
+        state.ending.retain(|thread| !thread.is_finished());
         if state.places.get(&key) != Some(&place) {
             state.leave(&key);
             state.places.insert(key, place);
@@ -82,16 +85,17 @@ impl Fetchers {
 
     /// Ends all threads.
     pub fn stop(&self) {
-        let running = {
+        let (running, mut threads) = {
             let mut state = self.state.lock();
             state.stopped = true;
             state.places.clear();
-            std::mem::take(&mut state.running)
+            (std::mem::take(&mut state.running), std::mem::take(&mut state.ending))
         };
-        for (place, Running { events, thread, .. }) in running {
-            drop(events);
+        // Each thread ends when nobody can send it anything any more.
+        threads.extend(running.into_values().map(|running| running.thread));
+        for thread in threads {
             if thread.join().is_err() {
-                error!(leader = %place.0, "a fetcher's thread had panicked");
+                error!("a fetcher's thread had panicked");
             }
         }
     }
@@ -105,7 +109,7 @@ impl State {
         running.copied -= 1;
         if running.copied == 0 {
             // The thread ends by itself: nobody can send it anything any more.
-            self.running.remove(&place);
+            self.ending.extend(self.running.remove(&place).map(|running| running.thread));
         }
     }
 }

@@ -12,8 +12,8 @@ use ::link::codec::CodecError;
 use ::link::codec::fields::{Reader, Writer};
 use ::link::{Answering, Decline, Declined, Peer, Service, service};
 use bytes::Bytes;
-use metadata::Request;
 use metadata::decide::BrokerRef;
+use metadata::{Request, Response};
 use model::{BrokerEpoch, BrokerId};
 use quorum::Quorum;
 use tokio::time::{MissedTickBehavior, interval};
@@ -72,10 +72,14 @@ pub(crate) async fn run(server: Arc<Server>, links: Arc<ClusterLinks>, who: Brok
     let mut updates = server.quorum.subscribe();
     loop {
         tokio::select! {
-            _ = ticks.tick() => beat(&server, &links, who, every).await,
+            _ = ticks.tick() => {
+                beat(&server, &links, who, every).await;
+                // Once a heartbeat: whoever is fenced for a reason that lasts must not keep the controller busy.
+                serve_again_if_fenced(&server, who, every).await;
+            }
             update = updates.next() => if update.is_none() { return },
         }
-        look_at_self(&server, who).await;
+        look_at_self(&server, who);
     }
 }
 
@@ -91,20 +95,29 @@ async fn beat(server: &Server, links: &ClusterLinks, who: BrokerRef, patience: D
     }
 }
 
-async fn look_at_self(server: &Server, who: BrokerRef) {
+async fn serve_again_if_fenced(server: &Server, who: BrokerRef, patience: Duration) {
+    let image = server.image();
+    let own = image.broker(who.broker).filter(|own| own.epoch == who.epoch && own.fenced);
+    if own.is_none() || server.is_stopping() {
+        return;
+    }
+    warn!("this broker was fenced though it lives: it asks to serve again");
+    let request = Request::UnfenceBroker(who);
+    match server.controller.decide_within(request, patience).await {
+        Ok((_, Response::Broker(Ok(())))) => info!("this broker serves again"),
+        Ok((_, Response::Broker(Err(refusal)))) => {
+            warn!(error = %refusal.error, reason = refusal.message, "the controller does not let this broker serve");
+        }
+        Ok((_, other)) => unreachable!("the answer to another request: {other:?}"),
+        Err(cause) => warn!(%cause, "cannot serve again yet"),
+    }
+}
+
+/// Ends the broker if another process has taken its place.
+fn look_at_self(server: &Server, who: BrokerRef) {
     let image = server.image();
     match image.broker(who.broker) {
-        Some(known) if known.epoch == who.epoch && !known.fenced => {}
-        Some(known) if known.epoch == who.epoch => {
-            if server.is_stopping() {
-                return;
-            }
-            warn!("this broker was fenced though it lives: it asks to serve again");
-            match server.controller.decide(Request::UnfenceBroker(who)).await {
-                Ok(_) => info!("this broker serves again"),
-                Err(cause) => warn!(%cause, "cannot serve again yet"),
-            }
-        }
+        Some(known) if known.epoch == who.epoch => {}
         Some(_) => server.end(format!(
             "another process has registered as broker {}: two brokers have the same node.id",
             who.broker

@@ -108,8 +108,13 @@ async fn ask(server: &Server, leader: BrokerRef, asked: Vec<Asked>) {
     };
     // A smaller ISR may be acted upon only by all metadata up to the decision: with an older
     // min.insync.replicas the high watermark could move where the controller believes that it stands.
-    let _ = tokio::time::timeout(PATIENCE, server.quorum.wait_applied(index)).await;
-    server.applied().await;
+    let goes_by_it = async {
+        let _ = server.quorum.wait_applied(index).await;
+        server.applied().await;
+    };
+    if tokio::time::timeout(PATIENCE, goes_by_it).await.is_err() {
+        return tell_all(&asked, &IsrAnswer::Unknown).await;
+    }
     let answers: BTreeMap<Key, Answer<AlteredPartition>> =
         answers.into_iter().map(|(id, index, answer)| ((id, index), answer)).collect();
     for Asked { partition, wish } in asked {

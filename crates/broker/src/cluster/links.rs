@@ -24,6 +24,10 @@ use super::controller::{Controller, ControllerService};
 use super::heartbeats::HeartbeatService;
 use super::watching::Watching;
 
+/// How often, a millisecond apart, the first four bytes of a connection are looked for once some are there.
+const FIRST_BYTES_LOOKS: u32 = 2_000;
+/// How long a node may take to say its first bytes before this broker serves.
+const FIRST_BYTES_MAX: Duration = Duration::from_secs(10);
 /// How long accepting rests after the system refused it.
 const REST_AFTER_FAILURE: Duration = Duration::from_millis(50);
 
@@ -135,7 +139,8 @@ impl ClusterLinks {
             };
             let links = Arc::clone(self);
             tokio::spawn(async move {
-                if is_of_node(&stream).await.unwrap_or(false) {
+                let told = tokio::time::timeout(FIRST_BYTES_MAX, is_of_node(&stream)).await;
+                if let Ok(Ok(true)) = told {
                     links.admit(stream, peer).await;
                 }
             });
@@ -293,7 +298,7 @@ impl Observer for Watcher {
 /// Whether a connection that came in through a listener for clients is another node's. Waits for its first bytes.
 pub(crate) async fn is_of_node(stream: &TcpStream) -> io::Result<bool> {
     let mut first = [0; 4];
-    loop {
+    for _ in 0..FIRST_BYTES_LOOKS {
         stream.readable().await?;
         match stream.peek(&mut first).await? {
             4 => return Ok(::link::is_link(first)),
@@ -302,4 +307,6 @@ pub(crate) async fn is_of_node(stream: &TcpStream) -> io::Result<bool> {
             _ => tokio::time::sleep(Duration::from_millis(1)).await,
         }
     }
+    // Whoever drips is served like a client, whose bounds hold for that.
+    Ok(false)
 }

@@ -20,7 +20,7 @@ use coordinator::{
 use model::record::BatchBuilder;
 use model::{ErrorCode, LeaderEpoch, Offset, TopicId, TopicPartition};
 use parking_lot::Mutex;
-use partition::{Acks, Append, Partition, PartitionError, Refusal, Status};
+use partition::{Acks, Append, Fate, Partition, PartitionError, Refusal, Status};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tracing::{error, info};
@@ -166,11 +166,13 @@ impl Host {
     async fn is_committed(&self, end: Offset) -> bool {
         let waker = Waker::from(Arc::clone(&self.signal));
         loop {
-            if self.is_over() || self.has_ended() {
+            if self.has_ended() {
                 return false;
             }
-            if self.partition.high_watermark() >= end {
-                return true;
+            match self.partition.fate(end, self.epoch) {
+                Fate::Committed => return true,
+                Fate::Ended(_) => return false,
+                Fate::Undecided => {}
             }
             if self.partition.park(end, &waker).is_some() {
                 self.signal.0.notified().await;
@@ -364,6 +366,9 @@ impl Host {
         }
         let how = Append { acks: Acks::All, now: self.clock.now(), internal: true };
         let appended = self.partition.append(&mut batch.finish(), how)?;
+        if appended.epoch != self.epoch {
+            return Err(PartitionError::NotLeader);
+        }
         self.partition.want_committed(appended.needed);
         Ok(appended.needed)
     }
@@ -372,11 +377,12 @@ impl Host {
     fn report_committed(&self, hosted: &mut Hosted) {
         let waker = Waker::from(Arc::clone(&self.signal));
         while let Some((_, needed)) = hosted.uncommitted.front() {
-            if self.partition.high_watermark() < *needed {
-                if self.is_over() || self.partition.park(*needed, &waker).is_some() {
-                    return;
-                }
-                continue;
+            match self.partition.fate(*needed, self.epoch) {
+                Fate::Committed => {}
+                // What was appended in an epoch that is over may have been cut away, whatever is committed now.
+                Fate::Ended(_) => return,
+                Fate::Undecided if self.partition.park(*needed, &waker).is_some() => return,
+                Fate::Undecided => continue,
             }
             let (write, _) = hosted.uncommitted.pop_front().expect("it was just looked at");
             let mut effects = Effects::default();

@@ -664,8 +664,11 @@ impl Terms<'_> {
     /// Nothing was sent: what was found stays to be found, unless it was nothing.
     fn put_back(&self, session: &mut FetchSession, look: &Look) {
         for found in &look.found {
-            let exhausted = self.is_exhausted(session.entry_mut(found.slot), &found.result);
-            if exhausted && !self.full {
+            let entry = session.entry_mut(found.slot);
+            let exhausted = self.is_exhausted(entry, &found.result);
+            // A replica is told of a new high watermark when its time is up.
+            let is_to_be_told = self.replica.is_some() && is_news(entry, &found.result);
+            if exhausted && !self.full && !is_to_be_told {
                 session.clear_ready(found.slot);
             }
         }

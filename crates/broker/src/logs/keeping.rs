@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{BrokerEpoch, LeaderEpoch, Offset, Timestamp};
-use partition::{Partition, PartitionError, Status, checkpoint_together, close_together};
+use partition::{Next, Partition, PartitionError, Status, checkpoint_together, close_together};
 use storage::checkpoint::{self, Offsets};
 use storage::disk::reserve;
 use storage::journal::{Checkpoint, Entry, Fact, Key, PartitionState, State};
@@ -34,9 +34,21 @@ impl Logs {
     /// Remembers how far the partitions of one directory are synced. Never waits for a disk.
     pub fn note_synced(&self, at: usize, synced: &[Synced]) {
         let directory = &self.directories[at];
-        let offsets = synced.iter().map(|(partition, synced)| (key_of(partition), synced.up_to));
-        let epochs = synced.iter().flat_map(|(partition, synced)| {
-            synced.epochs.iter().map(|(epoch, start)| (key_of(partition), *epoch, *start))
+        // Held until it is entered: a cut that begins now is entered behind it.
+        let cutting = self.cutting.lock();
+        let ends: Vec<Offset> = synced
+            .iter()
+            .map(|(partition, synced)| {
+                let now = partition.with_log(Log::synced_below).min(synced.up_to);
+                cutting.get(&key_of(partition)).map_or(now, |to| now.min(*to))
+            })
+            .collect();
+        let noted = synced.iter().zip(&ends);
+        let offsets = noted.clone().map(|((partition, _), end)| (key_of(partition), *end));
+        let epochs = noted.flat_map(|((partition, synced), end)| {
+            let is_there = |start: Offset| *end == synced.up_to || start < *end;
+            let epochs = synced.epochs.iter().filter(move |(_, start)| is_there(*start));
+            epochs.map(|(epoch, start)| (key_of(partition), *epoch, *start))
         });
         let noted = directory.journal().and_then(|journal| {
             journal.note_epochs(epochs);
@@ -68,20 +80,49 @@ impl Logs {
         failed
     }
 
-    /// Makes durable that a log is about to be cut at this offset, where its leader's parts from it: before the cut, or
-    /// a start after a crash in between would take what is gone for lost.
-    pub fn commit_cut(&self, partition: &Partition, to: Offset) -> Result<(), PartitionError> {
-        self.commit_facts(partition, [Fact::Truncated(to)])
+    /// Cuts a follower's log at this offset, where its leader's parts from it, if that is still to be done. It is in the
+    /// journal before, or a start after a crash in between would take what is gone for lost.
+    pub fn cut(&self, partition: &Partition, to: Offset) -> Result<(), PartitionError> {
+        if partition.next() != Next::Cut(to) {
+            return Ok(());
+        }
+        self.while_cutting(partition, to, || {
+            self.commit_facts(partition, [Fact::Truncated(to)])?;
+            partition.cut(to).map(drop)
+        })
     }
 
-    /// Makes durable that everything in a log is about to go, and that it goes on at this offset.
-    pub fn commit_start_over(
+    /// Drops everything in a follower's log, which goes on at this offset, likewise.
+    pub fn start_over(
         &self,
         partition: &Partition,
+        epoch: LeaderEpoch,
         start: Offset,
     ) -> Result<(), PartitionError> {
+        let Next::Ask(from) = partition.next() else { return Ok(()) };
+        if from.leader_epoch != epoch || from.offset >= start {
+            return Ok(());
+        }
         let first = partition.with_log(Log::log_start_offset);
-        self.commit_facts(partition, [Fact::Truncated(first), Fact::Start(start)])
+        self.while_cutting(partition, first, || {
+            self.commit_facts(partition, [Fact::Truncated(first), Fact::Start(start)])?;
+            partition.start_over(epoch, start).map(drop)
+        })
+    }
+
+    /// Cuts a log to this end. Of a round of syncs that began before, and ends meanwhile or afterwards, nothing is noted
+    /// that is beyond it.
+    fn while_cutting(
+        &self,
+        partition: &Partition,
+        to: Offset,
+        cut: impl FnOnce() -> Result<(), PartitionError>,
+    ) -> Result<(), PartitionError> {
+        let key = key_of(partition);
+        self.cutting.lock().insert(key, to);
+        let made = cut();
+        self.cutting.lock().remove(&key);
+        made
     }
 
     fn commit_facts<const N: usize>(

@@ -136,6 +136,8 @@ pub struct Logs {
     disk: Arc<dyn Disk>,
     /// Who is where. Weak: the table of topics owns the partitions.
     homes: Mutex<HashMap<Key, Home>>,
+    /// Logs that are being cut, with their new ends.
+    cutting: Mutex<HashMap<Key, Offset>>,
     /// Partitions that could not be opened, with the reason.
     unopened: Mutex<BTreeMap<TopicPartition, String>>,
     /// Files of deleted segments.
@@ -210,6 +212,7 @@ impl Logs {
             directories,
             disk,
             homes: Mutex::default(),
+            cutting: Mutex::default(),
             unopened: Mutex::default(),
             trash: Trash::default(),
             leftovers: Mutex::default(),
