@@ -237,11 +237,16 @@ mod tests {
     }
 
     #[test]
-    fn the_canary_is_not_run_on_more_brokers_than_there_can_be() {
-        let plan = planned("ibm-tuning", &[(Target::Embedded, 1), (Target::ApacheKafka, 9)]);
-        let most = |step: &plan::Step| if step.target_name() == "highwater" { 1 } else { 9 };
-        assert!(plan.steps.iter().all(|step| plan.cell(step).workload.brokers <= most(step)));
+    fn no_cell_is_run_on_more_brokers_than_there_can_be() {
+        let plan = planned("ibm-tuning", &[(Target::Embedded, 9), (Target::ApacheKafka, 9)]);
         assert!(plan.steps.iter().any(|step| plan.cell(step).experiment == plan::CANARY));
+        assert!(plan.steps.iter().any(|step| step.target_name() == "highwater"));
+        let mut cell = plan.cell(&plan.steps[0]).clone();
+        cell.workload.brokers = 9;
+        assert_eq!(too_many(&Target::Embedded, &cell), None);
+        cell.workload.brokers = 10;
+        let why = too_many(&Target::Embedded, &cell);
+        assert_eq!(why.as_deref(), Some("highwater has 9 broker(s) at most"));
     }
 
     #[test]
