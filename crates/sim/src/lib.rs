@@ -59,7 +59,7 @@ impl Mutant {
 
 /// Plants a fault on this thread, or none.
 #[cfg(debug_assertions)]
-pub fn plant(mutant: Option<Mutant>) {
+fn plant(mutant: Option<Mutant>) {
     let of_replication = match mutant {
         Some(Mutant::Replication(mutant)) => Some(mutant),
         _ => None,
@@ -70,6 +70,19 @@ pub fn plant(mutant: Option<Mutant>) {
     };
     replication::mutants::plant(of_replication);
     metadata::mutants::plant(of_metadata);
+}
+
+/// How the simulation of several brokers of this seed finds a rule left out, if it does.
+#[cfg(debug_assertions)]
+pub fn find_planted(mutant: Mutant, seed: u64) -> Option<String> {
+    plant(Some(mutant));
+    // What an assertion finds is found.
+    let found = match std::panic::catch_unwind(|| run_cluster(seed, false)) {
+        Ok(outcome) => outcome.violation.map(|violation| violation.to_string()),
+        Err(_) => Some("an assertion".to_owned()),
+    };
+    plant(None);
+    found
 }
 
 /// Runs the simulation of several brokers of this seed to its end.

@@ -23,11 +23,38 @@ struct Arguments {
     /// Run every seed a second time and compare
     #[arg(long)]
     twice: bool,
+    /// Leave out the rule of this name, or all in turn, and say which of the seeds finds it first
+    #[cfg(debug_assertions)]
+    #[arg(long, value_name = "NAME")]
+    faults: Option<String>,
+}
+
+/// Says for each rule which seed is the first that finds it left out.
+#[cfg(debug_assertions)]
+fn look_for_faults(wanted: &str, seeds: std::ops::Range<u64>) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    let is_wanted = |mutant: &sim::Mutant| wanted == "all" || mutant.name() == wanted;
+    for mutant in sim::Mutant::all().filter(is_wanted) {
+        let find = |seed| Some((seed, sim::find_planted(mutant, seed)?));
+        match seeds.clone().find_map(find) {
+            Some((seed, how)) => println!("    (\"{}\", {seed}), // {how:.120}", mutant.name()),
+            None => {
+                println!("    // {}: none of {} seeds", mutant.name(), seeds.end - seeds.start);
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    for seed in arguments.seed..arguments.seed.saturating_add(arguments.runs) {
+    let seeds = arguments.seed..arguments.seed.saturating_add(arguments.runs);
+    #[cfg(debug_assertions)]
+    if let Some(wanted) = &arguments.faults {
+        return look_for_faults(wanted, seeds);
+    }
+    for seed in seeds {
         let run = if arguments.cluster { sim::run_cluster } else { sim::run };
         let outcome = run(seed, arguments.verbose);
         println!("seed {seed}: {outcome}");

@@ -61,7 +61,7 @@ impl ClusterPlan {
         // What is lost with a replica is on another one only if at least two were asked for, and known to be only
         // where there are eligible replicas.
         let losses_per_mille = match (version, min_insync) {
-            (1, 2) => [0, 150, 400][random.usize(0..3)],
+            (1, 2) => [0, 400, 800][random.usize(0..3)],
             _ => 0,
         };
         ClusterPlan {
