@@ -150,7 +150,7 @@ impl FetchSession {
     }
 
     /// Connects the entry in `slot` with its partition, unless it is already. A replica is told of whatever is
-    /// appended, anybody else of what is committed.
+    /// appended, a consumer of what is committed.
     pub fn connect(&mut self, slot: u32, partition: &Arc<Partition>, is_replica: bool) {
         let watch = Arc::clone(&self.watch);
         let entry = self.entry_mut(slot);

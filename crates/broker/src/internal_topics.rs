@@ -23,7 +23,7 @@ pub fn is_internal(topic: &str) -> bool {
 /// moment on, whoever asks for it: what it holds is found by its number of partitions.
 pub fn new_topic(name: &str, config: &BrokerConfig, image: &ClusterImage) -> NewTopic {
     let id = Uuid::from_random(fastrand::u128(..).to_be_bytes());
-    // Those that are down for now count: a topic is not to have fewer replicas for ever because of that.
+    // Registered brokers and voters count even while they are down: a topic keeps the replicas that it is made with.
     let brokers = image.brokers().count().max(config.voters.len()).max(1);
     let (partitions, replication_factor, configs) = match name {
         OFFSETS_TOPIC => offsets_topic(config),

@@ -514,8 +514,8 @@ fn registered(open: &crate::endpoints::OpenListener) -> Endpoint {
 }
 
 /// What the file says, for decisions of the controller. A cluster of several nodes whose founder says nothing else
-/// acknowledges with `acks=all` only what two replicas have: with one there would be nobody left to elect after the
-/// loss of the last member of the ISR (KIP-966).
+/// acknowledges with `acks=all` only what two replicas have: with one, the loss of the last member of the ISR would leave
+/// no eligible leader (KIP-966).
 fn agreed_values(config: &BrokerConfig) -> StaticConfigs {
     let mut values = config.configuration.static_values();
     let key = "min.insync.replicas";

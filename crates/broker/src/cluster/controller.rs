@@ -1,7 +1,7 @@
 //! Having something decided, wherever the active controller is: on this node, or by a call over a link.
 //!
-//! A request that was certainly not looked at is sent again, to whoever leads by then. One of which nobody knows
-//! whether it happened is never sent again by itself: whoever asked is told so, as a time-out.
+//! A request that the controller certainly did not process is sent again, to the controller of that moment. A request
+//! with an unknown outcome is never sent again by this broker: its caller is told of a time-out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub enum Undecided {
 pub struct Controller {
     quorum: Arc<Quorum>,
     links: Option<Arc<Links>>,
-    /// Whom to ask as long as nobody is known to lead.
+    /// The voters, which are asked in turn as long as the active controller is unknown.
     voters: Arc<[BrokerId]>,
 }
 
@@ -58,7 +58,7 @@ impl Controller {
     /// Has a request decided, and waits until this node goes by the metadata that the answer rests on.
     pub async fn decide(&self, request: Request) -> Result<Response, Undecided> {
         let (index, response) = self.decide_within(request, PATIENCE).await?;
-        // It stops: then nobody waits for anything.
+        // An error means that this broker stops.
         let _ = timeout(PATIENCE, self.quorum.wait_applied(index)).await;
         Ok(response)
     }
@@ -78,7 +78,7 @@ impl Controller {
                 Ok(Forwarded::Unknown) => return Err(Undecided::Unknown),
                 Ok(Forwarded::Elsewhere(leader)) => {
                     hint = leader;
-                    "nobody is known to lead the quorum".to_owned()
+                    "the quorum has no known leader".to_owned()
                 }
                 Ok(Forwarded::Refused(words)) => words,
                 Err(Undecided::Unknown) => return Err(Undecided::Unknown),

@@ -30,7 +30,7 @@ use crate::server::Server;
 /// Bytes of one answer: more than any leader is asked for.
 const FRAME_BYTES_MAX: usize = 1 << 30;
 
-/// Copies until nobody can send events any more.
+/// Copies until the channel of events is closed.
 pub(super) fn run(
     server: Weak<Server>,
     links: Arc<ClusterLinks>,

@@ -53,7 +53,7 @@ struct Running {
 }
 
 impl Fetchers {
-    /// Copies over these links from now on. Before, nobody may be followed.
+    /// Copies over these links from now on. Partitions that are to be followed before this call are not copied.
     pub fn begin(&self, server: &Arc<Server>, links: &Arc<ClusterLinks>, who: BrokerRef) {
         let setting = Setting { server: Arc::downgrade(server), links: Arc::clone(links), who };
         assert!(self.setting.set(setting).is_ok(), "fetchers begin once");
@@ -91,7 +91,7 @@ impl Fetchers {
             state.places.clear();
             (std::mem::take(&mut state.running), std::mem::take(&mut state.ending))
         };
-        // Each thread ends when nobody can send it anything any more.
+        // Each thread ends when its channel is closed.
         threads.extend(running.into_values().map(|running| running.thread));
         for thread in threads {
             if thread.join().is_err() {
@@ -108,7 +108,7 @@ impl State {
         let _ = running.events.send(Event::Leave(*key));
         running.copied -= 1;
         if running.copied == 0 {
-            // The thread ends by itself: nobody can send it anything any more.
+            // The thread ends by itself: its channel is closed now.
             self.ending.extend(self.running.remove(&place).map(|running| running.thread));
         }
     }

@@ -15,8 +15,8 @@ const ASK_MAX: Duration = Duration::from_secs(1);
 /// How long leaderships may take to move.
 const MOVE_MAX: Duration = Duration::from_secs(5);
 
-/// Asks that whatever this broker leads is led by others, and waits until that is so. One that is alone has nobody to
-/// hand anything to.
+/// Asks the controller for other leaders of the partitions that this broker leads, and waits until it leads none that
+/// another replica could lead. A broker that is alone keeps them.
 pub async fn hand_over(server: &Server, who: BrokerRef) {
     if server.links.is_none() {
         return;

@@ -27,7 +27,7 @@ pub struct Joined {
     pub epoch: BrokerEpoch,
 }
 
-/// Founds the cluster if nobody has, registers the broker, and waits until the metadata here says so.
+/// Founds the cluster if it does not exist, registers the broker, and waits until the metadata here says so.
 pub async fn join(
     quorum: &Quorum,
     controller: &Controller,

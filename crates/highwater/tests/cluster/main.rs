@@ -19,7 +19,6 @@ use tempfile::TempDir;
 const HIGHWATER: &str = env!("CARGO_BIN_EXE_highwater");
 /// How long anything may take on a machine that is busy with much else.
 const LIMIT: Duration = Duration::from_secs(120);
-const LOOK: Duration = Duration::from_millis(5);
 
 /// A line of the announcement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,11 +155,11 @@ fn run(bootstrap: &str, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Looks again and again; each look is a command of its own, which paces this.
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + LIMIT;
     while !is_so() {
         assert!(Instant::now() < deadline, "not in time: {what}");
-        std::thread::sleep(LOOK);
     }
 }
 

@@ -42,13 +42,15 @@ async fn a_hello_that_drips_is_cut_off() {
     let mut raw = Raw::dial(node.address).await;
     let bytes = Raw::hello(1).encode();
     use tokio::io::AsyncWriteExt;
+    // How slowly the peer writes is what is tested: one byte at each tick.
+    let mut pace = tokio::time::interval(Duration::from_millis(5));
     let dripping = async {
         // All but the last byte, as slowly as it takes: the door does not wait for it.
         for byte in bytes[..bytes.len() - 1].iter().cycle() {
             if raw.stream.write_all(&[*byte]).await.is_err() {
                 return;
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            pace.tick().await;
         }
     };
     // The clock of the door and the end of its Hello race; it is either too late or no Hello.
