@@ -10,6 +10,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::call::Caller;
+use crate::request::TopicSize;
 use crate::{request, response, topic};
 
 /// How long to wait between attempts.
@@ -55,7 +56,8 @@ fn attempt(arguments: &Arguments, deadline: Instant, connected: &mut Option<f64>
     if !arguments.existing {
         for topic in topics {
             // An attempt that was cut off may have made it.
-            topic::create(&mut caller, std::slice::from_ref(topic), arguments.partitions, &[])?;
+            let size = TopicSize { partitions: arguments.partitions, replicas: 1 };
+            topic::create(&mut caller, std::slice::from_ref(topic), size, &[])?;
         }
     }
     topic::wait_for_leaders(&mut caller, topics, arguments.partitions, RETRY, deadline)?;

@@ -114,12 +114,26 @@ pub fn metadata(topics: &[String]) -> Vec<u8> {
     frame.finish()
 }
 
-/// CreateTopics with one replica a partition.
-pub fn create_topics(topics: &[String], partitions: i32, configs: &[(String, String)]) -> Vec<u8> {
+/// How large a topic is made.
+#[derive(Clone, Copy)]
+pub struct TopicSize {
+    /// Its partitions.
+    pub partitions: i32,
+    /// Replicas of each.
+    pub replicas: i16,
+}
+
+/// CreateTopics, all of one size.
+pub fn create_topics(
+    topics: &[String],
+    size: TopicSize,
+    configs: &[(String, String)],
+) -> Vec<u8> {
+    let TopicSize { partitions, replicas } = size;
     let mut frame = Frame::new(Api::CreateTopics);
     frame.count(topics.len());
     for topic in topics {
-        frame.string(topic).i32(partitions).i16(1).count(0).count(configs.len());
+        frame.string(topic).i32(partitions).i16(replicas).count(0).count(configs.len());
         for (key, value) in configs {
             frame.string(key).string(value);
         }

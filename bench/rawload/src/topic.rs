@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::call::Caller;
+use crate::request::TopicSize;
 use crate::{request, response};
 
 const TOPIC_ALREADY_EXISTS: i16 = 36;
@@ -54,6 +55,9 @@ pub struct Create {
     /// Partitions of each
     #[arg(long, default_value_t = 1)]
     partitions: i32,
+    /// Replicas of each partition
+    #[arg(long, default_value_t = 1)]
+    replicas: i16,
     /// A topic configuration, KEY=VALUE
     #[arg(long = "config")]
     configs: Vec<String>,
@@ -74,11 +78,15 @@ pub fn run(command: &Command) -> Result<String> {
             let mut caller = Caller::connect(arguments.names.bootstrap)?;
             let configs = arguments.configs.iter().map(|pair| split(pair));
             let configs = configs.collect::<Result<Vec<_>>>()?;
+            let size = TopicSize {
+                partitions: arguments.partitions,
+                replicas: arguments.replicas,
+            };
             // One topic a request otherwise: controllers bound the records of one request.
             let names = &arguments.names.topics;
             let at_once = if arguments.together { names.len() } else { 1 };
             for topics in names.chunks(at_once.max(1)) {
-                let fresh = create(&mut caller, topics, arguments.partitions, &configs)?;
+                let fresh = create(&mut caller, topics, size, &configs)?;
                 // Someone else's topic is neither to be written to nor to be deleted afterwards.
                 ensure!(fresh, "{topics:?} exist already: is this the right broker?");
             }
@@ -114,10 +122,10 @@ fn split(pair: &str) -> Result<(String, String)> {
 pub fn create(
     caller: &mut Caller,
     topics: &[String],
-    partitions: i32,
+    size: TopicSize,
     configs: &[(String, String)],
 ) -> Result<bool> {
-    let frame = request::create_topics(topics, partitions, configs);
+    let frame = request::create_topics(topics, size, configs);
     let mut reader = caller.call(frame)?;
     let mut fresh = true;
     for (topic, error) in response::topic_errors(&mut reader, true)? {

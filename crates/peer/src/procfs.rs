@@ -30,6 +30,19 @@ pub fn threads_cpu_s(pid: u32) -> Result<f64> {
     Ok(total_ns / 1e9)
 }
 
+/// How often the threads that a process has now gave up a processor, and how often one was taken from them.
+pub fn context_switches(pid: u32) -> Result<f64> {
+    let mut total = 0.0;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = fs::read_to_string(thread?.path().join("status"))?;
+        let counts = text.lines().filter_map(|line| line.split_once("_ctxt_switches:"));
+        for (_, count) in counts {
+            total += count.trim().parse::<f64>()?;
+        }
+    }
+    Ok(total)
+}
+
 /// When a process was started, in seconds since 1970; within 10 ms.
 pub fn start_unix_s(pid: u32) -> Result<f64> {
     let uptime = fs::read_to_string("/proc/uptime")?;

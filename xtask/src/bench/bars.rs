@@ -20,6 +20,9 @@ pub enum Limit {
     AtMostOrFloor(f64),
     /// Its figure is at least so many times the reference's.
     TimesReference(f64),
+    /// Its figure is at least so many times the reference's, or at least this share of what the device alone reaches in the
+    /// same rounds.
+    TimesReferenceOrDevice(f64, f64),
     /// Its figure is at most so many times its own in this other row of the same run.
     TimesRow(&'static str, f64),
     /// Nothing: shown only.
@@ -56,6 +59,10 @@ impl Limit {
             Limit::AtMost(most) => Some(candidate <= most),
             Limit::AtMostOrFloor(most) => Some(candidate <= Limit::above_floor(most, floor)),
             Limit::TimesReference(times) => Some(candidate >= times * reference),
+            Limit::TimesReferenceOrDevice(times, share) => {
+                let device = floor.is_some_and(|device| candidate >= share * device);
+                Some(device || candidate >= times * reference)
+            }
             Limit::TimesRow(_, times) => other_row.map(|other| candidate <= times * other),
             Limit::Shown => None,
         }
@@ -93,6 +100,18 @@ mod tests {
         assert_eq!(met(51.0, Some(49.0)), Some(false), "the floor is below the bar");
         assert_eq!(met(72.0, Some(60.0)), Some(true));
         assert_eq!(met(72.1, Some(60.0)), Some(false));
+    }
+
+    #[test]
+    fn who_cannot_beat_the_reference_may_reach_the_device() {
+        let met = |candidate, floor| {
+            Limit::TimesReferenceOrDevice(1.2, 0.8)
+                .met(Medians { floor, ..medians(100.0, candidate) })
+        };
+        assert_eq!(met(120.0, None), Some(true));
+        assert_eq!(met(119.0, None), Some(false));
+        assert_eq!(met(80.0, Some(100.0)), Some(true));
+        assert_eq!(met(79.0, Some(100.0)), Some(false));
     }
 
     #[test]

@@ -1,17 +1,17 @@
-//! What can sit in a seat of the comparison: Apache Kafka, or a Highwater binary; started on
-//! 127.0.0.1 with its data in a temporary folder, killed when dropped.
+//! What can sit in a seat of the comparison: Apache Kafka, or a Highwater binary, one broker or several of a cluster;
+//! started on 127.0.0.1 with its data in a temporary folder, killed when dropped.
 //!
 //! No load is sent before the kernel has confirmed that the process started here owns the port.
 
 use std::fmt;
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -129,13 +129,24 @@ pub enum Class {
     Fsync,
 }
 
-/// A running broker.
+/// A running broker, or the brokers of a cluster.
 pub enum Broker {
-    /// Apache Kafka.
+    /// Apache Kafka, one or several.
     Kafka(apache_kafka::Brokers),
     /// Highwater.
     Highwater(Highwater),
+    /// Several Highwater brokers.
+    Cluster(Cluster),
 }
+
+/// Highwater brokers of one cluster.
+pub struct Cluster {
+    servers: Vec<peer::highwater::Server>,
+    folder: TempDir,
+}
+
+/// What clusters are started with besides: acknowledged is what two of three replicas have. Kafka's default is one.
+const CLUSTER_SETTINGS: [(&str, &str); 1] = [("min.insync.replicas", "2")];
 
 /// A running Highwater program.
 pub struct Highwater {
@@ -147,45 +158,77 @@ pub struct Highwater {
 }
 
 impl Broker {
-    /// Starts a fresh one and waits until it listens.
-    pub fn start(target: &Target, class: Class) -> Result<Broker> {
+    /// Starts a fresh one and waits until it listens; or so many of one cluster.
+    pub fn start(target: &Target, class: Class, brokers: u16) -> Result<Broker> {
+        let several: Vec<_> = SETTINGS.into_iter().chain(CLUSTER_SETTINGS).collect();
         let broker = match target {
-            Target::ApacheKafka => Broker::Kafka(apache_kafka::start(1, None, &SETTINGS)?),
-            Target::Highwater(path) => {
+            Target::ApacheKafka if brokers == 1 => {
+                Broker::Kafka(apache_kafka::start(1, None, &SETTINGS)?)
+            }
+            Target::ApacheKafka => {
+                Broker::Kafka(apache_kafka::start(brokers.into(), None, &several)?)
+            }
+            Target::Highwater(path) if brokers == 1 => {
                 Broker::Highwater(Highwater::start(binary(path.as_ref())?, class)?)
             }
+            Target::Highwater(path) => {
+                let program = binary(path.as_ref())?;
+                Broker::Cluster(Cluster::start(&program, class, brokers, several)?)
+            }
         };
-        broker.check_port()?;
+        broker.check_ports()?;
         Ok(broker)
     }
 
-    /// The process.
+    /// The process of the only broker, or of the first one.
     pub fn pid(&self) -> u32 {
+        self.pids()[0]
+    }
+
+    /// The processes.
+    pub fn pids(&self) -> Vec<u32> {
         match self {
-            Broker::Kafka(brokers) => brokers.pids()[0],
-            Broker::Highwater(own) => own.process.pid(),
+            Broker::Kafka(brokers) => brokers.pids(),
+            Broker::Highwater(own) => vec![own.process.pid()],
+            Broker::Cluster(cluster) => cluster.servers.iter().map(|server| server.pid()).collect(),
         }
     }
 
-    /// `127.0.0.1:port`.
+    /// `127.0.0.1:port`, of several brokers separated by commas.
     pub fn bootstrap(&self) -> String {
         match self {
             Broker::Kafka(brokers) => brokers.bootstrap(),
             Broker::Highwater(own) => format!("127.0.0.1:{}", own.port),
+            Broker::Cluster(cluster) => {
+                let addresses = cluster.servers.iter().map(|server| server.bootstrap());
+                addresses.collect::<Vec<_>>().join(",")
+            }
         }
     }
 
-    /// Where its log lies.
+    /// `127.0.0.1:port` of the only broker, or of the first one.
+    pub fn address(&self) -> String {
+        let bootstrap = self.bootstrap();
+        bootstrap.split_once(',').map_or(bootstrap.clone(), |(first, _)| first.to_owned())
+    }
+
+    /// Replicas of the topics that loads use: three, where there are as many brokers.
+    pub fn replicas(&self) -> usize {
+        self.pids().len().min(3)
+    }
+
+    /// Where the log of the only broker lies, or of the first one.
     pub fn data_folder(&self) -> PathBuf {
         match self {
             Broker::Kafka(brokers) => brokers.data_folder(0),
             Broker::Highwater(own) => own.folder.path().to_owned(),
+            Broker::Cluster(cluster) => cluster.folder.path().to_owned(),
         }
     }
 
-    /// Whether it still runs.
+    /// Whether all still run.
     pub fn is_running(&self) -> bool {
-        procfs::is_running(self.pid())
+        self.pids().into_iter().all(procfs::is_running)
     }
 
     /// Ends it in an orderly way; its data stays.
@@ -205,6 +248,7 @@ impl Broker {
         match self {
             Broker::Kafka(brokers) => brokers.kill(0),
             Broker::Highwater(own) => own.process.kill(),
+            Broker::Cluster(_) => bail!("no row kills a broker of a cluster"),
         }
     }
 
@@ -216,6 +260,7 @@ impl Broker {
         match self {
             Broker::Kafka(brokers) => brokers.restart(0)?,
             Broker::Highwater(own) => own.start_again()?,
+            Broker::Cluster(_) => bail!("no row starts a broker of a cluster again"),
         }
         if let Broker::Kafka(_) = self {
             // Between asking and starting lies the peer's housekeeping, which is not its fault.
@@ -224,13 +269,32 @@ impl Broker {
         Ok(begun)
     }
 
-    /// Fails when another process owns the port.
-    pub fn check_port(&self) -> Result<()> {
+    /// Fails when another process owns a port.
+    pub fn check_ports(&self) -> Result<()> {
         let bootstrap = self.bootstrap();
-        let (_, port) = bootstrap.rsplit_once(':').context("an address without a port")?;
-        let ours = procfs::listens_on(self.pid(), port.parse()?)?;
-        ensure!(ours, "{bootstrap} belongs to another process: no load is sent there");
+        for (address, pid) in bootstrap.split(',').zip(self.pids()) {
+            let (_, port) = address.rsplit_once(':').context("an address without a port")?;
+            let ours = procfs::listens_on(pid, port.parse()?)?;
+            ensure!(ours, "{address} belongs to another process: no load is sent there");
+        }
         Ok(())
+    }
+}
+
+impl Cluster {
+    fn start(
+        binary: &Path,
+        class: Class,
+        brokers: u16,
+        mut settings: Vec<(&str, &str)>,
+    ) -> Result<Cluster> {
+        let folder = tempfile::Builder::new().prefix("highwater-").tempdir()?;
+        if class == Class::PageCache {
+            settings.push(("durability", "page-cache"));
+        }
+        let started =
+            peer::highwater::start_cluster(binary, folder.path(), brokers.into(), &settings);
+        Ok(Cluster { servers: started.context("the cluster does not serve")?, folder })
     }
 }
 

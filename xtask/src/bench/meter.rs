@@ -16,7 +16,7 @@ use peer::procfs;
 
 /// How long the files of deleted topics need to be gone (see the brokers' settings).
 const DELETED: Duration = Duration::from_millis(1500);
-/// A broker counts as idle when it uses less than this share of a core …
+/// Brokers count as idle when each uses less than this share of a core …
 const IDLE_CORES: f64 = 0.10;
 /// … over this time; waited for at most [`IDLE_LIMIT`].
 const IDLE_WINDOW: Duration = Duration::from_millis(300);
@@ -61,8 +61,9 @@ impl Meter {
         configs: &[&str],
     ) -> Result<String> {
         let topic = self.fresh_topic();
-        let mut arguments = words(&["topic", "create", "--bootstrap", &broker.bootstrap()]);
+        let mut arguments = words(&["topic", "create", "--bootstrap", &broker.address()]);
         arguments.extend(words(&["--topics", &topic, "--partitions", &partitions.to_string()]));
+        arguments.extend(words(&["--replicas", &broker.replicas().to_string()]));
         configs.iter().for_each(|config| arguments.extend(words(&["--config", config])));
         self.generators.run(&Load::Raw(arguments), RUN_LIMIT)?;
         Ok(topic)
@@ -70,31 +71,31 @@ impl Meter {
 
     /// Deletes a topic that [`Meter::create_topic`] made.
     pub fn delete_topic(&self, broker: &Broker, topic: &str) -> Result<()> {
-        let arguments = ["topic", "delete", "--bootstrap", &broker.bootstrap(), "--topics", topic];
+        let arguments = ["topic", "delete", "--bootstrap", &broker.address(), "--topics", topic];
         self.generators.run(&Load::Raw(words(&arguments)), RUN_LIMIT).map(drop)
     }
 
     /// Begins to delete a topic after `delay`, beside what is measured; [`super::generator::finish`] waits for
     /// it.
     pub fn delete_later(&self, broker: &Broker, topic: &str, delay: Duration) -> Result<Guarded> {
-        let (bootstrap, delay) = (broker.bootstrap(), delay.as_millis().to_string());
+        let (bootstrap, delay) = (broker.address(), delay.as_millis().to_string());
         let mut arguments = words(&["topic", "delete", "--bootstrap", &bootstrap]);
         arguments.extend(words(&["--topics", topic, "--delay-ms", &delay]));
         self.generators.start_raw(&arguments)
     }
 
-    /// Runs `load` against the broker with this process id, which idles before, and adds the costs to
+    /// Runs `load` against the brokers with these process ids, which idle before, and adds the costs of all of them to
     /// its figures.
-    pub fn run(&self, broker: u32, load: &Load) -> Result<Figures> {
+    pub fn run(&self, brokers: &[u32], load: &Load) -> Result<Figures> {
         if let Some(memory) = &self.memory {
             memory.refill();
         }
-        wait_until_idle(broker)?;
-        let before = Reading::take(broker)?;
+        wait_until_idle(brokers)?;
+        let before = Reading::take(brokers)?;
         let mut figures = self.generators.run(load, RUN_LIMIT)?;
-        let after = Reading::take(broker).context("the broker died of it")?;
+        let after = Reading::take(brokers).context("the broker died of it")?;
         add_costs(&mut figures, &before, &after);
-        figures.insert("resident_mib".to_owned(), procfs::resident_mib(broker)?);
+        figures.insert("resident_mib".to_owned(), sum_of(brokers, procfs::resident_mib)?);
         Ok(figures)
     }
 
@@ -107,7 +108,7 @@ impl Meter {
         load_of: impl FnOnce(&str) -> Load,
     ) -> Result<Figures> {
         let topic = self.create_topic(broker, partitions)?;
-        let outcome = self.run(broker.pid(), &load_of(&topic));
+        let outcome = self.run(&broker.pids(), &load_of(&topic));
         self.delete_topic(broker, &topic)?;
         settle();
         outcome
@@ -128,13 +129,19 @@ pub fn settle() {
     }
 }
 
-fn wait_until_idle(broker: u32) -> Result<()> {
+/// A figure of each process, added up.
+pub fn sum_of(processes: &[u32], figure: fn(u32) -> Result<f64>) -> Result<f64> {
+    processes.iter().map(|pid| figure(*pid)).sum()
+}
+
+fn wait_until_idle(brokers: &[u32]) -> Result<()> {
     let deadline = Instant::now() + IDLE_LIMIT;
+    let enough = IDLE_CORES * IDLE_WINDOW.as_secs_f64() * brokers.len() as f64;
     loop {
-        let before = procfs::cpu_s(broker)?;
+        let before = sum_of(brokers, procfs::cpu_s)?;
         thread::sleep(IDLE_WINDOW);
-        let used = procfs::cpu_s(broker)? - before;
-        if used < IDLE_CORES * IDLE_WINDOW.as_secs_f64() {
+        let used = sum_of(brokers, procfs::cpu_s)? - before;
+        if used < enough {
             return Ok(());
         }
         if Instant::now() > deadline {
@@ -148,17 +155,19 @@ fn wait_until_idle(broker: u32) -> Result<()> {
 struct Reading {
     at: Instant,
     broker_cpu_s: f64,
+    context_switches: f64,
     generators_cpu_s: f64,
     machine_cpu_s: f64,
     stolen_s: f64,
 }
 
 impl Reading {
-    fn take(pid: u32) -> Result<Reading> {
+    fn take(brokers: &[u32]) -> Result<Reading> {
         let (machine_cpu_s, stolen_s) = procfs::machine_cpu_s()?;
         Ok(Reading {
             at: Instant::now(),
-            broker_cpu_s: procfs::cpu_s(pid)?,
+            broker_cpu_s: sum_of(brokers, procfs::cpu_s)?,
+            context_switches: sum_of(brokers, procfs::context_switches)?,
             generators_cpu_s: procfs::ended_children_cpu_s()?,
             machine_cpu_s,
             stolen_s,
@@ -182,6 +191,11 @@ fn add_costs(figures: &mut Figures, before: &Reading, after: &Reading) {
     add("other_cores", (machine - broker - generator).max(0.0) / wall_s);
     add("stolen_cores", (after.stolen_s - before.stolen_s) / wall_s);
     add_rates(figures, broker, generator);
+    if let Some(records) = figures.get("records").copied().filter(|records| *records > 0.0) {
+        // Threads that ended meanwhile took their counts with them.
+        let switches = (after.context_switches - before.context_switches).max(0.0);
+        figures.insert("context_switches_per_record".to_owned(), switches / records);
+    }
 }
 
 fn add_rates(figures: &mut Figures, broker_cpu_s: f64, generator_cpu_s: f64) {

@@ -1,4 +1,4 @@
-//! `cargo xt bench`: Highwater and Apache Kafka side by side on this machine, one command.
+//! `cargo xt bench`: Highwater and Apache Kafka side by side on this machine, one broker each or several, one command.
 //!
 //! The order of things: both brokers are started and warmed up; then every row runs in interleaved
 //! rounds, reference first, after a discarded one; medians go into the table. Every run is a line of
@@ -210,7 +210,7 @@ fn read_samples(folder: &Path) -> Result<Vec<Sample>> {
 struct Seat {
     name: SeatName,
     target: Target,
-    running: Vec<(Class, Broker)>,
+    running: Vec<((Class, u16), Broker)>,
 }
 
 impl Seat {
@@ -223,18 +223,21 @@ impl Seat {
         if self.target == Target::ApacheKafka { Class::PageCache } else { class }
     }
 
-    /// The running broker of `class`; started and warmed up when there is none, or it died.
-    fn broker(&mut self, meter: &Meter, class: Class, quick: bool) -> Result<&Broker> {
-        let class = self.class(class);
-        self.running.retain(|(_, broker)| broker.is_running());
-        if !self.running.iter().any(|(have, _)| *have == class) {
-            let broker = Broker::start(&self.target, class)?;
+    /// The running broker or brokers of a row; started and warmed up when there are none, or one died. Those of rows with
+    /// fewer or more brokers end before: idle ones cost too.
+    fn broker(&mut self, meter: &Meter, row: &Row, quick: bool) -> Result<&Broker> {
+        let class = self.class(row.class);
+        let wanted = (class, row.brokers);
+        self.running
+            .retain(|((_, brokers), broker)| *brokers == row.brokers && broker.is_running());
+        if !self.running.iter().any(|(have, _)| *have == wanted) {
+            let broker = Broker::start(&self.target, class, row.brokers)?;
             same_disk(&broker)?;
             eprintln!("{} ({}): warming up", self.target, self.target.durability(class));
             work::warm_up(meter, &broker, quick)?;
-            self.running.push((class, broker));
+            self.running.push((wanted, broker));
         }
-        let found = self.running.iter().find(|(have, _)| *have == class);
+        let found = self.running.iter().find(|(have, _)| *have == wanted);
         Ok(&found.expect("started just above").1)
     }
 }
@@ -282,14 +285,14 @@ impl Comparison {
         let mut prepared = [None, None];
         if work.uses_running_broker() {
             for (seat, prepared) in self.seats.iter_mut().zip(&mut prepared) {
-                let broker = seat.broker(&self.meter, row.class, self.quick)?;
+                let broker = seat.broker(&self.meter, row, self.quick)?;
                 *prepared = work::prepare(&self.meter, broker, work)?;
             }
         }
         let outcome = self.rounds(row, work, &prepared);
         for (seat, topic) in self.seats.iter_mut().zip(&prepared) {
             if let Some(topic) = topic {
-                let broker = seat.broker(&self.meter, row.class, self.quick)?;
+                let broker = seat.broker(&self.meter, row, self.quick)?;
                 self.meter.delete_topic(broker, topic)?;
                 meter::settle();
             }
@@ -309,6 +312,17 @@ impl Comparison {
                 let durability = seat.target.durability(row.class);
                 let who = (seat.name, seat.target.to_string(), durability);
                 self.keep(who, row, round, figures)?;
+            }
+            if let Work::Produce(shape) = work
+                && shape.device
+            {
+                let figures = floor::device(&shape)?;
+                self.keep(
+                    (SeatName::Floor, floor::DEVICE.to_owned(), "fsync"),
+                    row,
+                    round,
+                    figures,
+                )?;
             }
             if let Work::Paced(shape) = work
                 && shape.floor
@@ -342,12 +356,16 @@ impl Comparison {
                 let class = seat.class(row.class);
                 work::full_broker(meter, &target, class, shape).with_context(context)
             }
+            Work::Idle => {
+                let class = seat.class(row.class);
+                work::idle(&target, class, row.brokers).with_context(context)
+            }
             Work::FixedCosts => {
-                let running = seat.broker(meter, row.class, quick)?;
+                let running = seat.broker(meter, row, quick)?;
                 work::fixed_costs(meter, &target, running).with_context(context)
             }
             _ => {
-                let broker = seat.broker(meter, row.class, quick)?;
+                let broker = seat.broker(meter, row, quick)?;
                 work::load(meter, broker, work, prepared).with_context(context)
             }
         }

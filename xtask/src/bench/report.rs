@@ -190,6 +190,10 @@ fn limit_text(limit: Limit, floor: Option<f64>) -> String {
         },
         Limit::TimesRow(row, times) => format!("≤ {times}× `{row}`"),
         Limit::TimesReference(times) => format!("≥ {times}×"),
+        Limit::TimesReferenceOrDevice(times, share) => {
+            let device = floor.map_or("not measured".to_owned(), number);
+            format!("≥ {times}×, or {:.0} % of the device ({device})", share * 100.0)
+        }
         Limit::Shown => String::new(),
     }
 }

@@ -11,6 +11,8 @@ pub struct Row {
     pub title: &'static str,
     /// What runs.
     pub work: Work,
+    /// How many brokers each seat has; topics have three replicas where there are as many.
+    pub brokers: u16,
     /// Which contract the candidate is started with.
     pub class: Class,
     /// What is shown, and what is to be reached.
@@ -36,6 +38,8 @@ pub enum Work {
     Flood { batch_bytes: u64, records: u64 },
     /// Start-up, memory, idle CPU, size.
     FixedCosts,
+    /// Memory and CPU of fresh brokers that have nothing to do.
+    Idle,
     /// So many topics of so many partitions each, and so much log, in bytes.
     ManyPartitions { topics: u64, partitions: u64, log_bytes: u64 },
     /// The same, made by one request and with few descriptors, and what it costs while it runs and stops.
@@ -55,6 +59,8 @@ pub struct Produce {
     pub records: u64,
     /// `acks`.
     pub acks: &'static str,
+    /// Whether each round also runs what the device alone reaches ([`super::floor::device`]).
+    pub device: bool,
 }
 
 /// librdkafka at a fixed rate, on one partition.
@@ -90,16 +96,27 @@ pub enum Beside {
 const CPU_PER_GB: &str = "broker CPU-s/GB";
 const CPU_PER_MILLION: &str = "broker CPU-s per million records";
 const CPU_PER_REQUEST: &str = "broker CPU per request, µs";
+const CPU_OF_ALL_PER_GB: &str = "CPU-s/GB of all brokers";
+const CPU_OF_ALL_PER_MILLION: &str = "CPU-s per million records of all brokers";
 const MIB_PER_S: &str = "throughput, MiB/s";
 const RECORDS_PER_S: &str = "throughput, records/s";
 
 const fn kib1(batch_bytes: u64, records: u64, acks: &'static str) -> Work {
-    Work::Produce(Produce { record_bytes: 1024, batch_bytes, partitions: 1, records, acks })
+    let (record_bytes, partitions, device) = (1024, 1, false);
+    Work::Produce(Produce { record_bytes, batch_bytes, partitions, records, acks, device })
 }
 
 const fn bytes128(records: u64, acks: &'static str) -> Work {
-    let batch_bytes = 1_000_000;
-    Work::Produce(Produce { record_bytes: 128, batch_bytes, partitions: 6, records, acks })
+    let (record_bytes, batch_bytes, partitions, device) = (128, 1_000_000, 6, false);
+    Work::Produce(Produce { record_bytes, batch_bytes, partitions, records, acks, device })
+}
+
+/// The same, and each round also runs what the device alone reaches.
+const fn beside_the_device(work: Work) -> Work {
+    match work {
+        Work::Produce(shape) => Work::Produce(Produce { device: true, ..shape }),
+        other => other,
+    }
 }
 
 /// One record a request.
@@ -133,6 +150,7 @@ pub const ROWS: &[Row] = &[
         name: "native-16k",
         title: "librdkafka, 1 KiB records, 16 KiB batches, acks=1",
         work: kib1(16_384, 1_000_000, "1"),
+        brokers: 1,
         class: Class::PageCache,
         bars: &[
             bar("cpu_s_per_gb", CPU_PER_GB, Limit::AtMost(2.0)),
@@ -143,6 +161,7 @@ pub const ROWS: &[Row] = &[
         name: "native-1m",
         title: "librdkafka, 1 KiB records, 1 MB batches, acks=1",
         work: kib1(1_000_000, 3_000_000, "1"),
+        brokers: 1,
         class: Class::PageCache,
         bars: &[
             bar("cpu_s_per_gb", CPU_PER_GB, Limit::AtMost(0.9)),
@@ -153,6 +172,7 @@ pub const ROWS: &[Row] = &[
         name: "native-128b",
         title: "librdkafka, 128 B records, 1 MB batches, 6 partitions, acks=1",
         work: bytes128(20_000_000, "1"),
+        brokers: 1,
         class: Class::PageCache,
         bars: &[
             bar("cpu_s_per_million_records", CPU_PER_MILLION, Limit::AtMost(0.12)),
@@ -163,6 +183,7 @@ pub const ROWS: &[Row] = &[
         name: "java-1k",
         title: "Kafka's Java producer tool, 1 KiB records, its batches, acks=1",
         work: Work::JavaProduce { records: 600_000 },
+        brokers: 1,
         class: Class::PageCache,
         bars: &[
             bar("cpu_s_per_gb", CPU_PER_GB, Limit::AtMost(1.8)),
@@ -173,6 +194,7 @@ pub const ROWS: &[Row] = &[
         name: "single-5k",
         title: "librdkafka, linger 0, 1 KiB, 5,000 records/s, acks=1",
         work: Work::Paced(PACED_5K),
+        brokers: 1,
         class: Class::PageCache,
         bars: &[
             bar("cpu_us_per_request", CPU_PER_REQUEST, Limit::AtMost(30.0)),
@@ -185,6 +207,7 @@ pub const ROWS: &[Row] = &[
         name: "single-20k",
         title: "librdkafka, linger 0, 1 KiB, 20,000 records/s, acks=1",
         work: Work::Paced(Paced { rate: 20_000, seconds: 8, ..PACED_5K }),
+        brokers: 1,
         class: Class::PageCache,
         bars: &[
             bar("cpu_us_per_request", CPU_PER_REQUEST, Limit::Shown),
@@ -196,6 +219,7 @@ pub const ROWS: &[Row] = &[
         name: "single-5k-read",
         title: "as single-5k, with a consumer at the end",
         work: Work::Paced(READ_5K),
+        brokers: 1,
         class: Class::PageCache,
         bars: &[
             bar("cpu_us_per_request", CPU_PER_REQUEST, Limit::Shown),
@@ -207,6 +231,7 @@ pub const ROWS: &[Row] = &[
         name: "fetch-native",
         title: "librdkafka fetch, its defaults, from the page cache",
         work: Work::Fetch { records: 3_000_000 },
+        brokers: 1,
         class: Class::PageCache,
         bars: &[
             bar("cpu_s_per_gb", CPU_PER_GB, Limit::AtMost(0.40)),
@@ -217,6 +242,7 @@ pub const ROWS: &[Row] = &[
         name: "fetch-java",
         title: "Kafka's Java consumer tool, fetch-size 30000, 16 KiB batches",
         work: Work::JavaFetch { records: 600_000, fetch_bytes: 30_000 },
+        brokers: 1,
         class: Class::PageCache,
         bars: &[
             bar("cpu_s_per_gb", CPU_PER_GB, Limit::AtMost(1.5)),
@@ -227,6 +253,7 @@ pub const ROWS: &[Row] = &[
         name: "connections",
         title: "1,000 connections, one record a request, 10,000/s together",
         work: Work::Connections { rate: 10_000, seconds: 7, many: 1000 },
+        brokers: 1,
         class: Class::PageCache,
         bars: &[
             bar("cpu_us_per_request", CPU_PER_REQUEST, Limit::Shown),
@@ -242,6 +269,7 @@ pub const ROWS: &[Row] = &[
         name: "flood-16k",
         title: "raw, one connection, 16 KiB batches, 5 in flight, acks=1",
         work: Work::Flood { batch_bytes: 16_384, records: 1_000_000 },
+        brokers: 1,
         class: Class::PageCache,
         bars: &[
             bar("cpu_s_per_gb", CPU_PER_GB, Limit::Shown),
@@ -252,6 +280,7 @@ pub const ROWS: &[Row] = &[
         name: "flood-1m",
         title: "raw, one connection, 1 MB batches, 5 in flight, acks=1",
         work: Work::Flood { batch_bytes: 1_000_000, records: 3_000_000 },
+        brokers: 1,
         class: Class::PageCache,
         bars: &[
             bar("cpu_s_per_gb", CPU_PER_GB, Limit::Shown),
@@ -262,6 +291,7 @@ pub const ROWS: &[Row] = &[
         name: "default-16k",
         title: "librdkafka, 1 KiB records, 16 KiB batches, acks=1, default durability",
         work: kib1(16_384, 1_000_000, "1"),
+        brokers: 1,
         class: Class::Fsync,
         bars: &[
             bar("cpu_s_per_gb", CPU_PER_GB, Limit::Shown),
@@ -272,6 +302,7 @@ pub const ROWS: &[Row] = &[
         name: "default-1m",
         title: "librdkafka, 1 KiB records, 1 MB batches, acks=1, default durability",
         work: kib1(1_000_000, 3_000_000, "1"),
+        brokers: 1,
         class: Class::Fsync,
         bars: &[
             bar("cpu_s_per_gb", CPU_PER_GB, Limit::Shown),
@@ -282,6 +313,7 @@ pub const ROWS: &[Row] = &[
         name: "default-5k",
         title: "librdkafka, linger 0, 1 KiB, 5,000 records/s, acks=1, default durability",
         work: Work::Paced(PACED_5K),
+        brokers: 1,
         class: Class::Fsync,
         bars: &[
             bar("cpu_us_per_request", CPU_PER_REQUEST, Limit::TimesRow("single-5k", 1.3)),
@@ -294,6 +326,7 @@ pub const ROWS: &[Row] = &[
         name: "default-5k-read",
         title: "as default-5k, with a consumer at the end",
         work: Work::Paced(READ_5K),
+        brokers: 1,
         class: Class::Fsync,
         bars: &[
             bar("cpu_us_per_request", CPU_PER_REQUEST, Limit::TimesRow("single-5k-read", 2.2)),
@@ -305,6 +338,7 @@ pub const ROWS: &[Row] = &[
         name: "durable-16k",
         title: "librdkafka, 1 KiB records, 16 KiB batches, acks=all",
         work: kib1(16_384, 1_000_000, "all"),
+        brokers: 1,
         class: Class::Fsync,
         bars: &[
             bar("cpu_s_per_gb", CPU_PER_GB, Limit::Shown),
@@ -315,6 +349,7 @@ pub const ROWS: &[Row] = &[
         name: "durable-1m",
         title: "librdkafka, 1 KiB records, 1 MB batches, acks=all",
         work: kib1(1_000_000, 3_000_000, "all"),
+        brokers: 1,
         class: Class::Fsync,
         bars: &[
             bar("cpu_s_per_gb", CPU_PER_GB, Limit::Shown),
@@ -325,6 +360,7 @@ pub const ROWS: &[Row] = &[
         name: "durable-128b",
         title: "librdkafka, 128 B records, 1 MB batches, 6 partitions, acks=all",
         work: bytes128(20_000_000, "all"),
+        brokers: 1,
         class: Class::Fsync,
         bars: &[
             bar("cpu_s_per_million_records", CPU_PER_MILLION, Limit::Shown),
@@ -335,6 +371,7 @@ pub const ROWS: &[Row] = &[
         name: "durable-5k",
         title: "librdkafka, linger 0, 1 KiB, 5,000 records/s, acks=all",
         work: Work::Paced(Paced { acks: "all", floor: true, ..PACED_5K }),
+        brokers: 1,
         class: Class::Fsync,
         bars: &[
             bar("cpu_us_per_request", CPU_PER_REQUEST, Limit::AtMostOrFloor(55.0)),
@@ -347,6 +384,7 @@ pub const ROWS: &[Row] = &[
         name: "durable-100k",
         title: "librdkafka, 1 KiB, 100,000 records/s, acks=all, linger 5 ms",
         work: Work::Paced(PACED_100K),
+        brokers: 1,
         class: Class::Fsync,
         bars: LATENCY_100K,
     },
@@ -354,6 +392,7 @@ pub const ROWS: &[Row] = &[
         name: "durable-100k-deleting",
         title: "as durable-100k, while a topic of 5 GB is deleted",
         work: Work::Paced(Paced { beside: Beside::Deletion(5_000_000_000), ..PACED_100K }),
+        brokers: 1,
         class: Class::Fsync,
         bars: LATENCY_100K,
     },
@@ -361,6 +400,7 @@ pub const ROWS: &[Row] = &[
         name: "durable-100k-rolling",
         title: "as durable-100k, in segments of 64 MiB",
         work: Work::Paced(Paced { beside: Beside::Rolling(64 << 20), ..PACED_100K }),
+        brokers: 1,
         class: Class::Fsync,
         bars: LATENCY_100K,
     },
@@ -368,6 +408,7 @@ pub const ROWS: &[Row] = &[
         name: "fixed",
         title: "fixed costs",
         work: Work::FixedCosts,
+        brokers: 1,
         class: Class::PageCache,
         bars: &[
             bar("start_s", "exec to first acknowledged record, s", Limit::AtMost(0.05)),
@@ -381,6 +422,7 @@ pub const ROWS: &[Row] = &[
         name: "partitions",
         title: "10,000 partitions on one broker",
         work: Work::ManyPartitions { topics: 10, partitions: 1000, log_bytes: 5_000_000_000 },
+        brokers: 1,
         class: Class::PageCache,
         bars: &[
             bar("create_s", "creating them, s", Limit::Shown),
@@ -393,6 +435,7 @@ pub const ROWS: &[Row] = &[
         name: "partitions-100k",
         title: "100,000 partitions on one broker, made by one request, 20,000 descriptors",
         work: Work::FullBroker { topics: 10, partitions: 10_000, log_bytes: 1_000_000_000 },
+        brokers: 1,
         class: Class::Fsync,
         bars: &[
             bar("create_s", "creating them, s", Limit::Shown),
@@ -402,6 +445,101 @@ pub const ROWS: &[Row] = &[
             bar("stop_s", "clean stop, s", Limit::AtMost(10.0)),
             bar("clean_start_s", "start after a clean stop, s", Limit::AtMost(3.0)),
             bar("recovery_start_s", "start after kill −9 with 1 GB of log, s", Limit::AtMost(5.0)),
+        ],
+    },
+    Row {
+        name: "cluster-16k",
+        title: "three brokers, RF 3: librdkafka, 1 KiB records, 16 KiB batches, acks=all",
+        work: kib1(16_384, 600_000, "all"),
+        brokers: 3,
+        class: Class::PageCache,
+        bars: &[
+            bar("cpu_s_per_gb", CPU_OF_ALL_PER_GB, Limit::AtMost(8.0)),
+            bar("mib_per_s", MIB_PER_S, Limit::TimesReference(4.0)),
+        ],
+    },
+    Row {
+        name: "cluster-1m",
+        title: "three brokers, RF 3: librdkafka, 1 KiB records, 1 MB batches, acks=all",
+        work: kib1(1_000_000, 2_000_000, "all"),
+        brokers: 3,
+        class: Class::PageCache,
+        bars: &[
+            bar("cpu_s_per_gb", CPU_OF_ALL_PER_GB, Limit::AtMost(3.0)),
+            bar("mib_per_s", MIB_PER_S, Limit::TimesReference(1.6)),
+        ],
+    },
+    Row {
+        name: "cluster-durable-16k",
+        title: "as cluster-16k, synced by every replica",
+        work: kib1(16_384, 600_000, "all"),
+        brokers: 3,
+        class: Class::Fsync,
+        bars: &[
+            bar("cpu_s_per_gb", CPU_OF_ALL_PER_GB, Limit::AtMost(12.0)),
+            bar("mib_per_s", MIB_PER_S, Limit::TimesReference(2.5)),
+        ],
+    },
+    Row {
+        name: "cluster-durable-1m",
+        title: "as cluster-1m, synced by every replica",
+        work: beside_the_device(kib1(1_000_000, 2_000_000, "all")),
+        brokers: 3,
+        class: Class::Fsync,
+        bars: &[
+            bar("cpu_s_per_gb", CPU_OF_ALL_PER_GB, Limit::Shown),
+            bar("mib_per_s", MIB_PER_S, Limit::TimesReferenceOrDevice(1.2, 0.8)),
+        ],
+    },
+    Row {
+        name: "cluster-durable-128b",
+        title: "three brokers, RF 3, synced: librdkafka, 128 B records, 1 MB batches, 6 partitions, acks=all",
+        work: beside_the_device(bytes128(12_000_000, "all")),
+        brokers: 3,
+        class: Class::Fsync,
+        bars: &[
+            bar("cpu_s_per_million_records", CPU_OF_ALL_PER_MILLION, Limit::AtMost(0.5)),
+            bar("records_per_s", RECORDS_PER_S, Limit::TimesReferenceOrDevice(1.5, 0.8)),
+        ],
+    },
+    Row {
+        name: "cluster-durable-5k",
+        title: "three brokers, RF 3, synced: librdkafka, linger 0, 1 KiB, 5,000 records/s, acks=all",
+        work: Work::Paced(Paced { acks: "all", ..PACED_5K }),
+        brokers: 3,
+        class: Class::Fsync,
+        bars: &[
+            bar("cpu_us_per_request", "CPU of all brokers per request, µs", Limit::AtMost(150.0)),
+            bar("records_per_s", RECORDS_PER_S, Limit::Shown),
+            bar("context_switches_per_record", "context switches a record", Limit::Shown),
+            bar("p50_ms", "p50, ms", Limit::Shown),
+            bar("p99_ms", "p99, ms", Limit::AtMost(5.0)),
+        ],
+    },
+    Row {
+        name: "cluster-idle",
+        title: "three brokers, fresh and idle",
+        work: Work::Idle,
+        brokers: 3,
+        class: Class::Fsync,
+        bars: &[
+            bar("idle_mib", "memory of all, MiB", Limit::AtMost(60.0)),
+            bar("idle_cpu_percent", "CPU of all, % of a core", Limit::AtMost(1.0)),
+        ],
+    },
+    Row {
+        name: "cluster-nine-128b",
+        title: "as cluster-durable-128b, nine brokers",
+        work: bytes128(12_000_000, "all"),
+        brokers: 9,
+        class: Class::Fsync,
+        bars: &[
+            bar(
+                "cpu_s_per_million_records",
+                CPU_OF_ALL_PER_MILLION,
+                Limit::TimesRow("cluster-durable-128b", 1.25),
+            ),
+            bar("records_per_s", RECORDS_PER_S, Limit::Shown),
         ],
     },
 ];
@@ -440,7 +578,7 @@ impl Work {
             Work::Flood { batch_bytes, records } => {
                 Work::Flood { batch_bytes, records: records / divisor }
             }
-            Work::FixedCosts => Work::FixedCosts,
+            Work::FixedCosts | Work::Idle => self,
             Work::ManyPartitions { topics, partitions, log_bytes } => Work::ManyPartitions {
                 topics,
                 partitions: partitions / divisor,
@@ -466,7 +604,8 @@ impl Work {
 
     /// Whether it uses the seats' running brokers, and so needs them warm.
     pub fn uses_running_broker(self) -> bool {
-        !matches!(self, Work::FixedCosts | Work::ManyPartitions { .. } | Work::FullBroker { .. })
+        let own = matches!(self, Work::FixedCosts | Work::Idle | Work::ManyPartitions { .. });
+        !own && !matches!(self, Work::FullBroker { .. })
     }
 }
 

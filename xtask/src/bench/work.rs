@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::broker::{Broker, Class, Target};
 use super::figures::Figures;
 use super::generator::{self, Load};
-use super::meter::{Meter, settle, words};
+use super::meter::{Meter, settle, sum_of, words};
 use super::rows::{Beside, PACED_5K, Paced, Produce, Work};
 use peer::procfs;
 
@@ -36,7 +36,7 @@ pub fn prepare(meter: &Meter, broker: &Broker, work: Work) -> Result<Option<Stri
         _ => return Ok(None),
     };
     let topic = meter.create_topic(broker, 1)?;
-    meter.run(broker.pid(), &flood(broker, &topic, batch_bytes, records))?;
+    meter.run(&broker.pids(), &flood(broker, &topic, batch_bytes, records))?;
     settle();
     Ok(Some(topic))
 }
@@ -54,16 +54,16 @@ pub fn load(meter: &Meter, broker: &Broker, work: Work, prepared: Option<&str>) 
             meter.run_on_fresh_topic(broker, 1, |topic| flood(broker, topic, batch_bytes, records))
         }
         Work::Fetch { records } => {
-            meter.run(broker.pid(), &fetch(broker, prepared.context("nothing to read")?, records))
+            meter.run(&broker.pids(), &fetch(broker, prepared.context("nothing to read")?, records))
         }
         Work::JavaFetch { records, fetch_bytes } => {
             let topic = prepared.context("nothing to read")?;
-            meter.run(broker.pid(), &java_fetch(broker, topic, records, fetch_bytes))
+            meter.run(&broker.pids(), &java_fetch(broker, topic, records, fetch_bytes))
         }
         Work::Connections { rate, seconds, many } => {
             connections(meter, broker, rate, seconds, many)
         }
-        Work::FixedCosts | Work::ManyPartitions { .. } | Work::FullBroker { .. } => {
+        Work::FixedCosts | Work::Idle | Work::ManyPartitions { .. } | Work::FullBroker { .. } => {
             unreachable!("these start brokers of their own")
         }
     }
@@ -77,6 +77,7 @@ pub fn warm_up(meter: &Meter, broker: &Broker, quick: bool) -> Result<()> {
         partitions: 1,
         records: 1_500_000,
         acks: "all",
+        device: false,
     };
     let large = Produce { batch_bytes: 1_000_000, partitions: 6, ..small };
     let tiny = Produce { record_bytes: 128, records: 5_000_000, ..large };
@@ -112,14 +113,14 @@ fn paced(meter: &Meter, broker: &Broker, shape: &Paced) -> Result<Figures> {
         Beside::Rolling(bytes) => {
             let config = format!("segment.bytes={bytes}");
             let topic = meter.create_topic_with(broker, 1, &[&config])?;
-            let outcome = meter.run(broker.pid(), &paced_load(&bootstrap, &topic, shape));
+            let outcome = meter.run(&broker.pids(), &paced_load(&bootstrap, &topic, shape));
             meter.delete_topic(broker, &topic)?;
             settle();
             outcome
         }
         Beside::Deletion(bytes) => {
             let doomed = meter.create_topic(broker, 1)?;
-            meter.run(broker.pid(), &flood(broker, &doomed, 1_000_000, bytes / 1024))?;
+            meter.run(&broker.pids(), &flood(broker, &doomed, 1_000_000, bytes / 1024))?;
             let deleting = meter.delete_later(broker, &doomed, DELETED_AFTER)?;
             let outcome =
                 meter.run_on_fresh_topic(broker, 1, |topic| paced_load(&bootstrap, topic, shape));
@@ -205,7 +206,7 @@ fn connections(
 /// Start-up of a fresh broker; memory, idle CPU of `running`, which has worked; size.
 pub fn fixed_costs(meter: &Meter, target: &Target, running: &Broker) -> Result<Figures> {
     let mut figures = Figures::new();
-    let mut fresh = Broker::start(target, Class::PageCache)?;
+    let mut fresh = Broker::start(target, Class::PageCache, 1)?;
     fresh.stop()?;
     let start = start_until_acked(meter, &mut fresh, &[meter.fresh_topic()], 1, false)?;
     figures.insert("start_s".to_owned(), start);
@@ -217,6 +218,16 @@ pub fn fixed_costs(meter: &Meter, target: &Target, running: &Broker) -> Result<F
     figures.insert("idle_cpu_percent".to_owned(), percent);
     figures.insert("loaded_mib".to_owned(), procfs::resident_mib(running.pid())?);
     figures.insert("program_mb".to_owned(), target.program_mb()?);
+    Ok(figures)
+}
+
+/// Memory and CPU of fresh brokers without clients.
+pub fn idle(target: &Target, class: Class, brokers: u16) -> Result<Figures> {
+    let fresh = Broker::start(target, class, brokers)?;
+    thread::sleep(REST);
+    let mut figures = Figures::new();
+    figures.insert("idle_cpu_percent".to_owned(), idle_cpu_percent(&fresh, IDLE_WATCH)?);
+    figures.insert("idle_mib".to_owned(), sum_of(&fresh.pids(), procfs::resident_mib)?);
     Ok(figures)
 }
 
@@ -240,7 +251,7 @@ fn start_until_acked(
     let asking = meter.generators.start_raw(&arguments)?;
     let begun = broker.start_again()?;
     let figures = generator::finish(asking, FIRST_ACK_LIMIT)?;
-    broker.check_port()?;
+    broker.check_ports()?;
     let acked = figures.get("acked_unix_s").context("no time of the acknowledgement")?;
     ensure!(*acked > begun, "acknowledged before it was started");
     Ok(acked - begun)
@@ -255,7 +266,7 @@ pub fn many_partitions(
     (topics, partitions, log_bytes): (u64, u64, u64),
 ) -> Result<Figures> {
     let mut figures = Figures::new();
-    let mut broker = Broker::start(target, class)?;
+    let mut broker = Broker::start(target, class, 1)?;
     let names: Vec<String> = (0..topics).map(|_| meter.fresh_topic()).collect();
     let mut create = words(&["topic", "create", "--bootstrap", &broker.bootstrap()]);
     create.extend(words(&["--topics", &names.join(",")]));
@@ -289,7 +300,7 @@ pub fn full_broker(
 ) -> Result<Figures> {
     let _until_the_end = Descriptors::limit_to(DESCRIPTORS)?;
     let mut figures = Figures::new();
-    let mut broker = Broker::start(target, class)?;
+    let mut broker = Broker::start(target, class, 1)?;
     let names: Vec<String> = (0..topics).map(|_| meter.fresh_topic()).collect();
     let ask = |broker: &Broker, what: &[&str]| {
         let (bootstrap, partitions) = (broker.bootstrap(), partitions.to_string());
@@ -349,11 +360,12 @@ impl Drop for Descriptors {
     }
 }
 
-/// Processor time that a broker uses while no client is connected.
+/// Processor time that brokers use while no client is connected.
 fn idle_cpu_percent(broker: &Broker, watch: Duration) -> Result<f64> {
-    let before = procfs::threads_cpu_s(broker.pid())?;
+    let processes = broker.pids();
+    let before = sum_of(&processes, procfs::threads_cpu_s)?;
     thread::sleep(watch);
-    let used = procfs::threads_cpu_s(broker.pid())? - before;
+    let used = sum_of(&processes, procfs::threads_cpu_s)? - before;
     Ok((used / watch.as_secs_f64() * 100.0).max(0.0))
 }
 
