@@ -1,7 +1,11 @@
 //! `cargo run -p sim -- --seed N --runs M`: runs seeds N to N + M - 1 and says how to repeat
 //! the first one that breaks an invariant or does not repeat itself.
 
+use std::ops::Range;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
 
 use clap::Parser;
 
@@ -14,6 +18,12 @@ struct Arguments {
     /// How many seeds to run
     #[arg(long, default_value_t = 1)]
     runs: u64,
+    /// How many seeds to run at once, each on a thread; they do not change one another
+    #[arg(long, default_value_t = 1)]
+    jobs: u64,
+    /// Say only what went wrong, and at the end how many seeds there were
+    #[arg(long)]
+    quiet: bool,
     /// Simulate several brokers
     #[arg(long)]
     cluster: bool,
@@ -31,7 +41,7 @@ struct Arguments {
 
 /// Says for each rule which seed is the first that finds it left out.
 #[cfg(debug_assertions)]
-fn look_for_faults(wanted: &str, seeds: std::ops::Range<u64>) -> ExitCode {
+fn look_for_faults(wanted: &str, seeds: Range<u64>) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     let is_wanted = |mutant: &sim::Mutant| wanted == "all" || mutant.name() == wanted;
     for mutant in sim::Mutant::all().filter(is_wanted) {
@@ -54,21 +64,47 @@ fn main() -> ExitCode {
     if let Some(wanted) = &arguments.faults {
         return look_for_faults(wanted, seeds);
     }
-    for seed in seeds {
-        let run = if arguments.cluster { sim::run_cluster } else { sim::run };
-        let outcome = run(seed, arguments.verbose);
-        println!("seed {seed}: {outcome}");
-        if let Some(violation) = outcome.violation {
-            let cluster = if arguments.cluster { " --cluster" } else { "" };
-            eprintln!(
-                "{violation}\nrepeat with: cargo run -p sim -- --seed {seed}{cluster} --verbose"
-            );
-            return ExitCode::FAILURE;
-        }
-        if arguments.twice && run(seed, false).trace != outcome.trace {
-            eprintln!("seed {seed} did not repeat itself");
-            return ExitCode::FAILURE;
-        }
+    let (begun, count) = (Instant::now(), seeds.end - seeds.start);
+    if !run_all(&arguments, seeds) {
+        return ExitCode::FAILURE;
     }
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("{count} seeds in {seconds:.0} s: {:.0} an hour", count as f64 / seconds * 3600.0);
     ExitCode::SUCCESS
+}
+
+/// Whether all seeds keep every promise. The first that does not ends the run.
+fn run_all(arguments: &Arguments, seeds: Range<u64>) -> bool {
+    let (next, failed) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
+    let work = || {
+        while !failed.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            if !run_one(arguments, seed) {
+                failed.store(true, Ordering::Relaxed);
+            }
+        }
+    };
+    thread::scope(|scope| (0..arguments.jobs.max(1)).for_each(|_| drop(scope.spawn(work))));
+    !failed.into_inner()
+}
+
+fn run_one(arguments: &Arguments, seed: u64) -> bool {
+    let run = if arguments.cluster { sim::run_cluster } else { sim::run };
+    let outcome = run(seed, arguments.verbose);
+    if !arguments.quiet {
+        println!("seed {seed}: {outcome}");
+    }
+    if let Some(violation) = outcome.violation {
+        let cluster = if arguments.cluster { " --cluster" } else { "" };
+        eprintln!("{violation}\nrepeat with: cargo run -p sim -- --seed {seed}{cluster} --verbose");
+        return false;
+    }
+    if arguments.twice && run(seed, false).trace != outcome.trace {
+        eprintln!("seed {seed} did not repeat itself");
+        return false;
+    }
+    true
 }

@@ -1,6 +1,11 @@
 //! Some seeds in every test run; `cargo run -p sim -- --runs N` runs more.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+/// Histories of several brokers in every test run.
+const CLUSTER_SEEDS: u64 = 2_000;
 
 #[test]
 fn every_invariant_holds_over_many_seeds() {
@@ -32,21 +37,31 @@ fn one_seed_is_one_history_and_another_seed_another() {
 
 #[test]
 fn several_brokers_keep_every_promise_over_many_seeds() {
-    let (mut stops, mut acked, mut controllers) = (0, 0, 0);
-    // 1831: a file whose name nobody had synced.
-    for seed in (0..100).chain([1831]) {
-        let outcome = sim::run_cluster(seed, false);
-        if let Some(violation) = outcome.violation {
-            panic!(
-                "{violation}; repeat with: cargo run -p sim -- --seed {seed} --cluster --verbose"
-            );
+    // Among them 1831: a file whose name nobody had synced.
+    let next = AtomicU64::new(0);
+    let [stops, acked, controllers] = [const { AtomicU64::new(0) }; 3];
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= CLUSTER_SEEDS {
+                return;
+            }
+            let outcome = sim::run_cluster(seed, false);
+            if let Some(violation) = outcome.violation {
+                panic!(
+                    "{violation}; repeat with: cargo run -p sim -- --seed {seed} --cluster --verbose"
+                );
+            }
+            stops.fetch_add(outcome.stops, Ordering::Relaxed);
+            acked.fetch_add(outcome.acked, Ordering::Relaxed);
+            controllers.fetch_add(outcome.controllers, Ordering::Relaxed);
         }
-        stops += outcome.stops;
-        acked += outcome.acked;
-        controllers += outcome.controllers;
-    }
-    assert!(stops > 300 && acked > 10_000, "{stops} stops, {acked} acked");
-    assert!(controllers > 200, "{controllers} controllers");
+    };
+    // A panic of one thread is one of the scope.
+    thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
+    let [stops, acked, controllers] = [stops, acked, controllers].map(AtomicU64::into_inner);
+    assert!(stops > 6_000 && acked > 200_000, "{stops} stops, {acked} acked");
+    assert!(controllers > 4_000, "{controllers} controllers");
 }
 
 #[test]
