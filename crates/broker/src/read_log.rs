@@ -1,4 +1,5 @@
-//! Reading a partition's records from the first to the last: how a coordinator loads its state.
+//! Reading a partition's records in their order: how a coordinator loads its state, and keeps up with one that another broker
+//! leads.
 //!
 //! Every batch is checked: its checksum, that it stands behind the one before, and that the last one
 //! ends where the log does. What cannot be read ends the reading with an error; nothing is skipped.
@@ -37,19 +38,43 @@ pub enum ReadLogError {
     },
 }
 
-/// Calls `take` with key and value of every record, control records left out. Returns the log's end at
-/// the beginning, which is the end of what was read. Fails with the first record that `take` refuses.
+/// Which of a partition's records are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    /// The first offset, where a batch begins or one lacked; `None`: the first there is.
+    pub from: Option<Offset>,
+    /// How far: to the high watermark of the beginning, or to the log's end of then.
+    pub isolation: Isolation,
+    /// Whether also where this broker does not lead.
+    pub any_role: bool,
+}
+
+impl Range {
+    /// Everything that the leader has.
+    pub const ALL: Range = Range { from: None, isolation: Isolation::LogEnd, any_role: false };
+}
+
+/// Calls `take` with key and value of every record, control records left out. Returns the end of what was read, which is that
+/// of the range at the beginning. Fails with the first record that `take` refuses.
 pub fn for_each_record<E: std::fmt::Display>(
     partition: &Arc<Partition>,
+    range: Range,
     mut take: impl FnMut(Option<&[u8]>, Option<&[u8]>) -> Result<(), E>,
 ) -> Result<Offset, ReadLogError> {
-    let (start, end) = partition.with_log(|log| (log.log_start_offset(), log.log_end_offset()));
-    let mut offset = start;
+    let (start, log_end) = partition.with_log(|log| (log.log_start_offset(), log.log_end_offset()));
+    let end = match range.isolation {
+        Isolation::LogEnd => log_end,
+        Isolation::Committed | Isolation::Stable => partition.high_watermark().min(log_end),
+    };
+    let mut offset = range.from.unwrap_or(start);
     let mut cursor = ReadCursor::default();
     let (mut chunk, mut window) = (Vec::new(), Vec::new());
     while offset < end {
-        let request =
-            ReadRequest { cursor, ..ReadRequest::at(offset, CHUNK_BYTES, Isolation::LogEnd) };
+        let request = ReadRequest {
+            cursor,
+            any_role: range.any_role,
+            ..ReadRequest::at(offset, CHUNK_BYTES, range.isolation)
+        };
         let Some(slice) = partition.read(&request)?.slice else {
             let reason = format!("nothing stands there, and the log ends at {end}");
             return Err(ReadLogError::Malformed { offset, reason });
@@ -194,7 +219,7 @@ mod tests {
             std::fs::write("/proc/self/clear_refs", "5").unwrap();
             let before = status_bytes("VmRSS:");
             let mut count = 0;
-            let end = for_each_record(&partition, |key, value| {
+            let end = for_each_record(&partition, Range::ALL, |key, value| {
                 assert_eq!((key, value.map(<[u8]>::len)), (Some(&b"key"[..]), Some(MIB)));
                 count += 1;
                 Ok::<_, String>(())

@@ -394,6 +394,7 @@ fn tell_groups(server: &Server, update: &ImageUpdate, changes: &[LocalChange]) {
                 // Other in-sync replicas in the same leader epoch change nothing for the groups.
                 server.groups.load(Arc::clone(partition), state.leader_epoch);
             }
+            (LocalChangeKind::Follow(_), Some(partition)) => server.groups.follow(partition),
             _ => server.groups.unload(change.partition.0),
         }
     }

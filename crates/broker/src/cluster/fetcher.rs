@@ -214,11 +214,15 @@ impl Copying {
                 server.counters.committed_cuts.add(1);
             }
             let made = server.logs.cut(&partition, cut.to);
+            if cut.takes_committed {
+                server.groups.records_taken_back(&partition);
+            }
             self.tell_failure(server, &partition, made);
         }
         for (_, partition, epoch, start) in start_overs {
             info!(partition = %partition.topic_partition(), %start, "the leader's log begins behind the end of this one: it is copied anew");
             let made = server.logs.start_over(&partition, epoch, start);
+            server.groups.records_taken_back(&partition);
             self.tell_failure(server, &partition, made);
         }
         delete(server, deletions);

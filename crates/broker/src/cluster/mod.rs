@@ -43,6 +43,7 @@ use model::{PartitionIndex, TopicId};
 use tokio::sync::watch::Receiver;
 use tracing::warn;
 
+use crate::groups;
 use crate::network::listener::serve_broker;
 use crate::server::Server;
 use crate::start::StartError;
@@ -73,6 +74,7 @@ pub async fn begin(
     tokio::spawn(vital::task("in-sync replicas", in_sync::run(Arc::clone(server), who)));
     let looking = in_sync::look_for_laggards(Arc::clone(server));
     tokio::spawn(vital::task("replicas that lag", looking));
+    tokio::spawn(vital::task("groups of others", groups::keep_up(Arc::clone(&server.groups))));
     Ok(())
 }
 

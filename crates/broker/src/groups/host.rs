@@ -25,10 +25,11 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tracing::{error, info};
 
+use super::standby::Standby;
 use crate::clock::Clock;
 use crate::handlers::error_code;
 use crate::network::memory::Gate;
-use crate::read_log::{self, ReadLogError};
+use crate::read_log::{self, Range, ReadLogError};
 
 /// The pause before loading is tried again; it doubles each time.
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(2);
@@ -114,10 +115,14 @@ impl Host {
     }
 
     /// Loads the shard, and runs it until it is unloaded.
-    pub(super) async fn load_and_serve(self: Arc<Self>, config: GroupConfig) {
+    pub(super) async fn load_and_serve(
+        self: Arc<Self>,
+        config: GroupConfig,
+        mut standby: Option<Arc<Standby>>,
+    ) {
         let mut pause = RETRY_AFTER_MIN;
         loop {
-            match self.load(config.clone()).await {
+            match self.load(config.clone(), standby.take()).await {
                 Ok(Some(loader)) => {
                     if self.begin(loader) {
                         self.run().await;
@@ -139,25 +144,39 @@ impl Host {
         }
     }
 
-    /// Reads the partition's records, and waits until all of them are committed: what is not may be
-    /// taken back, and nobody may hear of it. `None` if the shard is not wanted any more.
-    async fn load(self: &Arc<Self>, config: GroupConfig) -> Result<Option<Loader>, LoadError> {
+    /// Reads the partition's records, but those that were read ahead, and waits until all of them are committed: what is
+    /// not may be taken back, and nobody may hear of it. `None` if the shard is not wanted any more.
+    async fn load(
+        self: &Arc<Self>,
+        config: GroupConfig,
+        standby: Option<Arc<Standby>>,
+    ) -> Result<Option<Loader>, LoadError> {
         let host = Arc::clone(self);
-        let read = tokio::task::spawn_blocking(move || host.read(config)).await;
+        let read = tokio::task::spawn_blocking(move || host.read(config, standby)).await;
         let (loader, end) = read.map_err(|_| LoadError::Panicked)??;
         self.partition.request_sync();
         Ok(self.is_committed(end).await.then_some(loader))
     }
 
-    fn read(&self, config: GroupConfig) -> Result<(Loader, Offset), ReadLogError> {
-        let mut loader = Loader::new(config);
+    fn read(
+        &self,
+        config: GroupConfig,
+        standby: Option<Arc<Standby>>,
+    ) -> Result<(Loader, Offset), ReadLogError> {
+        let ahead = standby.and_then(|standby| standby.take());
+        let (mut loader, from) = match ahead {
+            Some((loader, from)) => (loader, Some(from)),
+            None => (Loader::new(config), None),
+        };
         let mut records = 0u64;
-        let end = read_log::for_each_record(&self.partition, |key, value| {
+        let range = Range { from, ..Range::ALL };
+        let end = read_log::for_each_record(&self.partition, range, |key, value| {
             records += 1;
             key.map_or(Ok(()), |key| loader.replay(key, value))
         })?;
-        if records > 0 {
-            info!(partition = %self.partition.topic_partition(), records, "groups loaded");
+        let read_ahead_to = from.filter(|from| from.0 > 0).map(|from| from.0);
+        if records > 0 || read_ahead_to.is_some() {
+            info!(partition = %self.partition.topic_partition(), records, read_ahead_to, "groups loaded");
         }
         Ok((loader, end))
     }

@@ -1,20 +1,24 @@
 //! The group coordinators on this broker: one shard behind each partition of `__consumer_offsets`
-//! that it leads. Here is which shards there are; what surrounds each of them is in `host.rs`.
+//! that it leads. Here is which shards there are; what surrounds each of them is in `host.rs`, and what is known beforehand of
+//! those that other brokers lead in `standby.rs`.
 
 mod host;
+mod standby;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use coordinator::{GroupConfig, Request, Response};
 use model::{ErrorCode, LeaderEpoch, TopicId, TopicPartition};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use partition::Partition;
 
 use crate::clock::Clock;
 use crate::network::memory::Gate;
 use crate::vital;
 use host::Host;
+use standby::Standby;
 
 /// The topic that keeps what groups have committed.
 pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
@@ -26,6 +30,8 @@ pub struct Groups {
     memory: Arc<Gate>,
     control: tokio::runtime::Handle,
     shards: RwLock<HashMap<i32, Arc<Host>>>,
+    /// Of the partitions that this broker follows.
+    standbys: Mutex<HashMap<i32, Arc<Standby>>>,
 }
 
 /// Java's `String.hashCode`, by which Kafka finds a group's partition.
@@ -46,7 +52,8 @@ impl Groups {
         memory: Arc<Gate>,
         control: tokio::runtime::Handle,
     ) -> Groups {
-        Groups { config, clock, memory, control, shards: RwLock::default() }
+        let (shards, standbys) = (RwLock::default(), Mutex::default());
+        Groups { config, clock, memory, control, shards, standbys }
     }
 
     /// Loads the shard behind `partition`, which this broker leads since `epoch`, unless it is there. Returns at once;
@@ -61,12 +68,45 @@ impl Groups {
         if let Some(old) = self.shards.write().insert(index, Arc::clone(&host)) {
             old.unload();
         }
-        let served = host.load_and_serve(self.config.clone());
+        let standby = self.standbys.lock().remove(&index);
+        let served = host.load_and_serve(self.config.clone(), standby);
         self.control.spawn(vital::task("coordinator of groups", served));
     }
 
-    /// Ends the shard of this partition: another broker leads it, or the topic is gone.
+    /// Another broker leads this partition and this one copies it: the shard ends, if it was here, and its records are
+    /// read ahead from now on ([`Groups::read_ahead`]).
+    pub fn follow(&self, partition: &Arc<Partition>) {
+        let index = partition.topic_partition().partition.0;
+        self.end_shard(index);
+        let mut standbys = self.standbys.lock();
+        if !standbys.get(&index).is_some_and(|standby| standby.is_of(partition)) {
+            let standby = Standby::new(Arc::clone(partition), self.config.clone());
+            standbys.insert(index, Arc::new(standby));
+        }
+    }
+
+    /// Replays what was committed since in the partitions that this broker follows. Reads the disk.
+    pub fn read_ahead(&self) {
+        let standbys: Vec<_> = self.standbys.lock().values().cloned().collect();
+        standbys.iter().for_each(|standby| standby.advance());
+    }
+
+    /// Committed records of a partition that this broker follows were cut, or its log is copied anew.
+    pub fn records_taken_back(&self, partition: &Arc<Partition>) {
+        let index = partition.topic_partition().partition.0;
+        let standby = self.standbys.lock().get(&index).cloned();
+        if let Some(standby) = standby.filter(|standby| standby.is_of(partition)) {
+            standby.begin_again();
+        }
+    }
+
+    /// Ends the shard of this partition: it has no leader, or is gone, or this broker has no replica of it any more.
     pub fn unload(&self, partition_index: i32) {
+        self.standbys.lock().remove(&partition_index);
+        self.end_shard(partition_index);
+    }
+
+    fn end_shard(&self, partition_index: i32) {
         let host = self.shards.write().remove(&partition_index);
         if let Some(host) = host {
             host.unload();
@@ -77,6 +117,7 @@ impl Groups {
     pub fn unload_all(&self) {
         let hosts: Vec<_> = self.shards.write().drain().collect();
         hosts.into_iter().for_each(|(_, host)| host.unload());
+        self.standbys.lock().clear();
     }
 
     /// Asks the coordinator of the group that lives on `partition_index`.
@@ -114,6 +155,20 @@ impl Groups {
 
     fn hosts(&self) -> Vec<Arc<Host>> {
         self.shards.read().values().cloned().collect()
+    }
+}
+
+/// How often committed records of groups that other brokers coordinate are replayed.
+const READ_AHEAD_EVERY: Duration = Duration::from_secs(1);
+
+/// Keeps up with the groups of other brokers, for the day when one of them is gone.
+pub async fn keep_up(groups: Arc<Groups>) {
+    loop {
+        tokio::time::sleep(READ_AHEAD_EVERY).await;
+        let reading = Arc::clone(&groups);
+        let read = tokio::task::spawn_blocking(move || reading.read_ahead()).await;
+        // A panic is a bug: it ends the broker as one of a thread of its own would.
+        read.expect("reading ahead does not panic");
     }
 }
 

@@ -1,0 +1,236 @@
+//! What this broker knows beforehand of a shard that another broker leads: its committed records, replayed as they are
+//! copied, so that a coordinator that moves here has only the last of them to read.
+//!
+//! What is replayed is below the high watermark, and stays so whoever leads next; where that does not hold, because
+//! committed records were cut by an unclean election or the log is copied anew, the standby begins again from nothing.
+//! A standby that cannot read its log gives up: the shard is loaded from the log's first record then, and says what is
+//! wrong with it.
+
+use std::sync::Arc;
+
+use coordinator::{GroupConfig, Loader};
+use model::Offset;
+use parking_lot::Mutex;
+use partition::{Isolation, Partition};
+use tracing::debug;
+
+use crate::read_log::{self, Range};
+
+/// The standby of one partition.
+pub(super) struct Standby {
+    partition: Arc<Partition>,
+    config: GroupConfig,
+    state: Mutex<State>,
+}
+
+/// How far a standby is.
+enum State {
+    /// Everything below this offset is replayed.
+    Replayed(Box<Loader>, Offset),
+    /// It was taken, or its log cannot be read.
+    Over,
+}
+
+impl Standby {
+    pub(super) fn new(partition: Arc<Partition>, config: GroupConfig) -> Standby {
+        let state = Mutex::new(begun(&partition, &config));
+        Standby { partition, config, state }
+    }
+
+    /// Whether it is that of this very partition, and of use.
+    pub(super) fn is_of(&self, partition: &Arc<Partition>) -> bool {
+        Arc::ptr_eq(&self.partition, partition) && matches!(*self.state.lock(), State::Replayed(..))
+    }
+
+    /// Replays what was committed since. Reads the disk.
+    pub(super) fn advance(&self) {
+        let mut state = self.state.lock();
+        if !self.holds(&state) {
+            *state = begun(&self.partition, &self.config);
+        }
+        let State::Replayed(loader, up_to) = &mut *state else { return };
+        if self.partition.high_watermark() <= *up_to {
+            return;
+        }
+        let range = Range { from: Some(*up_to), isolation: Isolation::Committed, any_role: true };
+        let read = read_log::for_each_record(&self.partition, range, |key, value| {
+            key.map_or(Ok(()), |key| loader.replay(key, value))
+        });
+        match read {
+            Ok(end) => *up_to = end,
+            Err(cause) => {
+                let partition = self.partition.topic_partition();
+                debug!(%partition, %cause, "groups are not read ahead of their coordinator's move");
+                *state = State::Over;
+            }
+        }
+    }
+
+    /// Records that may have been replayed were taken back.
+    pub(super) fn begin_again(&self) {
+        let mut state = self.state.lock();
+        if matches!(*state, State::Replayed(..)) {
+            *state = begun(&self.partition, &self.config);
+        }
+    }
+
+    /// Hands over what is replayed, if it is of use: the rest of the log begins at the offset.
+    pub(super) fn take(&self) -> Option<(Loader, Offset)> {
+        let mut state = self.state.lock();
+        let holds = self.holds(&state);
+        match std::mem::replace(&mut *state, State::Over) {
+            State::Replayed(loader, up_to) if holds => Some((*loader, up_to)),
+            State::Replayed(..) | State::Over => None,
+        }
+    }
+
+    /// Whether the log still has what follows the replayed records: not where it was cut below, or begins behind.
+    fn holds(&self, state: &State) -> bool {
+        let State::Replayed(_, up_to) = state else { return true };
+        let (start, end) =
+            self.partition.with_log(|log| (log.log_start_offset(), log.log_end_offset()));
+        (start..=end).contains(up_to)
+    }
+}
+
+fn begun(partition: &Partition, config: &GroupConfig) -> State {
+    let start = partition.with_log(storage::Log::log_start_offset);
+    State::Replayed(Box::new(Loader::new(config.clone())), start)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use coordinator::request::{OffsetCommit, PartitionCommit, TopicCommits};
+    use coordinator::{Effects, Event, GroupId, ReplyTo, Request, Shard};
+    use model::record::BatchBuilder;
+    use model::{
+        BrokerId, Durability, GenerationId, LeaderEpoch, Moment, PartitionIndex, Timestamp,
+        TopicPartition, Uuid,
+    };
+    use partition::{Acks, Append, Assignment, Settings};
+    use storage::disk::{Disk, SimDisk};
+    use storage::{Log, Opening};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_000_000);
+
+    fn partition_with(durability: Durability) -> Arc<Partition> {
+        let disk = SimDisk::new();
+        disk.create_dir_all(Path::new("data/t-0")).unwrap();
+        let settings = Arc::new(Settings { durability, ..Settings::default() });
+        let (dir, opening) = (Path::new("data/t-0").to_owned(), Opening::unknown(NOW));
+        let log = Log::open(Arc::new(disk), dir, settings.log.clone(), opening).unwrap();
+        let (name, me, id) = (TopicPartition::new("t", 0), BrokerId(1), Uuid::from_random([1; 16]));
+        let partition = Partition::new(name, id, me, log, settings, Offset(0), Arc::default());
+        partition.assign(Assignment::alone(me, LeaderEpoch(0)), Moment::START);
+        partition
+    }
+
+    fn append(partition: &Arc<Partition>, key: &[u8], value: Option<&[u8]>) -> Offset {
+        let mut batch = BatchBuilder::new();
+        batch.add(NOW, Some(key), value);
+        let how = Append { acks: Acks::Leader, now: NOW, internal: true };
+        partition.append(&mut batch.finish(), how).unwrap().needed
+    }
+
+    /// Appends what a coordinator writes for a position that this group stores.
+    fn store(partition: &Arc<Partition>, group: &str) -> Offset {
+        let commit = PartitionCommit {
+            partition: PartitionIndex(0),
+            offset: Offset(7),
+            leader_epoch: LeaderEpoch::NONE,
+            metadata: "".into(),
+        };
+        let request = OffsetCommit {
+            group: group.into(),
+            member: Default::default(),
+            instance: None,
+            generation_id: GenerationId(-1),
+            retention_ms: None,
+            topics: vec![TopicCommits {
+                topic: "read".into(),
+                topic_id: Uuid::ZERO,
+                partitions: vec![commit],
+            }],
+        };
+        let event =
+            Event::Request { reply_to: ReplyTo(0), request: Request::OffsetCommit(request) };
+        let mut effects = Effects::default();
+        Shard::new(GroupConfig::default(), NOW).step(NOW, event, &mut effects);
+        let record = &effects.writes[0].records[0];
+        append(partition, &record.key, record.value.as_deref())
+    }
+
+    fn standby(partition: &Arc<Partition>) -> Standby {
+        Standby::new(Arc::clone(partition), GroupConfig::default())
+    }
+
+    fn groups(loader: Loader) -> BTreeSet<GroupId> {
+        loader.finish(NOW, |_| Default::default()).0.durable().group_ids()
+    }
+
+    #[test]
+    fn the_next_coordinator_begins_behind_what_was_read_ahead() {
+        let partition = partition_with(Durability::PageCache);
+        let standby = standby(&partition);
+        store(&partition, "first");
+        standby.advance();
+        let end = store(&partition, "second");
+        standby.advance();
+        store(&partition, "third");
+        let (loader, from) = standby.take().unwrap();
+        assert_eq!(from, end, "the third is left to be read");
+        assert_eq!(groups(loader), ["first".into(), "second".into()].into());
+        assert!(standby.take().is_none() && !standby.is_of(&partition), "it was taken");
+    }
+
+    #[test]
+    fn only_committed_records_are_read_ahead() {
+        let partition = partition_with(Durability::Fsync);
+        let standby = standby(&partition);
+        store(&partition, "not synced");
+        standby.advance();
+        let (loader, from) = standby.take().unwrap();
+        assert_eq!((from, groups(loader)), (Offset(0), BTreeSet::new()));
+    }
+
+    #[test]
+    fn records_that_were_taken_back_are_not_kept() {
+        let partition = partition_with(Durability::PageCache);
+        let standby = standby(&partition);
+        let end = store(&partition, "first");
+        standby.advance();
+        standby.begin_again();
+        standby.advance();
+        let (loader, from) = standby.take().unwrap();
+        assert_eq!((from, groups(loader)), (end, ["first".into()].into()));
+    }
+
+    #[test]
+    fn a_log_that_begins_behind_what_was_read_ahead_is_read_from_its_beginning() {
+        let partition = partition_with(Durability::PageCache);
+        let (late, begun_anew) = (standby(&partition), standby(&partition));
+        store(&partition, "first");
+        let end = store(&partition, "second");
+        partition.maintain(|log, _| log.delete_records_before(Offset(1))).unwrap();
+        assert!(late.take().is_none());
+        begun_anew.advance();
+        let (loader, from) = begun_anew.take().unwrap();
+        assert_eq!((from, groups(loader)), (end, ["second".into()].into()));
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_read_is_left_to_its_next_coordinator() {
+        let partition = partition_with(Durability::PageCache);
+        let standby = standby(&partition);
+        store(&partition, "first");
+        // The key of a stored position without what must follow.
+        append(&partition, &[0, 1], Some(b"value"));
+        standby.advance();
+        assert!(standby.take().is_none());
+    }
+}
