@@ -272,7 +272,8 @@ fn note_refused(server: &Server, update: &ImageUpdate, wanted: &Wanted) {
 /// Whether the image may count this broker's replica, and there are others: a partition with a single replica has
 /// nothing to gain from being told of its loss.
 fn counts_elsewhere(state: &PartitionImage, me: BrokerId) -> bool {
-    let is_counted = state.isr.contains(&me) || state.elr.contains(&me);
+    let may_lead = state.isr.contains(&me) || state.elr.contains(&me);
+    let is_counted = may_lead || state.last_known_leader == me;
     is_counted && state.replicas.len() > 1
 }
 

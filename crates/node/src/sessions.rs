@@ -28,8 +28,8 @@ struct Heard {
     epoch: BrokerEpoch,
     /// When, at the latest.
     at: Moment,
-    /// Its process is known to have ended.
-    gone: bool,
+    /// Its process, if that is known to have ended.
+    gone: Option<Uuid>,
 }
 
 /// What is to be done.
@@ -49,14 +49,11 @@ impl Sessions {
 
     /// A broker was heard under this registration.
     pub fn heard(&mut self, now: Moment, who: BrokerRef) {
-        let heard = self.heard.entry(who.broker).or_insert(Heard {
-            epoch: who.epoch,
-            at: now,
-            gone: false,
-        });
+        let heard =
+            self.heard.entry(who.broker).or_insert(Heard { epoch: who.epoch, at: now, gone: None });
         // A message of an earlier process may arrive late.
         if who.epoch >= heard.epoch {
-            let gone = heard.gone && who.epoch == heard.epoch;
+            let gone = heard.gone.filter(|_| who.epoch == heard.epoch);
             *heard = Heard { epoch: who.epoch, at: now, gone };
         }
     }
@@ -65,15 +62,24 @@ impl Sessions {
     pub fn gone(&mut self, now: Moment, image: &ClusterImage, broker: BrokerId, incarnation: Uuid) {
         let Some(known) = image.broker(broker) else { return };
         if known.incarnation == incarnation {
-            let heard = Heard { epoch: known.epoch, at: now, gone: true };
+            let heard = Heard { epoch: known.epoch, at: now, gone: Some(incarnation) };
             self.heard.insert(broker, heard);
+        }
+    }
+
+    /// A process lives after all that was taken for ended: its address had refused for another reason.
+    pub fn lives(&mut self, broker: BrokerId, incarnation: Uuid) {
+        if let Some(heard) = self.heard.get_mut(&broker) {
+            heard.gone = heard.gone.filter(|gone| *gone != incarnation);
         }
     }
 
     /// Whether a broker that is registered may still be alive.
     pub fn may_be_alive(&self, image: &ClusterImage, broker: BrokerId) -> bool {
         let Some(known) = image.broker(broker).filter(|known| !known.fenced) else { return false };
-        self.heard.get(&broker).is_none_or(|heard| heard.epoch != known.epoch || !heard.gone)
+        self.heard
+            .get(&broker)
+            .is_none_or(|heard| heard.epoch != known.epoch || heard.gone.is_none())
     }
 
     /// Who is to be fenced now.
@@ -84,14 +90,14 @@ impl Sessions {
             let heard = self.heard.entry(broker.id).or_insert(Heard {
                 epoch: broker.epoch,
                 at: now,
-                gone: false,
+                gone: None,
             });
             if heard.epoch < broker.epoch {
                 // It registered a moment ago.
-                *heard = Heard { epoch: broker.epoch, at: now, gone: false };
+                *heard = Heard { epoch: broker.epoch, at: now, gone: None };
             }
             let ends = heard.at.plus(self.length);
-            if heard.gone || ends <= now {
+            if heard.gone.is_some() || ends <= now {
                 due.fence.push(BrokerRef { broker: broker.id, epoch: broker.epoch });
             } else {
                 let at = due.look_at.get_or_insert(ends);
@@ -181,6 +187,23 @@ mod tests {
         sessions.gone(at(5), &after, BrokerId(2), incarnation(2));
         assert_eq!(sessions.look(at(5), &after).fence, [], "the end of the process before");
         assert!(sessions.may_be_alive(&after, BrokerId(2)));
+    }
+
+    #[test]
+    fn a_process_that_was_wrongly_taken_for_ended_is_believed_again() {
+        let image = image(&[(1, 1)]);
+        let mut sessions = Sessions::begin(LENGTH, at(0));
+        sessions.gone(at(1), &image, BrokerId(1), incarnation(1));
+        assert_eq!(sessions.look(at(1), &image).fence, [who(1, 1)]);
+        sessions.lives(BrokerId(1), incarnation(7));
+        assert!(
+            !sessions.may_be_alive(&image, BrokerId(1)),
+            "another process says nothing of this one"
+        );
+        sessions.lives(BrokerId(1), incarnation(1));
+        sessions.heard(at(2), who(1, 1));
+        assert_eq!(sessions.look(at(2), &image).fence, []);
+        assert!(sessions.may_be_alive(&image, BrokerId(1)));
     }
 
     #[test]

@@ -18,6 +18,10 @@ pub enum PartitionError {
     /// This broker does not lead the partition.
     #[error("this broker does not lead the partition")]
     NotLeader,
+    /// A leader that is new does not know yet how far the leader before it told the partition to be committed (KIP-207,
+    /// KIP-966).
+    #[error("the end of the partition is not known yet: the leader is new")]
+    EndNotSettled,
     /// The client knows an older leader epoch.
     #[error("the client's leader epoch is older than {current}")]
     FencedEpoch {

@@ -31,6 +31,9 @@ pub struct EpochEnd {
 
 impl Partition {
     /// Answers `query`, if any record answers it.
+    ///
+    /// Fails with [`PartitionError::EndNotSettled`] where the answer depends on how far the partition is committed, and a new
+    /// leader does not know that yet: the end that was told before must not go back.
     pub fn find_offset(
         &self,
         query: OffsetQuery,
@@ -39,6 +42,7 @@ impl Partition {
         let state = self.lock();
         self.check_leader(&state.replica, known_epoch)?;
         let high_watermark = state.replica.high_watermark();
+        let is_settled = state.replica.is_high_watermark_settled();
         let at = |offset| TimestampedOffset {
             timestamp: Timestamp::NONE,
             offset,
@@ -50,7 +54,8 @@ impl Partition {
             offset,
             epoch: state.replica.epoch(),
         };
-        Ok(match query {
+        let found = match query {
+            OffsetQuery::Latest(Isolation::Committed | Isolation::Stable) if !is_settled => None,
             OffsetQuery::Latest(Isolation::Committed) => Some(end(high_watermark)),
             OffsetQuery::Latest(Isolation::Stable) => {
                 Some(end(state.log.last_stable_offset(high_watermark)))
@@ -65,7 +70,11 @@ impl Partition {
                 drop(state);
                 self.look_up_time(known_epoch, |lookup| lookup.first_at(timestamp))?
             }
-        })
+        };
+        match found {
+            None if !is_settled => Err(PartitionError::EndNotSettled),
+            found => Ok(found),
+        }
     }
 
     /// Searches by time what is committed. May read and decompress segments: without the lock.

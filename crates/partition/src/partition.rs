@@ -397,8 +397,9 @@ impl Partition {
         self.count_held(&mut state);
         let log_start = state.log.log_start_offset();
         if log_start != log_start_before {
-            // Fetch sessions tell their clients.
-            state.watchers.iter().for_each(|(_, (watch, slot))| watch.notify(*slot));
+            // Fetch sessions tell their clients, and replicas delete the same records.
+            let waiting = state.watchers.iter().chain(&state.replicas_waiting);
+            waiting.for_each(|(_, (watch, slot))| watch.notify(*slot));
         }
         let effects = match &result {
             Err(error) if error.is_fatal() => state.replica.step(Event::Failed),

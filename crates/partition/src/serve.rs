@@ -1,7 +1,7 @@
 //! The leader's half of replication: what a replica's fetch is answered with and what it acknowledges, and what the
 //! controller says of the ISR.
 
-use model::{Durability, LeaderEpoch, Moment};
+use model::{Durability, LeaderEpoch, Moment, Offset};
 use replication::{Event, FollowerFetch, IsrAnswer};
 use storage::ReadCursor;
 
@@ -41,7 +41,12 @@ impl Partition {
             at_least_one: asked.at_least_one,
             ..ReadRequest::at(fetch.position, asked.max_bytes, Isolation::LogEnd)
         };
-        let mut read = self.read(&request)?;
+        let mut read = match self.read(&request) {
+            Err(PartitionError::OutOfRange { offset, log_start, .. }) if offset < log_start => {
+                self.read_first_batch(&request, log_start)?
+            }
+            read => read?,
+        };
         let is_of_this_epoch = asked.last_epoch == fetch.leader_epoch;
         if read.diverging.is_some() && !is_of_this_epoch {
             return Ok(read);
@@ -59,6 +64,25 @@ impl Partition {
             (None, true) => Err(PartitionError::NotLeader),
             (None, false) => Ok(read),
         }
+    }
+
+    /// What a replica gets that asks for offsets before the first one here. Records were deleted up to the middle of a batch
+    /// perhaps, and batches are copied whole: it may ask from the offset on at which that batch begins, and is told of
+    /// that one as the log's start otherwise.
+    fn read_first_batch(
+        &self,
+        request: &ReadRequest,
+        log_start: Offset,
+    ) -> Result<Read, PartitionError> {
+        let from_start =
+            ReadRequest { offset: log_start, cursor: ReadCursor::default(), ..*request };
+        let read = self.read(&from_start)?;
+        let first = read.slice.as_ref().map_or(log_start, |slice| slice.first_offset);
+        if request.offset >= first {
+            return Ok(read);
+        }
+        let log_end = self.with_log(storage::Log::log_end_offset);
+        Err(PartitionError::OutOfRange { offset: request.offset, log_start: first, log_end })
     }
 
     /// A replica gets bytes that may not be synced here yet: it will sync them, and so does this broker, at the same

@@ -15,13 +15,13 @@ use model::{
     Sequence, Timestamp, TopicPartition, Uuid,
 };
 use partition::{
-    Acks, Append, AssignedReplica, Assignment, Fate, Followed, Isolation, Partition,
-    PartitionError, ReadRequest, ReplicaAnswer, Settings, Standing, Status, SyncQueue, Urgency,
-    Watch,
+    Acks, Append, AssignedReplica, Assignment, Fate, Followed, FollowerFetch, Isolation,
+    OffsetQuery, Partition, PartitionError, Read, ReadRequest, ReplicaAnswer, ReplicaRead,
+    Settings, Standing, Status, SyncQueue, Urgency, Watch,
 };
 use storage::disk::{Disk, GatedDisk, SimDisk};
 use storage::log_dir::LogDir;
-use storage::{CleanupPolicy, Log, LogConfig};
+use storage::{CleanupPolicy, Log, LogConfig, ReadCursor};
 
 const LEADER: BrokerId = BrokerId(1);
 const FOLLOWER: BrokerId = BrokerId(2);
@@ -467,4 +467,104 @@ fn a_replica_is_woken_by_an_append_and_a_consumer_by_what_is_committed() {
     assert!(!woken(&at_committed), "the follower has not fetched it");
     pair.leader.partition.unwatch(key);
     assert!(!woken(&at_end));
+}
+
+/// What a follower gets that asks in leader epoch 3.
+fn served(
+    leader: &Replica,
+    position: i64,
+    last_epoch: LeaderEpoch,
+) -> Result<Read, PartitionError> {
+    leader.partition.serve_replica(&ReplicaRead {
+        fetch: FollowerFetch {
+            follower: FOLLOWER,
+            broker_epoch: BrokerEpoch(1),
+            leader_epoch: LeaderEpoch(3),
+            position: Offset(position),
+            now: Moment::START,
+        },
+        last_epoch,
+        cursor: ReadCursor::default(),
+        max_bytes: 1 << 20,
+        at_least_one: true,
+    })
+}
+
+/// Two batches of ten records, all committed.
+fn two_committed_batches() -> Pair {
+    let pair = Pair::new(&page_cache());
+    for _ in 0..2 {
+        let mut batch = BatchBuilder::new();
+        (0..9).for_each(|_| batch.add(NOW, Some(b"key"), Some(b"value")));
+        append(&pair.leader, batch).unwrap();
+    }
+    served(&pair.leader, 20, LeaderEpoch(3)).unwrap();
+    assert_eq!(pair.leader.partition.high_watermark(), Offset(20));
+    pair
+}
+
+#[test]
+fn an_empty_replica_is_filled_from_a_log_that_begins_in_the_middle_of_a_batch() {
+    let pair = two_committed_batches();
+    pair.leader.partition.delete_records(Some(Offset(5))).unwrap();
+    let read = served(&pair.leader, 0, LeaderEpoch::NONE).unwrap();
+    assert_eq!(read.log_start, Offset(5), "where it begins for consumers");
+    let slice = read.slice.expect("the whole first batch");
+    let mut bytes = vec![0; slice.size_bytes as usize];
+    slice.file.read_at(&mut bytes, slice.position).unwrap();
+    let followed = pair.take_in(&bytes).unwrap();
+    assert!(matches!(followed, Followed::Appended { .. }), "{followed:?}");
+    assert_eq!(pair.follower.log_end(), Offset(20));
+}
+
+#[test]
+fn a_replica_that_is_to_start_anew_starts_where_a_batch_begins() {
+    let pair = two_committed_batches();
+    pair.leader.partition.delete_records(Some(Offset(15))).unwrap();
+    let refused = served(&pair.leader, 0, LeaderEpoch::NONE);
+    let Err(PartitionError::OutOfRange { log_start, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(log_start, Offset(10));
+    pair.follower.partition.start_over(LeaderEpoch(3), log_start).unwrap();
+    let fetch = pair.follower.partition.replica_fetch().unwrap();
+    assert_eq!(fetch.from.offset, Offset(10));
+    let first = served(&pair.leader, 10, fetch.last_epoch).unwrap().slice.map(|it| it.first_offset);
+    assert_eq!(first, Some(Offset(10)));
+    pair.leader.partition.delete_records(Some(Offset(20))).unwrap();
+    let refused = served(&pair.leader, 10, LeaderEpoch::NONE);
+    assert!(
+        matches!(refused, Err(PartitionError::OutOfRange { log_start: Offset(20), .. })),
+        "nothing is left: {refused:?}"
+    );
+}
+
+#[test]
+fn a_replica_that_waits_hears_of_deleted_records() {
+    let pair = two_committed_batches();
+    let at_end = Arc::new(Watch::default());
+    pair.leader.partition.watch_end(&at_end, 0);
+    let (task, mut changed) = (Arc::new(Woken::default()), Vec::new());
+    at_end.take_or_wait(&mut changed, None);
+    assert!(!at_end.take_or_wait(&mut changed, Some(&Waker::from(Arc::clone(&task)))));
+    pair.leader.partition.delete_records(Some(Offset(5))).unwrap();
+    assert!(task.0.load(Ordering::Relaxed));
+}
+
+#[test]
+fn a_new_leader_tells_no_end_before_it_knows_what_was_told() {
+    let pair = Pair::new(&page_cache());
+    append(&pair.leader, BatchBuilder::new()).unwrap();
+    pair.copy();
+    // The leader has told its high watermark, 1, and dies; this replica was never told.
+    pair.fail_over();
+    let latest =
+        |isolation| pair.follower.partition.find_offset(OffsetQuery::Latest(isolation), None);
+    for isolation in [Isolation::Committed, Isolation::Stable] {
+        let told = latest(isolation);
+        assert!(matches!(told, Err(PartitionError::EndNotSettled)), "{told:?}");
+    }
+    let first_at = pair.follower.partition.find_offset(OffsetQuery::Timestamp(NOW), None);
+    assert!(matches!(first_at, Err(PartitionError::EndNotSettled)), "{first_at:?}");
+    let earliest = pair.follower.partition.find_offset(OffsetQuery::Earliest, None).unwrap();
+    assert_eq!(earliest.map(|found| found.offset), Some(Offset(0)));
+    assert_eq!(latest(Isolation::LogEnd).unwrap().map(|found| found.offset), Some(Offset(1)));
 }

@@ -72,6 +72,9 @@ impl Watching {
                 }
                 if state.ended.get(&node) == Some(&incarnation) {
                     state.ended.remove(&node);
+                    if let Some(sessions) = &mut state.sessions {
+                        sessions.lives(node, incarnation);
+                    }
                 }
             }
             Event::NotDialed { target, failure: DialFailure::Refused, .. } => {

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use ::metadata::{ClusterImage, TopicImage};
-use model::{ErrorCode, Uuid, topic_name};
+use ::metadata::{ClusterImage, PartitionImage, TopicImage};
+use model::{BrokerId, ErrorCode, Uuid, topic_name};
 use wire::describe_topic_partitions::{
     DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic, ResponseCursor,
@@ -99,8 +99,8 @@ fn describe(
             leader_epoch: partition.leader_epoch.0,
             replica_nodes: ids(&partition.replicas),
             isr_nodes: ids(&partition.isr),
-            eligible_leader_replicas: Some(Vec::new()),
-            last_known_elr: Some(Vec::new()),
+            eligible_leader_replicas: Some(ids(&partition.elr)),
+            last_known_elr: Some(ids(last_known(partition))),
             offline_replicas: offline.map(|broker| broker.0).collect(),
         }
     });
@@ -111,5 +111,13 @@ fn describe(
         is_internal: topic.is_internal(),
         partitions: partitions.collect(),
         topic_authorized_operations: authorized::topic(true),
+    }
+}
+
+/// Who led last, of a partition that nobody leads.
+fn last_known(partition: &PartitionImage) -> &[BrokerId] {
+    match partition.last_known_leader {
+        BrokerId::NONE => &[],
+        _ => std::slice::from_ref(&partition.last_known_leader),
     }
 }

@@ -10,6 +10,7 @@ pub fn of_partition(error: &PartitionError) -> ErrorCode {
         PartitionError::Batch(error) => of_batch(error),
         PartitionError::Refused(refusal) => of_refusal(refusal),
         PartitionError::NotLeader => ErrorCode::NotLeaderOrFollower,
+        PartitionError::EndNotSettled => ErrorCode::OffsetNotAvailable,
         PartitionError::FencedEpoch { .. } => ErrorCode::FencedLeaderEpoch,
         PartitionError::UnknownEpoch { .. } => ErrorCode::UnknownLeaderEpoch,
         PartitionError::NotEnoughReplicas { .. } => ErrorCode::NotEnoughReplicas,

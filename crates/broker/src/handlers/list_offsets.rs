@@ -5,6 +5,8 @@
 //!   timestamp (v7, KIP-734); -4 the start of the local log (v8), here the start; -5 the end of what
 //!   was tiered (v9) and -6 the start of what is waiting to be (v11): nothing is, so there is none.
 //! - v4 leader epochs (KIP-320).
+//! - v5 OFFSET_NOT_AVAILABLE while a new leader does not know how far the one before told the log to be committed (KIP-207);
+//!   LEADER_NOT_AVAILABLE before.
 //! - What is written and not synced is synced before the end is told, so that a producer with `acks=1`
 //!   finds its own records, as in Kafka.
 
@@ -139,6 +141,10 @@ fn look_up(
             leader_epoch: if call.version >= 4 { found.epoch.0 } else { -1 },
         },
         Ok(None) => not_found(index, ErrorCode::None),
+        // The code came with version 5.
+        Err(ErrorCode::OffsetNotAvailable) if call.version < 5 => {
+            not_found(index, ErrorCode::LeaderNotAvailable)
+        }
         Err(code) => not_found(index, code),
     }
 }

@@ -60,8 +60,12 @@ impl Logs {
         Ok(())
     }
 
-    /// A directory whose disk is not mounted is an empty one: its partitions must not begin anew in it.
-    fn check_directories(&self, assigned: &Assigned) -> Result<(), LogsError> {
+    /// A directory whose disk is not mounted is an empty one: its partitions must not begin anew in it, nor be told to the
+    /// controller as lost.
+    ///
+    /// Fails with [`LogsError::DirectoryMissing`] where directories were registered that are not here, and partitions with
+    /// them.
+    pub fn check_directories(&self, assigned: &Assigned) -> Result<(), LogsError> {
         let present = |id: &Uuid| self.directories().any(|directory| directory.id() == *id);
         // One that cannot be opened does not tell its id, and what may be in it is refused.
         let explained = self.directories().any(Directory::is_unknown);
