@@ -1,8 +1,8 @@
 //! AlterPartitionReassignments (key 45), versions 0 and 1, and ListPartitionReassignments (key 46),
 //! version 0 (KIP-455). v1 `allow_replication_factor_change` (KIP-860), echoed.
 //!
-//! One broker holds every replica, so nothing is ever being moved. What may be asked for is the
-//! present list of replicas, which changes nothing; everything else is refused as Kafka does.
+//! Replicas are not moved yet, so nothing is ever being moved. What may be asked for is the present list of replicas, which
+//! changes nothing; everything else is refused.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -362,7 +362,7 @@ impl Producers {
     }
 
     /// Offsets of the last batch of each producer: compaction keeps these batches, if only as
-    /// empty ones, or a retry behind it would be taken for a new batch (trap 4).
+    /// empty ones, or a retry behind it would be taken for a new batch.
     pub(crate) fn last_offsets(&self) -> Vec<Offset> {
         let last = |(_, producer): (_, &Producer)| producer.last_batch().map(|b| b.last_offset);
         let mut offsets: Vec<Offset> = self.iter().filter_map(last).collect();
