@@ -8,6 +8,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use client::{Admin, Cluster, ClusterConfig, OffsetSpec};
+use lab::failover::session::Session;
+use lab::failover::{Kill, Kind, Shape, Workload};
+use lab::target::Target;
 use model::TopicPartition;
 use perf::load::{self, ProduceLoad, ProduceReport, Sizes, Stop};
 use perf::stamp::Verdict;
@@ -427,4 +430,52 @@ fn children_of(parent: &Child) -> Vec<u32> {
     children
         .flat_map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<_>>())
         .collect()
+}
+
+/// One kill of each kind under our own client, on one cluster: the broker comes back each time, and nothing that was
+/// acknowledged is lost, doubled or out of order.
+#[test]
+fn brokers_are_killed_under_a_client_and_come_back() {
+    let target = Target::Program(PROGRAM.into());
+    let cluster = target.start(&Shape { brokers: 3, settings: Default::default() }).unwrap();
+    let clients = ["highwater".to_owned()];
+    for kill in [Kill::Leader, Kill::LeaderController, Kill::Follower] {
+        let workload = Workload {
+            kind: Kind::Failover,
+            kill,
+            kills: 1,
+            brokers: 3,
+            replication: 3,
+            min_isr: 2,
+            record_bytes: 100,
+            offered: 100.0,
+            ..Workload::default()
+        };
+        let session = Session {
+            cluster: &cluster,
+            workload: &workload,
+            clients: &clients,
+            programs: &Default::default(),
+            steady: Duration::from_millis(500),
+            name: format!("{kill:?}"),
+            verify: true,
+            keep_topics: false,
+            stop: Stop::default(),
+        };
+        let (mut outcomes, _) = session.perform().unwrap();
+        let measured = outcomes.remove("highwater").unwrap().unwrap();
+        let verdict = &measured.verdict;
+        assert!(verdict.checked && verdict.found > 0, "{kill:?}: {verdict:?}");
+        let wrong = [verdict.lost, verdict.duplicated, verdict.reordered, verdict.damaged];
+        assert_eq!(wrong, [0; 4], "{kill:?}: {verdict:?}");
+        let of = |name: &str| measured.metrics.get(name).copied();
+        assert_eq!(of("kills"), Some(1.0), "{kill:?}");
+        assert_eq!(of("client_errors"), Some(0.0), "{kill:?}: {:?}", measured.warnings);
+        let gap_ms = of("gap_max_ms").unwrap();
+        // One record in 10 ms: a shorter longest gap than half of that would be none that was measured.
+        assert!((5.0..LIMIT.as_secs_f64() * 1e3).contains(&gap_ms), "{kill:?}: {gap_ms} ms");
+        // A follower's death moves no leader, so none moves home.
+        assert_eq!(of("move_gap_max_ms").is_some(), kill != Kill::Follower, "{kill:?}");
+        assert!(of("steady_gap_max_ms").is_some() && of("return_gap_max_ms").is_some());
+    }
 }

@@ -52,6 +52,7 @@ const FACTORS: &[(&str, &str, &str)] = &[
     ("seconds", "duration", "s"),
     ("partition", "partition", ""),
     ("broker", "broker", ""),
+    ("kill", "killed", ""),
 ];
 
 const NAMES: &[(&str, &str)] = &[
@@ -107,6 +108,18 @@ const NAMES: &[(&str, &str)] = &[
     ("decide_us", "decide"),
     ("send_us", "send"),
     ("forward_us", "forward"),
+    ("gap_min_ms", "gap, shortest"),
+    ("gap_p50_ms", "gap, p50"),
+    ("gap_p90_ms", "gap, p90"),
+    ("gap_p99_ms", "gap, p99"),
+    ("gap_max_ms", "gap, worst"),
+    ("steady_gap_p50_ms", "undisturbed, p50"),
+    ("steady_gap_max_ms", "undisturbed, worst"),
+    ("move_gap_p50_ms", "leader moved, p50"),
+    ("move_gap_max_ms", "leader moved, worst"),
+    ("return_gap_p50_ms", "broker back, p50"),
+    ("return_gap_max_ms", "broker back, worst"),
+    ("client_errors", "errors told"),
 ];
 
 /// A factor's name.
