@@ -298,7 +298,12 @@ impl Running<'_> {
         loop {
             let turned_us = now_us();
             self.taking_part().for_each(|client| client.producing.turn_to(partition));
-            self.wait_until_all_flow(partition, turned_us, Duration::ZERO, self.session.steady + TURNING)?;
+            self.wait_until_all_flow(
+                partition,
+                turned_us,
+                Duration::ZERO,
+                self.session.steady + TURNING,
+            )?;
             ensure!(self.taking_part().next().is_some(), "no client sends: {}", self.faults());
             // The controller may have gone elsewhere meanwhile.
             let now = self.roles(number)?;
@@ -324,7 +329,8 @@ impl Running<'_> {
     fn strike(&mut self, number: u32, roles: Roles, partition: i32) -> Result<()> {
         let clock = Clock::start();
         let killed_us = now_us();
-        let steady = Window { from_us: killed_us - micros(self.session.steady), until_us: killed_us };
+        let steady =
+            Window { from_us: killed_us - micros(self.session.steady), until_us: killed_us };
         self.note(partition, steady, |client| &mut client.steady);
         let struck: Vec<usize> =
             (0..self.clients.len()).filter(|at| self.clients[*at].out.is_none()).collect();
