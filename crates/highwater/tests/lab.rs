@@ -540,7 +540,10 @@ async fn watch(address: &str, stop: &AtomicBool) -> (u64, Vec<String>) {
         let is_there = |id: i32| id < 0 || answer.brokers.iter().any(|one| one.node_id == id);
         let partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
         wrong.extend(partitions.filter(|one| !is_there(one.leader_id)).map(|one| {
-            format!("{address}: {} leads {} and is no broker", one.leader_id, one.partition_index)
+            format!(
+                "{address}: {} leads {} and is not among the brokers",
+                one.leader_id, one.partition_index
+            )
         }));
     }
     (answers, wrong)
