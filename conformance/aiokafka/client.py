@@ -28,6 +28,9 @@ class Loop:
     def start(self, coroutine):
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
+    def call(self, function, *arguments):
+        self._loop.call_soon_threadsafe(function, *arguments)
+
 
 class Client:
     """One client library; the shared scenarios call nothing else."""

@@ -1,4 +1,4 @@
-// The registry of scenarios and the command line: `list`, `run NAME`, `member TOPIC GROUP`.
+// The registry of scenarios and the command line: `list`, `run NAME`, `member TOPIC GROUP`, `produce`.
 // One scenario, one process; exit code 77 means that it cannot run with this client.
 'use strict'
 
@@ -81,13 +81,17 @@ async function serveMember(startMember, topic, group) {
   }
 }
 
-async function main(version, startMember) {
+async function main(version, startMember, serveSteady) {
   const [command, ...rest] = process.argv.slice(2)
   if (command === 'list') {
     console.log([version, ...scenarios.keys()].join('\n'))
     return
   }
   if (command === 'member') await serveMember(startMember, ...rest)
+  if (command === 'produce') {
+    await serveSteady(version)
+    process.exit(0)
+  }
   let code = 0
   try {
     await scenarios.get(rest[0])()

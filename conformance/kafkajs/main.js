@@ -4,8 +4,9 @@
 process.env.KAFKAJS_NO_PARTITIONER_WARNING = '1'
 const harness = require('./harness')
 const { startMember } = require('./client')
+const { serveSteady } = require('./steady')
 require('./records')
 require('./groups')
 require('./admin')
 
-harness.main(require('kafkajs/package.json').version, startMember)
+harness.main(require('kafkajs/package.json').version, startMember, serveSteady)

@@ -1,7 +1,8 @@
 """What every Python client's program shares: the registry of scenarios and the command line.
 
 `main.py list` prints version and scenarios, `main.py run NAME` runs one (0: held, 77: cannot run, else:
-did not hold), `main.py member TOPIC GROUP` is a group member in a process of its own, to be killed.
+did not hold), `main.py member TOPIC GROUP` is a group member in a process of its own, to be killed, and
+`main.py produce` a producer under which brokers are killed.
 Not a test framework: one scenario, one process.
 """
 
@@ -112,6 +113,15 @@ def serve_member(adapter, topic, group):
         time.sleep(0.05)
 
 
+def serve_steady(adapter):
+    """The body of a producer under which brokers are killed."""
+    # Each client has a module of that name beside its main.py.
+    import steady_producer
+    import steady
+
+    steady.serve(adapter.version, steady_producer.start)
+
+
 def main(adapter):
     """The program's command line."""
     command, *rest = sys.argv[1:]
@@ -121,6 +131,9 @@ def main(adapter):
         return
     if command == "member":
         serve_member(adapter, *rest)
+    if command == "produce":
+        serve_steady(adapter)
+        return
     try:
         SCENARIOS[rest[0]](adapter)
         code = 0

@@ -5,6 +5,7 @@ mod ci;
 mod clients;
 mod codegen;
 mod compatibility;
+mod failover;
 mod fuzz;
 mod golden;
 mod highwater;
@@ -44,6 +45,8 @@ enum Task {
     Compatibility(compatibility::Arguments),
     /// Write crates/wire/src/generated from the message schemas of Kafka's client jar
     Codegen(codegen::Arguments),
+    /// Run the laboratory's x-failover with all clients that can be installed here
+    Failover(failover::Arguments),
     /// Run every fuzz target for a short while
     Fuzz(fuzz::Arguments),
     /// Write crates/wire/testdata/golden: what Kafka's own classes make of every message
@@ -64,6 +67,7 @@ fn main() -> anyhow::Result<()> {
         Task::Kafka(task) => apache_kafka::task(task),
         Task::Compatibility(arguments) => compatibility::run(&arguments),
         Task::Codegen(arguments) => codegen::run(&arguments),
+        Task::Failover(arguments) => failover::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Golden => golden::run(),
         Task::Realtext(arguments) => realtext::run(&arguments),

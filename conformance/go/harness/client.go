@@ -55,6 +55,8 @@ type Client interface {
 	Member(topic, group string, options MemberOptions) Member
 	// NullHeaders says whether the client keeps null and empty header values apart.
 	NullHeaders() bool
+	// Steady is an idempotent producer with the library's own time-outs, ready to send.
+	Steady(topic string, told Told) Steady
 	// IsTooLarge and IsUnknownTopic recognise the errors.
 	IsTooLarge(err error) bool
 	UnknownTopicRecognised(topic string) bool

@@ -2,7 +2,7 @@
 //
 // `list` prints version and scenarios, `run NAME` runs one (0: held, 77: cannot run, else: did not
 // hold), `member TOPIC GROUP` is a group member in a process of its own, to be killed;
-// `dump TOPIC` prints a topic.
+// `dump TOPIC` prints a topic, `produce` is a producer under which brokers are killed.
 package harness
 
 import (
@@ -149,6 +149,8 @@ func Main(version string, client Client) {
 		out := bufio.NewWriterSize(os.Stdout, 1<<20)
 		client.(Dumper).Dump(arguments[1], out)
 		Must(out.Flush())
+	case "produce":
+		serveSteady(version, client.Steady)
 	case "run":
 		at := slices.IndexFunc(scenarios, func(one scenario) bool { return one.name == arguments[1] })
 		os.Exit(run(scenarios[at], client))

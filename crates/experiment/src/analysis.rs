@@ -248,6 +248,7 @@ pub fn better(metric: &str) -> Better {
         "chi_squared_p",
         "predicted_p50_ms",
         "law_ratio",
+        "kills",
     ];
     match metric {
         _ if HIGHER.contains(&metric) => Better::Higher,

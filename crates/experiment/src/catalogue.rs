@@ -22,6 +22,12 @@ static REPORTS: LazyLock<Vec<Report>> = LazyLock::new(|| {
     FILES.iter().map(|(id, text)| parse(id, text).expect("the tests parse every file")).collect()
 });
 
+/// About how long one kill takes on a cluster that fails over at once, seconds: looked at before and behind it, the broker
+/// started again and in sync, its partitions moved home.
+const KILL_S: f64 = 9.0;
+/// Clients that see the same kills, if all of them are there.
+const CLIENTS: f64 = 8.0;
+
 /// What is wrong with a definition or with what is asked of one.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CatalogueError {
@@ -342,6 +348,9 @@ pub fn cost_seconds(workload: &Workload) -> f64 {
     if workload.seconds > 0.0 {
         return workload.warmup_seconds + workload.seconds;
     }
+    if workload.kind == Kind::Failover {
+        return f64::from(workload.kills) * KILL_S / CLIENTS;
+    }
     let records = workload.records as f64;
     let at = |rate: f64| match workload.offered {
         offered if offered > 0.0 => rate.min(offered),
@@ -356,7 +365,7 @@ pub fn cost_seconds(workload: &Workload) -> f64 {
         Kind::Consume | Kind::Deliver => (400e6 / bytes).min(1e6),
         Kind::Produce | Kind::Distribute => at((200e6 / bytes).min(400e3)),
         // It has no records: only `seconds` end it.
-        Kind::Metadata => f64::INFINITY,
+        Kind::Metadata | Kind::Failover => f64::INFINITY,
     };
     workload.warmup_seconds + records / rate
 }

@@ -152,6 +152,21 @@ pub enum Test {
         #[serde(default, rename = "where")]
         filter: Filter,
     },
+    /// A metric of no round of the rows is above a bound. What was seen once is seen: one round above it contradicts, and
+    /// none reproduces only after enough trials.
+    Worst {
+        /// The metric.
+        metric: String,
+        /// The bound.
+        at_most: f64,
+        /// The metric that counts trials, such as `kills`.
+        trials: String,
+        /// As many of them, in each row, as it takes.
+        trials_min: f64,
+        /// Which rows.
+        #[serde(default, rename = "where")]
+        filter: Filter,
+    },
     /// Every one of some rows has at least so many times the metric of every one of others.
     Separated {
         /// The metric.

@@ -13,6 +13,7 @@ pub mod compare;
 pub mod definition;
 pub mod environment;
 pub mod explain;
+pub mod failover;
 pub mod plan;
 pub mod round;
 pub mod seek;

@@ -170,4 +170,33 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("decide_us", "us", "of one record in the balancer: choosing"),
     ("send_us", "us", "of one record in the balancer: writing its request"),
     ("forward_us", "us", "of one record in the balancer: until acknowledged"),
+    ("kills", "", "brokers killed under the client"),
+    (
+        "gap_min_ms",
+        "ms",
+        "longest time without an acknowledgement around a kill: the shortest of all kills",
+    ),
+    ("gap_p50_ms", "ms", "the same, median of the kills"),
+    ("gap_p90_ms", "ms", "the same, 90th percentile"),
+    ("gap_p99_ms", "ms", "the same, 99th percentile"),
+    ("gap_max_ms", "ms", "the same, of the worst kill"),
+    (
+        "steady_gap_p50_ms",
+        "ms",
+        "longest time without one in two undisturbed seconds before a kill, median",
+    ),
+    ("steady_gap_max_ms", "ms", "the same, the worst"),
+    (
+        "move_gap_p50_ms",
+        "ms",
+        "longest time without one as the leader is moved and none is dead, median",
+    ),
+    ("move_gap_max_ms", "ms", "the same, the worst"),
+    (
+        "return_gap_p50_ms",
+        "ms",
+        "longest time without one while the broker that was killed starts and catches up, median",
+    ),
+    ("return_gap_max_ms", "ms", "the same, the worst"),
+    ("client_errors", "", "records whose failure the client reported to the application"),
 ];

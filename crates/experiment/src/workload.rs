@@ -23,6 +23,21 @@ pub enum Kind {
     Distribute,
     /// Connections ask for the topics' metadata, each again as soon as it is answered.
     Metadata,
+    /// Brokers are killed while producers of several client libraries send, and the gaps in their acknowledgements
+    /// taken.
+    Failover,
+}
+
+/// Which broker is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kill {
+    /// The leader of the partition that is produced to; not the active controller.
+    Leader,
+    /// The same, and it is the active controller.
+    LeaderController,
+    /// A follower of it; not the active controller.
+    Follower,
 }
 
 /// How long a producer waits for whom.
@@ -197,6 +212,13 @@ pub struct Workload {
     pub as_tool: bool,
     /// Which client drives: `highwater` (the load engine), `tool` (our kafka-producer-perf-test) or `java` (Kafka's).
     pub driver: String,
+    /// Which client library's producer sees the brokers killed: `highwater`, `java` (Kafka's own), or one of those that
+    /// `lab run --client` names.
+    pub client: String,
+    /// Which broker is killed.
+    pub kill: Kill,
+    /// How often.
+    pub kills: u32,
 }
 
 impl Default for Workload {
@@ -241,6 +263,9 @@ impl Default for Workload {
             broker_settings: BTreeMap::new(),
             as_tool: false,
             driver: "highwater".to_owned(),
+            client: "highwater".to_owned(),
+            kill: Kill::Leader,
+            kills: 0,
         }
     }
 }

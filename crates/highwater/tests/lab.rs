@@ -5,15 +5,22 @@ use std::io::BufRead;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use client::{Admin, Cluster, ClusterConfig, OffsetSpec};
+use client::{Admin, Cluster, ClusterConfig, Connection, ConnectionConfig, OffsetSpec};
+use lab::failover::session::Session;
+use lab::failover::{Kill, Kind, Shape, Workload};
+use lab::target::Target;
 use model::TopicPartition;
 use perf::load::{self, ProduceLoad, ProduceReport, Sizes, Stop};
 use perf::stamp::Verdict;
 use proxy::{Misbehave, Proxy, ProxyConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
+use wire::MetadataRequest;
 
 /// The program.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_highwater");
@@ -427,4 +434,117 @@ fn children_of(parent: &Child) -> Vec<u32> {
     children
         .flat_map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<_>>())
         .collect()
+}
+
+/// One kill of each kind under our own client, on one cluster: the broker comes back each time, and nothing that was
+/// acknowledged is lost, doubled or out of order.
+#[test]
+fn brokers_are_killed_under_a_client_and_come_back() {
+    let target = Target::Program(PROGRAM.into());
+    let cluster = target.start(&Shape { brokers: 3, settings: Default::default() }).unwrap();
+    let clients = ["highwater".to_owned()];
+    let watch = Watch::of(&cluster.bootstrap);
+    for kill in [Kill::Leader, Kill::LeaderController, Kill::Follower] {
+        let workload = Workload {
+            kind: Kind::Failover,
+            kill,
+            kills: 1,
+            brokers: 3,
+            replication: 3,
+            min_isr: 2,
+            record_bytes: 100,
+            offered: 100.0,
+            ..Workload::default()
+        };
+        let session = Session {
+            cluster: &cluster,
+            workload: &workload,
+            clients: &clients,
+            programs: &Default::default(),
+            steady: Duration::from_millis(500),
+            name: format!("{kill:?}"),
+            verify: true,
+            keep_topics: false,
+            stop: Stop::default(),
+        };
+        let (mut outcomes, _) = session.perform().unwrap();
+        let measured = outcomes.remove("highwater").unwrap().unwrap();
+        let verdict = &measured.verdict;
+        assert!(verdict.checked && verdict.found > 0, "{kill:?}: {verdict:?}");
+        let wrong = [verdict.lost, verdict.duplicated, verdict.reordered, verdict.damaged];
+        assert_eq!(wrong, [0; 4], "{kill:?}: {verdict:?}");
+        let of = |name: &str| measured.metrics.get(name).copied();
+        assert_eq!(of("kills"), Some(1.0), "{kill:?}");
+        assert_eq!(of("client_errors"), Some(0.0), "{kill:?}: {:?}", measured.warnings);
+        let gap_ms = of("gap_max_ms").unwrap();
+        // One record in 10 ms: a shorter longest gap than half of that would be none that was measured.
+        assert!((5.0..LIMIT.as_secs_f64() * 1e3).contains(&gap_ms), "{kill:?}: {gap_ms} ms");
+        // A follower's death moves no leader, so none moves home.
+        assert_eq!(of("move_gap_max_ms").is_some(), kill != Kill::Follower, "{kill:?}");
+        assert!(of("steady_gap_max_ms").is_some() && of("return_gap_max_ms").is_some());
+    }
+    let (answers, wrong) = watch.end();
+    assert!(answers > 0);
+    assert_eq!(wrong, Vec::<String>::new(), "in {answers} answers");
+}
+
+/// Asks all brokers for all topics, again and again, and keeps what no client could use: a leader that is not among the
+/// brokers of the same answer. Clients that look such a leader up fail (kafka-python's producer for good).
+struct Watch {
+    stop: Arc<AtomicBool>,
+    brokers: Vec<JoinHandle<(u64, Vec<String>)>>,
+}
+
+impl Watch {
+    fn of(bootstrap: &str) -> Watch {
+        let stop = Arc::new(AtomicBool::new(false));
+        let ask = |address: &str| {
+            let (address, stop) = (address.to_owned(), stop.clone());
+            thread::spawn(move || {
+                let runtime =
+                    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(watch(&address, &stop))
+            })
+        };
+        let brokers = bootstrap.split(',').map(ask).collect();
+        Watch { stop, brokers }
+    }
+
+    /// How many answers there were, and what was wrong with them.
+    fn end(self) -> (u64, Vec<String>) {
+        self.stop.store(true, Ordering::Relaxed);
+        let all = self.brokers.into_iter().map(|broker| broker.join().unwrap());
+        all.fold((0, Vec::new()), |(count, mut wrong), (more, others)| {
+            wrong.extend(others);
+            (count + more, wrong)
+        })
+    }
+}
+
+async fn watch(address: &str, stop: &AtomicBool) -> (u64, Vec<String>) {
+    let (mut answers, mut wrong, mut connection) = (0, Vec::new(), None);
+    let all = MetadataRequest { topics: None, ..Default::default() };
+    let mut pace = tokio::time::interval(Duration::from_millis(2));
+    while !stop.load(Ordering::Relaxed) {
+        pace.tick().await;
+        if connection.is_none() {
+            connection = Connection::open(address, &ConnectionConfig::default()).await.ok();
+        }
+        // Without one it is dead for now.
+        let Some(open) = &connection else { continue };
+        let Ok(answer) = open.call(&all).await else {
+            connection = None;
+            continue;
+        };
+        answers += 1;
+        let is_there = |id: i32| id < 0 || answer.brokers.iter().any(|one| one.node_id == id);
+        let partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
+        wrong.extend(partitions.filter(|one| !is_there(one.leader_id)).map(|one| {
+            format!(
+                "{address}: {} leads {} and is not among the brokers",
+                one.leader_id, one.partition_index
+            )
+        }));
+    }
+    (answers, wrong)
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use experiment::workload::Era;
 
+use crate::failover::clients::Named;
 use crate::target::Target;
 
 /// The performance laboratory: published experiments, run against any Kafka, with numbers that can be trusted
@@ -88,6 +89,10 @@ pub struct Run {
     /// Between clients and brokers: ali-2018, aws-d2-2017, icp-2019 or cs682-vm
     #[arg(long)]
     pub emulate: Option<String>,
+    /// The program that produces with a client library in x-failover, such as librdkafka=./produce; may be repeated.
+    /// What it must do is in docs/lab.md; `cargo xt failover` names those of the repository
+    #[arg(long = "client", value_name = "NAME=PROGRAM")]
+    pub clients: Vec<Named>,
     /// What shuffles the cells and fills the records
     #[arg(long, default_value_t = 42)]
     pub seed: u64,

@@ -9,6 +9,7 @@ pub mod arguments;
 mod comparing;
 mod disk;
 mod documents;
+pub mod failover;
 mod interrupt;
 mod machine;
 mod meter;

@@ -1,15 +1,16 @@
 //! From what was typed to a plan, and plans and experiments in words.
 
 use crate::say::say;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, anyhow, ensure};
 use experiment::catalogue::{self, ProfileName};
 use experiment::definition::{Experiment, Level, Need};
 use experiment::plan::{self, Ability, Plan, PlannedCell, Waiting};
-use experiment::workload::Workload;
+use experiment::workload::{Kind, Workload};
 
 use crate::arguments::{Profile, Run};
+use crate::failover::clients::{self, Programs};
 use crate::nearest::nearest;
 use crate::run::expected;
 use crate::target::Target;
@@ -20,7 +21,7 @@ const ROUND_OVERHEAD_S: f64 = 0.5;
 pub const CLUSTER_START_S: f64 = 12.0;
 
 /// The plan of a run.
-pub fn plan(typed: &Run, targets: &[Target]) -> Result<Plan> {
+pub fn plan(typed: &Run, targets: &[Target], programs: &Programs) -> Result<Plan> {
     let mut experiments: Vec<&Experiment> = Vec::new();
     for pattern in &typed.experiments {
         let found = catalogue::select(pattern).map_err(|_| unknown(pattern))?;
@@ -54,7 +55,7 @@ pub fn plan(typed: &Run, targets: &[Target]) -> Result<Plan> {
         changed,
     };
     let mut plan = plan::plan(&request)?;
-    leave_out_impossible(&mut plan, targets);
+    leave_out_impossible(&mut plan, targets, programs);
     ensure!(
         !plan.steps.is_empty(),
         "nothing of this can run on {}: {}",
@@ -76,13 +77,17 @@ pub fn unknown(pattern: &str) -> anyhow::Error {
 }
 
 /// Leaves out what a target cannot do and what `experiment` does not know of it: settings of brokers that the lab does
-/// not start, and the canary on more brokers than it can have.
-fn leave_out_impossible(plan: &mut Plan, targets: &[Target]) {
+/// not start, kills of those, the canary on more brokers than it can have; and clients that are not here.
+fn leave_out_impossible(plan: &mut Plan, targets: &[Target], programs: &Programs) {
     let mut waiting = Vec::new();
+    let absent = absent_clients(plan, programs);
     for cell in &mut plan.cells {
         let is_canary = cell.experiment == plan::CANARY;
         for target in targets {
-            let impossible = unsettable(target, cell).or_else(|| too_many(target, cell));
+            let impossible = unsettable(target, cell)
+                .or_else(|| unkillable(target, cell))
+                .or_else(|| too_many(target, cell))
+                .or_else(|| absent.get(&cell.workload.client).filter(|_| kills(cell)).cloned());
             let (name, Some(why)) = (target.name(), impossible) else { continue };
             if !cell.targets.contains(&name) {
                 continue;
@@ -116,6 +121,42 @@ fn unsettable(target: &Target, cell: &PlannedCell) -> Option<String> {
         settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let (wanted, name) = (wanted.join(", "), target.name());
     Some(format!("its brokers must be started with {wanted}, and those of {name} run already"))
+}
+
+fn kills(cell: &PlannedCell) -> bool {
+    cell.workload.kind == Kind::Failover
+}
+
+/// The clients of a plan that cannot be run here, and why.
+fn absent_clients(plan: &Plan, programs: &Programs) -> BTreeMap<String, String> {
+    let of_cells = plan.cells.iter().filter(|cell| kills(cell));
+    let clients: BTreeSet<&String> = of_cells.map(|cell| &cell.workload.client).collect();
+    let absent = |client: &String| Some((client.clone(), clients::obstacle(client, programs)?));
+    clients.into_iter().filter_map(absent).collect()
+}
+
+/// Why a cell's brokers cannot be killed, if so.
+fn unkillable(target: &Target, cell: &PlannedCell) -> Option<String> {
+    let is_others = kills(cell) && !target.is_started_here();
+    is_others.then(|| {
+        format!("its brokers are killed, and those of {} are not the lab's", target.name())
+    })
+}
+
+/// All clients that any experiment has.
+pub fn known_clients() -> Result<Vec<String>> {
+    let mut known = Vec::new();
+    for experiment in
+        catalogue::experiments().filter(|one| one.factors.iter().any(|f| f == "client"))
+    {
+        for cell in catalogue::cells(experiment, ProfileName::Full)? {
+            let client = cell.get("client").map(Level::to_string).unwrap_or_default();
+            if !known.contains(&client) {
+                known.push(client);
+            }
+        }
+    }
+    Ok(known)
 }
 
 /// Why a cell's brokers are too many, if so.
@@ -219,7 +260,7 @@ mod tests {
         };
         let mut plan = plan::plan(&request).unwrap();
         let targets: Vec<Target> = targets.iter().map(|(target, _)| target.clone()).collect();
-        leave_out_impossible(&mut plan, &targets);
+        leave_out_impossible(&mut plan, &targets, &Programs::new());
         let orders: Vec<u32> = plan.steps.iter().map(|step| step.order).collect();
         assert_eq!(orders, (0..plan.steps.len() as u32).collect::<Vec<_>>());
         plan
@@ -234,6 +275,25 @@ mod tests {
         assert!(plan.steps.iter().all(|step| settings(step).is_empty()));
         let tuning = plan.waiting.iter().find(|waiting| waiting.experiment == "ibm-tuning");
         assert!(tuning.unwrap().why.contains("run already"));
+    }
+
+    #[test]
+    fn brokers_of_others_are_not_killed_and_clients_without_a_program_wait() {
+        let running = Target::Address("there:9092".to_owned());
+        let plan = planned("x-failover", &[(running, 3)]);
+        assert!(plan.steps.iter().all(|step| plan.cell(step).experiment == plan::CANARY));
+        assert!(plan.waiting.iter().all(|waiting| waiting.why.contains("not the lab's")));
+        let plan = planned("x-failover", &[(Target::Embedded, 9)]);
+        let runs = |client: &str| {
+            plan.steps
+                .iter()
+                .any(|step| kills(plan.cell(step)) && plan.cell(step).workload.client == client)
+        };
+        assert!(runs("highwater"));
+        assert!(!runs("sarama"));
+        let waits = plan.waiting.iter().find(|waiting| waiting.why.contains("sarama=PROGRAM"));
+        assert_eq!(waits.unwrap().target, "highwater");
+        assert!(known_clients().unwrap().contains(&"franz-go".to_owned()));
     }
 
     #[test]

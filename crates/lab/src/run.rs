@@ -12,12 +12,15 @@ use anyhow::{Context, Result, ensure};
 use experiment::plan::{Plan, PlannedCell, Step};
 use experiment::round::{Durability, Purpose, Round};
 use experiment::seek;
-use experiment::workload::{Acks, Workload};
+use experiment::workload::{Acks, Kind, Workload};
 use peer::memory::MemoryHolder;
 use perf::load::Stop;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::Run;
+use crate::failover::clients::{self, Programs};
+use crate::failover::session::{self, Session};
+use crate::failover::shared::{self, Shared};
 use crate::progress::{Progress, words};
 use crate::round::measured::Measured;
 use crate::round::stage::Stage;
@@ -55,6 +58,9 @@ pub struct Settings {
     pub verify: bool,
     /// Whether free memory is held.
     pub hold_memory: bool,
+    /// The programs of client libraries, by client.
+    #[serde(default)]
+    pub clients: Programs,
     /// The command, to do it again.
     pub command: String,
     /// The commit that the program was built from, if that is known.
@@ -69,7 +75,8 @@ pub fn run(typed: &Run, stop: &Stop, commit: &str) -> Result<()> {
         names.len() == targets.len(),
         "--target and --vs name the same; every run compares a target with itself anyway"
     );
-    let plan = planning::plan(typed, &targets)?;
+    let programs = clients::programs(&typed.clients, &planning::known_clients()?)?;
+    let plan = planning::plan(typed, &targets, &programs)?;
     if typed.dry_run {
         planning::show(&plan);
         return Ok(());
@@ -87,6 +94,7 @@ pub fn run(typed: &Run, stop: &Stop, commit: &str) -> Result<()> {
         keep_topics: typed.keep_topics,
         verify: !typed.no_verify,
         hold_memory: typed.hold_memory,
+        clients: programs,
         command: std::env::args()
             .skip(1)
             .fold("highwater".to_owned(), |all, word| all + " " + &word),
@@ -166,6 +174,10 @@ struct Running<'a> {
     memory: Option<MemoryHolder>,
     /// Brokers of the cluster that was used last.
     brokers: u32,
+    /// Steps whose rounds were there before.
+    done: BTreeSet<u32>,
+    /// What sessions of kills have measured for steps to come.
+    shared: Shared,
 }
 
 fn go(store: &mut Store, plan: &Plan, settings: &Settings, stop: &Stop, bar: bool) -> Result<()> {
@@ -191,12 +203,14 @@ fn go(store: &mut Store, plan: &Plan, settings: &Settings, stop: &Stop, bar: boo
         described: BTreeSet::new(),
         memory: settings.hold_memory.then(MemoryHolder::start),
         brokers: 0,
+        done,
+        shared: Shared::default(),
         store,
     };
     for round in &measured {
         running.remember(plan.steps.iter().find(|step| step.order == round.order), round);
     }
-    let ended = running.steps(&done);
+    let ended = running.steps();
     running.progress.finish();
     running.seats.stop_all();
     let folder = running.store.folder().to_owned();
@@ -217,8 +231,11 @@ fn go(store: &mut Store, plan: &Plan, settings: &Settings, stop: &Stop, bar: boo
 }
 
 impl Running<'_> {
-    fn steps(&mut self, done: &BTreeSet<u32>) -> Result<()> {
-        for step in self.plan.steps.iter().filter(|step| !done.contains(&step.order)) {
+    fn steps(&mut self) -> Result<()> {
+        for step in &self.plan.steps {
+            if self.done.contains(&step.order) {
+                continue;
+            }
             if self.stop.is_stopped() {
                 break;
             }
@@ -284,8 +301,12 @@ impl Running<'_> {
              go on with `highwater lab resume {}` when the target is well again",
             self.store.folder().display()
         );
-        let started_ms = now_ms();
-        let measured = self.measure(step, cell);
+        let part = self.shared.take(step);
+        let is_told_before = part.as_ref().is_some_and(|part| part.outcome.is_err());
+        let (started_ms, measured) = match part {
+            Some(part) => (part.started_ms, part.outcome.map_err(anyhow::Error::msg)),
+            None => (now_ms(), self.measure(step, cell)),
+        };
         if self.stop.is_stopped() {
             return Ok(None);
         }
@@ -297,7 +318,8 @@ impl Running<'_> {
             }
         };
         let failed = self.failures.entry(name).or_default();
-        *failed = if failure.is_some() { *failed + 1 } else { 0 };
+        // A session that fails, fails for all of its clients at once.
+        *failed = if failure.is_some() { *failed + u32::from(!is_told_before) } else { 0 };
         Ok(Some(Round {
             experiment: cell.experiment.clone(),
             cell: cell.cell.clone(),
@@ -329,6 +351,9 @@ impl Running<'_> {
         // Brokers take long to start: whoever did not want to wait for them does not wait for the round.
         ensure!(!self.stop.is_stopped(), "interrupted");
         self.describe(step.target_name(), &bootstrap);
+        if cell.workload.kind == Kind::Failover {
+            return self.fail_over(step, cell);
+        }
         if self.seats.take_cold(step.target_name()) {
             self.warm_up(step, cell)?;
         }
@@ -348,6 +373,32 @@ impl Running<'_> {
             stop: self.stop.clone(),
         };
         stage.perform()
+    }
+
+    /// Kills brokers under the client of this step, and at once under those of the other steps that want the same kills.
+    fn fail_over(&mut self, step: &Step, cell: &PlannedCell) -> Result<(Measured, Durability)> {
+        let started_ms = now_ms();
+        let company = shared::company(self.plan, step, |other| !self.done.contains(&other.order));
+        let clients: Vec<String> = company.iter().map(|(_, client)| client.clone()).collect();
+        // Idle brokers of the other target take CPU from whoever is measured.
+        self.seats.stop_others(step.target_name());
+        let cluster = self.seats.cluster(step.target_name(), &cell.shape())?;
+        self.brokers = cluster.brokers;
+        let session = Session {
+            cluster,
+            workload: &cell.workload,
+            clients: &clients,
+            programs: &self.settings.clients,
+            steady: session::STEADY,
+            name: format!("lab-{}-{}-{}", self.settings.run, cell.experiment, step.order),
+            verify: self.settings.verify,
+            keep_topics: self.settings.keep_topics,
+            stop: self.stop.clone(),
+        };
+        let performed = session.perform();
+        // Its brokers are not those that were started first: who is measured by process gets fresh ones.
+        self.seats.stop(step.target_name());
+        self.shared.hand_out(step, &company, started_ms, performed)
     }
 
     /// Brokers that were just started are asked for some work that does not count: a runtime that compiles as it goes

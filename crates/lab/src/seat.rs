@@ -61,6 +61,18 @@ impl Seats {
         self.0.iter().any(|seat| seat.target.name() == name && seat.target.is_started_here())
     }
 
+    /// Stops the cluster of this name.
+    pub fn stop(&mut self, name: &str) {
+        let named = self.0.iter_mut().filter(|seat| seat.target.name() == name);
+        named.for_each(|seat| seat.running = None);
+    }
+
+    /// Stops all clusters but the one of this name.
+    pub fn stop_others(&mut self, name: &str) {
+        let others = self.0.iter_mut().filter(|seat| seat.target.name() != name);
+        others.for_each(|seat| seat.running = None);
+    }
+
     /// Stops all clusters that the lab started.
     pub fn stop_all(&mut self) {
         self.0.iter_mut().for_each(|seat| seat.running = None);

@@ -230,6 +230,26 @@ fn tool_of<S: AsRef<str>>(
     Ok(java)
 }
 
+/// Whether programs in Java's source can be run with Kafka's classes: there is a Java compiler, and Kafka is installed or can
+/// be. Installs nothing.
+pub fn check_source() -> Result<()> {
+    runtime::check()?;
+    runtime::check_compiler()?;
+    let installed = cache::folder()?.join(format!("apache-kafka-{VERSION}")).exists();
+    ensure!(
+        installed || process::is_installed("mvn"),
+        "Apache Kafka's classes are installed with Maven, and there is no mvn in PATH: install Maven"
+    );
+    Ok(())
+}
+
+/// A command that compiles and runs the one file of Java's source at `source` with Kafka's classes.
+pub fn source_program(source: &Path) -> Result<Command> {
+    let mut java = java(&install()?, "-Xmx256m", &JVM, "tool.properties");
+    java.arg(source);
+    Ok(java)
+}
+
 /// The JVM with these flags and Kafka's class path, up to but not including the main class.
 fn java(home: &Path, heap: &str, flags: &[&str], logging: &str) -> Command {
     let mut java = process::command("java");

@@ -28,6 +28,16 @@ pub struct Server {
     process: Guarded,
     address: SocketAddr,
     log: PathBuf,
+    start: Start,
+}
+
+/// What a broker is started with, to start it again.
+#[derive(Debug)]
+struct Start {
+    binary: PathBuf,
+    data: PathBuf,
+    listeners: String,
+    settings: Vec<(String, String)>,
 }
 
 /// A port of 127.0.0.1 that is free now, for a program that must know its port beforehand. No outgoing
@@ -105,20 +115,34 @@ fn spawn(
     listeners: &str,
     settings: &[(&str, &str)],
 ) -> Result<(Server, u64)> {
+    let owned = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    let start = Start {
+        binary: binary.to_owned(),
+        data: data.to_owned(),
+        listeners: listeners.to_owned(),
+        settings: owned.collect(),
+    };
     let log = data.with_extension("log");
-    let output = File::options().create(true).append(true).open(&log)?;
-    let written = output.metadata()?.len();
-    let mut command = process::command(binary);
-    command.arg("start").arg("--data-dir").arg(data);
-    command.args(["--set", &format!("listeners={listeners}")]);
-    command.args(["--set", "http.listener="]);
-    for (key, value) in settings {
-        command.args(["--set", &format!("{key}={value}")]);
-    }
-    command.stdin(Stdio::null()).stderr(output.try_clone()?).stdout(output);
-    let process = Guarded::spawn(&mut command)?;
+    let (process, written) = start.process(&log)?;
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    Ok((Server { process, address, log }, written))
+    Ok((Server { process, address, log, start }, written))
+}
+
+impl Start {
+    /// The process, and how much its output had before it.
+    fn process(&self, log: &Path) -> Result<(Guarded, u64)> {
+        let output = File::options().create(true).append(true).open(log)?;
+        let written = output.metadata()?.len();
+        let mut command = process::command(&self.binary);
+        command.arg("start").arg("--data-dir").arg(&self.data);
+        command.args(["--set", &format!("listeners={}", self.listeners)]);
+        command.args(["--set", "http.listener="]);
+        for (key, value) in &self.settings {
+            command.args(["--set", &format!("{key}={value}")]);
+        }
+        command.stdin(Stdio::null()).stderr(output.try_clone()?).stdout(output);
+        Ok((Guarded::spawn(&mut command)?, written))
+    }
 }
 
 impl Server {
@@ -142,6 +166,19 @@ impl Server {
     /// Kills it as `kill -9` does.
     pub fn kill(mut self) -> Result<()> {
         self.process.kill()
+    }
+
+    /// Kills it as `kill -9` does, and leaves it to be started again.
+    pub fn kill_in_place(&mut self) -> Result<()> {
+        self.process.kill()
+    }
+
+    /// Starts a broker that was killed again, as it was started before, and returns as soon as the process runs: whoever
+    /// measures the start asks the broker itself when it serves. Its port must have been named.
+    pub fn restart(&mut self) -> Result<()> {
+        self.process.kill()?;
+        (self.process, _) = self.start.process(&self.log)?;
+        Ok(())
     }
 
     /// Whether the process is still there.

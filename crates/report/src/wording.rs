@@ -52,6 +52,7 @@ const FACTORS: &[(&str, &str, &str)] = &[
     ("seconds", "duration", "s"),
     ("partition", "partition", ""),
     ("broker", "broker", ""),
+    ("kill", "killed", ""),
 ];
 
 const NAMES: &[(&str, &str)] = &[
@@ -107,6 +108,18 @@ const NAMES: &[(&str, &str)] = &[
     ("decide_us", "decide"),
     ("send_us", "send"),
     ("forward_us", "forward"),
+    ("gap_min_ms", "min gap"),
+    ("gap_p50_ms", "p50 gap"),
+    ("gap_p90_ms", "p90 gap"),
+    ("gap_p99_ms", "p99 gap"),
+    ("gap_max_ms", "max gap"),
+    ("steady_gap_p50_ms", "p50 gap undisturbed"),
+    ("steady_gap_max_ms", "max gap undisturbed"),
+    ("move_gap_p50_ms", "p50 gap as the leader moves"),
+    ("move_gap_max_ms", "max gap as the leader moves"),
+    ("return_gap_p50_ms", "p50 gap as the broker returns"),
+    ("return_gap_max_ms", "max gap as the broker returns"),
+    ("client_errors", "errors told"),
 ];
 
 /// A factor's name.

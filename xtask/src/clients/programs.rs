@@ -66,6 +66,19 @@ pub struct Installed {
 }
 
 impl Installed {
+    /// A shell's script that runs it with `argument`.
+    pub fn script(&self, argument: &str) -> String {
+        let set = self
+            .environment
+            .iter()
+            .map(|(key, value)| quoted(&format!("{key}={}", value.display())));
+        let words = self.arguments.iter().map(|word| quoted(&word.display().to_string()));
+        let program = quoted(&self.program.display().to_string());
+        let all: Vec<String> =
+            set.chain([program]).chain(words).chain([quoted(argument)]).collect();
+        format!("#!/bin/sh\nexec env {}\n", all.join(" "))
+    }
+
     /// A command that runs it against `bootstrap`.
     pub fn command(&self, bootstrap: &str, run: &str) -> Command {
         let mut command = process::command(&self.program);
@@ -73,6 +86,11 @@ impl Installed {
         command.env("BOOTSTRAP", bootstrap).env("RUN", run);
         command
     }
+}
+
+/// One word to a shell, whatever is in it.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// Installs a client (once) and runs all its scenarios; when it cannot be installed, one row says so.
@@ -239,6 +257,20 @@ mod tests {
     fn row(script: &str) -> Row {
         let mut shell = process::command("sh");
         run_scenario("c", "1", "s", shell.args(["-c", script])).unwrap()
+    }
+
+    #[test]
+    fn a_script_runs_the_program_as_it_is_installed() {
+        let installed = Installed {
+            program: "sh".into(),
+            arguments: vec!["-c".into(), "echo \"$WORD\" \"it's\" $0".into()],
+            environment: vec![("WORD", "a b'c".into())],
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("script");
+        fs::write(&path, installed.script("produce")).unwrap();
+        let outcome = process::run(process::command("sh").arg(path), None, SCENARIO_LIMIT).unwrap();
+        assert_eq!(outcome.text(), "a b'c it's produce\n");
     }
 
     #[test]

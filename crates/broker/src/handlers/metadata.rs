@@ -74,8 +74,8 @@ fn wanted_topics(call: &Call, request: MetadataRequest) -> Option<Vec<MetadataRe
 /// How long an answer waits for another leader of a partition whose leader's process has ended.
 const SETTLE_MAX: Duration = Duration::from_millis(300);
 
-/// The image; if it says that a partition of these topics is led by a broker whose process is known to have ended, the
-/// next one that does not, for a while. A client that is told of the dead leader again waits much longer before it asks
+/// The image; if it says that a partition of these topics is led by a broker that is known to be dead, the next one that
+/// does not, for a while. A client that is told of the dead leader again waits much longer before it asks
 /// once more.
 async fn settled_image(call: &Call, wanted: Option<&[MetadataRequestTopic]>) -> Arc<ClusterImage> {
     let server = &call.server;
@@ -97,12 +97,8 @@ fn names_the_dead(
     image: &ClusterImage,
     wanted: Option<&[MetadataRequestTopic]>,
 ) -> bool {
-    let Some(links) = &call.server.links else { return false };
-    let dead: Vec<BrokerId> = image
-        .brokers()
-        .map(|broker| broker.id)
-        .filter(|id| links.watching().is_suspected(image, *id))
-        .collect();
+    let dead: Vec<BrokerId> =
+        image.brokers().map(|broker| broker.id).filter(|id| is_dead(call, image, *id)).collect();
     let is_led_so =
         |topic: &TopicImage| topic.partitions().any(|(_, state)| dead.contains(&state.leader));
     match wanted {
@@ -112,6 +108,14 @@ fn names_the_dead(
             wanted.iter().filter_map(|topic| find(image, topic).ok()).any(|t| is_led_so(t))
         }
     }
+}
+
+/// Whether a broker among others leads nothing any more, whatever the image says: its process is known to have ended, or it is
+/// fenced and the partitions that it led follow in the next step. Such a leader is not among the brokers of the answer,
+/// and a client that looks it up there fails.
+fn is_dead(call: &Call, image: &ClusterImage, broker: BrokerId) -> bool {
+    let Some(links) = &call.server.links else { return false };
+    broker.0 >= 0 && (!image.is_active(broker) || links.watching().is_suspected(image, broker))
 }
 
 fn by_name(topic: &MetadataRequestTopic) -> Option<&str> {
@@ -194,9 +198,10 @@ fn describe_partition(
 ) -> MetadataResponsePartition {
     let ids = |brokers: &[model::BrokerId]| brokers.iter().map(|broker| broker.0).collect();
     let offline = partition.replicas.iter().filter(|broker| !image.is_active(**broker));
-    let links = call.server.links.as_ref();
-    let is_dead = links.is_some_and(|it| it.watching().is_suspected(image, partition.leader));
-    let leader = if is_dead { BrokerId::NONE } else { partition.leader };
+    let leader = match is_dead(call, image, partition.leader) {
+        true => BrokerId::NONE,
+        false => partition.leader,
+    };
     let error_code = if leader.0 < 0 { ErrorCode::LeaderNotAvailable } else { ErrorCode::None };
     MetadataResponsePartition {
         error_code: error_code.code(),

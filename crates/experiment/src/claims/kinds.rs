@@ -74,6 +74,10 @@ fn of_metric(test: &Test, rows: &[Row]) -> Judged {
                 *share,
             )
         }
+        Test::Worst { metric, at_most, trials, trials_min, filter } => {
+            let rows: Vec<&Row> = rows.iter().filter(|row| accepts(filter, row)).collect();
+            worst(&rows, metric, *at_most, (trials, *trials_min), filter)
+        }
         Test::Separated { metric, low, high, at_least } => {
             separated(rows, metric, [low, high], *at_least)
         }
@@ -92,6 +96,40 @@ fn of_metric(test: &Test, rows: &[Row]) -> Judged {
             gap_shrinks(rows, metric, [of, to, filter], over)
         }
         _ => not_testable("this kind is tested elsewhere"),
+    }
+}
+
+/// Whether a metric of any round is above a bound.
+fn worst(
+    rows: &[&Row],
+    metric: &str,
+    at_most: f64,
+    (trials, trials_min): (&str, f64),
+    filter: &Filter,
+) -> Judged {
+    let worst = rows.iter().filter_map(|row| Some((*row.worst.get(metric)?, *row)));
+    let mut all: Vec<(f64, &Row)> = worst.collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let Some((most, of)) = all.last().copied() else {
+        return not_testable(&format!("there is no {metric}{}", where_label(filter)));
+    };
+    let tried =
+        |row: &Row| row.metrics.get(trials).map_or(0.0, |mean| mean.value * row.rounds as f64);
+    let fewest = all.iter().map(|(_, row)| tried(row)).min_by(f64::total_cmp).unwrap_or(0.0);
+    let text = format!(
+        "{metric}{}: {} at worst ({}), after {} {trials} or more; claimed at most {}",
+        where_label(filter),
+        digits(most),
+        label_beside(of, filter),
+        digits(fewest),
+        digits(at_most)
+    );
+    match (most <= at_most, fewest >= trials_min) {
+        (false, _) => (Outcome::Contradicted, text),
+        (true, true) => (Outcome::Reproduced, text),
+        (true, false) => {
+            (Outcome::WithinNoise, format!("{text}; it takes {} {trials}", digits(trials_min)))
+        }
     }
 }
 

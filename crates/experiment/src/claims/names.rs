@@ -40,6 +40,10 @@ impl Names {
                 }
             }
             Test::Bound { metric, filter, .. } => self.of(metric, &[filter], &[]),
+            Test::Worst { metric, trials, filter, .. } => {
+                self.of(metric, &[filter], &[]);
+                self.metrics.push(trials.clone());
+            }
             Test::Separated { metric, low, high, .. } => self.of(metric, &[low, high], &[]),
             Test::GapShrinks { metric, of, to, over, filter } => {
                 self.of(metric, &[of, to, filter], std::slice::from_ref(over));

@@ -53,6 +53,8 @@ pub struct Row {
     pub cell: Levels,
     /// The metrics, by the names of [`METRICS`].
     pub metrics: BTreeMap<String, Estimate>,
+    /// The largest value of each metric in any round; none for published rows.
+    pub worst: BTreeMap<String, f64>,
     /// Records per partition, from the first.
     pub counts: Vec<u64>,
     /// Rounds that measured it; 0 for published rows.
@@ -112,6 +114,7 @@ impl Rows {
             let mut row = Row {
                 cell: cell.cell.clone(),
                 metrics: metrics.collect(),
+                worst: cell.metrics.iter().map(|(name, all)| (name.clone(), all.max)).collect(),
                 counts: cell.counts.clone(),
                 rounds: cell.rounds,
                 noise: noise.of_cell(cell),

@@ -427,3 +427,42 @@ fn how_much_was_read_is_not_blurred_by_how_fast_the_canary_ran() {
         assert!((row.noise(metric) - 2.447 * 0.2 / 2_f64.sqrt()).abs() < 1e-3, "{metric}");
     }
 }
+
+/// What a claim about the worst of a hundred kills says of rounds of 50 with these longest gaps.
+fn worst_of(rounds: &[f64]) -> Finding {
+    let test = "kind = 'worst'\nmetric = 'gap_max_ms'\nat_most = 500\ntrials = 'kills'\ntrials_min = 100\nwhere = { kill = 'leader' }";
+    let made: Vec<_> = (0..)
+        .zip(rounds)
+        .map(|(number, worst)| {
+            let mut round = offering(100.0, number, 1.0);
+            round.experiment = "x-failover".to_owned();
+            let level = |text: &str| Level::Text(text.to_owned());
+            round.cell = [("client", "java"), ("kill", "leader")]
+                .map(|(factor, text)| (factor.to_owned(), level(text)))
+                .into();
+            round.metrics = [("kills".to_owned(), 50.0), ("gap_max_ms".to_owned(), *worst)].into();
+            round
+        })
+        .collect();
+    let analysis = crate::analysis::analyse(&made, None, 1);
+    evaluate("x-failover", &claim(test), &Rows::measured(&analysis, "t"))
+}
+
+#[test]
+fn the_worst_is_what_was_seen_once_and_takes_many_trials_to_be_ruled_out() {
+    assert_eq!(worst_of(&[120.0, 500.0]).outcome, Outcome::Reproduced);
+    // The mean of the rounds is below the bound, and so are most of them.
+    let once = worst_of(&[120.0, 130.0, 501.0]);
+    assert_eq!(once.outcome, Outcome::Contradicted);
+    assert!(
+        once.because.contains("501 at worst (client=java), after 150 kills"),
+        "{}",
+        once.because
+    );
+    // One bad kill is enough, however few there were.
+    assert_eq!(worst_of(&[501.0]).outcome, Outcome::Contradicted);
+    let few = worst_of(&[120.0]);
+    assert_eq!(few.outcome, Outcome::WithinNoise);
+    assert!(few.because.contains("it takes 100 kills"), "{}", few.because);
+    assert_eq!(worst_of(&[]).outcome, Outcome::NotTestable);
+}

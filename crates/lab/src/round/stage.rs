@@ -1,7 +1,7 @@
 //! One round from nothing to numbers: topics made, a proxy put up where the cell wants one, the work done, all of it
 //! taken down again.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use experiment::round::Durability;
 use experiment::workload::{Kind, Via, Workload};
 use perf::load::Stop;
@@ -90,6 +90,7 @@ impl Stage<'_> {
             Kind::Balance => balance::run(&ground),
             Kind::Distribute => distribute::run(&ground),
             Kind::Metadata => metadata::run(&ground),
+            Kind::Failover => bail!("brokers are killed in sessions of several clients"),
         };
         Ok((measured?, durability))
     }

@@ -159,6 +159,22 @@ impl Cluster {
         self.keeper.is_running()
     }
 
+    /// Kills the broker of this id, from 1, as `kill -9` does.
+    ///
+    /// # Errors
+    /// It is not the lab's, or cannot be killed.
+    pub fn kill(&self, id: i32) -> Result<()> {
+        self.keeper.kill(id)
+    }
+
+    /// Starts the broker of this id, which was killed, again; returns as soon as its process runs.
+    ///
+    /// # Errors
+    /// It is not the lab's, or cannot be started.
+    pub fn restart(&self, id: i32) -> Result<()> {
+        self.keeper.restart(id)
+    }
+
     /// The end of what a broker wrote, for an error.
     pub fn last_words(&self) -> String {
         self.keeper.last_words()

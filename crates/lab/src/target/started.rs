@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use peer::apache_kafka::{self, Brokers, JavaRuntime};
 use peer::highwater::{self, Server};
 use peer::scratch::{Scratch, Whose};
@@ -35,6 +35,22 @@ impl Keeper {
         }
     }
 
+    pub(super) fn kill(&self, id: i32) -> Result<()> {
+        match self {
+            Keeper::Highwater { servers, .. } => of_id(&mut locked(servers), id)?.kill_in_place(),
+            Keeper::ApacheKafka(brokers) => locked(brokers).kill(index(id)?),
+            Keeper::Others => bail!("these brokers are not the lab's to kill"),
+        }
+    }
+
+    pub(super) fn restart(&self, id: i32) -> Result<()> {
+        match self {
+            Keeper::Highwater { servers, .. } => of_id(&mut locked(servers), id)?.restart(),
+            Keeper::ApacheKafka(brokers) => locked(brokers).restart(index(id)?),
+            Keeper::Others => bail!("these brokers are not the lab's to start"),
+        }
+    }
+
     pub(super) fn last_words(&self) -> String {
         match self {
             Keeper::Highwater { servers, .. } => servers.lock().map_or_else(
@@ -47,6 +63,20 @@ impl Keeper {
             Keeper::Others => String::new(),
         }
     }
+}
+
+fn locked<T>(keeper: &Mutex<T>) -> MutexGuard<'_, T> {
+    keeper.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where the broker of this id stands among those that were started: ids count from 1.
+fn index(id: i32) -> Result<usize> {
+    usize::try_from(id - 1).with_context(|| format!("no broker has the id {id}"))
+}
+
+fn of_id(servers: &mut [Server], id: i32) -> Result<&mut Server> {
+    let found = servers.get_mut(index(id)?);
+    found.with_context(|| format!("no broker has the id {id}"))
 }
 
 pub(super) fn highwater(program: &Path, shape: &Shape) -> Result<Cluster> {

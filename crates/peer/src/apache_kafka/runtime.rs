@@ -25,6 +25,25 @@ pub(super) fn check() -> Result<()> {
     Ok(())
 }
 
+/// Fails, and says what to do, if the Java runtime cannot compile.
+pub(super) fn check_compiler() -> Result<()> {
+    static MODULES: OnceLock<String> = OnceLock::new();
+    let modules = match MODULES.get() {
+        Some(modules) => modules,
+        None => {
+            let mut java = process::command("java");
+            let outcome = process::run(java.arg("--list-modules"), None, Duration::from_secs(60))?;
+            ensure!(outcome.success(), "`java --list-modules` failed: {}", outcome.story());
+            MODULES.get_or_init(|| outcome.text())
+        }
+    };
+    ensure!(
+        modules.lines().any(|line| line.starts_with("jdk.compiler")),
+        "the Java runtime in PATH has no compiler: install a Java development kit"
+    );
+    Ok(())
+}
+
 /// What `java -version` says; asked once.
 pub(super) fn version() -> Result<&'static str> {
     static SAID: OnceLock<String> = OnceLock::new();

@@ -7,7 +7,7 @@ use crate::run::Run;
 use hdrhistogram::Histogram;
 use std::fmt::Write;
 
-const KINDS: [&str; 5] = ["response", "service", "delay", "blocked", "end-to-end"];
+const KINDS: [&str; 6] = ["response", "service", "delay", "blocked", "end-to-end", "gap"];
 /// Lines between one percentile and the one half as far from the end.
 const TICKS_PER_HALF: u32 = 5;
 const US_PER_MS: f64 = 1000.0;
