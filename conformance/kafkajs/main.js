@@ -7,5 +7,6 @@ const { startMember } = require('./client')
 require('./records')
 require('./groups')
 require('./admin')
+require('./restarts')
 
 harness.main(require('kafkajs/package.json').version, startMember)
