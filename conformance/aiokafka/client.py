@@ -136,7 +136,8 @@ class Client:
                     found.extend(map(_record, batch))
             return found[:count] if start is not None else found
 
-        return self.loop.run(self.with_consumer(read))
+        # A partition whose broker is slow to answer must not begin at its end meanwhile.
+        return self.loop.run(self.with_consumer(read, auto_offset_reset="earliest"))
 
     async def _partitions(self, consumer, topic):
         """The partitions of a topic, once the client has heard of it."""

@@ -56,7 +56,7 @@ pub struct Arguments {
 }
 
 /// The scenario that runs while brokers are killed, and only then.
-const RESTARTS: &str = "restarts";
+pub const RESTARTS: &str = "restarts";
 
 impl Arguments {
     fn wants_client(&self, name: &str) -> bool {

@@ -194,7 +194,10 @@ mod tests {
             let failure = judge(&told(), &found).unwrap_err().to_string();
             assert!(failure.contains(words), "{failure}");
         };
-        fails(&|found| found.retain(|read| read.number != 150), "record 150 was acknowledged and is lost");
+        fails(
+            &|found| found.retain(|read| read.number != 150),
+            "record 150 was acknowledged and is lost",
+        );
         fails(&|found| found.push(Read { partition: 0, offset: 999, number: 3 }), "there twice");
         fails(&|found| found.swap(0, 3), "is behind 3");
         fails(&|found| found[299].offset += 1, "is None, not 299");

@@ -2,6 +2,7 @@
 //! record, the console consumer reads alongside in a group.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use anyhow::{Context as _, Result};
 use peer::apache_kafka;
@@ -29,6 +30,10 @@ pub fn stays(context: &Context<'_>) -> Result<Verdict> {
     }
     let reader =
         Reader::start(context, apache_kafka::brief_tool("kafka-console-consumer", &consume)?)?;
+    // Of itself this tool has its producer try nothing again.
+    let config = context.folder().join(format!("{topic}.properties"));
+    fs::write(&config, "retries=2147483647\nlinger.ms=5\n")?;
+    let config = config.display().to_string();
     let (records, per_second) = (RECORDS.to_string(), PER_SECOND.to_string());
     let produce = [
         "--bootstrap-server",
@@ -41,6 +46,8 @@ pub fn stays(context: &Context<'_>) -> Result<Verdict> {
         &per_second,
         "--acks",
         "-1",
+        "--command-config",
+        &config,
     ];
     let mut producer = apache_kafka::brief_tool("kafka-verifiable-producer", &produce)?;
     let outcome = process::run(&mut producer, None, SEND_LIMIT)?;
