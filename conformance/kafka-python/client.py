@@ -66,13 +66,17 @@ class Client:
             record = record_of(len(futures))
             futures.append(producer.send(topic, record.value, partition=record.partition))
             time.sleep(0.01)
+        # The producer gives a record up after two minutes (delivery_timeout_ms).
+        deadline = time.monotonic() + 130
         for future in futures:
             try:
-                answer = future.get(60)
+                answer = future.get(max(0, deadline - time.monotonic()))
                 answers.append((answer.partition, answer.offset))
             except KafkaError as error:
                 told[type(error).__name__] += 1
                 answers.append(None)
+        undecided = sum(not future.is_done for future in futures)
+        check(not undecided, f"the producer says nothing of {undecided} of {len(futures)} records: {dict(told)}")
         producer.close()
         return answers, told
 

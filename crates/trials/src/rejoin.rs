@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     cluster.start_all()?;
     let lines = replicas::create_topics(&cluster.bootstrap(), &[LARGE, LIVE], BROKERS, &[])?;
     let acknowledged = fill(&cluster, arguments.gigabytes)?;
-    replicas::wait_until_all_in_sync(&cluster, &lines, PATIENCE)?;
+    replicas::wait_until_all_in_sync(&mut cluster, &lines, PATIENCE)?;
     let of_live: Vec<Line> = lines.iter().filter(|line| line.0 == LIVE.0).cloned().collect();
     let writing = Writing::begin(&cluster.bootstrap(), of_live.clone(), LASTING);
     writing.wait_for_more(SOME)?;
@@ -141,9 +141,9 @@ impl Away<'_> {
     fn comes_back(&mut self, meanwhile: impl Fn(&Path) -> Result<()>) -> Result<Times> {
         self.cluster.kill(self.victim)?;
         let (id, other) = (self.victim as i32 + 1, (self.victim + 1) % BROKERS);
-        let address = self.cluster.address(other);
         replicas::wait_until(
-            &address,
+            self.cluster,
+            other,
             self.lines,
             PATIENCE,
             "it is out of sync",
@@ -155,9 +155,14 @@ impl Away<'_> {
         self.cluster.spawn(self.victim)?;
         self.cluster.wait_until_serving(self.victim)?;
         let serves = began.elapsed();
-        replicas::wait_until(&address, self.lines, PATIENCE, "it is in sync again", |_, isr| {
-            isr.contains(&id)
-        })?;
+        replicas::wait_until(
+            self.cluster,
+            other,
+            self.lines,
+            PATIENCE,
+            "it is in sync again",
+            |_, isr| isr.contains(&id),
+        )?;
         Ok(Times { serves, in_sync: began.elapsed() })
     }
 }

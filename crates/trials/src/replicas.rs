@@ -40,24 +40,31 @@ pub fn create_topics(
     Ok(lines.collect())
 }
 
-/// Waits until the broker at `address` says of each of these partitions that `is_so`: with its leader and the ids of those that
+/// Waits until a broker, counted from 0, says of each of these partitions that `is_so`: with its leader and the ids of those that
 /// are in sync. Says how long that took.
+///
+/// # Errors
+/// It does not within that time, or a broker ends meanwhile.
 pub fn wait_until(
-    address: &str,
+    cluster: &mut highwater::Cluster,
+    index: usize,
     lines: &[Line],
     within: Duration,
     what: &str,
     is_so: impl Fn(i32, &[i32]) -> bool,
 ) -> Result<Duration> {
-    let began = Instant::now();
+    let (began, address) = (Instant::now(), cluster.address(index));
     loop {
-        let said = runtime()?.block_on(states(address, lines));
+        let said = runtime()?.block_on(states(&address, lines));
         let wrong = match &said {
             Ok(states) => states.iter().find(|(_, leader, in_sync)| !is_so(*leader, in_sync)),
             Err(_) => None,
         };
         if said.is_ok() && wrong.is_none() {
             return Ok(began.elapsed());
+        }
+        if let Some(words) = cluster.ended() {
+            bail!("{what}: {words}");
         }
         ensure!(
             began.elapsed() < within,
@@ -89,7 +96,7 @@ async fn states(address: &str, lines: &[Line]) -> Result<Vec<(Line, i32, Vec<i32
 
 /// Waits until every broker of the cluster says that all of them are in sync, in all these partitions.
 pub fn wait_until_all_in_sync(
-    cluster: &highwater::Cluster,
+    cluster: &mut highwater::Cluster,
     lines: &[Line],
     within: Duration,
 ) -> Result<Duration> {
@@ -97,7 +104,8 @@ pub fn wait_until_all_in_sync(
     let count = cluster.count();
     for index in 0..count {
         wait_until(
-            &cluster.address(index),
+            cluster,
+            index,
             lines,
             within.saturating_sub(began.elapsed()),
             "every replica is in sync",

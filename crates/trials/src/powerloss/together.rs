@@ -111,7 +111,7 @@ impl Failure<'_> {
         let mut cluster = Cluster::new(&self.arguments.binary, &folders, &settings)?;
         cluster.start_all()?;
         let lines = replicas::create_topics(&cluster.bootstrap(), &TOPICS, count, &SMALL)?;
-        replicas::wait_until_all_in_sync(&cluster, &lines, RECOVERY)?;
+        replicas::wait_until_all_in_sync(&mut cluster, &lines, RECOVERY)?;
         let (goes_on, patience) = match self.kind {
             Kind::Synced | Kind::Emptied => (true, LASTING),
             Kind::Cached => (false, BRIEF),
@@ -133,7 +133,7 @@ impl Failure<'_> {
         let began = Instant::now();
         cluster.start_all()?;
         let serve = began.elapsed();
-        let in_sync = serve + replicas::wait_until_all_in_sync(&cluster, &lines, RECOVERY)?;
+        let in_sync = serve + replicas::wait_until_all_in_sync(&mut cluster, &lines, RECOVERY)?;
         if let Some(writing) = writing {
             writing.wait_for_more(SOME)?;
             ledger = Some(writing.finish()?);
