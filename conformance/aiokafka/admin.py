@@ -4,7 +4,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from harness import BOOTSTRAP, Record, check, equal, eventually, name, scenario, wait_until
+from harness import BOOTSTRAP, BROKERS, REPLICAS, Record, check, equal, eventually, name, scenario, wait_until
 from records import make_topic
 
 
@@ -25,8 +25,8 @@ def ask(client, action):
 @scenario("admin-topics")
 def topics(client):
     topic = name("managed")
-    ask(client, lambda admin: admin.create_topics([NewTopic(topic, 2, 1)]))
-    again = ask(client, lambda admin: admin.create_topics([NewTopic(topic, 2, 1)]))
+    ask(client, lambda admin: admin.create_topics([NewTopic(topic, 2, REPLICAS)]))
+    again = ask(client, lambda admin: admin.create_topics([NewTopic(topic, 2, REPLICAS)]))
     equal(again.topic_errors[0][1], 36, "the error of a second creation")
     ask(client, lambda admin: admin.create_partitions({topic: NewPartitions(4)}))
     described = lambda: ask(client, lambda admin: admin.describe_topics([topic]))[0]
@@ -40,7 +40,7 @@ def topics(client):
 @scenario("admin-cluster")
 def cluster(client):
     described = ask(client, lambda admin: admin.describe_cluster())
-    equal(len(described["brokers"]), 1, "brokers")
+    equal(len(described["brokers"]), BROKERS, "brokers")
 
 
 @scenario("admin-configs")

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from collections import Counter
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -10,7 +11,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
-from harness import BOOTSTRAP, Record, Skip, check
+from harness import BOOTSTRAP, REPLICAS, Record, Skip, check
 
 LIMIT = 40
 
@@ -22,8 +23,8 @@ class Loop:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
 
-    def run(self, coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(LIMIT)
+    def run(self, coroutine, seconds=LIMIT):
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(seconds)
 
     def start(self, coroutine):
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
@@ -48,7 +49,7 @@ class Client:
         async def create():
             admin = AIOKafkaAdminClient(bootstrap_servers=BOOTSTRAP)
             await admin.start()
-            await admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=configs)])
+            await admin.create_topics([NewTopic(topic, partitions, REPLICAS, topic_configs=configs)])
             await admin.close()
 
         self.loop.run(create())
@@ -84,6 +85,30 @@ class Client:
             return [(0, None)] * len(records)
         return [(answer.partition, answer.offset) for answer in answers]
 
+    def stream(self, topic, record_of, seconds):
+        """Sends one record after the other for so long, as an idempotent producer; returns what became of each (None: it
+        failed), and what was told meanwhile."""
+        return self.loop.run(self._stream(topic, record_of, seconds), seconds + 2 * LIMIT)
+
+    async def _stream(self, topic, record_of, seconds):
+        answers, told = [], Counter()
+        producer = AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, enable_idempotence=True, linger_ms=5)
+        await producer.start()
+        futures, deadline = [], time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            record = record_of(len(futures))
+            futures.append(await producer.send(topic, record.value, partition=record.partition))
+            await asyncio.sleep(0.01)
+        for future in futures:
+            try:
+                answer = await future
+                answers.append((answer.partition, answer.offset))
+            except KafkaError as error:
+                told[type(error).__name__] += 1
+                answers.append(None)
+        await producer.stop()
+        return answers, told
+
     def consumer(self, *topics, **settings):
         base = {"bootstrap_servers": BOOTSTRAP, "check_crcs": True, "enable_auto_commit": False}
         return AIOKafkaConsumer(*topics, **{**base, **settings})
@@ -114,7 +139,8 @@ class Client:
                     found.extend(map(_record, batch))
             return found[:count] if start is not None else found
 
-        return self.loop.run(self.with_consumer(read))
+        # A partition whose broker is slow to answer must not begin at its end meanwhile.
+        return self.loop.run(self.with_consumer(read, auto_offset_reset="earliest"))
 
     async def _partitions(self, consumer, topic):
         """The partitions of a topic, once the client has heard of it."""
@@ -203,7 +229,7 @@ class Member(ConsumerRebalanceListener):
     def __init__(self, client, topic, group, instance):
         self._client = client
         self._owned, self._seen, self._changes, self._revoked = set(), [], 0, 0
-        self._closing = False
+        self._closing, self._told = False, Counter()
         self._task = client.loop.start(self._poll(topic, group, instance))
 
     async def on_partitions_assigned(self, assigned):
@@ -231,8 +257,11 @@ class Member(ConsumerRebalanceListener):
         await consumer.start()
         try:
             while not self._closing:
-                for batch in (await consumer.getmany(timeout_ms=50)).values():
-                    self._seen.extend(found.value for found in batch)
+                try:
+                    for batch in (await consumer.getmany(timeout_ms=50)).values():
+                        self._seen.extend(found.value for found in batch)
+                except KafkaError as error:
+                    self._told[type(error).__name__] += 1
         finally:
             await consumer.stop()
             self._owned = set()
@@ -248,6 +277,10 @@ class Member(ConsumerRebalanceListener):
 
     def revoked(self):
         return self._revoked
+
+    def told(self):
+        """The errors that the user heard of, each with how often."""
+        return Counter(self._told)
 
     def close(self):
         self._closing = True

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -14,7 +15,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from harness import BOOTSTRAP, Record, check
+from harness import BOOTSTRAP, REPLICAS, Record, check
 
 LIMIT = 40
 
@@ -32,7 +33,7 @@ class Client:
 
     def create_topic(self, topic, partitions, configs):
         admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
-        for future in admin.create_topics([NewTopic(topic, partitions, 1, config=configs)]).values():
+        for future in admin.create_topics([NewTopic(topic, partitions, REPLICAS, config=configs)]).values():
             future.result(LIMIT)
 
     def produce(self, topic, records, codec="none", acks="all", idempotent=False):
@@ -69,6 +70,28 @@ class Client:
         if acks == 0:
             return [(0, None)] * len(records)
         return [positions[index] for index in range(len(records))]
+
+    def stream(self, topic, record_of, seconds):
+        """Sends one record after the other for so long, as an idempotent producer; returns what became of each (None: it
+        failed), and what was told meanwhile."""
+        answers, told = {}, Counter()
+        settings = {"bootstrap.servers": BOOTSTRAP, "enable.idempotence": True, "linger.ms": 5}
+        producer = Producer({**settings, "error_cb": lambda error: told.update([error.name()])})
+
+        def delivered(number, error, message):
+            answers[number] = None if error else (message.partition(), message.offset())
+            if error:
+                told[error.name()] += 1
+
+        number, deadline = 0, time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            record = record_of(number)
+            done = lambda error, message, number=number: delivered(number, error, message)
+            producer.produce(topic, record.value, partition=record.partition, on_delivery=done)
+            producer.poll(0.01)
+            number += 1
+        check(producer.flush(60) == 0, "not everything was delivered in time")
+        return [answers[one] for one in range(number)], told
 
     def consume(self, topic, count, start=OFFSET_BEGINNING):
         consumer = self.consumer()
@@ -159,8 +182,11 @@ class Member:
             settings["partition.assignment.strategy"] = "cooperative-sticky"
         self._cooperative = cooperative
         self._failed = None
+        told = Counter()
+        settings["error_cb"] = lambda error: told.update([error.name()])
         self._consumer = client.consumer(group, **settings)
         self._owned, self._seen, self._changes, self._revoked = set(), [], 0, 0
+        self._told = told
         self._closing = threading.Event()
         self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._lost)
         self._thread = threading.Thread(target=self._poll, daemon=True)
@@ -185,8 +211,10 @@ class Member:
                 continue
             if message.error() is None:
                 self._seen.append(message.value())
-            elif message.error().code() == KafkaError._FATAL:
-                self._failed = message.error().str()
+            else:
+                self._told[message.error().name()] += 1
+                if message.error().code() == KafkaError._FATAL:
+                    self._failed = message.error().str()
         self._consumer.close()
         self._owned = set()
 
@@ -201,6 +229,10 @@ class Member:
 
     def revoked(self):
         return self._revoked
+
+    def told(self):
+        """The errors that the user heard of, each with how often."""
+        return Counter(self._told)
 
     def failed(self):
         """The error that ended the membership; None while there is none."""

@@ -4,6 +4,7 @@ import confluent_kafka
 import harness
 import records  # noqa: F401  (registers its scenarios)
 import groups  # noqa: F401
+import restarts  # noqa: F401
 import admin  # noqa: F401
 from client import Client
 

@@ -5,7 +5,7 @@ import functools
 from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 
-from harness import BOOTSTRAP, Record, check, equal, eventually, name, scenario, wait_until
+from harness import BOOTSTRAP, BROKERS, REPLICAS, Record, check, equal, eventually, name, scenario, wait_until
 from records import make_topic
 
 
@@ -17,7 +17,7 @@ def admin():
 @scenario("admin-topics")
 def topics(client):
     topic = name("managed")
-    options = {"num_partitions": 2, "replication_factor": 1, "configs": {"retention.ms": "60000"}}
+    options = {"num_partitions": 2, "replication_factor": REPLICAS, "configs": {"retention.ms": "60000"}}
     admin().create_topics({topic: options})
     error = client.error_of(lambda: admin().create_topics({topic: options}))
     equal(error, "TopicAlreadyExistsError", "a second creation")
@@ -31,7 +31,7 @@ def topics(client):
 @scenario("admin-cluster")
 def cluster(client):
     described = admin().describe_cluster()
-    equal(len(described["brokers"]), 1, "brokers")
+    equal(len(described["brokers"]), BROKERS, "brokers")
     check(described["cluster_id"], "the cluster has no id")
 
 

@@ -2,13 +2,14 @@
 
 import threading
 import time
+from collections import Counter
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import KafkaError
 
-from harness import BOOTSTRAP, Record, check
+from harness import BOOTSTRAP, REPLICAS, Record, check
 
 LIMIT = 40
 
@@ -26,7 +27,7 @@ class Client:
 
     def create_topic(self, topic, partitions, configs):
         admin = KafkaAdminClient(bootstrap_servers=BOOTSTRAP)
-        options = {"num_partitions": partitions, "replication_factor": 1, "configs": configs}
+        options = {"num_partitions": partitions, "replication_factor": REPLICAS, "configs": configs}
         admin.create_topics({topic: options})
         admin.close()
 
@@ -54,6 +55,30 @@ class Client:
         answers = [future.get(LIMIT) for future in futures]
         producer.close()
         return [(answer.partition, answer.offset) for answer in answers]
+
+    def stream(self, topic, record_of, seconds):
+        """Sends one record after the other for so long, as an idempotent producer; returns what became of each (None: it
+        failed), and what was told meanwhile."""
+        answers, told = [], Counter()
+        producer = KafkaProducer(bootstrap_servers=BOOTSTRAP, enable_idempotence=True, acks="all", linger_ms=5)
+        futures, deadline = [], time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            record = record_of(len(futures))
+            futures.append(producer.send(topic, record.value, partition=record.partition))
+            time.sleep(0.01)
+        # The producer gives a record up after two minutes (delivery_timeout_ms).
+        deadline = time.monotonic() + 130
+        for future in futures:
+            try:
+                answer = future.get(max(0, deadline - time.monotonic()))
+                answers.append((answer.partition, answer.offset))
+            except KafkaError as error:
+                told[type(error).__name__] += 1
+                answers.append(None)
+        undecided = sum(not future.is_done for future in futures)
+        check(not undecided, f"the producer says nothing of {undecided} of {len(futures)} records: {dict(told)}")
+        producer.close()
+        return answers, told
 
     def consumer(self, *topics, **settings):
         base = {"bootstrap_servers": BOOTSTRAP, "check_crcs": True, "enable_auto_commit": False}
@@ -145,7 +170,7 @@ class Member(ConsumerRebalanceListener):
         self._cooperative = cooperative
         self._consumer = client.consumer(**settings)
         self._owned, self._seen, self._changes, self._revoked = set(), [], 0, 0
-        self._failed = None
+        self._failed, self._told = None, Counter()
         self._closing = threading.Event()
         self._consumer.subscribe([topic], listener=self)
         self._thread = threading.Thread(target=self._poll, daemon=True)
@@ -164,12 +189,15 @@ class Member(ConsumerRebalanceListener):
         self._owned = self._owned - gone
 
     def _poll(self):
-        try:
-            while not self._closing.is_set():
+        while not self._closing.is_set():
+            try:
                 for batch in self._consumer.poll(50).values():
                     self._seen.extend(found.value for found in batch)
-        except KafkaError as error:
-            self._failed = type(error).__name__
+            except KafkaError as error:
+                self._told[type(error).__name__] += 1
+                if "Fenced" in type(error).__name__:
+                    self._failed = type(error).__name__
+                    break
         self._consumer.close()
         self._owned = set()
 
@@ -184,6 +212,10 @@ class Member(ConsumerRebalanceListener):
 
     def revoked(self):
         return self._revoked
+
+    def told(self):
+        """The errors that the user heard of, each with how often."""
+        return Counter(self._told)
 
     def failed(self):
         """The error that ended the membership; None while there is none."""

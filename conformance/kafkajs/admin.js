@@ -4,12 +4,12 @@
 const assert = require('node:assert')
 const { ConfigResourceTypes } = require('kafkajs')
 const { consume, makeTopic, produce, startMember, withAdmin } = require('./client')
-const { errorOf, eventually, name, scenario, waitUntil } = require('./harness')
+const { BROKERS, REPLICAS, errorOf, eventually, name, scenario, waitUntil } = require('./harness')
 
 scenario('admin-topics', () =>
   withAdmin(async admin => {
     const topic = name('managed')
-    const topics = [{ topic, numPartitions: 2, replicationFactor: 1 }]
+    const topics = [{ topic, numPartitions: 2, replicationFactor: REPLICAS }]
     assert.strictEqual(await admin.createTopics({ topics }), true)
     assert.strictEqual(await admin.createTopics({ topics }), false, 'a second creation succeeded')
     await admin.createPartitions({ topicPartitions: [{ topic, count: 4 }] })
@@ -23,8 +23,8 @@ scenario('admin-topics', () =>
 scenario('admin-cluster', () =>
   withAdmin(async admin => {
     const { brokers, controller, clusterId } = await admin.describeCluster()
-    assert.strictEqual(brokers.length, 1)
-    assert.strictEqual(controller, brokers[0].nodeId)
+    assert.strictEqual(brokers.length, BROKERS)
+    assert.ok(brokers.some(({ nodeId }) => nodeId === controller), `${controller} is no broker`)
     assert.ok(clusterId)
   }))
 

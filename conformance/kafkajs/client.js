@@ -2,7 +2,7 @@
 'use strict'
 
 const { Kafka, PartitionAssigners, Partitioners, logLevel } = require('kafkajs')
-const { name, waitUntil } = require('./harness')
+const { REPLICAS, name, waitUntil } = require('./harness')
 
 const kafka = new Kafka({
   clientId: 'conformance',
@@ -24,7 +24,7 @@ async function withAdmin(action) {
 async function makeTopic(word, partitions = 1, configs = {}) {
   const topic = name(word)
   const configEntries = Object.entries(configs).map(([key, value]) => ({ name: key, value }))
-  const topics = [{ topic, numPartitions: partitions, replicationFactor: 1, configEntries }]
+  const topics = [{ topic, numPartitions: partitions, replicationFactor: REPLICAS, configEntries }]
   await withAdmin(admin => admin.createTopics({ topics, waitForLeaders: true }))
   return topic
 }
@@ -52,18 +52,23 @@ async function consume(topic, count, seek) {
   await consumer.connect()
   await consumer.subscribe({ topic, fromBeginning: true })
   const found = []
+  // What comes again after a rebalance does not count again.
+  const places = new Set()
   await consumer.run({
     autoCommit: false,
-    eachMessage: async ({ partition, message }) => found.push({ partition, ...message }),
+    eachMessage: async ({ partition, message }) => {
+      found.push({ partition, ...message })
+      places.add(`${partition}:${message.offset}`)
+    },
   })
   if (seek) consumer.seek({ topic, ...seek })
-  await waitUntil(() => found.length >= count, () => `${found.length} of ${count} messages`)
+  await waitUntil(() => places.size >= count, () => `${places.size} of ${count} messages`)
   await consumer.disconnect()
   return found
 }
 
-/** A group member: what it owns, what it read, and its end. */
-async function startMember(topic, group) {
+/** A group member: what it owns, what it read, and its end; `told` hears of what ends it. */
+async function startMember(topic, group, { told = () => {} } = {}) {
   const consumer = kafka.consumer({
     groupId: group,
     sessionTimeout: 6000,
@@ -77,6 +82,7 @@ async function startMember(topic, group) {
     owned = new Set(payload.memberAssignment[topic] || [])
   })
   consumer.on(consumer.events.REBALANCING, () => (owned = new Set()))
+  consumer.on(consumer.events.CRASH, ({ payload }) => told(payload.error.type || payload.error.name))
   await consumer.connect()
   await consumer.subscribe({ topic, fromBeginning: true })
   const eachMessage = async ({ message }) => seen.push(String(message.value))

@@ -7,6 +7,9 @@ const { spawn } = require('node:child_process')
 const readline = require('node:readline')
 
 const SKIP = 77
+/** How many brokers there are, and how many replicas a topic is to have. */
+const BROKERS = Number(process.env.BROKERS || 1)
+const REPLICAS = Number(process.env.REPLICAS || 1)
 const scenarios = new Map()
 let names = 0
 
@@ -104,4 +107,4 @@ async function main(version, startMember, serveSteady) {
   process.exit(code)
 }
 
-module.exports = { MemberProcess, Skip, errorOf, eventually, main, name, pause, scenario, waitUntil }
+module.exports = { BROKERS, MemberProcess, REPLICAS, Skip, errorOf, eventually, main, name, pause, scenario, waitUntil }

@@ -8,5 +8,6 @@ const { serveSteady } = require('./steady')
 require('./records')
 require('./groups')
 require('./admin')
+require('./restarts')
 
 harness.main(require('kafkajs/package.json').version, startMember, serveSteady)

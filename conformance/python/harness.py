@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 
 SKIP = 77
 BOOTSTRAP = os.environ.get("BOOTSTRAP", "")
+# How many brokers there are, and how many replicas a topic is to have.
+BROKERS = int(os.environ.get("BROKERS", "1"))
+REPLICAS = int(os.environ.get("REPLICAS", "1"))
 SCENARIOS = {}
 _names = 0
 
@@ -61,6 +64,12 @@ def check(condition, message):
 def equal(found, wanted, what):
     """Fails unless both are equal."""
     check(found == wanted, f"{what}: {shortened(found)} instead of {shortened(wanted)}")
+
+
+def tell(counted):
+    """Says what the client told its user: what was said, and how often."""
+    words = [f"{what} ({count})" if count > 1 else what for what, count in sorted(counted.items())]
+    return ", ".join(words) or "nothing"
 
 
 def shortened(value):

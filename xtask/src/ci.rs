@@ -50,6 +50,10 @@ pub const LINTED: [(&str, &str); 2] = [
 
 const TRIALS: &[Step] = &[
     cargo("power failures", &["xt", "trial", "powerloss", "--rounds", "2"]),
+    cargo(
+        "power failures of three brokers at once",
+        &["xt", "trial", "powerloss", "--brokers", "3", "--rounds", "2"],
+    ),
     cargo("folders of an earlier version", &["xt", "trial", "adoption"]),
     cargo("damaged folders", &["xt", "trial", "damage", "--count", "120"]),
 ];

@@ -1,4 +1,5 @@
-//! `cargo xt clients`: real, unmodified clients against a fresh Highwater, or against Apache Kafka.
+//! `cargo xt clients`: real, unmodified clients against a fresh Highwater, or against Apache Kafka, of one broker
+//! or of several, which may be killed in turn ([`restarts`]).
 //!
 //! The same suite must pass against both: what Kafka does not do is not asked of Highwater. Command-
 //! line tools are driven from here ([`kafka_tools`], [`kcat`]); client libraries by small programs of
@@ -8,14 +9,17 @@ mod kafka_tools;
 mod kcat;
 mod programs;
 pub mod report;
+mod restarts;
 mod scenario;
+mod stream;
 mod target;
 
 use std::path::PathBuf;
+use std::sync::mpsc;
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 
 use crate::repository::repository;
@@ -30,6 +34,13 @@ pub struct Arguments {
     /// highwater, apache-kafka or HOST:PORT
     #[arg(long, default_value = "highwater")]
     target: String,
+    /// How many brokers; from three on everything has three replicas
+    #[arg(long, default_value_t = 1)]
+    brokers: usize,
+    /// Kill a broker so often, one after the other, and start it again, and run the scenarios that are made for that, or
+    /// those of --scenario
+    #[arg(long, value_name = "TIME", value_parser = restarts::duration)]
+    restart_every: Option<Duration>,
     /// Only these clients (may be repeated or separated by commas)
     #[arg(long = "client", value_delimiter = ',')]
     clients: Vec<String>,
@@ -44,13 +55,20 @@ pub struct Arguments {
     list: bool,
 }
 
+/// The scenario that runs while brokers are killed, and only then.
+pub const RESTARTS: &str = "restarts";
+
 impl Arguments {
     fn wants_client(&self, name: &str) -> bool {
         self.clients.is_empty() || self.clients.iter().any(|wanted| wanted == name)
     }
 
     fn wants_scenario(&self, name: &str) -> bool {
-        self.scenarios.is_empty() || self.scenarios.iter().any(|wanted| name.contains(wanted))
+        match self.restart_every {
+            Some(_) if self.scenarios.is_empty() => name == RESTARTS,
+            None if name == RESTARTS => false,
+            _ => self.scenarios.is_empty() || self.scenarios.iter().any(|one| name.contains(one)),
+        }
     }
 
     /// Where results go: only a whole run may overwrite the committed file.
@@ -58,6 +76,26 @@ impl Arguments {
         let whole = self.clients.is_empty() && self.scenarios.is_empty();
         let file = whole.then(|| repository().join("docs/clients.json"));
         self.output.clone().or(file)
+    }
+
+    /// Under which name the results go into the file: the target, and what is unusual about it.
+    fn heading(&self) -> String {
+        let mut heading = self.target.clone();
+        if self.brokers > 1 {
+            heading += &format!(", {} brokers", self.brokers);
+        }
+        if let Some(every) = self.restart_every {
+            heading += &format!(", of which one is killed every {} s", every.as_secs_f64());
+        }
+        heading
+    }
+
+    fn check(&self) -> Result<()> {
+        ensure!(
+            self.restart_every.is_none() || self.brokers >= 3,
+            "--restart-every needs --brokers 3 at least: with fewer nobody takes over"
+        );
+        Ok(())
     }
 }
 
@@ -71,14 +109,18 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.list {
         return list();
     }
-    let mut target = Target::start(&arguments.target)?;
-    println!("target: {} {} at {}\n", target.name, target.version, target.bootstrap);
+    arguments.check()?;
+    let target = Target::start(&arguments.target, arguments.brokers)?;
+    println!("target: {} {} at {}\n", arguments.heading(), target.version, target.bootstrap);
     report::print_heading();
-    let rows = run_all(arguments, &target)?;
+    let rows = match arguments.restart_every {
+        Some(every) => run_while_killing(arguments, &target, every)?,
+        None => run_all(arguments, &target)?,
+    };
     let failed = report::print_sum(&rows);
     let died = target.died();
     if let Some(path) = arguments.output() {
-        report::write(&path, &target.name, Run { version: target.version.clone(), rows })?;
+        report::write(&path, &arguments.heading(), Run { version: target.version.clone(), rows })?;
         println!("written: {}", path.display());
     }
     target.stop()?;
@@ -103,6 +145,18 @@ fn list() -> Result<()> {
         println!("{} …", program.client);
     }
     Ok(())
+}
+
+fn run_while_killing(arguments: &Arguments, target: &Target, every: Duration) -> Result<Vec<Row>> {
+    thread::scope(|scope| {
+        let (end, ending) = mpsc::channel();
+        let killing = scope.spawn(move || restarts::keep_killing(target, every, &ending));
+        let rows = run_all(arguments, target);
+        drop(end);
+        let killed = killing.join().expect("it does not panic")?;
+        println!("\n{killed} brokers were killed");
+        rows
+    })
 }
 
 /// Kafka's tools beside the libraries: each tool is a JVM that starts, and waits. No client looks at what another
@@ -155,10 +209,11 @@ fn run_scenarios(
     for scenario in scenarios.iter().filter(|(name, _)| arguments.wants_scenario(name)) {
         let first = scenario::run(client, version, scenario, context);
         let row = match first.result {
-            report::Ending::Fail => {
+            // Whoever loses a record loses it, whatever comes of a second try.
+            report::Ending::Fail if scenario.0 != RESTARTS => {
                 first.or_second(scenario::run(client, version, scenario, context))
             }
-            report::Ending::Pass | report::Ending::Skip => first,
+            _ => first,
         };
         report::print_row(&row);
         rows.push(row);

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use wire::ApiKey;
 
+use crate::clients::RESTARTS;
 use crate::clients::report::{Ending, Row, Run};
 use crate::tidy;
 
@@ -57,7 +58,11 @@ fn document(root: &Path) -> Result<String> {
     let clients = fs::read_to_string(root.join(CLIENTS)).unwrap_or_else(|_| "{}".to_owned());
     let runs: BTreeMap<String, Run> = serde_json::from_str(&clients)?;
     for (target, run) in &runs {
-        client_table(&mut text, target, run)?;
+        writeln!(text, "\n## Real clients against {target} {}\n", run.version)?;
+        match run.rows.iter().all(|row| row.scenario == RESTARTS || row.version.is_empty()) {
+            true => told_table(&mut text, run)?,
+            false => client_table(&mut text, run)?,
+        }
     }
     Ok(text)
 }
@@ -91,8 +96,23 @@ fn notes(source: &str) -> String {
     head.join(" ").replace('|', "\\|").replace(" - ", "<br>- ").trim().to_owned()
 }
 
-fn client_table(text: &mut String, target: &str, run: &Run) -> Result<()> {
-    writeln!(text, "\n## Real clients against {target} {}\n", run.version)?;
+/// What each client told its user while brokers were killed, or why it failed.
+fn told_table(text: &mut String, run: &Run) -> Result<()> {
+    text.push_str(WHILE_KILLED);
+    for row in &run.rows {
+        let reason = row.reason.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let word = match row.result {
+            Ending::Pass => "holds",
+            Ending::Fail => "fails",
+            Ending::Skip => "skipped",
+        };
+        let reason = reason.replace('|', "\\|");
+        writeln!(text, "| {} | {} | {word} | {reason} |", row.client, row.version)?;
+    }
+    Ok(())
+}
+
+fn client_table(text: &mut String, run: &Run) -> Result<()> {
     let mut clients: BTreeMap<(&str, &str), Vec<&Row>> = BTreeMap::new();
     for row in run.rows.iter().filter(|row| !row.version.is_empty()) {
         clients.entry((&row.client, &row.version)).or_default().push(row);
@@ -127,6 +147,14 @@ fn client_table(text: &mut String, target: &str, run: &Run) -> Result<()> {
     }
     Ok(())
 }
+
+const WHILE_KILLED: &str = "Each client sends numbered records for 35 seconds and reads them in a group. What was acknowledged is there once, in
+order, at the offset that the producer was told, and the group sees it, or the client fails. The last column is what the client
+told its user meanwhile, and how often.
+
+| client | version | | told |
+|---|---|---|---|
+";
 
 const HEAD: &str = "# Compatibility
 

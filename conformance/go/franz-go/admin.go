@@ -32,10 +32,10 @@ func ten(topic string) {
 func adminTopics(harness.Client) {
 	withAdmin(func(context context.Context, admin *kadm.Client) {
 		topic := harness.Name("managed")
-		made, err := admin.CreateTopic(context, 2, 1, nil, topic)
+		made, err := admin.CreateTopic(context, 2, int16(harness.Replicas), nil, topic)
 		harness.Must(err)
 		harness.Check(made.ID != kadm.TopicID{}, "the topic has no id")
-		_, err = admin.CreateTopic(context, 2, 1, nil, topic)
+		_, err = admin.CreateTopic(context, 2, int16(harness.Replicas), nil, topic)
 		harness.Check(errors.Is(err, kerr.TopicAlreadyExists), "a second creation: %v", err)
 		_, err = admin.CreateTopic(context, 1, 9, nil, harness.Name("wide"))
 		harness.Check(errors.Is(err, kerr.InvalidReplicationFactor), "nine replicas: %v", err)
@@ -59,11 +59,11 @@ func adminCluster(harness.Client) {
 	withAdmin(func(context context.Context, admin *kadm.Client) {
 		metadata, err := admin.BrokerMetadata(context)
 		harness.Must(err)
-		harness.Equal(len(metadata.Brokers), 1, "brokers")
+		harness.Equal(len(metadata.Brokers), harness.Brokers, "brokers")
 		harness.Check(metadata.Cluster != "", "the cluster has no id")
 		versions, err := admin.ApiVersions(context)
 		harness.Must(err)
-		harness.Check(len(versions.Sorted()) == 1, "not one broker says its versions")
+		harness.Equal(len(versions.Sorted()), harness.Brokers, "brokers that say their versions")
 	})
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -50,7 +51,7 @@ func (client) CreateTopic(topic string, partitions int32, configs map[string]str
 		values[key] = &value
 	}
 	withAdmin(func(context context.Context, admin *kadm.Client) {
-		_, err := admin.CreateTopic(context, partitions, 1, values, topic)
+		_, err := admin.CreateTopic(context, partitions, int16(harness.Replicas), values, topic)
 		harness.Must(err)
 	})
 }
@@ -91,6 +92,34 @@ func (client) Produce(topic string, records []harness.Record, options harness.Pr
 		offsets[i] = result.Record.Offset
 	}
 	return offsets, results.FirstErr()
+}
+
+func (client) Stream(topic string, recordOf func(int) harness.Record, length time.Duration) harness.Streamed {
+	opened := open(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(5*time.Millisecond))
+	defer opened.Close()
+	out := harness.Streamed{Told: map[string]int{}}
+	var lock sync.Mutex
+	for deadline := time.Now().Add(length); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		lock.Lock()
+		number := len(out.Offsets)
+		out.Offsets = append(out.Offsets, -2)
+		lock.Unlock()
+		record := recordOf(number)
+		sent := &kgo.Record{Topic: topic, Partition: record.Partition, Value: record.Value}
+		opened.Produce(context.Background(), sent, func(done *kgo.Record, err error) {
+			lock.Lock()
+			defer lock.Unlock()
+			if err != nil {
+				out.Told[err.Error()]++
+				return
+			}
+			out.Offsets[number] = max(done.Offset, -1)
+		})
+	}
+	context, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	harness.Must(opened.Flush(context))
+	return out
 }
 
 func (client) Consume(topic string, count int, start int64) []harness.Record {

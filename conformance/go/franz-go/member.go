@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,12 +21,13 @@ type member struct {
 	lock             sync.Mutex
 	owned            map[int32]bool
 	seen             []string
+	told             map[string]int
 	changes, revoked int
 	closing          bool
 }
 
 func (client) Member(topic, group string, options harness.MemberOptions) harness.Member {
-	made := &member{owned: map[int32]bool{}, done: make(chan struct{}), static: options.Instance != ""}
+	made := &member{owned: map[int32]bool{}, told: map[string]int{}, done: make(chan struct{}), static: options.Instance != ""}
 	settings := []kgo.Opt{
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic),
@@ -56,6 +58,11 @@ func (m *member) poll(context context.Context) {
 	for context.Err() == nil {
 		fetches := m.client.PollFetches(context)
 		m.lock.Lock()
+		fetches.EachError(func(_ string, _ int32, err error) {
+			if context.Err() == nil {
+				m.told[err.Error()]++
+			}
+		})
 		fetches.EachRecord(func(record *kgo.Record) { m.seen = append(m.seen, string(record.Value)) })
 		m.lock.Unlock()
 	}
@@ -103,6 +110,12 @@ func (m *member) Seen() []string {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	return slices.Clone(m.seen)
+}
+
+func (m *member) Told() map[string]int {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	return maps.Clone(m.told)
 }
 
 func (m *member) Changes() int {

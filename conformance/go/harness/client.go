@@ -1,6 +1,9 @@
 package harness
 
-import "io"
+import (
+	"io"
+	"time"
+)
 
 // Record is a record on its way in or out. A nil Key or Value is null.
 type Record struct {
@@ -36,7 +39,15 @@ type Member interface {
 	Seen() []string
 	Changes() int // of the assignment
 	Revoked() int // partitions taken away while it ran
+	// Told is what its user heard of, each with how often.
+	Told() map[string]int
 	Close()
+}
+
+// Streamed is what became of a stream of records.
+type Streamed struct {
+	Offsets []int64        // of each record; -1: acknowledged somewhere, -2: it failed
+	Told    map[string]int // the errors that the user heard of, each with how often
 }
 
 // Client is one client library; the shared scenarios call nothing else.
@@ -44,6 +55,8 @@ type Client interface {
 	CreateTopic(topic string, partitions int32, configs map[string]string)
 	// Produce returns the acknowledged offsets, or the first error.
 	Produce(topic string, records []Record, options ProduceOptions) ([]int64, error)
+	// Stream sends one record after the other for so long, as an idempotent producer.
+	Stream(topic string, recordOf func(number int) Record, time time.Duration) Streamed
 	// Consume reads `count` records of all partitions from `start` on (-2: the beginning).
 	Consume(topic string, count int, start int64) []Record
 	// OffsetAt is the first offset at or after a time; -1 when there is none.

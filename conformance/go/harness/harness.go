@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,16 @@ const Limit = 40 * time.Second
 
 // Bootstrap is where the cluster is.
 var Bootstrap = strings.Split(os.Getenv("BOOTSTRAP"), ",")
+
+// Brokers is how many there are, Replicas how many replicas a topic is to have.
+var Brokers, Replicas = numberOf("BROKERS"), numberOf("REPLICAS")
+
+func numberOf(variable string) int {
+	if number, err := strconv.Atoi(os.Getenv(variable)); err == nil {
+		return number
+	}
+	return 1
+}
 
 type scenario struct {
 	name string

@@ -46,7 +46,7 @@ func withClient(action func(sarama.Client)) {
 func (client) NullHeaders() bool { return true }
 
 func (client) CreateTopic(topic string, partitions int32, configs map[string]string) {
-	detail := &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}
+	detail := &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: int16(harness.Replicas)}
 	detail.ConfigEntries = map[string]*string{}
 	for key, value := range configs {
 		detail.ConfigEntries[key] = &value
@@ -107,6 +107,28 @@ func message(topic string, record harness.Record) *sarama.ProducerMessage {
 		made.Headers = append(made.Headers, sarama.RecordHeader{Key: []byte(header.Key), Value: header.Value})
 	}
 	return made
+}
+
+func (client) Stream(topic string, recordOf func(int) harness.Record, length time.Duration) harness.Streamed {
+	config := config()
+	config.Producer.Return.Successes = true
+	config.Producer.Partitioner = sarama.NewManualPartitioner
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Idempotent = true
+	config.Net.MaxOpenRequests = 1
+	producer, err := sarama.NewSyncProducer(harness.Bootstrap, config)
+	harness.Must(err)
+	defer producer.Close()
+	out := harness.Streamed{Told: map[string]int{}}
+	for deadline := time.Now().Add(length); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		_, offset, err := producer.SendMessage(message(topic, recordOf(len(out.Offsets))))
+		if err != nil {
+			out.Told[err.Error()]++
+			offset = -2
+		}
+		out.Offsets = append(out.Offsets, offset)
+	}
+	return out
 }
 
 func (client) Consume(topic string, count int, start int64) []harness.Record {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ type member struct {
 	lock             sync.Mutex
 	owned            map[int32]bool
 	seen             []string
+	told             map[string]int
 	changes, revoked int
 	closing          bool
 }
@@ -36,11 +38,14 @@ func (client) Member(topic, group string, options harness.MemberOptions) harness
 	opened, err := sarama.NewConsumerGroup(harness.Bootstrap, group, config)
 	harness.Must(err)
 	running, stop := context.WithCancel(context.Background())
-	made := &member{group: opened, stop: stop, done: make(chan struct{}), owned: map[int32]bool{}}
+	made := &member{group: opened, stop: stop, done: make(chan struct{}), owned: map[int32]bool{}, told: map[string]int{}}
 	go func() {
 		defer close(made.done)
 		for running.Err() == nil {
 			if err := opened.Consume(running, []string{topic}, made); err != nil {
+				made.lock.Lock()
+				made.told[err.Error()]++
+				made.lock.Unlock()
 				time.Sleep(100 * time.Millisecond)
 			}
 		}
@@ -101,6 +106,12 @@ func (m *member) Seen() []string {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	return slices.Clone(m.seen)
+}
+
+func (m *member) Told() map[string]int {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	return maps.Clone(m.told)
 }
 
 func (m *member) Changes() int {

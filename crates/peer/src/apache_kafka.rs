@@ -483,6 +483,14 @@ impl Brokers {
         Ok(())
     }
 
+    /// Waits until node `index` serves, counted from 0.
+    ///
+    /// # Errors
+    /// It ended, or does not serve in time.
+    pub fn wait_until_serves(&mut self, index: usize) -> Result<()> {
+        self.wait_until(index, Instant::now() + START_LIMIT)
+    }
+
     fn node_folder(&self, index: usize) -> PathBuf {
         self.folder.path().join(format!("node-{}", index + 1))
     }
@@ -490,12 +498,13 @@ impl Brokers {
     /// Serving means: the broker says so in its log.
     fn wait_until_serving(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_LIMIT;
-        for index in 0..self.nodes.len() {
-            let log = self.node_folder(index).join("server.log");
-            wait_until_serving(&mut self.nodes[index].process, &log, deadline)
-                .with_context(|| format!("broker {} does not serve", index + 1))?;
-        }
-        Ok(())
+        (0..self.nodes.len()).try_for_each(|index| self.wait_until(index, deadline))
+    }
+
+    fn wait_until(&mut self, index: usize, deadline: Instant) -> Result<()> {
+        let log = self.node_folder(index).join("server.log");
+        wait_until_serving(&mut self.nodes[index].process, &log, deadline)
+            .with_context(|| format!("broker {} does not serve", index + 1))
     }
 }
 

@@ -13,12 +13,14 @@ use anyhow::{Result, ensure};
 use crate::ports;
 use crate::process::{self, Guarded};
 
+mod cluster;
+
+pub use cluster::Cluster;
+
 /// How long a broker may take until it accepts connections, recovery included.
 const START_LIMIT: Duration = Duration::from_secs(120);
 /// How long an orderly stop may take before the broker is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
-/// The id of a cluster that is started here: any will do.
-const CLUSTER_ID: &str = "peerpeerpeerpeerpeerpA";
 /// The beginning of the line in which a broker says where it listens.
 const LISTENING: &str = "broker: listening on ";
 
@@ -72,39 +74,10 @@ pub fn start_cluster(
     count: usize,
     settings: &[(&str, &str)],
 ) -> Result<Vec<Server>> {
-    let voters = if count < 3 { 1 } else { 3 };
-    let ports = ports::free(count + voters)?;
-    let (of_clients, of_voters) = ports.split_at(count);
-    let listed = of_voters.iter().enumerate();
-    let listed = listed.map(|(at, port)| format!("{}@127.0.0.1:{port}", at + 1));
-    let quorum = listed.collect::<Vec<_>>().join(",");
-    let mut servers = Vec::new();
-    for (at, port) in of_clients.iter().enumerate() {
-        let id = (at + 1).to_string();
-        let mut listeners = format!("PLAINTEXT://127.0.0.1:{port}");
-        let roles = match of_voters.get(at) {
-            Some(controller) => {
-                listeners += &format!(",CONTROLLER://127.0.0.1:{controller}");
-                "broker,controller"
-            }
-            None => "broker",
-        };
-        let own = [
-            ("node.id", id.as_str()),
-            ("process.roles", roles),
-            ("cluster.id", CLUSTER_ID),
-            ("controller.listener.names", "CONTROLLER"),
-            ("controller.quorum.voters", &quorum),
-        ];
-        let all: Vec<(&str, &str)> = own.iter().chain(settings).copied().collect();
-        let data = folder.join(format!("broker-{id}"));
-        servers.push(spawn(binary, &data, *port, &listeners, &all)?);
-    }
-    // None serves before a majority of the voters is there.
-    servers
-        .into_iter()
-        .map(|(mut server, written)| server.wait_until_listening(written).map(|()| server))
-        .collect()
+    let folders: Vec<PathBuf> = (1..=count).map(|id| folder.join(format!("broker-{id}"))).collect();
+    let mut cluster = Cluster::new(binary, &folders, settings)?;
+    cluster.start_all()?;
+    Ok(cluster.into_servers())
 }
 
 /// The process, and how much its output had before it.

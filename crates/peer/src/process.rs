@@ -83,6 +83,9 @@ fn program_of(command: &Command) -> String {
 #[derive(Debug)]
 pub struct Guarded {
     child: Child,
+    /// Whether it has ended and nothing is left of its group. From then on the group's id may be anybody's: the system uses
+    /// the ids of processes again, soon where many are started.
+    is_over: bool,
 }
 
 impl Guarded {
@@ -91,7 +94,7 @@ impl Guarded {
         let started = command.spawn();
         let child = started.with_context(|| format!("cannot start {}", program_of(command)))?;
         running().insert(child.id());
-        Ok(Self { child })
+        Ok(Self { child, is_over: false })
     }
 
     /// The process id, which is also the id of its group.
@@ -107,12 +110,29 @@ impl Guarded {
 
     /// Whether the process still runs.
     pub fn is_running(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+        matches!(self.ended(), Ok(None))
+    }
+
+    /// Whether the process itself has ended. What it leaves of its group then is killed at once.
+    fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        let status = self.child.try_wait()?;
+        if status.is_some() {
+            self.end_group();
+        }
+        Ok(status)
+    }
+
+    /// Kills what is left behind a process that was waited for.
+    fn end_group(&mut self) {
+        self.signal(Signal::KILL);
+        self.is_over = true;
     }
 
     /// Sends `signal` to the whole group; nothing happens when it has gone already.
     pub fn signal(&mut self, signal: Signal) {
-        signal_group(self.child.id(), signal);
+        if !self.is_over {
+            signal_group(self.child.id(), signal);
+        }
     }
 
     /// Waits until the process itself listens on TCP port `port`. The kernel is asked, and the port is
@@ -143,7 +163,7 @@ impl Guarded {
     pub fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
         let deadline = Instant::now() + limit;
         loop {
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = self.ended()? {
                 return Ok(Some(status));
             }
             if Instant::now() >= deadline {
@@ -164,6 +184,7 @@ impl Guarded {
     pub fn kill(&mut self) -> Result<()> {
         self.signal(Signal::KILL);
         self.child.wait()?;
+        self.is_over = true;
         Ok(())
     }
 }
@@ -236,8 +257,7 @@ pub fn run(command: &mut Command, input: Option<Vec<u8>>, limit: Duration) -> Re
     let stdout = collect(guarded.child().stdout.take());
     let stderr = collect(guarded.child().stderr.take());
     let status = guarded.wait(limit)?;
-    guarded.signal(Signal::KILL);
-    guarded.child().wait()?;
+    guarded.kill()?;
     if let Some(writer) = writer {
         let _written = writer.join();
     }
@@ -296,6 +316,19 @@ mod tests {
         let mut silent = Guarded::spawn(command("sleep").arg("600")).unwrap();
         let failure = silent.wait_until_listening(port, Duration::from_millis(20)).unwrap_err();
         assert!(failure.to_string().contains("does not listen"), "{failure}");
+    }
+
+    #[test]
+    fn a_process_that_was_seen_to_end_is_never_signalled_again() {
+        let mut ended = Guarded::spawn(&mut command("true")).unwrap();
+        assert!(ended.wait(PATIENCE).unwrap().is_some());
+        assert!(ended.is_over && !ended.is_running());
+        // Somebody else's process by the same id.
+        let mut other = Guarded::spawn(command("sleep").arg("600")).unwrap();
+        std::mem::swap(&mut ended.child, &mut other.child);
+        ended.signal(Signal::TERM);
+        assert_eq!(ended.wait(Duration::from_millis(300)).unwrap(), None, "a stranger was killed");
+        std::mem::swap(&mut ended.child, &mut other.child);
     }
 
     #[test]

@@ -1,13 +1,17 @@
-//! The whole program where it hurts: the power fails under load, files of its data folder are damaged.
+//! The whole program where it hurts: the power fails under load, disks are lost, files of its data folder are damaged.
 //!
 //! Brokers run as users run them, as processes on real folders; what they answer is judged from outside. The same faults,
 //! at every single operation but on a simulated disk, are in the tests of the room `storage`.
 
 mod adoption;
 mod damage;
+mod ledger;
 mod picture;
 mod powerloss;
+mod rejoin;
+mod replicas;
 mod requests;
+mod volume;
 
 use clap::{Parser, Subcommand};
 
@@ -23,8 +27,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Trial {
-    /// Fail the power under load, ten times: what was acknowledged must be there
+    /// Fail the power of one broker or of all under load, ten times: what was acknowledged must be there
     Powerloss(powerloss::Arguments),
+    /// Kill one of three brokers, and take its disk away: how soon it is in sync again
+    Rejoin(rejoin::Arguments),
     /// Open data folders of an earlier version: every record must be served, and nothing removed
     Adoption(adoption::Arguments),
     /// Flip bits, cut and remove files of a data folder: nothing may be believed that is not so
@@ -34,6 +40,7 @@ enum Trial {
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().trial {
         Trial::Powerloss(arguments) => powerloss::run(&arguments),
+        Trial::Rejoin(arguments) => rejoin::run(&arguments),
         Trial::Adoption(arguments) => adoption::run(&arguments),
         Trial::Damage(arguments) => damage::run(&arguments),
     }

@@ -9,7 +9,7 @@ fn trials(arguments: &[&str]) -> Output {
 
 #[test]
 fn each_trial_says_what_it_takes() {
-    for trial in ["powerloss", "adoption", "damage"] {
+    for trial in ["powerloss", "rejoin", "adoption", "damage"] {
         let output = trials(&[trial, "--help"]);
         let help = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && help.contains("--binary"), "{trial}: {help}");

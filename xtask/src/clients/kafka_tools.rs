@@ -6,13 +6,14 @@ mod console;
 mod groups;
 mod offsets;
 mod perf;
+mod restarts;
 mod storage;
 mod topics;
 
 use super::scenario::Scenario;
 
 /// The tools' scenarios, in the order in which they run.
-pub const SCENARIOS: [Scenario; 42] = [
+pub const SCENARIOS: [Scenario; 43] = [
     ("broker-api-versions", topics::api_versions),
     ("topics-create-describe", topics::create_and_describe),
     ("topics-create-twice", topics::create_twice),
@@ -55,4 +56,5 @@ pub const SCENARIOS: [Scenario; 42] = [
     ("groups-of-all-kinds", administration::groups),
     ("cluster", administration::cluster),
     ("client-metrics", administration::client_metrics),
+    ("restarts", restarts::stays),
 ];

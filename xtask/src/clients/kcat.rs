@@ -1,21 +1,26 @@
 //! kcat, as Debian ships it: librdkafka 2.0.2, the oldest that is still common.
 
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::process::Stdio;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
 use super::report::{Ending, Row, print_row};
 use super::scenario::{Context, Scenario, Verdict, must_contain};
+use super::stream::{self, PER_SECOND, RECORDS, Reader, SEND_LIMIT, Told};
 use super::target::Target;
 use super::{Arguments, run_scenarios};
 use peer::download;
-use peer::process::{self, Outcome};
+use peer::process::{self, Guarded, Outcome};
 
 /// How long one call may take.
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// kcat's scenarios.
-pub const SCENARIOS: [Scenario; 14] = [
+pub const SCENARIOS: [Scenario; 15] = [
     ("list", list),
     ("keys-headers", keys_and_headers),
     ("null-and-empty", null_and_empty),
@@ -30,6 +35,7 @@ pub const SCENARIOS: [Scenario; 14] = [
     ("auto-create", auto_create),
     ("error-unknown-topic", unknown_topic),
     ("error-too-large", too_large),
+    ("restarts", restarts),
 ];
 
 /// Runs kcat's scenarios; one row says why when it cannot be had.
@@ -99,7 +105,11 @@ fn kcat(context: &Context<'_>, arguments: &[&str], input: &[u8]) -> Result<Strin
 fn list(context: &Context<'_>) -> Result<Verdict> {
     let topic = context.make_topic("listed", 3)?;
     let text = kcat(context, &["-L", "-t", &topic], b"")?;
-    must_contain(&text, &["1 brokers:", &format!("topic \"{topic}\" with 3 partitions")])?;
+    let brokers = context.target().brokers;
+    must_contain(
+        &text,
+        &[&format!("{brokers} brokers:"), &format!("topic \"{topic}\" with 3 partitions")],
+    )?;
     let json: serde_json::Value =
         serde_json::from_str(&kcat(context, &["-L", "-J", "-t", &topic], b"")?)?;
     let partitions = json["topics"][0]["partitions"].as_array().context("no partitions")?;
@@ -274,6 +284,46 @@ fn unknown_topic(context: &Context<'_>) -> Result<Verdict> {
     let text = kcat(context, &["-L"], b"")?;
     ensure!(!text.contains(&topic), "the consumer made the topic");
     Ok(Verdict::Pass)
+}
+
+/// What is acknowledged while brokers are killed in turn stays, once and in order.
+fn restarts(context: &Context<'_>) -> Result<Verdict> {
+    let topic = stream::make_topic(context)?;
+    let mut reader = process::command("kcat");
+    reader.args(["-b", context.bootstrap(), "-C", "-q", "-u", "-t", &topic, "-f", "%p %o %s\n"]);
+    reader.args(["-o", "beginning"]);
+    let reader = Reader::start(context, reader)?;
+    let mut writer = process::command("kcat");
+    writer.args(["-b", context.bootstrap(), "-P", "-t", &topic, "-X", "enable.idempotence=true"]);
+    writer.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut writer = Guarded::spawn(&mut writer)?;
+    let mut input = writer.child().stdin.take().context("it has an input")?;
+    let errors = writer.child().stderr.take().context("it has an output for errors")?;
+    let errors = thread::spawn(move || io::read_to_string(errors));
+    for number in 0..RECORDS {
+        writeln!(input, "{number}").context("kcat takes no more records")?;
+        thread::sleep(Duration::from_secs(1) / PER_SECOND);
+    }
+    drop(input);
+    let status = writer.wait(SEND_LIMIT)?.context("kcat does not end")?;
+    let said = errors.join().map_err(|_| anyhow::anyhow!("the reading of errors panicked"))??;
+    // It ends with 0 when everything was acknowledged, and says no offsets.
+    ensure!(status.success(), "kcat ended with {status}: {said}");
+    let told: Vec<Told> = (0..RECORDS).map(|number| (number, None)).collect();
+    let again = reader.check(&told)?;
+    let mut counted = BTreeMap::new();
+    for line in said.lines().filter(|line| line.starts_with('%')) {
+        *counted.entry(kind(line)).or_default() += 1;
+    }
+    let words = stream::tell(&counted);
+    Ok(Verdict::Told(format!("{words}; {RECORDS} of {RECORDS} acknowledged, {again} read again")))
+}
+
+/// What a line that kcat or librdkafka wrote is about: `%3|time|FAIL|…`, or its first words.
+fn kind(line: &str) -> String {
+    let word = line.split('|').nth(2);
+    let first = || line.split([':', '(']).take(2).collect::<Vec<_>>().join(":");
+    word.map_or_else(first, |word| format!("logged: {word}")).trim().to_owned()
 }
 
 /// A record above the broker's limit is refused with the right error.

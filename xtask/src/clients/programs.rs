@@ -16,16 +16,18 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::Arguments;
 use super::report::{Ending, Row, print_row};
 use super::scenario::rounded;
 use super::target::Target;
+use super::{Arguments, RESTARTS};
 use crate::repository::repository;
 use peer::process;
 use peer::{cache, download};
 
 /// How long one scenario may take.
 const SCENARIO_LIMIT: Duration = Duration::from_secs(90);
+/// How long the one may take that waits for brokers to be killed.
+const RESTARTS_LIMIT: Duration = Duration::from_secs(300);
 /// How long one attempt at an installation may take.
 const INSTALL_LIMIT: Duration = Duration::from_secs(900);
 /// The exit code that means: this cannot run here.
@@ -79,7 +81,15 @@ impl Installed {
         format!("#!/bin/sh\nexec env {}\n", all.join(" "))
     }
 
-    /// A command that runs it against `bootstrap`.
+    /// A command that runs it against a target.
+    fn command_for(&self, target: &Target, run: &str) -> Command {
+        let mut command = self.command(&target.bootstrap, run);
+        command.env("BROKERS", target.brokers.to_string());
+        command.env("REPLICAS", target.replicas().to_string());
+        command
+    }
+
+    /// A command that runs it against `bootstrap`, of one broker.
     pub fn command(&self, bootstrap: &str, run: &str) -> Command {
         let mut command = process::command(&self.program);
         command.args(&self.arguments).envs(self.environment.iter().cloned());
@@ -114,14 +124,16 @@ pub fn run(
             for scenario in scenarios.iter().filter(|name| arguments.wants_scenario(name)) {
                 let attempt = |prefix: &str| {
                     let name = format!("{prefix}-{}", program.client);
-                    let mut command = installed.command(&target.bootstrap, &name);
+                    let mut command = installed.command_for(target, &name);
                     command.args(["run", scenario]);
                     run_scenario(program.client, &version, scenario, &mut command)
                 };
                 let first = attempt(run)?;
                 let row = match first.result {
-                    Ending::Fail => first.or_second(attempt(&format!("{run}b"))?),
-                    Ending::Pass | Ending::Skip => first,
+                    Ending::Fail if scenario != RESTARTS => {
+                        first.or_second(attempt(&format!("{run}b"))?)
+                    }
+                    _ => first,
                 };
                 add(row);
             }
@@ -150,10 +162,12 @@ fn describe(installed: &Installed) -> Result<(String, Vec<String>)> {
 }
 
 fn run_scenario(client: &str, version: &str, scenario: &str, command: &mut Command) -> Result<Row> {
-    let outcome = process::run(command, None, SCENARIO_LIMIT)?;
+    let limit = if scenario == RESTARTS { RESTARTS_LIMIT } else { SCENARIO_LIMIT };
+    let outcome = process::run(command, None, limit)?;
     let code = outcome.status.and_then(|status| status.code());
     let (result, reason) = match code {
-        Some(0) => (Ending::Pass, String::new()),
+        // What there is to tell of a scenario that held: what the client told its user.
+        Some(0) => (Ending::Pass, told(&outcome.text())),
         Some(SKIP) => {
             let text = outcome.text();
             (Ending::Skip, text.lines().last().unwrap_or("without a word").to_owned())
@@ -168,6 +182,12 @@ fn run_scenario(client: &str, version: &str, scenario: &str, command: &mut Comma
         reason,
         seconds: rounded(outcome.elapsed),
     })
+}
+
+/// The rest of the last line that begins with the word for it.
+fn told(text: &str) -> String {
+    let lines = text.lines().rev();
+    lines.filter_map(|line| line.strip_prefix("told: ")).next().unwrap_or_default().to_owned()
 }
 
 /// The program named `client`, ready to run.
@@ -276,6 +296,8 @@ mod tests {
     #[test]
     fn the_exit_code_says_how_a_scenario_ended() {
         assert_eq!(row("exit 0").result, Ending::Pass);
+        assert_eq!(row("echo told: one time-out; echo more").reason, "one time-out");
+        assert_eq!(row("echo told nothing").reason, "");
         assert_eq!(row("echo no zstd here; exit 77").result, Ending::Skip);
         assert_eq!(row("echo no zstd here; exit 77").reason, "no zstd here");
         let failed = row("echo 3 of 4 records >&2; exit 1");

@@ -20,6 +20,8 @@ pub const TOOL_LIMIT: Duration = Duration::from_secs(90);
 pub enum Verdict {
     /// All held.
     Pass,
+    /// All held, and this is what the client told its user.
+    Told(String),
     /// It cannot run here, and why.
     Skip(String),
 }
@@ -137,6 +139,7 @@ pub fn run(client: &str, version: &str, scenario: &Scenario, context: &Context<'
     let start = Instant::now();
     let (result, reason) = match (scenario.1)(context) {
         Ok(Verdict::Pass) => (Ending::Pass, String::new()),
+        Ok(Verdict::Told(what)) => (Ending::Pass, what),
         Ok(Verdict::Skip(reason)) => (Ending::Skip, reason),
         Err(error) => (Ending::Fail, format!("{error:#}")),
     };

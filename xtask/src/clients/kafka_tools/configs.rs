@@ -38,7 +38,7 @@ pub fn topics(context: &Context<'_>) -> Result<Verdict> {
             "  cleanup.policy=delete sensitive=false synonyms={DEFAULT_CONFIG:log.cleanup.policy=delete}",
             "  segment.bytes=1073741824 ",
             "  max.message.bytes=1048588 ",
-            "  min.insync.replicas=1 ",
+            &format!("  min.insync.replicas={} ", context.target().replicas().max(2) - 1),
             "  retention.ms=60000 ",
             "  compression.type=producer ",
         ],
@@ -83,7 +83,13 @@ pub fn brokers(context: &Context<'_>) -> Result<Verdict> {
     must_contain(&all, &["  log.dirs=", "  message.max.bytes=1048588 ", "STATIC_BROKER_CONFIG:"])?;
     alter(context, &every, "--add-config", "log.retention.ms=86400000")?;
     must_contain(&describe(context, &every)?, &["log.retention.ms=86400000"])?;
-    alter(context, &one, "--add-config", "log.retention.ms=43200000")?;
+    // Of a topic's configuration each broker tells what holds there.
+    let ids: Vec<String> = (1..=context.target().brokers).map(|id| id.to_string()).collect();
+    let each = |what: &str, pair: &str| {
+        let entity = |id| ["--entity-type", "brokers", "--entity-name", id];
+        ids.iter().try_for_each(|id| alter(context, &entity(id.as_str()), what, pair))
+    };
+    each("--add-config", "log.retention.ms=43200000")?;
     let text = describe(context, &one)?;
     must_contain(
         &text,
@@ -95,7 +101,7 @@ pub fn brokers(context: &Context<'_>) -> Result<Verdict> {
     let topic = context.make_topic("inherits", 1)?;
     let entity = ["--entity-type", "topics", "--entity-name", &topic, "--describe", "--all"];
     must_contain(&context.tool(TOOL, &entity)?, &["  retention.ms=43200000 "])?;
-    alter(context, &one, "--delete-config", "log.retention.ms")?;
+    each("--delete-config", "log.retention.ms")?;
     alter(context, &every, "--delete-config", "log.retention.ms")?;
     must_lack(&describe(context, &one)?, "log.retention.ms")?;
     Ok(Verdict::Pass)

@@ -18,12 +18,20 @@ pub fn log_dirs(context: &Context<'_>) -> Result<Verdict> {
     let text = context.tool("kafka-log-dirs", &["--describe", "--topic-list", &topic])?;
     let line = text.lines().find(|line| line.starts_with('{')).context("no JSON in the answer")?;
     let answer: serde_json::Value = serde_json::from_str(line)?;
-    let folder = &answer["brokers"][0]["logDirs"][0];
-    ensure!(folder["error"].is_null(), "the log directory reports {}", folder["error"]);
-    let partitions = folder["partitions"].as_array().context("no partitions")?;
-    ensure!(partitions.len() == 2, "{} partitions, not 2: {line}", partitions.len());
-    let sum: u64 = partitions.iter().filter_map(|partition| partition["size"].as_u64()).sum();
-    ensure!(sum > 60, "two records take {sum} bytes: {line}");
+    let brokers = answer["brokers"].as_array().context("no brokers")?;
+    let wanted = context.target().brokers;
+    ensure!(brokers.len() == wanted, "{} brokers, not {wanted}: {line}", brokers.len());
+    // Of three brokers or fewer each has a replica of every partition.
+    let replicas = context.target().replicas();
+    let mut copies = 0;
+    for folder in brokers.iter().map(|broker| &broker["logDirs"][0]) {
+        ensure!(folder["error"].is_null(), "the log directory reports {}", folder["error"]);
+        let partitions = folder["partitions"].as_array().context("no partitions")?;
+        copies += partitions.len();
+        let sum: u64 = partitions.iter().filter_map(|partition| partition["size"].as_u64()).sum();
+        ensure!(sum > 60 || replicas < wanted, "two records take {sum} bytes: {line}");
+    }
+    ensure!(copies == 2 * replicas, "{copies} replicas, not {}: {line}", 2 * replicas);
     Ok(Verdict::Pass)
 }
 

@@ -1,5 +1,7 @@
 //! kafka-topics and kafka-broker-api-versions.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, ensure};
 
 use crate::clients::scenario::{Context, Verdict, must_contain, must_lack};
@@ -10,6 +12,9 @@ pub fn api_versions(context: &Context<'_>) -> Result<Verdict> {
     for api in ["Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "JoinGroup"] {
         let line = text.lines().find(|line| line.trim_start().starts_with(&format!("{api}(")));
         ensure!(line.is_some_and(|line| line.contains("usable")), "{api} is not usable:\n{text}");
+    }
+    for id in 1..=context.target().brokers {
+        must_contain(&text, &[&format!(" (id: {id} rack: ")])?;
     }
     Ok(Verdict::Pass)
 }
@@ -22,10 +27,26 @@ pub fn create_and_describe(context: &Context<'_>) -> Result<Verdict> {
     let said = context.tool("kafka-topics", &create)?;
     must_contain(&said, &[&format!("Created topic {topic}.")])?;
     let described = context.tool("kafka-topics", &["--describe", "--topic", &topic])?;
-    let wanted = ["PartitionCount: 3", "ReplicationFactor: 1", "retention.ms=3600000"];
-    must_contain(&described, &wanted)?;
+    let replicas = format!("ReplicationFactor: {}", context.target().replicas());
+    must_contain(&described, &["PartitionCount: 3", &replicas, "retention.ms=3600000"])?;
     must_contain(&described, &["TopicId: ", "Partition: 2", "Leader: ", "Isr: "])?;
     must_lack(&described, "Leader: none")?;
+    let leaders: BTreeSet<&str> = described
+        .split("Leader: ")
+        .skip(1)
+        .filter_map(|rest| rest.split_whitespace().next())
+        .collect();
+    let wanted = context.target().brokers.min(3);
+    ensure!(
+        leaders.len() == wanted,
+        "{wanted} brokers do not share three partitions:\n{described}"
+    );
+    for what in
+        ["--under-replicated-partitions", "--unavailable-partitions", "--under-min-isr-partitions"]
+    {
+        let said = context.tool("kafka-topics", &["--describe", "--topic", &topic, what])?;
+        ensure!(said.trim().is_empty(), "{what} of a new topic:\n{said}");
+    }
     must_contain(&context.tool("kafka-topics", &["--list"])?, &[&topic])?;
     Ok(Verdict::Pass)
 }

@@ -1,0 +1,233 @@
+//! Several Highwater brokers, each on a folder and on ports that stay the same, so that each can be killed and
+//! started again while clients go on with the addresses that they know.
+
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use rustix::process::Signal;
+
+use super::{STOP_LIMIT, Server, spawn};
+use crate::ports;
+
+/// The id of a cluster that is started here: any will do.
+const CLUSTER_ID: &str = "peerpeerpeerpeerpeerpA";
+
+/// The brokers 1 to N of one cluster; those that run are killed when this is dropped.
+#[derive(Debug)]
+pub struct Cluster {
+    binary: PathBuf,
+    nodes: Vec<Node>,
+}
+
+/// One broker: how it is started, and the process while there is one.
+#[derive(Debug)]
+struct Node {
+    data: PathBuf,
+    port: u16,
+    listeners: String,
+    settings: Vec<(String, String)>,
+    running: Option<Server>,
+    /// Bytes that its output had before the process that runs, or ran last.
+    written: u64,
+}
+
+impl Cluster {
+    /// A cluster of a broker for each of `folders`, its data folder, made if missing; the broker's output goes beside it.
+    /// `settings` are handed to each as `--set`. The first three vote, or the first alone of two. Nothing is started yet.
+    ///
+    /// # Errors
+    /// No port can be bound.
+    pub fn new(binary: &Path, folders: &[PathBuf], settings: &[(&str, &str)]) -> Result<Cluster> {
+        let count = folders.len();
+        let voters = if count < 3 { 1 } else { 3 };
+        let ports = ports::free(count + voters)?;
+        let (of_clients, of_voters) = ports.split_at(count);
+        let listed = of_voters.iter().enumerate();
+        let listed = listed.map(|(at, port)| format!("{}@127.0.0.1:{port}", at + 1));
+        let quorum = listed.collect::<Vec<_>>().join(",");
+        let node = |(at, data): (usize, &PathBuf)| {
+            let port = of_clients[at];
+            let mut listeners = format!("PLAINTEXT://127.0.0.1:{port}");
+            let roles = match of_voters.get(at) {
+                Some(controller) => {
+                    listeners += &format!(",CONTROLLER://127.0.0.1:{controller}");
+                    "broker,controller"
+                }
+                None => "broker",
+            };
+            let id = (at + 1).to_string();
+            let own = [
+                ("node.id", id.as_str()),
+                ("process.roles", roles),
+                ("cluster.id", CLUSTER_ID),
+                ("controller.listener.names", "CONTROLLER"),
+                ("controller.quorum.voters", &quorum),
+            ];
+            let all = own.iter().chain(settings);
+            let settings = all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            let settings = settings.collect();
+            Node { data: data.clone(), port, listeners, settings, running: None, written: 0 }
+        };
+        let nodes = folders.iter().enumerate().map(node).collect();
+        Ok(Cluster { binary: binary.to_owned(), nodes })
+    }
+
+    /// How many brokers it has, whether they run or not.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// `host:port,…` for clients.
+    #[must_use]
+    pub fn bootstrap(&self) -> String {
+        let address = |node: &Node| format!("127.0.0.1:{}", node.port);
+        self.nodes.iter().map(address).collect::<Vec<_>>().join(",")
+    }
+
+    /// `host:port` of one broker; `index` counts from 0.
+    #[must_use]
+    pub fn address(&self, index: usize) -> String {
+        format!("127.0.0.1:{}", self.nodes[index].port)
+    }
+
+    /// The data folder of one broker.
+    #[must_use]
+    pub fn data_folder(&self, index: usize) -> &Path {
+        &self.nodes[index].data
+    }
+
+    /// The process id of one broker; `None` when it was not started, or killed.
+    #[must_use]
+    pub fn pid(&self, index: usize) -> Option<u32> {
+        self.nodes[index].running.as_ref().map(Server::pid)
+    }
+
+    /// Starts every broker that does not run, and waits until all serve: none does before a majority of the voters is
+    /// there.
+    ///
+    /// # Errors
+    /// A broker cannot be started, or does not serve.
+    pub fn start_all(&mut self) -> Result<()> {
+        for index in 0..self.count() {
+            if self.nodes[index].running.is_none() {
+                self.spawn(index)?;
+            }
+        }
+        (0..self.count()).try_for_each(|index| self.wait_until_serving(index))
+    }
+
+    /// Starts one broker and does not wait for it.
+    ///
+    /// # Errors
+    /// The program cannot be run.
+    pub fn spawn(&mut self, index: usize) -> Result<()> {
+        let node = &mut self.nodes[index];
+        let settings: Vec<(&str, &str)> =
+            node.settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let (server, written) =
+            spawn(&self.binary, &node.data, node.port, &node.listeners, &settings)?;
+        (node.running, node.written) = (Some(server), written);
+        Ok(())
+    }
+
+    /// Waits until a broker that was started serves; at once if it does already.
+    ///
+    /// # Errors
+    /// It ended, or does not serve in time.
+    pub fn wait_until_serving(&mut self, index: usize) -> Result<()> {
+        let node = &mut self.nodes[index];
+        let server = node.running.as_mut().context("the broker was not started")?;
+        server.wait_until_listening(node.written).with_context(|| format!("broker {}", index + 1))
+    }
+
+    /// Kills one broker as `kill -9` does; nothing happens if it does not run.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn kill(&mut self, index: usize) -> Result<()> {
+        self.nodes[index].running.take().map_or(Ok(()), Server::kill)
+    }
+
+    /// The first broker that has ended by itself, with the end of what it wrote.
+    pub fn ended(&mut self) -> Option<String> {
+        self.nodes.iter_mut().enumerate().find_map(|(index, node)| {
+            let server = node.running.as_mut()?;
+            let has_ended = !server.is_running();
+            has_ended.then(|| format!("broker {} has ended:\n{}", index + 1, server.last_words()))
+        })
+    }
+
+    /// Stops all brokers at once, in an orderly way.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn stop(&mut self) -> Result<()> {
+        let mut servers: Vec<Server> =
+            self.nodes.iter_mut().filter_map(|node| node.running.take()).collect();
+        servers.iter_mut().for_each(|server| server.process.signal(Signal::TERM));
+        let began = Instant::now();
+        servers.iter_mut().try_for_each(|server| {
+            server.process.wait(STOP_LIMIT.saturating_sub(began.elapsed()))?;
+            server.process.kill()
+        })
+    }
+
+    /// The running brokers as they are, in the order of their ids.
+    #[must_use]
+    pub fn into_servers(mut self) -> Vec<Server> {
+        mem::take(&mut self.nodes).into_iter().filter_map(|node| node.running).collect()
+    }
+}
+
+impl Drop for Cluster {
+    /// Kills them all at once, so that none works on while another one ends.
+    fn drop(&mut self) {
+        for server in self.nodes.iter_mut().filter_map(|node| node.running.as_mut()) {
+            server.process.signal(Signal::KILL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster(brokers: usize) -> Cluster {
+        let folders: Vec<PathBuf> =
+            (0..brokers).map(|at| PathBuf::from(format!("/{at}"))).collect();
+        Cluster::new(Path::new("highwater"), &folders, &[("durability", "fsync")]).unwrap()
+    }
+
+    fn setting<'a>(node: &'a Node, key: &str) -> &'a str {
+        let found = node.settings.iter().find(|(name, _)| name == key);
+        found.map(|(_, value)| value.as_str()).unwrap()
+    }
+
+    #[test]
+    fn one_of_two_votes_and_three_of_four() {
+        for (brokers, voters) in [(2, 1), (3, 3), (4, 3)] {
+            let cluster = cluster(brokers);
+            let votes = |node: &&Node| setting(node, "process.roles") == "broker,controller";
+            assert_eq!(cluster.nodes.iter().filter(votes).count(), voters);
+            let quorum = setting(&cluster.nodes[0], "controller.quorum.voters");
+            assert_eq!(quorum.split(',').count(), voters, "{quorum}");
+            for (at, node) in cluster.nodes.iter().enumerate().take(voters) {
+                let port = node.listeners.rsplit(':').next().unwrap();
+                let voter = format!("{}@127.0.0.1:{port}", at + 1);
+                assert!(quorum.contains(&voter), "{voter} is missing in {quorum}");
+            }
+            assert_eq!(setting(&cluster.nodes[brokers - 1], "durability"), "fsync");
+        }
+    }
+
+    #[test]
+    fn addresses_are_known_before_anything_runs() {
+        let cluster = cluster(3);
+        let addresses: Vec<String> = (0..3).map(|index| cluster.address(index)).collect();
+        assert_eq!(cluster.bootstrap(), addresses.join(","));
+        assert_eq!(cluster.pid(0), None);
+    }
+}
