@@ -65,6 +65,7 @@ mod sync_group;
 mod table;
 mod telemetry_subscriptions;
 mod transactions;
+mod unregister_broker;
 mod update_features;
 
 pub use current_leader::Asker;
