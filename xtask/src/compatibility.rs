@@ -172,7 +172,7 @@ const NOT_SERVED: &str = "
 - TLS, SASL and ACLs: listeners other than PLAINTEXT are refused when the broker starts.
 - The newer group protocols (KIP-848, share groups, streams groups), quotas, tiered storage.
 - Replicas that move: reassignments are refused, and a broker that leaves for good keeps its replicas in the metadata.
-- Reading from followers (KIP-392), and the hints of KIP-951 about new leaders.
+- Reading from followers (KIP-392).
 
 What is not there has a legal answer where tools and consoles ask for it: no access rules (SECURITY_DISABLED), no
 quotas, no passwords, no delegation tokens, no transactions, no reassignments. To set a quota or a password is

@@ -495,8 +495,41 @@ pub enum Cluster {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Show who decides the cluster's metadata, and how far each member has it
+    Quorum {
+        #[command(flatten)]
+        listing: Listing,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Have partitions led by their preferred replicas, or by any replica that serves
+    Elect(Elect),
+    /// Forget a broker that will not come back; it must be stopped
+    Unregister {
+        /// Its node.id
+        #[arg(value_name = "ID", value_parser = clap::value_parser!(i32).range(0..))]
+        broker: i32,
+        #[command(flatten)]
+        connection: Connection,
+    },
     /// Run a cluster of several brokers on this machine until Ctrl-C
     Up(ClusterUp),
+}
+
+/// `cluster elect`
+#[derive(Debug, Args)]
+pub struct Elect {
+    /// The partitions: TOPIC or TOPIC:PARTITION
+    #[arg(value_name = "TOPIC[:PARTITION]", required_unless_present = "all")]
+    pub partitions: Vec<String>,
+    /// All partitions that need it
+    #[arg(long, conflicts_with = "partitions")]
+    pub all: bool,
+    /// Where nobody leads, let any replica that serves lead: what was acknowledged and only others have is LOST
+    #[arg(long)]
+    pub unclean: bool,
+    #[command(flatten)]
+    pub connection: Connection,
 }
 
 /// `cluster up`

@@ -14,6 +14,8 @@ pub const QUORUM: u16 = 1;
 pub const CONTROLLER: u16 = 2;
 /// Heartbeats of brokers to the active controller.
 pub const HEARTBEAT: u16 = 3;
+/// Questions of brokers to the active controller about the metadata quorum.
+pub const DESCRIPTION: u16 = 4;
 
 /// An answer that is being made.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, Declined>> + Send + 'a>>;

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! a heartbeat: 1 version (1)   4 broker   8 broker epoch
-//! its answer:  1 whether the receiver is the active controller
+//! its answer:  1 what the receiver knows   0 it is not the active controller
+//!                                        1 heard
+//!                                        2 heard, and registered differently, or fenced, or not at all
 //! ```
 
 use std::sync::{Arc, OnceLock};
@@ -14,7 +16,7 @@ use ::link::{Answering, Decline, Declined, Peer, Service, service};
 use bytes::Bytes;
 use metadata::decide::BrokerRef;
 use metadata::{Request, Response};
-use model::{BrokerEpoch, BrokerId};
+use model::{BrokerEpoch, BrokerId, ErrorCode};
 use quorum::Quorum;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{debug, info, warn};
@@ -24,6 +26,10 @@ use super::watching::Watching;
 use crate::server::Server;
 
 const VERSION: u8 = 1;
+/// Answers.
+const ELSEWHERE: u8 = 0;
+const HEARD: u8 = 1;
+const IN_DOUBT: u8 = 2;
 
 fn encode(who: BrokerRef) -> Vec<u8> {
     let mut out = Writer::default();
@@ -58,7 +64,14 @@ impl Service for HeartbeatService {
             // Nobody speaks for another.
             let leads = self.quorum.get().is_some_and(|quorum| quorum.is_leader());
             let taken = leads && who.broker == caller.hello.node && self.watching.heard(who);
-            Ok(vec![u8::from(taken)])
+            let image = self.quorum.get().map(|quorum| quorum.image());
+            let known = image.as_ref().and_then(|image| image.broker(who.broker));
+            let serves = known.is_some_and(|known| known.epoch == who.epoch && !known.fenced);
+            Ok(vec![match taken {
+                false => ELSEWHERE,
+                true if serves => HEARD,
+                true => IN_DOUBT,
+            }])
         })
     }
 }
@@ -73,9 +86,11 @@ pub(crate) async fn run(server: Arc<Server>, links: Arc<ClusterLinks>, who: Brok
     loop {
         tokio::select! {
             _ = ticks.tick() => {
-                beat(&server, &links, who, every).await;
+                let is_in_doubt = beat(&server, &links, who, every).await;
                 // Once a heartbeat: whoever is fenced for a reason that lasts must not keep the controller busy.
-                serve_again_if_fenced(&server, who, every).await;
+                if is_in_doubt || is_fenced(&server, who) {
+                    serve_again(&server, who, every).await;
+                }
             }
             update = updates.next() => if update.is_none() { return },
         }
@@ -83,29 +98,46 @@ pub(crate) async fn run(server: Arc<Server>, links: Arc<ClusterLinks>, who: Brok
     }
 }
 
-async fn beat(server: &Server, links: &ClusterLinks, who: BrokerRef, patience: Duration) {
-    let Some(leader) = server.quorum.leader() else { return };
+/// Returns whether the controller knows this broker otherwise than it knows itself: it is fenced there, or was
+/// unregistered, and no metadata may come here any more to tell.
+async fn beat(server: &Server, links: &ClusterLinks, who: BrokerRef, patience: Duration) -> bool {
+    let Some(leader) = server.quorum.leader() else { return false };
     if leader == who.broker {
         links.watching().heard(who);
-        return;
+        return false;
     }
     let called = links.links().call(leader, service::HEARTBEAT, encode(who), patience).await;
-    if let Err(cause) = called {
-        debug!(%leader, %cause, "a heartbeat was not answered");
+    match called {
+        Ok(answer) => *answer == [IN_DOUBT],
+        Err(cause) => {
+            debug!(%leader, %cause, "a heartbeat was not answered");
+            false
+        }
     }
 }
 
-async fn serve_again_if_fenced(server: &Server, who: BrokerRef, patience: Duration) {
+fn is_fenced(server: &Server, who: BrokerRef) -> bool {
     let image = server.image();
-    let own = image.broker(who.broker).filter(|own| own.epoch == who.epoch && own.fenced);
-    if own.is_none() || server.is_stopping() {
+    image.broker(who.broker).is_some_and(|own| own.epoch == who.epoch && own.fenced)
+}
+
+/// Asks to serve. What the controller decides is certain, other than what one that was elected a moment ago knows.
+async fn serve_again(server: &Server, who: BrokerRef, patience: Duration) {
+    if server.is_stopping() {
         return;
     }
-    warn!("this broker was fenced though it lives: it asks to serve again");
+    let was_fenced = is_fenced(server, who);
+    if was_fenced {
+        warn!("this broker was fenced though it lives: it asks to serve again");
+    }
     let request = Request::UnfenceBroker(who);
     match server.controller.decide_within(request, patience).await {
-        Ok((_, Response::Broker(Ok(())))) => info!("this broker serves again"),
+        Ok((_, Response::Broker(Ok(())))) if was_fenced => info!("this broker serves again"),
+        Ok((_, Response::Broker(Ok(())))) => {}
         Ok((_, Response::Broker(Err(refusal)))) => {
+            if refusal.error == ErrorCode::BrokerIdNotRegistered {
+                server.end(unregistered(who));
+            }
             warn!(error = %refusal.error, reason = refusal.message, "the controller does not let this broker serve");
         }
         Ok((_, other)) => unreachable!("the answer to another request: {other:?}"),
@@ -122,11 +154,15 @@ fn look_at_self(server: &Server, who: BrokerRef) {
             "another process has registered as broker {}: two brokers have the same node.id",
             who.broker
         )),
-        None => server.end(format!(
-            "broker {} was unregistered; start it again if it is to belong to the cluster",
-            who.broker
-        )),
+        None => server.end(unregistered(who)),
     }
+}
+
+fn unregistered(who: BrokerRef) -> String {
+    format!(
+        "broker {} was unregistered; start it again if it is to belong to the cluster",
+        who.broker
+    )
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tracing::{info, warn};
 
 use super::controller::{Controller, ControllerService};
+use super::describing::{CaughtUp, DescriptionService};
 use super::heartbeats::HeartbeatService;
 use super::watching::Watching;
 
@@ -47,6 +48,7 @@ pub struct ClusterLinks {
     members: MemberService,
     quorum: Arc<OnceLock<Arc<Quorum>>>,
     watching: Arc<Watching>,
+    caught_up: Arc<CaughtUp>,
     fetchers: FetcherSink,
     /// Brokers that do not vote and that this voter dials, with where.
     dialed: Mutex<std::collections::BTreeMap<BrokerId, (String, u16)>>,
@@ -68,6 +70,7 @@ impl ClusterLinks {
             config.node_id,
             Duration::from_millis(config.membership.session_ms),
         ));
+        let caught_up: Arc<CaughtUp> = Arc::default();
         let members = MemberService::new();
         let services = Services::default()
             .with(service::QUORUM, Arc::new(members.clone()))
@@ -83,6 +86,13 @@ impl ClusterLinks {
                 Arc::new(HeartbeatService {
                     quorum: Arc::clone(&quorum),
                     watching: Arc::clone(&watching),
+                }),
+            )
+            .with(
+                service::DESCRIPTION,
+                Arc::new(DescriptionService {
+                    quorum: Arc::clone(&quorum),
+                    caught_up: Arc::clone(&caught_up),
                 }),
             );
         let fetchers: FetcherSink = Arc::default();
@@ -108,6 +118,7 @@ impl ClusterLinks {
             members,
             quorum,
             watching,
+            caught_up,
             fetchers,
             dialed: Mutex::default(),
         };
@@ -187,6 +198,11 @@ impl ClusterLinks {
     /// What this node watches while it is the active controller.
     pub fn watching(&self) -> &Arc<Watching> {
         &self.watching
+    }
+
+    /// When members of the quorum had everything.
+    pub(super) fn caught_up(&self) -> &CaughtUp {
+        &self.caught_up
     }
 
     /// The links, for calls.

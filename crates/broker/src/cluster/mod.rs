@@ -8,6 +8,7 @@
 //! heartbeats  telling the controller that this broker lives
 //! watching    on the active controller: who is alive, whom to fence, what follows (sweeps)
 //! fetchers    copying from leaders, a thread for each leader and slot
+//! describing  the metadata quorum, for whoever asks any broker
 //! in_sync     on leaders: who is in sync, as the controller decides
 //! ```
 //!
@@ -15,6 +16,7 @@
 
 mod answers;
 mod controller;
+mod describing;
 mod fetcher;
 mod fetchers;
 mod fetching;
@@ -26,6 +28,7 @@ mod links;
 mod watching;
 
 pub use controller::{Controller, Undecided};
+pub use describing::{DescribedMember, DescribedQuorum, describe as describe_quorum};
 pub use fetchers::Fetchers;
 pub use handing_over::hand_over;
 pub use in_sync::InSync;
@@ -72,6 +75,10 @@ pub async fn begin(
     let (beating, links) = (Arc::clone(server), Arc::clone(links));
     tokio::spawn(vital::task("heartbeats", heartbeats::run(beating, links, who)));
     tokio::spawn(vital::task("in-sync replicas", in_sync::run(Arc::clone(server), who)));
+    tokio::spawn(vital::task(
+        "places of the quorum's members",
+        describing::follow(Arc::clone(server)),
+    ));
     let looking = in_sync::look_for_laggards(Arc::clone(server));
     tokio::spawn(vital::task("replicas that lag", looking));
     tokio::spawn(vital::task("groups of others", groups::keep_up(Arc::clone(&server.groups))));

@@ -160,7 +160,7 @@ pub(crate) async fn run(
     rebalance_every: Option<Duration>,
 ) {
     let watching = Arc::clone(links.watching());
-    let is_adding: Arc<AtomicBool> = Arc::default();
+    let is_changing: Arc<AtomicBool> = Arc::default();
     let mut updates = quorum.subscribe();
     let mut sweeps = false;
     let (mut succeeded, mut told) = (None, None);
@@ -195,7 +195,9 @@ pub(crate) async fn run(
                 let soon = Instant::now() + PAUSE;
                 look_at = Some(look_at.map_or(soon, |at| at.min(soon)));
             }
-            add_learner(&quorum, &image, &is_adding);
+            if !add_learner(&quorum, &image, &is_changing) {
+                remove_learner(&quorum, &image, &is_changing);
+            }
             rebalance.when_due(&quorum).await;
             look_at = look_at.into_iter().chain(rebalance.due).min();
         }
@@ -319,16 +321,16 @@ async fn sweep(quorum: &Quorum) -> bool {
     }
 }
 
-/// Sends metadata to one broker that has none of it yet, beside everything else.
-fn add_learner(quorum: &Arc<Quorum>, image: &ClusterImage, is_adding: &Arc<AtomicBool>) {
+/// Sends metadata to one broker that has none of it yet, beside everything else. Returns whether there is one.
+fn add_learner(quorum: &Arc<Quorum>, image: &ClusterImage, is_changing: &Arc<AtomicBool>) -> bool {
     let (voters, learners) = quorum.members();
     let is_member = |id: &BrokerId| voters.contains(id) || learners.contains(id);
     let new = image.brokers().map(|broker| broker.id).find(|id| !is_member(id));
-    let Some(new) = new else { return };
-    if is_adding.swap(true, Ordering::AcqRel) {
-        return;
+    let Some(new) = new else { return false };
+    if is_changing.swap(true, Ordering::AcqRel) {
+        return true;
     }
-    let (quorum, is_adding) = (Arc::clone(quorum), Arc::clone(is_adding));
+    let (quorum, is_changing) = (Arc::clone(quorum), Arc::clone(is_changing));
     tokio::spawn(async move {
         match timeout(CATCH_UP_MAX, quorum.add_learner(new)).await {
             Ok(Ok(())) => info!(broker = %new, "a broker follows the metadata"),
@@ -337,6 +339,29 @@ fn add_learner(quorum: &Arc<Quorum>, image: &ClusterImage, is_adding: &Arc<Atomi
             }
             Err(_) => warn!(broker = %new, "a broker does not catch up with the metadata"),
         }
-        is_adding.store(false, Ordering::Release);
+        is_changing.store(false, Ordering::Release);
+    });
+    true
+}
+
+/// Sends no metadata any more to one broker that was unregistered, beside everything else.
+fn remove_learner(quorum: &Arc<Quorum>, image: &ClusterImage, is_changing: &Arc<AtomicBool>) {
+    let (_, learners) = quorum.members();
+    let Some(gone) = learners.into_iter().find(|id| image.broker(*id).is_none()) else { return };
+    if is_changing.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let (quorum, is_changing) = (Arc::clone(quorum), Arc::clone(is_changing));
+    tokio::spawn(async move {
+        match timeout(CATCH_UP_MAX, quorum.remove_learner(gone)).await {
+            Ok(Ok(())) => {
+                info!(broker = %gone, "a broker that was unregistered follows the metadata no more")
+            }
+            Ok(Err(cause)) => {
+                info!(broker = %gone, %cause, "a broker that was unregistered is still sent metadata")
+            }
+            Err(_) => warn!(broker = %gone, "the members of the quorum cannot be changed"),
+        }
+        is_changing.store(false, Ordering::Release);
     });
 }

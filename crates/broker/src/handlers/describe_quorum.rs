@@ -3,21 +3,24 @@
 //!
 //! - True figures of the metadata quorum: the leader epoch is the raft term, an offset of the metadata
 //!   log is an index of the raft log.
-//! - Only the leader answers; any other member says NOT_LEADER_OR_FOLLOWER. Kafka's brokers forward.
+//! - Only the leader knows, and any broker asks it; NOT_LEADER_OR_FOLLOWER says that there is none.
+//! - When a member last had everything is looked at twice a second.
 //! - A member's endpoint is the one of the listener that the client came through: members have no
-//!   listener of their own. Only this node's directory is known; of others it is zero.
+//!   listener of their own. Of a broker with several log directories it is not known which one holds the log, this
+//!   node's apart; then it is zero.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::{BrokerId, ErrorCode, Timestamp, Uuid};
-use quorum::{MemberDescription, QuorumDescription};
 use wire::describe_quorum::{
     DescribeQuorumRequest, DescribeQuorumResponse, Listener, Node, ReplicaState, RequestTopicData,
     ResponsePartitionData, ResponseTopicData,
 };
 
 use super::Call;
+use crate::cluster::{DescribedMember, DescribedQuorum, describe_quorum};
 
 /// The metadata log, which has one partition.
 const TOPIC: &str = "__cluster_metadata";
@@ -38,13 +41,14 @@ pub async fn handle(call: Arc<Call>, request: DescribeQuorumRequest) -> Describe
         response.topics = request.topics.into_iter().map(unknown_topic).collect();
         return response;
     }
-    let Some(quorum) = call.server.quorum.describe() else {
+    let Some(quorum) = describe_quorum(&call.server).await else {
         response.error_code = ErrorCode::NotLeaderOrFollower.code();
-        response.error_message = Some("This node does not lead the metadata quorum.".to_owned());
+        response.error_message = Some("No leader of the metadata quorum answers.".to_owned());
         return response;
     };
     if call.version >= NODES_FROM_VERSION {
-        response.nodes = quorum.voters.iter().filter_map(|voter| node(&call, voter)).collect();
+        let members = quorum.voters.iter();
+        response.nodes = members.filter_map(|voter| node(&call, voter)).collect();
     }
     response.topics = vec![ResponseTopicData {
         topic_name: TOPIC.to_owned(),
@@ -73,13 +77,13 @@ fn unknown_topic(topic: RequestTopicData) -> ResponseTopicData {
     }
 }
 
-fn partition(call: &Call, quorum: &QuorumDescription) -> ResponsePartitionData {
+fn partition(call: &Call, quorum: &DescribedQuorum) -> ResponsePartitionData {
     let now = call.server.now();
-    let member = |member: &MemberDescription| replica(call, member, now);
+    let member = |member: &DescribedMember| replica(call, member, now);
     ResponsePartitionData {
         partition_index: PARTITION,
         error_message: Some(String::new()),
-        leader_id: call.server.node_id.0,
+        leader_id: quorum.leader.0,
         leader_epoch: quorum.leader_epoch,
         high_watermark: quorum.high_watermark.0,
         current_voters: quorum.voters.iter().map(member).collect(),
@@ -88,8 +92,8 @@ fn partition(call: &Call, quorum: &QuorumDescription) -> ResponsePartitionData {
     }
 }
 
-fn replica(call: &Call, member: &MemberDescription, now: Timestamp) -> ReplicaState {
-    let heard_ms = member.heard_ago.map_or(NEVER, |ago| now.0 - ago.as_millis() as i64);
+fn replica(call: &Call, member: &DescribedMember, now: Timestamp) -> ReplicaState {
+    let ago = |ago: Option<Duration>| ago.map_or(NEVER, |ago| now.0 - ago.as_millis() as i64);
     let directory = match call.version >= NODES_FROM_VERSION {
         true => directory(call, member.node),
         false => Uuid::ZERO,
@@ -98,13 +102,17 @@ fn replica(call: &Call, member: &MemberDescription, now: Timestamp) -> ReplicaSt
         replica_id: member.node.0,
         replica_directory_id: directory,
         log_end_offset: member.log_end.0,
-        last_fetch_timestamp: heard_ms,
-        last_caught_up_timestamp: if member.caught_up { heard_ms } else { NEVER },
+        last_fetch_timestamp: ago(member.heard_ago),
+        last_caught_up_timestamp: ago(member.caught_up_ago),
     }
 }
 
 /// The id of the log directory that holds the metadata log.
 fn directory(call: &Call, node: BrokerId) -> Uuid {
+    let image = call.server.image();
+    if let Some([only]) = image.broker(node).map(|broker| &broker.log_dirs[..]) {
+        return *only;
+    }
     if node != call.server.node_id {
         return Uuid::ZERO;
     }
@@ -114,7 +122,7 @@ fn directory(call: &Call, node: BrokerId) -> Uuid {
     found.map_or(Uuid::ZERO, |directory| directory.id())
 }
 
-fn node(call: &Call, member: &MemberDescription) -> Option<Node> {
+fn node(call: &Call, member: &DescribedMember) -> Option<Node> {
     let image = call.server.image();
     let (host, port) = call.endpoint_of(image.broker(member.node)?)?;
     let name = call.listener.to_string();

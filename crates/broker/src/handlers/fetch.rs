@@ -7,7 +7,8 @@
 //! - A request for which no file can be opened, and which has nothing else to answer, waits until one was
 //!   closed: for `max_wait_ms`, at least one second.
 //! - v7 sessions (KIP-227); v9 leader epochs (KIP-320); v12 divergence (KIP-595); v13 topic ids
-//!   (KIP-516); v15 replicas in a tagged field (KIP-903); v18 the high watermark that the fetcher knows.
+//!   (KIP-516); v15 replicas in a tagged field (KIP-903); v16 the new leader and where it is (KIP-951); v18
+//!   the high watermark that the fetcher knows.
 //! - Replicas fetch up to the end of the log, over connections between brokers only; on any other one a request that
 //!   claims to be a replica's is refused. A replica's fetch acknowledges what is below its offset. One that is out of
 //!   range is told where the log begins and ends; a new high watermark without records leaves after some
@@ -24,7 +25,7 @@ use partition::{
 };
 use storage::FileSlice;
 use storage::disk::reserve;
-use wire::fetch::EpochEndOffset;
+use wire::fetch::{EpochEndOffset, LeaderIdAndEpoch};
 use wire::frame::RequestHead;
 use wire::hot::Topic as WireTopic;
 use wire::hot::fetch::FetchRequest;
@@ -38,11 +39,14 @@ use crate::network::slot::{Hangup, Slot};
 use crate::server::Server;
 use crate::topics::{Topic, Topics};
 
-use super::Dispatched;
+use super::current_leader::{Asker, Leaders, Named};
 use super::produce::PUT_OFF_LOOK;
+use super::{Dispatched, known_epoch};
 
 /// Ranges below this many bytes are copied behind their header; from here on `sendfile` costs less.
 const SENDFILE_BYTES_MIN: u32 = 16 * 1024;
+/// From this version on an answer says who leads (KIP-951).
+const LEADERS_FROM_VERSION: i16 = 16;
 /// The epoch of a request without a session, or of a session's end.
 const EPOCH_FINAL: i32 = -1;
 /// The epoch of a request that wants a new session.
@@ -117,6 +121,8 @@ struct Found {
     topic: TopicKey,
     partition_index: i32,
     result: Result<Read, ErrorCode>,
+    /// The leader epoch that the client knows, if it says.
+    known_epoch: Option<LeaderEpoch>,
     /// Where the log begins and ends, for a replica that is out of range.
     range: Option<(Offset, Offset)>,
 }
@@ -265,12 +271,13 @@ impl FetchInProgress {
         cx: &mut Context<'_>,
         now: Instant,
         out: &mut Outbox,
+        asker: &Asker<'_>,
     ) -> Poll<Result<(), Hangup>> {
         if self.error_code != ErrorCode::None {
-            return Poll::Ready(self.write(&Look::default(), out));
+            return Poll::Ready(self.write(&Look::default(), out, asker));
         }
         match self.gather(cx, now) {
-            Some(look) => Poll::Ready(self.write(&look, out)),
+            Some(look) => Poll::Ready(self.write(&look, out, asker)),
             None => Poll::Pending,
         }
     }
@@ -328,8 +335,8 @@ impl FetchInProgress {
         self.deadline.max(self.arrived + PUT_OFF_LEAST)
     }
 
-    fn write(&self, look: &Look, out: &mut Outbox) -> Result<(), Hangup> {
-        out.compose(|writer, splices| self.encode(look, writer, splices))
+    fn write(&self, look: &Look, out: &mut Outbox, asker: &Asker<'_>) -> Result<(), Hangup> {
+        out.compose(|writer, splices| self.encode(look, writer, splices, asker))
             .map_err(|error| Hangup(format!("cannot answer a Fetch: {error}")))
     }
 
@@ -338,6 +345,7 @@ impl FetchInProgress {
         look: &Look,
         writer: &mut wire::Writer,
         splices: &mut Vec<Splice>,
+        asker: &Asker<'_>,
     ) -> Result<(), FetchFailure> {
         let head = FetchResponseHead {
             throttle_time_ms: 0,
@@ -347,15 +355,17 @@ impl FetchInProgress {
         let topics = look.found.chunk_by(|a, b| a.topic == b.topic);
         let count = topics.clone().count();
         let mut copies = Vec::new();
+        let mut leaders = Leaders::new(asker);
         let mut responder =
             FetchResponder::begin(writer, self.version, self.correlation_id, head, count)?;
         for topic in topics {
             responder.topic(wire_topic(&topic[0].topic), topic.len())?;
             for found in topic {
-                self.encode_partition(found, &mut responder, splices, &mut copies)?;
+                let leader = self.hint(found, &mut leaders);
+                self.encode_partition(found, leader, &mut responder, splices, &mut copies)?;
             }
         }
-        responder.end(&[])?;
+        responder.end(&leaders.of_fetch())?;
         for (range, slice) in copies {
             let slice: &FileSlice = slice;
             let read = slice.file.read_at(&mut writer.buffer()[range], slice.position)?;
@@ -366,9 +376,24 @@ impl FetchInProgress {
         Ok(())
     }
 
+    /// Who leads instead. Brokers go by their own metadata.
+    fn hint(&self, found: &Found, leaders: &mut Leaders<'_>) -> Option<LeaderIdAndEpoch> {
+        let code = *found.result.as_ref().err()?;
+        if self.version < LEADERS_FROM_VERSION || self.replica.is_some() {
+            return None;
+        }
+        let topic = match &found.topic {
+            TopicKey::Name(name) => Named::Name(name),
+            TopicKey::Id(id) => Named::Id(*id),
+        };
+        let index = PartitionIndex(found.partition_index);
+        leaders.hint(code, topic, index, found.known_epoch).map(Into::into)
+    }
+
     fn encode_partition<'a>(
         &self,
         found: &'a Found,
+        current_leader: Option<LeaderIdAndEpoch>,
         responder: &mut FetchResponder<'_>,
         splices: &mut Vec<Splice>,
         copies: &mut Vec<(std::ops::Range<usize>, &'a FileSlice)>,
@@ -377,7 +402,8 @@ impl FetchInProgress {
         let read = match &found.result {
             Ok(read) => read,
             Err(code) => {
-                let mut failed = FetchedPartition::failed(index, *code);
+                let mut failed =
+                    FetchedPartition { current_leader, ..FetchedPartition::failed(index, *code) };
                 if let Some((log_start, log_end)) = found.range {
                     (failed.log_start_offset, failed.high_watermark) = (log_start, log_end);
                 }
@@ -576,7 +602,8 @@ impl Terms<'_> {
             Some(held) => self.read(session, slot, held, left_bytes, first, &mut range),
             None => Err(absence()),
         };
-        Found { slot, topic, partition_index, result, range }
+        let known_epoch = known_epoch(session.entry_mut(slot).wanted.known_epoch);
+        Found { slot, topic, partition_index, result, known_epoch, range }
     }
 
     fn read(
@@ -591,16 +618,15 @@ impl Terms<'_> {
         // Registered before it is read, so that nothing appended in between is missed.
         session.connect(slot, partition, self.replica.is_some());
         let entry = session.entry_mut(slot);
-        let some = |epoch: LeaderEpoch| (epoch != LeaderEpoch::NONE).then_some(epoch);
         let request = ReadRequest {
             offset: entry.wanted.offset,
             cursor: entry.cursor,
             max_bytes: entry.wanted.max_bytes.min(left_bytes),
             at_least_one: first,
             isolation: self.isolation,
-            known_epoch: some(entry.wanted.known_epoch),
+            known_epoch: known_epoch(entry.wanted.known_epoch),
             any_role: false,
-            last_fetched_epoch: some(entry.wanted.last_fetched_epoch),
+            last_fetched_epoch: known_epoch(entry.wanted.last_fetched_epoch),
         };
         let closings = reserve::closings();
         // A data thread does not wait until a file is closed.

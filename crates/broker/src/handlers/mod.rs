@@ -29,6 +29,7 @@ mod client_quotas;
 mod config_resource;
 mod create_partitions;
 mod create_topics;
+mod current_leader;
 mod delegation_tokens;
 mod delete_groups;
 mod delete_records;
@@ -64,8 +65,10 @@ mod sync_group;
 mod table;
 mod telemetry_subscriptions;
 mod transactions;
+mod unregister_broker;
 mod update_features;
 
+pub use current_leader::Asker;
 pub use produce::PutOff;
 pub use table::{Advertised, advertised};
 
@@ -119,6 +122,11 @@ impl Session {
         Session { broker: Some(broker), ..Session::new(peer, local, listener) }
     }
 
+    /// The client as one that asks `server`.
+    pub fn asker<'a>(&'a self, server: &'a Server) -> Asker<'a> {
+        Asker { server, listener: &self.listener, local: self.local }
+    }
+
     /// The connection has ended: what was kept for it alone goes.
     pub fn end(&self, server: &Server) {
         server.fetch_sessions.user_left(&self.fetch_session);
@@ -159,11 +167,8 @@ pub struct Call {
 impl Call {
     /// Where a client of this listener reaches `broker`: host and port.
     fn endpoint_of(&self, broker: &BrokerImage) -> Option<(String, u16)> {
-        if broker.id == self.server.node_id {
-            return Some(self.server.endpoints.for_client(&self.listener, self.local));
-        }
-        let endpoint = broker.endpoint(&self.listener)?;
-        Some((endpoint.host.clone(), endpoint.port))
+        let Call { server, listener, local, .. } = self;
+        Asker { server, listener, local: *local }.endpoint_of(broker)
     }
 
     /// The whole frame of an answer.

@@ -9,7 +9,7 @@
 //! - `acks=0` gets no answer; an error closes the connection, so that the producer learns of it.
 //! - `acks=all` waits for the high watermark, which under `durability=fsync` counts synced
 //!   positions.
-//! - v7 zstd; v8 record errors (KIP-467); v10 the new leader (KIP-951, cluster only); v12
+//! - v7 zstd; v8 record errors (KIP-467); v10 the new leader and where it is (KIP-951); v12
 //!   transactions without AddPartitions (KIP-890): not served; v13 topic ids (KIP-516).
 //! - A request for which no file can be opened waits until one was closed: for its time-out, at least one
 //!   second and at most thirty.
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use model::{ErrorCode, PartitionIndex, Timestamp, Uuid};
+use model::{ErrorCode, LeaderEpoch, PartitionIndex, Timestamp, Uuid};
 use partition::{
     Acks, Append, Appended, Effort, Fate, Partition, PartitionError, Refusal, Status, WaiterKey,
 };
@@ -38,12 +38,15 @@ use crate::server::Server;
 use crate::topics::{Topic, Topics};
 
 use super::Dispatched;
+use super::current_leader::{Asker, Leaders, Named};
 
 /// Versions below it cannot carry zstd.
 const ZSTD_FROM_VERSION: i16 = 7;
 /// The codec's number in the low byte of a batch's attributes.
 const ZSTD_CODE: u8 = 4;
 const ATTRIBUTES_LOW_BYTE: usize = 22;
+/// From this version on an answer says who leads (KIP-951).
+const LEADERS_FROM_VERSION: i16 = 10;
 
 /// A topic as an answer names it.
 enum AnswerTopic {
@@ -68,15 +71,13 @@ struct RefusedBatch {
     error_code: ErrorCode,
     message: Option<String>,
     record_errors: Vec<BatchIndexAndErrorMessage>,
+    /// The leader epoch in which it was appended, if it was: the client knows that one.
+    known_epoch: Option<LeaderEpoch>,
 }
 
 impl From<ErrorCode> for Outcome {
     fn from(error_code: ErrorCode) -> Outcome {
-        Outcome::Refused(Box::new(RefusedBatch {
-            error_code,
-            message: None,
-            record_errors: Vec::new(),
-        }))
+        Outcome::refused(error_code, None)
     }
 }
 
@@ -371,6 +372,7 @@ impl Call<'_> {
             },
             message: Some(error.to_string()),
             record_errors,
+            known_epoch: None,
         }))
     }
 }
@@ -381,6 +383,7 @@ fn internal_topic(name: &str) -> Outcome {
         error_code: ErrorCode::InvalidTopicException,
         message: Some(format!("topic {name} is internal: only the broker may write to it")),
         record_errors: Vec::new(),
+        known_epoch: None,
     }))
 }
 
@@ -394,6 +397,11 @@ impl Drop for Outcome {
 }
 
 impl Outcome {
+    fn refused(error_code: ErrorCode, known_epoch: Option<LeaderEpoch>) -> Outcome {
+        let (message, record_errors) = (None, Vec::new());
+        Outcome::Refused(Box::new(RefusedBatch { error_code, message, record_errors, known_epoch }))
+    }
+
     /// Asks for the sync that this waits for.
     fn want_committed(&self) {
         if let Outcome::Appended { appended, awaited: Some(partition), .. } = self {
@@ -424,7 +432,7 @@ impl Outcome {
                     continue;
                 }
             };
-            *self = error.into();
+            *self = Outcome::refused(error, Some(appended.epoch));
             return true;
         }
     }
@@ -437,6 +445,7 @@ impl ProduceInProgress {
         cx: &mut Context<'_>,
         now: Instant,
         out: &mut Outbox,
+        asker: &Asker<'_>,
     ) -> Poll<Result<(), Hangup>> {
         let timed_out = now >= self.deadline;
         // All are asked, so that all are parked.
@@ -447,7 +456,7 @@ impl ProduceInProgress {
         if !settled {
             return Poll::Pending;
         }
-        let written = out.compose(|writer, _| self.write(writer));
+        let written = out.compose(|writer, _| self.write(writer, asker));
         Poll::Ready(written.map_err(|error| Hangup(format!("cannot answer a Produce: {error}"))))
     }
 
@@ -461,7 +470,8 @@ impl ProduceInProgress {
         Some(self.deadline)
     }
 
-    fn write(&self, writer: &mut wire::Writer) -> Result<(), wire::EncodeError> {
+    fn write(&self, writer: &mut wire::Writer, asker: &Asker<'_>) -> Result<(), wire::EncodeError> {
+        let mut leaders = Leaders::new(asker);
         let topic_count = self.answers.iter().filter(|answer| answer.first_of_topic).count();
         let mut responder =
             ProduceResponder::begin(writer, self.version, self.correlation_id, topic_count)?;
@@ -470,9 +480,44 @@ impl ProduceInProgress {
                 let behind = self.answers[at + 1..].iter().take_while(|next| !next.first_of_topic);
                 responder.topic(wire_topic(&answer.topic, self.version), 1 + behind.count())?;
             }
-            write_answer(&mut responder, answer)?;
+            self.write_answer(&mut responder, answer, &mut leaders)?;
         }
-        responder.end(0, &[])
+        responder.end(0, &leaders.of_produce())
+    }
+
+    fn write_answer(
+        &self,
+        responder: &mut ProduceResponder<'_>,
+        answer: &Answer,
+        leaders: &mut Leaders<'_>,
+    ) -> Result<(), wire::EncodeError> {
+        let index = PartitionIndex(answer.partition);
+        let refused = match &answer.outcome {
+            Outcome::Appended { appended, .. } => {
+                return responder.partition(&PartitionAnswer::appended(
+                    index,
+                    appended.base_offset,
+                    appended.log_append_time,
+                    appended.log_start,
+                ));
+            }
+            Outcome::Refused(refused) => refused,
+        };
+        let topic = match &answer.topic {
+            AnswerTopic::Known(topic) => Named::Id(topic.id),
+            AnswerTopic::Name(name) => Named::Name(name),
+            AnswerTopic::Id(id) => Named::Id(*id),
+        };
+        let leader = match self.version >= LEADERS_FROM_VERSION {
+            true => leaders.hint(refused.error_code, topic, index, refused.known_epoch),
+            false => None,
+        };
+        responder.partition(&PartitionAnswer {
+            record_errors: &refused.record_errors,
+            error_message: refused.message.as_deref(),
+            current_leader: leader.map(Into::into),
+            ..PartitionAnswer::refused(index, refused.error_code)
+        })
     }
 }
 
@@ -487,26 +532,6 @@ fn wire_topic(topic: &AnswerTopic, version: i16) -> WireTopic<'_> {
         AnswerTopic::Known(topic) => WireTopic::Name(&topic.name),
         AnswerTopic::Name(name) => WireTopic::Name(name),
         AnswerTopic::Id(id) => WireTopic::Id(*id),
-    }
-}
-
-fn write_answer(
-    responder: &mut ProduceResponder<'_>,
-    answer: &Answer,
-) -> Result<(), wire::EncodeError> {
-    let index = PartitionIndex(answer.partition);
-    match &answer.outcome {
-        Outcome::Appended { appended, .. } => responder.partition(&PartitionAnswer::appended(
-            index,
-            appended.base_offset,
-            appended.log_append_time,
-            appended.log_start,
-        )),
-        Outcome::Refused(refused) => responder.partition(&PartitionAnswer {
-            record_errors: &refused.record_errors,
-            error_message: refused.message.as_deref(),
-            ..PartitionAnswer::refused(index, refused.error_code)
-        }),
     }
 }
 

@@ -76,6 +76,7 @@ served! {
     UpdateFeatures => update_features::handle,
     DescribeCluster => describe_cluster::handle,
     DescribeProducers => describe_producers::handle,
+    UnregisterBroker => unregister_broker::handle,
     DescribeTransactions => transactions::describe,
     ListTransactions => transactions::list,
     GetTelemetrySubscriptions => telemetry_subscriptions::get,

@@ -204,7 +204,7 @@ impl Connection {
             if self.outbox.queued_bytes() > QUEUED_BYTES_MAX {
                 break;
             }
-            match slot.poll(cx, now, &mut self.outbox, &self.server.counters) {
+            match slot.poll(cx, now, &mut self.outbox, &self.session.asker(&self.server)) {
                 Poll::Ready(result) => {
                     self.line.pop_front();
                     result?;

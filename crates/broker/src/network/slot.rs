@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use wire::ApiKey;
 
-use crate::counters::Counters;
+use crate::handlers::Asker;
 use crate::handlers::fetch::FetchInProgress;
 use crate::handlers::produce::ProduceInProgress;
 
@@ -41,18 +41,18 @@ impl Slot {
         cx: &mut Context<'_>,
         now: Instant,
         out: &mut Outbox,
-        counters: &Counters,
+        asker: &Asker<'_>,
     ) -> Poll<Result<(), Hangup>> {
         let answered = |api, arrived: Instant| {
-            counters.api(api).durations.observe(arrived.elapsed());
+            asker.server.counters.api(api).durations.observe(arrived.elapsed());
         };
         match self {
-            Slot::Produce(produce) => {
-                produce.poll(cx, now, out).map_ok(|()| answered(ApiKey::Produce, produce.arrived()))
-            }
-            Slot::Fetch(fetch) => {
-                fetch.poll(cx, now, out).map_ok(|()| answered(ApiKey::Fetch, fetch.arrived()))
-            }
+            Slot::Produce(produce) => produce
+                .poll(cx, now, out, asker)
+                .map_ok(|()| answered(ApiKey::Produce, produce.arrived())),
+            Slot::Fetch(fetch) => fetch
+                .poll(cx, now, out, asker)
+                .map_ok(|()| answered(ApiKey::Fetch, fetch.arrived())),
             Slot::Other(future) => future.as_mut().poll(cx).map_ok(|reply| {
                 out.push_bytes(|bytes| bytes.extend_from_slice(&reply));
             }),

@@ -22,14 +22,17 @@ use wire::describe_client_quotas::{ComponentData, EntryData};
 use wire::describe_quorum::{RequestPartitionData, RequestTopicData};
 use wire::update_features::FeatureUpdateKey;
 use wire::{
-    ApiVersionsRequest, ApiVersionsResponse, DescribeAclsRequest, DescribeClientQuotasRequest,
-    DescribeClusterRequest, DescribeClusterResponse, DescribeQuorumRequest, DescribeQuorumResponse,
-    Request, UnregisterBrokerRequest, UpdateFeaturesRequest,
+    ApiKey, ApiVersionsRequest, ApiVersionsResponse, DescribeAclsRequest,
+    DescribeClientQuotasRequest, DescribeClusterRequest, DescribeClusterResponse,
+    DescribeQuorumRequest, DescribeQuorumResponse, Request, UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
 };
 
 /// What became of each of several things, by name.
 pub type Each<T> = Vec<(String, Result<T, ClientError>)>;
 
+/// From this version on DescribeCluster tells of fenced brokers.
+const FENCED_FROM_VERSION: i16 = 2;
 /// How long the brokers may take over a change, in milliseconds.
 const TIMEOUT_MS: i32 = 30_000;
 
@@ -43,6 +46,11 @@ fn each<T>(
     let name = name.into();
     let result = check(code, message, || name.clone()).map(|()| value);
     (name, result)
+}
+
+/// An error for which a call is made again. Any other one is told with the broker's own words.
+fn worth_another_try(code: ErrorCode) -> ErrorCode {
+    if code.is_retriable() { code } else { ErrorCode::None }
 }
 
 /// The only result of a call for one thing.
@@ -115,6 +123,24 @@ impl Admin {
         Ok(response)
     }
 
+    /// As [`Admin::describe_cluster`], with the registered brokers that do not serve (KIP-1073), where the brokers
+    /// know that.
+    pub async fn describe_all_brokers(&self) -> Result<DescribeClusterResponse, ClientError> {
+        self.cluster
+            .retry(|| async {
+                let connection = self.cluster.any().await?;
+                let version = connection.version_of(ApiKey::DescribeCluster)?;
+                let include_fenced_brokers = version >= FENCED_FROM_VERSION;
+                let request =
+                    DescribeClusterRequest { include_fenced_brokers, ..Default::default() };
+                let response = connection.call_version(&request, version).await?;
+                let message = response.error_message.as_deref();
+                check(response.error(), message, || "describing the cluster".to_owned())?;
+                Ok(response)
+            })
+            .await
+    }
+
     /// The metadata quorum: who leads, who votes, how far each is.
     pub async fn describe_quorum(&self) -> Result<DescribeQuorumResponse, ClientError> {
         let topic = RequestTopicData {
@@ -122,7 +148,9 @@ impl Admin {
             partitions: vec![RequestPartitionData { partition_index: 0 }],
         };
         let request = DescribeQuorumRequest { topics: vec![topic] };
-        let response = self.change(&request, |r| r.error()).await?;
+        let response = self.change(&request, |r| worth_another_try(r.error())).await?;
+        let message = response.error_message.as_deref();
+        check(response.error(), message, || "describing the quorum".to_owned())?;
         let partitions = response.topics.iter().flat_map(|t| &t.partitions);
         let (code, message) = partitions
             .map(|p| (p.error(), p.error_message.as_deref()))
@@ -173,7 +201,9 @@ impl Admin {
             feature_updates: updates,
             validate_only,
         };
-        let response = self.change(&request, |r| r.error()).await?;
+        let response = self.change(&request, |r| worth_another_try(r.error())).await?;
+        let message = response.error_message.as_deref();
+        check(response.error(), message, || "updating features".to_owned())?;
         let row = |r: &wire::update_features::UpdatableFeatureResult| {
             each(r.feature.clone(), r.error(), r.error_message.as_deref(), ())
         };
@@ -183,7 +213,9 @@ impl Admin {
     /// Forgets a broker that will not come back.
     pub async fn unregister_broker(&self, broker_id: i32) -> Result<(), ClientError> {
         let request = UnregisterBrokerRequest { broker_id };
-        self.change(&request, |r| r.error()).await.map(|_| ())
+        let response = self.change(&request, |r| worth_another_try(r.error())).await?;
+        let message = response.error_message.as_deref();
+        check(response.error(), message, || format!("broker {broker_id}"))
     }
 
     /// The access rules that match; the filters are the protocol's.

@@ -2,19 +2,24 @@
 
 use std::process::ExitCode;
 
-use client::Metadata;
+use client::{Admin, Metadata};
 use serde::Serialize;
+use wire::describe_cluster::DescribeClusterBroker;
 
 use crate::arguments::Connection;
 use crate::commands::cluster_access::{PATIENCE, block_on, connect, failed};
 use crate::failure::Failure;
 use crate::output::{self, Format, Row};
 
-fn ask(connection: &Connection) -> Result<Metadata, Failure> {
+/// The topics, and all brokers with those that are registered and do not serve.
+fn ask(connection: &Connection) -> Result<(Metadata, Vec<DescribeClusterBroker>), Failure> {
     block_on(async {
-        let cluster = connect(connection, PATIENCE, false).await?;
-        let metadata = cluster.retry(|| cluster.describe_all()).await;
-        metadata.map_err(|error| failed("cannot describe the cluster", &error))
+        let admin = Admin::new(connect(connection, PATIENCE, false).await?);
+        let cannot = |error| failed("cannot describe the cluster", &error);
+        let metadata = admin.describe_all().await.map_err(cannot)?;
+        let mut brokers = admin.describe_all_brokers().await.map_err(cannot)?.brokers;
+        brokers.sort_by_key(|broker| broker.broker_id);
+        Ok((metadata, brokers))
     })
 }
 
@@ -24,6 +29,8 @@ struct Broker {
     host: String,
     port: i32,
     rack: Option<String>,
+    /// Registered, and does not serve.
+    fenced: bool,
     controller: bool,
     /// Partitions that it leads.
     leaders: usize,
@@ -33,7 +40,7 @@ struct Broker {
 
 impl Row for Broker {
     const HEADERS: &'static [&'static str] =
-        &["ID", "HOST", "PORT", "RACK", "CONTROLLER", "LEADERS", "REPLICAS"];
+        &["ID", "HOST", "PORT", "RACK", "STATE", "CONTROLLER", "LEADERS", "REPLICAS"];
 
     fn cells(&self) -> Vec<String> {
         vec![
@@ -41,6 +48,7 @@ impl Row for Broker {
             self.host.clone(),
             self.port.to_string(),
             output::cell(self.rack.as_deref()),
+            if self.fenced { "fenced" } else { "serves" }.to_owned(),
             if self.controller { "yes" } else { "no" }.to_owned(),
             self.leaders.to_string(),
             self.replicas.to_string(),
@@ -56,22 +64,22 @@ struct Info<'a> {
 
 /// `cluster info`
 pub fn info(format: Format, connection: &Connection) -> Result<ExitCode, Failure> {
-    let metadata = ask(connection)?;
+    let (metadata, brokers) = ask(connection)?;
     let partitions = || metadata.topics.values().flat_map(|topic| &topic.partitions);
-    let mut brokers: Vec<Broker> = metadata
-        .brokers
-        .values()
-        .map(|broker| Broker {
-            id: broker.id,
-            host: broker.host.clone(),
+    let row = |broker: DescribeClusterBroker| {
+        let id = broker.broker_id;
+        Broker {
+            id,
+            host: broker.host,
             port: broker.port,
-            rack: broker.rack.clone(),
-            controller: metadata.controller == Some(broker.id),
-            leaders: partitions().filter(|p| p.leader == Some(broker.id)).count(),
-            replicas: partitions().filter(|p| p.replicas.contains(&broker.id)).count(),
-        })
-        .collect();
-    brokers.sort_by_key(|broker| broker.id);
+            rack: broker.rack,
+            fenced: broker.is_fenced,
+            controller: metadata.controller == Some(id),
+            leaders: partitions().filter(|p| p.leader == Some(id)).count(),
+            replicas: partitions().filter(|p| p.replicas.contains(&id)).count(),
+        }
+    };
+    let brokers: Vec<Broker> = brokers.into_iter().map(row).collect();
     match format {
         Format::Table => output::print(format, &brokers)?,
         Format::Json => {
@@ -82,12 +90,17 @@ pub fn info(format: Format, connection: &Connection) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
+/// Partitions that a text names; all are in JSON.
+const NAMED_MAX: usize = 20;
+
 #[derive(Serialize, Default)]
 struct Health {
     healthy: bool,
     brokers: usize,
     topics: usize,
     partitions: usize,
+    /// Registered brokers that do not serve.
+    fenced: Vec<i32>,
     /// Partitions that nobody leads.
     without_leader: Vec<String>,
     /// Partitions of which a replica is not in sync.
@@ -95,8 +108,11 @@ struct Health {
 }
 
 impl Health {
-    fn of(metadata: &Metadata) -> Health {
-        let mut health = Health { brokers: metadata.brokers.len(), ..Health::default() };
+    fn of(metadata: &Metadata, brokers: &[DescribeClusterBroker]) -> Health {
+        let fenced = brokers.iter().filter(|broker| broker.is_fenced);
+        let fenced: Vec<i32> = fenced.map(|broker| broker.broker_id).collect();
+        let serving = brokers.len() - fenced.len();
+        let mut health = Health { brokers: serving, fenced, ..Health::default() };
         for topic in metadata.topics.values() {
             health.topics += 1;
             for partition in &topic.partitions {
@@ -113,20 +129,48 @@ impl Health {
         health.without_leader.sort();
         health.under_replicated.sort();
         let complete = health.without_leader.is_empty() && health.under_replicated.is_empty();
-        health.healthy = complete && metadata.controller.is_some();
+        let all_serve = health.fenced.is_empty();
+        health.healthy = complete && all_serve && metadata.controller.is_some();
         health
+    }
+
+    /// What a person can do about it.
+    fn hint(&self) -> Option<String> {
+        if let Some(first) = self.fenced.first() {
+            return Some(format!(
+                "start the fenced brokers again; one that will not come back is forgotten by \
+                 `highwater cluster unregister {first}`"
+            ));
+        }
+        if let Some(first) = self.without_leader.first().and_then(|name| name.rsplit_once('-')) {
+            return Some(format!(
+                "every replica that has all records is gone: start its broker again, or accept the loss of what \
+                 only it has: `highwater cluster elect --unclean {}:{}`",
+                first.0, first.1
+            ));
+        }
+        (!self.under_replicated.is_empty()).then(|| {
+            "replicas are catching up, or a broker that had them was unregistered: `highwater topic describe` shows \
+             which are in sync"
+                .to_owned()
+        })
     }
 
     fn text(&self) -> String {
         let names = |partitions: &[String]| match partitions.len() {
             0 => "0".to_owned(),
+            count if count > NAMED_MAX => {
+                format!("{count} ({}, …)", partitions[..NAMED_MAX].join(", "))
+            }
             count => format!("{count} ({})", partitions.join(", ")),
         };
+        let fenced: Vec<String> = self.fenced.iter().map(i32::to_string).collect();
         format!(
-            "healthy: {}\nbrokers: {}\ntopics: {}\npartitions: {}\nwithout leader: {}\n\
+            "healthy: {}\nbrokers: {}\nfenced: {}\ntopics: {}\npartitions: {}\nwithout leader: {}\n\
              under-replicated: {}\n",
             if self.healthy { "yes" } else { "no" },
             self.brokers,
+            names(&fenced),
             self.topics,
             self.partitions,
             names(&self.without_leader),
@@ -137,7 +181,11 @@ impl Health {
 
 /// `cluster health`
 pub fn health(format: Format, connection: &Connection) -> Result<ExitCode, Failure> {
-    let health = Health::of(&ask(connection)?);
+    let (metadata, brokers) = ask(connection)?;
+    let health = Health::of(&metadata, &brokers);
     output::print_one(format, &health, Health::text)?;
+    if let Some(hint) = health.hint() {
+        anstream::eprintln!("hint: {hint}");
+    }
     Ok(if health.healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use client::metadata::Topic;
 use client::{ClientError, Cluster, ClusterConfig};
-use model::ErrorCode;
+use model::{ErrorCode, TopicPartition};
 
 use crate::arguments::Connection;
 use crate::commands::outcome::{hint, said};
@@ -59,6 +59,35 @@ pub async fn existing_topic(cluster: &Cluster, name: &str) -> Result<Arc<Topic>,
     let metadata = cluster.retry(|| cluster.describe_all()).await;
     let metadata = metadata.map_err(|error| failed(format!("cannot look up {name}"), &error))?;
     metadata.topics.get(name).cloned().ok_or_else(|| no_topic(name))
+}
+
+/// The partitions that are named as TOPIC, which is all of its partitions, or as TOPIC:PARTITION.
+pub async fn named_partitions(
+    cluster: &Cluster,
+    names: &[String],
+) -> Result<Vec<TopicPartition>, Failure> {
+    let mut partitions = Vec::new();
+    for text in names {
+        let (name, only) = match text.rsplit_once(':') {
+            None => (text.as_str(), None),
+            Some((name, partition)) => {
+                let number = partition.parse::<i32>().map_err(|_| {
+                    Failure::new(format!("invalid {text:?}: write TOPIC:PARTITION"))
+                        .hint("write for example orders or orders:3")
+                })?;
+                (name, Some(number))
+            }
+        };
+        let topic = existing_topic(cluster, name).await?;
+        let wanted = topic.partitions.iter().filter(|p| only.is_none_or(|only| only == p.index));
+        let before = partitions.len();
+        partitions.extend(wanted.map(|p| TopicPartition::new(name, p.index)));
+        if partitions.len() == before {
+            return Err(Failure::new(format!("there is no partition {text}"))
+                .hint(format!("`highwater topic describe {name}` shows which there are")));
+        }
+    }
+    Ok(partitions)
 }
 
 /// The failure to find a topic.

@@ -14,7 +14,7 @@ use wire::describe_groups::DescribedGroup;
 use wire::{DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest};
 
 use crate::arguments::{Connection, Group};
-use crate::commands::cluster_access::{PATIENCE, block_on, connect, existing_topic, failed};
+use crate::commands::cluster_access::{PATIENCE, block_on, connect, failed, named_partitions};
 use crate::commands::outcome::Outcomes;
 use crate::commands::topic::ends;
 use crate::failure::Failure;
@@ -356,24 +356,7 @@ impl Seek<'_> {
             let all: Vec<TopicPartition> = committed.keys().cloned().collect();
             return still_there(cluster, &all).await.map_err(|error| self.cannot(&error));
         }
-        let mut partitions = Vec::new();
-        for text in self.topics {
-            let (name, only) = match text.rsplit_once(':') {
-                None => (text.as_str(), None),
-                Some((name, partition)) => {
-                    let number = partition.parse::<i32>().map_err(|_| {
-                        Failure::new(format!("invalid {text:?}: write TOPIC:PARTITION"))
-                            .hint("write for example orders or orders:3")
-                    })?;
-                    (name, Some(number))
-                }
-            };
-            let topic = existing_topic(cluster, name).await?;
-            let wanted =
-                topic.partitions.iter().filter(|p| only.is_none_or(|only| only == p.index));
-            partitions.extend(wanted.map(|p| TopicPartition::new(name, p.index)));
-        }
-        Ok(partitions)
+        named_partitions(cluster, self.topics).await
     }
 
     async fn commit(

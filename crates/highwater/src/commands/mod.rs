@@ -3,6 +3,9 @@
 
 mod cluster;
 mod cluster_access;
+mod cluster_elect;
+mod cluster_quorum;
+mod cluster_unregister;
 mod cluster_up;
 mod config;
 mod config_explain;
@@ -59,6 +62,9 @@ fn run_cluster(command: &Cluster, reporting: start::Reporting) -> Result<ExitCod
     match command {
         Cluster::Info { listing, connection } => cluster::info(listing.format, connection),
         Cluster::Health { listing, connection } => cluster::health(listing.format, connection),
+        Cluster::Quorum { listing, connection } => cluster_quorum::run(listing.format, connection),
+        Cluster::Elect(typed) => cluster_elect::run(typed),
+        Cluster::Unregister { broker, connection } => cluster_unregister::run(*broker, connection),
         Cluster::Up(typed) => cluster_up::run(typed, reporting),
     }
 }

@@ -2,6 +2,8 @@
 //! folder, and what becomes of its brokers when they, or the command, are stopped or killed. What a cluster keeps is in
 //! `replication.rs`.
 
+mod hints;
+mod quorum;
 mod replication;
 
 use std::fs;

@@ -194,9 +194,16 @@ impl Draft {
         settings: &ControllerSettings,
         broker: BrokerId,
     ) -> Answer<()> {
-        if self.image().broker(broker).is_none() {
+        let Some(known) = self.image().broker(broker) else {
             let message = format!("Broker {broker} is not registered.");
             return refuse(ErrorCode::BrokerIdNotRegistered, message);
+        };
+        // A wrong number must not stop a broker that serves: one that is not registered ends.
+        if !known.fenced {
+            let message = format!(
+                "Broker {broker} serves: stop it first, and unregister it when it is fenced."
+            );
+            return refuse(ErrorCode::InvalidRequest, message);
         }
         self.push(MetadataRecord::BrokerUnregistered { broker });
         self.depart_at_once(settings, broker);
