@@ -363,6 +363,9 @@ fn quorum_config(config: &BrokerConfig, cluster_id: &str) -> QuorumConfig {
     if !config.voters.is_empty() {
         quorum.voters = config.voters.iter().map(|voter| BrokerId(voter.id)).collect();
     }
+    if config.has_other_voters() {
+        quorum.lot = fastrand::u32(1..);
+    }
     quorum.controller = controller_settings(config);
     quorum
 }

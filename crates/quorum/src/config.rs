@@ -9,6 +9,9 @@ use std::path::PathBuf;
 pub struct QuorumConfig {
     /// This node's `node.id`; 0 or larger.
     pub node: BrokerId,
+    /// Drawn by lot, and kept by a folder that is made now: a folder that replaces a lost one is another member.
+    /// 0 of a node that votes alone.
+    pub lot: u32,
     /// The voters of a cluster that does not exist yet. One that exists keeps those it has.
     pub voters: Vec<BrokerId>,
     /// The cluster's id; files and messages of another cluster are refused.
@@ -35,6 +38,7 @@ impl QuorumConfig {
     pub fn new(node: BrokerId, cluster_id: impl Into<String>, dir: PathBuf) -> QuorumConfig {
         QuorumConfig {
             node,
+            lot: 0,
             voters: vec![node],
             cluster_id: cluster_id.into(),
             dir,

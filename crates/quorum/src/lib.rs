@@ -13,7 +13,9 @@ mod config;
 mod description;
 #[cfg(test)]
 mod faults;
+mod founding;
 mod links;
+mod members;
 mod message;
 mod network;
 mod parts;

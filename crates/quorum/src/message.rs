@@ -10,6 +10,7 @@
 //!              5 piece         8 length, 8 checksum of the whole; 8 offset; the bytes
 //!              6 snapshot      vote; 8 length, 8 checksum of what was sent in pieces
 //!              7 large         8 length, 8 checksum of a request that was sent in pieces
+//!              8 introduce     nothing: which member is the addressed broker? Only its id counts in the addressee
 //! answers:  0x80 refused       2+ words
 //!           0x81 appended      0 all | 1 up to an entry? | 2 conflict | 3 a higher vote
 //!           0x82 voted         vote, 1 whether granted, last entry?
@@ -17,6 +18,8 @@
 //!           0x85 taken         8 how many bytes of the whole are there
 //!           0x86 installed     vote
 //!           0x87 missing       the whole is not there, or not what its checksum says
+//!           0x88 introduced    1 its folder is blank (0), waits for a new cluster (1) or has metadata (2): the sender
+//!                              is the member
 //!
 //! vote: 8 term, 8 node, 1 whether committed     last entry, an entry's place: 8 term, 8 leader, 8 index
 //! ?: 1 whether it is there                      entries: 4 length, then a batch as in the log
@@ -96,6 +99,19 @@ pub(crate) enum Request {
     },
     /// Answer the request that was sent in pieces.
     Large(WholeId),
+    /// Say which member the addressed broker is, and what its folder holds.
+    Introduce,
+}
+
+/// What the folder of a member holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// Nothing: it has neither voted nor been told anything.
+    Nothing,
+    /// The first entry of a new cluster, and no vote for anybody.
+    Founding,
+    /// Metadata, or a vote.
+    Metadata,
 }
 
 /// What a member answers.
@@ -109,6 +125,8 @@ pub(crate) enum Reply {
     Snapshot(SnapshotResponse<TypeConfig>),
     /// The whole is not there: send it again.
     Missing,
+    /// The sender is this member, whose folder holds so much.
+    Introduced(Holds),
     /// The message was not for this node, or the node cannot answer.
     Refused(String),
 }
@@ -174,6 +192,7 @@ impl Request {
                 write_whole(&mut out, *whole);
                 out.into_bytes()
             }
+            Request::Introduce => begin(head, 8).into_bytes(),
             Request::Large(whole) => {
                 let mut out = begin(head, 7);
                 write_whole(&mut out, *whole);
@@ -200,6 +219,7 @@ impl Request {
             }
             6 => Request::Snapshot { vote: read_vote(fields)?, whole: read_whole(fields)? },
             7 => Request::Large(read_whole(fields)?),
+            8 => Request::Introduce,
             other => return Err(MessageError::Kind(other)),
         };
         fields.end()?;
@@ -250,6 +270,15 @@ impl Reply {
                 out.into_bytes()
             }
             Reply::Missing => begin(head, 0x87).into_bytes(),
+            Reply::Introduced(holds) => {
+                let mut out = begin(head, 0x88);
+                out.u8(match holds {
+                    Holds::Nothing => 0,
+                    Holds::Founding => 1,
+                    Holds::Metadata => 2,
+                });
+                out.into_bytes()
+            }
         }
     }
 
@@ -273,6 +302,12 @@ impl Reply {
             0x85 => Reply::Taken(fields.u64()?),
             0x86 => Reply::Snapshot(SnapshotResponse::new(read_vote(fields)?)),
             0x87 => Reply::Missing,
+            0x88 => Reply::Introduced(match fields.u8()? {
+                0 => Holds::Nothing,
+                1 => Holds::Founding,
+                2 => Holds::Metadata,
+                _ => return Err(CodecError::Value("an unknown state of a folder").into()),
+            }),
             other => return Err(MessageError::Kind(other)),
         };
         fields.end()?;
@@ -480,6 +515,7 @@ mod tests {
             Request::Piece { whole, offset: 4, bytes: vec![1, 2, 3] },
             Request::Snapshot { vote: vote(3), whole },
             Request::Large(whole),
+            Request::Introduce,
         ]
     }
 
@@ -499,6 +535,9 @@ mod tests {
             Reply::Taken(99),
             Reply::Snapshot(SnapshotResponse::new(vote(4))),
             Reply::Missing,
+            Reply::Introduced(Holds::Nothing),
+            Reply::Introduced(Holds::Founding),
+            Reply::Introduced(Holds::Metadata),
         ]
     }
 
@@ -532,6 +571,7 @@ mod tests {
             format!("0105{head}000000000000000a000000000000000b0000000000000004010203"),
             format!("0106{head}{}000000000000000a000000000000000b", vote_of(3)),
             format!("0107{head}000000000000000a000000000000000b"),
+            format!("0108{head}"),
         ];
         for (request, golden) in requests().iter().skip(1).zip(golden) {
             assert_eq!(hex(&request.encode(HEAD)), golden, "{request:?}");
@@ -549,6 +589,9 @@ mod tests {
             format!("0185{head}0000000000000063"),
             format!("0186{head}{}", vote_of(4)),
             format!("0187{head}"),
+            format!("0188{head}00"),
+            format!("0188{head}01"),
+            format!("0188{head}02"),
         ];
         for (reply, golden) in replies().iter().zip(golden) {
             assert_eq!(hex(&reply.encode(HEAD)), golden, "{reply:?}");
@@ -564,7 +607,7 @@ mod tests {
 
     #[test]
     fn what_no_member_says_is_an_error() {
-        for bytes in [&b""[..], b"{}", b"\x01", b"\x02\x01", b"\x01\x08\0\x01c"] {
+        for bytes in [&b""[..], b"{}", b"\x01", b"\x02\x01", b"\x01\x09\0\x01c"] {
             assert!(Request::decode(bytes).is_err() && Reply::decode(bytes).is_err());
         }
         let with = |request: Request, at: usize, value: u8| {
@@ -574,7 +617,7 @@ mod tests {
         };
         assert!(matches!(with(append(Vec::new()), 0, 2), Err(MessageError::Version(2))));
         assert!(matches!(with(append(Vec::new()), 1, 9), Err(MessageError::Kind(9))));
-        assert!(with(append(Vec::new()), 5, 1).is_err(), "a sender that no node can be");
+        assert!(with(append(Vec::new()), 9, 0x80).is_err(), "a sender that no node can be");
         assert!(with(append(Vec::new()), 21, 1).is_err(), "a term that no log can hold");
         let gap = vec![Entry { log_id: id(8), payload: Payload::Blank }];
         assert!(Request::decode(&append(gap).encode(HEAD)).is_err(), "entry 7 is missing");

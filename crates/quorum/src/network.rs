@@ -5,9 +5,10 @@
 //! heartbeat waits behind one of them at most, and a transfer that broke off goes on where it was.
 
 use crate::blobs::Blobs;
-use crate::message::{Head, Reply, Request, WholeId};
-use crate::raft::{Snapshot, TypeConfig, Vote, broker_id};
+use crate::message::{Head, Holds, Reply, Request, WholeId};
+use crate::raft::{Snapshot, TypeConfig, Vote, broker_id, node_id};
 use crate::state_machine::StateMachine;
+use crate::store::log_store::LogStore;
 use crate::store::snapshot::Applied;
 use model::BrokerId;
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
@@ -133,7 +134,7 @@ impl Peer {
 
     fn timed_out(&self, request: &Request, timeout: Duration) -> Failure {
         let action = match request {
-            Request::Vote(_) | Request::PreVote(_) => RPCTypes::Vote,
+            Request::Vote(_) | Request::PreVote(_) | Request::Introduce => RPCTypes::Vote,
             Request::Piece { .. } | Request::Snapshot { .. } => RPCTypes::InstallSnapshot,
             Request::TransferLeader(_) => RPCTypes::TransferLeader,
             Request::Append(_) | Request::Large(_) => RPCTypes::AppendEntries,
@@ -251,29 +252,90 @@ impl RaftNetworkV2<TypeConfig> for Peer {
     }
 }
 
+/// Who a broker is in the quorum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Introduced {
+    /// The number of the member.
+    pub(crate) node: u64,
+    /// What its folder holds.
+    pub(crate) holds: Holds,
+}
+
+impl Network {
+    /// Asks a broker which member it is. The reason, if there is no answer.
+    pub(crate) async fn introduction(
+        &self,
+        broker: BrokerId,
+        patience: Duration,
+    ) -> Result<Introduced, String> {
+        let head = Head { cluster_id: &self.cluster_id, from: self.me, to: node_id(broker, 0) };
+        let sent = self.transport.send(broker, Request::Introduce.encode(head), patience);
+        let answer = tokio::time::timeout(patience, sent).await;
+        let answer = answer.map_err(|_| "no answer in time".to_owned())?;
+        let answer = answer.map_err(|error| error.to_string())?;
+        let (head, reply) = Reply::decode(&answer).map_err(|error| error.to_string())?;
+        if broker_id(head.from) != broker || head.cluster_id != &*self.cluster_id {
+            return Err("the answer is another node's".to_owned());
+        }
+        match reply {
+            Reply::Introduced(holds) => Ok(Introduced { node: head.from, holds }),
+            Reply::Refused(reason) => Err(reason),
+            _ => Err("the answer is to another question".to_owned()),
+        }
+    }
+}
+
+/// What the folder behind this store holds.
+pub(crate) fn holds(store: &LogStore) -> Holds {
+    let founding = |vote: Vote| vote.leader_id.term == 0;
+    match (store.last(), store.vote()) {
+        (None, None) => Holds::Nothing,
+        (last, vote) if vote.is_none_or(founding) && last.is_none_or(|id| id.index == 0) => {
+            Holds::Founding
+        }
+        _ => Holds::Metadata,
+    }
+}
+
 /// Answers a message of another member: of `sender`, if it is known who brought it.
 pub(crate) async fn receive(
     raft: &Raft<TypeConfig, StateMachine>,
+    store: &LogStore,
     network: &Network,
     sender: Option<BrokerId>,
     message: &[u8],
 ) -> Vec<u8> {
     let (to, reply) = match Request::decode(message) {
         Err(error) => (0, Reply::Refused(error.to_string())),
-        Ok((head, _)) if head.cluster_id != &*network.cluster_id || head.to != network.me => {
-            let (me, cluster) = (network.me, &network.cluster_id);
-            (head.from, Reply::Refused(format!("this is node {me} of cluster {cluster}")))
+        Ok((head, request)) if !is_for(network, &head, &request) => {
+            let (me, cluster) = (broker_id(network.me), &network.cluster_id);
+            let words = match broker_id(head.to) == me && head.cluster_id == &**cluster {
+                // A member is its folder: what that one promised this one does not know.
+                true => format!("node {me} has another folder than the member that is meant had"),
+                false => format!("this is node {me} of cluster {cluster}"),
+            };
+            (head.from, Reply::Refused(words))
         }
         Ok((head, _)) if sender.is_some_and(|sender| sender != broker_id(head.from)) => {
             let words = format!("the sender is not node {}, as the message says", head.from);
             (head.from, Reply::Refused(words))
         }
+        Ok((head, Request::Introduce)) => (head.from, Reply::Introduced(holds(store))),
         Ok((head, request)) => {
             let reply = answer(raft, network, head.from, request).await;
             (head.from, reply.unwrap_or_else(Reply::Refused))
         }
     };
     reply.encode(Head { cluster_id: &network.cluster_id, from: network.me, to })
+}
+
+/// Whether a message is for this member. Who asks which member this is does not know it yet.
+fn is_for(network: &Network, head: &Head<'_>, request: &Request) -> bool {
+    let to = match request {
+        Request::Introduce => broker_id(head.to) == broker_id(network.me),
+        _ => head.to == network.me,
+    };
+    to && head.cluster_id == &*network.cluster_id
 }
 
 async fn answer(
@@ -317,6 +379,7 @@ async fn consult(raft: &Raft<TypeConfig, StateMachine>, request: Request) -> Res
         Request::TransferLeader(rpc) => {
             raft.handle_transfer_leader(rpc).await.map(Reply::TransferLeader).map_err(|e| text(&e))
         }
+        Request::Introduce => Err("a question for this node itself, in pieces".into()),
         Request::Piece { .. } | Request::Snapshot { .. } | Request::Large(_) => {
             Err("a request in pieces that is none".into())
         }

@@ -1,8 +1,10 @@
 //! The quorum as the rest of the broker knows it.
 
 use crate::config::{QuorumConfig, QuorumError};
+use crate::founding::Founding;
+use crate::members::members_changed;
 use crate::network::{Network, Transport, receive};
-use crate::proposer::{Asked, Proposer, QUEUE_MAX, lost};
+use crate::proposer::{Asked, Proposer, QUEUE_MAX};
 use crate::published::{Published, Subscription};
 use crate::raft::{
     Entry, LeaderId, LogId, Payload, TypeConfig, Vote, broker_id, membership, node_id,
@@ -15,16 +17,15 @@ use link::LogPoint;
 use metadata::{ClusterImage, ControllerSettings, Request, Response};
 use model::BrokerId;
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::errors::{InitializeError, RaftError};
 use openraft::raft::TransferLeaderRequest;
 use openraft::type_config::TypeConfigExt;
-use openraft::{ChangeMembers, Config, EmptyNode, Raft, SnapshotPolicy};
+use openraft::{ChangeMembers, Config, Raft, SnapshotPolicy};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::disk::Disk;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// One node's part in the metadata quorum. Copies are the same part.
@@ -40,6 +41,7 @@ struct Inner {
     published: Arc<Published>,
     snapshot_writes: Writes,
     settings: Arc<Mutex<ControllerSettings>>,
+    waits_for: watch::Receiver<Option<String>>,
     proposals: Mutex<Option<mpsc::Sender<Asked>>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -104,11 +106,12 @@ impl Quorum {
         disk: Arc<dyn Disk>,
         transport: Arc<dyn Transport>,
     ) -> Result<Quorum, QuorumError> {
-        let me = node_id(config.node);
+        let me = node_id(config.node, config.lot);
         let dir = config.dir.clone();
         let cluster_id = &config.cluster_id;
         let opened = open(Arc::clone(&disk), dir.clone(), cluster_id, me, config.snapshot_bytes);
-        let Opened { store, applied, members } = opened.map_err(QuorumError::stopped)?;
+        let Opened { me, is_known, store, applied, members } =
+            opened.map_err(QuorumError::stopped)?;
         // What the folder says counts, and not the file: the members may have changed since.
         let alone = match members {
             Some(members) => members.are_only(me),
@@ -117,27 +120,31 @@ impl Quorum {
         let machine = StateMachine::new(disk, dir, applied);
         if !store.has_vote() && alone {
             lead_alone(&store, me)?;
-        } else if !store.has_vote() && store.last().is_some() {
+        } else if !store.has_vote() && store.last().is_some_and(|last| !is_known || last.index > 0)
+        {
+            // Who has the first entry of a new cluster alone, and the file, has not voted.
             let text = format!(
                 "{}: the file is gone, and this node may have voted: put it back from a copy of the \
                  folder, or remove this node from the cluster and add it again",
                 vote::path(&config.dir).display()
             );
             return Err(QuorumError::Stopped(text));
+        } else if !is_known {
+            store.keep_identity().map_err(QuorumError::stopped)?;
         }
-        let quorum = Quorum::run(&config, store, machine, transport, alone).await?;
-        quorum.settle(&config, me).await?;
+        let quorum = Quorum::run(&config, me, store, machine, transport, alone).await?;
+        quorum.settle(me).await?;
         Ok(quorum)
     }
 
     async fn run(
         config: &QuorumConfig,
+        me: u64,
         store: LogStore,
         machine: StateMachine,
         transport: Arc<dyn Transport>,
         alone: bool,
     ) -> Result<Quorum, QuorumError> {
-        let me = node_id(config.node);
         let network = Network {
             cluster_id: config.cluster_id.as_str().into(),
             me,
@@ -161,7 +168,17 @@ impl Quorum {
         let bound =
             bound_log(raft.clone(), store.clone(), Arc::clone(&published), config.snapshot_bytes);
         let members = watch_members(raft.clone(), me);
+        let (waiting, waits_for) = watch::channel(None);
+        let is_voter = config.voters.contains(&config.node) && !alone;
+        let founding = Founding {
+            raft: raft.clone(),
+            store: store.clone(),
+            network: network.clone(),
+            voters: if is_voter { config.voters.clone() } else { Vec::new() },
+            waits_for: waiting,
+        };
         let tasks = vec![
+            TypeConfig::spawn(vital(founding.run())),
             TypeConfig::spawn(vital(proposer.run())),
             TypeConfig::spawn(vital(members)),
             TypeConfig::spawn(vital(bound)),
@@ -173,24 +190,16 @@ impl Quorum {
             published,
             snapshot_writes,
             settings,
+            waits_for,
             proposals: Mutex::new(Some(proposals)),
             tasks: Mutex::new(tasks),
         };
         Ok(Quorum { inner: Arc::new(inner) })
     }
 
-    /// Brings a new member of a new cluster in, and waits for what needs no other node.
-    async fn settle(&self, config: &QuorumConfig, me: u64) -> Result<(), QuorumError> {
+    /// Waits for what needs no other node.
+    async fn settle(&self, me: u64) -> Result<(), QuorumError> {
         let raft = &self.inner.raft;
-        let fresh = self.inner.store.last().is_none() && !self.inner.store.has_vote();
-        if fresh && config.voters.contains(&config.node) {
-            let voters: BTreeSet<u64> = config.voters.iter().map(|id| node_id(*id)).collect();
-            match raft.initialize(voters).await {
-                // Another voter's leader was quicker.
-                Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
-                Err(error) => return Err(QuorumError::stopped(error)),
-            }
-        }
         // Answered once the log was read: then it is known whether anybody else votes.
         let only_voter = raft
             .with_raft_state(move |state| state.membership_state.effective().voter_ids().eq([me]));
@@ -258,9 +267,9 @@ impl Quorum {
     pub async fn succeed(&self, dead: BrokerId) -> Result<(), QuorumError> {
         let raft = &self.inner.raft;
         let metrics = raft.metrics().borrow_watched().clone();
-        let (me, dead) = (self.inner.network.me, node_id(dead));
+        let me = self.inner.network.me;
         let votes = metrics.membership_config.voter_ids().any(|id| id == me);
-        if metrics.current_leader != Some(dead) || dead == me || !votes {
+        if metrics.current_leader.map(broker_id) != Some(dead) || dead == broker_id(me) || !votes {
             return Ok(());
         }
         // What the leader would send if it handed over to this node: the vote says which leader is meant, so one that
@@ -324,40 +333,69 @@ impl Quorum {
         &self.inner.store
     }
 
+    /// Whether a member votes, as far as this node knows; for simulations.
+    #[cfg(test)]
+    pub(crate) fn votes(&self, node: u64) -> bool {
+        let metrics = self.inner.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        metrics.membership_config.voter_ids().any(|id| id == node)
+    }
+
+    /// Whether no change of the voters is half done, as far as this node knows; for simulations.
+    #[cfg(test)]
+    pub(crate) fn voters_are_settled(&self) -> bool {
+        let metrics = self.inner.raft.server_metrics();
+        metrics.borrow_watched().membership_config.membership().get_joint_config().len() == 1
+    }
+
     /// Openraft's own handle, for what describes it.
     pub(crate) fn raft(&self) -> &Raft<TypeConfig, StateMachine> {
         &self.inner.raft
     }
 
-    /// Adds a member that receives everything and does not vote; waits until it has caught up.
-    pub async fn add_learner(&self, node: BrokerId) -> Result<(), QuorumError> {
-        let added = self.inner.raft.add_learner(node_id(node), EmptyNode::new(), true).await;
-        self.members_changed(added.map(drop))
-    }
-
-    /// Makes these members the voters; those that no longer vote stay as learners.
+    /// Makes these brokers, which are members, the voters; those that no longer vote stay as learners.
     pub async fn change_voters(&self, voters: &[BrokerId]) -> Result<(), QuorumError> {
-        let voters: BTreeSet<u64> = voters.iter().map(|id| node_id(*id)).collect();
+        let voters: BTreeSet<u64> = self.nodes_of(voters)?;
         let change = ChangeMembers::ReplaceAllVoters(voters);
         let changed = self.inner.raft.change_membership(change, true).await;
-        self.members_changed(changed.map(drop))
+        members_changed(changed.map(drop))
     }
 
     /// Removes a learner.
-    pub async fn remove_learner(&self, node: BrokerId) -> Result<(), QuorumError> {
-        let change = ChangeMembers::RemoveNodes([node_id(node)].into());
+    pub async fn remove_learner(&self, broker: BrokerId) -> Result<(), QuorumError> {
+        let change = ChangeMembers::RemoveNodes(self.nodes_of(&[broker])?);
         let changed = self.inner.raft.change_membership(change, true).await;
-        self.members_changed(changed.map(drop))
+        members_changed(changed.map(drop))
     }
 
-    fn members_changed(
-        &self,
-        result: Result<(), RaftError<TypeConfig, openraft::errors::ClientWriteError<TypeConfig>>>,
-    ) -> Result<(), QuorumError> {
-        result.map_err(|error| match error {
-            RaftError::APIError(error) => lost(error),
-            RaftError::Fatal(fatal) => QuorumError::stopped(fatal),
-        })
+    /// The members that these brokers are.
+    fn nodes_of(&self, brokers: &[BrokerId]) -> Result<BTreeSet<u64>, QuorumError> {
+        let members = self.inner.raft.server_metrics().borrow_watched().membership_config.clone();
+        let node_of = |broker: &BrokerId| {
+            let found = members.nodes().map(|(id, _)| *id).find(|id| broker_id(*id) == *broker);
+            found.ok_or_else(|| QuorumError::Members(format!("node {broker} is no member")))
+        };
+        brokers.iter().map(node_of).collect()
+    }
+
+    /// What this node waits for, in words, while it knows nobody who leads: `None` if it knows no more than that.
+    pub fn waits_for(&self) -> Option<String> {
+        self.inner.waits_for.borrow().clone()
+    }
+
+    /// Waits until that is another than `known`.
+    pub async fn waits_for_changed(&self, known: &Option<String>) -> Option<String> {
+        let mut waits_for = self.inner.waits_for.clone();
+        match waits_for.wait_for(|now| now != known).await {
+            Ok(now) => now.clone(),
+            // It was stopped.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// The way to other members.
+    pub(crate) fn network(&self) -> &Network {
+        &self.inner.network
     }
 
     /// What decisions rest on from now on, when this node leads.
@@ -367,12 +405,13 @@ impl Quorum {
 
     /// Answers a message that a [`Transport`] brought from another member.
     pub async fn receive(&self, message: &[u8]) -> Vec<u8> {
-        receive(&self.inner.raft, &self.inner.network, None, message).await
+        receive(&self.inner.raft, &self.inner.store, &self.inner.network, None, message).await
     }
 
     /// Answers a message that this member sent for sure: one that says another sender is refused.
     pub async fn receive_from(&self, sender: BrokerId, message: &[u8]) -> Vec<u8> {
-        receive(&self.inner.raft, &self.inner.network, Some(sender), message).await
+        let Inner { raft, store, network, .. } = &*self.inner;
+        receive(raft, store, network, Some(sender), message).await
     }
 
     /// The newest entry of this node's log, committed or not: what a Hello says.

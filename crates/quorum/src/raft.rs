@@ -88,19 +88,23 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The number under which openraft knows a broker.
-pub(crate) fn node_id(broker: BrokerId) -> u64 {
-    u64::try_from(broker.0).expect("a broker's id is not negative")
+/// The number under which openraft knows a member: the broker's id, and in the upper half what its folder drew by lot
+/// when it was made. A folder that was lost is another member, which has neither voted nor acknowledged anything:
+/// under the old number it could vote twice in one term. Folders of a node that votes alone, and those of the first
+/// releases, have drawn 0.
+pub(crate) fn node_id(broker: BrokerId, lot: u32) -> u64 {
+    let broker = u32::try_from(broker.0).expect("a broker's id is not negative");
+    (u64::from(lot) << 32) | u64::from(broker)
 }
 
-/// Whether a number that a file holds can be a node's.
+/// Whether a number that a file or a message holds can be a member's.
 pub(crate) fn is_node_id(node: u64) -> bool {
-    i32::try_from(node).is_ok()
+    i32::try_from(node as u32).is_ok()
 }
 
 /// The broker of a number that [`node_id`] gave.
 pub(crate) fn broker_id(node: u64) -> BrokerId {
-    BrokerId(i32::try_from(node).expect("only brokers' ids are given to openraft"))
+    BrokerId(i32::try_from(node as u32).expect("only members' numbers are given to openraft"))
 }
 
 /// A membership of these voters, all in one configuration, and these learners.
@@ -108,4 +112,21 @@ pub(crate) fn membership(configs: Vec<Vec<u64>>, learners: Vec<u64>) -> Membersh
     let configs = configs.into_iter().map(|config| config.into_iter().collect()).collect();
     let learners: std::collections::BTreeSet<u64> = learners.into_iter().collect();
     Membership::new_with_defaults(configs, learners)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_members_number_and_back() {
+        for (broker, lot) in [(0, 0), (3, 0), (3, 7), (i32::MAX, u32::MAX)] {
+            let node = node_id(BrokerId(broker), lot);
+            assert!(is_node_id(node));
+            assert_eq!(broker_id(node), BrokerId(broker));
+        }
+        assert_eq!(node_id(BrokerId(3), 0), 3, "folders of the first releases");
+        assert_ne!(node_id(BrokerId(3), 1), node_id(BrokerId(3), 2));
+        assert!(!is_node_id(1 << 31) && !is_node_id(u64::MAX));
+    }
 }

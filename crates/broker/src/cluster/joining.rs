@@ -3,6 +3,7 @@
 //! A broker registers fenced, opens its logs by the metadata up to its own registration, and only then serves. It
 //! waits for nothing that could move on for ever: not for the end of the metadata log (KAFKA-13959).
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use metadata::decide::{
@@ -20,6 +21,9 @@ use crate::start::StartError;
 /// The pause between two tries to register.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// How long a start waits for the same thing before it says so.
+const TOLD_AFTER: Duration = Duration::from_secs(3);
+
 /// A broker that is registered, and not serving yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joined {
@@ -36,13 +40,18 @@ pub async fn join(
     patience: Duration,
 ) -> Result<Joined, StartError> {
     let until = Instant::now() + patience;
-    if is_voter {
-        let founded = timeout_at(until, found(quorum, &register.cluster_id)).await;
-        founded
-            .map_err(|_| not_joined("no majority of the voters could be reached", patience))??;
-    }
+    let joining = async {
+        if is_voter {
+            let founded = timeout_at(until, found(quorum, &register.cluster_id)).await;
+            founded.map_err(|_| no_majority(quorum, patience))??;
+        }
+        registered(controller, register.clone(), until, patience).await
+    };
+    let (epoch, index) = tokio::select! {
+        joined = joining => joined?,
+        never = tell_what_is_missing(quorum) => match never {},
+    };
     let broker = register.broker;
-    let (epoch, index) = registered(controller, register, until, patience).await?;
     let applied = timeout_at(until, quorum.wait_applied(index)).await;
     applied.map_err(|_| not_joined("the metadata did not arrive", patience))??;
     let image = quorum.image();
@@ -51,6 +60,24 @@ pub async fn join(
         _ => Err(StartError::NotJoined(format!(
             "another process registered as broker {broker} at the same time"
         ))),
+    }
+}
+
+fn no_majority(quorum: &Quorum, patience: Duration) -> StartError {
+    let words = quorum.waits_for();
+    not_joined(words.as_deref().unwrap_or("no majority of the voters could be reached"), patience)
+}
+
+/// Reports what the start waits for, once that has lasted: at a first start the others are not up at once.
+async fn tell_what_is_missing(quorum: &Quorum) -> Infallible {
+    let mut told = None;
+    loop {
+        let words = quorum.waits_for_changed(&told).await;
+        let changed = timeout(TOLD_AFTER, quorum.waits_for_changed(&words)).await;
+        if let (Err(_), Some(words)) = (changed, &words) {
+            warn!(reason = words, "this node waits for the metadata quorum");
+            told = Some(words.clone());
+        }
     }
 }
 

@@ -225,6 +225,16 @@ impl ClusterLinks {
         self.links.get(node).is_some_and(|link| link.peer().is_some())
     }
 
+    /// The process behind the link to a node, if the link is up.
+    pub(super) fn process_of(&self, node: BrokerId) -> Option<Uuid> {
+        Some(self.links.get(node)?.peer()?.hello.incarnation)
+    }
+
+    /// The nodes that vote, by the file.
+    pub(super) fn voters(&self) -> impl Iterator<Item = BrokerId> {
+        self.voters.iter().map(|voter| BrokerId(voter.id))
+    }
+
     /// How many voters have their turn before this node when that one has ended.
     pub(super) fn turn_behind(&self, ended: BrokerId) -> u32 {
         let before = |voter: &&Voter| voter.id < self.me.0 && voter.id != ended.0;

@@ -7,6 +7,7 @@
 //! joining     registration, and serving from then on
 //! heartbeats  telling the controller that this broker lives
 //! watching    on the active controller: who is alive, whom to fence, what follows (sweeps)
+//! members     on the active controller: who is a member of the quorum, and as which folder
 //! fetchers    copying from leaders, a thread for each leader and slot
 //! describing  the metadata quorum, for whoever asks any broker
 //! in_sync     on leaders: who is in sync, as the controller decides
@@ -25,6 +26,7 @@ mod heartbeats;
 mod in_sync;
 mod joining;
 mod links;
+mod members;
 mod watching;
 
 pub use controller::{Controller, Undecided};

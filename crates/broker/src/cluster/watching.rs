@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::link::{DialFailure, Direction, Event};
@@ -21,9 +20,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
 use super::links::ClusterLinks;
+use super::members::Members;
 
-/// How long a broker that is new to the quorum may take to catch up before it is tried again.
-const CATCH_UP_MAX: Duration = Duration::from_secs(10);
 /// How long each voter waits for those before it when the controller has ended.
 const TURN: Duration = Duration::from_millis(50);
 /// How long leaderships stay where a failure has put them.
@@ -87,6 +85,11 @@ impl Watching {
             _ => return,
         }
         drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Something that the watch acts upon may have changed.
+    pub(super) fn look_again(&self) {
         self.changed.notify_one();
     }
 
@@ -160,7 +163,7 @@ pub(crate) async fn run(
     rebalance_every: Option<Duration>,
 ) {
     let watching = Arc::clone(links.watching());
-    let is_changing: Arc<AtomicBool> = Arc::default();
+    let members = Members::default();
     let mut updates = quorum.subscribe();
     let mut sweeps = false;
     let (mut succeeded, mut told) = (None, None);
@@ -172,6 +175,7 @@ pub(crate) async fn run(
             info!("this node is the active controller");
             sweeps = true;
             rebalance.put_off();
+            members.begin();
         }
         let image = quorum.image();
         links.dial_brokers(&image);
@@ -195,9 +199,7 @@ pub(crate) async fn run(
                 let soon = Instant::now() + PAUSE;
                 look_at = Some(look_at.map_or(soon, |at| at.min(soon)));
             }
-            if !add_learner(&quorum, &image, &is_changing) {
-                remove_learner(&quorum, &image, &is_changing);
-            }
+            members.settle(&quorum, &links, &image);
             rebalance.when_due(&quorum).await;
             look_at = look_at.into_iter().chain(rebalance.due).min();
         }
@@ -319,49 +321,4 @@ async fn sweep(quorum: &Quorum) -> bool {
             Err(_) => return false,
         }
     }
-}
-
-/// Sends metadata to one broker that has none of it yet, beside everything else. Returns whether there is one.
-fn add_learner(quorum: &Arc<Quorum>, image: &ClusterImage, is_changing: &Arc<AtomicBool>) -> bool {
-    let (voters, learners) = quorum.members();
-    let is_member = |id: &BrokerId| voters.contains(id) || learners.contains(id);
-    let new = image.brokers().map(|broker| broker.id).find(|id| !is_member(id));
-    let Some(new) = new else { return false };
-    if is_changing.swap(true, Ordering::AcqRel) {
-        return true;
-    }
-    let (quorum, is_changing) = (Arc::clone(quorum), Arc::clone(is_changing));
-    tokio::spawn(async move {
-        match timeout(CATCH_UP_MAX, quorum.add_learner(new)).await {
-            Ok(Ok(())) => info!(broker = %new, "a broker follows the metadata"),
-            Ok(Err(cause)) => {
-                info!(broker = %new, %cause, "a broker cannot follow the metadata yet")
-            }
-            Err(_) => warn!(broker = %new, "a broker does not catch up with the metadata"),
-        }
-        is_changing.store(false, Ordering::Release);
-    });
-    true
-}
-
-/// Sends no metadata any more to one broker that was unregistered, beside everything else.
-fn remove_learner(quorum: &Arc<Quorum>, image: &ClusterImage, is_changing: &Arc<AtomicBool>) {
-    let (_, learners) = quorum.members();
-    let Some(gone) = learners.into_iter().find(|id| image.broker(*id).is_none()) else { return };
-    if is_changing.swap(true, Ordering::AcqRel) {
-        return;
-    }
-    let (quorum, is_changing) = (Arc::clone(quorum), Arc::clone(is_changing));
-    tokio::spawn(async move {
-        match timeout(CATCH_UP_MAX, quorum.remove_learner(gone)).await {
-            Ok(Ok(())) => {
-                info!(broker = %gone, "a broker that was unregistered follows the metadata no more")
-            }
-            Ok(Err(cause)) => {
-                info!(broker = %gone, %cause, "a broker that was unregistered is still sent metadata")
-            }
-            Err(_) => warn!(broker = %gone, "the members of the quorum cannot be changed"),
-        }
-        is_changing.store(false, Ordering::Release);
-    });
 }

@@ -1,8 +1,9 @@
 //! `highwater cluster up`: a cluster in one command, as people use it: what it prints, what it leaves in its
 //! folder, and what becomes of its brokers when they, or the command, are stopped or killed. What a cluster keeps is in
-//! `replication.rs`.
+//! `replication.rs`, and what becomes of lost disks in `lost_disks.rs`.
 
 mod hints;
+mod lost_disks;
 mod quorum;
 mod replication;
 

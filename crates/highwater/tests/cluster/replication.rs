@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::*;
 
 /// Produces these numbers as lines, one batch each; all must be acknowledged.
-fn produce(bootstrap: &str, numbers: std::ops::Range<u32>) -> Child {
+pub(super) fn produce(bootstrap: &str, numbers: std::ops::Range<u32>) -> Child {
     let mut command = Command::new(HIGHWATER);
     command.args(["produce", "kept", "-b", bootstrap]);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -18,13 +18,13 @@ fn produce(bootstrap: &str, numbers: std::ops::Range<u32>) -> Child {
     child
 }
 
-fn all_acknowledged(child: Child) {
+pub(super) fn all_acknowledged(child: Child) {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
 }
 
 /// Everything that can be read from the beginning, each number once.
-fn kept(bootstrap: &str) -> BTreeSet<u32> {
+pub(super) fn kept(bootstrap: &str) -> BTreeSet<u32> {
     let read = run(bootstrap, "consume kept --until-end");
     let numbers: Vec<u32> = read.lines().map(|line| line.parse().unwrap()).collect();
     let distinct: BTreeSet<u32> = numbers.iter().copied().collect();
@@ -43,7 +43,7 @@ fn described(bootstrap: &str, topic: &str) -> Option<Vec<(i64, usize)>> {
     Some(rows.as_array()?.iter().map(row).collect())
 }
 
-fn wait_for_all_in_sync(bootstrap: &str, topic: &str) {
+pub(super) fn wait_for_all_in_sync(bootstrap: &str, topic: &str) {
     wait_until("every replica is in sync", || {
         described(bootstrap, topic)
             .is_some_and(|rows| rows.iter().all(|(leader, in_sync)| *leader > 0 && *in_sync == 3))

@@ -1,5 +1,5 @@
 //! The real library with the real store, many times over: voters on a simulated network and on disks that lose
-//! power, all of it from a seed.
+//! power or are replaced by empty ones, all of it from a seed.
 //!
 //! One thread, simulated time, simulated disks; what the library draws by lot comes from the seed too. A
 //! program of faults runs while clients decide things: messages are lost, late and doubled, ways are cut in
@@ -16,7 +16,7 @@ mod world;
 
 use crate::config::QuorumConfig;
 use crate::quorum::Quorum;
-use crate::raft::{Runtime, TypeConfig};
+use crate::raft::{Runtime, TypeConfig, node_id};
 use fastrand::Rng;
 use metadata::decide::{CreateCluster, CreateTopics, NewTopic, RegisterBroker};
 use metadata::{Request, Response};
@@ -47,6 +47,18 @@ struct Program {
     voters: i32,
     /// Whether disks say that they have synced, and have not: the oracle must find that.
     disks_lie: bool,
+    losses: Losses,
+}
+
+/// What becomes of folders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Losses {
+    /// They stay.
+    None,
+    /// One at a time is lost, and replaced by an empty one: the next one when that has its vote.
+    Replaced,
+    /// The same, and the new folder takes the number of the old one: the oracle must find that.
+    TakenForTheOld,
 }
 
 struct Cluster {
@@ -54,6 +66,10 @@ struct Cluster {
     lots: Rng,
     world: Shared,
     disks: BTreeMap<i32, SimDisk>,
+    /// What each folder has drawn.
+    lots_of: BTreeMap<i32, u32>,
+    /// The node whose folder is new, and has no vote yet.
+    replaced: Option<i32>,
     down: BTreeSet<i32>,
 }
 
@@ -65,9 +81,10 @@ struct Known {
     stale: Vec<String>,
 }
 
-fn config(program: Program, node: i32) -> QuorumConfig {
+fn config(program: Program, node: i32, lot: u32) -> QuorumConfig {
     let dir = PathBuf::from("/data/__cluster_metadata-0");
     QuorumConfig {
+        lot,
         voters: (1..=program.voters).map(BrokerId).collect(),
         snapshot_entries: 25,
         snapshot_bytes: 64 << 10,
@@ -88,7 +105,8 @@ impl Cluster {
         let world = Arc::new(Mutex::new(World::new(program.seed ^ 0x5eed)));
         let disks = (1..=program.voters).map(|id| (id, new_disk())).collect();
         let lots = Rng::with_seed(program.seed);
-        let mut cluster = Cluster { program, lots, world, disks, down: BTreeSet::new() };
+        let (lots_of, down) = (BTreeMap::new(), BTreeSet::new());
+        let mut cluster = Cluster { program, lots, world, disks, lots_of, replaced: None, down };
         for id in 1..=program.voters {
             cluster.start(id).await;
         }
@@ -101,7 +119,10 @@ impl Cluster {
         let disk = self.disks[&id].clone();
         disk.lie_about_syncs(self.program.disks_lie);
         let wire = Wire { world: Arc::clone(&self.world), node: id, start };
-        let started = Quorum::start(config(self.program, id), Arc::new(disk), Arc::new(wire)).await;
+        // The folder keeps what it drew first.
+        let lot = self.lots_of.get(&id).copied().unwrap_or_default();
+        let config = config(self.program, id, lot);
+        let started = Quorum::start(config, Arc::new(disk), Arc::new(wire)).await;
         match started {
             Ok(quorum) => {
                 watch(&self.world, id, &quorum);
@@ -127,6 +148,29 @@ impl Cluster {
         });
     }
 
+    /// A folder is lost with all that is in it, if the majority of the others can do without.
+    fn lose(&mut self, id: i32) {
+        if self.program.losses == Losses::None || !self.may_lose(id) {
+            return;
+        }
+        self.crash(id);
+        self.disks.insert(id, new_disk());
+        self.replaced = Some(id);
+        if self.program.losses == Losses::Replaced {
+            self.lots_of.insert(id, self.lots.u32(..));
+        }
+    }
+
+    /// One that has no vote yet may be lost again; another one when all have taken that one in.
+    fn may_lose(&self, id: i32) -> bool {
+        let Some(replaced) = self.replaced.filter(|replaced| *replaced != id) else { return true };
+        let lot = self.lots_of.get(&replaced).copied().unwrap_or_default();
+        let new = node_id(BrokerId(replaced), lot);
+        let up = self.world.lock().up();
+        up.len() == self.program.voters as usize
+            && up.iter().all(|(_, node)| node.voters_are_settled() && node.votes(new))
+    }
+
     async fn start_some(&mut self) {
         for id in self.down.clone() {
             if self.lots.bool() {
@@ -141,7 +185,13 @@ impl Cluster {
 
     /// One fault, or the end of some.
     async fn fault(&mut self) {
-        match self.lots.u8(0..12) {
+        let kinds = if self.program.losses == Losses::None { 12 } else { 15 };
+        match self.lots.u8(0..kinds) {
+            12..15 => {
+                let node = self.any_node();
+                self.lose(node);
+                self.start_some().await;
+            }
             0 | 1 => {
                 let node = self.any_node();
                 self.crash(node);
@@ -278,6 +328,20 @@ async fn client(
     }
 }
 
+/// Has every leader take in the voters as the folders that they have, as the broker does.
+async fn take_in(world: Shared, voters: i32) {
+    loop {
+        sleep(Duration::from_millis(100)).await;
+        let leaders = world.lock().up().into_iter().filter(|(_, node)| node.is_leader());
+        for (me, node) in leaders.collect::<Vec<_>>() {
+            for other in (1..=voters).filter(|other| *other != me) {
+                // It is tried again.
+                let _ = timeout(Duration::from_secs(3), node.admit(BrokerId(other))).await;
+            }
+        }
+    }
+}
+
 /// Runs a program; returns what was violated.
 async fn run(program: Program) -> Vec<String> {
     slow::simulate(program.seed);
@@ -295,6 +359,8 @@ async fn run(program: Program) -> Vec<String> {
         let (world, known, done) = (Arc::clone(&world), Arc::clone(&known), Arc::clone(&done));
         clients.push(TypeConfig::spawn(client(world, known, number, lots, done)));
     }
+    let taking_in = (program.losses != Losses::None)
+        .then(|| TypeConfig::spawn(take_in(Arc::clone(&world), program.voters)));
     for _ in 0..STEPS {
         cluster.fault().await;
         sleep(Duration::from_millis(cluster.lots.u64(10..500))).await;
@@ -313,6 +379,9 @@ async fn run(program: Program) -> Vec<String> {
         world.lock().oracle().violations.push(what);
     }
     check_logs(&world).await;
+    if let Some(taking_in) = taking_in {
+        taking_in.abort();
+    }
     cluster.violations()
 }
 
@@ -321,6 +390,9 @@ async fn settle(cluster: &Cluster, known: &Mutex<Known>) {
     let world = &cluster.world;
     ask(world, &create(topic("last", 1 << 60, 1), false)).await;
     let nodes = world.lock().up();
+    while !(1..=cluster.program.voters).all(|id| cluster.may_lose(id)) {
+        sleep(Duration::from_millis(20)).await;
+    }
     let newest = nodes.iter().filter_map(|(_, node)| node.applied_index()).max();
     let newest = newest.expect("something was applied");
     for (id, node) in &nodes {
@@ -380,32 +452,47 @@ fn seeds(usually: u64) -> std::ops::Range<u64> {
     }
 }
 
-fn check(voters: i32, usually: u64) {
+fn check(voters: i32, losses: Losses, usually: u64) {
     for seed in seeds(usually) {
-        let program = Program { seed, voters, disks_lie: false };
-        let violations = simulate(program);
-        if !violations.is_empty() {
-            eprintln!("QUORUM_SEED={seed}, {voters} voters: {violations:#?}");
-        }
+        let violations = simulate(Program { seed, voters, disks_lie: false, losses });
+        assert!(
+            violations.is_empty(),
+            "QUORUM_SEED={seed}, {voters} voters, {losses:?}: {violations:#?}"
+        );
     }
 }
 
 #[test]
 fn three_voters_keep_their_word_whatever_fails() {
-    check(3, 40);
+    check(3, Losses::None, 40);
 }
 
 #[test]
 fn five_voters_keep_their_word_whatever_fails() {
-    check(5, 15);
+    check(5, Losses::None, 15);
 }
 
-/// The oracle is worth something: a disk that lies about what it synced is found out.
+#[test]
+fn voters_keep_their_word_while_folders_are_lost_one_after_the_other() {
+    check(3, Losses::Replaced, 30);
+    check(5, Losses::Replaced, 10);
+}
+
+/// The oracle is worth something: what breaks the promises is found.
+fn is_found(disks_lie: bool, losses: Losses) {
+    let found = (0..40)
+        .find(|seed| !simulate(Program { seed: *seed, voters: 3, disks_lie, losses }).is_empty());
+    assert!(found.is_some(), "no seed of forty found it");
+}
+
+/// A disk that lies about what it synced.
 #[test]
 fn a_disk_that_lies_is_found_out() {
-    let found = (0..40).find(|seed| {
-        let program = Program { seed: *seed, voters: 3, disks_lie: true };
-        !simulate(program).is_empty()
-    });
-    assert!(found.is_some(), "no seed of forty found it");
+    is_found(true, Losses::None);
+}
+
+/// A new folder under the number of the lost one votes a second time, and is believed to have what it has not.
+#[test]
+fn a_new_folder_under_the_number_of_the_lost_one_is_found_out() {
+    is_found(false, Losses::TakenForTheOld);
 }

@@ -157,11 +157,11 @@ impl World {
     }
 
     pub(super) fn join(&mut self, node: i32, start: u64, quorum: Quorum) {
-        self.nodes.insert(node_id(BrokerId(node)), Up { start, quorum });
+        self.nodes.insert(node_id(BrokerId(node), 0), Up { start, quorum });
     }
 
     pub(super) fn leave(&mut self, node: i32) -> Option<Quorum> {
-        self.nodes.remove(&node_id(BrokerId(node))).map(|up| up.quorum)
+        self.nodes.remove(&node_id(BrokerId(node), 0)).map(|up| up.quorum)
     }
 
     /// The nodes that run.
@@ -197,7 +197,7 @@ pub(super) async fn check_logs(world: &Shared) {
         let applied = quorum.applied_index();
         let mut store = quorum.store().clone();
         let Ok(entries) = store.try_get_log_entries(0..).await else { continue };
-        let node = node_id(BrokerId(id));
+        let node = node_id(BrokerId(id), 0);
         for entry in entries.iter().filter(|entry| Some(entry.log_id.index) <= applied) {
             world.lock().oracle.applied(entry, node);
         }
@@ -212,7 +212,7 @@ pub(super) fn watch(world: &Shared, node: i32, quorum: &Quorum) {
     TypeConfig::spawn(async move {
         while let Some(step) = steps.next().await {
             let digest = step.after.digest();
-            world.lock().oracle.was(step.index, digest, node_id(BrokerId(node)));
+            world.lock().oracle.was(step.index, digest, node_id(BrokerId(node), 0));
         }
     });
 }
@@ -226,9 +226,9 @@ pub(super) struct Wire {
 
 impl Transport for Wire {
     fn send(&self, to: BrokerId, message: Vec<u8>, _: Duration) -> Sent<'_> {
-        let from = node_id(BrokerId(self.node));
+        let from = node_id(BrokerId(self.node), 0);
         let (world, start) = (Arc::clone(&self.world), self.start);
-        Box::pin(async move { carry(world, from, start, node_id(to), message).await })
+        Box::pin(async move { carry(world, from, start, node_id(to, 0), message).await })
     }
 }
 

@@ -175,6 +175,20 @@ impl LogStore {
         self.shared.state.lock().vote_file.vote.is_some()
     }
 
+    /// The newest vote, as this node would give it now.
+    pub(crate) fn vote(&self) -> Option<Vote> {
+        self.shared.state.lock().vote_file.vote
+    }
+
+    /// Makes durable which member this folder is, before anybody is told.
+    pub(crate) fn keep_identity(&self) -> io::Result<()> {
+        let file = self.shared.state.lock().vote_file.clone();
+        assert!(file.vote.is_none(), "who has voted has an identity");
+        let Shared { disk, dir, .. } = &*self.shared;
+        file.write(&**disk, dir)?;
+        dir.parent().map_or(Ok(()), |parent| disk.sync_dir(parent))
+    }
+
     /// The newest entry, purged or not.
     pub(crate) fn last(&self) -> Option<LogId> {
         self.shared.state.lock().last

@@ -21,7 +21,7 @@ use super::snapshot::{self, Applied, SnapshotFile};
 use super::synced;
 use super::vote::{self, VoteFile};
 use super::{RESTORE, refused};
-use crate::raft::LogId;
+use crate::raft::{LogId, broker_id};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,6 +29,10 @@ use storage::disk::Disk;
 
 /// The folder's state: the log, and the image as of the snapshot that is used.
 pub(crate) struct Opened {
+    /// The number under which this folder is a member.
+    pub(crate) me: u64,
+    /// Whether the folder says so itself: the file `vote` is there.
+    pub(crate) is_known: bool,
     pub(crate) store: LogStore,
     pub(crate) applied: Applied,
     /// Who the members are, by the newest entry that says so, committed or not; `None` in a new folder.
@@ -37,6 +41,7 @@ pub(crate) struct Opened {
 
 /// What of the files is used.
 pub(super) struct Plan {
+    pub(super) has_vote_file: bool,
     pub(super) vote_file: VoteFile,
     pub(super) found: Found,
     pub(super) applied: Applied,
@@ -44,7 +49,8 @@ pub(super) struct Plan {
     damaged: Vec<(SnapshotFile, String)>,
 }
 
-/// Opens the folder, or begins with nothing. The log is meant to stay below `bytes_max` bytes behind
+/// Opens the folder, or begins with nothing, as the member `node`. A folder that says which member it is has to be of
+/// the same broker, and stays that member. The log is meant to stay below `bytes_max` bytes behind
 /// the newest snapshot; its caller purges it. Fails, with a message that names the file, if what the
 /// folder holds cannot be all that it held.
 pub(crate) fn open(
@@ -61,8 +67,9 @@ pub(crate) fn open(
         file.set_aside(&*disk)?;
     }
     let members = members(&plan);
+    let (me, is_known) = (plan.vote_file.node, plan.has_vote_file);
     let store = LogStore::open(disk, dir, plan.vote_file, plan.found, bytes_max)?;
-    Ok(Opened { store, applied: plan.applied, members })
+    Ok(Opened { me, is_known, store, applied: plan.applied, members })
 }
 
 fn members(plan: &Plan) -> Option<Members> {
@@ -82,6 +89,7 @@ pub(super) fn plan(disk: &dyn Disk, dir: &Path, cluster_id: &str, node: u64) -> 
     if let Some(voted) = &voted {
         check_owner(voted, cluster_id, node, dir)?;
     }
+    let has_vote_file = voted.is_some();
     let mut vote_file = voted.unwrap_or_else(|| VoteFile::new(cluster_id, node));
     let synced_below = vote_file.recovery_point.max(synced::read(disk, dir)?);
     let purged_next = vote_file.purged.map_or(0, |id| id.index + 1);
@@ -89,18 +97,18 @@ pub(super) fn plan(disk: &dyn Disk, dir: &Path, cluster_id: &str, node: u64) -> 
     let (applied, damaged) = choose_snapshot(disk, dir, &vote_file, &found)?;
     vote_file.purged = purged(&vote_file, &found, &applied);
     check_vote(&vote_file, &found, &applied, dir)?;
-    Ok(Plan { vote_file, found, applied, damaged })
+    Ok(Plan { has_vote_file, vote_file, found, applied, damaged })
 }
 
 fn check_owner(voted: &VoteFile, cluster_id: &str, node: u64, dir: &Path) -> io::Result<()> {
-    if voted.cluster_id == cluster_id && voted.node == node {
+    let (owner, broker) = (broker_id(voted.node), broker_id(node));
+    if voted.cluster_id == cluster_id && owner == broker {
         return Ok(());
     }
     let text = format!(
-        "{} belongs to node {} of cluster {}, not to node {node} of cluster {cluster_id}: \
+        "{} belongs to node {owner} of cluster {}, not to node {broker} of cluster {cluster_id}: \
          name the log directory that is this node's",
         dir.display(),
-        voted.node,
         voted.cluster_id
     );
     Err(io::Error::new(io::ErrorKind::InvalidData, text))

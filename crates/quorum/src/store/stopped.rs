@@ -22,7 +22,7 @@ pub fn read_stopped(
     cluster_id: &str,
     node: BrokerId,
 ) -> io::Result<ClusterImage> {
-    let plan = open::plan(&**disk, dir, cluster_id, node_id(node))?;
+    let plan = open::plan(&**disk, dir, cluster_id, node_id(node, 0))?;
     let due = plan.applied.last.map_or(0, |last| last.index + 1);
     let next = plan.found.next;
     let mut machine = StateMachine::new(Arc::clone(disk), dir.to_owned(), plan.applied);

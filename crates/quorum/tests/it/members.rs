@@ -22,7 +22,7 @@ async fn one_voter_becomes_three_and_survives_the_loss_of_the_first() {
     for id in [2, 3] {
         let node = mesh.start(newcomer(id), &disks[id as usize - 1]).await.unwrap();
         mesh.join(id, &node);
-        first.add_learner(BrokerId(id)).await.unwrap();
+        first.admit(BrokerId(id)).await.unwrap();
         nodes.push((id, node));
     }
     assert_eq!(first.members().1, [BrokerId(2), BrokerId(3)]);
@@ -51,7 +51,7 @@ async fn a_learner_receives_everything_and_can_be_removed() {
     prepare(&first).await;
     let second = mesh.start(newcomer(2), &disks[1]).await.unwrap();
     mesh.join(2, &second);
-    first.add_learner(BrokerId(2)).await.unwrap();
+    first.admit(BrokerId(2)).await.unwrap();
     assert!(created(&first.propose(create("t", 1)).await.unwrap()));
     second.wait_applied(first.applied_index().unwrap()).await.unwrap();
     assert_eq!(second.image().digest(), first.image().digest());

@@ -1,0 +1,201 @@
+//! What becomes of a cluster whose brokers lose their disks: the folder of one is emptied while it, or everything, is
+//! stopped. Nothing acknowledged is lost, the empty one is refilled, and it votes again.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::PathBuf;
+
+use client::{Admin, Cluster, ClusterConfig};
+
+use super::replication::{all_acknowledged, kept, produce, wait_for_all_in_sync};
+use super::*;
+
+/// What of a broker's folder is not its disk.
+const NOT_DATA: [&str; 2] = ["server.properties", "broker.log"];
+
+/// Moves everything that a stopped broker has stored to another folder.
+fn take_away(folder: &str, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        if NOT_DATA.iter().all(|name| entry.file_name() != *name) {
+            fs::rename(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+}
+
+/// Puts back what was taken away.
+fn put_back(from: &Path, folder: &str) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        fs::rename(entry.path(), Path::new(folder).join(entry.file_name())).unwrap();
+    }
+}
+
+/// A broker that was started by hand; what it reports is in a file. It is killed at the end.
+struct Started {
+    process: Child,
+    reports: PathBuf,
+}
+
+impl Started {
+    fn of(folder: &str, reports: PathBuf) -> Started {
+        let file = File::create(&reports).unwrap();
+        let mut command = Command::new(HIGHWATER);
+        command.arg("start").arg(Path::new(folder).join("server.properties"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        Started { process: command.spawn().unwrap(), reports }
+    }
+
+    fn kill(mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    fn reported(&self, words: &str) -> bool {
+        fs::read_to_string(&self.reports).unwrap().contains(words)
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The voters that have everything, and the members that do not vote, as the leader at one of these addresses says.
+fn members(addresses: &[String]) -> Option<(BTreeSet<i32>, Vec<i32>)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    addresses.iter().find_map(|address| {
+        runtime.block_on(async {
+            let call_timeout = Duration::from_secs(1);
+            let config = ClusterConfig { call_timeout, ..ClusterConfig::new(address) };
+            let admin = Admin::new(Cluster::connect(config).await.ok()?);
+            let described = admin.describe_quorum().await.ok()?;
+            let partition = described.topics.first()?.partitions.first()?;
+            // A voter that is gone is listed, and has not caught up.
+            let caught_up =
+                partition.current_voters.iter().filter(|v| v.last_caught_up_timestamp > 0);
+            let voters: BTreeSet<i32> = caught_up.map(|voter| voter.replica_id).collect();
+            let all = voters.len() == partition.current_voters.len();
+            let observers = partition.observers.iter().map(|o| o.replica_id).collect();
+            all.then_some((voters, observers))
+        })
+    })
+}
+
+fn wait_for_all_votes(addresses: &[String]) {
+    wait_until("each of the three votes and has everything", || {
+        members(addresses) == Some((BTreeSet::from([1, 2, 3]), Vec::new()))
+    });
+}
+
+#[test]
+fn a_voter_whose_disk_was_lost_is_refilled_and_votes_again() {
+    let (place, folder) = place();
+    let mut up = Up::of(&folder, 3, &[]);
+    let (addresses, bootstrap) = (up.addresses(), up.bootstrap.clone());
+    up.run("topic create kept -p 3 -r 3");
+    all_acknowledged(produce(&bootstrap, 0..300));
+    wait_for_all_in_sync(&bootstrap, "kept");
+
+    // The one that would begin a new cluster, if any did.
+    let first = up.brokers[0].clone();
+    first.signal(Signal::KILL);
+    up.says("broker 1");
+    let old = place.path().join("old disk");
+    take_away(&first.folder, &old);
+    all_acknowledged(produce(&bootstrap, 300..600));
+    // Twice in a row: the second time whatever it had got by then is lost as well.
+    let reports = place.path().join("reports");
+    let started = Started::of(&first.folder, reports.clone());
+    wait_until("the metadata has begun to arrive", || {
+        Path::new(&first.folder).join("__cluster_metadata-0/vote").exists()
+    });
+    started.kill();
+    take_away(&first.folder, &place.path().join("another disk"));
+    let started = Started::of(&first.folder, reports.clone());
+    wait_for_all_in_sync(&bootstrap, "kept");
+    wait_for_all_votes(&addresses);
+    assert!(!started.reported("made a new cluster"));
+
+    // Without another one it is needed, for votes and for records.
+    up.brokers[1].signal(Signal::KILL);
+    up.says("broker 2");
+    all_acknowledged(produce(&bootstrap, 600..900));
+    assert_eq!(kept(&bootstrap), (0..900).collect());
+    let second = Started::of(&up.brokers[1].folder, place.path().join("reports of 2"));
+    wait_for_all_in_sync(&bootstrap, "kept");
+
+    // The first disk is found again, and takes the place of the one that came instead.
+    started.kill();
+    take_away(&first.folder, &place.path().join("a third disk"));
+    put_back(&old, &first.folder);
+    let started = Started::of(&first.folder, reports);
+    wait_for_all_in_sync(&bootstrap, "kept");
+    wait_for_all_votes(&addresses);
+    assert_eq!(kept(&bootstrap), (0..900).collect());
+    drop((started, second));
+    up.stop();
+}
+
+#[test]
+fn a_disk_that_is_lost_while_everything_is_stopped_is_refilled() {
+    let (place, folder) = place();
+    let up = Up::of(&folder, 3, &[]);
+    up.run("topic create kept -p 3 -r 3");
+    all_acknowledged(produce(&up.bootstrap, 0..300));
+    let first = up.brokers[0].clone();
+    up.stop();
+    take_away(&first.folder, &place.path().join("old disk"));
+    let up = Up::of(&folder, 3, &[]);
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    wait_for_all_votes(&up.addresses());
+    assert_eq!(kept(&up.bootstrap), (0..300).collect());
+    let reports = fs::read_to_string(folder.join("broker-1/broker.log")).unwrap();
+    assert_eq!(reports.matches("made a new cluster").count(), 0, "{reports}");
+    all_acknowledged(produce(&up.bootstrap, 300..400));
+    assert_eq!(kept(&up.bootstrap), (0..400).collect());
+    up.stop();
+}
+
+#[test]
+fn without_a_majority_that_has_its_disks_no_new_cluster_is_made() {
+    let (place, folder) = place();
+    let up = Up::of(&folder, 3, &[]);
+    up.run("topic create kept -p 3 -r 3");
+    all_acknowledged(produce(&up.bootstrap, 0..300));
+    let (brokers, bootstrap, addresses) =
+        (up.brokers.clone(), up.bootstrap.clone(), up.addresses());
+    up.stop();
+    let disk = |number: usize| place.path().join(format!("disk {number}"));
+    for number in [1, 2] {
+        take_away(&brokers[number - 1].folder, &disk(number));
+    }
+    let start = |number: usize| {
+        let reports = place.path().join(format!("reports of {number}"));
+        Started::of(&brokers[number - 1].folder, reports)
+    };
+    // Two that are empty are two of three, and know nothing of a third.
+    let (first, second) = (start(1), start(2));
+    for started in [&first, &second] {
+        wait_until("what is missing is told", || {
+            started.reported("a new cluster needs all of its 3 voters")
+        });
+    }
+    let third = start(3);
+    for started in [&first, &second, &third] {
+        wait_until("what to do is told", || started.reported("put __cluster_metadata-0 of one"));
+        assert!(!started.reported("made a new cluster"));
+    }
+    // It is done.
+    second.kill();
+    take_away(&brokers[1].folder, &place.path().join("empty disk"));
+    put_back(&disk(2), &brokers[1].folder);
+    let second = start(2);
+    wait_for_all_in_sync(&bootstrap, "kept");
+    wait_for_all_votes(&addresses);
+    assert_eq!(kept(&bootstrap), (0..300).collect());
+    drop((first, second, third));
+}
