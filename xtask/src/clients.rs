@@ -155,6 +155,7 @@ fn run_while_killing(arguments: &Arguments, target: &Target, every: Duration) ->
         drop(end);
         let killed = killing.join().expect("it does not panic")?;
         println!("\n{killed} brokers were killed");
+        ensure!(killed > 0, "no broker was killed in that time: nothing was tried");
         rows
     })
 }
