@@ -8,6 +8,7 @@
 //! heartbeats  telling the controller that this broker lives
 //! watching    on the active controller: who is alive, whom to fence, what follows (sweeps)
 //! fetchers    copying from leaders, a thread for each leader and slot
+//! counting    what steps of the metadata mean for the counters
 //! describing  the metadata quorum, for whoever asks any broker
 //! in_sync     on leaders: who is in sync, as the controller decides
 //! ```
@@ -16,6 +17,7 @@
 
 mod answers;
 mod controller;
+mod counting;
 mod describing;
 mod fetcher;
 mod fetchers;
@@ -28,6 +30,7 @@ mod links;
 mod watching;
 
 pub use controller::{Controller, Undecided};
+pub use counting::Counts;
 pub use describing::{DescribedMember, DescribedQuorum, describe as describe_quorum};
 pub use fetchers::Fetchers;
 pub use handing_over::hand_over;

@@ -3,6 +3,7 @@
 //! `replication.rs`.
 
 mod hints;
+mod metrics;
 mod quorum;
 mod replication;
 

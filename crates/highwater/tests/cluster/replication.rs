@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::*;
 
 /// Produces these numbers as lines, one batch each; all must be acknowledged.
-fn produce(bootstrap: &str, numbers: std::ops::Range<u32>) -> Child {
+pub fn produce(bootstrap: &str, numbers: std::ops::Range<u32>) -> Child {
     let mut command = Command::new(HIGHWATER);
     command.args(["produce", "kept", "-b", bootstrap]);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -18,7 +18,7 @@ fn produce(bootstrap: &str, numbers: std::ops::Range<u32>) -> Child {
     child
 }
 
-fn all_acknowledged(child: Child) {
+pub fn all_acknowledged(child: Child) {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
 }
