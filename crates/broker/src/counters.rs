@@ -22,6 +22,187 @@ impl Counter {
     }
 }
 
+/// A number that rises and falls.
+#[derive(Debug, Default)]
+pub struct Level(AtomicU64);
+
+impl Level {
+    /// Puts another in its place.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// What it stands at.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Is one higher until what this returns is dropped.
+    pub fn raised(&self) -> Raised<'_> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Raised(self)
+    }
+}
+
+/// Holds a [`Level`] one higher.
+#[derive(Debug)]
+pub struct Raised<'a>(&'a Level);
+
+impl Drop for Raised<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Why something was counted: one of a few reasons, all known before.
+pub trait Reason: Copy + 'static {
+    /// All of them, each at its own number.
+    const ALL: &'static [Self];
+
+    /// Its number.
+    fn number(self) -> usize;
+
+    /// One word, as a label's value.
+    fn name(self) -> &'static str;
+}
+
+/// A counter for each reason.
+#[derive(Debug)]
+pub struct ByReason<R> {
+    counters: Box<[Counter]>,
+    reason: std::marker::PhantomData<R>,
+}
+
+impl<R: Reason> Default for ByReason<R> {
+    fn default() -> ByReason<R> {
+        let counters = R::ALL.iter().map(|_| Counter::default()).collect();
+        ByReason { counters, reason: std::marker::PhantomData }
+    }
+}
+
+impl<R: Reason> ByReason<R> {
+    /// Counts one.
+    pub fn count(&self, reason: R) {
+        self.counters[reason.number()].add(1);
+    }
+
+    /// What one stands at.
+    pub fn of(&self, reason: R) -> u64 {
+        self.counters[reason.number()].get()
+    }
+
+    /// What each stands at.
+    pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        R::ALL.iter().map(|reason| (reason.name(), self.counters[reason.number()].get()))
+    }
+
+    /// All reasons together.
+    pub fn total(&self) -> u64 {
+        self.counters.iter().map(Counter::get).sum()
+    }
+}
+
+/// Reasons and their names.
+macro_rules! reasons {
+    ($(#[$about:meta])* $name:ident { $($(#[$one:meta])* $reason:ident = $word:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $($(#[$one])* $reason,)* }
+
+        impl Reason for $name {
+            const ALL: &'static [$name] = &[$($name::$reason,)*];
+
+            fn number(self) -> usize {
+                self as usize
+            }
+
+            fn name(self) -> &'static str {
+                match self { $($name::$reason => $word,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why a partition has another leader, or another leader epoch.
+    Election {
+        /// The one before was fenced, or has left.
+        LeaderFenced = "leader_fenced",
+        /// The one before is about to stop.
+        LeaderStops = "leader_stops",
+        /// The one before lost something, and leads again or not.
+        LeaderRestarted = "leader_restarted",
+        /// The preferred replica takes over.
+        Preferred = "preferred",
+        /// Nobody led.
+        LeaderBack = "leader_back",
+        /// The new one may lack what was acknowledged.
+        Unclean = "unclean",
+        /// Nobody can lead.
+        Nobody = "nobody",
+        /// Anything else.
+        Other = "other",
+    }
+}
+
+reasons! {
+    /// Why a replica is in sync no more.
+    Shrink {
+        /// Its broker was fenced, or has left.
+        Fenced = "fenced",
+        /// Its broker is about to stop.
+        Stops = "stops",
+        /// It lagged, or lost what it had.
+        Lag = "lag",
+    }
+}
+
+reasons! {
+    /// Why a broker was fenced.
+    Fencing {
+        /// It stopped in order, or asked for it.
+        Stop = "stop",
+        /// Its process ended: the link broke off, and its address refuses or another process is there.
+        Link = "link",
+        /// It was silent for a session.
+        Session = "session",
+    }
+}
+
+/// What is counted of the cluster. Elections and fencings are counted by the active controller of that moment,
+/// ISR changes by the partition's leader, all else by each broker of itself.
+#[derive(Debug, Default)]
+pub struct ClusterCounters {
+    /// Partitions that have another leader or leader epoch.
+    pub elections: ByReason<Election>,
+    /// Brokers that were fenced.
+    pub fencings: ByReason<Fencing>,
+    /// Replicas that left the ISR of a partition led here.
+    pub shrinks: ByReason<Shrink>,
+    /// Replicas that joined the ISR of a partition led here.
+    pub expansions: Counter,
+    /// How often this broker was fenced though it lived.
+    pub fenced_alive: Counter,
+    /// Answers of leaders to this broker's fetchers.
+    pub rounds: Counter,
+    /// Those with records.
+    pub rounds_with_records: Counter,
+    /// Records that they carried.
+    pub replicated_records: Counter,
+    /// Bytes of these.
+    pub replicated_bytes: Counter,
+    /// Metadata requests that had to wait for another leader than a dead one.
+    pub metadata_parked: Counter,
+    /// Those that wait now.
+    pub metadata_waiting: Level,
+    /// Those that waited in vain.
+    pub metadata_unsettled: Counter,
+    /// When the metadata last changed here, in milliseconds since 1970.
+    pub metadata_changed_ms: Level,
+    /// When the active controller last answered a heartbeat, in milliseconds since 1970.
+    pub controller_heard_ms: Level,
+}
+
 /// Buckets of a [`Durations`]: powers of two of microseconds, 1 µs to over an hour.
 const DURATION_BUCKETS: usize = 32;
 
@@ -106,6 +287,8 @@ pub struct Counters {
     pub committed_cuts: Counter,
     /// How long syncs took.
     pub syncs: Durations,
+    /// What is counted of the cluster.
+    pub cluster: ClusterCounters,
     apis: Vec<ApiCounters>,
 }
 
@@ -124,6 +307,7 @@ impl Default for Counters {
             batches_unreadable: Counter::default(),
             committed_cuts: Counter::default(),
             syncs: Durations::default(),
+            cluster: ClusterCounters::default(),
             apis,
         }
     }

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use metadata::ClusterImage;
-use model::PartitionIndex;
+use model::{BrokerId, PartitionIndex};
 use partition::Partition;
+use quorum::MemberDescription;
 
-use crate::counters::Counters;
+use crate::counters::{Counters, Durations};
 use crate::server::Server;
 use crate::telemetry::{
-    BrokerFacts, ClusterFacts, CommittedOffset, Depth, GroupFacts, LocalReplica, Observed,
-    PartitionFacts, RequestFacts, ThreadTimes, TopicFacts, Trouble,
+    BrokerFacts, ClusterFacts, CommittedOffset, Depth, FollowerFacts, GroupFacts, LocalReplica,
+    MemberFacts, Observed, PartitionFacts, QuorumFacts, RequestFacts, ThreadTimes, TopicFacts,
+    Trouble,
 };
 
 /// Groups that are shown. Anybody may make groups; who has more needs another way to look at them.
@@ -53,6 +55,13 @@ impl Observed for Observer {
         self.ask(|server| groups(server, depth))
     }
 
+    fn directory_syncs(&self) -> Vec<(String, Arc<Durations>)> {
+        self.ask(|server| {
+            let paths = server.logs.directories().map(|it| it.path().display().to_string());
+            paths.zip(server.flusher.syncs().cloned()).collect()
+        })
+    }
+
     fn requests(&self) -> RequestFacts {
         self.ask(requests)
     }
@@ -84,7 +93,56 @@ fn cluster(server: &Server) -> ClusterFacts {
         is_controller: server.quorum.is_leader(),
         brokers: brokers.collect(),
         fenced_broker_count: image.brokers().filter(|broker| broker.fenced).count(),
+        registered: image.brokers().map(|broker| (broker.id.0, broker.fenced)).collect(),
+        broker_epoch: image.broker(server.node_id).map_or(-1, |own| own.epoch.0),
+        quorum: quorum(server),
+        followers: followers(server),
     }
+}
+
+fn quorum(server: &Server) -> QuorumFacts {
+    let standing = server.quorum.standing();
+    let described = server.quorum.describe();
+    let member = |votes| {
+        move |member: MemberDescription| MemberFacts {
+            id: member.node.0,
+            votes,
+            log_end_offset: member.log_end.0,
+            heard_ago: member.heard_ago,
+        }
+    };
+    let members = described.map_or_else(Vec::new, |described| {
+        let voters = described.voters.into_iter().map(member(true));
+        voters.chain(described.observers.into_iter().map(member(false))).collect()
+    });
+    QuorumFacts {
+        leader: standing.leader.unwrap_or(BrokerId::NONE).0,
+        leader_epoch: standing.leader_epoch,
+        log_end_offset: standing.log_end.0,
+        applied_offset: standing.applied_end.0,
+        members,
+    }
+}
+
+/// How far other brokers are, over all partitions that this one leads: as many as there are brokers.
+fn followers(server: &Server) -> Vec<FollowerFacts> {
+    let (now, here) = (server.clock.moment(), server.topics.snapshot());
+    let mut facts = BTreeMap::<i32, FollowerFacts>::new();
+    for partition in here.partitions() {
+        partition.look_at_followers(|place| {
+            let id = place.broker.0;
+            let of = facts.entry(id).or_insert_with(|| FollowerFacts { id, ..Default::default() });
+            of.partitions += 1;
+            of.out_of_sync += usize::from(!place.in_sync);
+            of.lag_max = of.lag_max.max(place.lag);
+            if place.lag > 0 {
+                // Of one that never had everything in this leader epoch no time is known.
+                let behind = place.caught_up.map(|at| now.since(at)).unwrap_or_default();
+                of.behind = of.behind.max(behind);
+            }
+        });
+    }
+    facts.into_values().collect()
 }
 
 fn topics(server: &Server) -> Vec<TopicFacts> {
@@ -97,6 +155,7 @@ fn topics(server: &Server) -> Vec<TopicFacts> {
             leader: state.leader.0,
             replicas: state.replicas.iter().map(|broker| broker.0).collect(),
             in_sync: state.isr.iter().map(|broker| broker.0).collect(),
+            eligible: state.elr.len(),
             in_sync_min: partition(index)
                 .map_or(1, |found| found.settings().min_insync_replicas)
                 .min(state.replicas.len()),

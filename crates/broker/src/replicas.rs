@@ -20,6 +20,7 @@ use storage::{CleanupPolicy, LogConfig, StorageError};
 use tokio::sync::watch;
 use tracing::{error, info};
 
+use crate::cluster::Counts;
 use crate::groups::OFFSETS_TOPIC;
 use crate::internal_topics;
 use crate::logs::{Gone, Logs, Opened, Wanted, tell_refusal};
@@ -44,12 +45,14 @@ pub async fn run(server: Arc<Server>, applied: watch::Sender<u64>) {
             error!(index, "a bug: acting upon the cluster's metadata panicked");
             std::process::abort();
         }
+        server.counters.cluster.metadata_changed_ms.set(server.now().0.max(0) as u64);
         applied.send_replace(index);
     }
 }
 
 /// What the broker does about one step of the cluster.
 pub fn act_upon(server: &Arc<Server>, update: &ImageUpdate) {
+    count(server, update);
     let image = &update.after;
     let reconfigured = broker_configs_changed(server, update);
     if reconfigured {
@@ -68,6 +71,13 @@ pub fn act_upon(server: &Arc<Server>, update: &ImageUpdate) {
     // Only now can nobody find them any more.
     server.logs.delete(&removed);
     tell_groups(server, update, &changes);
+}
+
+fn count(server: &Server, update: &ImageUpdate) {
+    let fenced_for = |broker| server.links.as_ref()?.watching().take_fenced_for(broker);
+    let (me, decides) = (server.node_id, server.quorum.is_leader());
+    let counts = Counts { me, decides, fenced_for: &fenced_for };
+    counts.step(&server.counters.cluster, update);
 }
 
 /// Name and id of each.

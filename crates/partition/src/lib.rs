@@ -41,7 +41,7 @@ pub use replication::{
     AssignedReplica, Assignment, FollowerFetch, IsrAnswer, IsrDecision, Next, Proposal, Standing,
     Truncation,
 };
-pub use serve::ReplicaRead;
+pub use serve::{FollowerPlace, ReplicaRead};
 pub use settings::{CompressionRule, Settings};
 pub use sync::{PartitionSync, Synced};
 pub use sync_queue::{SyncQueue, UNSYNCED_BYTES_MAX, Urgency};

@@ -1,7 +1,7 @@
 //! The leader's half of replication: what a replica's fetch is answered with and what it acknowledges, and what the
 //! controller says of the ISR.
 
-use model::{Durability, LeaderEpoch, Moment, Offset};
+use model::{BrokerId, Durability, LeaderEpoch, Moment, Offset};
 use replication::{Event, FollowerFetch, IsrAnswer};
 use storage::ReadCursor;
 
@@ -24,6 +24,20 @@ pub struct ReplicaRead {
     pub max_bytes: u32,
     /// Whether a first batch that is larger is given all the same.
     pub at_least_one: bool,
+}
+
+/// How far another replica of a partition has come, as its leader knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FollowerPlace {
+    /// Whose replica.
+    pub broker: BrokerId,
+    /// Offsets that the leader's log has and that it has not acknowledged; all of them before it fetches in this
+    /// leader epoch.
+    pub lag: u64,
+    /// When it last had everything; `None` if never in this leader epoch.
+    pub caught_up: Option<Moment>,
+    /// Whether it is in sync.
+    pub in_sync: bool,
 }
 
 impl Partition {
@@ -110,6 +124,22 @@ impl Partition {
         let mut state = self.lock();
         let effects = state.replica.step(Event::Tick(now));
         self.publish(state, effects);
+    }
+
+    /// Shows `look` every other replica, if this broker leads: for metrics. Under the lock.
+    pub fn look_at_followers(&self, mut look: impl FnMut(FollowerPlace)) {
+        let state = self.lock();
+        let Some(book) = state.replica.leadership() else { return };
+        let (log_start, log_end) = (state.log.log_start_offset(), state.log.log_end_offset());
+        for peer in book.peers() {
+            let position = peer.position().unwrap_or(log_start);
+            look(FollowerPlace {
+                broker: peer.broker(),
+                lag: (log_end.0 - position.0).max(0) as u64,
+                caught_up: peer.caught_up(),
+                in_sync: book.isr().contains(&peer.broker()),
+            });
+        }
     }
 
     /// Whether the high watermark may be told as the end of the partition; see

@@ -22,6 +22,19 @@ pub struct QuorumDescription {
     pub observers: Vec<MemberDescription>,
 }
 
+/// Where this node stands in the quorum, whether it leads or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuorumStanding {
+    /// Who leads, as far as this node knows.
+    pub leader: Option<BrokerId>,
+    /// The newest leader epoch (raft term) that it knows.
+    pub leader_epoch: u64,
+    /// The offset behind the last entry in its log.
+    pub log_end: Offset,
+    /// Entries below this offset are applied here.
+    pub applied_end: Offset,
+}
+
 /// One member's place in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberDescription {
@@ -41,6 +54,19 @@ fn behind(index: Option<u64>) -> Offset {
 }
 
 impl Quorum {
+    /// Where this node stands.
+    pub fn standing(&self) -> QuorumStanding {
+        let applied = self.applied_index();
+        let watched = self.raft().metrics();
+        let metrics = watched.borrow_watched();
+        QuorumStanding {
+            leader: metrics.current_leader.map(broker_id),
+            leader_epoch: metrics.current_term,
+            log_end: behind(metrics.last_log_index.max(applied)),
+            applied_end: behind(applied),
+        }
+    }
+
     /// The quorum as this node sees it; `None` unless this node leads.
     pub fn describe(&self) -> Option<QuorumDescription> {
         let leads = self.is_leader();

@@ -27,7 +27,7 @@ mod state_machine;
 mod store;
 
 pub use config::{QuorumConfig, QuorumError};
-pub use description::{MemberDescription, QuorumDescription};
+pub use description::{MemberDescription, QuorumDescription, QuorumStanding};
 pub use links::{LinkTransport, MemberService};
 pub use network::{NoTransport, Sent, Transport, TransportError};
 pub use published::Subscription;

@@ -68,6 +68,11 @@ impl Peer {
         self.fetched.map(|fetched| fetched.position)
     }
 
+    /// When it last had everything that the leader had, as far as is known in this leader epoch.
+    pub fn caught_up(&self) -> Option<Moment> {
+        self.caught_up
+    }
+
     /// Whether it had everything within the last `lag_max`.
     pub(crate) fn has_been_caught_up(&self, now: Moment, lag_max: Duration) -> bool {
         self.caught_up.is_some_and(|caught_up| now.since(caught_up) <= lag_max)

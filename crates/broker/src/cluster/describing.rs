@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often the leader looks who has everything, as often as Kafka's followers fetch.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Members of one kind: more are no answer.
+/// Members of one kind: an answer with more is refused.
 const MEMBERS_MAX: u32 = 10_000;
 
 /// The metadata quorum as its leader sees it.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use ::link::{Purpose, Target, dial};
 use bytes::Bytes;
 use metadata::decide::BrokerRef;
+use model::batch::Batches;
 use model::{BrokerId, Offset};
 use node::{Ask, Effects, Event, Fetcher, Key};
 use partition::{Next, Partition, PartitionError, Watch, WatchKey};
@@ -25,6 +26,7 @@ use tracing::{error, info, warn};
 
 use super::fetching::{self, Answered, Session, Terms};
 use super::links::ClusterLinks;
+use crate::counters::ClusterCounters;
 use crate::server::Server;
 
 /// Bytes of one answer: more than any leader is asked for.
@@ -339,6 +341,7 @@ impl Copying {
         match (answered, session) {
             (Ok(Answered::Partitions { session_id, answers }), Some(session)) => {
                 self.was_small = size < SMALL_BYTES;
+                count_round(&server.counters.cluster, &answers);
                 session.answered(session_id);
                 self.take(Event::Answered(asked.number, answers)).await;
             }
@@ -366,6 +369,24 @@ impl Copying {
             self.look_at = None;
             self.take(Event::Look).await;
         }
+    }
+}
+
+/// Counts what an answer carries, batch by batch.
+fn count_round(counters: &ClusterCounters, answers: &fetching::Answers) {
+    counters.rounds.add(1);
+    let carried = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok());
+    let (mut bytes, mut records) = (0, 0);
+    for answer in carried {
+        bytes += answer.records.len() as u64;
+        // What is not a batch ends the count; whoever appends it says so.
+        let batches = Batches::new(&answer.records).map_while(Result::ok);
+        records += batches.map(|(header, _)| header.record_count.max(0) as u64).sum::<u64>();
+    }
+    if bytes > 0 {
+        counters.rounds_with_records.add(1);
+        counters.replicated_bytes.add(bytes);
+        counters.replicated_records.add(records);
     }
 }
 

@@ -4,7 +4,8 @@
 //! a heartbeat: 1 version (1)   4 broker   8 broker epoch
 //! its answer:  1 what the receiver knows   0 it is not the active controller
 //!                                        1 heard
-//!                                        2 heard, and registered differently, or fenced, or not at all
+//!                                        2 heard, and fenced
+//!                                        3 heard, and registered differently, or not at all
 //! ```
 
 use std::sync::{Arc, OnceLock};
@@ -29,7 +30,8 @@ const VERSION: u8 = 1;
 /// Answers.
 const ELSEWHERE: u8 = 0;
 const HEARD: u8 = 1;
-const IN_DOUBT: u8 = 2;
+const FENCED: u8 = 2;
+const UNKNOWN: u8 = 3;
 
 fn encode(who: BrokerRef) -> Vec<u8> {
     let mut out = Writer::default();
@@ -66,11 +68,13 @@ impl Service for HeartbeatService {
             let taken = leads && who.broker == caller.hello.node && self.watching.heard(who);
             let image = self.quorum.get().map(|quorum| quorum.image());
             let known = image.as_ref().and_then(|image| image.broker(who.broker));
-            let serves = known.is_some_and(|known| known.epoch == who.epoch && !known.fenced);
+            let is_same = known.is_some_and(|known| known.epoch == who.epoch);
+            let serves = is_same && known.is_some_and(|known| !known.fenced);
             Ok(vec![match taken {
                 false => ELSEWHERE,
                 true if serves => HEARD,
-                true => IN_DOUBT,
+                true if is_same => FENCED,
+                true => UNKNOWN,
             }])
         })
     }
@@ -86,10 +90,11 @@ pub(crate) async fn run(server: Arc<Server>, links: Arc<ClusterLinks>, who: Brok
     loop {
         tokio::select! {
             _ = ticks.tick() => {
-                let is_in_doubt = beat(&server, &links, who, every).await;
+                let answer = beat(&server, &links, who, every).await;
+                let is_fenced = answer == Some(FENCED) || is_fenced(&server, who);
                 // Once a heartbeat: whoever is fenced for a reason that lasts must not keep the controller busy.
-                if is_in_doubt || is_fenced(&server, who) {
-                    serve_again(&server, who, every).await;
+                if is_fenced || answer == Some(UNKNOWN) {
+                    serve_again(&server, who, is_fenced, every).await;
                 }
             }
             update = updates.next() => if update.is_none() { return },
@@ -98,22 +103,38 @@ pub(crate) async fn run(server: Arc<Server>, links: Arc<ClusterLinks>, who: Brok
     }
 }
 
-/// Returns whether the controller knows this broker otherwise than it knows itself: it is fenced there, or was
-/// unregistered, and no metadata may come here any more to tell.
-async fn beat(server: &Server, links: &ClusterLinks, who: BrokerRef, patience: Duration) -> bool {
-    let Some(leader) = server.quorum.leader() else { return false };
+/// Returns what the controller knows of this broker, if another node is the controller: what it says may come before the
+/// metadata, and to a broker that was unregistered no metadata comes any more.
+async fn beat(
+    server: &Server,
+    links: &ClusterLinks,
+    who: BrokerRef,
+    patience: Duration,
+) -> Option<u8> {
+    let leader = server.quorum.leader()?;
     if leader == who.broker {
         links.watching().heard(who);
-        return false;
+        note_controller(server);
+        return None;
     }
     let called = links.links().call(leader, service::HEARTBEAT, encode(who), patience).await;
     match called {
-        Ok(answer) => *answer == [IN_DOUBT],
+        Ok(answer) => {
+            if *answer != [ELSEWHERE] {
+                note_controller(server);
+            }
+            answer.first().copied()
+        }
         Err(cause) => {
             debug!(%leader, %cause, "a heartbeat was not answered");
-            false
+            None
         }
     }
+}
+
+/// The active controller was heard.
+fn note_controller(server: &Server) {
+    server.counters.cluster.controller_heard_ms.set(server.now().0.max(0) as u64);
 }
 
 fn is_fenced(server: &Server, who: BrokerRef) -> bool {
@@ -122,17 +143,19 @@ fn is_fenced(server: &Server, who: BrokerRef) -> bool {
 }
 
 /// Asks to serve. What the controller decides is certain, other than what one that was elected a moment ago knows.
-async fn serve_again(server: &Server, who: BrokerRef, patience: Duration) {
+async fn serve_again(server: &Server, who: BrokerRef, was_fenced: bool, patience: Duration) {
     if server.is_stopping() {
         return;
     }
-    let was_fenced = is_fenced(server, who);
     if was_fenced {
         warn!("this broker was fenced though it lives: it asks to serve again");
     }
     let request = Request::UnfenceBroker(who);
     match server.controller.decide_within(request, patience).await {
-        Ok((_, Response::Broker(Ok(())))) if was_fenced => info!("this broker serves again"),
+        Ok((_, Response::Broker(Ok(())))) if was_fenced => {
+            server.counters.cluster.fenced_alive.add(1);
+            info!("this broker serves again");
+        }
         Ok((_, Response::Broker(Ok(())))) => {}
         Ok((_, Response::Broker(Err(refusal)))) => {
             if refusal.error == ErrorCode::BrokerIdNotRegistered {

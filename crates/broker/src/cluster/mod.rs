@@ -9,6 +9,7 @@
 //! watching    on the active controller: who is alive, whom to fence, what follows (sweeps)
 //! members     on the active controller: who is a member of the quorum, and as which folder
 //! fetchers    copying from leaders, a thread for each leader and slot
+//! counting    what steps of the metadata mean for the counters
 //! describing  the metadata quorum, for whoever asks any broker
 //! in_sync     on leaders: who is in sync, as the controller decides
 //! ```
@@ -17,6 +18,7 @@
 
 mod answers;
 mod controller;
+mod counting;
 mod describing;
 mod fetcher;
 mod fetchers;
@@ -30,6 +32,7 @@ mod members;
 mod watching;
 
 pub use controller::{Controller, Undecided};
+pub use counting::Counts;
 pub use describing::{DescribedMember, DescribedQuorum, describe as describe_quorum};
 pub use fetchers::Fetchers;
 pub use handing_over::hand_over;

@@ -21,6 +21,7 @@ use tracing::{debug, info, warn};
 
 use super::links::ClusterLinks;
 use super::members::Members;
+use crate::counters::Fencing;
 
 /// How long each voter waits for those before it when the controller has ended.
 const TURN: Duration = Duration::from_millis(50);
@@ -46,6 +47,8 @@ struct State {
     seen: BTreeMap<BrokerId, Uuid>,
     /// The last process of each node that is known to have ended.
     ended: BTreeMap<BrokerId, Uuid>,
+    /// Why this controller fenced brokers last.
+    fenced_for: BTreeMap<BrokerId, Fencing>,
 }
 
 impl Watching {
@@ -113,6 +116,11 @@ impl Watching {
         self.state.lock().ended.get(&broker) == Some(&known.incarnation)
     }
 
+    /// Why this controller fenced a broker, if it did; told once.
+    pub(crate) fn take_fenced_for(&self, broker: BrokerId) -> Option<Fencing> {
+        self.state.lock().fenced_for.remove(&broker)
+    }
+
     /// Whether a broker that is registered may still be alive, as far as this controller knows.
     pub(super) fn may_be_alive(&self, image: &ClusterImage, broker: BrokerId) -> bool {
         let now = self.now();
@@ -137,11 +145,24 @@ impl Watching {
         let now = self.now();
         let mut state = self.state.lock();
         state.tell_gone(now, image);
+        let state = &mut *state;
         let Some(sessions) = &mut state.sessions else { return (Vec::new(), None) };
         if let Some(own) = image.broker(self.me) {
             sessions.heard(now, BrokerRef { broker: own.id, epoch: own.epoch });
         }
         let due = sessions.look(now, image);
+        for who in &due.fence {
+            let known = image.broker(who.broker);
+            let has_ended =
+                known.is_some_and(|known| state.ended.get(&who.broker) == Some(&known.incarnation));
+            let stops = known.is_some_and(|known| known.in_controlled_shutdown);
+            let reason = match has_ended {
+                _ if stops => Fencing::Stop,
+                true => Fencing::Link,
+                false => Fencing::Session,
+            };
+            state.fenced_for.insert(who.broker, reason);
+        }
         let at = due.look_at.map(|at| self.started + at.since(Moment::START));
         (due.fence, at)
     }

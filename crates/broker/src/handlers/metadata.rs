@@ -80,6 +80,13 @@ const SETTLE_MAX: Duration = Duration::from_millis(300);
 async fn settled_image(call: &Call, wanted: Option<&[MetadataRequestTopic]>) -> Arc<ClusterImage> {
     let server = &call.server;
     let mut applied = server.applied.clone();
+    let image = server.image();
+    if !names_the_dead(call, &image, wanted) {
+        return image;
+    }
+    let counters = &server.counters.cluster;
+    counters.metadata_parked.add(1);
+    let _waiting = counters.metadata_waiting.raised();
     let settled = async {
         loop {
             let image = server.image();
@@ -89,7 +96,10 @@ async fn settled_image(call: &Call, wanted: Option<&[MetadataRequestTopic]>) -> 
         }
     };
     let settled = tokio::time::timeout(SETTLE_MAX, settled).await;
-    settled.unwrap_or_else(|_| server.image())
+    settled.unwrap_or_else(|_| {
+        counters.metadata_unsettled.add(1);
+        server.image()
+    })
 }
 
 fn names_the_dead(

@@ -18,7 +18,7 @@ use parking_lot::{Condvar, Mutex};
 use partition::{AheadWritten, Partition, PartitionError, PartitionSync, SyncQueue, Urgency};
 use tracing::error;
 
-use crate::counters::Counters;
+use crate::counters::{Counters, Durations};
 use crate::vital;
 
 /// Files of one round that are synced at once.
@@ -70,6 +70,7 @@ impl Flusher {
                     thread: Mutex::new(None),
                     helpers: Helpers::default(),
                     counters: Arc::clone(counters),
+                    syncs: Arc::default(),
                     observer: Arc::clone(observer),
                 })
             })
@@ -81,6 +82,11 @@ impl Flusher {
             flusher.threads.lock().push(thread);
         }
         Ok(flusher)
+    }
+
+    /// How long syncs took, by directory in the order of their numbers.
+    pub fn syncs(&self) -> impl Iterator<Item = &Arc<Durations>> {
+        self.directories.iter().map(|directory| &directory.syncs)
     }
 
     /// How long writes that nobody waits for may stay unsynced, from the next one on.
@@ -145,6 +151,8 @@ struct Directory {
     thread: Mutex<Option<Thread>>,
     helpers: Helpers,
     counters: Arc<Counters>,
+    /// How long syncs in this directory took.
+    syncs: Arc<Durations>,
     observer: Arc<dyn SyncObserver>,
 }
 
@@ -250,7 +258,9 @@ impl Directory {
         let (began, partition) = (Instant::now(), Arc::clone(sync.partition()));
         match sync.run() {
             Ok(synced) => {
-                self.counters.syncs.observe(began.elapsed());
+                let took = began.elapsed();
+                self.counters.syncs.observe(took);
+                self.syncs.observe(took);
                 synced.map(|synced| (partition, synced))
             }
             Err(cause) => {
@@ -597,6 +607,7 @@ mod tests {
             thread: Mutex::new(None),
             helpers: Helpers::default(),
             counters: Arc::default(),
+            syncs: Arc::default(),
             observer: Arc::clone(&failures) as Arc<dyn SyncObserver>,
         };
         for _ in 0..storage::LogConfig::default().ahead_after_syncs {

@@ -9,7 +9,7 @@ use wire::ApiKey;
 use super::family::{Families, Row, quantile};
 use super::observed::{ClusterFacts, PartitionFacts, TopicFacts};
 use super::scrape::{Depth, Scrape};
-use crate::counters::{Counter, TopicCounters};
+use crate::counters::{Counter, Election, TopicCounters};
 
 /// The quantiles that the beans have.
 const QUANTILES: &[(&str, f64)] = &[
@@ -90,6 +90,13 @@ fn write_replicas(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Resu
     ] {
         families.gauge(&format!("kafka_server_replicamanager_{name}"), help, count as f64)?;
     }
+    let counters = &scrape.counters.cluster;
+    for (name, help, count) in [
+        ("isrshrinks", "Replicas that fell out of sync", counters.shrinks.total()),
+        ("isrexpands", "Replicas that came into sync", counters.expansions.get()),
+    ] {
+        families.counter(&format!("kafka_server_replicamanager_{name}"), help, count)?;
+    }
     Ok(())
 }
 
@@ -108,7 +115,12 @@ fn write_controller(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Re
     ] {
         families.gauge(&format!("kafka_controller_kafkacontroller_{name}"), help, value)?;
     }
-    Ok(())
+    let unclean = scrape.counters.cluster.elections.of(Election::Unclean);
+    families.counter(
+        "kafka_controller_controllerstats_uncleanleaderelections",
+        "Leaders that may lack acknowledged records, counted by the active controller",
+        unclean,
+    )
 }
 
 fn write_requests(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Result {

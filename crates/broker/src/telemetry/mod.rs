@@ -8,6 +8,7 @@
 //! (`kafka_server_…`), those of `kafka_exporter` (`kafka_topic_…`, `kafka_consumergroup_…`),
 //! and our own (`highwater_…`, in seconds and bytes).
 
+mod cluster;
 mod door;
 mod exporter;
 mod family;
@@ -24,7 +25,8 @@ mod worker;
 pub use door::Door;
 pub use http::serve;
 pub use observed::{
-    BrokerFacts, ClusterFacts, CommittedOffset, GroupFacts, LocalReplica, Observed, PartitionFacts,
-    RequestFacts, ThreadTimes, TopicFacts, Trouble,
+    BrokerFacts, ClusterFacts, CommittedOffset, FollowerFacts, GroupFacts, LocalReplica,
+    MemberFacts, Observed, PartitionFacts, QuorumFacts, RequestFacts, ThreadTimes, TopicFacts,
+    Trouble,
 };
 pub use scrape::{Depth, Telemetry};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::scrape::Depth;
-use crate::counters::{Counters, TopicCounters};
+use crate::counters::{Counters, Durations, TopicCounters};
 
 /// A broker as seen from outside. Every answer may block for as long as a lock of a partition is
 /// held; nobody asks from a thread that serves requests.
@@ -23,6 +23,9 @@ pub trait Observed: Send + Sync + 'static {
     /// Groups that this broker coordinates, with what they have committed if `depth` shows it. Not
     /// all of them where there are very many: anybody may make groups.
     fn groups(&self, depth: Depth) -> Vec<GroupFacts>;
+
+    /// How long syncs took, by log directory.
+    fn directory_syncs(&self) -> Vec<(String, Arc<Durations>)>;
 
     /// What requests cost.
     fn requests(&self) -> RequestFacts;
@@ -47,6 +50,57 @@ pub struct ClusterFacts {
     pub brokers: Vec<BrokerFacts>,
     /// Registered brokers that do not serve.
     pub fenced_broker_count: usize,
+    /// Every registered broker, and whether it does not serve.
+    pub registered: Vec<(i32, bool)>,
+    /// This broker's epoch: that of its registration.
+    pub broker_epoch: i64,
+    /// The metadata quorum.
+    pub quorum: QuorumFacts,
+    /// Other brokers with replicas of partitions that this one leads.
+    pub followers: Vec<FollowerFacts>,
+}
+
+/// The metadata quorum, as this broker knows it.
+#[derive(Debug, Clone, Default)]
+pub struct QuorumFacts {
+    /// Who leads; -1 for nobody that is known.
+    pub leader: i32,
+    /// The newest leader epoch that is known.
+    pub leader_epoch: u64,
+    /// Offset behind the last entry in this broker's log.
+    pub log_end_offset: i64,
+    /// Entries below are applied here.
+    pub applied_offset: i64,
+    /// All members; known to the leader only.
+    pub members: Vec<MemberFacts>,
+}
+
+/// A member of the metadata quorum.
+#[derive(Debug, Clone)]
+pub struct MemberFacts {
+    /// Its `node.id`.
+    pub id: i32,
+    /// Whether it votes.
+    pub votes: bool,
+    /// Offset behind the last entry that is known to be in its log.
+    pub log_end_offset: i64,
+    /// How long ago it was heard.
+    pub heard_ago: Option<Duration>,
+}
+
+/// Another broker's replicas of partitions that this one leads, all together.
+#[derive(Debug, Clone, Default)]
+pub struct FollowerFacts {
+    /// Its `node.id`.
+    pub id: i32,
+    /// How many it has.
+    pub partitions: usize,
+    /// Those that are not in sync.
+    pub out_of_sync: usize,
+    /// Offsets that it has not acknowledged, of the replica that lacks most.
+    pub lag_max: u64,
+    /// How long one of them has not had everything, of the one that is longest behind; zero if all have.
+    pub behind: Duration,
 }
 
 /// One broker of the cluster.
@@ -80,6 +134,8 @@ pub struct PartitionFacts {
     pub replicas: Vec<i32>,
     /// The in-sync replicas.
     pub in_sync: Vec<i32>,
+    /// How many are out of sync and have every acknowledged record (KIP-966).
+    pub eligible: usize,
     /// In-sync replicas below which acks=all is refused.
     pub in_sync_min: usize,
     /// The replica on this broker, if it has one.

@@ -14,8 +14,8 @@ use super::observed::{
     ClusterFacts, GroupFacts, Observed, PartitionFacts, RequestFacts, ThreadTimes, TopicFacts,
     Trouble,
 };
-use super::{exporter, jmx, native};
-use crate::counters::Counters;
+use super::{cluster, exporter, jmx, native};
+use crate::counters::{Counters, Durations};
 
 /// How much is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +68,7 @@ impl Telemetry {
             cluster: observed.cluster(),
             topics: observed.topics(),
             groups: observed.groups(depth),
+            directory_syncs: observed.directory_syncs(),
             requests: observed.requests(),
             idle: observed.data_threads().map(|times| idle.since_last(Instant::now(), times)),
             troubles: observed.troubles(),
@@ -87,6 +88,7 @@ impl Collector for AtDepth {
         let mut families = Families::new(encoder);
         jmx::write(&mut families, &scrape)?;
         exporter::write(&mut families, &scrape)?;
+        cluster::write(&mut families, &scrape)?;
         native::write(&mut families, &scrape)
     }
 }
@@ -98,6 +100,7 @@ pub(super) struct Scrape<'a> {
     pub(super) cluster: ClusterFacts,
     pub(super) topics: Vec<TopicFacts>,
     pub(super) groups: Vec<GroupFacts>,
+    pub(super) directory_syncs: Vec<(String, Arc<Durations>)>,
     pub(super) requests: RequestFacts,
     /// Part of the time since the last look in which the data path's threads were idle.
     pub(super) idle: Option<f64>,

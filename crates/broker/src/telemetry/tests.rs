@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use wire::ApiKey;
 
 use super::*;
-use crate::counters::{Counters, TopicCounters};
+use crate::counters::{Counters, Durations, Election, Fencing, Shrink, TopicCounters};
 
 /// How long anything may take on a machine that is busy with much else.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -26,6 +26,12 @@ impl Observed for Numbers {
     }
 
     fn cluster(&self) -> ClusterFacts {
+        let member = |id, votes, heard_s: Option<u64>| MemberFacts {
+            id,
+            votes,
+            log_end_offset: 80 + i64::from(id),
+            heard_ago: heard_s.map(Duration::from_secs),
+        };
         let broker = |id: i32| BrokerFacts { id, address: format!("10.0.0.{id}:9092") };
         ClusterFacts {
             cluster_id: "AAAAAAAAAAAAAAAAAAAAAA".to_owned(),
@@ -33,6 +39,22 @@ impl Observed for Numbers {
             is_controller: true,
             brokers: vec![broker(1), broker(2)],
             fenced_broker_count: 1,
+            registered: vec![(1, false), (2, false), (3, true)],
+            broker_epoch: 17,
+            quorum: QuorumFacts {
+                leader: 1,
+                leader_epoch: 4,
+                log_end_offset: 90,
+                applied_offset: 88,
+                members: vec![member(1, true, Some(0)), member(4, false, None)],
+            },
+            followers: vec![FollowerFacts {
+                id: 2,
+                partitions: 2,
+                out_of_sync: 1,
+                lag_max: 31,
+                behind: Duration::from_millis(2500),
+            }],
         }
     }
 
@@ -52,6 +74,12 @@ impl Observed for Numbers {
         let offsets = if depth == Depth::All { offsets } else { Vec::new() };
         // A group's name may hold anything.
         vec![GroupFacts { name: "a \"b\"\\\n".to_owned(), member_count: 2, lags, offsets }]
+    }
+
+    fn directory_syncs(&self) -> Vec<(String, Arc<Durations>)> {
+        let syncs = Durations::default();
+        syncs.observe(Duration::from_millis(3));
+        vec![("/data/1".to_owned(), Arc::new(syncs)), ("/data/2".to_owned(), Arc::default())]
     }
 
     fn requests(&self) -> RequestFacts {
@@ -81,6 +109,7 @@ fn partition(index: i32, leader: i32, in_sync: &[i32]) -> PartitionFacts {
         leader,
         replicas: vec![1, 2],
         in_sync: in_sync.to_vec(),
+        eligible: usize::from(index == 1),
         in_sync_min: 2,
         local: (index == 0).then_some(LocalReplica {
             log_start_offset: 10,
@@ -103,6 +132,11 @@ fn numbers(troubles: Vec<Trouble>) -> Telemetry {
         produce.durations.observe(Duration::from_micros(us));
     }
     counters.syncs.observe(Duration::from_millis(2));
+    counters.cluster.elections.count(Election::Unclean);
+    counters.cluster.fencings.count(Fencing::Session);
+    counters.cluster.shrinks.count(Shrink::Lag);
+    counters.cluster.rounds.add(7);
+    counters.cluster.metadata_changed_ms.set(1_500);
     let of_topic = TopicCounters::default();
     of_topic.records_in.add(42);
     of_topic.bytes_in.add(4200);
@@ -139,6 +173,32 @@ fn public_metrics_do_not_grow_with_the_topics() {
     let found = stable(&numbers(Vec::new()).metrics(Depth::Public));
     assert!(!found.contains("{topic=") && !found.contains("partition=\""));
     check(&found, "testdata/public_metrics.txt", include_str!("testdata/public_metrics.txt"));
+}
+
+/// Every metric, as `docs/metrics.md` lists them: `UPDATE=1` writes the list anew.
+#[test]
+fn every_metric_is_listed_in_the_documentation() {
+    let found = numbers(Vec::new()).metrics(Depth::All);
+    let mut rows = Vec::new();
+    let mut help = std::collections::BTreeMap::new();
+    for line in found.lines() {
+        if let Some((name, words)) = line.strip_prefix("# HELP ").and_then(|l| l.split_once(' ')) {
+            help.insert(name, words.trim_end_matches('.'));
+        }
+        if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|l| l.split_once(' ')) {
+            let total = if kind == "counter" { "_total" } else { "" };
+            rows.push(format!("| `{name}{total}` | {kind} | {} |\n", help[name]));
+        }
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let head = "| metric | type | what it is |\n|---|---|---|\n";
+    let (before, listed) = page.split_once(head).expect("the list has a head");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, format!("{before}{head}{}", rows.concat())).unwrap();
+    } else {
+        assert_eq!(listed, rows.concat(), "docs/metrics.md");
+    }
 }
 
 /// One request over a connection of its own; the whole answer.

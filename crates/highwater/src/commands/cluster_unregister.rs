@@ -16,7 +16,7 @@ pub fn run(broker: i32, connection: &Connection) -> Result<ExitCode, Failure> {
         admin.unregister_broker(broker).await.map_err(|error| refused(broker, &error))?;
         let metadata = admin.describe_all().await;
         let metadata = metadata.map_err(|error| failed("cannot describe the cluster", &error))?;
-        println!("broker {broker} is no longer registered");
+        println!("broker {broker} was unregistered");
         let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
         let assigned = partitions.filter(|partition| partition.replicas.contains(&broker)).count();
         if assigned > 0 {

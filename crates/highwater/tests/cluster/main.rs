@@ -4,6 +4,7 @@
 
 mod hints;
 mod lost_disks;
+mod metrics;
 mod quorum;
 mod replication;
 
