@@ -9,6 +9,7 @@
 //! watching    on the active controller: who is alive, whom to fence, what follows (sweeps)
 //! members     on the active controller: who is a member of the quorum, and as which folder
 //! fetchers    copying from leaders, a thread for each leader and slot
+//! failed_disks  which replicas are gone with a log directory
 //! in_sync     on leaders: who is in sync, as the controller decides
 //! ```
 //!
@@ -16,6 +17,7 @@
 
 mod answers;
 mod controller;
+mod failed_disks;
 mod fetcher;
 mod fetchers;
 mod fetching;
@@ -46,6 +48,7 @@ use tokio::sync::watch::Receiver;
 use tracing::warn;
 
 use crate::network::listener::serve_broker;
+use crate::replicas;
 use crate::server::Server;
 use crate::start::StartError;
 use crate::vital;
@@ -59,8 +62,12 @@ pub async fn begin(
     stopped: &Receiver<bool>,
 ) -> Result<(), StartError> {
     let refused = std::mem::take(&mut *server.refused_at_start.lock());
-    report_empty(&server.controller, who, &refused).await?;
+    let counted = replicas::counted(&server.image(), &refused, server.node_id);
+    report_empty(&server.controller, who, &counted).await?;
     server.applied().await;
+    if !refused.is_empty() {
+        server.copy_anew(refused);
+    }
     let (serving, stopped) = (Arc::clone(server), stopped.clone());
     let data = server.data.get().expect("it is set before the broker serves").clone();
     links.hand_fetchers_to(move |established| {
@@ -73,6 +80,8 @@ pub async fn begin(
     let (beating, links) = (Arc::clone(server), Arc::clone(links));
     tokio::spawn(vital::task("heartbeats", heartbeats::run(beating, links, who)));
     tokio::spawn(vital::task("in-sync replicas", in_sync::run(Arc::clone(server), who)));
+    let telling = failed_disks::run(Arc::clone(server), who);
+    tokio::spawn(vital::task("failed log directories", telling));
     let looking = in_sync::look_for_laggards(Arc::clone(server));
     tokio::spawn(vital::task("replicas that lag", looking));
     Ok(())
