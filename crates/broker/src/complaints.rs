@@ -21,6 +21,9 @@ const INTERVAL: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub struct Complaints {
     told: Mutex<HashMap<TopicPartition, Instant>>,
+    /// What went wrong with a partition inside the broker, and when that was reported: what is tried again fails again,
+    /// some ten times a second.
+    failures: Mutex<HashMap<TopicPartition, (String, Instant)>>,
 }
 
 impl Complaints {
@@ -33,6 +36,21 @@ impl Complaints {
             report(partition, cause);
         }
         error_code::of_partition(cause)
+    }
+
+    /// Whether a failure is to be reported: it is another than the last one of this partition, or that is a minute ago.
+    pub fn is_news(&self, name: &TopicPartition, cause: &dyn std::fmt::Display) -> bool {
+        self.is_news_at(name, cause.to_string(), Instant::now())
+    }
+
+    fn is_news_at(&self, name: &TopicPartition, words: String, now: Instant) -> bool {
+        let mut failures = self.failures.lock();
+        failures.retain(|_, (_, last)| now.duration_since(*last) < INTERVAL);
+        if failures.get(name).is_some_and(|(known, _)| *known == words) {
+            return false;
+        }
+        failures.insert(name.clone(), (words, now));
+        true
     }
 
     fn is_due(&self, name: &TopicPartition, now: Instant) -> bool {
@@ -68,6 +86,21 @@ fn report(partition: &Partition, cause: &StorageError) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_that_lasts_is_reported_once_a_minute_and_another_one_at_once() {
+        let complaints = Complaints::default();
+        let (first, second) = (TopicPartition::new("a", 0), TopicPartition::new("a", 1));
+        let begun = Instant::now();
+        let is_news =
+            |name: &TopicPartition, words: &str, at| complaints.is_news_at(name, words.into(), at);
+        assert!(is_news(&first, "refused", begun) && is_news(&second, "refused", begun));
+        assert!((1..600).all(|tenth| !is_news(&first, "refused", begun + INTERVAL * tenth / 600)));
+        assert!(is_news(&first, "damaged", begun + INTERVAL / 2));
+        assert!(!is_news(&first, "damaged", begun + INTERVAL));
+        assert!(is_news(&second, "refused", begun + INTERVAL));
+        assert_eq!(complaints.failures.lock().len(), 2);
+    }
 
     #[test]
     fn a_partition_is_reported_once_a_minute_and_forgotten_behind_it() {

@@ -17,8 +17,9 @@ use model::{BrokerId, Compression, Durability, PartitionIndex, TopicId, TopicPar
 use node::Key;
 use partition::{CompressionRule, Partition, Settings};
 use storage::{CleanupPolicy, LogConfig, StorageError};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::cluster::Counts;
 use crate::groups::OFFSETS_TOPIC;
@@ -33,21 +34,78 @@ use crate::topics::{Topic, Topics};
 /// the journal is shared by so many.
 const OPENED_TOGETHER_MAX: usize = 8192;
 
-/// Acts upon updates until the broker stops.
-pub async fn run(server: Arc<Server>, applied: watch::Sender<u64>) {
+/// Replicas of this broker, by topic id and number.
+pub type Keys = Vec<(TopicId, PartitionIndex)>;
+
+/// Acts upon updates until the broker stops, and copies replicas anew that were `refused` at the start.
+pub async fn run(
+    server: Arc<Server>,
+    applied: watch::Sender<u64>,
+    mut refused: UnboundedReceiver<Keys>,
+) {
     let mut updates = server.quorum.subscribe();
-    while let Some(update) = updates.next().await {
-        let index = update.index;
+    let mut known: Option<Arc<ImageUpdate>> = None;
+    loop {
         let acting = Arc::clone(&server);
-        // Opening and deleting works on the disk.
-        let acted = tokio::task::spawn_blocking(move || act_upon(&acting, &update)).await;
-        if acted.is_err() {
-            error!(index, "a bug: acting upon the cluster's metadata panicked");
-            std::process::abort();
+        tokio::select! {
+            update = updates.next() => {
+                let Some(update) = update.map(Arc::new) else { return };
+                let index = update.index;
+                known = Some(Arc::clone(&update));
+                on_disk(index, move || act_upon(&acting, &update)).await;
+                server.counters.cluster.metadata_changed_ms.set(server.now().0.max(0) as u64);
+                applied.send_replace(index);
+            }
+            Some(refused) = refused.recv() => {
+                let Some(update) = known.clone() else { continue };
+                on_disk(update.index, move || copy_anew(&acting, &update, &refused)).await;
+            }
         }
-        server.counters.cluster.metadata_changed_ms.set(server.now().0.max(0) as u64);
-        applied.send_replace(index);
     }
+}
+
+/// Runs what opens and deletes, which works on the disk.
+async fn on_disk(index: u64, work: impl FnOnce() + Send + 'static) {
+    if tokio::task::spawn_blocking(work).await.is_err() {
+        error!(index, "a bug: acting upon the cluster's metadata panicked");
+        std::process::abort();
+    }
+}
+
+/// Puts aside what is left of replicas that could not be opened, where others have everything and nothing counts on
+/// these any more, and follows with empty ones.
+fn copy_anew(server: &Server, update: &ImageUpdate, refused: &[(TopicId, PartitionIndex)]) {
+    let image = &update.after;
+    let mut changes = Vec::new();
+    for (topic_id, index) in refused {
+        let Some(topic) = image.topic_by_id(*topic_id) else { continue };
+        let Some(state) = topic.partition(*index) else { continue };
+        let name = TopicPartition { topic: Arc::clone(&topic.name), partition: *index };
+        if !node::roles::is_copied_anew(state, server.node_id) {
+            warn!(partition = %name, "the replica cannot be opened, and no other one is known to have everything: it stays as it is");
+            continue;
+        }
+        let key = storage::journal::Key { topic_id: *topic_id, partition: *index };
+        match server.logs.set_aside(&key, &name) {
+            Ok(Some(kept)) => {
+                warn!(partition = %name, kept = %kept.display(), "the replica cannot be opened, and others have everything: it is copied anew; what was there is kept");
+                let kind = LocalChangeKind::Follow(state.clone());
+                let (topic, topic_id) = (Arc::clone(&topic.name), *topic_id);
+                changes.push(LocalChange { topic, topic_id, partition: *index, kind });
+            }
+            // Its directory could not be opened.
+            Ok(None) => {}
+            Err(cause) => {
+                error!(partition = %name, %cause, "cannot put aside a replica that is to be copied anew");
+            }
+        }
+    }
+    let delta = Arc::default();
+    let (before, after) = (Arc::clone(image), Arc::clone(image));
+    let again = ImageUpdate { index: update.index, before, after, delta };
+    let mut topics = Topics::clone(&server.topics.snapshot());
+    serve(server, &again, &mut topics, &changes);
+    server.topics.replace(topics);
 }
 
 /// What the broker does about one step of the cluster.
@@ -265,18 +323,34 @@ fn wanted(change: &LocalChange, settings: &SettingsByTopic) -> Wanted {
     }
 }
 
-/// Notes a replica that the image may count and that is refused at the start: it is reported before this broker serves.
+/// Notes a replica that is refused at the start, of a partition that has others: see [`copy_anew`].
 fn note_refused(server: &Server, update: &ImageUpdate, wanted: &Wanted) {
     let is_start = update.before.cluster_id().is_none();
     let (id, index) = (wanted.topic_id, wanted.name.partition);
     let topic = update.after.topic_by_id(id);
     let state = topic.and_then(|topic| topic.partition(index));
-    if server.links.is_some()
-        && is_start
-        && state.is_some_and(|state| counts_elsewhere(state, server.node_id))
-    {
+    if server.links.is_some() && is_start && state.is_some_and(|state| state.replicas.len() > 1) {
         server.refused_at_start.lock().push((id, index));
     }
+}
+
+/// Those of these replicas that the cluster can do without, and still counts on.
+pub fn given_up(image: &ClusterImage, replicas: &[storage::journal::Key], me: BrokerId) -> Keys {
+    let is_given_up = |key: &&storage::journal::Key| {
+        let topic = image.topic_by_id(key.topic_id);
+        let state = topic.and_then(|topic| topic.partition(key.partition));
+        state.is_some_and(|state| node::roles::is_given_up(state, me))
+    };
+    replicas.iter().filter(is_given_up).map(|key| (key.topic_id, key.partition)).collect()
+}
+
+/// Those of these replicas that the image may count: they are to be reported before this broker serves.
+pub fn counted(image: &ClusterImage, replicas: &[(TopicId, PartitionIndex)], me: BrokerId) -> Keys {
+    let is_counted = |(id, index): &(TopicId, PartitionIndex)| {
+        let state = image.topic_by_id(*id).and_then(|topic| topic.partition(*index));
+        state.is_some_and(|state| counts_elsewhere(state, me))
+    };
+    replicas.iter().copied().filter(is_counted).collect()
 }
 
 /// Whether the image may count this broker's replica, and there are others: a partition with a single replica has

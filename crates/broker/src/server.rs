@@ -15,6 +15,7 @@ use quorum::Quorum;
 use storage::StorageError;
 use storage::disk::reserve;
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tracing::{debug, error, warn};
 
@@ -35,6 +36,7 @@ use crate::network::buffer::BufferPool;
 use crate::network::listener::Connections;
 use crate::network::memory::RequestMemory;
 use crate::producer_ids::ProducerIds;
+use crate::replicas::Keys;
 use crate::topics::TopicTable;
 
 /// Bytes of requests that have arrived and were not taken in yet that all connections together may
@@ -143,8 +145,10 @@ pub struct Server {
     pub fetchers: Fetchers,
     /// Who is in sync where this broker leads.
     pub in_sync: InSync,
-    /// Replicas that the image may count and that were refused when this broker started.
-    pub refused_at_start: Mutex<Vec<(TopicId, PartitionIndex)>>,
+    /// Replicas that were refused when this broker started, of partitions that have others.
+    pub refused_at_start: Mutex<Keys>,
+    /// To the task that opens replicas: these are to be copied anew.
+    pub copied_anew: UnboundedSender<Keys>,
     /// Why the broker cannot go on, once that is so.
     pub ended: watch::Sender<Option<String>>,
     /// Set when the broker begins to stop.
@@ -193,9 +197,15 @@ impl Server {
             self.logs.fill(partition);
         } else if cause.is_fatal() {
             self.logs.fail(partition, cause);
-        } else {
+        } else if self.complaints.is_news(partition.topic_partition(), cause) {
             error!(partition = %partition.topic_partition(), error = %cause, "the log cannot serve");
         }
+    }
+
+    /// Has replicas that were refused at the start copied anew, as far as others have everything.
+    pub fn copy_anew(&self, refused: Keys) {
+        // The task ends when the broker stops: then it is for the next start.
+        let _ = self.copied_anew.send(refused);
     }
 
     /// What a client is told of a partition whose log cannot answer.

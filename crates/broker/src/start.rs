@@ -32,7 +32,7 @@ use storage::disk::{Disk, EssentialDisk, RealDisk};
 use storage::journal::Key;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 
 use crate::checking::Checking;
@@ -203,6 +203,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let held = Arc::clone(&memory.decoded);
     let groups = Arc::new(Groups::new(group_config, clock.clone(), held, Handle::current()));
     let (applied_now, applied) = watch::channel(0);
+    let (copied_anew, to_copy_anew) = mpsc::unbounded_channel();
     let connection_limits = ConnectionLimits::new(&config, limits.descriptors.connections);
     let server = Arc::new(Server {
         node_id: config.node_id,
@@ -227,6 +228,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         fetchers: Fetchers::default(),
         in_sync: InSync::default(),
         refused_at_start: Mutex::default(),
+        copied_anew,
         ended: watch::Sender::new(None),
         stopping: AtomicBool::new(false),
         groups,
@@ -241,7 +243,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     }
     tokio::spawn(vital::task(
         "acting upon metadata",
-        replicas::run(Arc::clone(&server), applied_now),
+        replicas::run(Arc::clone(&server), applied_now, to_copy_anew),
     ));
     server.applied().await;
 

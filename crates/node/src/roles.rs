@@ -1,11 +1,12 @@
 //! What the cluster's image means for one replica.
 
 use metadata::{ClusterImage, PartitionImage};
+use model::BrokerId;
 use partition::{AssignedReplica, Assignment, Standing};
 
 /// What a replica must know of its partition's state, and of the brokers that hold the other replicas.
 pub fn assignment(image: &ClusterImage, state: &PartitionImage) -> Assignment {
-    let replica = |broker: &model::BrokerId| {
+    let replica = |broker: &BrokerId| {
         let registered = image.broker(*broker).filter(|_| image.is_eligible(*broker));
         let standing = registered.map_or(Standing::Absent, |broker| Standing::Serves(broker.epoch));
         AssignedReplica { broker: *broker, standing }
@@ -20,12 +21,64 @@ pub fn assignment(image: &ClusterImage, state: &PartitionImage) -> Assignment {
     }
 }
 
+/// Whether a replica that its broker refuses to open is to be copied anew: nothing counts on it any more, and another one
+/// has everything that was acknowledged. Otherwise what is left of it may be all that there is.
+pub fn is_copied_anew(state: &PartitionImage, me: BrokerId) -> bool {
+    let complete = || state.isr.iter().chain(&state.elr);
+    state.replicas.contains(&me) && complete().all(|id| *id != me) && complete().next().is_some()
+}
+
+/// Whether a replica whose log directory has failed is to leave the in-sync and the eligible replicas: it is one of them,
+/// and another one is complete as well. The only one stays what it is, because nobody else has everything.
+pub fn is_given_up(state: &PartitionImage, me: BrokerId) -> bool {
+    let complete = || state.isr.iter().chain(&state.elr);
+    complete().any(|id| *id == me) && complete().any(|id| *id != me)
+}
+
 #[cfg(test)]
 mod tests {
     use metadata::record::{BrokerRecord, MetadataRecord};
-    use model::{BrokerEpoch, BrokerId, LeaderEpoch, Uuid};
+    use model::{BrokerEpoch, LeaderEpoch, Uuid};
 
     use super::*;
+
+    fn state(replicas: &[i32], isr: &[i32], elr: &[i32]) -> PartitionImage {
+        let ids = |ids: &[i32]| ids.iter().copied().map(BrokerId).collect::<Vec<_>>();
+        PartitionImage {
+            replicas: ids(replicas),
+            isr: ids(isr),
+            elr: ids(elr),
+            leader: isr.first().map_or(BrokerId::NONE, |id| BrokerId(*id)),
+            last_known_leader: BrokerId::NONE,
+            leader_epoch: LeaderEpoch(0),
+            partition_epoch: 0,
+            recovering: false,
+            durable: true,
+        }
+    }
+
+    #[test]
+    fn a_refused_replica_is_copied_anew_when_nothing_counts_on_it_and_another_is_complete() {
+        let anew = |state: PartitionImage| is_copied_anew(&state, BrokerId(1));
+        assert!(anew(state(&[1, 2, 3], &[2, 3], &[])));
+        assert!(anew(state(&[1, 2, 3], &[], &[3])));
+        assert!(!anew(state(&[1, 2, 3], &[1, 2], &[])), "it is counted");
+        assert!(!anew(state(&[1, 2, 3], &[2], &[1])), "it may be elected");
+        assert!(!anew(state(&[1, 2, 3], &[], &[])), "nobody has everything");
+        assert!(!anew(state(&[1], &[1], &[])), "it is the only one");
+        assert!(!anew(state(&[2, 3], &[2], &[])), "it is none");
+    }
+
+    #[test]
+    fn a_replica_on_a_failed_disk_is_given_up_if_another_one_is_complete() {
+        let given_up = |state: PartitionImage| is_given_up(&state, BrokerId(1));
+        assert!(given_up(state(&[1, 2, 3], &[1, 2], &[])));
+        assert!(given_up(state(&[1, 2, 3], &[2], &[1])));
+        assert!(given_up(state(&[1, 2, 3], &[1], &[3])));
+        assert!(!given_up(state(&[1, 2, 3], &[2, 3], &[])), "it is out already");
+        assert!(!given_up(state(&[1, 2, 3], &[1], &[])), "nobody else has everything");
+        assert!(!given_up(state(&[1], &[1], &[])), "it is the only one");
+    }
 
     #[test]
     fn who_is_fenced_or_about_to_stop_is_not_taken_in() {

@@ -243,9 +243,10 @@ impl Copying {
         match made {
             Ok(()) | Err(PartitionError::Deleted | PartitionError::Offline) => {}
             Err(PartitionError::Storage(cause)) => server.log_failed(partition, &cause),
-            Err(cause) => {
-                warn!(partition = %partition.topic_partition(), leader = %self.fetcher.leader(), %cause, "cannot copy");
+            Err(cause) if server.complaints.is_news(partition.topic_partition(), &cause) => {
+                warn!(partition = %partition.topic_partition(), leader = %self.fetcher.leader(), %cause, "cannot copy; it is tried again");
             }
+            Err(_) => {}
         }
     }
 

@@ -11,6 +11,7 @@
 //! fetchers    copying from leaders, a thread for each leader and slot
 //! counting    what steps of the metadata mean for the counters
 //! describing  the metadata quorum, for whoever asks any broker
+//! failed_disks  which replicas are gone with a log directory
 //! in_sync     on leaders: who is in sync, as the controller decides
 //! ```
 //!
@@ -20,6 +21,7 @@ mod answers;
 mod controller;
 mod counting;
 mod describing;
+mod failed_disks;
 mod fetcher;
 mod fetchers;
 mod fetching;
@@ -53,6 +55,7 @@ use tracing::warn;
 
 use crate::groups;
 use crate::network::listener::serve_broker;
+use crate::replicas;
 use crate::server::Server;
 use crate::start::StartError;
 use crate::vital;
@@ -66,8 +69,12 @@ pub async fn begin(
     stopped: &Receiver<bool>,
 ) -> Result<(), StartError> {
     let refused = std::mem::take(&mut *server.refused_at_start.lock());
-    report_empty(&server.controller, who, &refused).await?;
+    let counted = replicas::counted(&server.image(), &refused, server.node_id);
+    report_empty(&server.controller, who, &counted).await?;
     server.applied().await;
+    if !refused.is_empty() {
+        server.copy_anew(refused);
+    }
     let (serving, stopped) = (Arc::clone(server), stopped.clone());
     let data = server.data.get().expect("it is set before the broker serves").clone();
     links.hand_fetchers_to(move |established| {
@@ -84,6 +91,8 @@ pub async fn begin(
         "places of the quorum's members",
         describing::follow(Arc::clone(server)),
     ));
+    let telling = failed_disks::run(Arc::clone(server), who);
+    tokio::spawn(vital::task("failed log directories", telling));
     let looking = in_sync::look_for_laggards(Arc::clone(server));
     tokio::spawn(vital::task("replicas that lag", looking));
     tokio::spawn(vital::task("groups of others", groups::keep_up(Arc::clone(&server.groups))));

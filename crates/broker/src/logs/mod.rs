@@ -20,6 +20,7 @@ use storage::disk::Disk;
 use storage::journal::{Entry, Fact, Key};
 use storage::log_dir::{LockError, deleted_name};
 use storage::{Log, StorageError};
+use tokio::sync::watch;
 use tracing::{error, warn};
 
 use self::directory::Locked;
@@ -152,6 +153,8 @@ pub struct Logs {
     /// What the metadata wanted at the start, if a directory could not be opened: one of these that
     /// is not found may be there.
     wanted_at_start: Mutex<BTreeSet<Key>>,
+    /// How many directories have failed since the start.
+    failures: watch::Sender<u32>,
 }
 
 #[derive(Debug)]
@@ -220,6 +223,7 @@ impl Logs {
             uncleanable: Mutex::default(),
             becoming_synced: Mutex::default(),
             wanted_at_start: Mutex::default(),
+            failures: watch::Sender::new(0),
         };
         logs.collect_leftovers()?;
         Ok((logs, cluster_id))
@@ -328,6 +332,20 @@ impl Logs {
             "the disk failed; the log directory is offline until the broker is started again"
         );
         members.iter().for_each(|member| member.fail());
+        self.failures.send_modify(|count| *count += 1);
+    }
+
+    /// How many directories have failed since the start, from now on.
+    pub fn failures(&self) -> watch::Receiver<u32> {
+        self.failures.subscribe()
+    }
+
+    /// Partitions that were open in a directory that is offline now.
+    pub fn offline_partitions(&self) -> Vec<Key> {
+        let homes = self.homes.lock();
+        let offline =
+            homes.iter().filter(|(_, home)| self.directories[home.directory].is_offline());
+        offline.map(|(key, _)| *key).collect()
     }
 
     /// Enters that what is not synced may be lost though it can be read: as durably as a failed disk

@@ -104,6 +104,34 @@ impl Logs {
         }
     }
 
+    /// Puts the folder of a partition that a journal refuses out of the way, under another name, and forgets it: it is
+    /// opened anew next time, empty. Returns the folder, which is kept until a person removes it; `None` if no
+    /// directory that can be used refuses the partition.
+    ///
+    /// A crash in between leaves a partition without a folder, which is refused and put out of the way again.
+    pub fn set_aside(
+        &self,
+        key: &Key,
+        name: &TopicPartition,
+    ) -> Result<Option<PathBuf>, StorageError> {
+        let is_refused = |known: Arc<PartitionState>| known.refused.is_some();
+        let mut online = self.directories.iter().filter(|directory| !directory.is_offline());
+        let directory = online.find(|it| it.partition(key).is_some_and(is_refused));
+        let Some(directory) = directory else { return Ok(None) };
+        let aside = stray_name(&name.to_string(), random_id());
+        let path = directory.path().join(&aside);
+        if self.disk.exists(&directory.dir.partition_dir(name)) {
+            directory.dir.rename(&name.to_string(), &aside)?;
+            directory.dir.sync_names()?;
+            let reason =
+                "put aside: it could not be opened, and was copied anew from another broker";
+            self.strays.lock().push(Stray { path: path.clone(), reason });
+        }
+        directory.journal()?.commit(&[Entry::Of(*key, Fact::Forgotten)])?;
+        self.unopened.lock().remove(name);
+        Ok(Some(path))
+    }
+
     fn opened(&self, wanted: &Wanted, place: &Place, log: Log) -> Opened {
         if let Some(recovery) = log.recovery() {
             tell_recovery(&wanted.name, &log, recovery);

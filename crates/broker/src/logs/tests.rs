@@ -329,6 +329,42 @@ fn a_stray_folder_is_left_and_most_of_them_refuse_the_start() {
     assert!(names.iter().any(|name| name.ends_with("-stray")), "{names:?}");
 }
 
+/// A replica that is refused and copied anew: its folder is kept whole, and it begins empty, wherever the power fails.
+#[test]
+fn a_refused_partition_is_put_aside_whole_and_begins_anew_whatever_crash_comes() {
+    let disk = SimDisk::new();
+    disk.keep_history();
+    drop(written(&disk, true));
+    disk.remove_file(&log_files(&disk)[1]).unwrap();
+    let (begun, from) = (disk.snapshot(), disk.operation_count() as usize);
+    let key = Key { topic_id: FIRST, partition: PartitionIndex(0) };
+    let put_aside = |disk: &SimDisk, what: &str| {
+        let logs = start(disk, &["data"]).unwrap_or_else(|error| panic!("{what}: {error}"));
+        settle(&logs, Some(FIRST)).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let opened = open(&logs, FIRST);
+        if opened.is_err() {
+            logs.set_aside(&key, &name()).unwrap().unwrap_or_else(|| panic!("{what}: not refused"));
+            assert!(logs.unopened().is_empty(), "{what}");
+        }
+        let partition = opened.or_else(|_| open(&logs, FIRST)).unwrap();
+        assert_eq!(ends(&partition), (0, 0), "{what}: it is empty");
+        assert_eq!(logs.set_aside(&key, &name()).unwrap(), None, "{what}: it is not refused");
+        let names = disk.list(Path::new("data")).unwrap();
+        let aside: Vec<&String> = names.iter().filter(|name| name.ends_with("-stray")).collect();
+        let [aside] = aside[..] else { panic!("{what}: it is kept once: {names:?}") };
+        let kept = disk.list(&Path::new("data").join(aside)).unwrap();
+        let was = begun.list(Path::new("data/t-0")).unwrap();
+        assert!(was.iter().all(|file| kept.contains(file)), "{what}: {was:?}, {kept:?}");
+    };
+    put_aside(&disk, "without a crash");
+    for (at, found) in disk.history().into_iter().enumerate().skip(from) {
+        for crash in 0..4 {
+            let disk = if crash == 0 { found.snapshot() } else { found.after_crash(crash) };
+            put_aside(&disk, &format!("before operation {at}, crash {crash}"));
+        }
+    }
+}
+
 #[test]
 fn a_directory_that_cannot_be_opened_takes_only_its_partitions_along() {
     let disk = SimDisk::new();

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io::Write;
 use std::path::PathBuf;
 
 use client::{Admin, Cluster, ClusterConfig};
@@ -157,6 +158,69 @@ fn a_disk_that_is_lost_while_everything_is_stopped_is_refilled() {
     assert_eq!(reports.matches("made a new cluster").count(), 0, "{reports}");
     all_acknowledged(produce(&up.bootstrap, 300..400));
     assert_eq!(kept(&up.bootstrap), (0..400).collect());
+    up.stop();
+}
+
+/// Cuts bytes off the first log file of a partition's folder, and returns what is left of it.
+fn damage(folder: &Path) -> Vec<u8> {
+    let path = folder.join("00000000000000000000.log");
+    let whole = fs::read(&path).unwrap();
+    let left = whole[..whole.len() / 2].to_vec();
+    fs::write(&path, &left).unwrap();
+    left
+}
+
+/// Produces a record in each partition of a topic.
+fn produce_in_each(bootstrap: &str, topic: &str, partitions: usize) {
+    for partition in 0..partitions {
+        let mut producing = Command::new(HIGHWATER);
+        producing.args(["produce", topic, "-p", &partition.to_string(), "-b", bootstrap]);
+        producing.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut producing = producing.spawn().unwrap();
+        producing.stdin.take().unwrap().write_all(b"a record\n").unwrap();
+        all_acknowledged(producing);
+    }
+}
+
+/// Folders in `folder` whose name begins so.
+fn folders(folder: &str, begin: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let named = entries.filter(|e| e.file_name().to_str().unwrap().starts_with(begin));
+    named.map(|entry| entry.path()).collect()
+}
+
+#[test]
+fn a_damaged_replica_is_put_aside_and_copied_anew_unless_it_is_the_only_one() {
+    let (_place, folder) = place();
+    let up = Up::of(&folder, 3, &[]);
+    up.run("topic create kept -p 1 -r 3");
+    up.run("topic create single -p 3 -r 1");
+    all_acknowledged(produce(&up.bootstrap, 0..300));
+    produce_in_each(&up.bootstrap, "single", 3);
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    let first = up.brokers[0].clone();
+    up.stop();
+    let left = damage(&Path::new(&first.folder).join("kept-0"));
+    let singles = folders(&first.folder, "single-");
+    let [single] = &singles[..] else { panic!("one of three: {singles:?}") };
+    let only = damage(single);
+
+    let up = Up::of(&folder, 3, &[]);
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    assert_eq!(kept(&up.bootstrap), (0..300).collect());
+    let aside = folders(&first.folder, "kept-0.");
+    let [aside] = &aside[..] else { panic!("it is kept once: {aside:?}") };
+    assert_eq!(fs::read(aside.join("00000000000000000000.log")).unwrap(), left);
+    assert_eq!(folders(&first.folder, "single-"), [single.clone()]);
+    assert_eq!(fs::read(single.join("00000000000000000000.log")).unwrap(), only);
+    // What was copied is enough.
+    up.brokers[1].signal(Signal::KILL);
+    up.brokers[2].signal(Signal::KILL);
+    drop(up);
+    let up = Up::of(&folder, 3, &[]);
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    assert_eq!(kept(&up.bootstrap), (0..300).collect());
+    assert_eq!(folders(&first.folder, "kept-0.").len(), 1, "nothing is put aside again");
     up.stop();
 }
 

@@ -252,10 +252,12 @@ fn a_second_signal_kills() {
 #[test]
 fn brokers_die_with_the_command_and_it_can_be_run_again_at_once() {
     let (_place, folder) = place();
-    let up = Up::of(&folder, 1, &[]);
+    let mut up = Up::of(&folder, 1, &[]);
     up.run("topic create kept");
     let (addresses, broker) = (up.addresses(), up.brokers[0].clone());
     up.signal(Signal::KILL);
+    // A process that was killed holds its locks until it is gone.
+    up.process.wait().unwrap();
     let up = Up::of(&folder, 1, &[]);
     assert!(!procfs::is_running(broker.pid));
     assert_eq!(up.addresses(), addresses);
@@ -422,9 +424,10 @@ fn three_brokers_stop_at_ctrl_c_and_die_with_the_command() {
     let up = Up::of(&folder, 3, &["--restart"]);
     kill_process_group(Pid::from_child(&up.process), Signal::INT).unwrap();
     assert_eq!(up.end().code(), Some(0));
-    let up = Up::of(&folder, 3, &[]);
+    let mut up = Up::of(&folder, 3, &[]);
     let brokers = up.brokers.clone();
     up.signal(Signal::KILL);
+    up.process.wait().unwrap();
     let up = Up::of(&folder, 3, &[]);
     assert!(brokers.iter().all(|broker| !procfs::is_running(broker.pid)));
     up.stop();

@@ -1,0 +1,64 @@
+//! A log directory that fails while the broker runs: the controller is told which replicas are gone with it, so that other
+//! brokers lead and nobody waits for these (what KIP-858 does with offline directories in heartbeats). A broker of which every
+//! directory has failed ends: its links end with it, and the controller sees that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metadata::decide::{BrokerRef, EmptyReplicas, SWEEP_PARTITIONS_MAX};
+use metadata::{Request, Response};
+use tokio::time::sleep;
+use tracing::warn;
+
+use crate::logs::Directory;
+use crate::replicas::{self, Keys};
+use crate::server::Server;
+
+/// The pause after a report that could not be made.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Reports until the broker stops.
+pub(super) async fn run(server: Arc<Server>, who: BrokerRef) {
+    let mut failures = server.logs.failures();
+    while failures.changed().await.is_ok() {
+        if server.logs.directories().all(Directory::is_offline) {
+            server.end(
+                "every log directory has failed, and nothing can be stored: see the reports above, put the disk \
+                 right and start again"
+                    .to_owned(),
+            );
+            return;
+        }
+        while !tell(&server, who).await {
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Tells the controller of replicas that it still counts on; `false`: it has to be tried again.
+async fn tell(server: &Server, who: BrokerRef) -> bool {
+    let offline = server.logs.offline_partitions();
+    let gone: Keys = replicas::given_up(&server.image(), &offline, server.node_id);
+    for partitions in gone.chunks(SWEEP_PARTITIONS_MAX) {
+        let report = EmptyReplicas { broker: who, partitions: partitions.to_vec() };
+        match server.controller.decide(Request::ReportEmptyReplicas(report)).await {
+            Ok(Response::EmptyReplicas(Ok(_))) => {
+                warn!(
+                    partitions = partitions.len(),
+                    "replicas in a log directory that has failed left the in-sync replicas: others lead"
+                );
+            }
+            Ok(Response::EmptyReplicas(Err(refusal))) => {
+                // Of a process that was replaced; that one says what it has.
+                warn!(error = %refusal.error, reason = refusal.message, "the controller does not take the failure of a log directory");
+                return true;
+            }
+            Ok(other) => unreachable!("the answer to another request: {other:?}"),
+            Err(cause) => {
+                warn!(%cause, "cannot tell the controller of a failed log directory; it is tried again");
+                return false;
+            }
+        }
+    }
+    true
+}
