@@ -211,7 +211,7 @@ fn a_damaged_replica_is_put_aside_and_copied_anew_unless_it_is_the_only_one() {
     let aside = folders(&first.folder, "kept-0.");
     let [aside] = &aside[..] else { panic!("it is kept once: {aside:?}") };
     assert_eq!(fs::read(aside.join("00000000000000000000.log")).unwrap(), left);
-    assert_eq!(folders(&first.folder, "single-"), [single.clone()]);
+    assert_eq!(folders(&first.folder, "single-"), singles);
     assert_eq!(fs::read(single.join("00000000000000000000.log")).unwrap(), only);
     // What was copied is enough.
     up.brokers[1].signal(Signal::KILL);
