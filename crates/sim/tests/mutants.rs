@@ -14,7 +14,7 @@ const AROUND: u64 = 3;
 
 /// The first seed that finds it.
 const KNOWN: &[(&str, u64)] = &[
-    ("LeaderAlone", 8),
+    ("LeaderAlone", 7),
     ("WrittenIsSynced", 0),
     ("AsksUnsynced", 89),
     ("CommittedIsrOnly", 18),
@@ -34,8 +34,8 @@ const KNOWN: &[(&str, u64)] = &[
     ("EmptyReplicasCount", 44),
     ("FencedLastLeader", 14),
     ("AnybodyLeads", 1),
-    ("FencedJoins", 27),
-    ("AnyRegistrationJoins", 31),
+    ("FencedJoins", 84),
+    ("AnyRegistrationJoins", 167),
     ("EligibleForEver", 1),
     ("WaitsForSession", 0),
 ];
