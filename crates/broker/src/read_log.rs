@@ -117,6 +117,10 @@ fn each_in<E: std::fmt::Display>(
         let (_, bytes) = batch.map_err(|error| malformed(error.to_string()))?;
         let header =
             BatchHeader::decode_checked(bytes).map_err(|error| malformed(error.to_string()))?;
+        if header.base_offset >= due.end {
+            // Written, or committed, since the beginning.
+            break;
+        }
         let may_begin_earlier = due.is_log_start && next == due.offset;
         let goes_back = header.base_offset < next && !may_begin_earlier;
         if goes_back || header.next_offset() <= next || header.next_offset() > due.end {

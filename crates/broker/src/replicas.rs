@@ -24,7 +24,7 @@ use tracing::{error, info, warn};
 use crate::cluster::Counts;
 use crate::groups::OFFSETS_TOPIC;
 use crate::internal_topics;
-use crate::logs::{Gone, Logs, Opened, Wanted, tell_refusal};
+use crate::logs::{Directory, Gone, Logs, Opened, Wanted, tell_refusal};
 use crate::network::listener::ConnectionLimits;
 use crate::server::Server;
 use crate::start::controller_settings;
@@ -335,22 +335,16 @@ fn note_refused(server: &Server, update: &ImageUpdate, wanted: &Wanted) {
 }
 
 /// Those of these replicas that the cluster can do without, and still counts on.
-pub fn given_up(image: &ClusterImage, replicas: &[storage::journal::Key], me: BrokerId) -> Keys {
-    let is_given_up = |key: &&storage::journal::Key| {
-        let topic = image.topic_by_id(key.topic_id);
-        let state = topic.and_then(|topic| topic.partition(key.partition));
+pub fn given_up(
+    image: &ClusterImage,
+    replicas: &[(TopicId, PartitionIndex)],
+    me: BrokerId,
+) -> Keys {
+    let is_given_up = |(id, index): &(TopicId, PartitionIndex)| {
+        let state = image.topic_by_id(*id).and_then(|topic| topic.partition(*index));
         state.is_some_and(|state| node::roles::is_given_up(state, me))
     };
-    replicas.iter().filter(is_given_up).map(|key| (key.topic_id, key.partition)).collect()
-}
-
-/// Those of these replicas that the image may count: they are to be reported before this broker serves.
-pub fn counted(image: &ClusterImage, replicas: &[(TopicId, PartitionIndex)], me: BrokerId) -> Keys {
-    let is_counted = |(id, index): &(TopicId, PartitionIndex)| {
-        let state = image.topic_by_id(*id).and_then(|topic| topic.partition(*index));
-        state.is_some_and(|state| counts_elsewhere(state, me))
-    };
-    replicas.iter().copied().filter(is_counted).collect()
+    replicas.iter().copied().filter(is_given_up).collect()
 }
 
 /// Whether the image may count this broker's replica, and there are others: a partition with a single replica has
@@ -363,14 +357,21 @@ fn counts_elsewhere(state: &PartitionImage, me: BrokerId) -> bool {
 
 /// Replicas of this broker that the image may count and of which its log directories know nothing: they would be made
 /// anew, empty. To be reported before that is done: after a crash in between they would pass for what they were.
+///
+/// Where a directory cannot be opened they may be in that one, and are refused: those that nobody else has whole are not
+/// reported then.
 pub fn unknown_replicas(
     image: &ClusterImage,
     logs: &Logs,
     me: BrokerId,
 ) -> Vec<(TopicId, PartitionIndex)> {
     let mut unknown = Vec::new();
+    let is_reported = match logs.directories().any(Directory::is_unknown) {
+        true => node::roles::is_given_up,
+        false => counts_elsewhere,
+    };
     for topic in image.topics() {
-        let counted = topic.partitions().filter(|(_, state)| counts_elsewhere(state, me));
+        let counted = topic.partitions().filter(|(_, state)| is_reported(state, me));
         for (partition, _) in counted {
             if !logs.knows(&storage::journal::Key { topic_id: topic.id, partition }) {
                 unknown.push((topic.id, partition));

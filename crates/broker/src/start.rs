@@ -168,11 +168,12 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
                 fenced: true,
                 ..registration(&config, &logs, &endpoints, &cluster_id)
             };
-            // By what was registered before: from now on the image has the directories that are here.
-            logs.check_directories(&assigned(&quorum, config.node_id))?;
             let patience = Duration::from_millis(config.membership.registration_ms_max);
             let joining =
-                cluster::join(&quorum, &controller, config.is_voter(), register, patience);
+                cluster::join(&quorum, &controller, config.is_voter(), register, patience, || {
+                    // By what was registered before: from now on the image has the directories that are here.
+                    Ok(logs.check_directories(&assigned(&quorum, config.node_id))?)
+                });
             let inter_broker = listeners
                 .iter()
                 .find(|(listener, ..)| listener.name == config.inter_broker_listener);

@@ -88,11 +88,19 @@ impl Partition {
         request: &ReadRequest,
         log_start: Offset,
     ) -> Result<Read, PartitionError> {
-        let from_start =
-            ReadRequest { offset: log_start, cursor: ReadCursor::default(), ..*request };
-        let read = self.read(&from_start)?;
+        // Where the first batch begins, whether there is room for it in this answer or not.
+        let from_start = ReadRequest {
+            offset: log_start,
+            cursor: ReadCursor::default(),
+            at_least_one: true,
+            last_fetched_epoch: None,
+            ..*request
+        };
+        let mut read = self.read(&from_start)?;
         let first = read.slice.as_ref().map_or(log_start, |slice| slice.first_offset);
         if request.offset >= first {
+            let has_room = |size: u32| request.at_least_one || size <= request.max_bytes;
+            read.slice = read.slice.filter(|slice| has_room(slice.size_bytes));
             return Ok(read);
         }
         let log_end = self.with_log(storage::Log::log_end_offset);

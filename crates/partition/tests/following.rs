@@ -518,6 +518,28 @@ fn an_empty_replica_is_filled_from_a_log_that_begins_in_the_middle_of_a_batch() 
 }
 
 #[test]
+fn a_log_that_begins_in_the_middle_of_a_batch_waits_for_room_in_an_answer() {
+    let pair = two_committed_batches();
+    pair.leader.partition.delete_records(Some(Offset(5))).unwrap();
+    let asked = |max_bytes, at_least_one| ReplicaRead {
+        fetch: FollowerFetch {
+            follower: FOLLOWER,
+            broker_epoch: BrokerEpoch(1),
+            leader_epoch: LeaderEpoch(3),
+            position: Offset(0),
+            now: Moment::START,
+        },
+        last_epoch: LeaderEpoch::NONE,
+        cursor: ReadCursor::default(),
+        max_bytes,
+        at_least_one,
+    };
+    let served = |asked| pair.leader.partition.serve_replica(&asked).unwrap().slice;
+    assert!(served(asked(0, false)).is_none(), "other partitions have filled the answer");
+    assert!(served(asked(0, true)).is_some());
+}
+
+#[test]
 fn a_replica_that_is_to_start_anew_starts_where_a_batch_begins() {
     let pair = two_committed_batches();
     pair.leader.partition.delete_records(Some(Offset(15))).unwrap();

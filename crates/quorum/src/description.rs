@@ -95,8 +95,11 @@ impl Quorum {
             }
         };
         let members = &metrics.membership_config;
-        let voters: Vec<u64> = members.voter_ids().collect();
-        let learners: Vec<u64> = members.membership().learner_ids().collect();
+        // A member's number begins with what its folder has drawn.
+        let mut voters: Vec<u64> = members.voter_ids().collect();
+        let mut learners: Vec<u64> = members.membership().learner_ids().collect();
+        voters.sort_by_key(|node| broker_id(*node));
+        learners.sort_by_key(|node| broker_id(*node));
         let committed = metrics.cluster_committed.map(|id| id.index).max(applied);
         leads.then(|| QuorumDescription {
             leader_epoch: i32::try_from(metrics.current_term).unwrap_or(i32::MAX),

@@ -20,6 +20,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Reports until the broker stops.
 pub(super) async fn run(server: Arc<Server>, who: BrokerRef) {
     let mut failures = server.logs.failures();
+    // What failed before this began counts as well.
+    failures.mark_changed();
     while failures.changed().await.is_ok() {
         if server.logs.directories().all(Directory::is_offline) {
             server.end(
@@ -38,7 +40,8 @@ pub(super) async fn run(server: Arc<Server>, who: BrokerRef) {
 /// Tells the controller of replicas that it still counts on; `false`: it has to be tried again.
 async fn tell(server: &Server, who: BrokerRef) -> bool {
     let offline = server.logs.offline_partitions();
-    let gone: Keys = replicas::given_up(&server.image(), &offline, server.node_id);
+    let offline: Keys = offline.iter().map(|key| (key.topic_id, key.partition)).collect();
+    let gone = replicas::given_up(&server.image(), &offline, server.node_id);
     for partitions in gone.chunks(SWEEP_PARTITIONS_MAX) {
         let report = EmptyReplicas { broker: who, partitions: partitions.to_vec() };
         match server.controller.decide(Request::ReportEmptyReplicas(report)).await {

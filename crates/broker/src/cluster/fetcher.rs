@@ -215,16 +215,16 @@ impl Copying {
                 error!(partition = %name, from = %end, to = %cut.to, "records that were committed are cut: a leader was elected that lacks them");
                 server.counters.committed_cuts.add(1);
             }
+            server.groups.log_cut(&partition, cut.to);
             let made = server.logs.cut(&partition, cut.to);
-            if cut.takes_committed {
-                server.groups.records_taken_back(&partition);
-            }
+            server.groups.log_cut(&partition, cut.to);
             self.tell_failure(server, &partition, made);
         }
         for (_, partition, epoch, start) in start_overs {
             info!(partition = %partition.topic_partition(), %start, "the leader's log begins behind the end of this one: it is copied anew");
+            server.groups.log_cut(&partition, Offset(0));
             let made = server.logs.start_over(&partition, epoch, start);
-            server.groups.records_taken_back(&partition);
+            server.groups.log_cut(&partition, Offset(0));
             self.tell_failure(server, &partition, made);
         }
         delete(server, deletions);

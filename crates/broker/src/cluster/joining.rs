@@ -21,6 +21,8 @@ use crate::start::StartError;
 /// The pause between two tries to register.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// How long a start waits for the metadata that it had before.
+const APPLIED_MAX: Duration = Duration::from_secs(5);
 /// How long a start waits for the same thing before it says so.
 const TOLD_AFTER: Duration = Duration::from_secs(3);
 
@@ -31,13 +33,15 @@ pub struct Joined {
     pub epoch: BrokerEpoch,
 }
 
-/// Founds the cluster if it does not exist, registers the broker, and waits until the metadata here says so.
+/// Founds the cluster if it does not exist, registers the broker, and waits until the metadata here says so. `check` compares
+/// what was registered before with what is here; it is done once the metadata that this node had is applied again.
 pub async fn join(
     quorum: &Quorum,
     controller: &Controller,
     is_voter: bool,
     register: RegisterBroker,
     patience: Duration,
+    check: impl Fn() -> Result<(), StartError>,
 ) -> Result<Joined, StartError> {
     let until = Instant::now() + patience;
     let joining = async {
@@ -45,6 +49,10 @@ pub async fn join(
             let founded = timeout_at(until, found(quorum, &register.cluster_id)).await;
             founded.map_err(|_| no_majority(quorum, patience))??;
         }
+        let last = quorum.last_entry().map_or(0, |entry| entry.index);
+        // Entries are applied when somebody says that they are committed. Some of the last ones may never be.
+        let _ = timeout(APPLIED_MAX, quorum.wait_applied(last)).await;
+        check()?;
         registered(controller, register.clone(), until, patience).await
     };
     let (epoch, index) = tokio::select! {
@@ -72,12 +80,14 @@ fn no_majority(quorum: &Quorum, patience: Duration) -> StartError {
 async fn tell_what_is_missing(quorum: &Quorum) -> Infallible {
     let mut told = None;
     loop {
-        let words = quorum.waits_for_changed(&told).await;
-        let changed = timeout(TOLD_AFTER, quorum.waits_for_changed(&words)).await;
-        if let (Err(_), Some(words)) = (changed, &words) {
+        quorum.waits_for_changed(&told).await;
+        // The words may change now and then, when one of the others does not answer in time.
+        sleep(TOLD_AFTER).await;
+        let words = quorum.waits_for();
+        if let Some(words) = words.as_ref().filter(|words| told.as_ref() != Some(words)) {
             warn!(reason = words, "this node waits for the metadata quorum");
-            told = Some(words.clone());
         }
+        told = words.or(told);
     }
 }
 

@@ -34,6 +34,8 @@ struct State {
     is_busy: bool,
     /// The process of each broker that was seen to.
     settled: BTreeMap<BrokerId, Uuid>,
+    /// Who was seen to last: the others have their turn before that one has it again.
+    last: Option<BrokerId>,
     /// What was reported of a broker last, so that it is not reported again and again.
     told: BTreeMap<BrokerId, String>,
 }
@@ -57,15 +59,16 @@ impl Members {
         if state.is_busy {
             return;
         }
-        let due = brokers.into_iter().filter(|broker| *broker != quorum.node()).find_map(|id| {
-            let process = links.process_of(id)?;
+        let is_due = |id: BrokerId| {
+            let process = links.process_of(id).filter(|_| id != quorum.node())?;
             (state.settled.get(&id) != Some(&process)).then_some((id, process))
-        });
+        };
+        let due = in_turn(&brokers, state.last).find_map(is_due);
         let Some((broker, process)) = due else {
             drop(state);
             return self.dismiss(quorum, links, image);
         };
-        state.is_busy = true;
+        (state.is_busy, state.last) = (true, Some(broker));
         drop(state);
         let (quorum, links, state) =
             (Arc::clone(quorum), Arc::clone(links), Arc::clone(&self.state));
@@ -110,6 +113,13 @@ impl Members {
     }
 }
 
+/// All of them, those behind `last` first.
+fn in_turn(brokers: &BTreeSet<BrokerId>, last: Option<BrokerId>) -> impl Iterator<Item = BrokerId> {
+    let last = last.unwrap_or(BrokerId::NONE);
+    let (before, behind): (Vec<_>, Vec<_>) = brokers.iter().partition(|id| **id <= last);
+    behind.into_iter().chain(before)
+}
+
 /// Has the quorum take a broker in; `false`: not yet.
 async fn admit(quorum: &Quorum, broker: BrokerId, state: &Mutex<State>) -> bool {
     let words = match timeout(CATCH_UP_MAX, quorum.admit(broker)).await {
@@ -124,4 +134,22 @@ async fn admit(quorum: &Quorum, broker: BrokerId, state: &Mutex<State>) -> bool 
         warn!(%broker, reason = words, "a broker cannot follow the metadata yet; it is tried again");
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_that_cannot_be_taken_in_does_not_keep_the_others_out() {
+        let brokers: BTreeSet<BrokerId> = [1, 4, 7].map(BrokerId).into();
+        let order = |last: Option<i32>| {
+            let order: Vec<i32> = in_turn(&brokers, last.map(BrokerId)).map(|id| id.0).collect();
+            order
+        };
+        assert_eq!(order(None), [1, 4, 7]);
+        assert_eq!(order(Some(1)), [4, 7, 1]);
+        assert_eq!(order(Some(5)), [7, 1, 4]);
+        assert_eq!(order(Some(7)), [1, 4, 7]);
+    }
 }

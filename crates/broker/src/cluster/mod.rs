@@ -51,6 +51,7 @@ use metadata::decide::{BrokerRef, EmptyReplicas, SWEEP_PARTITIONS_MAX};
 use metadata::{Request, Response};
 use model::{PartitionIndex, TopicId};
 use tokio::sync::watch::Receiver;
+use tokio::time::sleep;
 use tracing::warn;
 
 use crate::groups;
@@ -59,6 +60,11 @@ use crate::replicas;
 use crate::server::Server;
 use crate::start::StartError;
 use crate::vital;
+
+/// How often a report is tried again that no controller answers, while another one is elected.
+const REPORTS_MAX: u32 = 20;
+/// The pause before.
+const REPORT_PAUSE: Duration = Duration::from_millis(250);
 
 /// Begins to serve: replicas that are refused are reported, other brokers may copy from this one, and the controller
 /// hears of it from now on.
@@ -69,8 +75,8 @@ pub async fn begin(
     stopped: &Receiver<bool>,
 ) -> Result<(), StartError> {
     let refused = std::mem::take(&mut *server.refused_at_start.lock());
-    let counted = replicas::counted(&server.image(), &refused, server.node_id);
-    report_empty(&server.controller, who, &counted).await?;
+    let given_up = replicas::given_up(&server.image(), &refused, server.node_id);
+    report_empty(&server.controller, who, &given_up).await?;
     server.applied().await;
     if !refused.is_empty() {
         server.copy_anew(refused);
@@ -111,11 +117,24 @@ pub async fn report_empty(
             "replicas hold nothing of what the cluster may count on: they leave the in-sync replicas"
         );
         let report = EmptyReplicas { broker, partitions: partitions.to_vec() };
-        match controller.decide(Request::ReportEmptyReplicas(report)).await {
-            Ok(Response::EmptyReplicas(Ok(_))) => {}
-            Ok(Response::EmptyReplicas(Err(refusal))) => return Err(StartError::Refused(refusal)),
-            Ok(other) => unreachable!("the answer to another request: {other:?}"),
-            Err(cause) => return Err(StartError::NotJoined(cause.to_string())),
+        let mut tries = 0;
+        loop {
+            // It is the same report twice if the answer was lost.
+            match controller.decide(Request::ReportEmptyReplicas(report.clone())).await {
+                Ok(Response::EmptyReplicas(Ok(_))) => break,
+                Ok(Response::EmptyReplicas(Err(refusal))) => {
+                    return Err(StartError::Refused(refusal));
+                }
+                Ok(other) => unreachable!("the answer to another request: {other:?}"),
+                Err(cause) if tries == REPORTS_MAX => {
+                    return Err(StartError::NotJoined(cause.to_string()));
+                }
+                Err(cause) => {
+                    warn!(%cause, "replicas that are gone cannot be reported yet; it is tried again");
+                }
+            }
+            tries += 1;
+            sleep(REPORT_PAUSE).await;
         }
     }
     Ok(())

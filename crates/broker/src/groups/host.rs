@@ -109,6 +109,10 @@ impl Host {
         Host { partition, epoch, clock, memory, stage, topics_gone, signal: Arc::default() }
     }
 
+    pub(super) fn partition(&self) -> &Arc<Partition> {
+        &self.partition
+    }
+
     /// Whether it is the shard of this partition in this leader epoch, and not over.
     pub(super) fn is_of(&self, partition: &Arc<Partition>, epoch: LeaderEpoch) -> bool {
         Arc::ptr_eq(&self.partition, partition) && self.epoch == epoch && !self.has_ended()

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coordinator::{GroupConfig, Request, Response};
-use model::{ErrorCode, LeaderEpoch, TopicId, TopicPartition};
+use model::{ErrorCode, LeaderEpoch, Offset, TopicId, TopicPartition};
 use parking_lot::{Mutex, RwLock};
 use partition::Partition;
 
@@ -69,6 +69,7 @@ impl Groups {
             old.unload();
         }
         let standby = self.standbys.lock().remove(&index);
+        let standby = standby.filter(|standby| standby.is_of(host.partition()));
         let served = host.load_and_serve(self.config.clone(), standby);
         self.control.spawn(vital::task("coordinator of groups", served));
     }
@@ -91,16 +92,17 @@ impl Groups {
         standbys.iter().for_each(|standby| standby.advance());
     }
 
-    /// Committed records of a partition that this broker follows were cut, or its log is copied anew.
-    pub fn records_taken_back(&self, partition: &Arc<Partition>) {
+    /// The log of a partition that this broker follows is about to be cut to this offset, or was. To be told before and
+    /// behind: records may be read ahead, or the standby be taken, in between.
+    pub fn log_cut(&self, partition: &Arc<Partition>, to: Offset) {
         let index = partition.topic_partition().partition.0;
         let standby = self.standbys.lock().get(&index).cloned();
         if let Some(standby) = standby.filter(|standby| standby.is_of(partition)) {
-            standby.begin_again();
+            standby.was_cut(to);
         }
     }
 
-    /// Ends the shard of this partition: it has no leader, or is gone, or this broker has no replica of it any more.
+    /// Ends the shard of this partition: it is gone, or this broker has no replica of it any more.
     pub fn unload(&self, partition_index: i32) {
         self.standbys.lock().remove(&partition_index);
         self.end_shard(partition_index);

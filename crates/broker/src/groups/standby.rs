@@ -2,11 +2,12 @@
 //! copied, so that a coordinator that moves here has only the last of them to read.
 //!
 //! What is replayed is below the high watermark, and stays so whoever leads next; where that does not hold, because
-//! committed records were cut by an unclean election or the log is copied anew, the standby begins again from nothing.
+//! committed records were cut after an unclean election or the log is copied anew, the standby begins again from nothing.
 //! A standby that cannot read its log gives up: the shard is loaded from the log's first record then, and says what is
 //! wrong with it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use coordinator::{GroupConfig, Loader};
 use model::Offset;
@@ -20,7 +21,10 @@ use crate::read_log::{self, Range};
 pub(super) struct Standby {
     partition: Arc<Partition>,
     config: GroupConfig,
+    /// Locked while the log is read.
     state: Mutex<State>,
+    /// The smallest offset that the log was cut to since that was looked at; [`i64::MAX`] without a cut.
+    cut_to: AtomicI64,
 }
 
 /// How far a standby is.
@@ -34,12 +38,16 @@ enum State {
 impl Standby {
     pub(super) fn new(partition: Arc<Partition>, config: GroupConfig) -> Standby {
         let state = Mutex::new(begun(&partition, &config));
-        Standby { partition, config, state }
+        Standby { partition, config, state, cut_to: AtomicI64::new(i64::MAX) }
     }
 
-    /// Whether it is that of this very partition, and of use.
+    /// Whether it is that of this very partition, and of use: one that reads at this moment is. Does not wait for it.
     pub(super) fn is_of(&self, partition: &Arc<Partition>) -> bool {
-        Arc::ptr_eq(&self.partition, partition) && matches!(*self.state.lock(), State::Replayed(..))
+        let is_of_use = || {
+            let state = self.state.try_lock();
+            state.is_none_or(|state| matches!(*state, State::Replayed(..)))
+        };
+        Arc::ptr_eq(&self.partition, partition) && is_of_use()
     }
 
     /// Replays what was committed since. Reads the disk.
@@ -66,12 +74,9 @@ impl Standby {
         }
     }
 
-    /// Records that may have been replayed were taken back.
-    pub(super) fn begin_again(&self) {
-        let mut state = self.state.lock();
-        if matches!(*state, State::Replayed(..)) {
-            *state = begun(&self.partition, &self.config);
-        }
+    /// The log was cut to this offset, or is about to be: what was replayed from there on counts no more. Does not wait.
+    pub(super) fn was_cut(&self, to: Offset) {
+        self.cut_to.fetch_min(to.0, Ordering::AcqRel);
     }
 
     /// Hands over what is replayed, if it is of use: the rest of the log begins at the offset.
@@ -84,12 +89,13 @@ impl Standby {
         }
     }
 
-    /// Whether the log still has what follows the replayed records: not where it was cut below, or begins behind.
+    /// Whether the log still has what was replayed, and what follows: not where it was cut below, or begins behind.
     fn holds(&self, state: &State) -> bool {
+        let cut_to = self.cut_to.swap(i64::MAX, Ordering::AcqRel);
         let State::Replayed(_, up_to) = state else { return true };
         let (start, end) =
             self.partition.with_log(|log| (log.log_start_offset(), log.log_end_offset()));
-        (start..=end).contains(up_to)
+        up_to.0 <= cut_to && (start..=end).contains(up_to)
     }
 }
 
@@ -189,6 +195,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_committed_while_it_is_read_is_left_for_the_next_time() {
+        let partition = partition_with(Durability::PageCache);
+        let end = store(&partition, "first");
+        let range = Range { from: None, isolation: Isolation::Committed, any_role: true };
+        let mut count = 0;
+        let read = read_log::for_each_record(&partition, range, |_, _| {
+            count += 1;
+            store(&partition, "meanwhile");
+            Ok::<_, String>(())
+        });
+        assert_eq!((read.unwrap(), count), (end, 1));
+    }
+
+    #[test]
     fn only_committed_records_are_read_ahead() {
         let partition = partition_with(Durability::Fsync);
         let standby = standby(&partition);
@@ -204,10 +224,16 @@ mod tests {
         let standby = standby(&partition);
         let end = store(&partition, "first");
         standby.advance();
-        standby.begin_again();
+        standby.was_cut(end);
+        assert!(standby.is_of(&partition));
+        standby.was_cut(Offset(0));
         standby.advance();
         let (loader, from) = standby.take().unwrap();
         assert_eq!((from, groups(loader)), (end, ["first".into()].into()));
+        let cut_since = self::standby(&partition);
+        cut_since.advance();
+        cut_since.was_cut(Offset(0));
+        assert!(cut_since.take().is_none());
     }
 
     #[test]

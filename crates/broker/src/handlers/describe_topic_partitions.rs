@@ -10,6 +10,7 @@ use wire::describe_topic_partitions::{
     DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic, ResponseCursor,
 };
 
+use super::metadata::is_dead;
 use super::{Call, authorized};
 use crate::internal_topics;
 
@@ -39,7 +40,7 @@ pub async fn handle(
             response.topics.push(unknown(name));
             continue;
         };
-        let described = describe(&image, topic, skip, left);
+        let described = describe(&call, &image, topic, skip, left);
         left -= described.partitions.len();
         let end = skip + described.partitions.len();
         response.topics.push(described);
@@ -82,6 +83,7 @@ fn unknown(name: String) -> DescribeTopicPartitionsResponseTopic {
 }
 
 fn describe(
+    call: &Call,
     image: &ClusterImage,
     topic: &TopicImage,
     skip: usize,
@@ -90,12 +92,16 @@ fn describe(
     let ids = |brokers: &[model::BrokerId]| brokers.iter().map(|broker| broker.0).collect();
     let partitions = topic.partitions().skip(skip).take(limit).map(|(index, partition)| {
         let offline = partition.replicas.iter().filter(|broker| !image.is_active(**broker));
-        let leaderless = partition.leader.0 < 0;
+        let leader = match is_dead(call, image, partition.leader) {
+            true => BrokerId::NONE,
+            false => partition.leader,
+        };
+        let leaderless = leader == BrokerId::NONE;
         let code = if leaderless { ErrorCode::LeaderNotAvailable } else { ErrorCode::None };
         DescribeTopicPartitionsResponsePartition {
             error_code: code.code(),
             partition_index: index.0,
-            leader_id: partition.leader.0,
+            leader_id: leader.0,
             leader_epoch: partition.leader_epoch.0,
             replica_nodes: ids(&partition.replicas),
             isr_nodes: ids(&partition.isr),

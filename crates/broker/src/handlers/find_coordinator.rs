@@ -76,7 +76,9 @@ async fn find_group(call: &Call, group: &str) -> Result<(BrokerId, String, u16),
     let topic = image.topic(OFFSETS_TOPIC).ok_or(ErrorCode::CoordinatorNotAvailable)?;
     let index = PartitionIndex(partition_of(group, topic.partition_count() as i32));
     let leader = topic.partition(index).map_or(BrokerId::NONE, |partition| partition.leader);
-    let broker = image.broker(leader).ok_or(ErrorCode::CoordinatorNotAvailable)?;
+    // One that is fenced leads nothing any more, whatever the image says until the next step.
+    let serves = image.broker(leader).filter(|broker| !broker.fenced);
+    let broker = serves.ok_or(ErrorCode::CoordinatorNotAvailable)?;
     let (host, port) = call.endpoint_of(broker).ok_or(ErrorCode::CoordinatorNotAvailable)?;
     Ok((leader, host, port))
 }

@@ -123,7 +123,7 @@ fn names_the_dead(
 /// Whether a broker among others leads nothing any more, whatever the image says: its process is known to have ended, or it is
 /// fenced and the partitions that it led follow in the next step. Such a leader is not among the brokers of the answer,
 /// and a client that looks it up there fails.
-fn is_dead(call: &Call, image: &ClusterImage, broker: BrokerId) -> bool {
+pub(super) fn is_dead(call: &Call, image: &ClusterImage, broker: BrokerId) -> bool {
     let Some(links) = &call.server.links else { return false };
     broker.0 >= 0 && (!image.is_active(broker) || links.watching().is_suspected(image, broker))
 }

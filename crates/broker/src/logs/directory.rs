@@ -244,7 +244,7 @@ impl Directory {
     }
 
     /// Whether it could not be opened at the start: what it holds is not known.
-    pub(super) fn is_unknown(&self) -> bool {
+    pub fn is_unknown(&self) -> bool {
         self.journal.is_none()
     }
 

@@ -196,6 +196,18 @@ fn place() -> (TempDir, std::path::PathBuf) {
 }
 
 #[test]
+fn two_brokers_are_refused_in_words_before_anything_is_made() {
+    let (_place, folder) = place();
+    let mut command = Command::new(HIGHWATER);
+    command.args(["cluster", "up", "2", "--data-dir"]).arg(&folder);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("take 1, or 3 to 9"), "{said}");
+    assert!(!folder.exists(), "nothing is left behind");
+}
+
+#[test]
 fn one_broker_comes_up_and_comes_back_as_it_was() {
     let (_place, folder) = place();
     let up = Up::of(&folder, 1, &[]);
