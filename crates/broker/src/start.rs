@@ -172,7 +172,11 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
             let joining =
                 cluster::join(&quorum, &controller, config.is_voter(), register, patience, || {
                     // By what was registered before: from now on the image has the directories that are here.
-                    Ok(logs.check_directories(&assigned(&quorum, config.node_id))?)
+                    let before = assigned(&quorum, config.node_id);
+                    match is_another_disk(&config, &logs, &before.log_dirs) {
+                        true => Ok(()),
+                        false => Ok(logs.check_directories(&before)?),
+                    }
                 });
             let inter_broker = listeners
                 .iter()
@@ -466,6 +470,15 @@ fn registration(
         fenced: false,
         earlier_incarnation_alive: false,
     }
+}
+
+/// Whether the directory that holds the metadata is not one of those that were registered: the whole disk is another one, the
+/// metadata came from other nodes since, and there is nothing that could have been forgotten to be mounted. Its replicas are
+/// reported as empty.
+fn is_another_disk(config: &BrokerConfig, logs: &Logs, registered: &[Uuid]) -> bool {
+    let holds_metadata = |directory: &&Directory| directory.path() == config.metadata_dir;
+    let directory = logs.directories().find(holds_metadata);
+    directory.is_some_and(|directory| !registered.contains(&directory.id()))
 }
 
 /// What the metadata wants of this broker, as far as it is known here.

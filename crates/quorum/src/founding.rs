@@ -142,8 +142,8 @@ impl Founding {
     pub(crate) async fn run(self) {
         let mut metrics = self.raft.server_metrics();
         loop {
-            let led = metrics.borrow_watched().current_leader.is_some();
-            let pause = match led {
+            let leader = metrics.borrow_watched().current_leader;
+            let pause = match self.is_led_by(leader).await {
                 true => {
                     self.tell(None);
                     Duration::MAX
@@ -159,6 +159,19 @@ impl Founding {
             tokio::select! {
                 changed = metrics.changed() => if changed.is_err() { return },
                 () = rested => {}
+            }
+        }
+    }
+
+    /// Whether this member leads, or the one does of which it knows: after a start that is the one that led last, whatever
+    /// became of its folder, and it stays so while no majority would vote for another.
+    async fn is_led_by(&self, leader: Option<u64>) -> bool {
+        match leader {
+            None => false,
+            Some(leader) if leader == self.network.me => true,
+            Some(leader) => {
+                let said = self.network.introduction(broker_id(leader), ANSWER_MAX).await;
+                said.is_ok_and(|said| said.node == leader)
             }
         }
     }

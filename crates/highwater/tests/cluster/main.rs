@@ -396,7 +396,7 @@ fn three_brokers_come_up_and_come_back_as_they_were() {
     assert_eq!(up.addresses(), addresses);
     assert!(up.run("topic list").contains("each  9"));
     up.stop();
-    assert!(refused(&folder, 2, &[]).contains("none is taken away"));
+    assert!(refused(&folder, 1, &[]).contains("none is taken away"));
 }
 
 #[test]

@@ -307,7 +307,10 @@ async fn a_voter_with_another_secret_never_joins() {
     for id in [1, 2] {
         let waiting = &cluster.voters[&id].quorum;
         let says_so = async {
-            while waiting.waits_for().is_none_or(|words| !words.contains("nothing was heard of node 3")) {
+            while waiting
+                .waits_for()
+                .is_none_or(|words| !words.contains("nothing was heard of node 3"))
+            {
                 tokio::task::yield_now().await;
             }
         };

@@ -47,7 +47,9 @@ pub fn run(typed: &ClusterUp, reporting: Reporting) -> Result<ExitCode, Failure>
     }
     if typed.brokers == 2 {
         return Err(Failure::new("a cluster of two brokers cannot be brought up yet")
-            .detail("one of them alone would vote, and a broker that votes alone talks to no other one")
+            .detail(
+                "one of them alone would vote, and a broker that votes alone talks to no other one",
+            )
             .hint("take 1, or 3 to 9"));
     }
     let mut settings = typed.sets.clone();
