@@ -164,6 +164,7 @@ async fn every_advertised_version_answers_a_minimal_request() {
         AlterUserScramCredentialsRequest,
         DescribeQuorumRequest,
         UpdateFeaturesRequest,
+        UnregisterBrokerRequest,
         DescribeTransactionsRequest,
         ListTransactionsRequest,
     );
