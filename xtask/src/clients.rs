@@ -150,10 +150,15 @@ fn list() -> Result<()> {
 fn run_while_killing(arguments: &Arguments, target: &Target, every: Duration) -> Result<Vec<Row>> {
     thread::scope(|scope| {
         let (end, ending) = mpsc::channel();
-        let killing = scope.spawn(move || restarts::keep_killing(target, every, &ending));
-        let rows = run_all(arguments, target);
-        drop(end);
-        let killed = killing.join().expect("it does not panic")?;
+        let clients = scope.spawn(move || {
+            let rows = run_all(arguments, target);
+            drop(end);
+            rows
+        });
+        // On this thread, which lives on: the system kills what a thread has started when that thread ends.
+        let killed = restarts::keep_killing(target, every, &ending);
+        let rows = clients.join().expect("a scenario does not panic");
+        let killed = killed?;
         println!("\n{killed} brokers were killed");
         ensure!(killed > 0, "no broker was killed in that time: nothing was tried");
         rows
