@@ -134,12 +134,12 @@ reasons! {
         LeaderRestarted = "leader_restarted",
         /// The preferred replica takes over.
         Preferred = "preferred",
-        /// Nobody led.
+        /// The partition was without a leader.
         LeaderBack = "leader_back",
         /// The new one may lack what was acknowledged.
         Unclean = "unclean",
-        /// Nobody can lead.
-        Nobody = "nobody",
+        /// No replica can lead: the partition is without a leader.
+        NoLeader = "no_leader",
         /// Anything else.
         Other = "other",
     }

@@ -358,8 +358,8 @@ fn counts_elsewhere(state: &PartitionImage, me: BrokerId) -> bool {
 /// Replicas of this broker that the image may count and of which its log directories know nothing: they would be made
 /// anew, empty. To be reported before that is done: after a crash in between they would pass for what they were.
 ///
-/// Where a directory cannot be opened they may be in that one, and are refused: those that nobody else has whole are not
-/// reported then.
+/// Where a directory cannot be opened they may be in that one, and are refused: those of which no other
+/// replica is complete are not reported then.
 pub fn unknown_replicas(
     image: &ClusterImage,
     logs: &Logs,

@@ -525,7 +525,7 @@ pub struct Elect {
     /// All partitions that need it
     #[arg(long, conflicts_with = "partitions")]
     pub all: bool,
-    /// Where nobody leads, let any replica that serves lead: what was acknowledged and only others have is LOST
+    /// Where there is no leader, let any replica that serves lead: what was acknowledged and only others have is LOST
     #[arg(long)]
     pub unclean: bool,
     #[command(flatten)]

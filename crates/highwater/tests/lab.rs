@@ -530,7 +530,7 @@ async fn watch(address: &str, stop: &AtomicBool) -> (u64, Vec<String>) {
         if connection.is_none() {
             connection = Connection::open(address, &ConnectionConfig::default()).await.ok();
         }
-        // Without one it is dead for now.
+        // The broker is down between its kill and its start.
         let Some(open) = &connection else { continue };
         let Ok(answer) = open.call(&all).await else {
             connection = None;

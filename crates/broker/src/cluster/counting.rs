@@ -76,7 +76,7 @@ impl Counts<'_> {
 
 fn election(image: &ClusterImage, before: &PartitionImage, after: &PartitionImage) -> Election {
     if !after.has_leader() {
-        return Election::Nobody;
+        return Election::NoLeader;
     }
     if before.leader != after.leader && !before.is_complete(after.leader) {
         return Election::Unclean;
@@ -196,7 +196,7 @@ mod tests {
             (all.clone(), vec![changed(state(2, &[2], &[], 1))], "leader_restarted"),
             (all.clone(), vec![changed(state(1, &[1, 2, 3], &[], 1))], "preferred"),
             (all.clone(), vec![changed(state(3, &[1, 2, 3], &[], 1))], "other"),
-            (all, vec![fenced(2), changed(state(-1, &[], &[2], 1))], "nobody"),
+            (all, vec![fenced(2), changed(state(-1, &[], &[2], 1))], "no_leader"),
             (state(-1, &[], &[2], 0), vec![changed(state(2, &[2], &[], 1))], "leader_back"),
             (state(-1, &[], &[2], 0), vec![changed(state(3, &[3], &[], 1))], "unclean"),
             (state(2, &[2], &[], 0), vec![fenced(2), changed(state(3, &[3], &[], 1))], "unclean"),

@@ -109,7 +109,7 @@ fn describe_here(quorum: &Quorum, caught_up: &CaughtUp) -> Option<DescribedQuoru
     })
 }
 
-/// Looks at the members' places as long as the broker runs, whether anybody asks or not.
+/// Looks at the members' places as long as the broker runs, with and without requests for them.
 pub(super) async fn follow(server: Arc<Server>) {
     let Some(links) = server.links.clone() else { return };
     let mut ticks = interval(LOOK_EVERY);

@@ -1,5 +1,5 @@
 //! A log directory that fails while the broker runs: the controller is told which replicas are gone with it, so that other
-//! brokers lead and nobody waits for these (what KIP-858 does with offline directories in heartbeats). A broker of which every
+//! brokers lead and no acknowledgement waits for these (what KIP-858 does with offline directories in heartbeats). A broker of which every
 //! directory has failed ends: its links end with it, and the controller sees that.
 
 use std::sync::Arc;

@@ -50,7 +50,7 @@ pub async fn join(
             founded.map_err(|_| no_majority(quorum, patience))??;
         }
         let last = quorum.last_entry().map_or(0, |entry| entry.index);
-        // Entries are applied when somebody says that they are committed. Some of the last ones may never be.
+        // Entries are applied when the leader says that they are committed. Some of the last ones may never be.
         let _ = timeout(APPLIED_MAX, quorum.wait_applied(last)).await;
         check()?;
         registered(controller, register.clone(), until, patience).await

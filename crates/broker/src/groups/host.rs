@@ -149,7 +149,7 @@ impl Host {
     }
 
     /// Reads the partition's records, but those that were read ahead, and waits until all of them are committed: what is
-    /// not may be taken back, and nobody may hear of it. `None` if the shard is not wanted any more.
+    /// not may be taken back, and no client may hear of it. `None` if the shard is not wanted any more.
     async fn load(
         self: &Arc<Self>,
         config: GroupConfig,

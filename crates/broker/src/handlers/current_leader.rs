@@ -3,7 +3,7 @@
 //!
 //! A client that follows a hint asks for no metadata, so a wrong one costs more than none: a leader is named only
 //! together with its end point, of the listener that the client came through, and only in a leader epoch that is newer
-//! than the one that the client knows. Nobody is named who is fenced or whose process is known to have ended, and
+//! than the one that the client knows. No broker is named that is fenced or whose process is known to have ended, and
 //! this broker names itself only once it leads. Without a hint the client asks for metadata, as it always did.
 
 use std::net::SocketAddr;

@@ -120,7 +120,7 @@ fn describe(
     }
 }
 
-/// Who led last, of a partition that nobody leads.
+/// The last leader of a partition that has none now.
 fn last_known(partition: &PartitionImage) -> &[BrokerId] {
     match partition.last_known_leader {
         BrokerId::NONE => &[],

@@ -1,7 +1,7 @@
 //! UnregisterBroker (key 64), version 0 (KIP-500): a broker that will not come back is forgotten.
 //!
 //! The controller decides. Its replicas stay assigned to it, as in Kafka, until they are moved or their topics deleted. A
-//! broker that serves is refused with INVALID_REQUEST, so that a wrong number stops nobody; Kafka forgets it, and its
+//! broker that serves is refused with INVALID_REQUEST, so that a wrong number stops no broker; Kafka forgets it, and its
 //! process goes on without a place in the cluster. If the broker is started again, it registers as one that has lost
 //! everything.
 

@@ -63,7 +63,7 @@ pub struct ClusterFacts {
 /// The metadata quorum, as this broker knows it.
 #[derive(Debug, Clone, Default)]
 pub struct QuorumFacts {
-    /// Who leads; -1 for nobody that is known.
+    /// The leader; -1 where none is known.
     pub leader: i32,
     /// The newest leader epoch that is known.
     pub leader_epoch: u64,

@@ -1,4 +1,4 @@
-//! `cluster elect`: leaderships go to preferred replicas, or, where nobody leads, to whoever serves.
+//! `cluster elect`: leaderships go to preferred replicas, or, in partitions without a leader, to replicas that serve.
 
 use std::process::ExitCode;
 

@@ -67,7 +67,6 @@ pub async fn until_led(at: &str, name: &str, is_so: impl Fn(&(i32, i32, Vec<i32>
             return found.1;
         }
         assert!(Instant::now() < deadline, "{name}: {found:?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -251,7 +250,6 @@ async fn until_written(at: &Connection, before: i64) {
     let deadline = Instant::now() + LIMIT;
     while size(at).await <= before {
         assert!(Instant::now() < deadline, "not written");
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

@@ -65,7 +65,7 @@ impl Started {
         let deadline = Instant::now() + LIMIT;
         while !self.reported(words) {
             assert!(Instant::now() < deadline, "no {words:?} in\n{}", self.said());
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::yield_now();
         }
     }
 }

@@ -44,7 +44,7 @@ pub enum Request {
     /// A broker had to make replicas anew that the image may count: they are empty. Asked before the
     /// broker leads, answers or fetches with them.
     ReportEmptyReplicas(EmptyReplicas),
-    /// UnregisterBroker (KIP-500): it will not come back. Refused while it serves, so that a wrong number stops nobody;
+    /// UnregisterBroker (KIP-500): it will not come back. Refused while it serves, so that a wrong number stops no broker;
     /// Kafka lets it happen, and the broker goes on without being counted. Its replicas stay assigned.
     UnregisterBroker(BrokerId),
     /// A leader changes ISRs (KIP-497).
