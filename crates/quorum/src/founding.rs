@@ -25,6 +25,9 @@ use tokio::sync::watch;
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 /// The pause between two rounds of an empty voter: all start at about the same time.
 const PAUSE_OF_NEW: Duration = Duration::from_millis(20);
+/// How many rounds the voters behind the first one leave the beginning to that one. Voters that ask for votes at the same
+/// moment refuse each other, and the cluster then waits for an election time-out.
+const ROUNDS_LEFT_TO_THE_FIRST: u32 = 50;
 /// The pause between two rounds of a member that has metadata: an election takes less.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -81,6 +84,12 @@ fn beginning(me: u64, others: &Answers) -> Beginning {
     }
     let members = others.values().flatten().map(|said| said.node);
     Beginning::Found(members.chain([me]).collect())
+}
+
+/// Whether `me` begins the cluster of these `members` in this round: the first of them at once, the others if that one has
+/// not for a while.
+fn begins(me: u64, members: &BTreeSet<u64>, round: u32) -> bool {
+    members.first() == Some(&me) || round > ROUNDS_LEFT_TO_THE_FIRST
 }
 
 fn majority(voters: usize) -> usize {
@@ -141,6 +150,7 @@ impl Founding {
     /// Works until the raft stops: whenever nobody leads, it finds out why.
     pub(crate) async fn run(self) {
         let mut metrics = self.raft.server_metrics();
+        let mut rounds = 0;
         loop {
             let leader = metrics.borrow_watched().current_leader;
             let pause = match self.is_led_by(leader).await {
@@ -148,7 +158,7 @@ impl Founding {
                     self.tell(None);
                     Duration::MAX
                 }
-                false => self.look().await,
+                false => self.look(&mut rounds).await,
             };
             let rested = async {
                 match pause {
@@ -176,15 +186,20 @@ impl Founding {
         }
     }
 
-    /// One round; returns the pause behind it.
-    async fn look(&self) -> Duration {
+    /// One round; returns the pause behind it. `rounds` counts those in which a new cluster could have begun.
+    async fn look(&self, rounds: &mut u32) -> Duration {
         let me = self.network.me;
         if holds(&self.store) == Holds::Nothing {
             if self.voters.is_empty() {
                 return PAUSE;
             }
             match beginning(me, &self.ask(&self.voters).await) {
-                Beginning::Found(members) => self.found(members).await,
+                Beginning::Found(members) => {
+                    *rounds += 1;
+                    if begins(me, &members, *rounds) {
+                        self.found(members).await;
+                    }
+                }
                 Beginning::Wait(words) => self.tell(Some(words)),
             }
             return PAUSE_OF_NEW;
@@ -210,10 +225,15 @@ impl Founding {
     }
 
     async fn found(&self, members: BTreeSet<u64>) {
-        match self.raft.initialize(members).await {
-            // Or another voter's leader was quicker.
-            Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
-            Err(error) => tracing::error!(%error, "the metadata quorum cannot begin a cluster"),
+        let begun = match self.raft.initialize(members).await {
+            // No leader has been heard of: there is none to wait for. The others are asked first whether they would vote.
+            Ok(()) => self.raft.trigger().elect(true).await.map_err(|error| error.to_string()),
+            // Another voter's leader was quicker.
+            Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = begun {
+            tracing::error!(%error, "the metadata quorum cannot begin a cluster");
         }
     }
 
@@ -259,6 +279,14 @@ mod tests {
         let words = waits([member(2, 72, Holds::Nothing), silent(3)]);
         assert!(words.contains("all of its 3 voters") && words.contains("node 3 (refused)"));
         waits([silent(2), silent(3)]);
+    }
+
+    #[test]
+    fn the_first_voter_begins_and_the_others_only_if_it_does_not() {
+        let members = BTreeSet::from([3, 5, 9]);
+        assert!(begins(3, &members, 1));
+        assert!(!begins(5, &members, 1) && !begins(9, &members, ROUNDS_LEFT_TO_THE_FIRST));
+        assert!(begins(5, &members, ROUNDS_LEFT_TO_THE_FIRST + 1));
     }
 
     #[test]
