@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use model::{ErrorCode, LeaderEpoch, Moment, Offset, PartitionIndex, Timestamp, TopicId};
 use partition::{
     Followed, Next, Partition, PartitionError, ReplicaAnswer, ReplicaFetch, Truncation,
@@ -62,7 +63,7 @@ pub struct Answered {
     /// The leader's first offset.
     pub log_start: Offset,
     /// Batches.
-    pub records: Vec<u8>,
+    pub records: Bytes,
 }
 
 /// What can happen to a fetcher.

@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ::link::{Purpose, Target, dial};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use metadata::decide::BrokerRef;
 use model::batch::Batches;
 use model::{BrokerId, Offset};
@@ -81,8 +81,11 @@ struct Asked {
 struct Connection {
     from: OwnedReadHalf,
     to: OwnedWriteHalf,
-    /// Part of an answer that has arrived.
-    arrived: Vec<u8>,
+    /// Part of an answer that has arrived. Its memory is used again once an answer's records are appended: new pages for
+    /// each megabyte would cost as much as receiving it.
+    arrived: BytesMut,
+    /// How many answers in a row were small.
+    small_answers: u32,
     /// What the leader knows of what is asked for.
     session: Session,
 }
@@ -316,7 +319,7 @@ impl Copying {
         }
         let stream: TcpStream = established.stream;
         let (from, to) = stream.into_split();
-        Ok(Connection { from, to, arrived: Vec::new(), session: Session::default() })
+        Ok(Connection { from, to, arrived: BytesMut::new(), small_answers: 0, session: Session::default() })
     }
 
     /// The request that is under way will have no answer: the fetcher is told after a pause.
@@ -395,6 +398,8 @@ fn count_round(counters: &ClusterCounters, answers: &fetching::Answers) {
 const ROUND_MIN: Duration = Duration::from_micros(600);
 /// Fewer bytes than these are a small answer.
 const SMALL_BYTES: usize = 64 << 10;
+/// After so many small answers in a row the memory for large ones is given back.
+const SMALL_ANSWERS_MAX: u32 = 64;
 /// The longest pause after a connection that ended.
 const LOST_PAUSE_MAX: Duration = Duration::from_millis(100);
 
@@ -478,8 +483,20 @@ impl Connection {
             self.arrived.reserve(more);
             return Ok(None);
         }
-        let rest = self.arrived.split_off(size);
-        let frame = std::mem::replace(&mut self.arrived, rest);
-        Ok(Some(Bytes::from(frame).slice(4..)))
+        let frame = self.arrived.split_to(size).freeze();
+        self.rarely_large(size);
+        Ok(Some(frame.slice(4..)))
+    }
+
+    /// Gives the memory of large answers back when only small ones come.
+    fn rarely_large(&mut self, size: usize) {
+        if size >= SMALL_BYTES {
+            self.small_answers = 0;
+            return;
+        }
+        self.small_answers = self.small_answers.saturating_add(1);
+        if self.small_answers == SMALL_ANSWERS_MAX && self.arrived.is_empty() {
+            self.arrived = BytesMut::new();
+        }
     }
 }

@@ -202,6 +202,6 @@ fn understood(data: PartitionData) -> Result<node::Answered, ReplicaAnswerError>
     let parts = &data.diverging_epoch;
     let diverging =
         (parts.epoch >= 0).then_some((LeaderEpoch(parts.epoch), Offset(parts.end_offset)));
-    let records = data.records.map(|records| records.to_vec()).unwrap_or_default();
+    let records = data.records.unwrap_or_default();
     Ok(node::Answered { diverging, high_watermark, log_start, records })
 }

@@ -327,7 +327,7 @@ impl ClusterBroker {
             diverging: read.diverging,
             high_watermark: read.high_watermark,
             log_start: read.log_start,
-            records,
+            records: records.into(),
         })
     }
 
