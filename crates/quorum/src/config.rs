@@ -20,7 +20,8 @@ pub struct QuorumConfig {
     pub dir: PathBuf,
     /// What decisions rest on when this node leads.
     pub controller: ControllerSettings,
-    /// Milliseconds between a leader's heartbeats. A single voter sends none.
+    /// Milliseconds between a leader's heartbeats. A single voter sends none. Every member looks at the clock five times in
+    /// one of these intervals, and that is most of what an idle broker does.
     pub heartbeat_ms: u64,
     /// Milliseconds without a heartbeat after which a voter wants to lead: drawn from this range.
     pub election_timeout_ms: std::ops::Range<u64>,
@@ -43,7 +44,9 @@ impl QuorumConfig {
             cluster_id: cluster_id.into(),
             dir,
             controller: ControllerSettings::default(),
-            heartbeat_ms: 100,
+            // A silent leader is taken for dead after 0.9 to 1.2 s: the longest election time-out twice, or once and the shortest.
+            // One that ended is known by its link.
+            heartbeat_ms: 240,
             election_timeout_ms: 300..600,
             snapshot_entries: 5000,
             snapshot_bytes: 32 << 20,

@@ -9,6 +9,7 @@
 //! `message.rs` for what members say to each other.
 
 mod blobs;
+mod clock;
 mod config;
 mod description;
 #[cfg(test)]

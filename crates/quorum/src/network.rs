@@ -5,6 +5,7 @@
 //! heartbeat waits behind one of them at most, and a transfer that broke off goes on where it was.
 
 use crate::blobs::Blobs;
+use crate::clock::Heard;
 use crate::message::{Head, Holds, Reply, Request, WholeId};
 use crate::raft::{Snapshot, TypeConfig, Vote, broker_id, node_id};
 use crate::state_machine::StateMachine;
@@ -68,6 +69,8 @@ pub(crate) struct Network {
     pub(crate) append_patience: Duration,
     /// What others send in pieces.
     pub(crate) blobs: Arc<Blobs>,
+    /// When the leader was last heard.
+    pub(crate) heard: Arc<Heard>,
 }
 
 /// The way to one member.
@@ -361,18 +364,27 @@ async fn answer(
             if !same {
                 return Err("a request in pieces that is another's".into());
             }
-            consult(raft, request).await
+            consult(raft, network, request).await
         }
-        request => consult(raft, request).await,
+        request => consult(raft, network, request).await,
     }
 }
 
 /// Has a whole request answered by the library.
-async fn consult(raft: &Raft<TypeConfig, StateMachine>, request: Request) -> Result<Reply, String> {
+async fn consult(
+    raft: &Raft<TypeConfig, StateMachine>,
+    network: &Network,
+    request: Request,
+) -> Result<Reply, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     match request {
         Request::Append(rpc) => {
-            raft.append_entries(rpc).await.map(Reply::Append).map_err(|e| text(&e))
+            let response = raft.append_entries(rpc).await.map_err(|e| text(&e))?;
+            // A sender that leads no more is not heard.
+            if !matches!(response, AppendEntriesResponse::HigherVote(_)) {
+                network.heard.now();
+            }
+            Ok(Reply::Append(response))
         }
         Request::Vote(rpc) => raft.vote(rpc).await.map(Reply::Vote).map_err(|e| text(&e)),
         Request::PreVote(rpc) => raft.pre_vote(rpc).await.map(Reply::Vote).map_err(|e| text(&e)),

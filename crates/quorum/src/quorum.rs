@@ -1,5 +1,6 @@
 //! The quorum as the rest of the broker knows it.
 
+use crate::clock;
 use crate::config::{QuorumConfig, QuorumError};
 use crate::founding::Founding;
 use crate::members::members_changed;
@@ -151,6 +152,7 @@ impl Quorum {
             transport,
             append_patience: Duration::from_millis(config.election_timeout_ms.end),
             blobs: Arc::default(),
+            heard: Arc::default(),
         };
         let (published, snapshot_writes) = (machine.published(), machine.writes());
         let raft_config = Arc::new(raft_config(config, alone)?);
@@ -167,7 +169,8 @@ impl Quorum {
         };
         let bound =
             bound_log(raft.clone(), store.clone(), Arc::clone(&published), config.snapshot_bytes);
-        let members = watch_members(raft.clone(), me);
+        let calm = Duration::from_millis(config.heartbeat_ms * 2);
+        let clock = clock::keep(raft.clone(), me, Arc::clone(&network.heard), calm);
         let (waiting, waits_for) = watch::channel(None);
         let is_voter = config.voters.contains(&config.node) && !alone;
         let founding = Founding {
@@ -180,7 +183,7 @@ impl Quorum {
         let tasks = vec![
             TypeConfig::spawn(vital(founding.run())),
             TypeConfig::spawn(vital(proposer.run())),
-            TypeConfig::spawn(vital(members)),
+            TypeConfig::spawn(vital(clock)),
             TypeConfig::spawn(vital(bound)),
         ];
         let inner = Inner {
@@ -465,21 +468,6 @@ impl Drop for AbortOnUnwind {
 async fn vital(work: impl Future<Output = ()>) {
     let _guard = AbortOnUnwind;
     work.await;
-}
-
-/// Lets the clock run while there are other members: heartbeats and elections need it.
-async fn watch_members(raft: Raft<TypeConfig, StateMachine>, me: u64) {
-    let mut metrics = raft.server_metrics();
-    loop {
-        let members = metrics.borrow_watched().membership_config.clone();
-        let known = members.nodes().count() > 0;
-        if known {
-            raft.runtime_config().tick(members.nodes().any(|(node, _)| *node != me));
-        }
-        if metrics.changed().await.is_err() {
-            return;
-        }
-    }
 }
 
 /// Makes a snapshot and purges the log when it has grown large, however few its entries are: they

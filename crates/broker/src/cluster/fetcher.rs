@@ -319,7 +319,13 @@ impl Copying {
         }
         let stream: TcpStream = established.stream;
         let (from, to) = stream.into_split();
-        Ok(Connection { from, to, arrived: BytesMut::new(), small_answers: 0, session: Session::default() })
+        Ok(Connection {
+            from,
+            to,
+            arrived: BytesMut::new(),
+            small_answers: 0,
+            session: Session::default(),
+        })
     }
 
     /// The request that is under way will have no answer: the fetcher is told after a pause.
