@@ -66,7 +66,7 @@ pub(super) fn run(
         lost_at: None,
         is_reported: AtomicBool::new(false),
         asked_at: None,
-        was_small: false,
+        gathers: false,
     };
     runtime.block_on(copying.run(events));
 }
@@ -110,8 +110,8 @@ struct Copying {
     is_reported: AtomicBool,
     /// When the last request was sent.
     asked_at: Option<Instant>,
-    /// Whether the last answer had few bytes.
-    was_small: bool,
+    /// Whether the last answer was small and of several batches: more of them gather while a round is longer.
+    gathers: bool,
 }
 
 /// What woke the thread.
@@ -289,11 +289,12 @@ impl Copying {
         }
     }
 
-    /// Leaves the leader the time to gather more, if the last answer was small and was asked for a moment ago: a
-    /// stream of single records would have a round, a sync on each broker and two messages for each of them.
+    /// Leaves the leader the time to gather more, if the last answer was small, had several batches and was asked for a
+    /// moment ago: a stream of single records would have a round, a sync on each broker and two messages for each of
+    /// them. A producer that waits for each acknowledgement sends one batch a round, and waits for nothing here.
     fn pace(&mut self) {
         let now = Instant::now();
-        if let (true, Some(last)) = (self.was_small, self.asked_at)
+        if let (true, Some(last)) = (self.gathers, self.asked_at)
             && let Some(rest) = ROUND_MIN.checked_sub(now - last)
         {
             // The thread is this fetcher's own, and tokio's timers count milliseconds.
@@ -350,8 +351,8 @@ impl Copying {
         let session = self.connection.as_mut().map(|connection| &mut connection.session);
         match (answered, session) {
             (Ok(Answered::Partitions { session_id, answers }), Some(session)) => {
-                self.was_small = size < SMALL_BYTES;
-                count_round(&server.counters.cluster, &answers);
+                let batches = count_round(&server.counters.cluster, &answers);
+                self.gathers = size < SMALL_BYTES && batches > 1;
                 session.answered(session_id);
                 self.take(Event::Answered(asked.number, answers)).await;
             }
@@ -382,26 +383,29 @@ impl Copying {
     }
 }
 
-/// Counts what an answer carries, batch by batch.
-fn count_round(counters: &ClusterCounters, answers: &fetching::Answers) {
+/// Counts what an answer carries, batch by batch. Returns how many batches those are.
+fn count_round(counters: &ClusterCounters, answers: &fetching::Answers) -> u64 {
     counters.rounds.add(1);
     let carried = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok());
-    let (mut bytes, mut records) = (0, 0);
+    let (mut bytes, mut batches, mut records) = (0, 0, 0);
     for answer in carried {
         bytes += answer.records.len() as u64;
-        // What is not a batch ends the count; whoever appends it says so.
-        let batches = Batches::new(&answer.records).map_while(Result::ok);
-        records += batches.map(|(header, _)| header.record_count.max(0) as u64).sum::<u64>();
+        // What is not a batch ends the count; the append refuses it.
+        for (header, _) in Batches::new(&answer.records).map_while(Result::ok) {
+            batches += 1;
+            records += header.record_count.max(0) as u64;
+        }
     }
     if bytes > 0 {
         counters.rounds_with_records.add(1);
         counters.replicated_bytes.add(bytes);
         counters.replicated_records.add(records);
     }
+    batches
 }
 
-/// From one small answer's request to the next request at least.
-const ROUND_MIN: Duration = Duration::from_micros(600);
+/// From the request for one small answer of several batches to the next request at least.
+const ROUND_MIN: Duration = Duration::from_micros(1000);
 /// Fewer bytes than these are a small answer.
 const SMALL_BYTES: usize = 64 << 10;
 /// After so many small answers in a row the memory for large ones is given back.
