@@ -199,6 +199,18 @@ impl FetchSession {
         slots
     }
 
+    /// The client is told an error of the partition in `slot` after all, unless that is another one by now: it is looked at
+    /// again by the next request, and the client hears when it can be read.
+    pub fn was_refused(&mut self, slot: u32, topic: &TopicKey, partition_index: i32) {
+        let entry = self.entries.get_mut(slot as usize).and_then(Option::as_mut);
+        let is_it =
+            |entry: &&mut Entry| entry.topic == *topic && entry.partition_index == partition_index;
+        if let Some(entry) = entry.filter(is_it) {
+            entry.told_error = true;
+            self.set_ready(slot);
+        }
+    }
+
     /// The next answer begins behind `slot`.
     pub fn served(&mut self, slot: u32) {
         self.turn = slot + 1;

@@ -35,6 +35,7 @@ use crate::network::arrival::SlowFrames;
 use crate::network::buffer::BufferPool;
 use crate::network::listener::Connections;
 use crate::network::memory::RequestMemory;
+use crate::network::unsent::Unsent;
 use crate::producer_ids::ProducerIds;
 use crate::replicas::Keys;
 use crate::topics::TopicTable;
@@ -121,6 +122,8 @@ pub struct Server {
     pub slow_frames: Arc<SlowFrames>,
     /// What was reported of partitions whose logs refuse.
     pub complaints: Complaints,
+    /// Segments of which a range could not be sent.
+    pub unsent: Unsent,
     /// How many connections there are.
     pub connections: Connections,
     /// Where this broker listens, and what clients are told.

@@ -53,6 +53,7 @@ use crate::logs::{Assigned, Directory, Logs, LogsError};
 use crate::network::buffer::BufferPool;
 use crate::network::listener::{BACKLOG_OF_HTTP, ConnectionLimits, Connections, accept, bind};
 use crate::network::memory::RequestMemory;
+use crate::network::unsent::Unsent;
 use crate::observe::{self, Observer};
 use crate::producer_ids::ProducerIds;
 use crate::replicas;
@@ -216,6 +217,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         memory,
         slow_frames: Arc::default(),
         complaints: Complaints::default(),
+        unsent: Unsent::default(),
         limits,
         clock,
         counters,

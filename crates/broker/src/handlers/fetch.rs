@@ -13,6 +13,10 @@
 //!   claims to be a replica's is refused. A replica's fetch acknowledges what is below its offset. One that is out of
 //!   range is told where the log begins and ends; a new high watermark without records leaves after some
 //!   milliseconds.
+//! - Records that cannot be read cost their partition KAFKA_STORAGE_ERROR, as far as that shows before the answer leaves.
+//!   Where a large range fails that is being sent, the connection ends, as in Kafka.
+
+mod answer;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -23,30 +27,23 @@ use model::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Moment, Offset, Parti
 use partition::{
     FollowerFetch, Isolation, Partition, PartitionError, Read, ReadRequest, ReplicaRead,
 };
-use storage::FileSlice;
 use storage::disk::reserve;
-use wire::fetch::{EpochEndOffset, LeaderIdAndEpoch};
 use wire::frame::RequestHead;
 use wire::hot::Topic as WireTopic;
 use wire::hot::fetch::FetchRequest;
-use wire::hot::fetch_response::{FetchResponder, FetchResponseHead, FetchedPartition, Records};
 
 use crate::complaints::Complaints;
 use crate::fetch_session::{Entry, FetchSession, SessionUse, SharedSession, TopicKey, Wanted};
 use crate::network::memory::Charge;
-use crate::network::outbox::{Outbox, Splice};
+use crate::network::outbox::Outbox;
 use crate::network::slot::{Hangup, Slot};
 use crate::server::Server;
 use crate::topics::{Topic, Topics};
 
-use super::current_leader::{Asker, Leaders, Named};
+use super::current_leader::Asker;
 use super::produce::PUT_OFF_LOOK;
 use super::{Dispatched, known_epoch};
 
-/// Ranges below this many bytes are copied behind their header; from here on `sendfile` costs less.
-const SENDFILE_BYTES_MIN: u32 = 16 * 1024;
-/// From this version on an answer says who leads (KIP-951).
-const LEADERS_FROM_VERSION: i16 = 16;
 /// The epoch of a request without a session, or of a session's end.
 const EPOCH_FINAL: i32 = -1;
 /// The epoch of a request that wants a new session.
@@ -274,10 +271,10 @@ impl FetchInProgress {
         asker: &Asker<'_>,
     ) -> Poll<Result<(), Hangup>> {
         if self.error_code != ErrorCode::None {
-            return Poll::Ready(self.write(&Look::default(), out, asker));
+            return Poll::Ready(self.write(Look::default(), out, asker));
         }
         match self.gather(cx, now) {
-            Some(look) => Poll::Ready(self.write(&look, out, asker)),
+            Some(look) => Poll::Ready(self.write(look, out, asker)),
             None => Poll::Pending,
         }
     }
@@ -334,136 +331,6 @@ impl FetchInProgress {
     fn put_off_until(&self) -> Instant {
         self.deadline.max(self.arrived + PUT_OFF_LEAST)
     }
-
-    fn write(&self, look: &Look, out: &mut Outbox, asker: &Asker<'_>) -> Result<(), Hangup> {
-        out.compose(|writer, splices| self.encode(look, writer, splices, asker))
-            .map_err(|error| Hangup(format!("cannot answer a Fetch: {error}")))
-    }
-
-    fn encode(
-        &self,
-        look: &Look,
-        writer: &mut wire::Writer,
-        splices: &mut Vec<Splice>,
-        asker: &Asker<'_>,
-    ) -> Result<(), FetchFailure> {
-        let head = FetchResponseHead {
-            throttle_time_ms: 0,
-            error_code: self.error_code,
-            session_id: self.session_id,
-        };
-        let topics = look.found.chunk_by(|a, b| a.topic == b.topic);
-        let count = topics.clone().count();
-        let mut copies = Vec::new();
-        let mut leaders = Leaders::new(asker);
-        let mut responder =
-            FetchResponder::begin(writer, self.version, self.correlation_id, head, count)?;
-        for topic in topics {
-            responder.topic(wire_topic(&topic[0].topic), topic.len())?;
-            for found in topic {
-                let leader = self.hint(found, &mut leaders);
-                self.encode_partition(found, leader, &mut responder, splices, &mut copies)?;
-            }
-        }
-        responder.end(&leaders.of_fetch())?;
-        for (range, slice) in copies {
-            let slice: &FileSlice = slice;
-            let read = slice.file.read_at(&mut writer.buffer()[range], slice.position)?;
-            if read < slice.size_bytes as usize {
-                return Err(FetchFailure::Read(std::io::ErrorKind::UnexpectedEof.into()));
-            }
-        }
-        Ok(())
-    }
-
-    /// Who leads instead. Brokers go by their own metadata.
-    fn hint(&self, found: &Found, leaders: &mut Leaders<'_>) -> Option<LeaderIdAndEpoch> {
-        let code = *found.result.as_ref().err()?;
-        if self.version < LEADERS_FROM_VERSION || self.replica.is_some() {
-            return None;
-        }
-        let topic = match &found.topic {
-            TopicKey::Name(name) => Named::Name(name),
-            TopicKey::Id(id) => Named::Id(*id),
-        };
-        let index = PartitionIndex(found.partition_index);
-        leaders.hint(code, topic, index, found.known_epoch).map(Into::into)
-    }
-
-    fn encode_partition<'a>(
-        &self,
-        found: &'a Found,
-        current_leader: Option<LeaderIdAndEpoch>,
-        responder: &mut FetchResponder<'_>,
-        splices: &mut Vec<Splice>,
-        copies: &mut Vec<(std::ops::Range<usize>, &'a FileSlice)>,
-    ) -> Result<(), FetchFailure> {
-        let index = PartitionIndex(found.partition_index);
-        let read = match &found.result {
-            Ok(read) => read,
-            Err(code) => {
-                let mut failed =
-                    FetchedPartition { current_leader, ..FetchedPartition::failed(index, *code) };
-                if let Some((log_start, log_end)) = found.range {
-                    (failed.log_start_offset, failed.high_watermark) = (log_start, log_end);
-                }
-                responder.partition(&failed, Records::Copied(&[]))?;
-                return Ok(());
-            }
-        };
-        let fetched = FetchedPartition {
-            partition: index,
-            error_code: ErrorCode::None,
-            high_watermark: read.high_watermark,
-            last_stable_offset: read.last_stable,
-            log_start_offset: read.log_start,
-            aborted_transactions: (self.isolation == Isolation::Stable).then_some(&[]),
-            preferred_read_replica: model::BrokerId::NONE,
-            diverging_epoch: read
-                .diverging
-                .map(|(epoch, end)| EpochEndOffset { epoch: epoch.0, end_offset: end.0 }),
-            current_leader: None,
-        };
-        match &read.slice {
-            None => {
-                responder.partition(&fetched, Records::Copied(&[]))?;
-            }
-            Some(slice)
-                if slice.size_bytes < SENDFILE_BYTES_MIN || slice.file.as_fd().is_none() =>
-            {
-                let range =
-                    responder.partition(&fetched, Records::Reserved(slice.size_bytes as usize))?;
-                copies.push((range, slice));
-            }
-            Some(slice) => {
-                let at =
-                    responder.partition(&fetched, Records::Spliced(slice.size_bytes as usize))?;
-                splices.push(Splice {
-                    at: at.start,
-                    file: Arc::clone(&slice.file),
-                    position: slice.position,
-                    size: slice.size_bytes as u64,
-                });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Why an answer could not be written.
-#[derive(Debug, thiserror::Error)]
-enum FetchFailure {
-    #[error(transparent)]
-    Encode(#[from] wire::EncodeError),
-    #[error("a segment could not be read: {0}")]
-    Read(#[from] std::io::Error),
-}
-
-fn wire_topic(topic: &TopicKey) -> WireTopic<'_> {
-    match topic {
-        TopicKey::Name(name) => WireTopic::Name(name),
-        TopicKey::Id(id) => WireTopic::Id(*id),
-    }
 }
 
 /// Names topics for a session: partitions of one topic share its name's memory, with the table of
@@ -489,6 +356,14 @@ impl Keys<'_> {
         };
         self.last = Some((topic, key.clone()));
         key
+    }
+}
+
+/// The topic that a client names so, if partitions of it are here.
+fn known_topic<'a>(topics: &'a Topics, key: &TopicKey) -> Option<&'a Arc<Topic>> {
+    match key {
+        TopicKey::Name(name) => topics.by_name(name),
+        TopicKey::Id(id) => topics.by_id(id),
     }
 }
 
@@ -588,10 +463,7 @@ impl Terms<'_> {
         let entry = session.entry_mut(slot);
         let (topic, partition_index) = (entry.topic.clone(), entry.partition_index);
         let index = PartitionIndex(partition_index);
-        let known = match &topic {
-            TopicKey::Name(name) => self.topics.by_name(name),
-            TopicKey::Id(id) => self.topics.by_id(id),
-        };
+        let known = known_topic(self.topics, &topic);
         let absence = || match &topic {
             TopicKey::Name(name) => self.server.absence_of_name(name, index),
             TopicKey::Id(id) => self.server.absence_of(id, index),

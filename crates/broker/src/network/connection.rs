@@ -27,6 +27,7 @@ use storage::disk::reserve;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
+use tracing::error;
 
 use crate::handlers::{self, Dispatched, PutOff, Session};
 use crate::server::Server;
@@ -36,7 +37,7 @@ use super::buffer::SMALL_BYTES;
 use super::hangup::{self, Hung};
 use super::inbox::{Front, Inbox};
 use super::memory::{self, Charge};
-use super::outbox::{Outbox, Progress};
+use super::outbox::{Outbox, Progress, SendFailure};
 use super::slot::{Hangup, Slot};
 
 /// Requests of one connection that may be in progress at once.
@@ -225,7 +226,8 @@ impl Connection {
         }
         self.blocked = false;
         let before = self.outbox.queued_bytes();
-        let progress = self.outbox.send(&self.stream)?;
+        let sending = self.outbox.send(&self.stream);
+        let progress = sending.map_err(|failure| unsent(&self.server, failure))?;
         let sent = before - self.outbox.queued_bytes();
         self.server.counters.bytes_sent.add(sent);
         if sent > 0 {
@@ -432,6 +434,19 @@ impl Connection {
             }
         }
         Ok(Some(now + HANGUP_LOOK))
+    }
+}
+
+/// How a connection ends on which nothing more can be sent.
+fn unsent(server: &Server, failure: SendFailure) -> Ending {
+    match failure {
+        SendFailure::Socket(cause) => Ending::Broken(cause),
+        SendFailure::File { file, cause } => {
+            if server.unsent.note(&file) {
+                error!(%cause, "records that were promised to a client cannot be read: its connection ends. The next answer with records of the same segment says which partition it is");
+            }
+            Ending::Broken(cause)
+        }
     }
 }
 

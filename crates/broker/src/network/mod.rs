@@ -10,3 +10,4 @@ pub mod listener;
 pub mod memory;
 pub mod outbox;
 pub mod slot;
+pub mod unsent;

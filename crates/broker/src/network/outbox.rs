@@ -16,6 +16,8 @@ use tokio::net::TcpStream;
 
 use wire::Writer;
 
+use super::unsent::ends_early;
+
 /// One `sendfile` moves at most this many bytes, so that one reader does not hold a thread.
 const SENDFILE_BYTES_MAX: usize = 1 << 20;
 /// An empty byte queue keeps at most this capacity for the next response.
@@ -65,6 +67,22 @@ pub enum Progress {
     Blocked,
     /// More could be sent, but others should have their turn.
     Yield,
+}
+
+/// Why nothing more can be sent.
+#[derive(Debug, thiserror::Error)]
+pub enum SendFailure {
+    /// The connection is gone.
+    #[error(transparent)]
+    Socket(#[from] io::Error),
+    /// A range of a file cannot be read, or the file is shorter than it was said to be.
+    #[error("{cause}")]
+    File {
+        /// The file.
+        file: Arc<dyn DiskFile>,
+        /// What the system said.
+        cause: io::Error,
+    },
 }
 
 impl Outbox {
@@ -133,8 +151,7 @@ impl Outbox {
     }
 
     /// Sends until nothing is left, the socket is full, or a turn's worth of a file is sent.
-    /// Errors: the connection is gone, or a file is shorter than it was said to be.
-    pub fn send(&mut self, stream: &TcpStream) -> io::Result<Progress> {
+    pub fn send(&mut self, stream: &TcpStream) -> Result<Progress, SendFailure> {
         let mut turn = SENDFILE_BYTES_MAX;
         while !self.pieces.is_empty() {
             if turn == 0 {
@@ -146,13 +163,23 @@ impl Outbox {
                     return Ok(Progress::Blocked);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.failure(error)),
             }
         }
         self.bytes.clear();
         self.bytes.shrink_to(RETAINED_BYTES_MAX);
         self.sent = 0;
         Ok(Progress::Sent)
+    }
+
+    /// What has failed under the piece that is sent now: one call moves bytes from a file to a socket.
+    fn failure(&self, cause: io::Error) -> SendFailure {
+        match self.pieces.front() {
+            Some(Piece::File { file, .. }) if !is_of_socket(cause.kind()) => {
+                SendFailure::File { file: Arc::clone(file), cause }
+            }
+            _ => SendFailure::Socket(cause),
+        }
     }
 
     fn send_piece(&mut self, stream: &TcpStream, turn: &mut usize) -> io::Result<()> {
@@ -190,6 +217,22 @@ impl Outbox {
     }
 }
 
+/// Whether an error can only be a connection's.
+fn is_of_socket(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::*;
+    matches!(
+        kind,
+        BrokenPipe
+            | ConnectionReset
+            | ConnectionAborted
+            | NotConnected
+            | TimedOut
+            | HostUnreachable
+            | NetworkUnreachable
+            | NetworkDown
+    )
+}
+
 fn send_file(
     stream: &TcpStream,
     file: &Arc<dyn DiskFile>,
@@ -203,7 +246,7 @@ fn send_file(
     })?;
     if sent == 0 {
         // The header has promised these bytes: nothing but ending the connection is honest.
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a segment ended early"));
+        return Err(ends_early());
     }
     Ok(sent)
 }

@@ -139,6 +139,11 @@ impl Broker {
         self.running.listeners()[0]
     }
 
+    /// Where it stores everything.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
     pub async fn connect(&self) -> Conn {
         Conn::open(self.address()).await
     }

@@ -21,3 +21,4 @@ mod stopping;
 mod strangers;
 mod surface;
 mod syncing;
+mod unreadable;
