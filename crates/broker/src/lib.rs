@@ -23,6 +23,7 @@ mod observe;
 mod producer_ids;
 mod read_log;
 mod replicas;
+mod roles;
 mod server;
 mod start;
 pub mod stopped;

@@ -13,7 +13,9 @@ use metadata::{
     ClusterImage, ConfigResource, ImageUpdate, LocalChange, LocalChangeKind, PartitionImage,
     TopicChange,
 };
-use model::{BrokerId, Compression, Durability, PartitionIndex, TopicId, TopicPartition};
+use model::{
+    BrokerId, Compression, Durability, LeaderEpoch, PartitionIndex, TopicId, TopicPartition,
+};
 use node::Key;
 use partition::{CompressionRule, Partition, Settings};
 use storage::{CleanupPolicy, LogConfig, StorageError};
@@ -72,9 +74,9 @@ async fn on_disk(index: u64, work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Puts aside what is left of replicas that could not be opened, where others have everything and nothing counts on
-/// these any more, and follows with empty ones.
-fn copy_anew(server: &Server, update: &ImageUpdate, refused: &[(TopicId, PartitionIndex)]) {
+/// Puts aside what is left of refused replicas, where others have everything and nothing counts on these any more, and
+/// follows with empty ones.
+fn copy_anew(server: &Arc<Server>, update: &ImageUpdate, refused: &[(TopicId, PartitionIndex)]) {
     let image = &update.after;
     let mut changes = Vec::new();
     for (topic_id, index) in refused {
@@ -161,12 +163,8 @@ fn remove(server: &Server, topics: &mut Topics, changes: &[LocalChange]) -> Vec<
         for index in indexes {
             let slot = usize::try_from(index.0).ok().and_then(|at| partitions.get_mut(at));
             if let Some(partition) = slot.and_then(Option::take) {
-                server.fetchers.leave(&Key { topic_id: id, partition: index });
                 delays_ms.insert(id, partition.settings().log.file_delete_delay_ms);
-                partition.mark_deleted();
-                if *topic.name == *OFFSETS_TOPIC {
-                    server.groups.unload(index.0);
-                }
+                close(server, &partition);
             }
         }
         if partitions.iter().any(Option::is_some) {
@@ -183,6 +181,18 @@ fn remove(server: &Server, topics: &mut Topics, changes: &[LocalChange]) -> Vec<
     gone.collect()
 }
 
+/// Ends all that is done with a replica.
+fn close(server: &Server, partition: &Partition) {
+    let TopicPartition { topic, partition: index } = partition.topic_partition();
+    let key = Key { topic_id: partition.topic_id(), partition: *index };
+    server.roles.forget(&key);
+    server.fetchers.leave(&key);
+    partition.mark_deleted();
+    if **topic == *OFFSETS_TOPIC {
+        server.groups.unload(index.0);
+    }
+}
+
 fn with_partitions(topic: &Topic, partitions: Vec<Option<Arc<Partition>>>) -> Arc<Topic> {
     Arc::new(Topic {
         name: Arc::clone(&topic.name),
@@ -194,7 +204,7 @@ fn with_partitions(topic: &Topic, partitions: Vec<Option<Arc<Partition>>>) -> Ar
 }
 
 /// Opens what is not open, then leads or follows.
-fn serve(server: &Server, update: &ImageUpdate, topics: &mut Topics, changes: &[LocalChange]) {
+fn serve(server: &Arc<Server>, update: &ImageUpdate, topics: &mut Topics, changes: &[LocalChange]) {
     let image = &update.after;
     let open = open_missing(server, update, topics, changes);
     let mut by_topic: BTreeMap<TopicId, Vec<&LocalChange>> = BTreeMap::new();
@@ -214,7 +224,7 @@ fn serve(server: &Server, update: &ImageUpdate, topics: &mut Topics, changes: &[
                 *slot = open.get(&key).cloned().flatten();
             }
             if let Some(partition) = slot {
-                take_role(server, image, partition, &change.kind);
+                give_role(server, image, partition, state_of(&change.kind));
             }
         }
         let described = image.topic_by_id(id).expect("a change is of a topic");
@@ -229,29 +239,49 @@ fn serve(server: &Server, update: &ImageUpdate, topics: &mut Topics, changes: &[
     }
 }
 
-fn take_role(
-    server: &Server,
+/// Gives a replica the role that its partition's state says, and has it copied, or not, accordingly.
+fn give_role(
+    server: &Arc<Server>,
     image: &ClusterImage,
     partition: &Arc<Partition>,
-    kind: &LocalChangeKind,
+    state: &PartitionImage,
 ) {
-    let (LocalChangeKind::Lead(state) | LocalChangeKind::Follow(state)) = kind else {
-        unreachable!("removals were taken out")
-    };
-    partition.assign(node::roles::assignment(image, state), server.clock.moment());
     let index = partition.topic_partition().partition;
     let key = Key { topic_id: partition.topic_id(), partition: index };
-    let leader = state.leader;
+    let assignment = node::roles::assignment(image, state);
+    let (leader, epoch) = (state.leader, state.leader_epoch);
+    let (acting, taken) = (Arc::clone(server), Arc::clone(partition));
+    server.roles.give(key, partition, assignment, &server.clock, move || {
+        took_role(&acting, key, &taken, leader, epoch);
+    });
+}
+
+/// A replica has taken its role.
+fn took_role(
+    server: &Server,
+    key: Key,
+    partition: &Arc<Partition>,
+    leader: BrokerId,
+    epoch: LeaderEpoch,
+) {
     if leader == server.node_id || leader == BrokerId::NONE {
         server.fetchers.leave(&key);
     } else {
         let slots = server.config().followers.fetchers;
         server.fetchers.follow(key, partition, leader, slots);
     }
+    if *partition.topic_partition().topic != *OFFSETS_TOPIC {
+        return;
+    }
+    match leader == server.node_id {
+        // Other in-sync replicas in the same leader epoch change nothing for the groups.
+        true => server.groups.load(Arc::clone(partition), epoch),
+        false => server.groups.follow(partition),
+    }
 }
 
 /// Brokers came or went: who leads a partition with a replica there counts it differently from now on.
-fn stand_anew(server: &Server, update: &ImageUpdate, topics: &Topics) {
+fn stand_anew(server: &Arc<Server>, update: &ImageUpdate, topics: &Topics) {
     let changed = &update.delta.brokers;
     if changed.is_empty() || server.links.is_none() {
         return;
@@ -265,7 +295,7 @@ fn stand_anew(server: &Server, update: &ImageUpdate, topics: &Topics) {
                 continue;
             };
             if state.replicas.iter().any(|id| changed.contains(id)) {
-                partition.assign(node::roles::assignment(image, state), server.clock.moment());
+                give_role(server, image, partition, state);
             }
         }
     }
@@ -310,16 +340,12 @@ fn open_missing(
 
 fn wanted(change: &LocalChange, settings: &SettingsByTopic) -> Wanted {
     let settings = &settings[&change.topic_id];
-    let epoch = match &change.kind {
-        LocalChangeKind::Lead(image) | LocalChangeKind::Follow(image) => image.leader_epoch,
-        LocalChangeKind::Remove => unreachable!("removals were taken out"),
-    };
     Wanted {
         name: TopicPartition { topic: Arc::clone(&change.topic), partition: change.partition },
         topic_id: change.topic_id,
         config: Arc::clone(&settings.log),
         durability: settings.durability,
-        epoch,
+        epoch: state_of(&change.kind).leader_epoch,
     }
 }
 
@@ -470,18 +496,14 @@ fn obey(server: &Server, partition: &Arc<Partition>, settings: &Arc<Settings>) {
     }
 }
 
+/// Tells groups of partitions that could not be opened here, and of topics that were deleted. Of the others they hear with
+/// the role.
 fn tell_groups(server: &Server, update: &ImageUpdate, changes: &[LocalChange]) {
     let topics = server.topics.snapshot();
     for change in changes.iter().filter(|change| *change.topic == *OFFSETS_TOPIC) {
-        let partition =
-            topics.by_id(&change.topic_id).and_then(|topic| topic.partition(change.partition));
-        match (&change.kind, partition) {
-            (LocalChangeKind::Lead(state), Some(partition)) => {
-                // Other in-sync replicas in the same leader epoch change nothing for the groups.
-                server.groups.load(Arc::clone(partition), state.leader_epoch);
-            }
-            (LocalChangeKind::Follow(_), Some(partition)) => server.groups.follow(partition),
-            _ => server.groups.unload(change.partition.0),
+        let is_here = topics.by_id(&change.topic_id).and_then(|it| it.partition(change.partition));
+        if change.kind != LocalChangeKind::Remove && is_here.is_none() {
+            server.groups.unload(change.partition.0);
         }
     }
     let deleted = deleted_topics(update).into_iter();

@@ -38,6 +38,7 @@ use crate::network::memory::RequestMemory;
 use crate::network::unsent::Unsent;
 use crate::producer_ids::ProducerIds;
 use crate::replicas::Keys;
+use crate::roles::Roles;
 use crate::topics::TopicTable;
 
 /// Bytes of requests that have arrived and were not taken in yet that all connections together may
@@ -144,6 +145,8 @@ pub struct Server {
     pub controller: Controller,
     /// The connections with the other nodes; `None` of a broker that is alone.
     pub links: Option<Arc<ClusterLinks>>,
+    /// Roles that wait for a log's cut.
+    pub roles: Roles,
     /// Copies from leaders.
     pub fetchers: Fetchers,
     /// Who is in sync where this broker leads.

@@ -57,6 +57,7 @@ use crate::network::unsent::Unsent;
 use crate::observe::{self, Observer};
 use crate::producer_ids::ProducerIds;
 use crate::replicas;
+use crate::roles::Roles;
 use crate::server::{Limits, Server};
 use crate::telemetry::{self, Trouble};
 use crate::topics::TopicTable;
@@ -232,6 +233,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         quorum,
         controller,
         links: links.clone(),
+        roles: Roles::default(),
         fetchers: Fetchers::default(),
         in_sync: InSync::default(),
         refused_at_start: Mutex::default(),

@@ -253,9 +253,28 @@ impl Partition {
 
     /// The image says this of the partition, and now is this moment: this broker leads from now on, follows,
     /// or goes on with another ISR.
+    ///
+    /// A cut that is under way ends first: a leader begins its epoch where its log ends.
     pub fn assign(&self, assignment: Assignment, now: Moment) {
-        // A cut that is under way ends first: a leader begins its epoch where its log ends.
         let _end = self.begin_rolling();
+        self.take_role(assignment, now);
+    }
+
+    /// As [`Partition::assign`], but for a log whose end is at work, as it is during a cut: gives the assignment back
+    /// then, and has changed nothing. [`Partition::wait_for_cut`] says when to try again.
+    pub fn try_assign(&self, assignment: Assignment, now: Moment) -> Result<(), Assignment> {
+        let Some(_end) = self.rolling.try_lock() else { return Err(assignment) };
+        self.take_role(assignment, now);
+        Ok(())
+    }
+
+    /// Waits until nothing is at work at the log's end: as long as its disk takes.
+    pub fn wait_for_cut(&self) {
+        drop(self.begin_rolling());
+    }
+
+    /// The caller holds the log's end.
+    fn take_role(&self, assignment: Assignment, now: Moment) {
         let mut state = self.lock();
         if assignment.leader == state.replica.me() {
             state.log.assign_epoch(assignment.leader_epoch);

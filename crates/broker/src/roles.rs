@@ -1,0 +1,229 @@
+//! Taking up roles: a replica leads or follows as the newest state of its partition says.
+//!
+//! A role waits for a cut of the log that is under way: a leader epoch begins where the log ends. The cut waits for its disk, and no
+//! other partition's role waits with it: such a replica takes its role on a thread of its own, and of all that it was given
+//! meanwhile the newest.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use node::Key;
+use parking_lot::Mutex;
+use partition::{Assignment, Partition};
+use tracing::info;
+
+use crate::clock::Clock;
+use crate::vital;
+
+/// What is done as soon as a role is taken.
+type Then = Box<dyn FnOnce() + Send>;
+
+/// A role that waits.
+struct Role {
+    assignment: Assignment,
+    then: Then,
+}
+
+/// The roles that wait for a log's cut: one at most of each partition.
+#[derive(Default)]
+pub struct Roles {
+    waiting: Arc<Mutex<BTreeMap<Key, Role>>>,
+}
+
+impl Roles {
+    /// Gives a replica its role, and does `then` when it has taken it: now, or behind a cut that is under way. A role that
+    /// waits is given up for this one, with what was to be done behind it.
+    pub fn give(
+        &self,
+        key: Key,
+        partition: &Arc<Partition>,
+        assignment: Assignment,
+        clock: &Clock,
+        then: impl FnOnce() + Send + 'static,
+    ) {
+        let mut waiting = self.waiting.lock();
+        if let Some(before) = waiting.get_mut(&key) {
+            *before = Role { assignment, then: Box::new(then) };
+            return;
+        }
+        let Err(assignment) = partition.try_assign(assignment, clock.moment()) else {
+            drop(waiting);
+            return then();
+        };
+        waiting.insert(key, Role { assignment, then: Box::new(then) });
+        drop(waiting);
+        info!(partition = %partition.topic_partition(), "the end of the log is being cut, or a segment made: the replica takes its new role when that is done");
+        let (waiting, partition) = (Arc::clone(&self.waiting), Arc::clone(partition));
+        let clock = clock.clone();
+        let take = move || {
+            vital::thread("a role behind a cut", || {
+                take_when_cut(&waiting, key, &partition, &clock)
+            });
+        };
+        let started = std::thread::Builder::new().name("role".to_owned()).spawn(take);
+        // Without it the replica would stay what it was, in silence.
+        started.expect("a thread for a role that waits can be started");
+    }
+
+    /// The replica goes: it takes no role any more.
+    pub fn forget(&self, key: &Key) {
+        self.waiting.lock().remove(key);
+    }
+}
+
+fn take_when_cut(
+    waiting: &Mutex<BTreeMap<Key, Role>>,
+    key: Key,
+    partition: &Partition,
+    clock: &Clock,
+) {
+    loop {
+        partition.wait_for_cut();
+        // Held throughout: a role that is given from now on is taken behind this one.
+        let mut waiting = waiting.lock();
+        let Some(Role { assignment, then }) = waiting.remove(&key) else { return };
+        match partition.try_assign(assignment, clock.moment()) {
+            Ok(()) => return then(),
+            // The next cut has begun already.
+            Err(assignment) => drop(waiting.insert(key, Role { assignment, then })),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use model::record::BatchBuilder;
+    use model::{
+        BrokerEpoch, BrokerId, Durability, LeaderEpoch, Offset, PartitionIndex, Timestamp,
+        TopicPartition, Uuid,
+    };
+    use partition::{AssignedReplica, Followed, ReplicaAnswer, Settings, Standing, Status};
+    use storage::disk::{Disk, GatedDisk, SimDisk};
+    use storage::{Log, Opening};
+
+    use super::*;
+
+    const ME: BrokerId = BrokerId(2);
+    const OTHER: BrokerId = BrokerId(1);
+    const NOW: Timestamp = Timestamp(1_000_000);
+    /// How long anything may take on a machine that is busy with much else.
+    const PATIENCE: Duration = Duration::from_secs(40);
+
+    fn role(leader: BrokerId, epoch: i32) -> Assignment {
+        let replica =
+            |broker| AssignedReplica { broker, standing: Standing::Serves(BrokerEpoch(1)) };
+        Assignment {
+            leader,
+            leader_epoch: LeaderEpoch(epoch),
+            partition_epoch: epoch,
+            replicas: vec![replica(OTHER), replica(ME)],
+            isr: vec![OTHER, ME],
+            recovering: false,
+        }
+    }
+
+    fn key(index: i32) -> Key {
+        Key { topic_id: Uuid::from_random([1; 16]), partition: PartitionIndex(index) }
+    }
+
+    fn replica(disk: &GatedDisk, index: i32) -> Arc<Partition> {
+        let dir = Path::new("data").join(format!("t-{index}"));
+        disk.create_dir_all(&dir).unwrap();
+        let durability = Durability::PageCache;
+        let settings = Arc::new(Settings { durability, ..Settings::default() });
+        let (disk, opening) = (Arc::new(disk.clone()), Opening::unknown(NOW));
+        let log = Log::open(disk, dir, settings.log.clone(), opening).unwrap();
+        let name = TopicPartition::new("t", index);
+        let id = key(index).topic_id;
+        let queue = Arc::default();
+        Partition::new(name, id, ME, log, settings, Offset(0), queue)
+    }
+
+    fn answer(epoch: i32, records: &[u8]) -> ReplicaAnswer<'_> {
+        ReplicaAnswer {
+            asked_in: LeaderEpoch(epoch),
+            diverging: None,
+            high_watermark: Offset(0),
+            log_start: Offset(0),
+            records,
+        }
+    }
+
+    /// A replica with three records that is to be cut behind the first one.
+    fn replica_to_be_cut(disk: &GatedDisk, index: i32, clock: &Clock) -> Arc<Partition> {
+        let partition = replica(disk, index);
+        partition.assign(role(OTHER, 3), clock.moment());
+        for offset in 0..3 {
+            let mut batch = BatchBuilder::new().placed(Offset(offset), LeaderEpoch(3));
+            batch.add(NOW, Some(b"key"), Some(b"value"));
+            partition.follow_answer(&answer(3, &batch.finish()), NOW).unwrap();
+        }
+        partition.assign(role(OTHER, 4), clock.moment());
+        let parts =
+            ReplicaAnswer { diverging: Some((LeaderEpoch(3), Offset(1))), ..answer(4, &[]) };
+        let followed = partition.follow_answer(&parts, NOW).unwrap();
+        assert!(matches!(followed, Followed::Cut(_)), "{followed:?}");
+        partition
+    }
+
+    #[test]
+    fn a_cut_that_hangs_holds_up_no_other_role_and_its_own_is_the_newest_one() {
+        let disk = GatedDisk::new(Arc::new(SimDisk::new()));
+        let clock = Clock::default();
+        let (hangs, other) = (replica_to_be_cut(&disk, 0, &clock), replica(&disk, 1));
+        disk.close(Path::new("data/t-0"));
+        let cutting = Arc::clone(&hangs);
+        let cut = std::thread::spawn(move || cutting.cut(Offset(1)).unwrap());
+        assert!(disk.wait_for(1, PATIENCE), "the cut gets to the device");
+
+        let (taken, took) = mpsc::channel();
+        let tell = move |what: &'static str| {
+            let taken = taken.clone();
+            move || taken.send(what).unwrap()
+        };
+        let (one, two) = (Arc::clone(&hangs), Arc::clone(&other));
+        let giving = std::thread::spawn(move || {
+            let roles = Roles::default();
+            roles.give(key(0), &one, role(ME, 5), &clock, tell("an older one"));
+            roles.give(key(1), &two, role(ME, 5), &clock, tell("of the other"));
+            roles.give(key(0), &one, role(ME, 6), &clock, tell("the newest one"));
+            roles
+        });
+        assert_eq!(took.recv_timeout(PATIENCE), Ok("of the other"));
+        assert_eq!(other.status(), Status::Leading);
+        let roles = giving.join().unwrap();
+        assert_eq!((hangs.status(), hangs.epoch()), (Status::Following, LeaderEpoch(4)));
+        assert_eq!(roles.waiting.lock().len(), 1);
+
+        disk.open_gate();
+        assert_eq!(took.recv_timeout(PATIENCE), Ok("the newest one"));
+        assert_eq!(cut.join().unwrap(), Offset(1));
+        assert_eq!((hangs.status(), hangs.epoch()), (Status::Leading, LeaderEpoch(6)));
+        let epochs = hangs.with_log(|log| log.epochs().to_vec());
+        assert_eq!(epochs.last(), Some(&(LeaderEpoch(6), Offset(1))), "it begins behind the cut");
+        assert!(roles.waiting.lock().is_empty());
+    }
+
+    #[test]
+    fn a_replica_that_goes_while_its_role_waits_takes_none() {
+        let disk = GatedDisk::new(Arc::new(SimDisk::new()));
+        let clock = Clock::default();
+        let hangs = replica_to_be_cut(&disk, 0, &clock);
+        disk.close(Path::new("data/t-0"));
+        let cutting = Arc::clone(&hangs);
+        let cut = std::thread::spawn(move || cutting.cut(Offset(1)).unwrap());
+        assert!(disk.wait_for(1, PATIENCE), "the cut gets to the device");
+        let (roles, (taken, took)) = (Roles::default(), mpsc::channel());
+        roles.give(key(0), &hangs, role(ME, 5), &clock, move || taken.send(()).unwrap());
+        roles.forget(&key(0));
+        disk.open_gate();
+        cut.join().unwrap();
+        // What was to be done goes with the role, and so does its end of the channel.
+        assert_eq!(took.recv_timeout(PATIENCE), Err(mpsc::RecvTimeoutError::Disconnected));
+        assert_eq!(hangs.epoch(), LeaderEpoch(4));
+    }
+}
