@@ -39,7 +39,7 @@ const OPENED_TOGETHER_MAX: usize = 8192;
 /// Replicas of this broker, by topic id and number.
 pub type Keys = Vec<(TopicId, PartitionIndex)>;
 
-/// Acts upon updates until the broker stops, and copies replicas anew that were `refused` at the start.
+/// Acts upon updates until the broker stops, and copies replicas anew that were `refused`.
 pub async fn run(
     server: Arc<Server>,
     applied: watch::Sender<u64>,
@@ -78,36 +78,64 @@ async fn on_disk(index: u64, work: impl FnOnce() + Send + 'static) {
 /// follows with empty ones.
 fn copy_anew(server: &Arc<Server>, update: &ImageUpdate, refused: &[(TopicId, PartitionIndex)]) {
     let image = &update.after;
+    let mut topics = Topics::clone(&server.topics.snapshot());
     let mut changes = Vec::new();
     for (topic_id, index) in refused {
-        let Some(topic) = image.topic_by_id(*topic_id) else { continue };
-        let Some(state) = topic.partition(*index) else { continue };
-        let name = TopicPartition { topic: Arc::clone(&topic.name), partition: *index };
-        if !node::roles::is_copied_anew(state, server.node_id) {
-            warn!(partition = %name, "the replica cannot be opened, and no other one is known to have everything: it stays as it is");
-            continue;
-        }
-        let key = storage::journal::Key { topic_id: *topic_id, partition: *index };
-        match server.logs.set_aside(&key, &name) {
-            Ok(Some(kept)) => {
-                warn!(partition = %name, kept = %kept.display(), "the replica cannot be opened, and others have everything: it is copied anew; what was there is kept");
-                let kind = LocalChangeKind::Follow(state.clone());
-                let (topic, topic_id) = (Arc::clone(&topic.name), *topic_id);
-                changes.push(LocalChange { topic, topic_id, partition: *index, kind });
-            }
-            // Its directory could not be opened.
-            Ok(None) => {}
-            Err(cause) => {
-                error!(partition = %name, %cause, "cannot put aside a replica that is to be copied anew");
-            }
-        }
+        changes.extend(put_aside(server, image, &mut topics, *topic_id, *index));
     }
     let delta = Arc::default();
     let (before, after) = (Arc::clone(image), Arc::clone(image));
     let again = ImageUpdate { index: update.index, before, after, delta };
-    let mut topics = Topics::clone(&server.topics.snapshot());
     serve(server, &again, &mut topics, &changes);
     server.topics.replace(topics);
+}
+
+/// Puts one aside. Returns what is to be done then, if it was.
+fn put_aside(
+    server: &Server,
+    image: &ClusterImage,
+    topics: &mut Topics,
+    topic_id: TopicId,
+    index: PartitionIndex,
+) -> Option<LocalChange> {
+    let topic = image.topic_by_id(topic_id)?;
+    let state = topic.partition(index)?;
+    let key = storage::journal::Key { topic_id, partition: index };
+    // It may be in a directory that could not be opened.
+    if !server.logs.refuses(&key) {
+        return None;
+    }
+    let name = TopicPartition { topic: Arc::clone(&topic.name), partition: index };
+    if !node::roles::is_copied_anew(state, server.node_id) {
+        let words = "the replica is refused, and no other one is known to have everything: it stays as it is";
+        if state.replicas.len() > 1 && server.complaints.is_news(&name, &words) {
+            warn!(partition = %name, "{words}");
+        }
+        return None;
+    }
+    take_out(server, topics, topic_id, index);
+    match server.logs.set_aside(&key, &name) {
+        Ok(kept) => {
+            let kept = kept?;
+            warn!(partition = %name, kept = %kept.display(), "the replica is refused, and others have everything: it is copied anew; what was there is kept");
+            let kind = LocalChangeKind::Follow(state.clone());
+            Some(LocalChange { topic: Arc::clone(&topic.name), topic_id, partition: index, kind })
+        }
+        Err(cause) => {
+            error!(partition = %name, %cause, "cannot put aside a replica that is to be copied anew");
+            None
+        }
+    }
+}
+
+/// Closes a refused replica that is open, and takes it out of the table.
+fn take_out(server: &Server, topics: &mut Topics, topic_id: TopicId, index: PartitionIndex) {
+    let Some(topic) = topics.by_id(&topic_id).cloned() else { return };
+    let mut partitions = topic.partitions.clone();
+    let slot = usize::try_from(index.0).ok().and_then(|at| partitions.get_mut(at));
+    let Some(partition) = slot.and_then(Option::take) else { return };
+    close(server, &partition);
+    topics.insert(with_partitions(&topic, partitions));
 }
 
 /// What the broker does about one step of the cluster.
@@ -330,7 +358,7 @@ fn open_missing(
             let key = (wanted.topic_id, wanted.name.partition);
             let settings = Arc::clone(&settings[&wanted.topic_id]);
             if opened.is_err() {
-                note_refused(server, update, &wanted);
+                server.note_refused(wanted.topic_id, wanted.name.partition);
             }
             (key, take_over(server, wanted, settings, opened))
         }));
@@ -349,14 +377,11 @@ fn wanted(change: &LocalChange, settings: &SettingsByTopic) -> Wanted {
     }
 }
 
-/// Notes a replica that is refused at the start, of a partition that has others: see [`copy_anew`].
-fn note_refused(server: &Server, update: &ImageUpdate, wanted: &Wanted) {
-    let is_start = update.before.cluster_id().is_none();
-    let (id, index) = (wanted.topic_id, wanted.name.partition);
-    let topic = update.after.topic_by_id(id);
-    let state = topic.and_then(|topic| topic.partition(index));
-    if server.links.is_some() && is_start && state.is_some_and(|state| state.replicas.len() > 1) {
-        server.refused_at_start.lock().push((id, index));
+/// The state of the partition of which a replica is to lead or to follow.
+fn state_of(kind: &LocalChangeKind) -> &PartitionImage {
+    match kind {
+        LocalChangeKind::Lead(state) | LocalChangeKind::Follow(state) => state,
+        LocalChangeKind::Remove => unreachable!("removals were taken out"),
     }
 }
 

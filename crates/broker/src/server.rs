@@ -8,8 +8,7 @@ use arc_swap::ArcSwap;
 use configuration::BrokerConfig;
 use metadata::topic_config::{DescribedConfig, Resolver};
 use metadata::{ClusterImage, Request, Response, TopicImage};
-use model::{BrokerId, ErrorCode, PartitionIndex, Timestamp, TopicId};
-use parking_lot::Mutex;
+use model::{BrokerId, ErrorCode, Offset, PartitionIndex, Timestamp, TopicId};
 use partition::{Partition, PartitionError, Status};
 use quorum::Quorum;
 use storage::StorageError;
@@ -21,7 +20,7 @@ use tracing::{debug, error, warn};
 
 use crate::checking::Checking;
 use crate::clock::Clock;
-use crate::cluster::{ClusterLinks, Controller, Fetchers, InSync, Undecided};
+use crate::cluster::{ClusterLinks, Controller, Fetchers, InSync, Refused, Undecided};
 use crate::complaints::Complaints;
 use crate::counters::Counters;
 use crate::descriptors::Descriptors;
@@ -151,8 +150,8 @@ pub struct Server {
     pub fetchers: Fetchers,
     /// Who is in sync where this broker leads.
     pub in_sync: InSync,
-    /// Replicas that were refused when this broker started, of partitions that have others.
-    pub refused_at_start: Mutex<Keys>,
+    /// Replicas that were refused, of a broker among others.
+    pub refused_replicas: Refused,
     /// To the task that opens replicas: these are to be copied anew.
     pub copied_anew: UnboundedSender<Keys>,
     /// Why the broker cannot go on, once that is so.
@@ -199,6 +198,7 @@ impl Server {
             debug!(partition = %partition.topic_partition(), error = %cause, "deleted meanwhile");
         } else if let StorageError::Refused { .. } = cause {
             self.logs.refuse(partition, cause);
+            self.note_refused(partition.topic_id(), partition.topic_partition().partition);
         } else if cause.is_full() {
             self.logs.fill(partition);
         } else if cause.is_fatal() {
@@ -208,7 +208,33 @@ impl Server {
         }
     }
 
-    /// Has replicas that were refused at the start copied anew, as far as others have everything.
+    /// A replica has records of this leader epoch that its leader, this broker, has not: the log here has lost its end. It is refused
+    /// like any other that lacks something, before the same offsets are given to other records, and a replica that is complete
+    /// leads. If there is none it is for a person: nothing is cut anywhere.
+    pub fn log_lost_its_end(
+        &self,
+        partition: &Arc<Partition>,
+        replica: BrokerId,
+        position: Offset,
+    ) {
+        let (dir, end) = partition.with_log(|log| (log.dir().to_owned(), log.log_end_offset()));
+        let epoch = partition.epoch();
+        let reason = format!(
+            "the log ends at {end}, and broker {replica} has copied records up to {position} from it in this very leader \
+             epoch, {epoch}: its end is lost. Broker {replica} has these records; if no other replica is in sync, stop this \
+             broker and have that one lead with `highwater cluster elect --unclean`"
+        );
+        self.log_failed(partition, &StorageError::Refused { dir, reason });
+    }
+
+    /// A replica is refused: if there are others, the cluster does without it, and it is copied anew by and by.
+    pub fn note_refused(&self, topic_id: TopicId, partition: PartitionIndex) {
+        if self.links.is_some() {
+            self.refused_replicas.note(topic_id, partition);
+        }
+    }
+
+    /// Has replicas that were refused copied anew, as far as others have everything.
     pub fn copy_anew(&self, refused: Keys) {
         // The task ends when the broker stops: then it is for the next start.
         let _ = self.copied_anew.send(refused);

@@ -26,7 +26,6 @@ use metadata::record::Endpoint;
 use metadata::topic_config::StaticConfigs;
 use metadata::{ControllerSettings, Refusal, Request, Response};
 use model::{BrokerEpoch, BrokerId, TopicPartition, Uuid};
-use parking_lot::Mutex;
 use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError, Transport};
 use storage::disk::{Disk, EssentialDisk, RealDisk};
 use storage::journal::Key;
@@ -37,7 +36,7 @@ use tracing::{error, info, warn};
 
 use crate::checking::Checking;
 use crate::clock::Clock;
-use crate::cluster::{self, ClusterLinks, Controller, Fetchers, InSync};
+use crate::cluster::{self, ClusterLinks, Controller, Fetchers, InSync, Refused};
 use crate::complaints::Complaints;
 use crate::counters::Counters;
 use crate::endpoints::Endpoints;
@@ -236,7 +235,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         roles: Roles::default(),
         fetchers: Fetchers::default(),
         in_sync: InSync::default(),
-        refused_at_start: Mutex::default(),
+        refused_replicas: Refused::default(),
         copied_anew,
         ended: watch::Sender::new(None),
         stopping: AtomicBool::new(false),

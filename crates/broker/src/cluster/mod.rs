@@ -12,6 +12,7 @@
 //! counting    what steps of the metadata mean for the counters
 //! describing  the metadata quorum, for whoever asks any broker
 //! failed_disks  which replicas are gone with a log directory
+//! refused     which replicas turned out to be damaged, and are copied anew
 //! in_sync     on leaders: who is in sync, as the controller decides
 //! ```
 //!
@@ -31,6 +32,7 @@ mod in_sync;
 mod joining;
 mod links;
 mod members;
+mod refused;
 mod watching;
 
 pub use controller::{Controller, Undecided};
@@ -42,6 +44,7 @@ pub use in_sync::InSync;
 pub use joining::join;
 pub use links::ClusterLinks;
 pub(crate) use links::is_of_node;
+pub use refused::Refused;
 pub(crate) use watching::run as watch;
 
 use std::sync::Arc;
@@ -74,7 +77,7 @@ pub async fn begin(
     who: BrokerRef,
     stopped: &Receiver<bool>,
 ) -> Result<(), StartError> {
-    let refused = std::mem::take(&mut *server.refused_at_start.lock());
+    let refused = server.refused_replicas.take();
     let given_up = replicas::given_up(&server.image(), &refused, server.node_id);
     report_empty(&server.controller, who, &given_up).await?;
     server.applied().await;
@@ -99,6 +102,8 @@ pub async fn begin(
     ));
     let telling = failed_disks::run(Arc::clone(server), who);
     tokio::spawn(vital::task("failed log directories", telling));
+    let mending = refused::run(Arc::clone(server), who);
+    tokio::spawn(vital::task("refused replicas", mending));
     let looking = in_sync::look_for_laggards(Arc::clone(server));
     tokio::spawn(vital::task("replicas that lag", looking));
     tokio::spawn(vital::task("groups of others", groups::keep_up(Arc::clone(&server.groups))));

@@ -19,8 +19,9 @@ pub fn of_partition(error: &PartitionError) -> ErrorCode {
         PartitionError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
         PartitionError::Deleted => ErrorCode::UnknownTopicOrPartition,
         PartitionError::Replicated(_) => ErrorCode::CorruptMessage,
-        PartitionError::FollowerAhead { .. } => ErrorCode::OffsetOutOfRange,
         PartitionError::Storage(error) => of_storage(error),
+        // The log has lost its end: it is refused.
+        PartitionError::FollowerAhead { .. } => ErrorCode::KafkaStorageError,
         PartitionError::Offline | PartitionError::DiskFull => ErrorCode::KafkaStorageError,
     }
 }

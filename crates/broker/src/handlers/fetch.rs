@@ -520,6 +520,11 @@ impl Terms<'_> {
         {
             *range = Some((*log_start, *log_end));
         }
+        if let (Err(PartitionError::FollowerAhead { position }), Some((replica, _))) =
+            (&read, self.replica)
+        {
+            self.server.log_lost_its_end(partition, replica.broker, *position);
+        }
         if let (Ok(Read { slice: Some(slice), .. }), None) = (&read, self.replica) {
             topic.counters.fetch_requests.add(1);
             topic.counters.bytes_out.add(slice.size_bytes as u64);

@@ -15,6 +15,7 @@ use storage::log_dir::stray_name;
 use storage::{Log, LogConfig, Opening, Recovery, StorageError};
 use tracing::{error, info, warn};
 
+use super::directory::Directory;
 use super::strays::Stray;
 use super::{Home, Logs, Opened, random_id};
 
@@ -114,10 +115,7 @@ impl Logs {
         key: &Key,
         name: &TopicPartition,
     ) -> Result<Option<PathBuf>, StorageError> {
-        let is_refused = |known: Arc<PartitionState>| known.refused.is_some();
-        let mut online = self.directories.iter().filter(|directory| !directory.is_offline());
-        let directory = online.find(|it| it.partition(key).is_some_and(is_refused));
-        let Some(directory) = directory else { return Ok(None) };
+        let Some(directory) = self.refusing(key) else { return Ok(None) };
         let aside = stray_name(&name.to_string(), random_id());
         let path = directory.path().join(&aside);
         if self.disk.exists(&directory.dir.partition_dir(name)) {
@@ -129,7 +127,21 @@ impl Logs {
         }
         directory.journal()?.commit(&[Entry::Of(*key, Fact::Forgotten)])?;
         self.unopened.lock().remove(name);
+        self.uncleanable.lock().remove(key);
+        // It was here, and in no directory that could not be opened.
+        self.wanted_at_start.lock().remove(key);
         Ok(Some(path))
+    }
+
+    /// Whether a directory that can be used refuses a partition.
+    pub fn refuses(&self, key: &Key) -> bool {
+        self.refusing(key).is_some()
+    }
+
+    fn refusing(&self, key: &Key) -> Option<&Directory> {
+        let is_refused = |known: Arc<PartitionState>| known.refused.is_some();
+        let mut online = self.directories.iter().filter(|directory| !directory.is_offline());
+        online.find(|it| it.partition(key).is_some_and(is_refused))
     }
 
     fn opened(&self, wanted: &Wanted, place: &Place, log: Log) -> Opened {
