@@ -86,6 +86,7 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
         soon(UNUSED_ZEROS_LOOK, give_back_unused_zeros),
         soon(Duration::from_secs(1), hold_descriptors),
         soon(Duration::from_secs(1), |server| server.memory.return_unused_in_need()),
+        soon(Duration::from_secs(1), |server| server.logs.look_at_directories()),
         soon(Duration::from_secs(1), look_for_room),
         soon(Duration::from_secs(1), sync_journals),
         soon(ms(log.flush_scheduler_ms.clamp(100, 60_000)), flush_by_age),

@@ -5,6 +5,7 @@
 //! adopted. A data folder of Apache Kafka is refused before any file is touched (`foreign.rs`).
 
 use std::collections::HashSet;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,9 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use model::{BrokerId, Timestamp, Uuid};
 use parking_lot::Mutex;
 use partition::SyncQueue;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use storage::StorageError;
 use storage::disk::Disk;
-use storage::journal::{Entry, Fact, Journal, Key, PartitionState, State};
+use storage::journal::{Entry, Fact, Journal, Key, PartitionState, SNAPSHOT, State};
 use storage::log_dir::{DirLock, LogDir, MetaProperties};
 use tracing::{error, info, warn};
 
@@ -34,6 +37,8 @@ pub struct Directory {
     was_empty: bool,
     /// The wall clock when it was last written; `None` for a new one.
     last_wall_clock: Option<Timestamp>,
+    /// The folder itself, whatever has its path now; `None` where there is no machine behind the disk.
+    folder: Option<OwnedFd>,
     offline: AtomicBool,
     /// The reason, for whoever asks after the health.
     failure: Mutex<Option<String>>,
@@ -45,6 +50,12 @@ pub struct Directory {
     pub(super) checkpointing: Mutex<()>,
     /// Held until the directory is closed.
     lock: Mutex<Option<DirLock>>,
+}
+
+/// A hold on the folder at `path`, by which it is known again.
+fn hold_folder(path: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).ok()
 }
 
 /// A directory that is locked, and whose it says it is.
@@ -184,6 +195,7 @@ impl Directory {
         Ok(Directory {
             room: Room::of(dir.path()),
             sync_queue: Arc::default(),
+            folder: hold_folder(dir.path()),
             dir,
             id,
             journal: Some(journal),
@@ -211,6 +223,7 @@ impl Directory {
             was_clean: false,
             was_empty: false,
             last_wall_clock: None,
+            folder: None,
             offline: AtomicBool::new(true),
             failure: Mutex::new(Some(cause.to_string())),
             checkpointing: Mutex::default(),
@@ -263,6 +276,21 @@ impl Directory {
 
     pub(super) fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
+    }
+
+    /// Why it cannot be what it was at the start, if that shows: the folder is gone, another one has its path, or it was emptied. Files
+    /// that are open are written to all the same, and nobody would find again what is in them.
+    pub(super) fn look(&self) -> Option<String> {
+        let held = rustix::fs::fstat(self.folder.as_ref()?).ok()?;
+        let is_told = |cause: &Errno| *cause != Errno::NOMEM;
+        match rustix::fs::stat(self.path()) {
+            Ok(found) if (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino) => {}
+            Ok(_) => return Some("another folder has taken its place".to_owned()),
+            Err(cause) => return is_told(&cause).then(|| format!("the folder is gone: {cause}")),
+        }
+        let journal = rustix::fs::stat(self.path().join(SNAPSHOT));
+        let cause = journal.err().filter(is_told)?;
+        Some(format!("the folder was emptied: {SNAPSHOT}: {cause}"))
     }
 
     /// Takes it offline; false if it was.

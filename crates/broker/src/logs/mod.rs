@@ -335,6 +335,19 @@ impl Logs {
         self.failures.send_modify(|count| *count += 1);
     }
 
+    /// Looks whether the directories are still where they were: one that is not has failed, though no operation has found it
+    /// out.
+    pub fn look_at_directories(&self) {
+        for (at, directory) in self.directories.iter().enumerate() {
+            if directory.is_offline() {
+                continue;
+            }
+            if let Some(cause) = directory.look() {
+                self.fail_directory(at, &cause);
+            }
+        }
+    }
+
     /// How many directories have failed since the start, from now on.
     pub fn failures(&self) -> watch::Receiver<u32> {
         self.failures.subscribe()

@@ -34,13 +34,13 @@ fn put_back(from: &Path, folder: &str) {
 }
 
 /// A broker that was started by hand; what it reports is in a file. It is killed at the end.
-struct Started {
+pub(super) struct Started {
     process: Child,
     reports: PathBuf,
 }
 
 impl Started {
-    fn of(folder: &str, reports: PathBuf) -> Started {
+    pub(super) fn of(folder: &str, reports: PathBuf) -> Started {
         let file = File::create(&reports).unwrap();
         let mut command = Command::new(HIGHWATER);
         command.arg("start").arg(Path::new(folder).join("server.properties"));
@@ -57,7 +57,7 @@ impl Started {
         self.said().contains(words)
     }
 
-    fn said(&self) -> String {
+    pub(super) fn said(&self) -> String {
         fs::read_to_string(&self.reports).unwrap()
     }
 
@@ -184,20 +184,21 @@ fn damage(folder: &Path) -> Vec<u8> {
     left
 }
 
-/// Produces a record in each partition of a topic.
-fn produce_in_each(bootstrap: &str, topic: &str, partitions: usize) {
+/// Produces a number in each partition of a topic, beginning with this one.
+fn produce_in_each(bootstrap: &str, topic: &str, partitions: usize, first: usize) {
     for partition in 0..partitions {
         let mut producing = Command::new(HIGHWATER);
         producing.args(["produce", topic, "-p", &partition.to_string(), "-b", bootstrap]);
         producing.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut producing = producing.spawn().unwrap();
-        producing.stdin.take().unwrap().write_all(b"a record\n").unwrap();
+        let record = format!("{}\n", first + partition);
+        producing.stdin.take().unwrap().write_all(record.as_bytes()).unwrap();
         all_acknowledged(producing);
     }
 }
 
 /// Folders in `folder` whose name begins so.
-fn folders(folder: &str, begin: &str) -> Vec<PathBuf> {
+pub(super) fn folders(folder: &str, begin: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let named = entries.filter(|e| e.file_name().to_str().unwrap().starts_with(begin));
     named.map(|entry| entry.path()).collect()
@@ -210,7 +211,7 @@ fn a_damaged_replica_is_put_aside_and_copied_anew_unless_it_is_the_only_one() {
     up.run("topic create kept -p 1 -r 3");
     up.run("topic create single -p 3 -r 1");
     all_acknowledged(produce(&up.bootstrap, 0..300));
-    produce_in_each(&up.bootstrap, "single", 3);
+    produce_in_each(&up.bootstrap, "single", 3, 0);
     wait_for_all_in_sync(&up.bootstrap, "kept");
     let first = up.brokers[0].clone();
     up.stop();
@@ -274,4 +275,72 @@ fn without_a_majority_that_has_its_disks_no_new_cluster_is_made() {
     wait_for_all_votes(&addresses);
     assert_eq!(kept(&bootstrap), (0..300).collect());
     drop((first, second, third));
+}
+
+/// The brokers in sync of each partition of a topic, and its leader.
+fn replicas_in_sync(bootstrap: &str, topic: &str) -> Vec<(i64, Vec<i64>)> {
+    let rows = run(bootstrap, &format!("topic describe {topic} --format json"));
+    let rows: serde_json::Value = serde_json::from_str(&rows).unwrap();
+    let row = |row: &serde_json::Value| {
+        let in_sync = row["in_sync"].as_array().unwrap().iter();
+        (row["leader"].as_i64().unwrap(), in_sync.map(|id| id.as_i64().unwrap()).collect())
+    };
+    rows.as_array().unwrap().iter().map(row).collect()
+}
+
+/// One of two log directories of a broker is gone while the broker runs: its replicas leave the in-sync replicas, those in the
+/// other directory stay, and what is acknowledged is kept.
+#[test]
+fn a_log_directory_that_fails_at_run_time_is_told_to_the_controller() {
+    let (place, folder) = place();
+    let mut up = Up::of(&folder, 3, &["--set", "replica.lag.time.max.ms=3000"]);
+    let first = up.brokers[0].clone();
+    first.signal(Signal::TERM);
+    up.says("broker 1");
+    let second = place.path().join("second disk");
+    let file = Path::new(&first.folder).join("server.properties");
+    let more = |line: &str| match line.strip_prefix("log.dirs=") {
+        Some(dirs) => format!("log.dirs={dirs},{}\n", second.display()),
+        None => format!("{line}\n"),
+    };
+    let properties: String = fs::read_to_string(&file).unwrap().lines().map(more).collect();
+    assert!(properties.contains("second disk"), "{properties}");
+    fs::write(&file, properties).unwrap();
+    let reports = place.path().join("reports");
+    let started = Started::of(&first.folder, reports.clone());
+    wait_until("the first broker is back", || {
+        let listed = try_run(&first.address, "cluster info");
+        listed.status.success() && String::from_utf8_lossy(&listed.stdout).lines().count() == 4
+    });
+    up.run("topic create kept -p 4 -r 3");
+    all_acknowledged(produce(&up.bootstrap, 0..300));
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    let number = |folder: PathBuf| {
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        name.strip_prefix("kept-").unwrap().parse::<usize>().unwrap()
+    };
+    let gone: BTreeSet<usize> =
+        folders(second.to_str().unwrap(), "kept-").into_iter().map(number).collect();
+    assert!(!gone.is_empty() && gone.len() < 4, "they are in both directories: {gone:?}");
+
+    fs::rename(&second, place.path().join("lost disk")).unwrap();
+    started.wait_for_report("the log directory is offline");
+    produce_in_each(&up.bootstrap, "kept", 4, 300);
+    wait_until("the replicas on the disk are out of sync, and the others in sync", || {
+        let partitions = replicas_in_sync(&up.bootstrap, "kept");
+        partitions.into_iter().enumerate().all(|(number, (leader, in_sync))| {
+            let is_gone = gone.contains(&number);
+            is_gone != in_sync.contains(&1) && !(is_gone && leader == 1)
+        })
+    });
+    assert_eq!(kept(&up.bootstrap), (0..304).collect());
+    assert!(!started.reported("records that were committed are cut"), "{}", started.said());
+
+    // The disk is there again.
+    started.kill();
+    fs::rename(place.path().join("lost disk"), &second).unwrap();
+    let _started = Started::of(&first.folder, reports);
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    assert_eq!(kept(&up.bootstrap), (0..304).collect());
+    up.stop();
 }
