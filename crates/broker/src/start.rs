@@ -153,6 +153,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let quorum = Arc::new(quorum.await?);
     let (controller, broker_epoch) = match &links {
         None => {
+            logs.settle_mended(|_| false)?;
             logs.settle(assigned(&quorum, config.node_id))?;
             let epoch = join_cluster(&quorum, &config, &logs, &endpoints, &cluster_id).await?;
             (Controller::alone(&quorum), epoch)
@@ -190,6 +191,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
             let unknown = replicas::unknown_replicas(&quorum.image(), &logs, config.node_id);
             let who = BrokerRef { broker: config.node_id, epoch: joined.epoch };
             cluster::report_empty(&controller, who, &unknown).await?;
+            cluster::settle_mended(&quorum, &controller, &logs, who).await?;
             logs.settle(assigned(&quorum, config.node_id))?;
             (controller, joined.epoch)
         }

@@ -368,7 +368,13 @@ fn a_stray_is_told_by_journal_and_metadata() {
         fs::create_dir(root.path().join(name)).unwrap();
     }
     let key = |number: i32| Key { topic_id: Uuid([1; 16]), partition: PartitionIndex(number) };
-    let opened = || Opened { topic: "t".into(), dense_from: None, fsync: true, image_index: 1 };
+    let opened = || Opened {
+        topic: "t".into(),
+        dense_from: None,
+        fsync: true,
+        image_index: 1,
+        mended: false,
+    };
     let mut state = State::default();
     for number in [0, 1, 4] {
         let mut known = PartitionState::new(opened());

@@ -313,6 +313,7 @@ impl LogDir {
                 dense_from: None,
                 fsync: false,
                 image_index: 0,
+                mended: false,
             });
             partition.log_start = of(&log_starts);
             partition.checkpoint = Some(Checkpoint {

@@ -53,13 +53,15 @@ use std::time::Duration;
 use metadata::decide::{BrokerRef, EmptyReplicas, SWEEP_PARTITIONS_MAX};
 use metadata::{Request, Response};
 use model::{PartitionIndex, TopicId};
+use quorum::Quorum;
 use tokio::sync::watch::Receiver;
 use tokio::time::sleep;
 use tracing::warn;
 
 use crate::groups;
+use crate::logs::Logs;
 use crate::network::listener::serve_broker;
-use crate::replicas;
+use crate::replicas::{self, Keys};
 use crate::server::Server;
 use crate::start::StartError;
 use crate::vital;
@@ -110,6 +112,26 @@ pub async fn begin(
     Ok(())
 }
 
+/// Reports replicas that were mended without records that are lost, as far as others have everything, and decides what becomes of
+/// all that were mended.
+pub async fn settle_mended(
+    quorum: &Quorum,
+    controller: &Controller,
+    logs: &Logs,
+    who: BrokerRef,
+) -> Result<(), StartError> {
+    let mended: Keys = logs.mended().into_iter().map(|key| (key.topic_id, key.partition)).collect();
+    let given_up = replicas::given_up(&quorum.image(), &mended, who.broker);
+    report_empty(controller, who, &given_up).await?;
+    let image = quorum.image();
+    logs.settle_mended(|key| {
+        let topic = image.topic_by_id(key.topic_id);
+        let state = topic.and_then(|topic| topic.partition(key.partition));
+        state.is_some_and(|state| node::roles::is_copied_anew(state, who.broker))
+    })?;
+    Ok(())
+}
+
 /// Reports replicas that hold nothing of what the cluster may count on: they leave the in-sync replicas.
 pub async fn report_empty(
     controller: &Controller,
@@ -119,7 +141,7 @@ pub async fn report_empty(
     for partitions in empty.chunks(SWEEP_PARTITIONS_MAX) {
         warn!(
             partitions = partitions.len(),
-            "replicas hold nothing of what the cluster may count on: they leave the in-sync replicas"
+            "replicas lack what the cluster may count on: they leave the in-sync replicas"
         );
         let report = EmptyReplicas { broker, partitions: partitions.to_vec() };
         let mut tries = 0;

@@ -35,6 +35,7 @@ pub mod files;
 pub mod flusher;
 mod foreign;
 mod keeping;
+mod mended;
 mod opening;
 pub mod removal;
 pub mod room;

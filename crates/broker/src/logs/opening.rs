@@ -436,6 +436,7 @@ fn facts_of(
             .or(Some(log.log_end_offset())),
         fsync: wanted.durability == Durability::Fsync,
         image_index: known.map_or(image_index, |known| known.opened.image_index),
+        mended: known.is_some_and(|known| known.opened.mended),
     };
     if known.is_none_or(|known| known.opened != opened) {
         facts.push(Fact::Opened(opened));

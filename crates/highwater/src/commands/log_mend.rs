@@ -31,6 +31,7 @@ pub fn run(dir: &Path, partition: &TopicPartition, yes: bool) -> Result<ExitCode
     say(format_args!(
         "{partition} is mended: offsets from {start} up to {end}, served from the next start on"
     ))?;
+    say("in a cluster the next start copies it anew instead, if another broker has everything")?;
     if let Some(kept) = mended.kept {
         say(format_args!("its folder as it was is kept: {}", kept.display()))?;
     }

@@ -6,6 +6,7 @@ mod hints;
 mod lost_disks;
 mod metrics;
 mod quorum;
+mod refused;
 mod replication;
 
 use std::fs;

@@ -34,6 +34,9 @@ pub struct Opened {
     pub fsync: bool,
     /// Index of the cluster's metadata that wanted the partition here; 0 if not known.
     pub image_index: u64,
+    /// Whether a person had it mended without records that are lost, and it was not decided since that it counts as complete all
+    /// the same: that is for the first start that knows whether other brokers have everything.
+    pub mended: bool,
 }
 
 /// What was true of a log at its last checkpoint.
@@ -136,6 +139,10 @@ const DERIVED_ALONE: u8 = 15;
 const EPOCH: u8 = 16;
 const DERIVED: u8 = 17;
 
+/// Flags of an opened partition.
+const FSYNC: u8 = 1;
+const MENDED_UNDECIDED: u8 = 2;
+
 /// Writes entries one behind the other, and each partition's key once in a row.
 #[derive(Default)]
 pub(super) struct EntryWriter {
@@ -176,7 +183,8 @@ fn encode(fact: &Fact, out: &mut Vec<u8>) {
             out.push(OPENED);
             put_text(out, &opened.topic);
             put_offset_or_none(out, opened.dense_from);
-            out.push(opened.fsync.into());
+            let mended = if opened.mended { MENDED_UNDECIDED } else { 0 };
+            out.push(if opened.fsync { FSYNC } else { 0 } | mended);
             out.extend_from_slice(&opened.image_index.to_be_bytes());
         }
         Fact::Checkpoint(checkpoint) => {
@@ -285,12 +293,7 @@ impl<'a> EntryReader<'a> {
 
 fn decode(kind: u8, reader: &mut Reader<'_>) -> Result<Fact, Unreadable> {
     Ok(match kind {
-        OPENED => Fact::Opened(Opened {
-            topic: reader.text()?,
-            dense_from: reader.offset_or_none()?,
-            fsync: reader.flag()?,
-            image_index: reader.u64()?,
-        }),
+        OPENED => Fact::Opened(decode_opened(reader)?),
         CHECKPOINT => Fact::Checkpoint(decode_checkpoint(reader)?),
         kind @ (DERIVED | DERIVED_ALONE) => {
             let (end, has_producers) = (reader.offset()?, reader.flag()?);
@@ -321,6 +324,20 @@ fn decode(kind: u8, reader: &mut Reader<'_>) -> Result<Fact, Unreadable> {
         DELETED => Fact::Deleted { aside: reader.text()? },
         FORGOTTEN => Fact::Forgotten,
         other => return Err(Unreadable(format!("unknown kind of entry {other}"))),
+    })
+}
+
+fn decode_opened(reader: &mut Reader<'_>) -> Result<Opened, Unreadable> {
+    let (topic, dense_from, flags) = (reader.text()?, reader.offset_or_none()?, reader.u8()?);
+    if flags & !(FSYNC | MENDED_UNDECIDED) != 0 {
+        return Err(Unreadable(format!("invalid flags {flags}")));
+    }
+    Ok(Opened {
+        topic,
+        dense_from,
+        fsync: flags & FSYNC != 0,
+        image_index: reader.u64()?,
+        mended: flags & MENDED_UNDECIDED != 0,
     })
 }
 

@@ -140,6 +140,7 @@ impl Stopped {
             built: &built,
             log_start: *log_start,
             cleaned_below: adoption.cleaned_below,
+            mended: false,
             now,
         })?;
         if let Some(empty) = kept {

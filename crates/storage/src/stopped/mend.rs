@@ -64,7 +64,7 @@ impl Stopped {
     }
 
     /// Makes the partition's folder anew out of what is left, keeps the one before, and lets the next
-    /// start serve the partition.
+    /// start serve the partition. In a cluster that start has it copied anew instead, if another broker has everything.
     pub fn mend(
         &self,
         ailment: &Ailment,
@@ -91,6 +91,7 @@ impl Stopped {
             built: &built,
             log_start: *log_start,
             cleaned_below: known.checkpoint.map_or(Offset(0), |last| last.cleaned_below),
+            mended: true,
             now,
         })?;
         Ok(Mended { kept, range: (*log_start, built.end) })

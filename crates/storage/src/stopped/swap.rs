@@ -34,6 +34,8 @@ pub(super) struct Replacement<'a> {
     pub(super) built: &'a Built,
     pub(super) log_start: Offset,
     pub(super) cleaned_below: Offset,
+    /// Whether records are lost that others may have.
+    pub(super) mended: bool,
     pub(super) now: Timestamp,
 }
 
@@ -132,6 +134,7 @@ fn facts(with: &Replacement<'_>) -> Vec<Entry> {
         topic: Arc::clone(&with.name.topic),
         // What was copied may have gaps; what is appended to it has none.
         dense_from: Some(built.end),
+        mended: with.mended,
         ..with.known.opened.clone()
     };
     let checkpoint = Checkpoint {

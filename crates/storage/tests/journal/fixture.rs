@@ -30,6 +30,7 @@ pub fn opened(topic: &str) -> Fact {
         dense_from: Some(Offset(0)),
         fsync: true,
         image_index: 7,
+        mended: topic == "t",
     })
 }
 

@@ -42,7 +42,8 @@ fn config() -> Arc<LogConfig> {
 }
 
 pub fn opened(dense_from: Option<Offset>) -> Fact {
-    Fact::Opened(Opened { topic: "t".into(), dense_from, fsync: true, image_index: 7 })
+    let (fsync, image_index, mended) = (true, 7, false);
+    Fact::Opened(Opened { topic: "t".into(), dense_from, fsync, image_index, mended })
 }
 
 /// A log directory whose journal knows one partition, of which `facts` are said.

@@ -47,6 +47,8 @@ fn check_mended(disk: &SimDisk, lost: &[i64]) {
     assert_eq!(files(disk, &folder()), before, "looking changes nothing");
     assert!(serve(disk).is_err(), "looking mends nothing");
     let mended = mend(&tool);
+    let (_, known) = tool.partition(&name()).unwrap();
+    assert!(known.opened.mended, "a start of a cluster's broker has to know it");
     drop(tool);
     assert_eq!(files(disk, &mended.kept.unwrap()), before, "the folder is kept as it was");
     for start in 0..2 {
