@@ -92,6 +92,11 @@ pub struct Effects {
     pub cuts: Vec<(Key, Arc<Partition>, Truncation)>,
     /// Logs to be emptied and started elsewhere ([`Partition::start_over`], likewise).
     pub start_overs: Vec<(Key, Arc<Partition>, LeaderEpoch, Offset)>,
+    /// Logs that may have gaps from now on ([`Partition::allow_gaps`], once that is in the journal); afterwards
+    /// [`Event::Look`].
+    pub gaps: Vec<(Key, Arc<Partition>)>,
+    /// Logs without records that cannot go on and have to be made anew, and why.
+    pub anew: Vec<(Key, Arc<Partition>, String)>,
     /// Records to be deleted below these offsets, as the leader has.
     pub deletions: Vec<(Key, Arc<Partition>, Offset)>,
     /// What could not be appended, and why.
@@ -180,8 +185,15 @@ impl Fetcher {
             Ok(answer) => answer,
             Err(error) => {
                 copied.rests_until = now.plus(REST_AFTER_ERROR);
-                if let Some(start) = begins_behind(&partition, *epoch, error) {
+                // Of what it asks for now, in the same leader epoch: it may have gone on.
+                let fetch = partition.replica_fetch();
+                let Some(asked) = fetch.filter(|fetch| fetch.from.leader_epoch == *epoch) else {
+                    return;
+                };
+                if let Some(start) = begins_behind(&asked, error) {
                     effects.start_overs.push((key, partition, *epoch, start));
+                } else if let Some(reason) = is_empty_beyond(&asked, error) {
+                    effects.anew.push((key, partition, reason));
                 }
                 return;
             }
@@ -202,6 +214,7 @@ impl Fetcher {
                 copied.cut_again_at = now.plus(REST_AFTER_ERROR);
                 effects.cuts.push((key, partition, cut));
             }
+            Ok(Followed::Gaps) => effects.gaps.push((key, partition)),
             Ok(Followed::Appended { delete_below, .. }) => {
                 effects.deletions.extend(delete_below.map(|start| (key, partition, start)));
             }
@@ -254,14 +267,49 @@ impl Fetcher {
 }
 
 /// Where a follower starts anew whose leader has nothing of what comes next: records were deleted there while it was
-/// away. One whose log reaches beyond the leader's end waits for a divergence instead, or for another leader.
-fn begins_behind(
-    partition: &Partition,
-    epoch: LeaderEpoch,
-    error: ReplicaAnswerError,
-) -> Option<Offset> {
+/// away.
+fn begins_behind(asked: &ReplicaFetch, error: ReplicaAnswerError) -> Option<Offset> {
     let ReplicaAnswerError::OutOfRange { log_start, .. } = error else { return None };
-    let fetch = partition.replica_fetch()?;
-    let is_behind = fetch.from.leader_epoch == epoch && fetch.from.offset < log_start;
-    is_behind.then_some(log_start)
+    (asked.from.offset < log_start).then_some(log_start)
+}
+
+/// Why a follower cannot go on whose log is beyond the end of its leader's. One that has records is told where the histories
+/// part instead, and cuts. One that has none knows no epoch to ask by: all of its records were deleted, or cut, and there
+/// is nothing in it that could be lost.
+fn is_empty_beyond(asked: &ReplicaFetch, error: ReplicaAnswerError) -> Option<String> {
+    let ReplicaAnswerError::OutOfRange { log_end, .. } = error else { return None };
+    let (offset, is_empty) = (asked.from.offset, asked.from.offset == asked.log_start);
+    (is_empty && offset > log_end).then(|| {
+        format!(
+            "the log has no records and begins at {offset}, and its leader's ends at {log_end}: it has to be made anew"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use partition::FetchFrom;
+
+    use super::*;
+
+    #[test]
+    fn an_offset_out_of_range_is_gone_on_from_only_where_nothing_can_be_lost() {
+        let asked = |offset, first| {
+            let (leader, leader_epoch) = (BrokerId(1), LeaderEpoch(3));
+            let from = FetchFrom { leader, leader_epoch, offset: Offset(offset) };
+            ReplicaFetch { from, last_epoch: LeaderEpoch::NONE, log_start: Offset(first) }
+        };
+        let range = ReplicaAnswerError::OutOfRange { log_start: Offset(10), log_end: Offset(20) };
+        // Whether it starts anew at the leader's start, and whether it is made anew.
+        let answer = |asked: &ReplicaFetch| {
+            (begins_behind(asked, range), is_empty_beyond(asked, range).is_some())
+        };
+        assert_eq!(answer(&asked(5, 0)), (Some(Offset(10)), false), "the leader has deleted it");
+        assert_eq!(answer(&asked(30, 30)), (None, true), "without a record");
+        assert_eq!(answer(&asked(30, 25)), (None, false), "with records that the leader lacks");
+        assert_eq!(answer(&asked(15, 15)), (None, false), "within the leader's log");
+        let other = ReplicaAnswerError::Other(ErrorCode::NotLeaderOrFollower);
+        assert_eq!(begins_behind(&asked(30, 30), other), None);
+        assert_eq!(is_empty_beyond(&asked(30, 30), other), None);
+    }
 }

@@ -45,6 +45,9 @@ pub enum Followed {
     Stale,
     /// The log must be cut before anything is asked again.
     Cut(Truncation),
+    /// Offsets are missing in what the leader has, as compaction or a mending leaves them, and nothing of this log says yet that it
+    /// may have such gaps: nothing was appended. To be asked for again behind [`Partition::allow_gaps`].
+    Gaps,
     /// It is appended.
     Appended {
         /// Where the log ends now.
@@ -96,6 +99,15 @@ impl Partition {
         }
     }
 
+    /// Appends batches with offsets missing in between from now on. That must be known, durably, to the next opening before
+    /// ([`storage::Log::allow_gaps`]).
+    pub fn allow_gaps(&self) -> Result<(), PartitionError> {
+        self.maintain(|log, _| {
+            log.allow_gaps();
+            Ok(())
+        })
+    }
+
     fn take_in(
         &self,
         answer: &ReplicaAnswer<'_>,
@@ -128,6 +140,10 @@ impl Partition {
             return Ok(Followed::Appended { log_end, delete_below });
         }
         check_follows(&state, &headers[0], headers)?;
+        if !state.log.may_have_gaps() && has_gaps(state.log.log_end_offset(), headers) {
+            self.publish(state, effects);
+            return Ok(Followed::Gaps);
+        }
         if let Err(error) = state.log.append(records, headers, now) {
             if error.is_fatal() {
                 let effects = state.replica.step(Event::Failed);
@@ -264,26 +280,16 @@ fn check_pair(before: &BatchHeader, header: &BatchHeader) -> Result<(), Partitio
     )))
 }
 
-/// Batches must follow what is here: contiguous, but where the topic's compaction leaves gaps; of no smaller leader
-/// epoch than the last record.
+/// Batches must follow what is here: behind it, and of no smaller leader epoch than the last record. Whether offsets are missing in
+/// between is the leader's business, whatever the topic's policy is now: its log is what is copied.
 fn check_follows(
     state: &State,
     first: &BatchHeader,
     headers: &[BatchHeader],
 ) -> Result<(), PartitionError> {
     let log_end = state.log.log_end_offset();
-    let may_have_gaps = state.settings.log.cleanup.compact
-        || state.log.cleaned_below() > state.log.log_start_offset();
-    let is_next = match may_have_gaps {
-        true => first.base_offset >= log_end,
-        false => {
-            let inner = headers.windows(2);
-            let is_dense = |pair: &[BatchHeader]| pair[1].base_offset == pair[0].next_offset();
-            first.base_offset == log_end && inner.into_iter().all(is_dense)
-        }
-    };
     let last_epoch = state.log.epoch_at(Offset(log_end.0 - 1));
-    if is_next && first.leader_epoch >= last_epoch {
+    if first.base_offset >= log_end && first.leader_epoch >= last_epoch {
         return Ok(());
     }
     Err(PartitionError::Replicated(format!(
@@ -292,6 +298,14 @@ fn check_follows(
         headers[headers.len() - 1].last_offset(),
         first.leader_epoch
     )))
+}
+
+/// Whether offsets are missing in these batches, or between them and the log's end.
+fn has_gaps(log_end: Offset, headers: &[BatchHeader]) -> bool {
+    let mut due = log_end;
+    headers
+        .iter()
+        .any(|header| header.base_offset > std::mem::replace(&mut due, header.next_offset()))
 }
 
 fn divergence(state: &State, (epoch, end): (LeaderEpoch, Offset)) -> Divergence {

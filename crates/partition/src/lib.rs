@@ -38,8 +38,8 @@ pub use partition::{Partition, Status, WaiterKey};
 pub use proposals::Proposals;
 pub use read::{Isolation, Read, ReadRequest};
 pub use replication::{
-    AssignedReplica, Assignment, FollowerFetch, IsrAnswer, IsrDecision, Next, Proposal, Standing,
-    Truncation,
+    AssignedReplica, Assignment, FetchFrom, FollowerFetch, IsrAnswer, IsrDecision, Next, Proposal,
+    Standing, Truncation,
 };
 pub use serve::{FollowerPlace, ReplicaRead};
 pub use settings::{CompressionRule, Settings};

@@ -45,7 +45,9 @@ impl Replica {
         let (name, settings) = (TopicPartition::new("t", 0), Arc::new(settings.clone()));
         let opening = log_dir.begin_loading().unwrap().opening(&name, NOW);
         let (disk, dir) = (Arc::clone(log_dir.disk()), log_dir.partition_dir(&name));
-        let log = Log::open(disk, dir, Arc::clone(&settings.log), opening).unwrap();
+        let mut log = Log::open(disk, dir, Arc::clone(&settings.log), opening).unwrap();
+        // As a broker opens it.
+        log.begin_dense();
         let (id, queue) = (Uuid::from_random([1; 16]), Arc::<SyncQueue>::default());
         let shared = Arc::clone(&queue);
         let partition = Partition::new(name, id, me, log, settings, Offset(0), shared);
@@ -271,9 +273,7 @@ fn what_does_not_follow_is_refused_whole() {
     let pair = Pair::new(&page_cache());
     pair.take_in(&sent(0, 2)).unwrap();
     for (what, records) in [
-        ("a gap", sent(2, 3)),
         ("an offset that is there", sent(0, 3)),
-        ("a gap inside", [sent(1, 3), sent(3, 3)].concat()),
         ("offsets that fall", [sent(1, 3), sent(1, 3)].concat()),
         ("an epoch that falls", sent(1, 1)),
         ("an epoch that falls inside", [sent(1, 3), sent(2, 2)].concat()),
@@ -288,14 +288,34 @@ fn what_does_not_follow_is_refused_whole() {
     assert_eq!(pair.follower.log_end(), Offset(2));
 }
 
+/// The leader's log is what is copied: a topic may have been compacted that is not any more, or a person may have mended it.
 #[test]
-fn gaps_that_compaction_left_are_taken() {
-    let cleanup = CleanupPolicy { delete: false, compact: true };
-    let log = LogConfig { cleanup, ..LogConfig::default() };
-    let pair = Pair::new(&Settings { log: Arc::new(log), ..page_cache() });
-    pair.take_in(&[sent(3, 3), sent(9, 3)].concat()).unwrap();
-    assert_eq!(pair.follower.log_end(), Offset(10));
-    assert!(pair.take_in(&sent(9, 3)).is_err(), "but none that go back");
+fn gaps_are_taken_whatever_the_topics_policy_is_once_they_are_known_to_be_there() {
+    for compact in [false, true] {
+        let cleanup = CleanupPolicy { delete: !compact, compact };
+        let log = LogConfig { cleanup, ..LogConfig::default() };
+        let pair = Pair::new(&Settings { log: Arc::new(log), ..page_cache() });
+        pair.take_in(&[sent(0, 2), sent(1, 3)].concat()).unwrap();
+        for records in [sent(3, 3), [sent(2, 3), sent(9, 3)].concat()] {
+            assert_eq!(pair.take_in(&records).unwrap(), Followed::Gaps);
+            assert_eq!(pair.follower.log_end(), Offset(2), "nothing is taken before");
+        }
+        pair.follower.partition.allow_gaps().unwrap();
+        pair.take_in(&[sent(3, 3), sent(9, 3)].concat()).unwrap();
+        assert_eq!(pair.follower.log_end(), Offset(10));
+        for (what, records) in [
+            ("an offset that is there", sent(9, 3)),
+            ("offsets that fall", [sent(12, 3), sent(11, 3)].concat()),
+            ("an epoch that falls", sent(12, 2)),
+        ] {
+            let taken = pair.take_in(&records);
+            assert!(matches!(taken, Err(PartitionError::Replicated(_))), "{what}: {taken:?}");
+        }
+        let mut damaged = sent(12, 3);
+        *damaged.last_mut().unwrap() ^= 1;
+        assert!(matches!(pair.take_in(&damaged), Err(PartitionError::Batch(_))));
+        assert_eq!(pair.follower.log_end(), Offset(10));
+    }
 }
 
 #[test]
@@ -488,6 +508,29 @@ fn served(
         max_bytes: 1 << 20,
         at_least_one: true,
     })
+}
+
+#[test]
+fn a_follower_with_more_of_its_leaders_own_epoch_than_the_leader_is_told_apart() {
+    let pair = two_committed_batches();
+    for epoch in [LeaderEpoch(3), LeaderEpoch(2)] {
+        let ahead = served(&pair.leader, 21, epoch);
+        match epoch {
+            // The leader has lost the end of its log.
+            LeaderEpoch(3) => assert!(
+                matches!(ahead, Err(PartitionError::FollowerAhead { position: Offset(21) })),
+                "{ahead:?}"
+            ),
+            // The histories part, as they may.
+            _ => assert_eq!(ahead.unwrap().diverging, Some((epoch, Offset(0)))),
+        }
+    }
+    // Without a record it knows of no epoch to ask by.
+    let empty = served(&pair.leader, 21, LeaderEpoch::NONE);
+    assert!(
+        matches!(empty, Err(PartitionError::OutOfRange { log_end: Offset(20), .. })),
+        "{empty:?}"
+    );
 }
 
 /// Two batches of ten records, all committed.

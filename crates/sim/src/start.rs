@@ -178,7 +178,8 @@ impl LogDirectory {
         let name = topic_partition(id);
         let dir = self.0.partition_dir(&name);
         let (disk, config) = (Arc::clone(self.0.disk()), Arc::clone(&settings.log));
-        let log = Log::open(disk, dir, config, loading.opening(&name, now))?;
+        let mut log = Log::open(disk, dir, config, loading.opening(&name, now))?;
+        log.begin_dense();
         let high_watermark = loading.high_watermarks.get(&name).copied().unwrap_or(Offset(0));
         let queue = Arc::clone(sync_queue);
         Ok(Partition::new(name, of.topic_id, of.me, log, settings, high_watermark, queue))

@@ -17,6 +17,7 @@ use model::batch::Batches;
 use model::{BrokerId, Offset};
 use node::{Ask, Effects, Event, Fetcher, Key};
 use partition::{Next, Partition, PartitionError, Watch, WatchKey};
+use storage::StorageError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -208,8 +209,8 @@ impl Copying {
 
     /// Cuts, deletes and reports. Returns whether the fetcher is to look again.
     fn carry_out(&mut self, server: &Server, effects: Effects) -> bool {
-        let Effects { cuts, start_overs, deletions, failures, .. } = effects;
-        let changed = !cuts.is_empty() || !start_overs.is_empty();
+        let Effects { cuts, start_overs, gaps, anew, deletions, failures, .. } = effects;
+        let changed = !cuts.is_empty() || !start_overs.is_empty() || !gaps.is_empty();
         for (_, partition, cut) in cuts {
             let name = partition.topic_partition();
             let end = partition.with_log(storage::Log::log_end_offset);
@@ -229,6 +230,15 @@ impl Copying {
             let made = server.logs.start_over(&partition, epoch, start);
             server.groups.log_cut(&partition, Offset(0));
             self.tell_failure(server, &partition, made);
+        }
+        for (_, partition) in gaps {
+            info!(partition = %partition.topic_partition(), "offsets are missing in the leader's log, as compaction leaves it: it is copied as it is");
+            let made = server.logs.allow_gaps(&partition);
+            self.tell_failure(server, &partition, made);
+        }
+        for (_, partition, reason) in anew {
+            let dir = partition.with_log(|log| log.dir().to_owned());
+            server.log_failed(&partition, &StorageError::Refused { dir, reason });
         }
         delete(server, deletions);
         for (_, partition, cause) in failures {

@@ -110,6 +110,14 @@ impl Logs {
         })
     }
 
+    /// A follower's log may have gaps from now on: its leader's has. It is in the journal before, or the next start would take
+    /// what is missing for lost.
+    pub fn allow_gaps(&self, partition: &Partition) -> Result<(), PartitionError> {
+        // As compaction says it, of no segment.
+        self.commit_facts(partition, [Fact::Swapped(Vec::new())])?;
+        partition.allow_gaps()
+    }
+
     /// Cuts a log to this end. Of a round of syncs that began before, and ends meanwhile or afterwards, nothing is noted
     /// that is beyond it.
     fn while_cutting(

@@ -319,10 +319,13 @@ impl Logs {
                 opening(wanted, known, clean, now)
             }
         };
-        let log = Log::open(Arc::clone(&self.disk), path, Arc::clone(&wanted.config), opening)?;
+        let config = Arc::clone(&wanted.config);
+        let mut log = Log::open(Arc::clone(&self.disk), path, config, opening)?;
         if let Some(known) = &place.known {
             check_start(&log, known)?;
         }
+        // As it is entered.
+        log.begin_dense();
         // Where a checkpoint was made, the copy was written with it; without records there is none.
         let had_checkpoint = place.known.as_ref().is_some_and(|known| known.checkpoint.is_some());
         let is_resumed = had_checkpoint && log.recovery().is_none();

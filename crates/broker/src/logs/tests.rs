@@ -4,6 +4,7 @@
 mod stamps;
 mod zeros;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,11 +14,11 @@ use model::{
     TopicId, TopicPartition, Uuid,
 };
 use partition::{
-    Acks, Append, Assignment, Isolation, Partition, PartitionError, ReadRequest, Settings, Status,
-    Urgency,
+    Acks, Append, AssignedReplica, Assignment, Followed, Isolation, Partition, PartitionError,
+    ReadRequest, ReplicaAnswer, Settings, Standing, Status, Urgency,
 };
-use storage::disk::{Disk, SimDisk};
-use storage::journal::Key;
+use storage::disk::{Disk, RealDisk, SimDisk};
+use storage::journal::{Entry, Fact, Key, Opened};
 use storage::{CleanupPolicy, LogConfig, StorageError};
 
 use super::{Assigned, Directory, Gone, Logs, LogsError, Wanted};
@@ -365,6 +366,92 @@ fn a_refused_partition_is_put_aside_whole_and_begins_anew_whatever_crash_comes()
     }
 }
 
+/// A follower's log with offsets missing, as its leader's has them: the next start takes nothing for lost, wherever the power
+/// fails, and a log that was not allowed any gap is refused.
+#[test]
+fn gaps_that_were_allowed_are_no_damage_to_the_next_start() {
+    let disk = SimDisk::new();
+    disk.keep_history();
+    let logs = start(&disk, &["data"]).unwrap();
+    settle(&logs, None).unwrap();
+    let partition = open(&logs, FIRST).unwrap();
+    let replica = |broker| AssignedReplica { broker, standing: Standing::Absent };
+    let leader = BrokerId(2);
+    let follow = Assignment {
+        leader,
+        leader_epoch: LeaderEpoch(4),
+        partition_epoch: 4,
+        replicas: vec![replica(leader), replica(ME)],
+        isr: vec![leader],
+        recovering: false,
+    };
+    partition.assign(follow, Moment::START);
+    let take = |offset| {
+        let mut batch = BatchBuilder::new().placed(Offset(offset), LeaderEpoch(4));
+        batch.add(NOW, Some(b"key"), Some(&[7; 60]));
+        let answer = ReplicaAnswer {
+            asked_in: LeaderEpoch(4),
+            diverging: None,
+            high_watermark: Offset(0),
+            log_start: Offset(0),
+            records: &batch.finish(),
+        };
+        let followed = partition.follow_answer(&answer, NOW).unwrap();
+        partition.request_sync();
+        if let Some(synced) = partition.begin_sync(Urgency::Now).and_then(|it| it.run().unwrap()) {
+            logs.note_synced(0, &[(Arc::clone(&partition), synced)]);
+        }
+        followed
+    };
+    take(0);
+    assert_eq!(take(5), Followed::Gaps);
+    logs.allow_gaps(&partition).unwrap();
+    let from = disk.operation_count() as usize;
+    for offset in [5, 6, 20, 21, 30] {
+        assert!(matches!(take(offset), Followed::Appended { .. }), "{offset}");
+    }
+    logs.sync_journals();
+    let synced = disk.operation_count() as usize;
+    let end_of = |disk: &SimDisk, what: &str| {
+        let logs = start(disk, &["data"]).unwrap_or_else(|error| panic!("{what}: {error}"));
+        settle(&logs, Some(FIRST)).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let opened = open_in(&logs, FIRST, LeaderEpoch(5));
+        ends(&opened.unwrap_or_else(|error| panic!("{what}: {error}"))).1
+    };
+    assert_eq!(end_of(&disk.snapshot(), "without a crash"), 31);
+    for (at, found) in disk.history().into_iter().enumerate().skip(from) {
+        for crash in 1..4 {
+            let end = end_of(&found.after_crash(crash), &format!("operation {at}, crash {crash}"));
+            assert!(at < synced || end == 31, "operation {at}, crash {crash}: ends at {end}");
+        }
+    }
+}
+
+#[test]
+fn what_was_mended_is_copied_anew_where_others_have_everything_and_complete_otherwise() {
+    let key = Key { topic_id: FIRST, partition: PartitionIndex(0) };
+    for others_have_everything in [false, true] {
+        let disk = SimDisk::new();
+        drop(written(&disk, true));
+        let logs = start(&disk, &["data"]).unwrap();
+        let known = logs.directories[0].partition(&key).unwrap();
+        let opened = Opened { mended: true, ..known.opened.clone() };
+        let journal = logs.directories[0].journal().unwrap();
+        journal.commit(&[Entry::Of(key, Fact::Opened(opened))]).unwrap();
+        assert_eq!(logs.mended(), [key]);
+        logs.settle_mended(|mended| *mended == key && others_have_everything).unwrap();
+        assert!(logs.mended().is_empty(), "it is decided");
+        settle(&logs, Some(FIRST)).unwrap();
+        let end = open(&logs, FIRST).map(|partition| ends(&partition).1);
+        assert_eq!(end.is_err(), others_have_everything, "{end:?}");
+        assert_eq!(logs.refuses(&key), others_have_everything);
+        drop(logs);
+        let logs = start(&disk.snapshot(), &["data"]).unwrap();
+        assert!(logs.mended().is_empty(), "and stays so");
+        assert_eq!(logs.refuses(&key), others_have_everything);
+    }
+}
+
 #[test]
 fn a_directory_that_cannot_be_opened_takes_only_its_partitions_along() {
     let disk = SimDisk::new();
@@ -377,6 +464,41 @@ fn a_directory_that_cannot_be_opened_takes_only_its_partitions_along() {
     assert!(refused.contains("could not be opened"), "{refused}");
     open(&logs, SECOND).unwrap();
     assert!(start(&disk, &["data"]).is_err(), "no directory is left");
+}
+
+#[test]
+fn a_directory_that_is_not_where_it_was_has_failed() {
+    let place = tempfile::tempdir().unwrap();
+    let (kept, lost) = (place.path().join("kept"), place.path().join("lost"));
+    let aside = place.path().join("aside");
+    let journal = storage::journal::SNAPSHOT;
+    for (what, lose) in [
+        ("gone", &(|| fs::rename(&lost, &aside).unwrap()) as &dyn Fn()),
+        ("another", &|| {
+            fs::rename(&lost, &aside).unwrap();
+            fs::create_dir(&lost).unwrap();
+        }),
+        ("emptied", &|| fs::remove_file(lost.join(journal)).unwrap()),
+    ] {
+        let paths = [kept.clone(), lost.clone()];
+        let cluster = Some(Uuid([7; 16]));
+        let quorum = place.path().join("quorum");
+        let logs = Logs::open_directories(Arc::new(RealDisk), &paths, ME, cluster, &quorum, NOW);
+        let (logs, _) = logs.unwrap();
+        logs.look_at_directories();
+        assert!(logs.offline().is_empty(), "{what}");
+        lose();
+        let failures = logs.failures();
+        logs.look_at_directories();
+        let offline = logs.offline();
+        assert!(matches!(&offline[..], [(path, _)] if *path == lost), "{what}: {offline:?}");
+        assert!(offline[0].1.contains(what), "{what}: {offline:?}");
+        assert!(failures.has_changed().unwrap(), "{what}: it is told");
+        drop(logs);
+        for path in [&kept, &lost, &aside] {
+            let _ = fs::remove_dir_all(path);
+        }
+    }
 }
 
 #[test]

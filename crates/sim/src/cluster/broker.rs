@@ -233,7 +233,12 @@ impl ClusterBroker {
         let Some(fetcher) = self.fetchers.get_mut(&leader) else { return };
         let mut effects = Effects::default();
         fetcher.step(now, clock, event, &mut effects);
-        let Effects { ask, syncs, cuts, start_overs, deletions, failures, look_at: _ } = effects;
+        let Effects { ask, syncs, cuts, start_overs, gaps, deletions, failures, .. } = effects;
+        for (key, _) in gaps {
+            // Nothing is compacted here, and nothing mended.
+            let what = format!("{} gets {key:?} from {leader} with offsets missing", self.id);
+            self.broken = Some((key.partition.0 as usize, (Invariant::ReplicasAgree, what)));
+        }
         syncs.iter().for_each(|partition| partition.request_sync());
         self.outgoing.extend(ask.map(|ask| Outgoing::Ask(leader, ask)));
         for (key, partition, cut) in cuts {

@@ -132,6 +132,22 @@ impl Log {
         self.home.unreadable.take()
     }
 
+    /// Whether offsets may be missing between batches that are appended now: nothing says of the log that none are.
+    pub fn may_have_gaps(&self) -> bool {
+        self.dense_from.is_none_or(|from| from > self.log_end)
+    }
+
+    /// Batches with offsets missing in between are appended from now on. The caller remembers it, durably, before: for the next
+    /// opening an offset that is missing where it was not allowed to be is damage.
+    pub fn allow_gaps(&mut self) {
+        self.dense_from = None;
+    }
+
+    /// From the log's end on no offset is missing, if that is not so from an earlier one on: what is appended here has none.
+    pub fn begin_dense(&mut self) {
+        self.dense_from.get_or_insert(self.log_end);
+    }
+
     /// The partition's directory.
     pub fn dir(&self) -> &Path {
         &self.home.dir

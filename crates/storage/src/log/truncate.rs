@@ -77,6 +77,7 @@ impl Log {
         durability.synced = durability.synced.min(end);
         durability.recovery_point = durability.recovery_point.min(end);
         self.cleaned_below = self.cleaned_below.min(end);
+        self.dense_from = self.dense_from.map(|from| from.min(end));
         while self.snapshots.last().is_some_and(|offset| *offset > end) {
             let offset = self.snapshots.pop().expect("it has a last one");
             self.remove_snapshot(offset)?;
@@ -127,6 +128,7 @@ impl Log {
         self.sync_names_now()?;
         (self.log_start, self.log_end) = (offset, offset);
         self.cleaned_below = offset;
+        self.dense_from = self.dense_from.map(|from| from.min(offset));
         self.durability.synced = offset;
         self.durability.recovery_point = offset;
         self.durability.unchecked_bytes = 0;

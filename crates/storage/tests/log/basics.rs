@@ -176,6 +176,25 @@ fn truncation_below_a_written_recovery_point_survives_a_crash() {
 }
 
 #[test]
+fn behind_a_cut_no_offset_may_be_missing_where_none_was() {
+    let place = Place::small();
+    drop(filled(&place, 20));
+    let mut log = place.open_unclean(Offset(0));
+    assert!(log.may_have_gaps(), "nothing is known of it");
+    log.begin_dense();
+    assert!(!log.may_have_gaps());
+    log.truncate_to(Offset(10)).unwrap();
+    assert!(!log.may_have_gaps(), "appended to from an earlier end on");
+    log.truncate_fully_and_start_at(Offset(5)).unwrap();
+    assert!(!log.may_have_gaps());
+    log.allow_gaps();
+    log.begin_dense();
+    assert!(!log.may_have_gaps(), "from the end on");
+    log.allow_gaps();
+    assert!(log.may_have_gaps());
+}
+
+#[test]
 fn producers_are_known_again_after_a_clean_stop_and_after_a_crash() {
     let place = Place::small();
     let mut log = place.open_unclean(Offset(0));
