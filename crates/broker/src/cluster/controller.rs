@@ -69,10 +69,23 @@ impl Controller {
         request: Request,
         patience: Duration,
     ) -> Result<(u64, Response), Undecided> {
+        self.decide_by(None, request, patience).await
+    }
+
+    /// As [`Controller::decide_within`], by the node that has just said that it is the active controller, if one has: the quorum
+    /// here may know of an earlier one.
+    pub async fn decide_by(
+        &self,
+        controller: Option<BrokerId>,
+        request: Request,
+        patience: Duration,
+    ) -> Result<(u64, Response), Undecided> {
         let until = Instant::now() + patience;
         let (mut pause, mut hint, mut tries) = (PAUSES.0, None, 0usize);
+        let mut first = controller;
         loop {
-            let leader = self.quorum.leader().or(hint).or_else(|| self.some_voter(tries));
+            let known = first.take().or_else(|| self.quorum.leader());
+            let leader = known.or(hint).or_else(|| self.some_voter(tries));
             let reason = match self.ask(leader, &request, until).await {
                 Ok(Forwarded::Decided(index, response)) => return Ok((index, response)),
                 Ok(Forwarded::Unknown) => return Err(Undecided::Unknown),

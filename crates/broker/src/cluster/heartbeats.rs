@@ -80,6 +80,10 @@ impl Service for HeartbeatService {
     }
 }
 
+/// Heartbeats in a row that no active controller answered, behind which each voter is asked in turn: to a process that does not
+/// belong to the quorum any more nobody says who leads.
+const UNHEARD_MAX: usize = 3;
+
 /// Beats until the broker stops. One that finds itself fenced though it lives asks to serve again; one that another
 /// process has replaced ends.
 pub(crate) async fn run(server: Arc<Server>, links: Arc<ClusterLinks>, who: BrokerRef) {
@@ -87,14 +91,17 @@ pub(crate) async fn run(server: Arc<Server>, links: Arc<ClusterLinks>, who: Brok
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut updates = server.quorum.subscribe();
+    let mut unheard = 0;
     loop {
         tokio::select! {
             _ = ticks.tick() => {
-                let answer = beat(&server, &links, who, every).await;
+                let heard = beat(&server, &links, who, unheard, every).await;
+                unheard = if heard.is_some() { 0 } else { unheard + 1 };
+                let (controller, answer) = heard.unzip();
                 let is_fenced = answer == Some(FENCED) || is_fenced(&server, who);
                 // Once a heartbeat: whoever is fenced for a reason that lasts must not keep the controller busy.
                 if is_fenced || answer == Some(UNKNOWN) {
-                    serve_again(&server, who, is_fenced, every).await;
+                    serve_again(&server, who, controller, is_fenced, every).await;
                 }
             }
             update = updates.next() => if update.is_none() { return },
@@ -103,32 +110,41 @@ pub(crate) async fn run(server: Arc<Server>, links: Arc<ClusterLinks>, who: Brok
     }
 }
 
-/// Returns what the controller knows of this broker, if another node is the controller: what it says may come before the
-/// metadata, and to a broker that was unregistered no metadata comes any more.
+/// Returns the active controller, and what it knows of this broker, if one was heard: what it says may come before the
+/// metadata, and to a process that was unregistered or replaced no metadata comes any more.
 async fn beat(
     server: &Server,
     links: &ClusterLinks,
     who: BrokerRef,
+    unheard: usize,
     patience: Duration,
-) -> Option<u8> {
-    let leader = server.quorum.leader()?;
-    if leader == who.broker {
+) -> Option<(BrokerId, u8)> {
+    let voters: Vec<BrokerId> = links.voters().filter(|voter| *voter != who.broker).collect();
+    let controller = asked(server.quorum.leader(), &voters, unheard)?;
+    if controller == who.broker {
         links.watching().heard(who);
         note_controller(server);
-        return None;
+        return Some((controller, HEARD));
     }
-    let called = links.links().call(leader, service::HEARTBEAT, encode(who), patience).await;
+    let called = links.links().call(controller, service::HEARTBEAT, encode(who), patience).await;
     match called {
         Ok(answer) => {
-            if *answer != [ELSEWHERE] {
-                note_controller(server);
-            }
-            answer.first().copied()
+            let said = answer.first().copied().filter(|said| *said != ELSEWHERE)?;
+            note_controller(server);
+            Some((controller, said))
         }
         Err(cause) => {
-            debug!(%leader, %cause, "a heartbeat was not answered");
+            debug!(%controller, %cause, "a heartbeat was not answered");
             None
         }
+    }
+}
+
+/// The node that is told: the active controller as far as this node knows, or one of the voters.
+fn asked(leader: Option<BrokerId>, voters: &[BrokerId], unheard: usize) -> Option<BrokerId> {
+    match unheard.checked_sub(UNHEARD_MAX) {
+        Some(turn) if !voters.is_empty() => Some(voters[turn % voters.len()]),
+        _ => leader,
     }
 }
 
@@ -143,7 +159,13 @@ fn is_fenced(server: &Server, who: BrokerRef) -> bool {
 }
 
 /// Asks to serve. What the controller decides is certain, other than what one that was elected a moment ago knows.
-async fn serve_again(server: &Server, who: BrokerRef, was_fenced: bool, patience: Duration) {
+async fn serve_again(
+    server: &Server,
+    who: BrokerRef,
+    controller: Option<BrokerId>,
+    was_fenced: bool,
+    patience: Duration,
+) {
     if server.is_stopping() {
         return;
     }
@@ -151,15 +173,17 @@ async fn serve_again(server: &Server, who: BrokerRef, was_fenced: bool, patience
         warn!("this broker was fenced though it lives: it asks to serve again");
     }
     let request = Request::UnfenceBroker(who);
-    match server.controller.decide_within(request, patience).await {
+    match server.controller.decide_by(controller, request, patience).await {
         Ok((_, Response::Broker(Ok(())))) if was_fenced => {
             server.counters.cluster.fenced_alive.add(1);
             info!("this broker serves again");
         }
         Ok((_, Response::Broker(Ok(())))) => {}
         Ok((_, Response::Broker(Err(refusal)))) => {
-            if refusal.error == ErrorCode::BrokerIdNotRegistered {
-                server.end(unregistered(who));
+            match refusal.error {
+                ErrorCode::BrokerIdNotRegistered => server.end(unregistered(who)),
+                ErrorCode::StaleBrokerEpoch => server.end(replaced(who)),
+                _ => {}
             }
             warn!(error = %refusal.error, reason = refusal.message, "the controller does not let this broker serve");
         }
@@ -173,12 +197,17 @@ fn look_at_self(server: &Server, who: BrokerRef) {
     let image = server.image();
     match image.broker(who.broker) {
         Some(known) if known.epoch == who.epoch => {}
-        Some(_) => server.end(format!(
-            "another process has registered as broker {}: two brokers have the same node.id",
-            who.broker
-        )),
+        Some(_) => server.end(replaced(who)),
         None => server.end(unregistered(who)),
     }
+}
+
+fn replaced(who: BrokerRef) -> String {
+    format!(
+        "another process has registered as broker {0} since, and this one serves no more: broker {0} was started elsewhere \
+         while this process was paused or cut off, or two brokers have the same node.id",
+        who.broker
+    )
 }
 
 fn unregistered(who: BrokerRef) -> String {
@@ -191,6 +220,16 @@ fn unregistered(who: BrokerRef) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_no_controller_answers_asks_each_voter_in_turn() {
+        let voters = [BrokerId(1), BrokerId(2), BrokerId(3)];
+        let told = |leader, unheard| asked(leader, &voters, unheard).map(|node| node.0);
+        let asked_of: Vec<_> = (0..8).map(|unheard| told(Some(BrokerId(2)), unheard)).collect();
+        assert_eq!(asked_of, [2, 2, 2, 1, 2, 3, 1, 2].map(Some));
+        assert_eq!((told(None, 0), told(None, UNHEARD_MAX)), (None, Some(1)));
+        assert_eq!(asked(Some(BrokerId(2)), &[], 9), Some(BrokerId(2)));
+    }
 
     #[test]
     fn a_heartbeat_and_back() {

@@ -7,6 +7,7 @@ mod lost_disks;
 mod metrics;
 mod quorum;
 mod refused;
+mod replaced;
 mod replication;
 
 use std::fs;
