@@ -18,7 +18,7 @@ pub(super) const KEYS: &[Key] = &[
         .doc("Log directories that take no new partitions."),
     Key::long("log.dir.failure.timeout.ms", "30000")
         .at_least(1)
-        .ignored("there is no controller elsewhere that would have to be told")
+        .ignored("the failure is told until a controller has heard it, and nothing in that directory is served meanwhile")
         .doc("A broker that cannot report a failed log directory for this long stops."),
     Key::int("num.recovery.threads.per.data.dir", "2")
         .at_least(1)
