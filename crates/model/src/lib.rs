@@ -9,7 +9,6 @@ pub mod error_code;
 pub mod id;
 pub mod moment;
 pub mod partitioner;
-pub mod partitioner_choice;
 pub mod record;
 pub mod topic_name;
 pub mod uuid;

@@ -9,8 +9,9 @@ use anyhow::{Context, Result};
 use client::{Cluster, ClusterConfig, Producer, Record};
 use experiment::workload::Strategy;
 use hdrhistogram::Histogram;
-use perf::load::{Chooser, ProduceLoad, Values, histogram};
+use perf::load::{ProduceLoad, Values, histogram};
 use perf::stamp::{Acknowledged, Stamp};
+use serving::choice::{Among, Chooser};
 
 use super::ground::Ground;
 use super::measured::{Measured, VERIFY_IDLE};
@@ -52,17 +53,16 @@ impl Choice {
     }
 
     fn partition(&mut self, key: Option<&[u8]>, size_bytes: usize) -> i32 {
-        let among = match &mut self.broker {
+        let available = match &mut self.broker {
             Some(broker) => {
-                let brokers: &[i32] = &self.all[..self.led.len()];
-                let chosen =
-                    broker.choose(key, size_bytes, brokers.len() as i32, brokers, |_| false);
+                let brokers = Among::all(&self.all[..self.led.len()]);
+                let chosen = broker.choose(key, size_bytes, brokers, |_| false);
                 &self.led[chosen as usize % self.led.len()]
             }
             None => &self.all,
         };
-        let count = self.all.len() as i32;
-        self.partition.choose(key, size_bytes, count, among, |_| false)
+        let among = Among { all: &self.all, available };
+        self.partition.choose(key, size_bytes, among, |_| false)
     }
 }
 

@@ -4,7 +4,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use perf::load::{self, Chooser, Values};
+use perf::load::{self, Values};
+use serving::choice::{Among, Chooser};
 
 use super::ground::Ground;
 use super::measured::{Measured, VERIFY_IDLE};
@@ -85,13 +86,13 @@ fn ns_per_decision(ground: &Ground<'_>) -> Result<f64> {
             (values.key().map(<[u8]>::to_vec), values.value().len())
         })
         .collect();
-    let count = ground.partitions as i32;
-    let available: Vec<i32> = (0..count).collect();
+    let partitions: Vec<i32> = (0..ground.partitions as i32).collect();
+    let among = Among::all(&partitions);
     let mut chooser = Chooser::new(load.strategy, load.producer.batch_bytes, ground.seed);
     let (began, mut decisions) = (Instant::now(), 0u64);
     while began.elapsed() < TIMED {
         for (key, size_bytes) in &keys {
-            black_box(chooser.choose(key.as_deref(), *size_bytes, count, &available, |_| false));
+            black_box(chooser.choose(key.as_deref(), *size_bytes, among, |_| false));
         }
         decisions += KEYS as u64;
     }

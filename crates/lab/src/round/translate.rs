@@ -7,6 +7,7 @@ use client::{ConsumerConfig, OffsetReset, ProducerConfig};
 use experiment::workload::{Acks, Payload, Strategy, Workload};
 use model::Compression;
 use perf::load::{ConsumeLoad, Keys, ProduceLoad, Sizes};
+use serving::choice;
 
 /// Room that a request needs beside the largest record's value, bytes.
 const REQUEST_SLACK_BYTES: usize = 4096;
@@ -72,18 +73,18 @@ fn producer(workload: &Workload) -> Result<ProducerConfig> {
 }
 
 /// The strategy, with the era's way for records without a key.
-fn strategy(workload: &Workload) -> perf::load::Strategy {
+fn strategy(workload: &Workload) -> choice::Strategy {
     match workload.strategy {
         Strategy::Murmur2 if workload.era.keyless() == Strategy::RoundRobin => {
-            perf::load::Strategy::Murmur2RoundRobin
+            choice::Strategy::Murmur2RoundRobin
         }
         other => strategy_of(other),
     }
 }
 
 /// A strategy by the load engine's name.
-pub fn strategy_of(strategy: Strategy) -> perf::load::Strategy {
-    use perf::load::Strategy as Load;
+pub fn strategy_of(strategy: Strategy) -> choice::Strategy {
+    use choice::Strategy as Load;
     match strategy {
         Strategy::Murmur2 => Load::Murmur2,
         Strategy::Crc32 => Load::Crc32,
@@ -187,7 +188,7 @@ mod tests {
             (load.producer.acks, load.producer.idempotence, load.producer.retries),
             (1, false, 0)
         );
-        assert_eq!(load.strategy, perf::load::Strategy::Murmur2RoundRobin);
+        assert_eq!(load.strategy, choice::Strategy::Murmur2RoundRobin);
         let new = producers("x:1", &[], &Workload::default(), 0, None).unwrap();
         assert_eq!((new.producer.acks, new.producer.idempotence), (-1, true));
         assert_eq!(new.producer.linger, Duration::from_millis(5));

@@ -1,8 +1,8 @@
 //! What load is asked for: plain values. How it is made: [`produce`](super::produce()) and
 //! [`consume`](super::consume()).
 
-use super::partition::Strategy;
 use client::{ConsumerConfig, OffsetReset, ProducerConfig};
+use serving::choice::Strategy;
 use std::time::Duration;
 
 /// How long the values are.

@@ -10,7 +10,6 @@ mod clock;
 mod config;
 mod consume;
 mod merge;
-mod partition;
 mod produce;
 mod recorder;
 mod report;
@@ -22,9 +21,9 @@ mod values;
 mod verify;
 
 pub use config::{ConsumeLoad, Keys, Payload, ProduceLoad, Sizes};
-pub use partition::{Chooser, Strategy};
 pub use report::{ConsumeReport, LATENCY_MAX_US, ProduceReport, Window, histogram};
 pub use run::{both, consume, produce};
+pub use serving::choice::Strategy;
 pub use sink::Sink;
 pub use stop::Stop;
 pub use values::Values;

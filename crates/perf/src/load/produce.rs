@@ -3,7 +3,6 @@
 
 use super::clock::{Alarm, Clock, thread_cpu};
 use super::config::ProduceLoad;
-use super::partition::{Chooser, Strategy};
 use super::recorder::{Recorder, Tag, note};
 use super::report::histogram;
 use super::stop::Stop;
@@ -14,6 +13,7 @@ use client::producer::{BatchReport, Fed, Feed, Partitioner, ProducerMetrics};
 use client::{ClientError, Cluster, ClusterConfig, Producer, ProducerConfig, Record};
 use hdrhistogram::Histogram;
 use model::Timestamp;
+use serving::choice::{Among, Chooser, Strategy};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -118,6 +118,9 @@ impl Pace {
 struct Way {
     feed: Feed,
     chooser: Chooser,
+    /// Every partition.
+    all: Vec<i32>,
+    /// Those with a leader; all if none has one.
     available: Vec<i32>,
     generation: u32,
     /// The sequence number of the next record of each partition.
@@ -128,8 +131,9 @@ impl Way {
     fn new(feed: Feed, load: &ProduceLoad, seed: u64) -> Way {
         let chooser = Chooser::new(strategy(load), load.producer.batch_bytes, seed);
         let (available, generation) = (feed.available(), feed.generation());
-        let next = vec![0; feed.partition_count() as usize];
-        Way { feed, chooser, available, generation, next }
+        let all: Vec<i32> = (0..feed.partition_count()).collect();
+        let next = vec![0; all.len()];
+        Way { feed, chooser, all, available, generation, next }
     }
 
     #[inline]
@@ -139,11 +143,12 @@ impl Way {
             // The topic may have got partitions.
             let count = self.available.iter().max().map_or(0, |last| *last as usize + 1);
             self.next.resize(count.max(self.next.len()), 0);
+            self.all = (0..self.next.len() as i32).collect();
         }
-        let count = self.next.len() as i32;
         let size_bytes = values.value().len() + 8;
         let gathers = |partition| self.feed.has_room(partition, size_bytes);
-        self.chooser.choose(values.key(), size_bytes, count, &self.available, gathers)
+        let among = Among { all: &self.all, available: &self.available };
+        self.chooser.choose(values.key(), size_bytes, among, gathers)
     }
 }
 

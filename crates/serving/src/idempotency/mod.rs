@@ -1,0 +1,13 @@
+//! Requests that carry an `Idempotency-Key`: each is carried out once, and answered as often as it comes.
+//!
+//! A key is known within one process, for some minutes after its request was decided. A key whose request is still
+//! under way holds later requests with the same key until the outcome is known, however long that takes: records that
+//! may have been written are waited for and never sent again. Nothing is forgotten early: a table that is full takes no new keys.
+//!
+//! The host of the [`Table`] carries the requests out, and wakes those that waited.
+
+mod fingerprint;
+mod table;
+
+pub use fingerprint::{Fingerprint, Seal};
+pub use table::{Begin, Limits, Name, Table, Ticket};

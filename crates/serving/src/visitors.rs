@@ -1,0 +1,242 @@
+//! Which requests may be answered, by what their headers say of the page that they come from.
+//!
+//! A listener on this machine alone is no protection from web pages: a browser runs pages of strangers on the same
+//! machine. A page can reach the gateway in two ways. It sends a request to the gateway's address: then the browser
+//! names the page as `Origin`. Or its own name leads to the gateway's address (DNS rebinding): then `Host` is the
+//! name of the page. So `Host` must be a name that no stranger can own, and an `Origin` must be the gateway's own or
+//! one that the operator listed, on everything that changes anything.
+//!
+//! Not here: users and what each of them may do.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// What a request says of where it comes from.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Visit<'a> {
+    /// The host that the client believes it speaks to, with its port: the header `Host`, or the target's own.
+    pub host: Option<&'a str>,
+    /// `Origin`: the page, if a browser sends the request.
+    pub origin: Option<&'a str>,
+    /// `Sec-Fetch-Site`.
+    pub fetch_site: Option<&'a str>,
+    /// Whether the request only reads.
+    pub reads: bool,
+}
+
+/// Why a request is not answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refused {
+    /// `Host` is missing.
+    NoHost,
+    /// `Host` is a name that others may own.
+    ForeignHost(String),
+    /// `Origin` is neither the gateway's own nor listed.
+    ForeignOrigin(String),
+    /// A page of another site sends the request, and does not say which.
+    CrossSite,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::NoHost => f.write_str("the header Host is missing"),
+            Refused::ForeignHost(host) => write!(
+                f,
+                "the gateway does not answer as {host:?}: set gateway.advertised.url to the URL by which clients \
+                 reach it"
+            ),
+            Refused::ForeignOrigin(origin) => write!(
+                f,
+                "pages of {origin:?} may not send this: add that origin to gateway.cors.origins to allow it"
+            ),
+            Refused::CrossSite => f.write_str(
+                "pages of other sites may not send this: add their origins to gateway.cors.origins to allow it",
+            ),
+        }
+    }
+}
+
+/// Whose requests are answered.
+#[derive(Debug, Clone, Default)]
+pub struct Doorkeeper {
+    /// Names beside those that no stranger can own, in lower case and without port.
+    hosts: BTreeSet<String>,
+    /// In lower case.
+    origins: BTreeSet<String>,
+}
+
+impl Doorkeeper {
+    /// One that answers as the host of `advertised_url`, if given, and to pages of `origins`.
+    pub fn new<'a>(
+        advertised_url: Option<&str>,
+        origins: impl IntoIterator<Item = &'a str>,
+    ) -> Doorkeeper {
+        let host = advertised_url.and_then(authority_of).map(name_of);
+        Doorkeeper {
+            hosts: host.map(str::to_ascii_lowercase).into_iter().collect(),
+            origins: origins
+                .into_iter()
+                .map(|origin| origin.trim().trim_end_matches('/').to_ascii_lowercase())
+                .collect(),
+        }
+    }
+
+    /// Whether the request may be answered.
+    ///
+    /// # Errors
+    /// It may not, for this reason.
+    pub fn admit(&self, visit: &Visit<'_>) -> Result<(), Refused> {
+        let host = visit.host.ok_or(Refused::NoHost)?;
+        if !self.is_ours(name_of(host)) {
+            return Err(Refused::ForeignHost(host.to_owned()));
+        }
+        if visit.reads {
+            return Ok(());
+        }
+        match visit.origin {
+            Some(origin) if self.is_listed(origin) || is_same(origin, host) => Ok(()),
+            Some(origin) => Err(Refused::ForeignOrigin(origin.to_owned())),
+            // Browsers name the origin of every request that is not a GET; those that do not are old.
+            None if visit.fetch_site == Some("cross-site") => Err(Refused::CrossSite),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether pages of this origin were listed: they may read answers too.
+    pub fn is_listed(&self, origin: &str) -> bool {
+        self.origins.contains(&origin.to_ascii_lowercase())
+    }
+
+    /// Addresses, names of this machine, and names without a dot: no stranger can have a page under them. Besides,
+    /// what the operator named.
+    fn is_ours(&self, name: &str) -> bool {
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        let of_machine = name == "localhost" || name.ends_with(".localhost");
+        let label = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let has_no_dot = !name.is_empty() && name.chars().all(label);
+        of_machine || has_no_dot || is_address(&name) || self.hosts.contains(&name)
+    }
+}
+
+fn is_address(name: &str) -> bool {
+    match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        Some(v6) => v6.parse::<Ipv6Addr>().is_ok(),
+        None => name.parse::<IpAddr>().is_ok_and(|address| address.is_ipv4()),
+    }
+}
+
+/// `http://HOST:PORT/…` → `HOST:PORT`.
+fn authority_of(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    Some(rest.split(['/', '?', '#']).next().unwrap_or(rest))
+}
+
+/// A host without its port.
+fn name_of(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// Whether a page of this origin came from the very host that it now sends to.
+fn is_same(origin: &str, host: &str) -> bool {
+    authority_of(origin).is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keeper() -> Doorkeeper {
+        Doorkeeper::new(
+            Some("https://Gateway.example.org:8443/kafka"),
+            ["https://app.example.org", "http://localhost:3000/"],
+        )
+    }
+
+    #[test]
+    fn hosts_that_no_stranger_can_own_are_ours() {
+        for host in [
+            "localhost:8082",
+            "LOCALHOST",
+            "app.localhost:1",
+            "127.0.0.1:8082",
+            "10.1.2.3",
+            "[::1]:8082",
+            "[2001:db8::1]",
+            "highwater:8082",
+            "my-gateway",
+            "gateway.example.org",
+            "GATEWAY.example.org:8443",
+            "gateway.example.org.:80",
+        ] {
+            let visit = Visit { host: Some(host), ..Visit::default() };
+            assert_eq!(keeper().admit(&visit), Ok(()), "{host}");
+        }
+        for host in [
+            "evil.example.com",
+            "127.0.0.1.evil.example.com:8082",
+            "localhost.evil.example.com",
+            "gateway.example.org.evil.example.com",
+            "user@localhost",
+            "[::1",
+            "::1",
+            "",
+            ":8082",
+            "a b",
+        ] {
+            let visit = Visit { host: Some(host), reads: true, ..Visit::default() };
+            let refused = Refused::ForeignHost(host.to_owned());
+            assert_eq!(keeper().admit(&visit), Err(refused), "{host}");
+        }
+        assert_eq!(keeper().admit(&Visit::default()), Err(Refused::NoHost));
+    }
+
+    #[test]
+    fn pages_of_strangers_change_nothing() {
+        let from = |origin| Visit {
+            host: Some("localhost:8082"),
+            origin: Some(origin),
+            ..Visit::default()
+        };
+        for origin in [
+            "https://app.example.org",
+            "HTTPS://APP.example.org",
+            "http://localhost:3000",
+            "http://localhost:8082",
+        ] {
+            assert_eq!(keeper().admit(&from(origin)), Ok(()), "{origin}");
+        }
+        for origin in [
+            "null",
+            "http://app.example.org",
+            "https://app.example.org.evil.example.com",
+            "http://localhost:8083",
+            "http://localhost",
+            "localhost:8082",
+            "",
+        ] {
+            let refused = Err(Refused::ForeignOrigin(origin.to_owned()));
+            assert_eq!(keeper().admit(&from(origin)), refused, "{origin}");
+            let reads = Visit { reads: true, ..from(origin) };
+            assert_eq!(keeper().admit(&reads), Ok(()), "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_request_without_origin_is_no_page_unless_the_browser_says_so() {
+        let visit = |fetch_site, reads| Visit {
+            host: Some("localhost"),
+            fetch_site,
+            reads,
+            ..Visit::default()
+        };
+        assert_eq!(keeper().admit(&visit(None, false)), Ok(()));
+        assert_eq!(keeper().admit(&visit(Some("same-origin"), false)), Ok(()));
+        assert_eq!(keeper().admit(&visit(Some("cross-site"), false)), Err(Refused::CrossSite));
+        assert_eq!(keeper().admit(&visit(Some("cross-site"), true)), Ok(()));
+    }
+}

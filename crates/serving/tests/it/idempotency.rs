@@ -1,0 +1,193 @@
+//! The table of idempotency keys, step by step and against a model that keeps everything in a list.
+
+use std::time::Duration;
+
+use model::Moment;
+use proptest::prelude::*;
+use serving::idempotency::{Begin, Fingerprint, Limits, Name, Table, Ticket};
+
+type Outcomes = Table<u32, u32>;
+
+fn name(key: u8) -> Name {
+    Name { principal: "ann".to_owned(), path: "/topics/t".to_owned(), key: key.to_string() }
+}
+
+fn begin(table: &mut Outcomes, now: Moment, key: u8, body: u128, waiter: u32) -> Begin<u32> {
+    table.begin(now, name(key), Fingerprint(body), 100, || waiter)
+}
+
+fn sent(begin: Begin<u32>) -> Ticket {
+    match begin {
+        Begin::Send(ticket) => ticket,
+        other => panic!("{other:?}"),
+    }
+}
+
+const NOW: Moment = Moment(1_000_000);
+
+#[test]
+fn a_request_is_carried_out_once_and_answered_as_often_as_it_comes() {
+    let mut table = Outcomes::new(Limits::default());
+    let ticket = sent(begin(&mut table, NOW, 1, 7, 0));
+    assert_eq!(begin(&mut table, NOW, 1, 7, 10), Begin::Wait);
+    assert_eq!(begin(&mut table, NOW, 1, 7, 11), Begin::Wait);
+    assert_eq!(table.finish(ticket, NOW, 42, 50), [10, 11]);
+    assert_eq!(begin(&mut table, NOW, 1, 7, 12), Begin::Replay(42));
+    let until = NOW.plus(Limits::default().kept);
+    assert_eq!(begin(&mut table, Moment(until.0 - 1), 1, 7, 12), Begin::Replay(42));
+    let ticket = sent(begin(&mut table, until, 1, 7, 12));
+    assert!(table.abandon(ticket).is_empty());
+    assert_eq!((table.len(), table.bytes()), (0, 0));
+}
+
+#[test]
+fn another_request_with_the_key_is_refused_before_and_after_the_first_is_decided() {
+    let mut table = Outcomes::new(Limits::default());
+    let ticket = sent(begin(&mut table, NOW, 1, 7, 0));
+    assert_eq!(begin(&mut table, NOW, 1, 8, 0), Begin::OtherRequest);
+    assert!(table.finish(ticket, NOW, 42, 50).is_empty());
+    assert_eq!(begin(&mut table, NOW, 1, 8, 0), Begin::OtherRequest);
+}
+
+#[test]
+fn a_key_of_another_user_or_path_is_another_key() {
+    let mut table = Outcomes::new(Limits::default());
+    let mut names = vec![name(1), name(1), name(1), name(2)];
+    names[1].principal = "bob".to_owned();
+    names[2].path = "/topics/u".to_owned();
+    for name in names {
+        assert!(matches!(table.begin(NOW, name, Fingerprint(0), 0, || 0), Begin::Send(_)));
+    }
+}
+
+#[test]
+fn a_request_of_which_nothing_was_carried_out_may_come_again() {
+    let mut table = Outcomes::new(Limits::default());
+    let ticket = sent(begin(&mut table, NOW, 1, 7, 0));
+    assert_eq!(begin(&mut table, NOW, 1, 7, 10), Begin::Wait);
+    assert_eq!(table.abandon(ticket), [10]);
+    let _ticket = sent(begin(&mut table, NOW, 1, 8, 0));
+}
+
+#[test]
+fn what_is_undecided_is_waited_for_however_long_it_takes() {
+    let mut table = Outcomes::new(Limits::default());
+    let ticket = sent(begin(&mut table, NOW, 1, 7, 0));
+    let later = NOW.plus(Duration::from_secs(86_400));
+    table.expire(later);
+    assert_eq!(begin(&mut table, later, 1, 7, 10), Begin::Wait);
+    assert_eq!(table.finish(ticket, later, 504, 4), [10]);
+    assert_eq!(begin(&mut table, later, 1, 7, 10), Begin::Replay(504));
+}
+
+#[test]
+fn a_full_table_takes_no_key_and_forgets_none() {
+    let limits = Limits { entries_max: 2, ..Limits::default() };
+    let mut table = Outcomes::new(limits);
+    let first = sent(begin(&mut table, NOW, 1, 7, 0));
+    let second = sent(begin(&mut table, NOW, 2, 7, 0));
+    assert_eq!(begin(&mut table, NOW, 3, 7, 0), Begin::Full);
+    table.finish(first, NOW, 1, 10);
+    assert_eq!(begin(&mut table, NOW, 3, 7, 0), Begin::Full);
+    assert_eq!(begin(&mut table, NOW, 1, 7, 0), Begin::Replay(1));
+    assert_eq!(begin(&mut table, NOW, 2, 7, 5), Begin::Wait);
+    assert_eq!(table.finish(second, NOW, 2, 10), [5]);
+    let _ticket = sent(begin(&mut table, NOW.plus(limits.kept), 3, 7, 0));
+}
+
+#[test]
+fn room_for_the_outcome_is_set_aside_at_the_beginning() {
+    let limits = Limits { bytes_max: 1000, ..Limits::default() };
+    let mut table = Outcomes::new(limits);
+    assert_eq!(table.begin(NOW, name(1), Fingerprint(0), 1000, || 0), Begin::Full);
+    let ticket = sent(table.begin(NOW, name(1), Fingerprint(0), 700, || 0));
+    assert_eq!(table.begin(NOW, name(2), Fingerprint(0), 700, || 0), Begin::Full);
+    assert_eq!(table.begin(NOW, name(1), Fingerprint(0), 700, || 0), Begin::Wait);
+    assert_eq!(table.begin(NOW, name(1), Fingerprint(0), 700, || 0), Begin::Full);
+    table.finish(ticket, NOW, 1, 10);
+    let _ticket = sent(table.begin(NOW, name(2), Fingerprint(0), 500, || 0));
+}
+
+/// A step of the model.
+#[derive(Debug, Clone)]
+enum Step {
+    Begin { key: u8, body: u8 },
+    Finish { at: usize, outcome: u32 },
+    Abandon { at: usize },
+    Pass { seconds: u64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..6u8, 0..2u8).prop_map(|(key, body)| Step::Begin { key, body }),
+        2 => (any::<usize>(), any::<u32>()).prop_map(|(at, outcome)| Step::Finish { at, outcome }),
+        1 => any::<usize>().prop_map(|at| Step::Abandon { at }),
+        1 => (0..400u64).prop_map(|seconds| Step::Pass { seconds }),
+    ]
+}
+
+/// What the model knows of a key.
+struct Known {
+    key: u8,
+    body: u8,
+    waiting: Vec<u32>,
+    decided: Option<(Moment, u32)>,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_table_does_what_a_list_of_everything_would(steps in prop::collection::vec(step(), 1..80)) {
+        let limits = Limits { entries_max: 4, ..Limits::default() };
+        let mut table = Outcomes::new(limits);
+        let (mut model, mut tickets): (Vec<Known>, Vec<(u8, Ticket)>) = (Vec::new(), Vec::new());
+        let (mut now, mut waiter) = (NOW, 0);
+        for step in steps {
+            match step {
+                Step::Pass { seconds } => now = now.plus(Duration::from_secs(seconds)),
+                Step::Begin { key, body } => {
+                    model.retain(|k| k.decided.is_none_or(|(at, _)| now.since(at) < limits.kept));
+                    waiter += 1;
+                    let begun = begin(&mut table, now, key, u128::from(body), waiter);
+                    let room = model.len() < limits.entries_max;
+                    match (model.iter_mut().find(|known| known.key == key), begun) {
+                        (None, Begin::Send(ticket)) if room => {
+                            tickets.push((key, ticket));
+                            model.push(Known { key, body, waiting: Vec::new(), decided: None });
+                        }
+                        (None, Begin::Full) => prop_assert!(!room),
+                        (Some(known), Begin::OtherRequest) => prop_assert_ne!(known.body, body),
+                        (Some(known), Begin::Replay(outcome)) => {
+                            prop_assert_eq!(known.body, body);
+                            prop_assert_eq!(known.decided.map(|(_, outcome)| outcome), Some(outcome));
+                        }
+                        (Some(known), Begin::Wait) => {
+                            prop_assert!(known.body == body && known.decided.is_none());
+                            known.waiting.push(waiter);
+                        }
+                        (_, other) => prop_assert!(false, "{:?}", other),
+                    }
+                }
+                Step::Finish { at, outcome } if !tickets.is_empty() => {
+                    let (key, ticket) = tickets.swap_remove(at % tickets.len());
+                    let known = model.iter_mut().find(|known| known.key == key).unwrap();
+                    known.decided = Some((now, outcome));
+                    let woken = table.finish(ticket, now, outcome, 10);
+                    prop_assert_eq!(woken, std::mem::take(&mut known.waiting));
+                }
+                Step::Abandon { at } if !tickets.is_empty() => {
+                    let (key, ticket) = tickets.swap_remove(at % tickets.len());
+                    let place = model.iter().position(|known| known.key == key).unwrap();
+                    prop_assert_eq!(table.abandon(ticket), model.remove(place).waiting);
+                }
+                Step::Finish { .. } | Step::Abandon { .. } => {}
+            }
+        }
+        for (_, ticket) in tickets {
+            table.abandon(ticket);
+        }
+        table.expire(now.plus(limits.kept));
+        prop_assert_eq!((table.len(), table.bytes()), (0, 0));
+    }
+}

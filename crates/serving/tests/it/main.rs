@@ -1,0 +1,5 @@
+//! The room against data: hashes and choices against what Java, zip and the CS6 report have, the table of idempotency
+//! keys against a model.
+
+mod idempotency;
+mod vectors;
