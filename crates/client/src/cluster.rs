@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, ConnectionConfig};
 use crate::error::{ClientError, check};
-use crate::metadata::{Metadata, Topic};
+use crate::metadata::{Broker, Metadata, Topic};
 use model::ErrorCode;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +30,9 @@ pub struct ClusterConfig {
     pub call_timeout: Duration,
     /// Whether asking for a topic may create it, if the brokers allow that.
     pub allow_auto_create: bool,
+    /// Where brokers are reached that must not be reached where they say: a client on a broker's own machine may not
+    /// have a way to the address that other machines are told.
+    pub addresses: HashMap<i32, String>,
 }
 
 impl ClusterConfig {
@@ -43,6 +46,7 @@ impl ClusterConfig {
             retry_backoff: Duration::from_millis(100),
             call_timeout: Duration::from_secs(60),
             allow_auto_create: false,
+            addresses: HashMap::new(),
         }
     }
 }
@@ -165,6 +169,11 @@ impl Cluster {
         wanted.extend(topics.into_iter().map(str::to_owned));
     }
 
+    /// Makes refreshes ask for this topic no more.
+    pub(crate) fn unwant(&self, topic: &str) {
+        lock(&self.0.wanted).remove(topic);
+    }
+
     /// Asks for brokers and wanted topics, unless another task is just doing so: then waits for it.
     pub async fn refresh(&self) -> Result<(), ClientError> {
         let asked_at = Instant::now();
@@ -191,6 +200,19 @@ impl Cluster {
     /// Brokers and all topics, as a value of its own: nothing is remembered.
     pub async fn describe_all(&self) -> Result<Metadata, ClientError> {
         let response = self.ask_metadata(None, false).await?;
+        let mut metadata = Metadata::default();
+        metadata.merge(&response);
+        Ok(metadata)
+    }
+
+    /// Brokers and these topics, as a value of its own: nothing is remembered, and no topic is created where the
+    /// brokers leave the choice.
+    pub async fn describe<'a>(
+        &self,
+        topics: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Metadata, ClientError> {
+        let topics = topics.into_iter().map(named).collect();
+        let response = self.ask_metadata(Some(topics), false).await?;
         let mut metadata = Metadata::default();
         metadata.merge(&response);
         Ok(metadata)
@@ -235,12 +257,17 @@ impl Cluster {
 
     /// Known brokers in a random order, then the bootstrap servers.
     fn addresses(&self) -> Vec<String> {
-        let mut known: Vec<_> = self.metadata().brokers.values().map(|b| b.address()).collect();
+        let metadata = self.metadata();
+        let mut known: Vec<_> = metadata.brokers.values().map(|b| self.address_of(b)).collect();
         fastrand::shuffle(&mut known);
         let mut bootstrap = self.0.config.bootstrap.clone();
         fastrand::shuffle(&mut bootstrap);
         known.extend(bootstrap);
         known
+    }
+
+    fn address_of(&self, broker: &Broker) -> String {
+        self.0.config.addresses.get(&broker.id).cloned().unwrap_or_else(|| broker.address())
     }
 
     /// A connection to this broker, shared by all users of the lane.
@@ -254,7 +281,7 @@ impl Cluster {
         let Some(broker) = self.metadata().brokers.get(&id).cloned() else {
             return Err(ClientError::NoBroker(format!("broker {id} is not known")));
         };
-        let opened = Connection::open(&broker.address(), &self.0.config.connection).await?;
+        let opened = Connection::open(&self.address_of(&broker), &self.0.config.connection).await?;
         *slot = Some(opened.clone());
         Ok(opened)
     }

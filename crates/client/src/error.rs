@@ -123,6 +123,48 @@ impl ClientError {
     }
 }
 
+impl ClientError {
+    /// Of an attempt to produce: whether nothing was appended by it. Where brokers have the same code for a refusal
+    /// and for an append that they cannot vouch for any more (NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT), nothing is
+    /// said.
+    pub(crate) fn says_not_written(&self) -> bool {
+        match self {
+            ClientError::Refused { code, .. } => matches!(
+                code,
+                ErrorCode::UnknownTopicOrPartition
+                    | ErrorCode::UnknownTopicId
+                    | ErrorCode::InvalidTopicException
+                    | ErrorCode::MessageTooLarge
+                    | ErrorCode::RecordListTooLarge
+                    | ErrorCode::CorruptMessage
+                    | ErrorCode::InvalidRecord
+                    | ErrorCode::InvalidTimestamp
+                    | ErrorCode::UnsupportedCompressionType
+                    | ErrorCode::UnsupportedForMessageFormat
+                    | ErrorCode::PolicyViolation
+                    | ErrorCode::NotEnoughReplicas
+                    | ErrorCode::TopicAuthorizationFailed
+                    | ErrorCode::ClusterAuthorizationFailed
+                    | ErrorCode::OutOfOrderSequenceNumber
+                    | ErrorCode::UnknownProducerId
+                    | ErrorCode::InvalidProducerIdMapping
+                    | ErrorCode::InvalidProducerEpoch
+            ),
+            ClientError::Unsupported { .. }
+            | ClientError::Encode(_)
+            | ClientError::RecordTooLarge { .. }
+            | ClientError::Usage(_) => true,
+            ClientError::Connect { .. }
+            | ClientError::Closed { .. }
+            | ClientError::TimedOut { .. }
+            | ClientError::NoBroker(_)
+            | ClientError::Malformed { .. }
+            | ClientError::Corrupt { .. }
+            | ClientError::ClientClosed => false,
+        }
+    }
+}
+
 /// `Ok` for no error, else what the broker refused.
 pub(crate) fn check(
     code: ErrorCode,

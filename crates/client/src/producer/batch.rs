@@ -18,6 +18,17 @@ pub struct Placed {
     pub log_append_time: Timestamp,
 }
 
+/// Why a record was given up.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{error}")]
+pub struct Undelivered {
+    /// What went wrong last.
+    pub error: ClientError,
+    /// Whether the record may be in the partition all the same: it was sent, and no broker has said that it was not
+    /// appended.
+    pub maybe_written: bool,
+}
+
 /// What becomes of a batch; all its records share it.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
@@ -28,7 +39,7 @@ pub(super) struct Outcome {
 /// How a batch ended.
 #[derive(Debug, Clone)]
 enum Ended {
-    Whole(Result<Placed, ClientError>),
+    Whole(Result<Placed, Undelivered>),
     /// It was too large for the broker: two others took its place.
     Split {
         /// Records of the first of them.
@@ -38,7 +49,7 @@ enum Ended {
 }
 
 impl Outcome {
-    pub(super) fn complete(&self, result: Result<Placed, ClientError>) {
+    pub(super) fn complete(&self, result: Result<Placed, Undelivered>) {
         self.end(Ended::Whole(result));
     }
 
@@ -66,7 +77,9 @@ impl Outcome {
         let (mut waiting, mut result) = (vec![self], Ok(()));
         while let Some(outcome) = waiting.pop() {
             match outcome.wait().await {
-                Ended::Whole(ended) => result = result.and(ended.map(drop)),
+                Ended::Whole(ended) => {
+                    result = result.and(ended.map(drop).map_err(|lost| lost.error));
+                }
                 Ended::Split { halves: [first, second], .. } => waiting.extend([second, first]),
             }
         }
@@ -92,6 +105,11 @@ impl Delivery {
 
     /// Waits until the record is where `acks` wants it; its offset, if the broker tells it.
     pub async fn wait(&self) -> Result<Option<Offset>, ClientError> {
+        self.fate().await.map_err(|lost| lost.error)
+    }
+
+    /// As [`Delivery::wait`]; a failure tells whether the record may have been written.
+    pub async fn fate(&self) -> Result<Option<Offset>, Undelivered> {
         let (mut outcome, mut index) = (self.outcome.clone(), self.index);
         loop {
             let ended = outcome.wait().await;
@@ -170,6 +188,8 @@ pub(super) struct Batch {
     pub(super) attempts: u32,
     /// When it was first sent.
     pub(super) sent: Option<Instant>,
+    /// Whether it was sent without an answer that says that it was not appended.
+    pub(super) maybe_written: bool,
     /// Records of its partition before it.
     pub(super) first_record: u64,
     pub(super) tags: Vec<u64>,
@@ -195,6 +215,7 @@ impl Batch {
             opened: self.opened,
             attempts: 0,
             sent: self.sent,
+            maybe_written: self.maybe_written,
             first_record: self.first_record,
             tags: Vec::new(),
             memory_bytes: self.memory_bytes / 2,
@@ -297,6 +318,7 @@ mod tests {
             opened: Instant::now(),
             attempts: 1,
             sent: None,
+            maybe_written: false,
             first_record: 0,
             tags: Vec::new(),
             memory_bytes: 0,

@@ -16,7 +16,7 @@ mod sender;
 mod split;
 mod transaction;
 
-pub use batch::{BatchReport, Delivery, Placed};
+pub use batch::{BatchReport, Delivery, Placed, Undelivered};
 pub use feed::{Fed, Feed};
 pub use metrics::ProducerMetrics;
 pub use record::Record;
@@ -71,6 +71,9 @@ pub struct ProducerConfig {
     pub request_bytes_max: usize,
     /// `max.in.flight.requests.per.connection`; at most 5 with idempotence.
     pub in_flight_max: usize,
+    /// Batches of one partition in flight at a time; of `in_flight_max` at most. With one, records gather while the
+    /// batch before theirs is under way.
+    pub partition_in_flight_max: usize,
     /// `request.timeout.ms`: how long the broker may wait for `acks`.
     pub request_timeout: Duration,
     /// `delivery.timeout.ms`: when a batch is given up, retries included.
@@ -102,6 +105,7 @@ impl Default for ProducerConfig {
             compression_level: None,
             request_bytes_max: 1024 * 1024,
             in_flight_max: 5,
+            partition_in_flight_max: usize::MAX,
             request_timeout: Duration::from_secs(30),
             delivery_timeout: Duration::from_secs(120),
             retry_backoff: Duration::from_millis(100),
@@ -127,7 +131,9 @@ impl ProducerConfig {
             c if c.transactional_id.is_some() && !c.idempotence => {
                 usage("transactions need idempotence")
             }
-            c if c.in_flight_max == 0 => usage("at least one request must be in flight"),
+            c if c.in_flight_max.min(c.partition_in_flight_max) == 0 => {
+                usage("at least one request must be in flight")
+            }
             _ => Ok(()),
         }
     }
@@ -297,6 +303,19 @@ impl Producer {
         result
     }
 
+    /// Forgets a topic, unless records for it are under way: it was deleted. Records for a topic that is forgotten
+    /// while they are taken are delivered all the same.
+    pub fn forget(&self, topic: &str) {
+        let mut topics = self.shared().topics.write().expect("no code under it panics");
+        let is_idle = |queues: &Arc<TopicQueues>| {
+            queues.queues().iter().all(|queue| lock(&queue.state).is_idle())
+        };
+        if topics.get(topic).is_some_and(is_idle) {
+            topics.remove(topic);
+            self.shared().cluster.unwant(topic);
+        }
+    }
+
     /// What was done so far.
     pub fn metrics(&self) -> ProducerMetrics {
         self.shared().counters.read()
@@ -334,6 +353,21 @@ impl TopicProducer {
     /// How many partitions the topic has, as far as is known.
     pub fn partition_count(&self) -> i32 {
         self.queues.partition_count()
+    }
+
+    /// A number that changes when partitions, or their leaders, may have.
+    pub fn generation(&self) -> u32 {
+        self.queues.generation()
+    }
+
+    /// Whether a batch of a partition waits for more records and has room for one of `size_bytes`.
+    pub fn has_room(&self, partition: i32, size_bytes: usize) -> bool {
+        self.queues.queue(partition).is_some_and(|queue| queue.has_room(size_bytes))
+    }
+
+    /// Bytes of `buffer.memory` that batches of a partition hold which are not in flight.
+    pub fn waiting_bytes(&self, partition: i32) -> usize {
+        self.queues.queue(partition).map_or(0, |queue| lock(&queue.state).waiting_bytes())
     }
 }
 

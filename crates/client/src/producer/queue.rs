@@ -157,6 +157,7 @@ impl QueueState {
             opened: open.opened,
             attempts: 0,
             sent: None,
+            maybe_written: false,
             first_record: open.first_record,
             tags: open.tags,
             memory_bytes: open.memory_bytes,
@@ -208,6 +209,17 @@ impl QueueState {
     pub(super) fn oldest(&self) -> Option<Instant> {
         let closed = self.closed.front().map(|batch| batch.opened);
         closed.or_else(|| self.open.as_ref().map(|open| open.opened))
+    }
+
+    /// Whether nothing waits and nothing is in flight.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.open.is_none() && self.closed.is_empty()
+    }
+
+    /// Bytes of `buffer.memory` that are held by what is not in flight.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        let closed: usize = self.closed.iter().map(|batch| batch.memory_bytes as usize).sum();
+        closed + self.open.as_ref().map_or(0, |open| open.memory_bytes as usize)
     }
 
     /// Takes all that is not in flight.
@@ -506,6 +518,11 @@ impl TopicQueues {
 
     pub(super) fn partition_count(&self) -> i32 {
         self.partitions.read().expect("no code under it panics").count as i32
+    }
+
+    pub(super) fn queue(&self, partition: i32) -> Option<Arc<PartitionQueue>> {
+        let partitions = self.partitions.read().expect("no code under it panics");
+        partitions.queues.get(usize::try_from(partition).ok()?).cloned()
     }
 
     pub(super) fn queues(&self) -> Vec<Arc<PartitionQueue>> {

@@ -5,7 +5,7 @@
 //! With idempotence the broker refuses whatever arrives out of order; without it, a batch behind a
 //! failed one may get ahead of it unless one request is in flight at a time, as in Kafka.
 
-use super::batch::{Batch, BatchReport, Placed};
+use super::batch::{Batch, BatchReport, Placed, Undelivered};
 use super::queue::PartitionQueue;
 use super::request::{self, Envelope, Sent};
 use super::split;
@@ -210,7 +210,7 @@ impl Sender {
             && (state.recovering
                 || state.in_flight_broker != leader
                 || (config.idempotence && !state.established)
-                || state.in_flight >= config.in_flight_max);
+                || state.in_flight >= config.in_flight_max.min(config.partition_in_flight_max));
         if busy || !self.has_room(leader, now) {
             return true;
         }
@@ -408,8 +408,9 @@ impl Sender {
     }
 
     /// Decides what becomes of a batch that failed.
-    fn settle(&mut self, sent: Sent, error: &ClientError) {
+    fn settle(&mut self, mut sent: Sent, error: &ClientError) {
         let now = Instant::now();
+        sent.batch.maybe_written |= !error.says_not_written();
         let recovering = lock(&sent.queue.state).recovering || self.reset != Reset::None;
         let again = match error.code() {
             _ if self.doom().is_some() => false,
@@ -499,7 +500,8 @@ impl Sender {
                 result: &result,
             });
         }
-        batch.outcome.complete(result);
+        let maybe_written = batch.maybe_written;
+        batch.outcome.complete(result.map_err(|error| Undelivered { error, maybe_written }));
         lock(&self.shared.incomplete).remove(&batch.ordinal);
         self.shared.tags.give(batch.tags);
         self.shared.pool.give(batch.bytes);

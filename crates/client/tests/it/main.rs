@@ -1,12 +1,13 @@
 //! The client against brokers.
 //!
-//! The tests in [`scripted`], [`played`] and [`stored`] need none, nor do most of [`transactions`]: they play the
+//! The tests in [`scripted`], [`played`], [`fates`] and [`stored`] need none, nor do most of [`transactions`]: they play the
 //! broker themselves. All others need a cluster and are passed over without one:
 //! `CLIENT_TEST_BOOTSTRAP=host:port cargo test -p client`.
 
 mod admin;
 mod cluster;
 mod consume;
+mod fates;
 mod played;
 mod produce;
 mod scripted;

@@ -18,21 +18,31 @@ use wire::{
 };
 
 /// What the broker says to the n-th produce request; `None`: nothing, ever.
-type Answer = Arc<dyn Fn(usize) -> Option<ErrorCode> + Send + Sync>;
+pub type Answer = Arc<dyn Fn(usize) -> Option<ErrorCode> + Send + Sync>;
 
 /// A cluster of one broker whose topics have so many partitions.
-async fn played(partitions: i32, answer: Answer) -> Cluster {
+pub async fn played(partitions: i32, answer: Answer) -> Cluster {
     let partitions = Arc::new(AtomicI32::new(partitions));
     Cluster::connect(play(partitions, answer).await).await.unwrap()
 }
 
 /// How such a cluster is reached, whose topics may get more partitions.
 async fn play(partitions: Arc<AtomicI32>, answer: Answer) -> ClusterConfig {
+    play_as(None, partitions, answer).await
+}
+
+/// The same, of a broker that says that it is at another port.
+pub async fn play_as(
+    told_port: Option<i32>,
+    partitions: Arc<AtomicI32>,
+    answer: Answer,
+) -> ClusterConfig {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
+    let told_port = told_port.unwrap_or(i32::from(port));
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(serve(stream, i32::from(port), partitions.clone(), answer.clone()));
+            tokio::spawn(serve(stream, told_port, partitions.clone(), answer.clone()));
         }
     });
     let mut config = ClusterConfig::new(&format!("127.0.0.1:{port}"));
@@ -117,7 +127,7 @@ pub fn response(request: &ProduceRequest, code: ErrorCode) -> ProduceResponse {
 }
 
 /// Kafka's defaults but for idempotence, and nothing lingers out.
-fn config() -> ProducerConfig {
+pub fn config() -> ProducerConfig {
     ProducerConfig {
         idempotence: false,
         linger: Duration::from_secs(600),
