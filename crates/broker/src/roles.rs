@@ -20,6 +20,8 @@ type Then = Box<dyn FnOnce() + Send>;
 
 /// A role that waits.
 struct Role {
+    /// Whose. Another replica of the same partition may come in its place.
+    partition: Arc<Partition>,
     assignment: Assignment,
     then: Then,
 }
@@ -42,15 +44,20 @@ impl Roles {
         then: impl FnOnce() + Send + 'static,
     ) {
         let mut waiting = self.waiting.lock();
-        if let Some(before) = waiting.get_mut(&key) {
-            *before = Role { assignment, then: Box::new(then) };
+        let role = |assignment, then| {
+            let (partition, then) = (Arc::clone(partition), Box::new(then) as Then);
+            Role { partition, assignment, then }
+        };
+        let before = waiting.get_mut(&key);
+        if let Some(before) = before.filter(|it| Arc::ptr_eq(&it.partition, partition)) {
+            *before = role(assignment, then);
             return;
         }
         let Err(assignment) = partition.try_assign(assignment, clock.moment()) else {
             drop(waiting);
             return then();
         };
-        waiting.insert(key, Role { assignment, then: Box::new(then) });
+        waiting.insert(key, role(assignment, then));
         drop(waiting);
         info!(partition = %partition.topic_partition(), "the end of the log is being cut, or a segment made: the replica takes its new role when that is done");
         let (waiting, partition) = (Arc::clone(&self.waiting), Arc::clone(partition));
@@ -74,18 +81,19 @@ impl Roles {
 fn take_when_cut(
     waiting: &Mutex<BTreeMap<Key, Role>>,
     key: Key,
-    partition: &Partition,
+    partition: &Arc<Partition>,
     clock: &Clock,
 ) {
     loop {
         partition.wait_for_cut();
         // Held throughout: a role that is given from now on is taken behind this one.
         let mut waiting = waiting.lock();
-        let Some(Role { assignment, then }) = waiting.remove(&key) else { return };
-        match partition.try_assign(assignment, clock.moment()) {
-            Ok(()) => return then(),
+        let is_mine = waiting.get(&key).is_some_and(|it| Arc::ptr_eq(&it.partition, partition));
+        let Some(role) = is_mine.then(|| waiting.remove(&key)).flatten() else { return };
+        match partition.try_assign(role.assignment, clock.moment()) {
+            Ok(()) => return (role.then)(),
             // The next cut has begun already.
-            Err(assignment) => drop(waiting.insert(key, Role { assignment, then })),
+            Err(assignment) => drop(waiting.insert(key, Role { assignment, ..role })),
         }
     }
 }

@@ -80,8 +80,8 @@ impl Service for HeartbeatService {
     }
 }
 
-/// Heartbeats in a row that no active controller answered, behind which each voter is asked in turn: to a process that does not
-/// belong to the quorum any more nobody says who leads.
+/// Heartbeats in a row that no active controller answered, behind which one of the voters is told as well, each in turn: to a process
+/// that does not belong to the quorum any more nobody says who leads.
 const UNHEARD_MAX: usize = 3;
 
 /// Beats until the broker stops. One that finds itself fenced though it lives asks to serve again; one that another
@@ -120,32 +120,30 @@ async fn beat(
     patience: Duration,
 ) -> Option<(BrokerId, u8)> {
     let voters: Vec<BrokerId> = links.voters().filter(|voter| *voter != who.broker).collect();
-    let controller = asked(server.quorum.leader(), &voters, unheard)?;
-    if controller == who.broker {
+    let leader = server.quorum.leader();
+    if leader == Some(who.broker) {
         links.watching().heard(who);
         note_controller(server);
-        return Some((controller, HEARD));
+        return Some((who.broker, HEARD));
     }
-    let called = links.links().call(controller, service::HEARTBEAT, encode(who), patience).await;
-    match called {
-        Ok(answer) => {
-            let said = answer.first().copied().filter(|said| *said != ELSEWHERE)?;
-            note_controller(server);
-            Some((controller, said))
-        }
-        Err(cause) => {
-            debug!(%controller, %cause, "a heartbeat was not answered");
-            None
+    for node in leader.into_iter().chain(voter_in_turn(&voters, unheard)) {
+        let called = links.links().call(node, service::HEARTBEAT, encode(who), patience).await;
+        match called.map(|answer| answer.first().copied()) {
+            Ok(Some(ELSEWHERE) | None) => {}
+            Ok(Some(said)) => {
+                note_controller(server);
+                return Some((node, said));
+            }
+            Err(cause) => debug!(%node, %cause, "a heartbeat was not answered"),
         }
     }
+    None
 }
 
-/// The node that is told: the active controller as far as this node knows, or one of the voters.
-fn asked(leader: Option<BrokerId>, voters: &[BrokerId], unheard: usize) -> Option<BrokerId> {
-    match unheard.checked_sub(UNHEARD_MAX) {
-        Some(turn) if !voters.is_empty() => Some(voters[turn % voters.len()]),
-        _ => leader,
-    }
+/// The voter that is told as well behind so many heartbeats that no active controller answered.
+fn voter_in_turn(voters: &[BrokerId], unheard: usize) -> Option<BrokerId> {
+    let turn = unheard.checked_sub(UNHEARD_MAX)?;
+    voters.get(turn.checked_rem(voters.len())?).copied()
 }
 
 /// The active controller was heard.
@@ -222,13 +220,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_no_controller_answers_asks_each_voter_in_turn() {
+    fn a_process_that_no_controller_answers_tells_each_voter_in_turn() {
         let voters = [BrokerId(1), BrokerId(2), BrokerId(3)];
-        let told = |leader, unheard| asked(leader, &voters, unheard).map(|node| node.0);
-        let asked_of: Vec<_> = (0..8).map(|unheard| told(Some(BrokerId(2)), unheard)).collect();
-        assert_eq!(asked_of, [2, 2, 2, 1, 2, 3, 1, 2].map(Some));
-        assert_eq!((told(None, 0), told(None, UNHEARD_MAX)), (None, Some(1)));
-        assert_eq!(asked(Some(BrokerId(2)), &[], 9), Some(BrokerId(2)));
+        let told: Vec<_> = (0..8).map(|unheard| voter_in_turn(&voters, unheard)).collect();
+        let expected = [None, None, None, Some(1), Some(2), Some(3), Some(1), Some(2)];
+        assert_eq!(told, expected.map(|node| node.map(BrokerId)));
+        assert_eq!(voter_in_turn(&[], 9), None);
     }
 
     #[test]
