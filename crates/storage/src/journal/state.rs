@@ -83,8 +83,10 @@ impl PartitionState {
         }
     }
 
+    /// Of the epochs that were told one by one, those stay that begin behind what is derived and are newer than its last one.
     fn derive(&mut self, derived: &Derived) {
-        self.keep_newer(|(_, start)| *start >= derived.end);
+        let last = derived.epochs.last().map_or(LeaderEpoch::NONE, |(epoch, _)| *epoch);
+        self.keep_newer(|(epoch, start)| *start >= derived.end && *epoch > last);
         self.derived = Some(Arc::new(derived.clone()));
     }
 

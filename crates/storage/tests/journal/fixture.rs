@@ -62,11 +62,11 @@ fn random_fact(rng: &mut Rng) -> Fact {
         13 => Fact::Forgotten,
         14 => Fact::Derived(Derived {
             end: offset,
-            epochs: (0..rng.i32(..3)).map(|n| (LeaderEpoch(n), Offset(i64::from(n)))).collect(),
+            epochs: (0..rng.i32(0..3)).map(|n| (LeaderEpoch(n), Offset(i64::from(n)))).collect(),
             has_producers: rng.bool(),
             tells_newer: rng.bool(),
         }),
-        15 => Fact::Epoch(LeaderEpoch(rng.i32(..9)), offset),
+        15 => Fact::Epoch(LeaderEpoch(rng.i32(0..9)), offset),
         _ => Fact::Synced(offset),
     }
 }

@@ -261,3 +261,17 @@ fn an_epoch_that_is_told_again_late_takes_no_newer_one_away() {
     let told = [(LeaderEpoch(2), Offset(10)), (LeaderEpoch(3), Offset(20))];
     assert_eq!(known.newer_epochs[..], told);
 }
+
+#[test]
+fn a_state_that_is_written_anew_is_the_same() {
+    for seed in 0..5_000 {
+        let mut rng = Rng::with_seed(seed);
+        let mut state = State::default();
+        for _ in 0..rng.usize(1..40) {
+            apply(&mut state, &random_entry(&mut rng));
+        }
+        let mut again = State::default();
+        again.decode_entries(&state.encode_entries()).unwrap();
+        assert_eq!(state.partitions, again.partitions, "seed {seed}");
+    }
+}
