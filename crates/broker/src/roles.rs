@@ -225,9 +225,17 @@ mod tests {
         let cutting = Arc::clone(&hangs);
         let cut = std::thread::spawn(move || cutting.cut(Offset(1)).unwrap());
         assert!(disk.wait_for(1, PATIENCE), "the cut gets to the device");
-        let (roles, (taken, took)) = (Roles::default(), mpsc::channel());
-        roles.give(key(0), &hangs, role(ME, 5), &clock, move || taken.send(()).unwrap());
-        roles.forget(&key(0));
+        let (taken, took) = mpsc::channel();
+        let one = Arc::clone(&hangs);
+        let giving = std::thread::spawn(move || {
+            let roles = Roles::default();
+            let sender = taken.clone();
+            roles.give(key(0), &one, role(ME, 5), &clock, move || sender.send("a role").unwrap());
+            roles.forget(&key(0));
+            taken.send("it is forgotten").unwrap();
+        });
+        assert_eq!(took.recv_timeout(PATIENCE), Ok("it is forgotten"));
+        giving.join().unwrap();
         disk.open_gate();
         cut.join().unwrap();
         // What was to be done goes with the role, and so does its end of the channel.

@@ -324,7 +324,8 @@ fn a_log_directory_that_fails_at_run_time_is_told_to_the_controller() {
     assert!(!gone.is_empty() && gone.len() < 4, "they are in both directories: {gone:?}");
 
     fs::rename(&second, place.path().join("lost disk")).unwrap();
-    started.wait_for_report("the log directory is offline");
+    // Before any operation on it finds that out.
+    started.wait_for_report("the folder is gone");
     produce_in_each(&up.bootstrap, "kept", 4, 300);
     wait_until("the replicas on the disk are out of sync, and the others in sync", || {
         let partitions = replicas_in_sync(&up.bootstrap, "kept");
