@@ -80,8 +80,8 @@ impl Service for HeartbeatService {
     }
 }
 
-/// Heartbeats in a row that no active controller answered, behind which one of the voters is told as well, each in turn: to a process
-/// that does not belong to the quorum any more nobody says who leads.
+/// Heartbeats in a row that no active controller answered, behind which one of the voters is told as well, each in turn: a process
+/// that does not belong to the quorum any more is told of no leader.
 const UNHEARD_MAX: usize = 3;
 
 /// Beats until the broker stops. One that finds itself fenced though it lives asks to serve again; one that another

@@ -53,7 +53,7 @@ pub(super) async fn run(server: Arc<Server>, who: BrokerRef) {
         while !withdraw(&server, who, &refused, "are refused").await {
             sleep(PAUSE).await;
         }
-        // Whoever was elected instead is followed by then.
+        // The leader that was elected instead is followed by then.
         server.applied().await;
         server.copy_anew(refused);
     }

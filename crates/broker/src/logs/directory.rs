@@ -278,8 +278,8 @@ impl Directory {
         self.failure.lock().clone()
     }
 
-    /// Why it cannot be what it was at the start, if that shows: the folder is gone, another one has its path, or it was emptied. Files
-    /// that are open are written to all the same, and nobody would find again what is in them.
+    /// Why the directory cannot be what it was at the start, if that shows: the folder is gone, another one has its path, or it was emptied. Files
+    /// that are open are written to all the same, and no start would find their records again.
     pub(super) fn look(&self) -> Option<String> {
         let held = rustix::fs::fstat(self.folder.as_ref()?).ok()?;
         let is_told = |cause: &Errno| *cause != Errno::NOMEM;
