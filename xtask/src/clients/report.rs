@@ -101,7 +101,11 @@ pub fn write(path: &Path, target: &str, run: Run) -> Result<()> {
         Err(_) => Book::new(),
     };
     book.insert(target.to_owned(), run);
-    fs::write(path, serde_json::to_string_pretty(&book)? + "\n")?;
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    let text = serde_json::to_string_pretty(&book)? + "\n";
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(())
 }
 
