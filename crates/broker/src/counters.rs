@@ -132,6 +132,8 @@ reasons! {
         LeaderStops = "leader_stops",
         /// The one before lost something, and leads again or not.
         LeaderRestarted = "leader_restarted",
+        /// Another replica is gone, or out of reach; the leader is the same.
+        ReplicaLost = "replica_lost",
         /// The preferred replica takes over.
         Preferred = "preferred",
         /// The partition was without a leader.
@@ -170,11 +172,14 @@ reasons! {
 }
 
 /// What is counted of the cluster. Elections and fencings are counted by the active controller of that moment,
-/// ISR changes by the partition's leader, all else by each broker of itself.
+/// ISR changes by the partition's leader, all else by each broker of itself. Unclean elections are counted by every broker as
+/// well: what may cost records must not be forgotten with the controller that decided it.
 #[derive(Debug, Default)]
 pub struct ClusterCounters {
     /// Partitions that have another leader or leader epoch.
     pub elections: ByReason<Election>,
+    /// Elections after which acknowledged records may be missing, as every broker sees them.
+    pub unclean_seen: Counter,
     /// Brokers that were fenced.
     pub fencings: ByReason<Fencing>,
     /// Replicas that left the ISR of a partition led here.

@@ -26,7 +26,7 @@ use tracing::{error, info, warn};
 use crate::cluster::Counts;
 use crate::groups::OFFSETS_TOPIC;
 use crate::internal_topics;
-use crate::logs::{Directory, Gone, Logs, Opened, Wanted, tell_refusal};
+use crate::logs::{Gone, Opened, Wanted, tell_refusal};
 use crate::network::listener::ConnectionLimits;
 use crate::server::Server;
 use crate::start::controller_settings;
@@ -276,7 +276,7 @@ fn give_role(
 ) {
     let index = partition.topic_partition().partition;
     let key = Key { topic_id: partition.topic_id(), partition: index };
-    let assignment = node::roles::assignment(image, state);
+    let assignment = node::roles::assignment(image, (key.topic_id, index), state);
     let (leader, epoch) = (state.leader, state.leader_epoch);
     let (acting, taken) = (Arc::clone(server), Arc::clone(partition));
     server.roles.give(key, partition, assignment, &server.clock, move || {
@@ -318,10 +318,9 @@ fn stand_anew(server: &Arc<Server>, update: &ImageUpdate, topics: &Topics) {
     for topic in topics.iter() {
         let Some(described) = image.topic_by_id(topic.id) else { continue };
         for partition in topic.partitions.iter().flatten() {
-            let state = described.partition(partition.topic_partition().partition);
-            let Some(state) = state.filter(|state| state.leader == server.node_id) else {
-                continue;
-            };
+            let at = partition.topic_partition().partition;
+            let state = described.partition(at).filter(|state| state.leader == server.node_id);
+            let Some(state) = state else { continue };
             if state.replicas.iter().any(|id| changed.contains(id)) {
                 give_role(server, image, partition, state);
             }
@@ -383,53 +382,6 @@ fn state_of(kind: &LocalChangeKind) -> &PartitionImage {
         LocalChangeKind::Lead(state) | LocalChangeKind::Follow(state) => state,
         LocalChangeKind::Remove => unreachable!("removals were taken out"),
     }
-}
-
-/// Those of these replicas that the cluster can do without, and still counts on.
-pub fn given_up(
-    image: &ClusterImage,
-    replicas: &[(TopicId, PartitionIndex)],
-    me: BrokerId,
-) -> Keys {
-    let is_given_up = |(id, index): &(TopicId, PartitionIndex)| {
-        let state = image.topic_by_id(*id).and_then(|topic| topic.partition(*index));
-        state.is_some_and(|state| node::roles::is_given_up(state, me))
-    };
-    replicas.iter().copied().filter(is_given_up).collect()
-}
-
-/// Whether the image may count this broker's replica, and there are others: a partition with a single replica has
-/// nothing to gain from being told of its loss.
-fn counts_elsewhere(state: &PartitionImage, me: BrokerId) -> bool {
-    let may_lead = state.isr.contains(&me) || state.elr.contains(&me);
-    let is_counted = may_lead || state.last_known_leader == me;
-    is_counted && state.replicas.len() > 1
-}
-
-/// Replicas of this broker that the image may count and of which its log directories know nothing: they would be made
-/// anew, empty. To be reported before that is done: after a crash in between they would pass for what they were.
-///
-/// Where a directory cannot be opened they may be in that one, and are refused: those of which no other
-/// replica is complete are not reported then.
-pub fn unknown_replicas(
-    image: &ClusterImage,
-    logs: &Logs,
-    me: BrokerId,
-) -> Vec<(TopicId, PartitionIndex)> {
-    let mut unknown = Vec::new();
-    let is_reported = match logs.directories().any(Directory::is_unknown) {
-        true => node::roles::is_given_up,
-        false => counts_elsewhere,
-    };
-    for topic in image.topics() {
-        let counted = topic.partitions().filter(|(_, state)| is_reported(state, me));
-        for (partition, _) in counted {
-            if !logs.knows(&storage::journal::Key { topic_id: topic.id, partition }) {
-                unknown.push((topic.id, partition));
-            }
-        }
-    }
-    unknown
 }
 
 fn take_over(

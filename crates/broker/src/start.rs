@@ -19,12 +19,12 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use configuration::{BrokerConfig, Listener};
 use metadata::decide::{
-    BrokerRef, CreateCluster, FeatureChange, FeatureUpdate, RegisterBroker, UpdateFeatures,
-    features_of_new_cluster,
+    BrokerRef, CreateCluster, FeatureChange, FeatureUpdate, KnownDirectories, RegisterBroker,
+    RegisterBroker2, UpdateFeatures, features_of_new_cluster,
 };
 use metadata::record::Endpoint;
 use metadata::topic_config::StaticConfigs;
-use metadata::{ControllerSettings, Refusal, Request, Response};
+use metadata::{ClusterImage, ControllerSettings, Refusal, Request, Response};
 use model::{BrokerEpoch, BrokerId, TopicPartition, Uuid};
 use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError, Transport};
 use storage::disk::{Disk, EssentialDisk, RealDisk};
@@ -36,7 +36,7 @@ use tracing::{error, info, warn};
 
 use crate::checking::Checking;
 use crate::clock::Clock;
-use crate::cluster::{self, ClusterLinks, Controller, Fetchers, InSync, Refused};
+use crate::cluster::{self, ClusterLinks, Controller, Fetchers, InSync, Refused, Returning};
 use crate::complaints::Complaints;
 use crate::counters::Counters;
 use crate::endpoints::Endpoints;
@@ -48,7 +48,7 @@ use crate::logs::cleaner::Cleaner;
 use crate::logs::files::Files;
 use crate::logs::flusher::{Flusher, SyncObserver};
 use crate::logs::removal::Removal;
-use crate::logs::{Assigned, Directory, Logs, LogsError};
+use crate::logs::{Assigned, Directory, Logs, LogsError, Process};
 use crate::network::buffer::BufferPool;
 use crate::network::listener::{BACKLOG_OF_HTTP, ConnectionLimits, Connections, accept, bind};
 use crate::network::memory::RequestMemory;
@@ -130,10 +130,11 @@ pub struct RunningBroker {
 pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let data = data_runtime(&config)?;
+    let incarnation = Uuid::from_random(fastrand::u128(..).to_be_bytes());
     let (logs, cluster_id) = Logs::open_directories(
         Arc::clone(&disk),
         &config.log_dirs,
-        config.node_id,
+        Process { node_id: config.node_id, incarnation },
         config.cluster_id,
         &config.metadata_dir.join(METADATA_DIR),
         Clock::default().now(),
@@ -144,7 +145,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         listeners.iter().map(|(listener, _, address)| (listener.clone(), *address)).collect();
     let endpoints = Endpoints::new(bound);
     let disk = Arc::new(EssentialDisk::new(disk));
-    let links = open_links(&config, &cluster_id, &logs).await?;
+    let links = open_links(&config, &cluster_id, incarnation, &logs).await?;
     let transport: Arc<dyn Transport> = match &links {
         Some(links) => Arc::new(links.transport()),
         None => Arc::new(NoTransport),
@@ -154,8 +155,14 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let (controller, broker_epoch) = match &links {
         None => {
             logs.settle_mended(|_| false)?;
+            let returning = Returning { config: &config, logs: &logs };
+            let image = quorum.image();
+            returning.check(&image)?;
+            // Nobody else has decided anything, and has a replica that could lead instead.
+            drop(returning.settle_away(&image)?);
             logs.settle(assigned(&quorum, config.node_id))?;
-            let epoch = join_cluster(&quorum, &config, &logs, &endpoints, &cluster_id).await?;
+            let register = registration(&config, &logs, &endpoints, &cluster_id, incarnation);
+            let epoch = join_cluster(&quorum, register).await?;
             (Controller::alone(&quorum), epoch)
         }
         Some(links) => {
@@ -165,21 +172,11 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
                 cluster::watch(Arc::clone(&quorum), Arc::clone(links), rebalance_every(&config)),
             ));
             let controller = links.controller(&quorum);
-            let register = RegisterBroker {
-                incarnation: links.incarnation(),
-                fenced: true,
-                ..registration(&config, &logs, &endpoints, &cluster_id)
-            };
+            let returning = Returning { config: &config, logs: &logs };
+            let mut register = registration(&config, &logs, &endpoints, &cluster_id, incarnation);
+            register.register.fenced = true;
             let patience = Duration::from_millis(config.membership.registration_ms_max);
-            let joining =
-                cluster::join(&quorum, &controller, config.is_voter(), register, patience, || {
-                    // By what was registered before: from now on the image has the directories that are here.
-                    let before = assigned(&quorum, config.node_id);
-                    match is_another_disk(&config, &logs, &before.log_dirs) {
-                        true => Ok(()),
-                        false => Ok(logs.check_directories(&before)?),
-                    }
-                });
+            let joining = cluster::join(&quorum, &controller, &returning, register, patience);
             let inter_broker = listeners
                 .iter()
                 .find(|(listener, ..)| listener.name == config.inter_broker_listener);
@@ -188,14 +185,15 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
                 joined = joining => joined?,
                 never = links.accept_nodes(inter_broker) => match never {},
             };
-            let unknown = replicas::unknown_replicas(&quorum.image(), &logs, config.node_id);
+            let unknown = cluster::unknown_replicas(&quorum.image(), &logs, config.node_id);
             let who = BrokerRef { broker: config.node_id, epoch: joined.epoch };
-            cluster::report_empty(&controller, who, &unknown).await?;
+            unknown.tell_at_start(&controller, who).await?;
             cluster::settle_mended(&quorum, &controller, &logs, who).await?;
             logs.settle(assigned(&quorum, config.node_id))?;
             (controller, joined.epoch)
         }
     };
+    logs.note_joined(incarnation).map_err(LogsError::from)?;
     let who = BrokerRef { broker: config.node_id, epoch: broker_epoch };
 
     let counters = Arc::new(Counters::default());
@@ -386,13 +384,14 @@ fn quorum_config(config: &BrokerConfig, cluster_id: &str) -> QuorumConfig {
 async fn open_links(
     config: &BrokerConfig,
     cluster_id: &str,
+    incarnation: Uuid,
     logs: &Logs,
 ) -> Result<Option<Arc<ClusterLinks>>, StartError> {
     if !config.has_other_voters() {
         return Ok(None);
     }
     let directories = logs.directories().map(Directory::id).collect();
-    let links = Arc::new(ClusterLinks::open(config, cluster_id, directories));
+    let links = Arc::new(ClusterLinks::open(config, cluster_id, incarnation, directories));
     if let Some(at) = config.controller_listener.as_ref().filter(|_| config.is_voter()) {
         let address = format!("{}:{}", at.host, at.port);
         let failed = |source| StartError::Bind { address: address.clone(), source };
@@ -425,17 +424,15 @@ async fn serve_http(
     Ok(Some(bound))
 }
 
-/// Makes the cluster if there is none, and registers this incarnation of the broker.
+/// Makes the cluster if there is none, and registers this process.
 async fn join_cluster(
     quorum: &Quorum,
-    config: &BrokerConfig,
-    logs: &Logs,
-    endpoints: &Endpoints,
-    cluster_id: &str,
+    mut register: RegisterBroker2,
 ) -> Result<BrokerEpoch, StartError> {
     if quorum.image().cluster_id().is_none() {
+        let cluster_id = register.register.cluster_id.clone();
         let features = features_of_new_cluster();
-        let create = CreateCluster { cluster_id: cluster_id.to_owned(), features };
+        let create = CreateCluster { cluster_id: cluster_id.clone(), features };
         match quorum.propose(Request::CreateCluster(create)).await? {
             Response::CreateCluster(Ok(())) => info!(cluster_id, "made a new cluster"),
             Response::CreateCluster(Err(refusal)) => return Err(StartError::Refused(refusal)),
@@ -443,8 +440,10 @@ async fn join_cluster(
         }
     }
     finalize_features(quorum).await?;
-    let register = registration(config, logs, endpoints, cluster_id);
-    match quorum.propose(Request::RegisterBroker(register)).await? {
+    let image = quorum.image();
+    let last = image.broker(register.register.broker);
+    register.directories.instead_of = last.map(|known| known.epoch);
+    match quorum.propose(Request::RegisterBroker2(register)).await? {
         Response::RegisterBroker(Ok(epoch)) => Ok(epoch),
         Response::RegisterBroker(Err(refusal)) => Err(StartError::Refused(refusal)),
         other => unreachable!("the answer to another request: {other:?}"),
@@ -457,46 +456,38 @@ fn rebalance_every(config: &BrokerConfig) -> Option<Duration> {
     membership.rebalances.then(|| Duration::from_secs(membership.rebalance_s))
 }
 
-/// What this process says when it registers.
+/// What this process says when it registers; whom it follows is not known yet.
 fn registration(
     config: &BrokerConfig,
     logs: &Logs,
     endpoints: &Endpoints,
     cluster_id: &str,
-) -> RegisterBroker {
-    RegisterBroker {
+    incarnation: Uuid,
+) -> RegisterBroker2 {
+    let (log_dirs, directories) = logs.known_before().into_iter().unzip();
+    let register = RegisterBroker {
         broker: config.node_id,
-        incarnation: Uuid::from_random(fastrand::u128(..).to_be_bytes()),
+        incarnation,
         cluster_id: cluster_id.to_owned(),
         endpoints: endpoints.iter().map(registered).collect(),
         rack: config.rack.clone(),
-        log_dirs: logs.directories().filter(|dir| !dir.is_offline()).map(Directory::id).collect(),
+        log_dirs,
         clean: logs.was_clean() || logs.is_new(),
         fenced: false,
         earlier_incarnation_alive: false,
-    }
-}
-
-/// Whether the directory that holds the metadata is not one of those that were registered: the whole disk is another one, the
-/// metadata came from other nodes since, and there is nothing that could have been forgotten to be mounted. Its replicas are
-/// reported as empty.
-fn is_another_disk(config: &BrokerConfig, logs: &Logs, registered: &[Uuid]) -> bool {
-    let holds_metadata = |directory: &&Directory| directory.path() == config.metadata_dir;
-    let directory = logs.directories().find(holds_metadata);
-    directory.is_some_and(|directory| !registered.contains(&directory.id()))
+    };
+    let directories = KnownDirectories { directories, instead_of: None };
+    RegisterBroker2 { register, directories }
 }
 
 /// What the metadata wants of this broker, as far as it is known here.
 fn assigned(quorum: &Quorum, me: BrokerId) -> Assigned {
-    let image = quorum.image();
-    let image_index = image.cluster_id().and(quorum.changed_at());
-    let log_dirs = image.broker(me).map(|broker| broker.log_dirs.clone()).unwrap_or_default();
-    Assigned { partitions: partitions_of(&image, me), image_index, log_dirs }
+    cluster::assigned(&quorum.image(), quorum.changed_at(), me)
 }
 
 /// The partitions of which the broker has replicas.
 pub(crate) fn partitions_of(
-    image: &::metadata::ClusterImage,
+    image: &ClusterImage,
     broker: BrokerId,
 ) -> BTreeMap<Key, TopicPartition> {
     let mut partitions = BTreeMap::new();

@@ -3,8 +3,9 @@
 //! It names what changed; what it is now stands in the image after, what it was in the image
 //! before. [`ImageUpdate::local_changes`] says what that means for the replicas on one broker.
 
+use crate::decide::UncleanElection;
 use crate::image::{ClusterImage, PartitionImage, TopicImage};
-use crate::record::{ConfigResource, MetadataRecord};
+use crate::record::{ConfigResource, MetadataRecord, PartitionRecord};
 use model::{BrokerId, PartitionIndex, TopicId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,12 +26,15 @@ pub enum TopicChange {
 pub struct ImageDelta {
     /// Topics by id. A topic that came and went is not there.
     pub topics: BTreeMap<TopicId, TopicChange>,
-    /// Brokers registered, fenced, unfenced, about to stop, or unregistered.
+    /// Brokers registered, fenced, unfenced, about to stop, or unregistered, and those that cannot serve some replicas.
     pub brokers: BTreeSet<BrokerId>,
     /// Resources whose configuration changed (not those of deleted topics).
     pub configs: BTreeSet<ConfigResource>,
     /// Whether the cluster's id or its features changed.
     pub cluster: bool,
+    /// Elections after which acknowledged records may be missing (R4): each of them, however many steps are taken as
+    /// one. A snapshot in the place of steps does not tell of them.
+    pub unclean: Vec<UncleanElection>,
 }
 
 /// One step of the cluster, as subscribers see it: steps follow each other without a gap.
@@ -85,15 +89,19 @@ impl ImageDelta {
             BrokerFenced { broker }
             | BrokerUnfenced { broker }
             | ControlledShutdownBegun { broker }
+            | ReplicasOffline { broker, .. }
             | BrokerUnregistered { broker } => drop(self.brokers.insert(*broker)),
             TopicCreated { topic_id, .. } | TopicCreated2 { topic_id, .. } => {
                 self.topics.insert(*topic_id, TopicChange::Created);
             }
-            PartitionAdded { topic_id, state }
-            | PartitionAdded2 { topic_id, state }
-            | PartitionChanged { topic_id, state }
-            | PartitionChanged2 { topic_id, state } => {
+            PartitionAdded { topic_id, state } | PartitionAdded2 { topic_id, state } => {
                 self.note_partition(*topic_id, state.partition);
+            }
+            PartitionChanged { topic_id, state } | PartitionChanged2 { topic_id, state } => {
+                self.note_partition(*topic_id, state.partition);
+                let old = before.topic_by_id(*topic_id);
+                let old = old.and_then(|topic| topic.partition(state.partition));
+                self.unclean.extend(unclean_election(old, *topic_id, state));
             }
             ElrCleared { topics, members } => {
                 let cleared = |state: &PartitionImage| state.with_elr_cleared(*members).is_some();
@@ -130,6 +138,8 @@ impl ImageDelta {
     fn note_deleted(&mut self, before: &ClusterImage, id: TopicId) {
         let Some(topic) = before.topic_by_id(id) else { return };
         self.configs.remove(&ConfigResource::Topic(topic.name.to_string()));
+        let forget = before.brokers().filter(|broker| broker.offline.contains_key(&id));
+        self.brokers.extend(forget.map(|broker| broker.id));
         if self.topics.get(&id) == Some(&TopicChange::Created) {
             self.topics.remove(&id);
         } else {
@@ -146,6 +156,7 @@ impl ImageDelta {
             self.merge_topic(*id, change);
         }
         self.configs.extend(later.configs.iter().cloned());
+        self.unclean.extend(&later.unclean);
     }
 
     fn merge_topic(&mut self, id: TopicId, later: &TopicChange) {
@@ -215,6 +226,19 @@ fn changed_partitions<'a>(
 ) -> impl Iterator<Item = PartitionIndex> + 'a {
     let all = new.partitions();
     all.filter(|(index, state)| old.partition(*index) != Some(*state)).map(|(index, _)| index)
+}
+
+/// The election that makes a partition `new`, if its leader is not one of those that have every acknowledged record
+/// (R4).
+pub(crate) fn unclean_election(
+    old: Option<&PartitionImage>,
+    topic_id: TopicId,
+    new: &PartitionRecord,
+) -> Option<UncleanElection> {
+    let is_clean = |old: &PartitionImage| old.leader == new.leader || old.is_complete(new.leader);
+    let is_unclean = new.leader != BrokerId::NONE && !old.is_some_and(is_clean);
+    let PartitionRecord { partition, leader, leader_epoch, .. } = *new;
+    is_unclean.then_some(UncleanElection { topic_id, partition, leader, leader_epoch })
 }
 
 impl ImageUpdate {

@@ -48,6 +48,25 @@ pub(crate) mod broker_ids {
     }
 }
 
+/// A list of partitions of one topic: a list of numbers.
+pub(crate) mod partition_indexes {
+    use model::PartitionIndex;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(
+        indexes: &[PartitionIndex],
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_seq(indexes.iter().map(|index| index.0))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<PartitionIndex>, D::Error> {
+        Ok(Vec::<i32>::deserialize(from)?.into_iter().map(PartitionIndex).collect())
+    }
+}
+
 /// An id: its 22 characters.
 pub(crate) mod uuid {
     use model::Uuid;

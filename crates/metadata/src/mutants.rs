@@ -24,11 +24,20 @@ pub enum Mutant {
     EligibleForEver,
     /// A broker that is back waits for the session of its dead predecessor.
     WaitsForSession,
+    /// A replica that was withdrawn while its broker runs leaves its leader in the same leader epoch, which knows how far
+    /// the replica was.
+    WithdrawnIsRemembered,
+    /// Replicas on failed disks are given up whether another one is complete or not.
+    BothAreGivenUp,
+    /// A replica that its broker cannot serve is elected, and joins ISRs (KIP-858).
+    OfflineLeads,
+    /// A log directory that was put back from a copy counts as what the last process has left (KIP-966).
+    CopiesCount,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 10] = [
+    pub const ALL: [Mutant; 14] = [
         Mutant::UncleanIsClean,
         Mutant::UncleanLeadsOn,
         Mutant::AnotherDiskCounts,
@@ -39,6 +48,10 @@ impl Mutant {
         Mutant::AnyRegistrationJoins,
         Mutant::EligibleForEver,
         Mutant::WaitsForSession,
+        Mutant::WithdrawnIsRemembered,
+        Mutant::BothAreGivenUp,
+        Mutant::OfflineLeads,
+        Mutant::CopiesCount,
     ];
 }
 

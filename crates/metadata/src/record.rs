@@ -114,6 +114,17 @@ pub struct BrokerRecord {
     pub fenced: bool,
 }
 
+/// Replicas of one topic on one broker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicReplicas {
+    /// The topic.
+    #[serde(with = "json::uuid")]
+    pub topic_id: TopicId,
+    /// Their partitions.
+    #[serde(with = "json::partition_indexes")]
+    pub partitions: Vec<PartitionIndex>,
+}
+
 fn is_false(flag: &bool) -> bool {
     !flag
 }
@@ -169,6 +180,15 @@ pub enum MetadataRecord {
         /// Which.
         #[serde(with = "json::broker_id")]
         broker: BrokerId,
+    },
+    /// The present process of a broker cannot serve these replicas of its own: their log directory failed, or they cannot
+    /// be opened (KIP-858). None of them leads or joins an ISR until the broker registers as another process. Level 2.
+    ReplicasOffline {
+        /// Which broker.
+        #[serde(with = "json::broker_id")]
+        broker: BrokerId,
+        /// Which replicas, by topic.
+        replicas: Vec<TopicReplicas>,
     },
     /// A broker left for good.
     BrokerUnregistered {
@@ -290,7 +310,7 @@ pub enum MetadataRecord {
 }
 
 /// The record types that this code reads, as their keys are spelled.
-const TYPES: [&str; 20] = [
+const TYPES: [&str; 21] = [
     "cluster-created",
     "feature-level-set",
     "broker-registered",
@@ -298,6 +318,7 @@ const TYPES: [&str; 20] = [
     "broker-fenced",
     "broker-unfenced",
     "controlled-shutdown-begun",
+    "replicas-offline",
     "broker-unregistered",
     "topic-created",
     "topic-created-2",
@@ -364,6 +385,7 @@ impl MetadataRecord {
             | ControlledShutdownBegun { .. }
             | ElrCleared { .. }
             | DurabilityLost { .. } => 1,
+            ReplicasOffline { .. } => 2,
             _ => 0,
         }
     }

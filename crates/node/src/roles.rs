@@ -1,13 +1,18 @@
 //! What the cluster's image means for one replica.
 
 use metadata::{ClusterImage, PartitionImage};
-use model::BrokerId;
+use model::{BrokerId, PartitionIndex, TopicId};
 use partition::{AssignedReplica, Assignment, Standing};
 
-/// What a replica must know of its partition's state, and of the brokers that hold the other replicas.
-pub fn assignment(image: &ClusterImage, state: &PartitionImage) -> Assignment {
+/// What a replica must know of the state of its partition, `at` in `topic`, and of the brokers that hold the other replicas.
+pub fn assignment(
+    image: &ClusterImage,
+    (topic, at): (TopicId, PartitionIndex),
+    state: &PartitionImage,
+) -> Assignment {
     let replica = |broker: &BrokerId| {
-        let registered = image.broker(*broker).filter(|_| image.is_eligible(*broker));
+        let is_eligible = image.is_eligible_replica(*broker, topic, at);
+        let registered = image.broker(*broker).filter(|_| is_eligible);
         let standing = registered.map_or(Standing::Absent, |broker| Standing::Serves(broker.epoch));
         AssignedReplica { broker: *broker, standing }
     };
@@ -28,8 +33,9 @@ pub fn is_copied_anew(state: &PartitionImage, me: BrokerId) -> bool {
     state.replicas.contains(&me) && complete().all(|id| *id != me) && complete().next().is_some()
 }
 
-/// Whether a replica whose log directory has failed is to leave the in-sync and the eligible replicas: it is one of them,
-/// and another one is complete as well. The only one stays what it is, because nobody else has everything.
+/// Whether a replica whose log directory has failed may leave the in-sync and the eligible replicas: it is one of them,
+/// and another one is complete as well. The only one stays what it is, because nobody else has everything. By an image that
+/// may be old: the controller judges again.
 pub fn is_given_up(state: &PartitionImage, me: BrokerId) -> bool {
     let complete = || state.isr.iter().chain(&state.elr);
     complete().any(|id| *id == me) && complete().any(|id| *id != me)
@@ -37,7 +43,7 @@ pub fn is_given_up(state: &PartitionImage, me: BrokerId) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use metadata::record::{BrokerRecord, MetadataRecord};
+    use metadata::record::{BrokerRecord, MetadataRecord, TopicReplicas};
     use model::{BrokerEpoch, LeaderEpoch, Uuid};
 
     use super::*;
@@ -81,9 +87,9 @@ mod tests {
     }
 
     #[test]
-    fn who_is_fenced_or_about_to_stop_is_not_taken_in() {
+    fn who_is_fenced_or_about_to_stop_or_cannot_serve_is_not_taken_in() {
         let mut image = ClusterImage::default();
-        for broker in 1..=3 {
+        for broker in 1..=5 {
             let record = BrokerRecord {
                 broker: BrokerId(broker),
                 incarnation: Uuid::from_random([broker as u8; 16]),
@@ -97,7 +103,13 @@ mod tests {
         }
         image.replay(&MetadataRecord::BrokerFenced { broker: BrokerId(2) }).unwrap();
         image.replay(&MetadataRecord::ControlledShutdownBegun { broker: BrokerId(3) }).unwrap();
-        let replicas = vec![BrokerId(1), BrokerId(2), BrokerId(3), BrokerId(4)];
+        let (topic, at) = (TopicId::from_random([1; 16]), PartitionIndex(0));
+        for (broker, partition) in [(4, at), (5, PartitionIndex(1))] {
+            let replicas = vec![TopicReplicas { topic_id: topic, partitions: vec![partition] }];
+            let broker = BrokerId(broker);
+            image.replay(&MetadataRecord::ReplicasOffline { broker, replicas }).unwrap();
+        }
+        let replicas: Vec<BrokerId> = (1..=6).map(BrokerId).collect();
         let state = PartitionImage {
             isr: replicas[..1].to_vec(),
             replicas,
@@ -109,9 +121,11 @@ mod tests {
             recovering: false,
             durable: false,
         };
+        let assigned = assignment(&image, (topic, at), &state);
         let standings: Vec<Standing> =
-            assignment(&image, &state).replicas.iter().map(|replica| replica.standing).collect();
-        let serves = Standing::Serves(BrokerEpoch(1));
-        assert_eq!(standings, [serves, Standing::Absent, Standing::Absent, Standing::Absent]);
+            assigned.replicas.iter().map(|replica| replica.standing).collect();
+        let serves = |epoch| Standing::Serves(BrokerEpoch(epoch));
+        let absent = Standing::Absent;
+        assert_eq!(standings, [serves(1), absent, absent, absent, serves(5), absent]);
     }
 }

@@ -7,7 +7,9 @@ use std::task::{Wake, Waker};
 
 use coordinator::request::{OffsetCommit, OffsetFetch, PartitionCommit, TopicCommits};
 use coordinator::{GroupId, MemberId, Reply, ReplyTo, Response as GroupResponse};
-use model::{ErrorCode, GenerationId, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
+use model::{
+    BrokerEpoch, ErrorCode, GenerationId, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid,
+};
 use partition::{
     Acks, Append, Appended, Fate, Isolation, Partition, PartitionError, PartitionSync, Read,
     ReadRequest, SyncQueue, Urgency,
@@ -133,7 +135,7 @@ impl Broker {
             partition.close()?;
         }
         self.log_dir.store_offsets_of(&self.partitions)?;
-        Ok(self.log_dir.mark_clean()?)
+        Ok(self.log_dir.mark_clean(BrokerEpoch(1))?)
     }
 
     /// Takes a request off the wire.

@@ -84,6 +84,8 @@ pub(crate) struct OpenedReplicas {
     pub(crate) partitions: Vec<Arc<Partition>>,
     /// Whether the process before stopped cleanly.
     pub(crate) clean: bool,
+    /// As which registration, if it did.
+    pub(crate) stopped_in: Option<BrokerEpoch>,
     /// Replicas that had no folder.
     pub(crate) made_anew: Vec<PartitionId>,
 }
@@ -95,6 +97,36 @@ pub(crate) fn remove_folder(disk: &SimDisk, partition: PartitionId) {
         disk.remove_dir_all(&dir).expect("a healthy disk removes a folder");
         disk.sync_dir(Path::new(LOG_DIR)).expect("a healthy disk syncs");
     }
+}
+
+/// Where a broker among several notes which processes had its directory; the real one has its journal for that.
+const PROCESSES: &str = "processes";
+
+/// Notes that a process has the directory, durably; returns which ones had it before, from the last one on that is known to
+/// have been registered: none if that is not known.
+pub(crate) fn begin_process(disk: &SimDisk, process: Uuid) -> Vec<Uuid> {
+    let path = Path::new(LOG_DIR).join(PROCESSES);
+    let bytes = disk.read(&path).unwrap_or_default();
+    let mut noted: Vec<Uuid> =
+        bytes.chunks_exact(16).map(|id| Uuid(id.try_into().expect("16 bytes"))).collect();
+    if noted.is_empty() {
+        noted.push(Uuid::ZERO);
+    }
+    let before = noted.clone();
+    noted.push(process);
+    note_processes(disk, &noted);
+    if before[0] == Uuid::ZERO { Vec::new() } else { before }
+}
+
+/// Notes that a process was registered.
+pub(crate) fn join_process(disk: &SimDisk, process: Uuid) {
+    note_processes(disk, &[process]);
+}
+
+fn note_processes(disk: &SimDisk, processes: &[Uuid]) {
+    let bytes: Vec<u8> = processes.iter().flat_map(|process| process.0).collect();
+    let path = Path::new(LOG_DIR).join(PROCESSES);
+    disk.write_atomically(&path, &bytes).expect("a healthy disk takes a small file");
 }
 
 /// The broker's one log directory.
@@ -163,7 +195,8 @@ impl LogDirectory {
             // Nor does the next process take the new log for the old one, damaged.
             self.store_offsets_of(&partitions)?;
         }
-        Ok(OpenedReplicas { partitions, clean: loading.clean, made_anew })
+        let (clean, stopped_in) = (loading.clean, loading.broker_epoch);
+        Ok(OpenedReplicas { partitions, clean, stopped_in, made_anew })
     }
 
     fn open_partition(
@@ -200,8 +233,8 @@ impl LogDirectory {
         store(checkpoint::HIGH_WATERMARK, &Partition::high_watermark)
     }
 
-    /// The last thing of a clean stop, when all logs are closed.
-    pub(crate) fn mark_clean(&self) -> Result<(), StorageError> {
-        self.0.mark_clean(BrokerEpoch(1))
+    /// The last thing of a clean stop of the process that was registered so, when all logs are closed.
+    pub(crate) fn mark_clean(&self, epoch: BrokerEpoch) -> Result<(), StorageError> {
+        self.0.mark_clean(epoch)
     }
 }

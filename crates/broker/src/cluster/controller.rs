@@ -125,13 +125,29 @@ impl Controller {
             let decided = timeout_at(until, decide_here(&self.quorum, request.clone())).await;
             return Ok(decided.unwrap_or(Forwarded::Unknown));
         };
-        let patience = CALL_MAX.min(until.saturating_duration_since(Instant::now()));
-        let called = links.call(leader, service::CONTROLLER, request.to_bytes(), patience).await;
-        match called {
-            Ok(answer) => Forwarded::from_bytes(&answer).map_err(|_| Undecided::Unknown),
-            Err(cause) if cause.may_have_happened() => Err(Undecided::Unknown),
-            Err(cause) => Err(Undecided::NoController(format!("node {leader}: {cause}"))),
+        let answer = call(links, leader, request, until).await?;
+        match &answer {
+            Forwarded::Refused(words) => match request.for_earlier_release(words) {
+                Some(older) => call(links, leader, &older, until).await,
+                None => Ok(answer),
+            },
+            _ => Ok(answer),
         }
+    }
+}
+
+async fn call(
+    links: &Links,
+    leader: BrokerId,
+    request: &Request,
+    until: Instant,
+) -> Result<Forwarded, Undecided> {
+    let patience = CALL_MAX.min(until.saturating_duration_since(Instant::now()));
+    let called = links.call(leader, service::CONTROLLER, request.to_bytes(), patience).await;
+    match called {
+        Ok(answer) => Forwarded::from_bytes(&answer).map_err(|_| Undecided::Unknown),
+        Err(cause) if cause.may_have_happened() => Err(Undecided::Unknown),
+        Err(cause) => Err(Undecided::NoController(format!("node {leader}: {cause}"))),
     }
 }
 
@@ -175,7 +191,12 @@ impl Service for ControllerService {
 }
 
 async fn decide_for_other(quorum: &Quorum, watching: &Watching, mut request: Request) -> Forwarded {
-    if let Request::RegisterBroker(register) = &mut request {
+    let register = match &mut request {
+        Request::RegisterBroker(register) => Some(register),
+        Request::RegisterBroker2(request) => Some(&mut request.register),
+        _ => None,
+    };
+    if let Some(register) = register {
         let image = quorum.image();
         if image.cluster_id().is_none() {
             // Its founder is about to make it.

@@ -1,10 +1,15 @@
 //! What a step of the metadata means for the counters: elections and fencings, which the active controller counts, and
-//! ISR changes, which the partition's leader counts. So sums over all brokers count everything once.
+//! ISR changes, which the partition's leader counts. So sums over all brokers count everything once. Every broker counts the
+//! unclean elections besides, and reports them: the controller that decides one may be the next to die.
 //!
-//! A broker that takes many steps at once sees what they come to together.
+//! A broker that takes many steps at once sees what they come to together, but for unclean elections: the step names each.
 
+use std::collections::BTreeSet;
+
+use metadata::decide::UncleanElection;
 use metadata::{ClusterImage, ImageUpdate, PartitionImage, TopicChange};
 use model::BrokerId;
+use tracing::error;
 
 use crate::counters::{ClusterCounters, Election, Fencing, Shrink};
 
@@ -24,6 +29,10 @@ impl Counts<'_> {
         if update.before.cluster_id().is_none() {
             return;
         }
+        counters.unclean_seen.add(update.delta.unclean.len() as u64);
+        tell_unclean(update);
+        let unclean = update.delta.unclean.iter().map(|of| (of.topic_id, of.partition));
+        let unclean: BTreeSet<_> = unclean.collect();
         for broker in update.delta.brokers.iter().filter(|_| self.decides) {
             self.fencing(counters, update, *broker);
         }
@@ -34,7 +43,8 @@ impl Counts<'_> {
                 let before = before.and_then(|topic| topic.partition(*index));
                 let after = after.and_then(|topic| topic.partition(*index));
                 if let (Some(before), Some(after)) = (before, after) {
-                    self.partition(counters, &update.after, before, after);
+                    let is_unclean = unclean.contains(&(*id, *index));
+                    self.partition(counters, update, is_unclean, before, after);
                 }
             }
         }
@@ -54,12 +64,17 @@ impl Counts<'_> {
     fn partition(
         &self,
         counters: &ClusterCounters,
-        image: &ClusterImage,
+        update: &ImageUpdate,
+        is_unclean: bool,
         before: &PartitionImage,
         after: &PartitionImage,
     ) {
+        let image = &update.after;
         if self.decides && after.leader_epoch > before.leader_epoch {
-            counters.elections.count(election(image, before, after));
+            counters.elections.count(match is_unclean && after.has_leader() {
+                true => Election::Unclean,
+                false => election(update, before, after),
+            });
         }
         if after.leader != self.me {
             return;
@@ -74,15 +89,34 @@ impl Counts<'_> {
     }
 }
 
-fn election(image: &ClusterImage, before: &PartitionImage, after: &PartitionImage) -> Election {
+/// Reports unclean elections, many at once in one line: acknowledged records may be lost.
+fn tell_unclean(update: &ImageUpdate) {
+    let unclean = &update.delta.unclean;
+    let Some(UncleanElection { topic_id, partition, leader, leader_epoch }) = unclean.first()
+    else {
+        return;
+    };
+    let topic = update.after.topic_by_id(*topic_id);
+    let first = topic.map_or_else(String::new, |topic| format!("{}-{partition}", topic.name));
+    error!(
+        partitions = unclean.len(),
+        first,
+        leader = leader.0,
+        leader_epoch = leader_epoch.0,
+        "leaders were elected that may lack acknowledged records"
+    );
+}
+
+fn election(update: &ImageUpdate, before: &PartitionImage, after: &PartitionImage) -> Election {
+    let image = &update.after;
     if !after.has_leader() {
         return Election::NoLeader;
     }
-    if before.leader != after.leader && !before.is_complete(after.leader) {
-        return Election::Unclean;
-    }
     if before.leader == after.leader {
-        return Election::LeaderRestarted;
+        let registered = |image: &ClusterImage| image.broker(after.leader).map(|it| it.epoch);
+        let has_led_on = registered(&update.before) == registered(image)
+            && after.leader_epoch.0 == before.leader_epoch.0 + 1;
+        return if has_led_on { Election::ReplicaLost } else { Election::LeaderRestarted };
     }
     if !before.has_leader() {
         return Election::LeaderBack;
@@ -140,19 +174,21 @@ mod tests {
         MetadataRecord::PartitionChanged2 { topic_id: topic(), state }
     }
 
+    fn registered(id: i32, epoch: i64) -> MetadataRecord {
+        MetadataRecord::BrokerRegistered(BrokerRecord {
+            broker: BrokerId(id),
+            incarnation: Uuid::from_random([epoch as u8; 16]),
+            epoch: BrokerEpoch(epoch),
+            endpoints: Vec::<record::Endpoint>::new(),
+            rack: None,
+            log_dirs: Vec::new(),
+            fenced: false,
+        })
+    }
+
     fn cluster(state: PartitionRecord) -> ClusterImage {
         let mut records = vec![MetadataRecord::ClusterCreated { cluster_id: "c".into() }];
-        records.extend((1..=3).map(|id| {
-            MetadataRecord::BrokerRegistered(BrokerRecord {
-                broker: BrokerId(id),
-                incarnation: Uuid::from_random([id as u8; 16]),
-                epoch: BrokerEpoch(i64::from(id)),
-                endpoints: Vec::<record::Endpoint>::new(),
-                rack: None,
-                log_dirs: Vec::new(),
-                fenced: false,
-            })
-        }));
+        records.extend((1..=3).map(|id| registered(id, i64::from(id))));
         let (topic_id, name) = (topic(), "t".to_owned());
         let (created, partitions) = (Timestamp(0), vec![state]);
         records.push(MetadataRecord::TopicCreated2 { topic_id, name, created, partitions });
@@ -193,7 +229,12 @@ mod tests {
             (all.clone(), vec![fenced(2), changed(state(1, &[1, 3], &[], 1))], "leader_fenced"),
             (all.clone(), vec![stops(2), changed(state(1, &[1, 3], &[], 1))], "leader_stops"),
             (all.clone(), vec![changed(state(1, &[1, 3], &[], 1))], "leader_restarted"),
-            (all.clone(), vec![changed(state(2, &[2], &[], 1))], "leader_restarted"),
+            (
+                all.clone(),
+                vec![changed(state(2, &[2], &[], 1)), registered(2, 9)],
+                "leader_restarted",
+            ),
+            (all.clone(), vec![changed(state(2, &[2], &[], 1))], "replica_lost"),
             (all.clone(), vec![changed(state(1, &[1, 2, 3], &[], 1))], "preferred"),
             (all.clone(), vec![changed(state(3, &[1, 2, 3], &[], 1))], "other"),
             (all, vec![fenced(2), changed(state(-1, &[], &[2], 1))], "no_leader"),
@@ -231,6 +272,29 @@ mod tests {
         assert_eq!(counters.expansions.get(), 0, "it was elected");
         let counters = count(3, &step(&before, &[of(&[1, 2])]));
         assert_eq!(counters.shrinks.total(), 0, "it does not lead");
+    }
+
+    #[test]
+    fn an_unclean_election_is_counted_by_whoever_sees_it_be_it_followed_by_whatever() {
+        let all = state(2, &[2], &[], 0);
+        // It is over before this broker looks: the leader before leads again.
+        let fenced = |id| MetadataRecord::BrokerFenced { broker: BrokerId(id) };
+        let records = [
+            fenced(2),
+            changed(state(3, &[3], &[], 1)),
+            MetadataRecord::BrokerUnfenced { broker: BrokerId(2) },
+            changed(state(3, &[2, 3], &[], 2)),
+            changed(state(2, &[2, 3], &[], 3)),
+        ];
+        let update = step(&cluster(all), &records);
+        let fenced_for = |_| None;
+        for (decides, elections) in [(true, 1), (false, 0)] {
+            let counts = Counts { me: BrokerId(9), decides, fenced_for: &fenced_for };
+            let counters = ClusterCounters::default();
+            counts.step(&counters, &update);
+            assert_eq!(counters.unclean_seen.get(), 1, "{decides}");
+            assert_eq!(counters.elections.of(Election::Unclean), elections);
+        }
     }
 
     #[test]

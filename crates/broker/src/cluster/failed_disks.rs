@@ -1,29 +1,31 @@
-//! A log directory that fails while the broker runs: the controller is told which replicas are gone with it, so that other
-//! brokers lead and no acknowledgement waits for these (what KIP-858 does with offline directories in heartbeats). A broker of which every
-//! directory has failed ends: its links end with it, and the controller sees that.
+//! Replicas that go out of reach while the broker runs, with their log directory or because they turn out to be damaged: the
+//! controller is told, so that other brokers lead and no acknowledgement waits for these (what KIP-858 does with offline
+//! directories in heartbeats). A broker of which every directory has failed ends: its links end with it, and the
+//! controller sees that.
+//!
+//! Who else is complete may change at any time: a leader may have been about to take in the very replica whose disk failed. So
+//! the metadata is looked at again whenever it changes, for as long as something is out of reach.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use metadata::decide::{BrokerRef, EmptyReplicas, SWEEP_PARTITIONS_MAX};
-use metadata::{Request, Response};
-use model::{PartitionIndex, TopicId};
+use metadata::decide::BrokerRef;
 use tokio::time::sleep;
 use tracing::warn;
 
+use super::losses;
+use super::telling::Untold;
 use crate::logs::Directory;
-use crate::replicas::{self, Keys};
 use crate::server::Server;
 
 /// The pause after a report that could not be made.
-pub(super) const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(200);
 
-/// Reports until the broker stops.
+/// Reports until the broker stops, or another process has taken its place: that one says what it has.
 pub(super) async fn run(server: Arc<Server>, who: BrokerRef) {
     let mut failures = server.logs.failures();
-    // What failed before this began counts as well.
-    failures.mark_changed();
-    while failures.changed().await.is_ok() {
+    let mut updates = server.quorum.subscribe();
+    loop {
         if server.logs.directories().all(Directory::is_offline) {
             server.end(
                 "every log directory has failed, and nothing can be stored: see the reports above, put the disk \
@@ -32,48 +34,36 @@ pub(super) async fn run(server: Arc<Server>, who: BrokerRef) {
             );
             return;
         }
-        while !tell(&server, who).await {
-            sleep(PAUSE).await;
+        match tell(&server, who).await {
+            Ok(()) => {}
+            Err(Untold::Undecided(cause)) => {
+                warn!(%cause, "cannot tell the controller of replicas that are out of reach; it is tried again");
+                sleep(PAUSE).await;
+                continue;
+            }
+            Err(Untold::Refused(refusal)) => {
+                warn!(error = %refusal.error, reason = refusal.message, "the controller does not take from this process that replicas are out of reach");
+                return;
+            }
+        }
+        tokio::select! {
+            failed = failures.changed() => if failed.is_err() { return },
+            update = updates.next() => if update.is_none() { return },
         }
     }
 }
 
-/// Tells the controller of the replicas in directories that have failed; `false`: it has to be tried again.
-async fn tell(server: &Server, who: BrokerRef) -> bool {
-    let offline = server.logs.offline_partitions();
-    let offline: Keys = offline.iter().map(|key| (key.topic_id, key.partition)).collect();
-    withdraw(server, who, &offline, "are in a log directory that has failed").await
-}
-
-/// Tells the controller that replicas are not what they were, as far as it counts on them and on others as well. `fate` says
-/// what has become of them. `false`: it has to be tried again.
-pub(super) async fn withdraw(
-    server: &Server,
-    who: BrokerRef,
-    replicas: &[(TopicId, PartitionIndex)],
-    fate: &'static str,
-) -> bool {
-    let gone = replicas::given_up(&server.image(), replicas, server.node_id);
-    for partitions in gone.chunks(SWEEP_PARTITIONS_MAX) {
-        let report = EmptyReplicas { broker: who, partitions: partitions.to_vec() };
-        match server.controller.decide(Request::ReportEmptyReplicas(report)).await {
-            Ok(Response::EmptyReplicas(Ok(_))) => {
-                warn!(
-                    partitions = partitions.len(),
-                    fate, "replicas left the in-sync replicas, and others lead"
-                );
-            }
-            Ok(Response::EmptyReplicas(Err(refusal))) => {
-                // Of a process that was replaced; that one says what it has.
-                warn!(error = %refusal.error, reason = refusal.message, fate, "the controller does not take replicas out of the in-sync replicas");
-                return true;
-            }
-            Ok(other) => unreachable!("the answer to another request: {other:?}"),
-            Err(cause) => {
-                warn!(%cause, fate, "cannot tell the controller of replicas that are gone; it is tried again");
-                return false;
-            }
-        }
+/// Tells the controller what it does not know yet.
+async fn tell(server: &Server, who: BrokerRef) -> Result<(), Untold> {
+    let out_of_reach = server.logs.out_of_reach();
+    let told = losses::to_give_up(&server.image(), &out_of_reach, server.node_id);
+    for losses in told.iter().filter(|losses| !losses.doubtful.is_empty()) {
+        let kept = losses.tell(&server.controller, who).await?;
+        warn!(
+            partitions = losses.doubtful.len() - kept,
+            kept,
+            "replicas are out of reach: others lead where another one is complete, and the rest waits until this broker is started again"
+        );
     }
-    true
+    Ok(())
 }

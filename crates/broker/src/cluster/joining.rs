@@ -2,12 +2,15 @@
 //!
 //! A broker registers fenced, opens its logs by the metadata up to its own registration, and only then serves. It
 //! waits for nothing that could move on for ever: not for the end of the metadata log (KAFKA-13959).
+//!
+//! What its log directories are worth it says before, by its last registration and in the name of that one. If the metadata
+//! here does not have the last one yet, the controller refuses, and all of it is done again.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use metadata::decide::{
-    BrokerRef, CLUSTER_FEATURE, CreateCluster, RegisterBroker, features_of_new_cluster,
+    BrokerRef, CLUSTER_FEATURE, CreateCluster, RegisterBroker2, features_of_new_cluster,
 };
 use metadata::{Request, Response};
 use model::{BrokerEpoch, ErrorCode};
@@ -16,6 +19,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
 
 use super::controller::{Controller, Undecided};
+use super::returning::Returning;
+use super::telling::{self, Untold};
 use crate::start::StartError;
 
 /// The pause between two tries to register.
@@ -33,33 +38,32 @@ pub struct Joined {
     pub epoch: BrokerEpoch,
 }
 
-/// Founds the cluster if it does not exist, registers the broker, and waits until the metadata here says so. `check` compares
-/// what was registered before with what is here; it is done once the metadata that this node had is applied again.
+/// Founds the cluster if it does not exist, registers the broker, and waits until the metadata here says so. What was
+/// registered last is compared with what is here once the metadata that this node had is applied again.
 pub async fn join(
     quorum: &Quorum,
     controller: &Controller,
-    is_voter: bool,
-    register: RegisterBroker,
+    returning: &Returning<'_>,
+    register: RegisterBroker2,
     patience: Duration,
-    check: impl Fn() -> Result<(), StartError>,
 ) -> Result<Joined, StartError> {
     let until = Instant::now() + patience;
+    let broker = register.register.broker;
     let joining = async {
-        if is_voter {
-            let founded = timeout_at(until, found(quorum, &register.cluster_id)).await;
+        if returning.config.is_voter() {
+            let founded = timeout_at(until, found(quorum, &register.register.cluster_id)).await;
             founded.map_err(|_| no_majority(quorum, patience))??;
         }
         let last = quorum.last_entry().map_or(0, |entry| entry.index);
         // Entries are applied when the leader says that they are committed. Some of the last ones may never be.
         let _ = timeout(APPLIED_MAX, quorum.wait_applied(last)).await;
-        check()?;
-        registered(controller, register.clone(), until, patience).await
+        returning.check(&quorum.image())?;
+        registered(quorum, controller, returning, &register, until).await
     };
     let (epoch, index) = tokio::select! {
         joined = joining => joined?,
         never = tell_what_is_missing(quorum) => match never {},
     };
-    let broker = register.broker;
     let applied = timeout_at(until, quorum.wait_applied(index)).await;
     applied.map_err(|_| not_joined("the metadata did not arrive", patience))??;
     let image = quorum.image();
@@ -128,36 +132,82 @@ fn stopped() -> StartError {
     StartError::NotJoined("the metadata quorum stopped".to_owned())
 }
 
+/// Registers, again and again until it is done: the epoch, and the entry that says so.
 async fn registered(
+    quorum: &Quorum,
     controller: &Controller,
-    register: RegisterBroker,
+    returning: &Returning<'_>,
+    register: &RegisterBroker2,
     until: Instant,
-    patience: Duration,
 ) -> Result<(BrokerEpoch, u64), StartError> {
     let mut last = "no active controller could be asked".to_owned();
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(not_joined(&last, patience));
+            let patience = returning.config.membership.registration_ms_max;
+            return Err(not_joined(&last, Duration::from_millis(patience)));
         }
-        let request = Request::RegisterBroker(register.clone());
-        match controller.decide_within(request, left).await {
-            Ok((index, Response::RegisterBroker(Ok(epoch)))) => return Ok((epoch, index)),
-            Ok((_, Response::RegisterBroker(Err(refusal)))) => {
-                if !is_retried(refusal.error) {
-                    return Err(StartError::Refused(refusal));
+        let mut register = register.clone();
+        match try_to_register(quorum, controller, returning, &mut register, left).await? {
+            Tried::Registered(epoch, index) => return Ok((epoch, index)),
+            Tried::Refused(reason) => {
+                if last != reason {
+                    warn!(reason, "cannot register yet; it is tried again");
                 }
-                if last != refusal.message {
-                    warn!(reason = refusal.message, "cannot register yet; it is tried again");
-                }
-                last = refusal.message;
+                last = reason;
             }
-            Ok((_, other)) => unreachable!("the answer to another request: {other:?}"),
-            // The same process registers twice without harm.
-            Err(Undecided::Unknown) => last = Undecided::Unknown.to_string(),
-            Err(Undecided::NoController(reason)) => last = reason,
+            Tried::Undecided(reason) => last = reason,
         }
         sleep(PAUSE).await;
+    }
+}
+
+/// What became of one try.
+enum Tried {
+    Registered(BrokerEpoch, u64),
+    /// The controller refuses, for now.
+    Refused(String),
+    /// Nobody decided, as far as is known here. The same process registers twice without harm.
+    Undecided(String),
+}
+
+/// Says what the log directories are worth, in the name of the last registration, and registers with them.
+async fn try_to_register(
+    quorum: &Quorum,
+    controller: &Controller,
+    returning: &Returning<'_>,
+    register: &mut RegisterBroker2,
+    patience: Duration,
+) -> Result<Tried, StartError> {
+    let image = quorum.image();
+    let broker = register.register.broker;
+    let last = image.broker(broker).map(|known| BrokerRef { broker, epoch: known.epoch });
+    if let Some(last) = last.filter(|_| returning.has_been_away(&image)) {
+        let untold = match telling::confirm(controller, last).await {
+            Ok(()) => {
+                let losses = returning.settle_away(&image)?;
+                losses.say();
+                losses.tell(controller, last).await.err()
+            }
+            Err(untold) => Some(untold),
+        };
+        match untold {
+            None => {}
+            Some(Untold::Refused(refusal)) => return Ok(Tried::Refused(refusal.message)),
+            Some(Untold::Undecided(cause)) => return Ok(Tried::Undecided(cause.to_string())),
+        }
+    }
+    register.directories.instead_of = last.map(|last| last.epoch);
+    let request = Request::RegisterBroker2(register.clone());
+    match controller.decide_within(request, patience).await {
+        Ok((index, Response::RegisterBroker(Ok(epoch)))) => Ok(Tried::Registered(epoch, index)),
+        Ok((_, Response::RegisterBroker(Err(refusal)))) => match is_retried(refusal.error) {
+            true => Ok(Tried::Refused(refusal.message)),
+            false => Err(StartError::Refused(refusal)),
+        },
+        Ok((_, other)) => unreachable!("the answer to another request: {other:?}"),
+        Err(cause @ Undecided::Unknown) => Ok(Tried::Undecided(cause.to_string())),
+        Err(Undecided::NoController(reason)) => Ok(Tried::Undecided(reason)),
     }
 }
 

@@ -56,9 +56,13 @@ pub struct ClusterLinks {
 
 impl ClusterLinks {
     /// Opens the door's services and dials the other voters. The quorum needs this to start.
-    pub fn open(config: &BrokerConfig, cluster_id: &str, directories: Vec<Uuid>) -> ClusterLinks {
+    pub fn open(
+        config: &BrokerConfig,
+        cluster_id: &str,
+        incarnation: Uuid,
+        directories: Vec<Uuid>,
+    ) -> ClusterLinks {
         let quorum: Arc<OnceLock<Arc<Quorum>>> = Arc::default();
-        let incarnation = Uuid::from_random(fastrand::u128(..).to_be_bytes());
         let mut identity = Identity::new(cluster_id, config.node_id, incarnation);
         identity.directories = directories;
         identity.secret = config.inter_broker_secret.clone().and_then(Secret::new);
@@ -188,11 +192,6 @@ impl ClusterLinks {
     pub fn controller(&self, quorum: &Arc<Quorum>) -> Controller {
         let voters: Vec<BrokerId> = self.voters.iter().map(|voter| BrokerId(voter.id)).collect();
         Controller::over(quorum, &self.links, &voters)
-    }
-
-    /// This run of the process.
-    pub fn incarnation(&self) -> Uuid {
-        self.identity.incarnation
     }
 
     /// What this node watches while it is the active controller.

@@ -12,7 +12,10 @@
 //! counting    what steps of the metadata mean for the counters
 //! describing  the metadata quorum, for whoever asks any broker
 //! failed_disks  which replicas are gone with a log directory
-//! refused     which replicas turned out to be damaged, and are copied anew
+//! returning   what the log directories of a broker that starts are worth
+//! losses      which replicas this broker cannot answer for
+//! telling     telling the controller of them
+//! refused     which replicas turned out to be damaged, or were mended, and are copied anew
 //! in_sync     on leaders: who is in sync, as the controller decides
 //! ```
 //!
@@ -31,8 +34,11 @@ mod heartbeats;
 mod in_sync;
 mod joining;
 mod links;
+mod losses;
 mod members;
 mod refused;
+mod returning;
+mod telling;
 mod watching;
 
 pub use controller::{Controller, Undecided};
@@ -44,32 +50,22 @@ pub use in_sync::InSync;
 pub use joining::join;
 pub use links::ClusterLinks;
 pub(crate) use links::is_of_node;
-pub use refused::Refused;
+pub use losses::{Losses, unknown_replicas};
+pub use refused::{Refused, settle_mended};
+pub use returning::{Returning, assigned};
 pub(crate) use watching::run as watch;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use metadata::decide::{BrokerRef, EmptyReplicas, SWEEP_PARTITIONS_MAX};
-use metadata::{Request, Response};
-use model::{PartitionIndex, TopicId};
-use quorum::Quorum;
+use metadata::decide::BrokerRef;
 use tokio::sync::watch::Receiver;
-use tokio::time::sleep;
-use tracing::warn;
 
 use crate::groups;
-use crate::logs::Logs;
 use crate::network::listener::serve_broker;
-use crate::replicas::{self, Keys};
 use crate::server::Server;
 use crate::start::StartError;
 use crate::vital;
-
-/// How often a report is tried again that no controller answers, while another one is elected.
-const REPORTS_MAX: u32 = 20;
-/// The pause before.
-const REPORT_PAUSE: Duration = Duration::from_millis(250);
 
 /// Begins to serve: replicas that are refused are reported, other brokers may copy from this one, and the controller
 /// hears of it from now on.
@@ -80,8 +76,10 @@ pub async fn begin(
     stopped: &Receiver<bool>,
 ) -> Result<(), StartError> {
     let refused = server.refused_replicas.take();
-    let given_up = replicas::given_up(&server.image(), &refused, server.node_id);
-    report_empty(&server.controller, who, &given_up).await?;
+    let doubtful = losses::given_up(&server.image(), &refused, server.node_id);
+    // What others have everything of is copied anew at once.
+    let losses = Losses { doubtful, ..Losses::default() };
+    losses.tell_at_start(&server.controller, who).await?;
     server.applied().await;
     if !refused.is_empty() {
         server.copy_anew(refused);
@@ -109,60 +107,5 @@ pub async fn begin(
     let looking = in_sync::look_for_laggards(Arc::clone(server));
     tokio::spawn(vital::task("replicas that lag", looking));
     tokio::spawn(vital::task("groups of others", groups::keep_up(Arc::clone(&server.groups))));
-    Ok(())
-}
-
-/// Reports replicas that were mended without records that are lost, as far as others have everything, and decides what becomes of
-/// all that were mended.
-pub async fn settle_mended(
-    quorum: &Quorum,
-    controller: &Controller,
-    logs: &Logs,
-    who: BrokerRef,
-) -> Result<(), StartError> {
-    let mended: Keys = logs.mended().into_iter().map(|key| (key.topic_id, key.partition)).collect();
-    let given_up = replicas::given_up(&quorum.image(), &mended, who.broker);
-    report_empty(controller, who, &given_up).await?;
-    let image = quorum.image();
-    logs.settle_mended(|key| {
-        let topic = image.topic_by_id(key.topic_id);
-        let state = topic.and_then(|topic| topic.partition(key.partition));
-        state.is_some_and(|state| node::roles::is_copied_anew(state, who.broker))
-    })?;
-    Ok(())
-}
-
-/// Reports replicas that hold nothing of what the cluster may count on: they leave the in-sync replicas.
-pub async fn report_empty(
-    controller: &Controller,
-    broker: BrokerRef,
-    empty: &[(TopicId, PartitionIndex)],
-) -> Result<(), StartError> {
-    for partitions in empty.chunks(SWEEP_PARTITIONS_MAX) {
-        warn!(
-            partitions = partitions.len(),
-            "replicas lack what the cluster may count on: they leave the in-sync replicas"
-        );
-        let report = EmptyReplicas { broker, partitions: partitions.to_vec() };
-        let mut tries = 0;
-        loop {
-            // It is the same report twice if the answer was lost.
-            match controller.decide(Request::ReportEmptyReplicas(report.clone())).await {
-                Ok(Response::EmptyReplicas(Ok(_))) => break,
-                Ok(Response::EmptyReplicas(Err(refusal))) => {
-                    return Err(StartError::Refused(refusal));
-                }
-                Ok(other) => unreachable!("the answer to another request: {other:?}"),
-                Err(cause) if tries == REPORTS_MAX => {
-                    return Err(StartError::NotJoined(cause.to_string()));
-                }
-                Err(cause) => {
-                    warn!(%cause, "replicas that are gone cannot be reported yet; it is tried again");
-                }
-            }
-            tries += 1;
-            sleep(REPORT_PAUSE).await;
-        }
-    }
     Ok(())
 }

@@ -91,7 +91,8 @@ fn describe(
 ) -> DescribeTopicPartitionsResponseTopic {
     let ids = |brokers: &[model::BrokerId]| brokers.iter().map(|broker| broker.0).collect();
     let partitions = topic.partitions().skip(skip).take(limit).map(|(index, partition)| {
-        let offline = partition.replicas.iter().filter(|broker| !image.is_active(**broker));
+        let serves = |id: BrokerId| image.is_active(id) && !image.is_offline(id, topic.id, index);
+        let offline = partition.replicas.iter().filter(|broker| !serves(**broker));
         let leader = match is_dead(call, image, partition.leader) {
             true => BrokerId::NONE,
             false => partition.leader,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use ::metadata::decide::{CreateTopics, NewTopic};
 use ::metadata::{ClusterImage, PartitionImage, Request, Response, TopicImage};
-use model::{BrokerId, ErrorCode, Uuid, topic_name};
+use model::{BrokerId, ErrorCode, PartitionIndex, TopicId, Uuid, topic_name};
 use wire::metadata::{
     MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker,
     MetadataResponsePartition, MetadataResponseTopic,
@@ -194,7 +194,7 @@ fn describe(
         is_internal: topic.is_internal(),
         partitions: topic
             .partitions()
-            .map(|(index, partition)| describe_partition(call, image, index.0, partition))
+            .map(|(index, partition)| describe_partition(call, image, (topic.id, index), partition))
             .collect(),
         topic_authorized_operations: operations,
     }
@@ -203,11 +203,12 @@ fn describe(
 fn describe_partition(
     call: &Call,
     image: &ClusterImage,
-    partition_index: i32,
+    (topic, index): (TopicId, PartitionIndex),
     partition: &PartitionImage,
 ) -> MetadataResponsePartition {
     let ids = |brokers: &[model::BrokerId]| brokers.iter().map(|broker| broker.0).collect();
-    let offline = partition.replicas.iter().filter(|broker| !image.is_active(**broker));
+    let serves = |id: BrokerId| image.is_active(id) && !image.is_offline(id, topic, index);
+    let offline = partition.replicas.iter().filter(|broker| !serves(**broker));
     let leader = match is_dead(call, image, partition.leader) {
         true => BrokerId::NONE,
         false => partition.leader,
@@ -215,7 +216,7 @@ fn describe_partition(
     let error_code = if leader.0 < 0 { ErrorCode::LeaderNotAvailable } else { ErrorCode::None };
     MetadataResponsePartition {
         error_code: error_code.code(),
-        partition_index,
+        partition_index: index.0,
         leader_id: leader.0,
         leader_epoch: partition.leader_epoch.0,
         replica_nodes: ids(&partition.replicas),

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use metadata::decide::KnownDirectory;
 use model::{BrokerId, Timestamp, Uuid};
 use parking_lot::Mutex;
 use partition::SyncQueue;
@@ -22,7 +23,7 @@ use storage::log_dir::{DirLock, LogDir, MetaProperties};
 use tracing::{error, info, warn};
 
 use super::room::Room;
-use super::{LogsError, random_id};
+use super::{LogsError, Process, random_id};
 
 /// One log directory.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub struct Directory {
     /// Partitions that were closed cleanly and not opened since.
     closed: Mutex<HashSet<Key>>,
     was_clean: bool,
+    /// What it says of the processes that had it before this one.
+    known_before: KnownDirectory,
     was_empty: bool,
     /// The wall clock when it was last written; `None` for a new one.
     last_wall_clock: Option<Timestamp>,
@@ -77,7 +80,7 @@ impl Locked {
     /// Opens the directory: its journal, or the adoption of what stands there.
     pub(super) fn open(
         self,
-        node_id: BrokerId,
+        Process { node_id, incarnation }: Process,
         cluster_id: &str,
         now: Timestamp,
     ) -> Result<Directory, LogsError> {
@@ -98,7 +101,8 @@ impl Locked {
                 (journal, meta, None)
             }
         };
-        let directory = Directory::begin(self.dir, self.lock, meta.directory_id, journal, now)?;
+        let id = meta.directory_id;
+        let directory = Directory::begin(self.dir, self.lock, id, journal, incarnation, now)?;
         Ok(Directory { last_wall_clock: last, ..directory })
     }
 }
@@ -175,22 +179,29 @@ fn adopt(
 }
 
 impl Directory {
-    /// From here on nothing counts as cleanly stopped, durably, before any log is touched (S11).
+    /// From here on nothing counts as cleanly stopped, and it is known which process has the directory: durably, before any
+    /// log is touched (S11) and before the process registers.
     fn begin(
         dir: LogDir,
         lock: DirLock,
         id: Uuid,
         journal: Journal,
+        incarnation: Uuid,
         now: Timestamp,
     ) -> Result<Directory, StorageError> {
-        let (was_clean, was_empty, closed) = journal.with_state(|state| {
+        let (was_clean, known_before, was_empty, closed) = journal.with_state(|state| {
             let is_closed = |(key, known): (&Key, &Arc<PartitionState>)| {
                 (state.closed && known.closed.is_some()).then_some(*key)
             };
             let closed = state.partitions.iter().filter_map(is_closed).collect();
-            (state.closed, state.partitions.is_empty(), closed)
+            let stopped = state.broker_epoch.filter(|_| state.closed);
+            // One of which nothing is known was noted by a version that noted none.
+            let is_known = state.processes.first().is_some_and(|first| *first != Uuid::ZERO);
+            let had_by = if is_known { state.processes.clone() } else { Vec::new() };
+            let known_before = KnownDirectory { stopped, had_by };
+            (state.closed, known_before, state.partitions.is_empty(), closed)
         });
-        journal.commit(&[Entry::Started(now)])?;
+        journal.commit(&[Entry::Started(now), Entry::Begun(incarnation)])?;
         dir.remove_clean_marker()?;
         Ok(Directory {
             room: Room::of(dir.path()),
@@ -201,6 +212,7 @@ impl Directory {
             journal: Some(journal),
             closed: Mutex::new(closed),
             was_clean,
+            known_before,
             was_empty,
             last_wall_clock: None,
             offline: AtomicBool::new(false),
@@ -221,6 +233,7 @@ impl Directory {
             journal: None,
             closed: Mutex::default(),
             was_clean: false,
+            known_before: KnownDirectory::default(),
             was_empty: false,
             last_wall_clock: None,
             folder: None,
@@ -263,6 +276,11 @@ impl Directory {
 
     pub(super) fn was_clean(&self) -> bool {
         self.was_clean
+    }
+
+    /// What it says of the processes that had it before this one.
+    pub(super) fn known_before(&self) -> KnownDirectory {
+        self.known_before.clone()
     }
 
     /// The wall clock when it was last written; `None` for a new one.

@@ -10,9 +10,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use metadata::decide::KnownDirectory;
 use model::{BrokerId, Offset, Timestamp, TopicId, TopicPartition, Uuid};
 use parking_lot::Mutex;
 use partition::{Partition, PartitionError, Status, SyncQueue};
@@ -27,6 +29,7 @@ use self::directory::Locked;
 use self::flusher::{SyncObserver, Synced};
 use self::trash::Trash;
 
+mod away;
 pub mod chores;
 pub mod cleaner;
 mod directory;
@@ -110,6 +113,15 @@ pub enum LogsError {
     },
 }
 
+/// The process that has the log directories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Which broker it is.
+    pub node_id: BrokerId,
+    /// Which process of that broker, as it registers.
+    pub incarnation: Uuid,
+}
+
 /// A log that was opened, and the high watermark from before the stop.
 pub struct Opened {
     /// The log.
@@ -140,8 +152,8 @@ pub struct Logs {
     homes: Mutex<HashMap<Key, Home>>,
     /// Logs that are being cut, with their new ends.
     cutting: Mutex<HashMap<Key, Offset>>,
-    /// Partitions that could not be opened, with the reason.
-    unopened: Mutex<BTreeMap<TopicPartition, String>>,
+    /// Partitions that could not be opened, or turned out to be damaged.
+    unopened: Mutex<BTreeMap<TopicPartition, Unopened>>,
     /// Files of deleted segments.
     pub trash: Trash,
     /// Folders of deleted partitions, to be removed.
@@ -154,8 +166,28 @@ pub struct Logs {
     /// What the metadata wanted at the start, if a directory could not be opened: one of these that
     /// is not found may be there.
     wanted_at_start: Mutex<BTreeSet<Key>>,
-    /// How many directories have failed since the start.
+    /// A person has said that what a missing directory held is lost.
+    begins_anew: AtomicBool,
+    /// How often partitions went out of reach since the start: with their directory, or one that was refused.
     failures: watch::Sender<u32>,
+}
+
+/// A partition that could not be opened.
+#[derive(Debug)]
+struct Unopened {
+    topic_id: TopicId,
+    reason: String,
+    /// Whether that stays so until the next start, or until the partition is put aside.
+    stays: bool,
+}
+
+/// A partition that this broker cannot serve before it is started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfReach {
+    /// Which.
+    pub key: Key,
+    /// Whether the whole directory failed while it was open, or else the partition is refused.
+    pub with_directory: bool,
 }
 
 #[derive(Debug)]
@@ -186,7 +218,7 @@ impl Logs {
     pub fn open_directories(
         disk: Arc<dyn Disk>,
         paths: &[PathBuf],
-        node_id: BrokerId,
+        process: Process,
         cluster_id: Option<Uuid>,
         metadata_dir: &Path,
         now: Timestamp,
@@ -200,7 +232,7 @@ impl Logs {
         let cluster_id = configured.or(known).unwrap_or_else(|| random_id().to_string());
         let (mut directories, mut first_cause) = (Vec::new(), None);
         for (path, locked) in paths.iter().zip(locked) {
-            match locked.and_then(|locked| locked.open(node_id, &cluster_id, now)) {
+            match locked.and_then(|locked| locked.open(process, &cluster_id, now)) {
                 Ok(directory) => directories.push(directory),
                 Err(cause @ LogsError::Storage(_)) => {
                     directories.push(Directory::unusable(&disk, path, &cause));
@@ -224,6 +256,7 @@ impl Logs {
             uncleanable: Mutex::default(),
             becoming_synced: Mutex::default(),
             wanted_at_start: Mutex::default(),
+            begins_anew: AtomicBool::new(false),
             failures: watch::Sender::new(0),
         };
         logs.collect_leftovers()?;
@@ -238,6 +271,19 @@ impl Logs {
     /// Whether the last stop of all of them was clean.
     pub fn was_clean(&self) -> bool {
         self.directories.iter().all(Directory::was_clean)
+    }
+
+    /// Of each directory that is not offline its id, and what it says of the processes before.
+    pub fn known_before(&self) -> Vec<(Uuid, KnownDirectory)> {
+        let online = self.directories.iter().filter(|directory| !directory.is_offline());
+        online.map(|directory| (directory.id(), directory.known_before())).collect()
+    }
+
+    /// Notes that this process is registered. That may be lost in a crash: the processes before are known for longer then.
+    pub fn note_joined(&self, incarnation: Uuid) -> Result<(), StorageError> {
+        let online = self.directories.iter().filter(|directory| !directory.is_offline());
+        let mut journals = online.map(Directory::journal);
+        journals.try_for_each(|journal| journal?.append(&[Entry::Joined(incarnation)]).map(drop))
     }
 
     /// Whether no directory has ever held anything.
@@ -264,7 +310,8 @@ impl Logs {
 
     /// Partitions that could not be opened, and why.
     pub fn unopened(&self) -> Vec<(TopicPartition, String)> {
-        self.unopened.lock().iter().map(|(name, reason)| (name.clone(), reason.clone())).collect()
+        let unopened = self.unopened.lock();
+        unopened.iter().map(|(name, unopened)| (name.clone(), unopened.reason.clone())).collect()
     }
 
     /// Remembers that a partition is damaged and not compacted any more.
@@ -349,17 +396,28 @@ impl Logs {
         }
     }
 
-    /// How many directories have failed since the start, from now on.
+    /// How often partitions went out of reach since the start, from now on.
     pub fn failures(&self) -> watch::Receiver<u32> {
         self.failures.subscribe()
     }
 
-    /// Partitions that were open in a directory that is offline now.
-    pub fn offline_partitions(&self) -> Vec<Key> {
-        let homes = self.homes.lock();
-        let offline =
-            homes.iter().filter(|(_, home)| self.directories[home.directory].is_offline());
-        offline.map(|(key, _)| *key).collect()
+    /// Partitions that cannot be served before the next start: they were open in a directory that is offline now, or they
+    /// are refused. Costs nothing while there are none.
+    pub fn out_of_reach(&self) -> Vec<OutOfReach> {
+        let mut found = Vec::new();
+        if self.directories().any(Directory::is_offline) {
+            let homes = self.homes.lock();
+            let offline =
+                homes.iter().filter(|(_, home)| self.directories[home.directory].is_offline());
+            found.extend(offline.map(|(key, _)| OutOfReach { key: *key, with_directory: true }));
+        }
+        let unopened = self.unopened.lock();
+        let refused = unopened.iter().filter(|(_, unopened)| unopened.stays).map(|(name, it)| {
+            let key = Key { topic_id: it.topic_id, partition: name.partition };
+            OutOfReach { key, with_directory: false }
+        });
+        found.extend(refused);
+        found
     }
 
     /// Enters that what is not synced may be lost though it can be read: as durably as a failed disk

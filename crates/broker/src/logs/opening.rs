@@ -17,7 +17,7 @@ use tracing::{error, info, warn};
 
 use super::directory::Directory;
 use super::strays::Stray;
-use super::{Home, Logs, Opened, random_id};
+use super::{Home, Logs, Opened, Unopened, random_id};
 
 /// How long a log that is to be opened waits for a descriptor.
 const DESCRIPTORS_PATIENCE: Duration = Duration::from_secs(10);
@@ -77,12 +77,24 @@ impl Logs {
             match &opened {
                 Ok(_) => drop(self.unopened.lock().remove(&wanted.name)),
                 Err(cause) => {
-                    self.unopened.lock().insert(wanted.name.clone(), cause.to_string());
+                    self.note_unopened(wanted.name.clone(), wanted.topic_id, cause);
                 }
             }
             opened
         });
         opened.collect()
+    }
+
+    /// Notes that a partition cannot be opened; says whether that is news.
+    fn note_unopened(&self, name: TopicPartition, topic_id: TopicId, cause: &StorageError) -> bool {
+        // What lacks a descriptor, or room, is opened when it is wanted again.
+        let stays = refusal(cause).is_some() || matches!(cause, StorageError::Failed { .. });
+        let unopened = Unopened { topic_id, reason: cause.to_string(), stays };
+        let before = self.unopened.lock().insert(name, unopened);
+        if stays && before.as_ref().is_none_or(|before| !before.stays) {
+            self.failures.send_modify(|count| *count += 1);
+        }
+        before.is_none()
     }
 
     /// Refuses a partition, from now on and over any number of starts, whose files turned out to be
@@ -92,10 +104,10 @@ impl Logs {
         let key = super::key_of(partition);
         let home = self.homes.lock().get(&key).map(|home| home.directory);
         let (Some(at), Some(refused)) = (home, refusal(cause)) else { return };
-        if self.unopened.lock().insert(name.clone(), cause.to_string()).is_some() {
+        partition.fail();
+        if !self.note_unopened(name.clone(), key.topic_id, cause) {
             return;
         }
-        partition.fail();
         tell_refusal(name, cause);
         let entry = [Entry::Of(key, Fact::Refused(refused))];
         if let Err(cause) =
@@ -116,21 +128,33 @@ impl Logs {
         name: &TopicPartition,
     ) -> Result<Option<PathBuf>, StorageError> {
         let Some(directory) = self.refusing(key) else { return Ok(None) };
-        let aside = stray_name(&name.to_string(), random_id());
-        let path = directory.path().join(&aside);
-        if self.disk.exists(&directory.dir.partition_dir(name)) {
-            directory.dir.rename(&name.to_string(), &aside)?;
-            directory.dir.sync_names()?;
-            let reason =
-                "put aside: it could not be opened, and was copied anew from another broker";
-            self.strays.lock().push(Stray { path: path.clone(), reason });
-        }
-        directory.journal()?.commit(&[Entry::Of(*key, Fact::Forgotten)])?;
+        let reason = "put aside: it could not be opened, and was copied anew from another broker";
+        let path = self.put_aside(directory, key, name, reason)?;
         self.unopened.lock().remove(name);
         self.uncleanable.lock().remove(key);
         // It was here, and in no directory that could not be opened.
         self.wanted_at_start.lock().remove(key);
         Ok(Some(path))
+    }
+
+    /// Puts the folder that a directory has of a partition out of the way, under another name, and forgets it. Returns the
+    /// folder. A crash in between leaves a partition without a folder.
+    pub(super) fn put_aside(
+        &self,
+        directory: &Directory,
+        key: &Key,
+        name: &TopicPartition,
+        reason: &'static str,
+    ) -> Result<PathBuf, StorageError> {
+        let aside = stray_name(&name.to_string(), random_id());
+        let path = directory.path().join(&aside);
+        if self.disk.exists(&directory.dir.partition_dir(name)) {
+            directory.dir.rename(&name.to_string(), &aside)?;
+            directory.dir.sync_names()?;
+            self.strays.lock().push(Stray { path: path.clone(), reason });
+        }
+        directory.journal()?.commit(&[Entry::Of(*key, Fact::Forgotten)])?;
+        Ok(path)
     }
 
     /// Whether a directory that can be used refuses a partition.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use model::{TopicPartition, Uuid};
 use storage::StorageError;
@@ -69,10 +70,15 @@ impl Logs {
         let present = |id: &Uuid| self.directories().any(|directory| directory.id() == *id);
         // One that cannot be opened does not tell its id, and what may be in it is refused.
         let explained = self.directories().any(Directory::is_unknown);
+        let explained = explained || self.begins_anew.load(Ordering::Relaxed);
         let Some(id) = assigned.log_dirs.iter().find(|id| !explained && !present(id)) else {
             return Ok(());
         };
-        let is_known = |key: &Key| self.directories().any(|here| here.partition(key).is_some());
+        // What a directory has that was away may be older than what is missing.
+        let was_here = |here: &&Directory| assigned.log_dirs.contains(&here.id());
+        let is_known = |key: &Key| {
+            self.directories().filter(was_here).any(|here| here.partition(key).is_some())
+        };
         let partitions = assigned.partitions.keys().filter(|key| !is_known(key)).count();
         if partitions == 0 {
             return Ok(());
@@ -84,9 +90,11 @@ impl Logs {
             warn!(directory = %id, partitions, "a log directory is missing, and a person says that it is lost: its partitions begin anew");
             let file = path.join(BEGIN_ANEW);
             let removed = self.disk.remove_file(&file);
-            return removed.map_err(|source| {
+            removed.map_err(|source| {
                 LogsError::Storage(StorageError::Io { operation: "remove", path: file, source })
-            });
+            })?;
+            self.begins_anew.store(true, Ordering::Relaxed);
+            return Ok(());
         }
         let state = if empty.is_some() { "is empty" } else { "is another one" };
         Err(LogsError::DirectoryMissing { id: *id, partitions, path, state })

@@ -1,6 +1,7 @@
 //! The life of a topic through the code that the broker runs: made, its records deleted, deleted, made
 //! again, written to; with a power failure before every operation of the disk, and two starts in a row.
 
+mod away;
 mod stamps;
 mod zeros;
 
@@ -21,7 +22,7 @@ use storage::disk::{Disk, RealDisk, SimDisk};
 use storage::journal::{Entry, Fact, Key, Opened};
 use storage::{CleanupPolicy, LogConfig, StorageError};
 
-use super::{Assigned, Directory, Gone, Logs, LogsError, Wanted};
+use super::{Assigned, Directory, Gone, Logs, LogsError, Process, Wanted};
 
 const ME: BrokerId = BrokerId(1);
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
@@ -32,14 +33,23 @@ fn name() -> TopicPartition {
     TopicPartition::new("t", 0)
 }
 
+/// Any process of this broker.
+fn process() -> Process {
+    Process { node_id: ME, incarnation: Uuid([8; 16]) }
+}
+
 fn start(disk: &SimDisk, paths: &[&str]) -> Result<Logs, LogsError> {
+    start_as(disk, paths, process())
+}
+
+fn start_as(disk: &SimDisk, paths: &[&str], process: Process) -> Result<Logs, LogsError> {
     let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
     let cluster = Some(Uuid([7; 16]));
     // The quorum's vote: that the metadata is ours.
     disk.create_dir_all(Path::new("quorum")).unwrap();
     disk.open(Path::new("quorum/vote"), storage::disk::OpenMode::Create).unwrap();
     let disk = Arc::new(disk.clone());
-    Logs::open_directories(disk, &paths, ME, cluster, Path::new("quorum"), NOW)
+    Logs::open_directories(disk, &paths, process, cluster, Path::new("quorum"), NOW)
         .map(|(logs, _)| logs)
 }
 
@@ -483,7 +493,8 @@ fn a_directory_that_is_not_where_it_was_has_failed() {
         let paths = [kept.clone(), lost.clone()];
         let cluster = Some(Uuid([7; 16]));
         let quorum = place.path().join("quorum");
-        let logs = Logs::open_directories(Arc::new(RealDisk), &paths, ME, cluster, &quorum, NOW);
+        let logs =
+            Logs::open_directories(Arc::new(RealDisk), &paths, process(), cluster, &quorum, NOW);
         let (logs, _) = logs.unwrap();
         logs.look_at_directories();
         assert!(logs.offline().is_empty(), "{what}");
@@ -509,7 +520,8 @@ fn a_data_folder_of_kafka_is_refused_before_a_file_is_touched() {
     let paths = [PathBuf::from("data")];
     let none = Path::new("data/__cluster_metadata-0");
     let refused =
-        Logs::open_directories(Arc::new(disk.clone()), &paths, ME, None, none, NOW).unwrap_err();
+        Logs::open_directories(Arc::new(disk.clone()), &paths, process(), None, none, NOW)
+            .unwrap_err();
     assert!(matches!(refused, LogsError::Foreign { .. }), "{refused}");
     assert_eq!(disk.operation_count(), before);
 }

@@ -154,6 +154,11 @@ fn write_reasons(families: &mut Families<'_>, counters: &ClusterCounters) -> fmt
         "Leader epochs that began, counted by the active controller",
         &counters.elections,
     )?;
+    families.counter(
+        "highwater_unclean_elections_seen",
+        "Leaders that may lack acknowledged records, counted by every broker that was told of them",
+        counters.unclean_seen.get(),
+    )?;
     write_by_reason(
         families,
         "highwater_brokers_fenced",

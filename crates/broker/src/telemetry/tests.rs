@@ -133,6 +133,7 @@ fn numbers(troubles: Vec<Trouble>) -> Telemetry {
     }
     counters.syncs.observe(Duration::from_millis(2));
     counters.cluster.elections.count(Election::Unclean);
+    counters.cluster.unclean_seen.add(1);
     counters.cluster.fencings.count(Fencing::Session);
     counters.cluster.shrinks.count(Shrink::Lag);
     counters.cluster.rounds.add(7);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use client::{Admin, Cluster, ClusterConfig};
 
-use super::replication::{all_acknowledged, kept, produce, wait_for_all_in_sync};
+use super::replication::{all_acknowledged, kept, produce, wait_for_all_in_sync, wait_for_in_sync};
 use super::*;
 
 /// What of a broker's folder is not its disk.
@@ -30,6 +30,19 @@ fn put_back(from: &Path, folder: &str) {
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         fs::rename(entry.path(), Path::new(folder).join(entry.file_name())).unwrap();
+    }
+}
+
+/// Copies a folder with all that is in it.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), to).unwrap()),
+        }
     }
 }
 
@@ -173,6 +186,53 @@ fn a_disk_that_is_lost_while_everything_is_stopped_is_refilled() {
     all_acknowledged(produce(&up.bootstrap, 300..400));
     assert_eq!(kept(&up.bootstrap), (0..400).collect());
     up.stop();
+}
+
+/// The folder lacks what was acknowledged since, and says that its last stop was clean, as it was.
+#[test]
+fn a_folder_that_was_put_back_from_an_earlier_stop_leads_nothing() {
+    let (place, folder) = place();
+    let up = Up::of(&folder, 3, &[]);
+    up.run("topic create kept -p 3 -r 3");
+    all_acknowledged(produce(&up.bootstrap, 0..300));
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    let brokers = up.brokers.clone();
+    up.stop();
+    let backup = place.path().join("backup");
+    copy(Path::new(&brokers[0].folder), &backup);
+
+    let mut up = Up::of(&folder, 3, &[]);
+    let bootstrap = up.bootstrap.clone();
+    all_acknowledged(produce(&bootstrap, 300..600));
+    wait_for_all_in_sync(&bootstrap, "kept");
+    // The first one stops last: whoever else is in sync or eligible, this one is.
+    for number in [3, 2] {
+        up.brokers[number - 1].signal(Signal::TERM);
+        up.says(&format!("broker {number}"));
+    }
+    up.stop();
+    let stopped = place.path().join("stopped");
+    take_away(&brokers[0].folder, &stopped);
+    for name in NOT_DATA {
+        let _ = fs::remove_file(backup.join(name));
+    }
+    // What it promised as a voter it remembers.
+    fs::remove_dir_all(backup.join("__cluster_metadata-0")).unwrap();
+    copy(&backup, Path::new(&brokers[0].folder));
+    let metadata = Path::new(&brokers[0].folder).join("__cluster_metadata-0");
+    fs::rename(stopped.join("__cluster_metadata-0"), metadata).unwrap();
+
+    let start = |number: usize| {
+        let reports = place.path().join(format!("reports of {number}"));
+        Started::of(&brokers[number - 1].folder, reports)
+    };
+    let (first, second) = (start(1), start(2));
+    wait_for_in_sync(&bootstrap, "kept", 2);
+    assert_eq!(kept(&bootstrap), (0..600).collect(), "{}", first.said());
+    let third = start(3);
+    wait_for_all_in_sync(&bootstrap, "kept");
+    assert_eq!(kept(&bootstrap), (0..600).collect());
+    drop((first, second, third));
 }
 
 /// Cuts bytes off the first log file of a partition's folder, and returns what is left of it.

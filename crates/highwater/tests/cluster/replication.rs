@@ -44,9 +44,14 @@ fn described(bootstrap: &str, topic: &str) -> Option<Vec<(i64, usize)>> {
 }
 
 pub(super) fn wait_for_all_in_sync(bootstrap: &str, topic: &str) {
-    wait_until("every replica is in sync", || {
-        described(bootstrap, topic)
-            .is_some_and(|rows| rows.iter().all(|(leader, in_sync)| *leader > 0 && *in_sync == 3))
+    wait_for_in_sync(bootstrap, topic, 3);
+}
+
+pub(super) fn wait_for_in_sync(bootstrap: &str, topic: &str, count: usize) {
+    wait_until("so many replicas of each partition are in sync", || {
+        described(bootstrap, topic).is_some_and(|rows| {
+            rows.iter().all(|(leader, in_sync)| *leader > 0 && *in_sync == count)
+        })
     });
 }
 

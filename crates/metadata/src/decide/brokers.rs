@@ -6,15 +6,20 @@
 //! where the partition is durable still eligible; in any case what it led is in another leader epoch,
 //! even if it is elected again, because followers may hold records that its log has lost, and the same
 //! offset of the same epoch must never have two contents (KAFKA-18106). On another disk (R12): it
-//! is not the old replica, and nothing of it is counted.
+//! is not the old replica, and nothing of it is counted. What its log directories are worth is in [`super::directories`].
+//!
+//! A registration names the one that it follows, so that a message that was long on its way takes nobody's place.
 //!
 //! Where there are no eligible replicas (`highwater.version` 0) everything is decided at once
 //! ([`super::departures`]).
 
 use super::departures::Departure;
+use super::directories::Directories;
 use super::eligibility::Loss;
-use super::{Answer, BrokerRef, ControllerSettings, CreateCluster, Draft, Refusal, RegisterBroker};
-use crate::image::BrokerImage;
+use super::{
+    Answer, BrokerRef, ControllerSettings, CreateCluster, Draft, KnownDirectories, Refusal,
+    RegisterBroker,
+};
 use crate::mutants::{Mutant, is_planted};
 use crate::record::{BrokerRecord, MetadataRecord};
 use model::{BrokerEpoch, BrokerId, ErrorCode};
@@ -61,8 +66,9 @@ impl Draft {
         &mut self,
         settings: &ControllerSettings,
         request: &RegisterBroker,
+        told: Option<&KnownDirectories>,
     ) -> Answer<BrokerEpoch> {
-        self.check_registration(request)?;
+        self.check_cluster(request)?;
         let known = self.image().broker(request.broker).cloned();
         if let Some(same) = known.as_ref().filter(|known| known.incarnation == request.incarnation)
         {
@@ -72,8 +78,13 @@ impl Draft {
             }
             return Ok(same.epoch);
         }
+        let directories = known.as_ref().map(|known| Directories { known, request, told });
+        if let Some(directories) = &directories {
+            check_successor(directories)?;
+        }
+        // Of a broker that was unregistered nothing tells that the disk is the same.
+        let loss = directories.as_ref().map_or(Some(Loss::Everything), Directories::loss);
         let epoch = self.image().next_broker_epoch();
-        let loss = loss(known.as_deref(), request);
         if !self.image().has_eligible_replicas() {
             self.push_registration(request, epoch, request.fenced);
             // Nothing is known against a broker that comes for the first time.
@@ -121,26 +132,12 @@ impl Draft {
         self.arrive(settings, request.broker);
     }
 
-    fn check_registration(&self, request: &RegisterBroker) -> Answer<()> {
+    fn check_cluster(&self, request: &RegisterBroker) -> Answer<()> {
         let cluster = self.image().cluster_id().map(|id| id.to_string());
         if cluster.as_deref().is_some_and(|cluster| cluster != request.cluster_id) {
             let (theirs, ours) = (&request.cluster_id, cluster.unwrap_or_default());
             let message = format!("This cluster is {ours}, the broker belongs to {theirs}.");
             return refuse(ErrorCode::InconsistentClusterId, message);
-        }
-        let known = self.image().broker(request.broker);
-        let other = known.filter(|known| known.incarnation != request.incarnation);
-        // Who has a log directory of the earlier process holds its lock, which only that process's end
-        // has given free: a broker that is back at once waits for no session.
-        let dead = |other: &BrokerImage| {
-            other.shares_log_dir(&request.log_dirs) && !is_planted(Mutant::WaitsForSession)
-        };
-        if request.earlier_incarnation_alive && other.is_some_and(|other| !dead(other)) {
-            let message = format!(
-                "Another process is registered as broker {} and alive: stop it, or wait until its session ends.",
-                request.broker
-            );
-            return refuse(ErrorCode::DuplicateBrokerRegistration, message);
         }
         Ok(())
     }
@@ -211,17 +208,28 @@ impl Draft {
     }
 }
 
-/// What a process may have lost since the one before it was registered.
-fn loss(known: Option<&BrokerImage>, request: &RegisterBroker) -> Option<Loss> {
-    let Some(known) = known else {
-        // Nothing tells that the disk is the one of a broker that was unregistered.
-        return Some(Loss::Everything);
-    };
-    let another_disk = !known.log_dirs.is_empty() && !known.shares_log_dir(&request.log_dirs);
-    let another_disk = another_disk && !is_planted(Mutant::AnotherDiskCounts);
-    match request.clean || is_planted(Mutant::UncleanIsClean) {
-        _ if another_disk => Some(Loss::Everything),
-        true => None,
-        false => Some(Loss::Unsynced),
+/// Whether a process may take the place of the one that is registered.
+fn check_successor(directories: &Directories<'_>) -> Answer<()> {
+    let Directories { known, request, told } = directories;
+    let id = request.broker;
+    if let Some(told) = told {
+        let is_late = told.instead_of.is_some_and(|epoch| epoch != known.epoch);
+        // What its directories are worth can be said only by a process that knows who had them last.
+        let needs_last = directories.has_copy() || directories.are_partly_new();
+        if is_late || needs_last && told.instead_of.is_none() {
+            let epoch = known.epoch;
+            let message = format!(
+                "Broker {id} was registered with epoch {epoch}, which the metadata of its node does not say yet: register again."
+            );
+            return refuse(ErrorCode::RequestTimedOut, message);
+        }
     }
+    let is_dead = directories.has_one_as_left() && !is_planted(Mutant::WaitsForSession);
+    if request.earlier_incarnation_alive && !is_dead {
+        let message = format!(
+            "Another process is registered as broker {id} and alive: stop it, or wait until its session ends."
+        );
+        return refuse(ErrorCode::DuplicateBrokerRegistration, message);
+    }
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! The draft: an image plus the records that made it so, not yet committed.
 
 use super::UncleanElection;
+use crate::delta::unclean_election;
 use crate::image::{ClusterImage, PartitionImage};
 use crate::record::MetadataRecord;
 use model::{PartitionIndex, TopicId};
@@ -48,14 +49,9 @@ impl Draft {
         state: &PartitionImage,
     ) {
         let old = self.image.topic_by_id(topic_id).and_then(|topic| topic.partition(partition));
-        let kept =
-            |old: &PartitionImage| old.leader == state.leader || old.is_complete(state.leader);
-        if state.has_leader() && !old.is_some_and(kept) {
-            let (leader, leader_epoch) = (state.leader, state.leader_epoch);
-            self.unclean.push(UncleanElection { topic_id, partition, leader, leader_epoch });
-        }
-        let record = MetadataRecord::partition_changed(topic_id, state.to_record(partition));
-        self.push(record);
+        let state = state.to_record(partition);
+        self.unclean.extend(unclean_election(old, topic_id, &state));
+        self.push(MetadataRecord::partition_changed(topic_id, state));
     }
 
     /// Decides a fact. It must fit the facts so far: anything else is a bug of the decision.

@@ -2,7 +2,7 @@
 
 use super::eligibility::{View, next};
 use super::{Answer, ControllerSettings, Draft, ElectLeaders, ElectionKind, Refusal};
-use crate::image::PartitionImage;
+use crate::image::{PartitionImage, TopicImage};
 use model::{BrokerId, ErrorCode, PartitionIndex, TopicId};
 use std::sync::Arc;
 
@@ -53,19 +53,25 @@ impl Draft {
             return refuse(ErrorCode::UnknownTopicOrPartition, "There is no such partition.");
         };
         let new = match kind {
-            ElectionKind::Preferred => self.elect_preferred(old)?,
-            ElectionKind::Unclean => self.elect_unclean(&topic.name, old)?,
+            ElectionKind::Preferred => self.elect_preferred(topic.id, partition, old)?,
+            ElectionKind::Unclean => self.elect_unclean(topic, partition, old)?,
         };
         self.change(topic.id, partition, &new);
         Ok(())
     }
 
-    fn elect_preferred(&self, old: &PartitionImage) -> Answer<PartitionImage> {
+    fn elect_preferred(
+        &self,
+        topic: TopicId,
+        partition: PartitionIndex,
+        old: &PartitionImage,
+    ) -> Answer<PartitionImage> {
         let preferred = old.preferred_leader();
         if old.leader == preferred {
             return refuse(ErrorCode::ElectionNotNeeded, "The preferred replica leads already.");
         }
-        if !old.isr.contains(&preferred) || !self.image().is_eligible(preferred) {
+        let is_eligible = self.image().is_eligible_replica(preferred, topic, partition);
+        if !old.isr.contains(&preferred) || !is_eligible {
             let message =
                 format!("The preferred replica {preferred} is not in sync or not serving.");
             return refuse(ErrorCode::PreferredLeaderNotAvailable, message);
@@ -74,15 +80,20 @@ impl Draft {
         Ok(PartitionImage { leader: preferred, last_known_leader, ..next(old, true) })
     }
 
-    fn elect_unclean(&self, topic: &str, old: &PartitionImage) -> Answer<PartitionImage> {
+    fn elect_unclean(
+        &self,
+        topic: &TopicImage,
+        partition: PartitionIndex,
+        old: &PartitionImage,
+    ) -> Answer<PartitionImage> {
         if self.image().is_active(old.leader) {
             return refuse(ErrorCode::ElectionNotNeeded, "The partition has a leader.");
         }
         let elected = if self.image().has_eligible_replicas() {
             let view = View { forced: true, ..View::of(self.image(), topic) };
-            view.settled(old).filter(PartitionImage::has_leader)
+            view.settled(partition, old).filter(PartitionImage::has_leader)
         } else {
-            self.elect(&ControllerSettings::default(), topic, &next(old, true), true)
+            self.elect(&ControllerSettings::default(), &topic.name, &next(old, true), true)
         };
         let none = || Refusal::new(ErrorCode::EligibleLeadersNotAvailable, "No replica serves.");
         elected.ok_or_else(none)

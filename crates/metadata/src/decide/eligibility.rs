@@ -12,16 +12,17 @@
 //! them lacks what was acknowledged. Then, uncleanly and counted: who led last, if nobody complete is
 //! left at all; where the topic allows it, who led last or the first that is eligible. Whoever is
 //! elected must be eligible *now*, the last leader too (KAFKA-19522): so between a broker's fencing and
-//! the sweep that follows nothing unsafe can happen.
+//! the sweep that follows nothing unsafe can happen. A broker is not eligible for a partition whose replica it cannot
+//! serve, because its log directory failed (KIP-858).
 //!
 //! Who led last is tried although the topic does not allow unclean elections, as in Kafka ("balanced"
 //! recovery): with `durability=page-cache` the death of all processes takes all replicas out of ISR and
 //! ELR, and the page cache of the last leader still has everything.
 
 use super::agreed::TopicRules;
-use crate::image::{ClusterImage, PartitionImage};
+use crate::image::{ClusterImage, PartitionImage, TopicImage};
 use crate::mutants::{Mutant, is_planted};
-use model::{BrokerId, LeaderEpoch};
+use model::{BrokerId, LeaderEpoch, PartitionIndex, TopicId};
 
 /// What a broker may have lost since its replicas were counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(super) enum Loss {
 pub(super) struct View<'a> {
     /// All facts.
     pub(super) image: &'a ClusterImage,
+    /// The topic.
+    pub(super) topic: TopicId,
     /// What the topic goes by.
     pub(super) rules: TopicRules,
     /// Whose replica is not what it was when it was counted.
@@ -70,13 +73,18 @@ pub(super) fn next(old: &PartitionImage, new_leader: bool) -> PartitionImage {
 
 impl<'a> View<'a> {
     /// A view on a topic's partitions when nobody has lost anything.
-    pub(super) fn of(image: &'a ClusterImage, topic: &str) -> View<'a> {
-        View { image, rules: TopicRules::of(image, topic), lost: None, forced: false }
+    pub(super) fn of(image: &'a ClusterImage, topic: &TopicImage) -> View<'a> {
+        let rules = TopicRules::of(image, &topic.name);
+        View { image, topic: topic.id, rules, lost: None, forced: false }
     }
 
-    /// The state that follows from who is eligible now, or `None` if it is this one.
-    pub(super) fn settled(&self, old: &PartitionImage) -> Option<PartitionImage> {
-        let Choice { leader, isr, clean } = self.choose(old);
+    /// The state of the partition `at` that follows from who is eligible now, or `None` if it is this one.
+    pub(super) fn settled(
+        &self,
+        at: PartitionIndex,
+        old: &PartitionImage,
+    ) -> Option<PartitionImage> {
+        let Choice { leader, isr, clean } = self.choose(at, old);
         // After an unclean election nobody is known to have what the new leader has.
         let elr = if clean { self.elr(old, &isr) } else { Vec::new() };
         let led = leader != BrokerId::NONE;
@@ -107,12 +115,12 @@ impl<'a> View<'a> {
         replicas.filter(|id| complete(id) && !isr.contains(id)).collect()
     }
 
-    fn choose(&self, old: &PartitionImage) -> Choice {
+    fn choose(&self, at: PartitionIndex, old: &PartitionImage) -> Choice {
         let counted = |id: &BrokerId| self.counts(old, *id);
+        let is_eligible = |id: &BrokerId| self.image.is_eligible(*id) && self.is_served(at, *id);
         let isr: Vec<BrokerId> = old.isr.iter().copied().filter(counted).collect();
-        let in_sync: Vec<BrokerId> =
-            isr.iter().copied().filter(|id| self.image.is_eligible(*id)).collect();
-        let candidates = old.replicas.iter().copied().filter(|id| self.image.is_eligible(*id));
+        let in_sync: Vec<BrokerId> = isr.iter().copied().filter(is_eligible).collect();
+        let candidates = old.replicas.iter().copied().filter(is_eligible);
         if in_sync.contains(&old.leader) {
             return Choice::clean(old.leader, in_sync);
         }
@@ -122,15 +130,15 @@ impl<'a> View<'a> {
         if let Some(leader) = candidates.clone().find(|id| old.elr.contains(id) && counted(id)) {
             return Choice::clean(leader, vec![leader]);
         }
-        if isr.contains(&old.leader) && self.image.is_active(old.leader) {
-            let serving = isr.into_iter().filter(|id| self.image.is_active(*id));
-            return Choice::clean(old.leader, serving.collect());
+        let serves = |id: &BrokerId| self.image.is_active(*id) && self.is_served(at, *id);
+        if isr.contains(&old.leader) && serves(&old.leader) {
+            return Choice::clean(old.leader, isr.into_iter().filter(serves).collect());
         }
         let anybody = candidates.clone().next().filter(|_| is_planted(Mutant::AnybodyLeads));
         if let Some(leader) = anybody {
             return Choice::clean(leader, vec![leader]);
         }
-        match self.unclean_leader(old) {
+        match self.unclean_leader(at, old) {
             Some(leader) => Choice { leader, isr: vec![leader], clean: false },
             None => Choice::clean(BrokerId::NONE, Vec::new()),
         }
@@ -145,11 +153,17 @@ impl<'a> View<'a> {
         }
     }
 
-    fn unclean_leader(&self, old: &PartitionImage) -> Option<BrokerId> {
+    /// Whether a broker can serve its replica, as far as is known (KIP-858).
+    fn is_served(&self, at: PartitionIndex, id: BrokerId) -> bool {
+        !self.image.is_offline(id, self.topic, at) || is_planted(Mutant::OfflineLeads)
+    }
+
+    fn unclean_leader(&self, at: PartitionIndex, old: &PartitionImage) -> Option<BrokerId> {
         let allowed = self.forced || self.rules.unclean;
         let complete = |id: &BrokerId| old.is_complete(*id) && self.counts(old, *id);
         let lost = self.lost.map(|(broker, _)| broker);
-        let may_lead = |id: &BrokerId| self.image.is_eligible(*id) && lost != Some(*id);
+        let is_eligible = |id: &BrokerId| self.image.is_eligible(*id) && self.is_served(at, *id);
+        let may_lead = |id: &BrokerId| is_eligible(id) && lost != Some(*id);
         let last = old.last_known_leader;
         let may_lead_again = |id: &BrokerId| {
             may_lead(id) || old.replicas.contains(id) && is_planted(Mutant::FencedLastLeader)

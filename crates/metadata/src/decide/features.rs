@@ -26,12 +26,12 @@ pub const SUPPORTED_FEATURES: &[SupportedFeature] =
     &[SupportedFeature { name: "metadata.version", level_min: 30, level_max: 30 }];
 
 /// Which types of records may be written into the metadata log, and with them what several brokers
-/// need: at level 1 partitions have eligible leader replicas (KIP-966). Clients are told only where it
-/// is finalized: by the founder of a cluster of several brokers, or by a person once every broker runs
-/// a version that knows it. An older one says so and does not start. It never falls, because what
-/// was written stays in the log.
+/// need: from level 1 on partitions have eligible leader replicas (KIP-966), from level 2 on it is known which replicas their
+/// brokers cannot serve (KIP-858). Clients are told only where it is finalized: by the founder of a cluster of several
+/// brokers, or by a person once every broker runs a version that knows it. An older one says so and does not start. It
+/// never falls, because what was written stays in the log.
 pub const CLUSTER_FEATURE: SupportedFeature =
-    SupportedFeature { name: HIGHWATER_VERSION, level_min: 1, level_max: 1 };
+    SupportedFeature { name: HIGHWATER_VERSION, level_min: 1, level_max: 2 };
 
 /// The features of a new cluster of one broker, with their levels.
 pub fn features_of_new_cluster() -> Vec<(String, i16)> {
@@ -97,6 +97,9 @@ impl Draft {
                  either safe or unsafe downgrade."
             }
             FeatureChange::Downgrade if *level > current => "Can't downgrade to a newer version.",
+            FeatureChange::Downgrade if *level < current && name == HIGHWATER_VERSION => {
+                "This feature is never downgraded: what was written stays in the metadata log."
+            }
             FeatureChange::Upgrade | FeatureChange::Downgrade => return Ok(()),
         };
         refuse(reason.to_owned())

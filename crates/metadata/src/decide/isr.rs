@@ -1,8 +1,8 @@
 //! AlterPartition (KIP-497): a leader says who is in sync.
 //!
 //! Guards: the leader is in the ISR, the ISR is within the replicas, a fenced broker and one that is about
-//! to stop join none (R5, KIP-841); a member is the very incarnation that caught up (R6, KIP-903); leader
-//! epochs and partition epochs rise with every change (R3). Who leaves an ISR that falls below
+//! to stop join none (R5, KIP-841), nor does a replica that its broker cannot serve (KIP-858); a member is the very
+//! incarnation that caught up (R6, KIP-903); leader epochs and partition epochs rise with every change (R3). Who leaves an ISR that falls below
 //! `min.insync.replicas` is eligible (KIP-966).
 
 use super::eligibility::{View, next};
@@ -37,11 +37,12 @@ impl Draft {
         check_epochs(&old, leader, wish)?;
         check_members(&old, leader, wish)?;
         self.check_eligible(leader, wish)?;
+        self.check_served(wish)?;
         let mut new = next(&old, false);
         new.isr = wish.isr.iter().map(|(id, _)| *id).collect();
         new.recovering = wish.recovering;
         if self.image().has_eligible_replicas() {
-            let view = View::of(self.image(), &topic.name);
+            let view = View::of(self.image(), &topic);
             new.elr = view.elr(&old, &new.isr);
             // Who is eligible out of sync has proved nothing of what it synced.
             let proved = wish.durable && new.elr.is_empty() && view.rules.fsync;
@@ -77,6 +78,21 @@ impl Draft {
             }
         }
         Ok(())
+    }
+
+    /// Nor does a replica join that its broker cannot serve (KIP-858).
+    fn check_served(&self, wish: &NewIsr) -> Answer<()> {
+        let mut members = wish.isr.iter().map(|(id, _)| *id);
+        let offline =
+            members.find(|id| self.image().is_offline(*id, wish.topic_id, wish.partition));
+        match offline.filter(|_| !is_planted(Mutant::OfflineLeads)) {
+            Some(id) => {
+                let message =
+                    format!("Broker {id} cannot serve its replica until it starts again.");
+                refuse(ErrorCode::IneligibleReplica, message)
+            }
+            None => Ok(()),
+        }
     }
 }
 

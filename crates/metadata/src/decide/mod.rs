@@ -8,6 +8,7 @@ mod agreed;
 mod brokers;
 mod configs;
 mod departures;
+mod directories;
 mod draft;
 mod elections;
 mod eligibility;
@@ -19,6 +20,7 @@ mod producer_ids;
 mod request;
 mod sweep;
 mod topics;
+mod withdrawals;
 
 pub use agreed::AGREED_KEYS;
 pub use draft::Draft;
@@ -141,7 +143,14 @@ impl Draft {
                 Response::AllocateProducerIds(self.allocate_producer_ids(request))
             }
             Request::RegisterBroker(request) => {
-                Response::RegisterBroker(self.register_broker(settings, request))
+                Response::RegisterBroker(self.register_broker(settings, request, None))
+            }
+            Request::RegisterBroker2(RegisterBroker2 { register, directories }) => {
+                Response::RegisterBroker(self.register_broker(
+                    settings,
+                    register,
+                    Some(directories),
+                ))
             }
             Request::FenceBroker(request) => Response::Broker(self.fence(settings, request)),
             Request::UnfenceBroker(request) => Response::Broker(self.unfence(settings, request)),
@@ -151,6 +160,7 @@ impl Draft {
             Request::ReportEmptyReplicas(request) => {
                 Response::EmptyReplicas(self.withdraw_empty(request))
             }
+            Request::GiveUpReplicas(request) => Response::EmptyReplicas(self.give_up(request)),
             Request::AlterPartition(request) => Response::AlterPartition(self.alter_isr(request)),
             Request::ElectLeaders(request) => Response::ElectLeaders(self.elect_leaders(request)),
             Request::UpdateFeatures(request) => {

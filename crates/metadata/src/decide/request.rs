@@ -27,6 +27,10 @@ pub enum Request {
     AllocateProducerIds(BrokerRef),
     /// A broker's process started.
     RegisterBroker(RegisterBroker),
+    /// The same, with what the process knows of its log directories. Before it has them registered that were not registered
+    /// last, it says in the name of the last registration what the replicas in them are worth
+    /// ([`Request::ReportEmptyReplicas`], [`Request::GiveUpReplicas`]).
+    RegisterBroker2(RegisterBroker2),
     /// A broker stopped answering, or stops now. One record; sweeps do the rest (from
     /// `highwater.version` 1 on).
     FenceBroker(BrokerRef),
@@ -44,6 +48,10 @@ pub enum Request {
     /// A broker had to make replicas anew that the image may count: they are empty. Asked before the
     /// broker leads, answers or fetches with them.
     ReportEmptyReplicas(EmptyReplicas),
+    /// A broker cannot serve replicas of its own: their log directory failed, or they cannot be opened (KIP-858), or they
+    /// may be older than what is counted. Others lead; from `highwater.version` 2 on, those that are offline stay eligible
+    /// where so few are in sync; all others leave ISR and ELR where another replica is complete.
+    GiveUpReplicas(GiveUpReplicas),
     /// UnregisterBroker (KIP-500): it will not come back. Refused while it serves, so that a wrong number stops no broker;
     /// Kafka lets it happen, and the broker goes on without being counted. Its replicas stay assigned.
     UnregisterBroker(BrokerId),
@@ -70,14 +78,15 @@ pub enum Response {
     AlterConfigs(Vec<(ConfigResource, Answer<()>)>),
     /// To AllocateProducerIds.
     AllocateProducerIds(Answer<ProducerIdBlock>),
-    /// To RegisterBroker: the epoch of this incarnation. REQUEST_TIMED_OUT says that some of what has to
+    /// To RegisterBroker and RegisterBroker2: the epoch of this incarnation. REQUEST_TIMED_OUT says that some of what has to
     /// precede it is decided, and that the same registration is to be asked for again.
     RegisterBroker(Answer<BrokerEpoch>),
     /// To FenceBroker, UnfenceBroker, BeginShutdown, UnregisterBroker.
     Broker(Answer<()>),
     /// To Sweep.
     Sweep(Swept),
-    /// To ReportEmptyReplicas: one for each, in order.
+    /// To ReportEmptyReplicas and GiveUpReplicas: one for each, in order. ELIGIBLE_LEADERS_NOT_AVAILABLE says that a
+    /// replica was not given up, because no other one is complete.
     EmptyReplicas(Answer<Vec<(TopicId, PartitionIndex, Answer<()>)>>),
     /// To AlterPartition.
     AlterPartition(Answer<Vec<(TopicId, PartitionIndex, Answer<AlteredPartition>)>>),
@@ -253,12 +262,42 @@ pub struct RegisterBroker {
     /// replicas are empty ([`Request::ReportEmptyReplicas`]), before it is unfenced.
     pub log_dirs: Vec<Uuid>,
     /// Whether it stopped cleanly the last time, so that its log holds all it ever acknowledged
-    /// (KIP-966). A first start is clean.
+    /// (KIP-966). A first start is clean. Of a [`RegisterBroker2`] only together with what it knows of the stop.
     pub clean: bool,
     /// Whether it still has to catch up. `false` registers and unfences in one step.
     pub fenced: bool,
     /// Whether the host still hears heartbeats of an earlier incarnation.
     pub earlier_incarnation_alive: bool,
+}
+
+/// A broker's process started, and says what it knows of its log directories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisterBroker2 {
+    /// The registration.
+    pub register: RegisterBroker,
+    /// The log directories.
+    pub directories: KnownDirectories,
+}
+
+/// What a process knows of its log directories.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownDirectories {
+    /// Each of [`RegisterBroker::log_dirs`], in their order.
+    pub directories: Vec<KnownDirectory>,
+    /// The last registration of the broker, as the metadata of its node says; `None` if that knows none. Another one is
+    /// refused, retriably: the message was long on its way, or the metadata is not there yet.
+    pub instead_of: Option<BrokerEpoch>,
+}
+
+/// What a log directory says of the processes that had it before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownDirectory {
+    /// The registration of the last of them, if it stopped cleanly (KIP-966).
+    pub stopped: Option<BrokerEpoch>,
+    /// Their incarnations, from the last one on that is known to have been registered. Empty if that one is not known: the
+    /// directory is new, or of a version that did not note them. Where the process that was registered last is not among
+    /// them, the directory was put back from a copy.
+    pub had_by: Vec<Uuid>,
 }
 
 /// What a sweep did.
@@ -277,6 +316,17 @@ pub struct EmptyReplicas {
     pub broker: BrokerRef,
     /// Which; at most [`super::SWEEP_PARTITIONS_MAX`].
     pub partitions: Vec<(TopicId, PartitionIndex)>,
+}
+
+/// Replicas that a broker cannot serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GiveUpReplicas {
+    /// The broker.
+    pub broker: BrokerRef,
+    /// Which; at most [`super::SWEEP_PARTITIONS_MAX`].
+    pub partitions: Vec<(TopicId, PartitionIndex)>,
+    /// Whether that stays so for as long as the process lives. What could not be opened at the start may be copied anew.
+    pub offline: bool,
 }
 
 /// A leader's wish to change ISRs.

@@ -7,7 +7,7 @@
 //! another controller: each one begins with it.
 
 use super::eligibility::{Loss, View};
-use super::{Answer, BrokerRef, Draft, EmptyReplicas, Refusal, Swept};
+use super::{Answer, Draft, Refusal, Swept};
 use crate::image::PartitionImage;
 use crate::mutants::{Mutant, is_planted};
 use crate::record::MetadataRecord;
@@ -61,54 +61,6 @@ impl Draft {
         Ok(())
     }
 
-    /// Replicas that a broker had to make anew leave ISR and ELR (R12).
-    pub(super) fn withdraw_empty(
-        &mut self,
-        request: &EmptyReplicas,
-    ) -> Answer<Vec<(TopicId, PartitionIndex, Answer<()>)>> {
-        self.check_epoch(&request.broker)?;
-        if request.partitions.len() > SWEEP_PARTITIONS_MAX {
-            let message =
-                format!("More than {SWEEP_PARTITIONS_MAX} replicas: report fewer at once.");
-            return Err(Refusal::new(ErrorCode::InvalidRequest, message));
-        }
-        let one = |(id, index): &(TopicId, PartitionIndex)| {
-            (*id, *index, self.withdraw_one(&request.broker, *id, *index))
-        };
-        Ok(request.partitions.iter().map(one).collect())
-    }
-
-    fn withdraw_one(
-        &mut self,
-        who: &BrokerRef,
-        topic_id: TopicId,
-        partition: PartitionIndex,
-    ) -> Answer<()> {
-        let refuse = |error, message: &str| Err(Refusal::new(error, message));
-        let Some(topic) = self.image().topic_by_id(topic_id) else {
-            return refuse(ErrorCode::UnknownTopicId, "There is no topic with this id.");
-        };
-        let Some(old) = topic.partition(partition) else {
-            return refuse(ErrorCode::UnknownTopicOrPartition, "There is no such partition.");
-        };
-        if !old.replicas.contains(&who.broker) {
-            return refuse(ErrorCode::InvalidRequest, "The broker has no replica of it.");
-        }
-        if is_planted(Mutant::EmptyReplicasCount) {
-            return Ok(());
-        }
-        let new = if self.image().has_eligible_replicas() {
-            let lost = Some((who.broker, Loss::Everything));
-            View { lost, ..View::of(self.image(), &topic.name) }.settled(old)
-        } else {
-            self.without_lost(&topic.name, old, who.broker)
-        };
-        if let Some(new) = new {
-            self.change(topic_id, partition, &new);
-        }
-        Ok(())
-    }
-
     fn change_piece(&mut self, piece: Piece) -> Swept {
         let changed = piece.found.len();
         for (topic_id, partition, state) in piece.found {
@@ -120,17 +72,18 @@ impl Draft {
     /// Partitions whose state does not follow from the facts, or would not if a broker had lost
     /// something: those of `lost` only.
     fn unsettled(&self, lost: Option<(BrokerId, Loss)>, partitions_max: usize) -> Piece {
-        let concerns = |state: &PartitionImage| match lost {
+        let concerns = |topic: TopicId, index: PartitionIndex, state: &PartitionImage| match lost {
             Some((broker, _)) => counts_somehow(state, broker),
-            None => !self.is_settled_at_sight(state),
+            None => !self.is_settled_at_sight(topic, index, state),
         };
         let (mut not_led, mut led): (Vec<Found>, Vec<Found>) = (Vec::new(), Vec::new());
         for topic in self.image().topics() {
             let mut view = None;
-            for (index, old) in topic.partitions().filter(|(_, state)| concerns(state)) {
-                let make = || View { lost, ..View::of(self.image(), &topic.name) };
-                let Some(new) = view.get_or_insert_with(make).settled(old) else { continue };
-                let is_led = self.image().is_eligible(old.leader);
+            let concerned = topic.partitions().filter(|(at, state)| concerns(topic.id, *at, state));
+            for (index, old) in concerned {
+                let make = || View { lost, ..View::of(self.image(), topic) };
+                let Some(new) = view.get_or_insert_with(make).settled(index, old) else { continue };
+                let is_led = self.image().is_eligible_replica(old.leader, topic.id, index);
                 let list = if is_led { &mut led } else { &mut not_led };
                 if list.len() <= partitions_max {
                     list.push((topic.id, index, new));
@@ -146,9 +99,14 @@ impl Draft {
     }
 
     /// Whether nothing can follow: an eligible leader of an ISR of eligible members.
-    fn is_settled_at_sight(&self, state: &PartitionImage) -> bool {
-        let image = self.image();
-        image.is_eligible(state.leader) && state.isr.iter().all(|id| image.is_eligible(*id))
+    fn is_settled_at_sight(
+        &self,
+        topic: TopicId,
+        index: PartitionIndex,
+        state: &PartitionImage,
+    ) -> bool {
+        let is_eligible = |id: BrokerId| self.image().is_eligible_replica(id, topic, index);
+        is_eligible(state.leader) && state.isr.iter().all(|id| is_eligible(*id))
     }
 }
 

@@ -15,6 +15,9 @@
 //! something else, and other fields are another version. Whatever a peer sends, reading it gives a value
 //! or an error, in memory of at most [`MEMORY_PER_BYTE_MAX`] times what was sent.
 //!
+//! A release that does not know a kind of request refuses it in words, and is asked again in the form that it knows
+//! ([`Request::for_earlier_release`]).
+//!
 //! Records are not written so: they stay for years and are JSON (see [`crate::record`]).
 
 mod fields;
@@ -25,8 +28,8 @@ mod tests;
 
 pub use fields::MEMORY_PER_BYTE_MAX;
 
-use crate::decide::{Request, Response};
-use fields::{Field, Reader};
+use crate::decide::{EmptyReplicas, GiveUpReplicas, Request, Response};
+use fields::{Field, Reader, invalid};
 
 /// The version that is written, and the only one that is read.
 const VERSION: u8 = 1;
@@ -76,6 +79,21 @@ impl Request {
     /// If the bytes are not exactly one request of this version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Request, ForwardedError> {
         read(bytes)
+    }
+
+    /// The request as a release knows it that refused this one with these words, if it did for not knowing its kind: what
+    /// it says besides is lost on such a controller.
+    pub fn for_earlier_release(&self, words: &str) -> Option<Request> {
+        let older = match self {
+            Request::RegisterBroker2(request) => Request::RegisterBroker(request.register.clone()),
+            Request::GiveUpReplicas(GiveUpReplicas { broker, partitions, .. }) => {
+                let (broker, partitions) = (*broker, partitions.clone());
+                Request::ReportEmptyReplicas(EmptyReplicas { broker, partitions })
+            }
+            _ => return None,
+        };
+        let kind = self.to_bytes()[1];
+        (words == invalid("kind of request", kind).to_string()).then_some(older)
     }
 }
 

@@ -5,8 +5,9 @@ use super::fields::{Field, Reader, choices, invalid, least, structs};
 use crate::decide::{
     AlterConfigs, AlterPartition, BrokerRef, ConfigChange, ConfigEntry, ConfigOperation,
     CreateCluster, CreatePartitions, CreateTopics, ElectLeaders, ElectionKind, EmptyReplicas,
-    FeatureChange, FeatureUpdate, IncrementalAlterConfigs, NewIsr, NewPartitions, NewTopic,
-    RegisterBroker, Request, TopicRef, UpdateFeatures,
+    FeatureChange, FeatureUpdate, GiveUpReplicas, IncrementalAlterConfigs, KnownDirectories,
+    KnownDirectory, NewIsr, NewPartitions, NewTopic, RegisterBroker, RegisterBroker2, Request,
+    TopicRef, UpdateFeatures,
 };
 use crate::record::{ConfigResource, Endpoint};
 use model::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, TopicId, Uuid};
@@ -31,6 +32,8 @@ choices! {
         15 AlterPartition(request: AlterPartition),
         16 ElectLeaders(request: ElectLeaders),
         17 UpdateFeatures(request: UpdateFeatures),
+        18 RegisterBroker2(request: RegisterBroker2),
+        19 GiveUpReplicas(replicas: GiveUpReplicas),
     }
     TopicRef, "kind of topic reference" {
         1 Name(name: String),
@@ -94,7 +97,15 @@ structs! {
         earlier_incarnation_alive: bool,
     }
     Endpoint { listener: String, host: String, port: u16, security_protocol: String }
+    RegisterBroker2 { register: RegisterBroker, directories: KnownDirectories }
+    KnownDirectories { directories: Vec<KnownDirectory>, instead_of: Option<BrokerEpoch> }
+    KnownDirectory { stopped: Option<BrokerEpoch>, had_by: Vec<Uuid> }
     EmptyReplicas { broker: BrokerRef, partitions: Vec<(TopicId, PartitionIndex)> }
+    GiveUpReplicas {
+        broker: BrokerRef,
+        partitions: Vec<(TopicId, PartitionIndex)>,
+        offline: bool,
+    }
     AlterPartition { leader: BrokerRef, partitions: Vec<NewIsr> }
     NewIsr {
         topic_id: TopicId,

@@ -31,6 +31,8 @@ fn request_number(request: &Request) -> u8 {
         Request::AlterPartition(_) => 15,
         Request::ElectLeaders(_) => 16,
         Request::UpdateFeatures(_) => 17,
+        Request::RegisterBroker2(_) => 18,
+        Request::GiveUpReplicas(_) => 19,
     }
 }
 
@@ -122,7 +124,7 @@ fn full_requests() -> Vec<Request> {
             validate_only: true,
         }),
         Request::AllocateProducerIds(REF),
-        registration(),
+        Request::RegisterBroker(registration()),
         Request::FenceBroker(REF),
         Request::UnfenceBroker(REF),
         Request::BeginShutdown(REF),
@@ -138,17 +140,32 @@ fn full_requests() -> Vec<Request> {
             partitions: Some(vec![("t".into(), PartitionIndex(3))]),
         }),
         Request::UpdateFeatures(UpdateFeatures { updates: features.into(), validate_only: true }),
+        Request::RegisterBroker2(RegisterBroker2 {
+            register: registration(),
+            directories: KnownDirectories {
+                directories: vec![
+                    KnownDirectory { stopped: Some(BrokerEpoch(5)), had_by: vec![ID] },
+                    KnownDirectory::default(),
+                ],
+                instead_of: Some(BrokerEpoch(6)),
+            },
+        }),
+        Request::GiveUpReplicas(GiveUpReplicas {
+            broker: REF,
+            partitions: vec![(ID, PartitionIndex(3))],
+            offline: true,
+        }),
     ]
 }
 
-fn registration() -> Request {
+fn registration() -> RegisterBroker {
     let endpoint = Endpoint {
         listener: "L".into(),
         host: "h".into(),
         port: 9092,
         security_protocol: "SSL".into(),
     };
-    Request::RegisterBroker(RegisterBroker {
+    RegisterBroker {
         broker: BrokerId(1),
         incarnation: ID,
         cluster_id: "c".into(),
@@ -158,7 +175,21 @@ fn registration() -> Request {
         clean: true,
         fenced: false,
         earlier_incarnation_alive: true,
-    })
+    }
+}
+
+fn nothing_registered() -> RegisterBroker {
+    RegisterBroker {
+        broker: BrokerId::NONE,
+        incarnation: Uuid::ZERO,
+        cluster_id: String::new(),
+        endpoints: Vec::new(),
+        rack: None,
+        log_dirs: Vec::new(),
+        clean: false,
+        fenced: true,
+        earlier_incarnation_alive: false,
+    }
 }
 
 /// Every request that can have nothing, with nothing.
@@ -183,16 +214,15 @@ fn empty_requests() -> Vec<Request> {
         }),
         Request::AlterConfigs(AlterConfigs::default()),
         Request::IncrementalAlterConfigs(IncrementalAlterConfigs::default()),
-        Request::RegisterBroker(RegisterBroker {
-            broker: BrokerId::NONE,
-            incarnation: Uuid::ZERO,
-            cluster_id: String::new(),
-            endpoints: Vec::new(),
-            rack: None,
-            log_dirs: Vec::new(),
-            clean: false,
-            fenced: true,
-            earlier_incarnation_alive: false,
+        Request::RegisterBroker(nothing_registered()),
+        Request::RegisterBroker2(RegisterBroker2 {
+            register: nothing_registered(),
+            directories: KnownDirectories::default(),
+        }),
+        Request::GiveUpReplicas(GiveUpReplicas {
+            broker: REF,
+            partitions: Vec::new(),
+            offline: false,
         }),
         Request::ReportEmptyReplicas(EmptyReplicas { broker: REF, partitions: Vec::new() }),
         Request::AlterPartition(AlterPartition { leader: REF, partitions: Vec::new() }),
@@ -332,10 +362,10 @@ fn messages_and_back() {
 #[test]
 fn every_variant_is_among_the_samples() {
     let requests: BTreeSet<u8> = full_requests().iter().map(request_number).collect();
-    assert!(requests.into_iter().eq(1..=17));
+    assert!(requests.into_iter().eq(1..=19));
     let responses: BTreeSet<u8> = full_responses().iter().map(response_number).collect();
     assert!(responses.into_iter().eq(0x81..=0x8d));
-    assert_eq!(Request::from_bytes(&[1, 18]), Err(invalid("kind of request", 18)), "a new one");
+    assert_eq!(Request::from_bytes(&[1, 20]), Err(invalid("kind of request", 20)), "a new one");
     assert_eq!(
         Response::from_bytes(&[1, 0x8e]),
         Err(invalid("kind of response", 0x8e)),
@@ -346,6 +376,10 @@ fn every_variant_is_among_the_samples() {
 /// These bytes are what other releases send.
 #[test]
 fn the_bytes_of_requests_stay_what_they_are() {
+    let registration = format!(
+        "00000001{ID_HEX}0000000163 00000001000000014c00000001682384 0000000353534c\
+         010000000172 00000001{ID_HEX}010001"
+    );
     let golden = [
         "01010000000163000000020000000166000100000001 67ffff".into(),
         format!(
@@ -373,10 +407,7 @@ fn the_bytes_of_requests_stay_what_they_are() {
             )
         },
         format!("0107{REF_HEX}"),
-        format!(
-            "010800000001{ID_HEX}0000000163 00000001000000014c00000001682384 0000000353534c\
-             010000000172 00000001{ID_HEX}010001"
-        ),
+        format!("0108{registration}"),
         format!("0109{REF_HEX}"),
         format!("010a{REF_HEX}"),
         format!("010b{REF_HEX}"),
@@ -389,6 +420,10 @@ fn the_bytes_of_requests_stay_what_they_are() {
         ),
         "01100101000000010000000174 00000003".into(),
         "0111000000030000000166fffe010000000166fffe020000000166fffe03fc01".into(),
+        format!(
+            "0112{registration}00000002 01000000000000000500000001{ID_HEX} 0000000000 010000000000000006"
+        ),
+        format!("0113{REF_HEX}00000001{ID_HEX}00000003 01"),
     ];
     compare(full_requests().iter().map(Request::to_bytes), &golden);
     let partitions =
@@ -428,6 +463,20 @@ fn the_bytes_of_responses_stay_what_they_are() {
     compare(full_responses().iter().map(Response::to_bytes), &golden);
     let refused = Response::CreateCluster(Err(Refusal::new(ErrorCode::UnknownServerError, "")));
     assert_eq!(hex(&refused.to_bytes()), "018101ffff00000000");
+}
+
+#[test]
+fn an_earlier_release_is_asked_in_the_form_that_it_knows() {
+    let words = |kind: u8| format!("a forwarded message with the invalid kind of request {kind}");
+    let mut asked_again = Vec::new();
+    for request in full_requests() {
+        let kind = request_number(&request);
+        assert_eq!(request.for_earlier_release("it stops"), None, "{request:?}");
+        assert_eq!(request.for_earlier_release(&words(kind + 1)), None, "{request:?}");
+        let older = request.for_earlier_release(&words(kind));
+        asked_again.extend(older.map(|older| (kind, request_number(&older))));
+    }
+    assert_eq!(asked_again, [(18, 8), (19, 13)]);
 }
 
 /// Spaces in what is expected are for the reader.

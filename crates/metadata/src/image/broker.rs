@@ -1,7 +1,8 @@
 //! One registered broker.
 
-use crate::record::{BrokerRecord, Endpoint, MetadataRecord};
-use model::{BrokerEpoch, BrokerId, Uuid};
+use crate::record::{BrokerRecord, Endpoint, MetadataRecord, TopicReplicas};
+use model::{BrokerEpoch, BrokerId, PartitionIndex, TopicId, Uuid};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of a registered broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,9 @@ pub struct BrokerImage {
     pub fenced: bool,
     /// About to stop (KIP-841): it leads nothing new and joins no ISR, until it registers again.
     pub in_controlled_shutdown: bool,
+    /// Replicas that its process cannot serve (KIP-858), until it registers as another one.
+    /// Invariant: no topic without a partition; only topics that exist.
+    pub(crate) offline: BTreeMap<TopicId, BTreeSet<PartitionIndex>>,
 }
 
 impl BrokerImage {
@@ -35,13 +39,24 @@ impl BrokerImage {
             log_dirs: record.log_dirs.clone(),
             fenced: record.fenced,
             in_controlled_shutdown: false,
+            offline: BTreeMap::new(),
         }
     }
 
     pub(super) fn to_records(&self) -> impl Iterator<Item = MetadataRecord> + use<> {
         let stopping = MetadataRecord::ControlledShutdownBegun { broker: self.id };
         let stopping = self.in_controlled_shutdown.then_some(stopping);
-        std::iter::once(self.to_record()).chain(stopping)
+        std::iter::once(self.to_record()).chain(stopping).chain(self.offline_record())
+    }
+
+    fn offline_record(&self) -> Option<MetadataRecord> {
+        let of_topic = |(id, partitions): (&TopicId, &BTreeSet<PartitionIndex>)| TopicReplicas {
+            topic_id: *id,
+            partitions: partitions.iter().copied().collect(),
+        };
+        let replicas: Vec<TopicReplicas> = self.offline.iter().map(of_topic).collect();
+        let broker = self.id;
+        (!replicas.is_empty()).then_some(MetadataRecord::ReplicasOffline { broker, replicas })
     }
 
     fn to_record(&self) -> MetadataRecord {
@@ -60,6 +75,11 @@ impl BrokerImage {
     /// no other process has.
     pub fn shares_log_dir(&self, log_dirs: &[Uuid]) -> bool {
         self.log_dirs.iter().any(|dir| log_dirs.contains(dir))
+    }
+
+    /// Whether its process cannot serve its replica of a partition (KIP-858).
+    pub fn is_offline(&self, topic: TopicId, partition: PartitionIndex) -> bool {
+        self.offline.get(&topic).is_some_and(|partitions| partitions.contains(&partition))
     }
 
     /// Where it is reached on a listener.

@@ -62,6 +62,11 @@ impl ClusterImage {
         self.features.get(HIGHWATER_VERSION).copied().unwrap_or(0)
     }
 
+    /// Whether it is written down which replicas their brokers cannot serve (KIP-858): from level 2 on.
+    pub fn has_offline_replicas(&self) -> bool {
+        self.highwater_version() >= 2
+    }
+
     /// Whether partitions have eligible leader replicas (KIP-966): from level 1 on.
     pub fn has_eligible_replicas(&self) -> bool {
         self.highwater_version() >= 1
@@ -122,6 +127,22 @@ impl ClusterImage {
     pub fn is_eligible(&self, id: BrokerId) -> bool {
         let eligible = |broker: &Arc<BrokerImage>| !broker.fenced && !broker.in_controlled_shutdown;
         self.broker(id).is_some_and(eligible)
+    }
+
+    /// Whether a broker cannot serve its replica of a partition, though the broker itself may serve (KIP-858).
+    pub fn is_offline(&self, id: BrokerId, topic: TopicId, partition: PartitionIndex) -> bool {
+        self.broker(id).is_some_and(|broker| broker.is_offline(topic, partition))
+    }
+
+    /// Whether a replica may be made leader and may join the ISR, as far as its broker goes: that one may, and can serve
+    /// this replica.
+    pub fn is_eligible_replica(
+        &self,
+        id: BrokerId,
+        topic: TopicId,
+        partition: PartitionIndex,
+    ) -> bool {
+        self.is_eligible(id) && !self.is_offline(id, topic, partition)
     }
 
     /// The values that a resource has of its own.

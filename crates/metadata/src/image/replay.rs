@@ -4,7 +4,7 @@
 //! log is not the one that made this image, or that a decision was wrong; it changes nothing.
 
 use super::{BrokerImage, ClusterImage, PartitionImage, TopicImage, fold};
-use crate::record::{BrokerRecord, ConfigResource, MetadataRecord, PartitionRecord};
+use crate::record::{BrokerRecord, ConfigResource, MetadataRecord, PartitionRecord, TopicReplicas};
 use model::{BrokerId, PartitionIndex, Timestamp, TopicId};
 use std::slice;
 use std::sync::Arc;
@@ -46,6 +46,7 @@ impl ClusterImage {
             BrokerFenced { broker } => self.replay_fencing(*broker, true),
             BrokerUnfenced { broker } => self.replay_fencing(*broker, false),
             ControlledShutdownBegun { broker } => self.replay_shutdown(*broker),
+            ReplicasOffline { broker, replicas } => self.replay_offline(*broker, replicas),
             BrokerUnregistered { broker } => {
                 require(self.brokers.remove(broker).is_some(), "the broker is not registered")
             }
@@ -104,7 +105,22 @@ impl ClusterImage {
         let rises = known.is_none_or(|known| record.epoch > known.epoch || again);
         require(rises, "the broker's epoch does not rise")?;
         self.next_broker_epoch = self.next_broker_epoch.max(record.epoch.0.saturating_add(1));
-        self.brokers.insert(record.broker, Arc::new(BrokerImage::from_record(record)));
+        let mut image = BrokerImage::from_record(record);
+        // The same process still cannot serve them.
+        image.offline =
+            known.filter(|_| again).map(|known| known.offline.clone()).unwrap_or_default();
+        self.brokers.insert(record.broker, Arc::new(image));
+        Ok(())
+    }
+
+    fn replay_offline(&mut self, broker: BrokerId, replicas: &[TopicReplicas]) -> Replayed {
+        let broker = self.brokers.get_mut(&broker).ok_or("the broker is not registered")?;
+        let offline = &mut Arc::make_mut(broker).offline;
+        for TopicReplicas { topic_id, partitions } in
+            replicas.iter().filter(|of| !of.partitions.is_empty())
+        {
+            offline.entry(*topic_id).or_default().extend(partitions);
+        }
         Ok(())
     }
 
@@ -198,6 +214,9 @@ impl ClusterImage {
             self.refold(&folded);
         }
         self.partition_count -= topic.partition_count();
+        for broker in self.brokers.values_mut().filter(|broker| broker.offline.contains_key(&id)) {
+            Arc::make_mut(broker).offline.remove(&id);
+        }
         self.configs.remove(&ConfigResource::Topic(name.to_string()));
         assert_eq!(self.topics.len(), self.names.len(), "every topic has one name and one id");
         Ok(())

@@ -205,6 +205,13 @@ impl World {
                 let partitions = named.map(|word| self.partition_id(word)).collect();
                 Request::ReportEmptyReplicas(EmptyReplicas { broker, partitions })
             }
+            "give-up" => {
+                let broker = self.broker_ref(words);
+                let offline = words.contains(&"offline");
+                let named = words[1..].iter().filter(|word| word.contains('-'));
+                let partitions = named.map(|word| self.partition_id(word)).collect();
+                Request::GiveUpReplicas(GiveUpReplicas { broker, partitions, offline })
+            }
             "register" => self.register(words),
             "fence" => Request::FenceBroker(self.broker_ref(words)),
             "unfence" => Request::UnfenceBroker(self.broker_ref(words)),
@@ -244,10 +251,11 @@ impl World {
         }
     }
 
+    /// With `stopped=`, `had-by=` or `instead-of=` as a process that says what it knows of its directories.
     fn register(&self, words: &[&str]) -> Request {
         let cluster = self.image.cluster_id().map_or(String::new(), |id| id.to_string());
         let flag = |name, otherwise| option(words, name).map_or(otherwise, |word| word == "true");
-        Request::RegisterBroker(RegisterBroker {
+        let register = RegisterBroker {
             broker: BrokerId(words[0].parse().unwrap()),
             incarnation: uuid(option(words, "process").map_or(1, |word| word.parse().unwrap())),
             cluster_id: option(words, "cluster").map_or(cluster, str::to_owned),
@@ -257,7 +265,29 @@ impl World {
             clean: flag("clean", true),
             fenced: flag("fenced", false),
             earlier_incarnation_alive: flag("alive", false),
-        })
+        };
+        let [stopped, had_by, instead_of] =
+            ["stopped", "had-by", "instead-of"].map(|name| option(words, name));
+        if stopped.or(had_by).or(instead_of).is_none() {
+            return Request::RegisterBroker(register);
+        }
+        let epoch = |word: &str| word.parse().ok().map(BrokerEpoch);
+        let at = |words: Option<&str>, at: usize| {
+            words.and_then(|words| words.split(',').nth(at)).unwrap_or("-").to_owned()
+        };
+        let known = |number| KnownDirectory {
+            stopped: epoch(&at(stopped, number)),
+            had_by: at(had_by, number)
+                .split('+')
+                .filter_map(|it| it.parse().ok())
+                .map(uuid)
+                .collect(),
+        };
+        let directories = KnownDirectories {
+            directories: (0..register.log_dirs.len()).map(known).collect(),
+            instead_of: instead_of.and_then(epoch),
+        };
+        Request::RegisterBroker2(RegisterBroker2 { register, directories })
     }
 
     fn new_topic(&mut self, words: &[&str]) -> NewTopic {
@@ -344,7 +374,12 @@ impl World {
     fn brokers(&self) -> String {
         let line = |b: &Arc<metadata::BrokerImage>| {
             let stops = if b.in_controlled_shutdown { " stops" } else { "" };
-            format!("broker {} epoch={} fenced={}{stops}\n", b.id, b.epoch, b.fenced)
+            let partitions = self.image.topics().flat_map(|topic| {
+                let here = topic.partitions().filter(|(at, _)| b.is_offline(topic.id, *at));
+                here.map(|(at, _)| format!(" offline={}-{at}", topic.name))
+            });
+            let offline: String = partitions.collect();
+            format!("broker {} epoch={} fenced={}{stops}{offline}\n", b.id, b.epoch, b.fenced)
         };
         self.image.brokers().map(line).collect()
     }

@@ -29,6 +29,8 @@ enum Event {
     Kill(i32),
     LosePower(i32),
     LoseDisk(i32),
+    /// Its disk fails while it runs; what it holds is there again at the next start.
+    FailDisk(i32),
     Stop(i32),
     Start {
         broker: i32,
@@ -49,6 +51,9 @@ struct Machine {
     processes: u32,
     disks: u32,
     stopped_cleanly: bool,
+    /// Its disk failed; and whether it has left ISR and ELR for that.
+    failed: bool,
+    withdrawn: bool,
     log: Vec<Record>,
     synced: usize,
 }
@@ -83,12 +88,12 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn new(durability: &str) -> Cluster {
+    fn new(durability: &str, version: i32) -> Cluster {
         let mut world = World::default();
         world.quick = true;
         world.run("static min.insync.replicas=2");
         world.run(&format!("static durability={durability}"));
-        world.run("cluster c version=1");
+        world.run(&format!("cluster c version={version}"));
         let machines =
             (1..4).map(|id| (id, Machine { stopped_cleanly: true, ..Machine::default() }));
         let mut cluster = Cluster {
@@ -149,7 +154,7 @@ impl Cluster {
     /// The leader's book, if there is a leader that runs: a new one in every leader epoch.
     fn book(&mut self) -> Option<&mut Book> {
         let (leader, epoch) = (self.state().leader.0, self.state().leader_epoch);
-        if leader < 0 || !self.serves(leader) {
+        if leader < 0 || !self.serves(leader) || self.machines[&leader].failed {
             return None;
         }
         if self.book.as_ref().is_none_or(|b| (b.leader, b.epoch) != (leader, epoch)) {
@@ -180,6 +185,7 @@ impl Cluster {
         }
         let machine = self.machines.get_mut(&id).unwrap();
         (machine.runs, machine.stopped_cleanly, machine.epoch) = (true, false, epoch);
+        (machine.failed, machine.withdrawn) = (false, false);
         self.book = self.book.take().filter(|book| book.leader != id);
     }
 
@@ -192,7 +198,7 @@ impl Cluster {
     fn fetch(&mut self, id: i32) {
         let (fsync, serves) = (self.fsync(), self.serves(id));
         let Some(leader) = self.book().map(|book| book.leader) else { return };
-        if !serves || leader == id {
+        if !serves || leader == id || self.machines[&id].failed {
             return;
         }
         let leaders = self.machines[&leader].log.clone();
@@ -293,7 +299,7 @@ impl Cluster {
             }
             Event::Sync(id) => {
                 let machine = self.machines.get_mut(&id).unwrap();
-                if machine.runs {
+                if machine.runs && !machine.failed {
                     machine.synced = machine.log.len();
                 }
             }
@@ -314,12 +320,16 @@ impl Cluster {
                 // A first start is clean.
                 (machine.synced, machine.stopped_cleanly) = (0, true);
             }
+            Event::FailDisk(id) if self.serves(id) => self.fail_disk(id),
             Event::Stop(id) if self.machines[&id].runs => {
                 if self.serves(id) {
                     self.run(&format!("fence {id}"));
                 }
                 let machine = self.end(id);
-                (machine.synced, machine.stopped_cleanly) = (machine.log.len(), true);
+                if !machine.failed {
+                    machine.synced = machine.log.len();
+                }
+                machine.stopped_cleanly = !machine.failed;
             }
             Event::Start { broker, fenced } => self.start(broker, fenced),
             Event::Fence(id) => self.run(&format!("fence {id}")),
@@ -331,9 +341,22 @@ impl Cluster {
         }
     }
 
-    /// Whoever is complete and serves has everything that was acknowledged.
+    fn fail_disk(&mut self, id: i32) {
+        self.machines.get_mut(&id).unwrap().failed = true;
+        let was = self.state().is_complete(BrokerId(id));
+        self.run(&format!("give-up {id} t-0 offline"));
+        let is = self.state().is_complete(BrokerId(id));
+        self.machines.get_mut(&id).unwrap().withdrawn |= was && !is;
+    }
+
+    /// Whoever is complete and serves has everything that was acknowledged; and no leader takes in again what has left with
+    /// its disk, though it knows how far that was.
     fn check(&self) -> Result<(), TestCaseError> {
         for (id, machine) in &self.machines {
+            let is_member =
+                self.state().isr.contains(&BrokerId(*id)) && self.state().leader.0 != *id;
+            let is_back = machine.withdrawn && self.serves(*id) && is_member;
+            prop_assert!(!is_back, "{} is out of reach, and in sync: {:?}", id, self.state());
             if !self.state().is_complete(BrokerId(*id)) || !self.serves(*id) {
                 continue;
             }
@@ -392,6 +415,7 @@ fn with_everything() -> impl Strategy<Value = Event> {
     prop_oneof![
         20 => with_power_losses(),
         1 => (1..4).prop_map(Event::LoseDisk),
+        1 => (1..4).prop_map(Event::FailDisk),
         1 => rule.prop_map(Event::Rule),
     ]
 }
@@ -402,9 +426,10 @@ proptest! {
     #[test]
     fn who_is_called_complete_has_what_was_acknowledged(
         durability in prop::sample::select(vec!["fsync", "page-cache"]),
+        version in 1..3,
         events in prop::collection::vec(with_everything(), 1..300),
     ) {
-        let mut cluster = Cluster::new(durability);
+        let mut cluster = Cluster::new(durability, version);
         for event in events {
             cluster.step(event);
             cluster.check()?;
@@ -417,7 +442,7 @@ proptest! {
         events in prop::collection::vec(deaths(), 1..300),
         order in Just(vec![1, 2, 3]).prop_shuffle(),
     ) {
-        let mut cluster = Cluster::new(durability);
+        let mut cluster = Cluster::new(durability, 2);
         for event in events {
             cluster.step(event);
             cluster.check()?;
@@ -433,7 +458,7 @@ proptest! {
         events in prop::collection::vec(with_power_losses(), 1..300),
         order in Just(vec![1, 2, 3]).prop_shuffle(),
     ) {
-        let mut cluster = Cluster::new("fsync");
+        let mut cluster = Cluster::new("fsync", 2);
         for event in events {
             cluster.step(event);
             cluster.check()?;

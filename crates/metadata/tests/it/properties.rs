@@ -88,11 +88,14 @@ fn event() -> impl Strategy<Value = String> {
         "topic:c delete unclean.leader.election.enable",
     ]);
     let process = (broker.clone(), 1..6, 0..3, flag.clone(), flag.clone(), flag.clone());
+    let told =
+        prop::sample::select(vec!["", " stopped=2 instead-of=-", " had-by=1+2 instead-of=3"]);
     let isr = prop::collection::btree_set(1..5, 1..4);
+    let offline = prop::sample::select(vec!["offline", ""]);
     prop_oneof![
-        6 => process.prop_map(|(b, p, d, clean, fenced, alive)| {
+        6 => (process, told).prop_map(|((b, p, d, clean, fenced, alive), told)| {
             let dirs = 10 * b + d;
-            format!("register {b} process={p} dirs={dirs} clean={clean} fenced={fenced} alive={alive}")
+            format!("register {b} process={p} dirs={dirs} clean={clean} fenced={fenced} alive={alive}{told}")
         }),
         4 => broker.clone().prop_map(|b| format!("fence {b}")),
         4 => broker.clone().prop_map(|b| format!("unfence {b}")),
@@ -100,6 +103,8 @@ fn event() -> impl Strategy<Value = String> {
         2 => broker.clone().prop_map(|b| format!("shutdown {b}")),
         6 => Just("sweep".to_owned()),
         1 => (broker.clone(), topic.clone()).prop_map(|(b, t)| format!("empty {b} {t}-0 {t}-1")),
+        2 => (broker.clone(), topic.clone(), offline)
+            .prop_map(|(b, t, offline)| format!("give-up {b} {t}-0 {t}-1 {offline}")),
         2 => (topic.clone(), 1..3, 1..5).prop_map(|(t, p, rf)| format!("create {t} p={p} rf={rf}")),
         1 => topic.clone().prop_map(|t| format!("delete {t}")),
         2 => rules.prop_map(|rule| format!("incr {rule}")),
@@ -154,7 +159,8 @@ fn check_step(before: &ClusterImage, world: &World) -> Result<(), TestCaseError>
             prop_assert!(new.leader == old.leader || new.leader_epoch > old.leader_epoch);
             let told = world.unclean.iter().any(|u| (u.topic_id, u.partition) == (topic.id, index));
             if new.has_leader() && new.leader != old.leader {
-                prop_assert!(world.image.is_eligible(new.leader), "{:?} {:?}", old, new);
+                let is_eligible = world.image.is_eligible_replica(new.leader, topic.id, index);
+                prop_assert!(is_eligible, "{:?} {:?}", old, new);
                 prop_assert!(old.is_complete(new.leader) || told, "{:?} {:?}", old, new);
             }
             // Nobody becomes complete by an election, or by anything but an ISR that a leader asked for.
@@ -169,11 +175,37 @@ fn check_step(before: &ClusterImage, world: &World) -> Result<(), TestCaseError>
 fn check_swept(world: &World) -> Result<(), TestCaseError> {
     let image = &world.image;
     for topic in image.topics() {
-        for (_, p) in topic.partitions() {
-            prop_assert!(p.isr.iter().all(|id| image.is_active(*id)), "fenced in sync: {:?}", p);
-            let can = p.replicas.iter().any(|id| p.is_complete(*id) && image.is_eligible(*id));
-            prop_assert!(!can || image.is_eligible(p.leader), "one could lead: {:?}", p);
+        for (index, p) in topic.partitions() {
+            let is_eligible = |id: BrokerId| image.is_eligible_replica(id, topic.id, index);
+            let serves =
+                |id: BrokerId| image.is_active(id) && !image.is_offline(id, topic.id, index);
+            prop_assert!(p.isr.iter().all(|id| serves(*id)), "out of reach in sync: {:?}", p);
+            let can = p.replicas.iter().any(|id| p.is_complete(*id) && is_eligible(*id));
+            prop_assert!(!can || is_eligible(p.leader), "one could lead: {:?}", p);
             prop_assert!(p.has_leader() || p.isr.is_empty(), "in sync with nobody: {:?}", p);
+        }
+    }
+    Ok(())
+}
+
+/// What leaves ISR and ELR because its broker cannot serve it leaves the leader in another leader epoch, and something that
+/// is complete stays (KIP-858).
+fn check_given_up(
+    before: &ClusterImage,
+    world: &World,
+    command: &str,
+) -> Result<(), TestCaseError> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    if words[0] != "give-up" {
+        return Ok(());
+    }
+    for topic in before.topics() {
+        for (index, old) in topic.partitions() {
+            let new = world.image.topic_by_id(topic.id).unwrap().partition(index).unwrap();
+            let is_anyone = |p: &PartitionImage| !p.isr.is_empty() || !p.elr.is_empty();
+            prop_assert!(!is_anyone(old) || is_anyone(new), "none is left: {:?} {:?}", old, new);
+            let has_moved = old == new || new.leader_epoch > old.leader_epoch;
+            prop_assert!(has_moved || !old.has_leader(), "{:?} {:?}", old, new);
         }
     }
     Ok(())
@@ -202,12 +234,13 @@ proptest! {
 
     #[test]
     fn brokers_that_come_and_go_leave_leaders_that_have_everything(
+        version in 1..3,
         events in prop::collection::vec(event(), 1..80),
     ) {
         let mut world = World::default();
         let mut leaders = Leaders::new();
         world.run("static min.insync.replicas=2");
-        world.run("cluster c version=1");
+        world.run(&format!("cluster c version={version}"));
         for broker in 1..4 {
             world.run(&format!("register {broker} dirs={}", 10 * broker));
         }
@@ -218,6 +251,7 @@ proptest! {
             check_state(&world, &mut leaders)?;
             check_step(&before, &world)?;
             check_unclean(&before, &world, &event)?;
+            check_given_up(&before, &world, &event)?;
         }
         let before = world.image.clone();
         world.run("sweep");

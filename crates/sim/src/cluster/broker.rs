@@ -1,12 +1,12 @@
 //! One process of a broker in a cluster: its partitions, what it fetches from whom, and who waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use metadata::decide::NewIsr;
 use metadata::{ClusterImage, PartitionImage};
 use model::{
-    BrokerEpoch, BrokerId, LeaderEpoch, Moment, Offset, PartitionIndex, Timestamp, TopicId,
+    BrokerEpoch, BrokerId, LeaderEpoch, Moment, Offset, PartitionIndex, Timestamp, TopicId, Uuid,
 };
 use node::fetcher::{Answered, Ask, Effects, Event, Fetcher, Key, ReplicaAnswerError};
 use partition::{
@@ -56,8 +56,14 @@ pub(crate) struct ClusterBroker {
     pub(crate) epoch: BrokerEpoch,
     /// Whether the process before stopped cleanly.
     pub(crate) was_clean: bool,
+    /// As which registration, if it did.
+    pub(crate) stopped_in: Option<BrokerEpoch>,
+    /// Which processes had the disk before, if that is known.
+    pub(crate) had_by: Vec<Uuid>,
     /// Replicas that had no folder, until the image counts them nowhere: not touched before.
     pub(crate) made_anew: Vec<PartitionId>,
+    /// Replicas on a disk of their own that failed: out of reach until the next start, which finds that all is there.
+    pub(crate) out_of_reach: BTreeSet<PartitionId>,
     log_dir: LogDirectory,
     partitions: Vec<Arc<Partition>>,
     topic_id: TopicId,
@@ -88,13 +94,16 @@ impl ClusterBroker {
         let sync_queue: Arc<SyncQueue> = Arc::default();
         let settings = cluster_settings(plan.durability, plan.min_insync);
         let opened = log_dir.open_replicas(id, &settings, &sync_queue, now)?;
-        let OpenedReplicas { partitions, clean, made_anew } = opened;
+        let OpenedReplicas { partitions, clean, stopped_in, made_anew } = opened;
         let topic_id = partitions[0].topic_id();
         Ok(ClusterBroker {
             id,
             epoch: BrokerEpoch(-1),
             was_clean: clean,
+            stopped_in,
+            had_by: Vec::new(),
             made_anew,
+            out_of_reach: BTreeSet::new(),
             log_dir,
             partitions,
             topic_id,
@@ -128,10 +137,35 @@ impl ClusterBroker {
             partition.close()?;
         }
         self.log_dir.store_offsets_of(&self.partitions)?;
-        if self.was_clean || self.epoch.0 >= 0 {
-            self.log_dir.mark_clean()?;
+        let registered = Some(self.epoch).filter(|epoch| epoch.0 >= 0);
+        // A process that was never registered has changed nothing.
+        match registered.or(self.stopped_in) {
+            Some(epoch) => Ok(self.log_dir.mark_clean(epoch)?),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// The disk of one partition fails.
+    pub(crate) fn fail(&mut self, partition: PartitionId) {
+        self.partitions[partition].fail();
+        self.out_of_reach.insert(partition);
+    }
+
+    /// Replicas out of reach of which the controller does not know yet what it has to know.
+    pub(crate) fn to_give_up(&self) -> Vec<PartitionId> {
+        let is_news = |at: &PartitionId| {
+            let index = PartitionIndex(*at as i32);
+            let is_noted = self.image.is_offline(self.id, self.topic_id, index);
+            let state = state_of(&self.image, self.topic_id, *at);
+            state.is_some_and(|state| match self.image.has_offline_replicas() {
+                true => state.replicas.contains(&self.id) && !is_noted,
+                false => node::roles::is_given_up(state, self.id),
+            })
+        };
+        match self.is_known() {
+            true => self.out_of_reach.iter().copied().filter(is_news).collect(),
+            false => Vec::new(),
+        }
     }
 
     /// Whether it acts upon the image: it knows its own registration.
@@ -177,10 +211,12 @@ impl ClusterBroker {
                 }
                 self.made_anew.retain(|anew| *anew != at);
             }
-            let assignment = node::roles::assignment(image, state);
+            let key = self.key(at);
+            let named = (key.topic_id, key.partition);
+            let assignment = node::roles::assignment(image, named, state);
             if self.assigned.get(&at) != Some(&assignment) {
                 self.assigned.insert(at, assignment.clone());
-                let (leader, key) = (assignment.leader, self.key(at));
+                let leader = assignment.leader;
                 self.partitions[at].assign(assignment, now);
                 self.follow(key, leader, now, clock);
             }
@@ -239,6 +275,12 @@ impl ClusterBroker {
             let what = format!("{} gets {key:?} from {leader} with offsets missing", self.id);
             self.broken = Some((key.partition.0 as usize, (Invariant::ReplicasAgree, what)));
         }
+        let is_in_reach = |key: &Key| !self.out_of_reach.contains(&(key.partition.0 as usize));
+        let cuts: Vec<_> = cuts.into_iter().filter(|(key, ..)| is_in_reach(key)).collect();
+        let start_overs: Vec<_> =
+            start_overs.into_iter().filter(|(key, ..)| is_in_reach(key)).collect();
+        let deletions: Vec<_> =
+            deletions.into_iter().filter(|(key, ..)| is_in_reach(key)).collect();
         syncs.iter().for_each(|partition| partition.request_sync());
         self.outgoing.extend(ask.map(|ask| Outgoing::Ask(leader, ask)));
         for (key, partition, cut) in cuts {
@@ -504,10 +546,10 @@ impl ClusterBroker {
 
     /// Moves recovery points on where enough was written, and stores all offsets.
     pub(crate) fn checkpoint(&mut self) {
-        let moved = self
-            .partitions
-            .iter()
-            .try_for_each(|partition| partition.checkpoint(CHECKPOINT_BYTES_MIN).map(drop));
+        let numbered = self.partitions.iter().enumerate();
+        let mut in_reach = numbered.filter(|(at, _)| !self.out_of_reach.contains(at));
+        let moved = in_reach
+            .try_for_each(|(_, partition)| partition.checkpoint(CHECKPOINT_BYTES_MIN).map(drop));
         self.is_failed |=
             moved.is_err() || self.log_dir.store_offsets_of(&self.partitions).is_err();
     }

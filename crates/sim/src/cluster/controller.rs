@@ -6,11 +6,13 @@
 use std::collections::BTreeMap;
 
 use metadata::decide::{
-    AlterPartition, BrokerRef, CreateCluster, CreateTopics, EmptyReplicas, NewIsr, NewTopic,
-    RegisterBroker, UncleanElection,
+    AlterPartition, BrokerRef, CreateCluster, CreateTopics, EmptyReplicas, GiveUpReplicas,
+    KnownDirectory, NewIsr, NewTopic, RegisterBroker2, UncleanElection,
 };
 use metadata::image::HIGHWATER_VERSION;
-use metadata::{Answer, ClusterImage, ControllerSettings, MetadataRecord, Request, Response};
+use metadata::{
+    Answer, ClusterImage, ControllerSettings, Decision, MetadataRecord, Request, Response,
+};
 use model::{BrokerEpoch, BrokerId, ErrorCode, PartitionIndex, Timestamp, TopicId};
 use partition::{IsrAnswer, IsrDecision};
 
@@ -25,7 +27,7 @@ type Altered = Answer<Vec<(TopicId, PartitionIndex, Answer<metadata::decide::Alt
 /// What a broker asks of the controller.
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
-    Register(RegisterBroker),
+    Register(RegisterBroker2),
     /// It is there; and whether it is ready to serve.
     Heartbeat {
         who: BrokerRef,
@@ -33,6 +35,7 @@ pub(crate) enum Ask {
     },
     BeginShutdown(BrokerRef),
     ReportEmpty(EmptyReplicas),
+    GiveUp(GiveUpReplicas),
     AlterIsr(BrokerRef, NewIsr),
 }
 
@@ -54,6 +57,8 @@ pub(crate) struct Entry {
     pub(crate) unclean: Vec<UncleanElection>,
     /// With it, all that follows from brokers' coming and going is decided.
     pub(crate) is_swept: bool,
+    /// It answers this broker's report of replicas that are out of reach.
+    pub(crate) given_up_by: Option<BrokerRef>,
 }
 
 #[derive(Debug)]
@@ -112,6 +117,10 @@ impl Controller {
                 let request = Request::ReportEmptyReplicas(report.clone());
                 (self.decide(now, &request).0, Told::Nothing)
             }
+            Ask::GiveUp(report) => {
+                let entry = self.decide(now, &Request::GiveUpReplicas(report.clone())).0;
+                (Entry { given_up_by: Some(report.broker), ..entry }, Told::Nothing)
+            }
             Ask::AlterIsr(leader, wish) => {
                 let request = AlterPartition { leader: *leader, partitions: vec![wish.clone()] };
                 let (entry, response) = self.decide(now, &Request::AlterPartition(request));
@@ -123,12 +132,13 @@ impl Controller {
         }
     }
 
-    fn register(&mut self, now: Timestamp, request: &RegisterBroker) -> (Entry, Told) {
-        let id = request.broker;
-        let is_alive = self.image.is_active(id) && !self.is_silent(id, now);
-        let request = RegisterBroker { earlier_incarnation_alive: is_alive, ..request.clone() };
+    fn register(&mut self, now: Timestamp, request: &RegisterBroker2) -> (Entry, Told) {
+        let id = request.register.broker;
+        let mut request = request.clone();
+        request.register.earlier_incarnation_alive =
+            self.image.is_active(id) && !self.is_silent(id, now);
         let known = self.image.broker(id).cloned();
-        let (entry, response) = self.decide(now, &Request::RegisterBroker(request.clone()));
+        let (entry, response) = self.decide(now, &Request::RegisterBroker2(request.clone()));
         let Response::RegisterBroker(answer) = response else {
             panic!("RegisterBroker is answered with {response:?}");
         };
@@ -138,7 +148,18 @@ impl Controller {
                 Told::Registered(epoch)
             }
             Err(refusal) if refusal.error == ErrorCode::DuplicateBrokerRegistration => {
-                let is_heir = known.is_some_and(|known| known.shares_log_dir(&request.log_dirs));
+                // A copy of a disk proves nothing of who has the disk.
+                let is_copy = |directory: &KnownDirectory| {
+                    let known = known.as_ref().expect("another one is registered");
+                    match directory.had_by.is_empty() {
+                        true => directory.stopped.is_some_and(|epoch| epoch < known.epoch),
+                        false => !directory.had_by.contains(&known.incarnation),
+                    }
+                };
+                let is_copy = request.directories.directories.iter().any(is_copy);
+                let log_dirs = &request.register.log_dirs;
+                let is_same = known.is_some_and(|known| known.shares_log_dir(log_dirs));
+                let is_heir = is_same && !is_copy;
                 if is_heir { Told::TakenForAnother } else { Told::Nothing }
             }
             Err(_) => Told::Nothing,
@@ -203,8 +224,8 @@ impl Controller {
         for record in &decision.records {
             self.image.replay(record).expect("a record that was just decided contradicts nothing");
         }
-        let entry = Entry { records: decision.records, unclean: decision.unclean, is_swept: false };
-        (entry, decision.response)
+        let Decision { records, unclean, response } = decision;
+        (Entry { records, unclean, ..Entry::default() }, response)
     }
 }
 

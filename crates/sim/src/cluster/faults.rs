@@ -24,7 +24,11 @@ impl Cluster {
         let dice = self.random.u32(0..1000);
         let is_blackout = self.random.u32(0..1000) < self.plan.blackouts_per_mille;
         let broker = self.random.usize(0..self.members.len());
-        if dice < self.plan.losses_per_mille && self.may_lose(broker) {
+        let fails = self.plan.failures_per_mille > 0
+            && self.random.u32(0..1000) < self.plan.failures_per_mille;
+        if fails {
+            self.fail_disks(broker);
+        } else if dice < self.plan.losses_per_mille && self.may_lose(broker) {
             self.lose(broker);
         } else if is_blackout {
             for broker in 0..self.members.len() {
@@ -40,6 +44,29 @@ impl Cluster {
             }
         }
         self.schedule_stop();
+    }
+
+    /// The disk of one replica of a broker fails, while the broker runs; sometimes that of another replica of the partition
+    /// at the same moment.
+    fn fail_disks(&mut self, broker: usize) {
+        if self.plan.version < 2 && self.members.iter().any(|member| member.has_lost) {
+            return;
+        }
+        let at = self.random.usize(0..PARTITIONS);
+        let other = self.random.usize(0..self.members.len());
+        let many = if self.random.bool() { &[broker, other][..] } else { &[broker][..] };
+        for broker in many {
+            let process = self.process(*broker);
+            let is_assigned =
+                |state: &metadata::PartitionImage| state.replicas.contains(&id_of(*broker));
+            let has_replica = self.state_of(at).is_some_and(is_assigned);
+            let Some(running) = self.running(process).filter(|_| has_replica) else { continue };
+            running.fail(at);
+            self.members[*broker].may_give_up = true;
+            self.trace.note(self.now, format_args!("{process:?}: the disk of {at} fails"));
+            let after = self.random.i64(100..1_500);
+            self.schedule(after, Event::Repair(process));
+        }
     }
 
     /// With `page-cache` a power failure may cost what is acknowledged ([`Cluster::lose`]), and a process that dies
@@ -74,8 +101,13 @@ impl Cluster {
     fn may_lose(&self, broker: usize) -> bool {
         let id = id_of(broker);
         let in_memory = self.plan.durability == Durability::PageCache;
+        // Where it is not known which replicas are out of reach, one is given up for another one that is taken for complete.
+        let gives_up = self.plan.version < 2;
         let is_sound = |number: usize| {
             let member = &self.members[number];
+            if gives_up && member.may_give_up {
+                return false;
+            }
             let known = self.truth.image.broker(id_of(number));
             let serves = |broker: &super::ClusterBroker| {
                 known.is_some_and(|known| known.epoch == broker.epoch && !known.fenced)
@@ -118,19 +150,25 @@ impl Cluster {
     /// Takes from a machine what it has.
     fn lose(&mut self, broker: usize) {
         let in_memory = self.plan.durability == Durability::PageCache;
-        let kind = self.random.usize(0..if in_memory { 4 } else { 2 });
+        let kind = self.random.usize(0..if in_memory { 5 } else { 3 });
         self.trace.note(self.now, format_args!("{broker} loses what it has: {kind}"));
         let counts =
             |at: &usize| self.state_of(*at).is_some_and(|state| state.is_complete(id_of(broker)));
         let counted: Vec<usize> = (0..PARTITIONS).filter(counts).collect();
         let folder = counted.first().copied().unwrap_or_else(|| self.random.usize(0..PARTITIONS));
         let ran = self.members[broker].broker.is_some();
-        match kind {
-            0 => {
+        let copy = self.members[broker].copy.clone();
+        match (kind, copy) {
+            (2, Some(copy)) => {
+                let how = if self.random.bool() && !in_memory { Stop::Kill } else { Stop::Clean };
+                self.stop(broker, how);
+                self.members[broker].disk = copy.snapshot();
+            }
+            (0 | 2, _) => {
                 self.stop(broker, Stop::Kill);
                 self.members[broker].replace_disk();
             }
-            1 => {
+            (1, _) => {
                 let how = if self.random.bool() && !in_memory { Stop::Kill } else { Stop::Clean };
                 self.stop(broker, how);
                 start::remove_folder(&self.members[broker].disk, folder);

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use metadata::ClusterImage;
-use metadata::decide::{BrokerRef, EmptyReplicas, RegisterBroker};
-use model::{BrokerId, PartitionIndex, Timestamp, Uuid};
+use metadata::decide::{
+    BrokerRef, EmptyReplicas, GiveUpReplicas, KnownDirectories, KnownDirectory, RegisterBroker,
+    RegisterBroker2,
+};
+use model::{BrokerEpoch, BrokerId, PartitionIndex, Timestamp, Uuid};
 use partition::Urgency;
 use storage::disk::SimDisk;
 
@@ -29,12 +32,17 @@ pub(super) struct Member {
     pub(super) disk: SimDisk,
     /// How many disks it had before this one.
     pub(super) disks: u64,
+    /// What this disk held after an earlier clean stop.
+    pub(super) copy: Option<SimDisk>,
     /// No process was ever started on this disk.
     is_new: bool,
     pub(super) broker: Option<ClusterBroker>,
     pub(super) incarnation: u64,
     /// What its replicas had is lost, or some of it, and the controller does not know yet.
     pub(super) has_lost: bool,
+    /// A disk failed, and the broker has said so, or does yet: the controller gives the replica up if it takes another one
+    /// for complete.
+    pub(super) may_give_up: bool,
     /// Its part in the quorum, whose log lies on a disk that is never lost.
     pub(super) node: quorum::Node,
     /// The controller, while this node leads the metadata log.
@@ -61,10 +69,12 @@ impl Member {
         Member {
             disk,
             disks: 0,
+            copy: None,
             is_new: true,
             broker: None,
             incarnation: 0,
             has_lost: false,
+            may_give_up: false,
             node,
             active: None,
             image: Arc::default(),
@@ -82,6 +92,7 @@ impl Member {
         self.disk = SimDisk::new();
         start::format(&self.disk);
         self.disks += 1;
+        self.copy = None;
         self.is_new = true;
     }
 }
@@ -93,8 +104,9 @@ pub(super) fn registration(
     disks: u64,
     clean: bool,
     fenced: bool,
-) -> RegisterBroker {
-    RegisterBroker {
+    directories: KnownDirectories,
+) -> RegisterBroker2 {
+    let register = RegisterBroker {
         broker: id,
         incarnation: incarnation_of(id, incarnation),
         cluster_id: CLUSTER_ID.to_owned(),
@@ -104,7 +116,8 @@ pub(super) fn registration(
         clean,
         fenced,
         earlier_incarnation_alive: false,
-    }
+    };
+    RegisterBroker2 { register, directories }
 }
 
 pub(super) fn incarnation_of(id: BrokerId, incarnation: u64) -> Uuid {
@@ -123,6 +136,10 @@ impl Cluster {
     /// Makes the logs of all partitions on a new machine, as the topic's creation did.
     pub(super) fn prepare(&mut self, broker: usize) -> Result<(), Broken> {
         self.open(broker)?;
+        // As which it was registered when the cluster was founded.
+        let process = self.members[broker].broker.as_mut().expect("it was just opened");
+        process.epoch = BrokerEpoch(broker as i64);
+        start::join_process(&self.members[broker].disk, incarnation_of(id_of(broker), 0));
         self.end(broker, Stop::Clean);
         Ok(())
     }
@@ -136,8 +153,10 @@ impl Cluster {
             opened.was_clean = true;
             opened.made_anew.clear();
         }
-        member.broker = Some(opened);
         member.incarnation += 1;
+        let process = incarnation_of(id_of(broker), member.incarnation);
+        opened.had_by = start::begin_process(&member.disk, process);
+        member.broker = Some(opened);
         member.stopping_since = None;
         member.asking.clear();
         member.altering.clear();
@@ -171,18 +190,19 @@ impl Cluster {
         let (now, clock) = (self.moment(), self.now);
         let (disks, fences) = (self.members[process.broker].disks, self.plan.version > 0);
         let stopping_since = self.members[process.broker].stopping_since;
-        let known = self.members[process.broker].image.broker(id_of(process.broker)).cloned();
+        let known = self.members[process.broker].image.broker(id_of(process.broker));
+        let last = known.map(|known| known.epoch);
         let Some(broker) = self.running(process) else { return };
         broker.tick(now, clock);
         let (id, epoch) = (broker.id, broker.epoch);
         let who = BrokerRef { broker: id, epoch };
         let mut asks = Vec::new();
-        // A registration of the process before may come late, and take this one's place: it registers again. What its
-        // start may have cost is known by then.
-        let is_superseded = known.is_some_and(|known| known.epoch > epoch);
-        if epoch.0 < 0 || is_superseded {
-            let clean = broker.was_clean || epoch.0 >= 0;
-            let of = registration(id, process.incarnation, disks, clean, fences);
+        if epoch.0 < 0 {
+            let (stopped, had_by) = (broker.stopped_in, broker.had_by.clone());
+            let directories = vec![KnownDirectory { stopped, had_by }];
+            let directories = KnownDirectories { directories, instead_of: last };
+            let clean = broker.was_clean;
+            let of = registration(id, process.incarnation, disks, clean, fences, directories);
             asks.push(Ask::Register(of));
         } else {
             let is_ready = broker.is_ready();
@@ -192,6 +212,12 @@ impl Cluster {
                 let partition = |at: &usize| (TOPIC_ID, PartitionIndex(*at as i32));
                 let partitions = made_anew.iter().map(partition).collect();
                 asks.push(Ask::ReportEmpty(EmptyReplicas { broker: who, partitions }));
+            }
+            let lost = broker.to_give_up();
+            if !lost.is_empty() {
+                let partition = |at: usize| (TOPIC_ID, PartitionIndex(at as i32));
+                let partitions = lost.into_iter().map(partition).collect();
+                asks.push(Ask::GiveUp(GiveUpReplicas { broker: who, partitions, offline: true }));
             }
             if stopping_since.is_some() {
                 asks.push(Ask::BeginShutdown(who));
@@ -220,6 +246,8 @@ impl Cluster {
         match told {
             Told::Registered(epoch) => {
                 broker.epoch = broker.epoch.max(epoch);
+                let joined = incarnation_of(broker.id, process.incarnation);
+                start::join_process(&self.members[process.broker].disk, joined);
             }
             Told::TakenForAnother => {
                 let what = format!("{process:?} has the lock of its predecessor, and must wait");
@@ -239,8 +267,11 @@ impl Cluster {
         member.active = None;
         let unreported = running.as_ref().map_or(Vec::new(), |broker| broker.made_anew.clone());
         match (how, running) {
-            (Stop::Clean, Some(running)) => {
+            (Stop::Clean, Some(running)) if running.out_of_reach.is_empty() => {
                 running.stop_cleanly().expect("a healthy disk lets a broker stop");
+                if self.plan.losses_per_mille > 0 && self.random.u8(0..3) == 0 {
+                    member.copy = Some(member.disk.snapshot());
+                }
             }
             (Stop::PowerFailure, running) => {
                 drop(running);

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use metadata::ClusterImage;
-use metadata::decide::{BrokerRef, NewIsr, NewTopic};
+use metadata::decide::{BrokerRef, KnownDirectories, NewIsr, NewTopic};
 use model::{BrokerEpoch, BrokerId, LeaderEpoch, Moment, Offset, Timestamp};
 use node::fetcher::{Answered, Ask as Fetch, Key, ReplicaAnswerError};
 use partition::{IsrAnswer, Urgency};
@@ -33,6 +33,7 @@ use partition::{IsrAnswer, Urgency};
 use crate::consumer::Consumer;
 use crate::history::{Broken, History};
 use crate::invariant::{Invariant, Violation};
+use crate::machine::Stop;
 use crate::message::{ClientId, PartitionId, Request, Response};
 use crate::network::Address;
 use crate::plan::PARTITIONS;
@@ -69,6 +70,8 @@ struct Process {
 #[derive(Debug)]
 enum Event {
     Start(usize),
+    /// A broker with a failed disk is started again.
+    Repair(Process),
     Stop,
     Cut,
     Pause,
@@ -115,6 +118,7 @@ impl Event {
             Event::Sweep { member, .. } => Some(*member),
             Event::ToBroker(broker, ..) => Some(*broker),
             Event::QuorumTick(process)
+            | Event::Repair(process)
             | Event::Image(process)
             | Event::Tick(process)
             | Event::BeginSync(process, _)
@@ -193,7 +197,8 @@ impl Cluster {
         let mut founding = vec![controller.found(self.now, self.plan.version)];
         for broker in 0..self.plan.brokers {
             // The first registrations make the placement of the topic possible.
-            let request = member::registration(id_of(broker), 0, 0, true, false);
+            let directories = KnownDirectories::default();
+            let request = member::registration(id_of(broker), 0, 0, true, false, directories);
             founding.push(controller.ask(self.now, &Ask::Register(request)).0);
             self.schedule(1, Event::Start(broker));
         }
@@ -288,6 +293,11 @@ impl Cluster {
         }
         match event {
             Event::Start(broker) => self.start(broker)?,
+            Event::Repair(process) => {
+                if self.running(process).is_some() {
+                    self.stop(process.broker, Stop::Kill);
+                }
+            }
             Event::Stop => self.stop_somebody(),
             Event::Cut => self.cut_somebody(),
             Event::Pause => self.pause_somebody(),

@@ -35,8 +35,11 @@ pub struct ClusterPlan {
     /// `unclean.leader.election.enable`.
     pub unclean: bool,
     /// Of a thousand stops so many cost what the broker's replicas had: a power failure under `page-cache`, a new
-    /// disk, or a folder. Never what every complete replica has.
+    /// disk, one that was put back from an older copy, or a folder. Never what every complete replica has.
     pub losses_per_mille: u32,
+    /// Instead of a thousand stops so many times the disk of one replica fails, sometimes of two of them at once, while the
+    /// broker runs. All is there when it is started again.
+    pub failures_per_mille: u32,
     /// Of a thousand messages between brokers so many take up to 400 ms.
     pub slow_per_mille: u32,
     /// Of a thousand messages between brokers so many come twice.
@@ -56,19 +59,26 @@ impl ClusterPlan {
         let brokers = [3, 3, 3, 4, 5][random.usize(0..5)];
         // With page-cache a power failure may lose what is acknowledged: processes die there, machines do not.
         let durability = [Durability::Fsync, Durability::Fsync, Durability::PageCache];
-        let version = i16::from(random.u8(0..5) > 0);
+        let version = [0, 1, 1, 2, 2][random.usize(0..5)];
         let min_insync = random.usize(1..3);
         // What is lost with a replica is on another one only if at least two were asked for, and known to be only
         // where there are eligible replicas.
         let losses_per_mille = match (version, min_insync) {
-            (1, 2) => [0, 400, 800][random.usize(0..3)],
+            (1.., 2) => [0, 400, 800][random.usize(0..3)],
+            _ => 0,
+        };
+        let durability = durability[random.usize(0..3)];
+        // The process goes on, and is killed in the end: what is not synced is not there any more, as far as the controller
+        // knows.
+        let failures_per_mille = match (version, durability) {
+            (1.., Durability::Fsync) => [0, 200, 500][random.usize(0..3)],
             _ => 0,
         };
         ClusterPlan {
             brokers,
             replicas: random.i16(2..4),
             min_insync,
-            durability: durability[random.usize(0..3)],
+            durability,
             producers: random.usize(1..5),
             consumers: random.usize(1..3),
             batches: random.u32(10..60),
@@ -80,6 +90,7 @@ impl ClusterPlan {
             version,
             unclean: random.u8(0..10) == 0,
             losses_per_mille,
+            failures_per_mille,
             slow_per_mille: [0, 10, 60][random.usize(0..3)],
             doubled_per_mille: [0, 10, 60][random.usize(0..3)],
             cut_every_ms: [0, 300, 1_000][random.usize(0..3)],

@@ -35,8 +35,11 @@ impl Cluster {
     fn is_at_rest(&self) -> bool {
         let serves = |member: &super::Member| {
             let active = |id| self.truth.image.is_eligible(id);
-            let is_active = member.broker.as_ref().is_some_and(|broker| active(broker.id));
-            is_active && !member.has_lost && member.stopping_since.is_none()
+            let is_well = member
+                .broker
+                .as_ref()
+                .is_some_and(|broker| active(broker.id) && broker.out_of_reach.is_empty());
+            is_well && !member.has_lost && member.stopping_since.is_none()
         };
         let is_abandoned = |client: usize| self.wires[client].is_abandoned;
         let has_read = |(i, consumer): (usize, &crate::consumer::Consumer), at, end| {

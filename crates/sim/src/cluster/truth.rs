@@ -1,15 +1,16 @@
 //! What is decided, whoever knows it; and what must follow from it for the logs, whoever has them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use metadata::decide::BrokerRef;
 use metadata::{ClusterImage, MetadataRecord, PartitionImage};
 use model::batch::Batches;
-use model::{BatchHeader, BrokerId, LeaderEpoch, Offset, Timestamp};
+use model::{BatchHeader, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, Timestamp};
 
 use super::broker::state_of;
 use super::controller::Entry;
-use super::member::incarnation_of;
+use super::member::{Member, incarnation_of};
 use super::{Cluster, id_of, number_of};
 use crate::history::Broken;
 use crate::invariant::Invariant;
@@ -35,6 +36,9 @@ pub(super) struct Truth {
     pub(super) forgiven: [bool; PARTITIONS],
     /// When ISRs were last changed without an election.
     isr_changes: [VecDeque<Timestamp>; PARTITIONS],
+    /// Replicas that left ISR and ELR because their brokers said that they are out of reach, with the registrations in which
+    /// that was: they count again when the brokers have started again.
+    withdrawn: BTreeSet<(BrokerId, BrokerEpoch, PartitionId)>,
     /// The terms of the committed entries of the metadata log.
     terms: Vec<u64>,
     /// Who led the metadata log in which term.
@@ -108,13 +112,17 @@ impl Cluster {
 
     /// The controller knows what a machine lost when its new process may serve.
     fn notice_registrations(&mut self) {
-        for (number, member) in self.members.iter_mut().enumerate().filter(|(_, m)| m.has_lost) {
+        let news = |member: &Member| member.has_lost || member.may_give_up;
+        for (number, member) in self.members.iter_mut().enumerate().filter(|(_, m)| news(m)) {
             let id = id_of(number);
             let incarnation = incarnation_of(id, member.incarnation);
             let known = self.truth.image.broker(id);
             let is_it =
                 known.is_some_and(|known| known.incarnation == incarnation && !known.fenced);
-            member.has_lost = !(is_it && member.broker.is_some());
+            let is_over = is_it && member.broker.is_some();
+            let is_well = member.broker.as_ref().is_some_and(|it| it.out_of_reach.is_empty());
+            member.has_lost &= !is_over;
+            member.may_give_up &= !(is_over && is_well);
         }
     }
 
@@ -135,12 +143,42 @@ impl Cluster {
         if new.leader_epoch == old.leader_epoch {
             self.check_steady(at)?;
         }
+        self.check_withdrawn(at, old, new, entry)?;
         for id in new.isr.iter().filter(|id| !old.isr.contains(id) && **id != new.leader) {
             if !self.truth.image.is_eligible(*id) {
                 let what = format!("{id} may not join an ISR of {at}: {new:?}");
                 return Err((Invariant::StatesAreSound, what));
             }
             self.check_complete(at, *id)?;
+        }
+        Ok(())
+    }
+
+    /// Who was withdrawn for its failed disk stays out until its broker starts again; only where nobody knows which replicas
+    /// are out of reach one may be elected uncleanly.
+    fn check_withdrawn(
+        &mut self,
+        at: PartitionId,
+        old: &PartitionImage,
+        new: &PartitionImage,
+        entry: &Entry,
+    ) -> Result<(), Broken> {
+        for id in &new.replicas {
+            let Some(epoch) = self.truth.image.broker(*id).map(|known| known.epoch) else {
+                continue;
+            };
+            let is_given_up = entry.given_up_by == Some(BrokerRef { broker: *id, epoch });
+            let (was, is) = (old.is_complete(*id), new.is_complete(*id));
+            if was && !is && is_given_up {
+                self.truth.withdrawn.insert((*id, epoch, at));
+            }
+            let is_elected = new.leader == *id && new.leader_epoch > old.leader_epoch;
+            let is_known = self.truth.image.has_offline_replicas();
+            let is_withdrawn = self.truth.withdrawn.contains(&(*id, epoch, at));
+            if is && !was && is_withdrawn && (is_known || !is_elected) {
+                let what = format!("{id} was withdrawn from {at}, and counts again: {new:?}");
+                return Err((Invariant::StatesAreSound, what));
+            }
         }
         Ok(())
     }
@@ -168,6 +206,10 @@ impl Cluster {
         entry: &Entry,
     ) -> Result<(), Broken> {
         let leader = new.leader;
+        if self.truth.image.is_offline(leader, TOPIC_ID, PartitionIndex(at as i32)) {
+            let what = format!("{leader} cannot serve its replica, and leads {at}: {new:?}");
+            return Err((Invariant::LeaderIsComplete, what));
+        }
         if !self.truth.image.is_active(leader) {
             let what = format!("{leader} is fenced, and leads {at}: {new:?}");
             return Err((Invariant::LeaderIsComplete, what));
@@ -242,7 +284,8 @@ impl Cluster {
         let mut cut = Vec::new();
         for (number, member) in self.members.iter().enumerate() {
             let Some(broker) = &member.broker else { continue };
-            for at in 0..PARTITIONS {
+            // What a failed disk has is looked at when its broker has started again.
+            for at in (0..PARTITIONS).filter(|at| !broker.out_of_reach.contains(at)) {
                 let log_end = broker.partition(at).with_log(|log| log.log_end_offset());
                 let looked = self.truth.looked.entry((number, at)).or_insert(Offset(0));
                 if log_end <= *looked {

@@ -115,6 +115,10 @@ pub enum Fact {
 pub enum Entry {
     /// The broker started: from here on nothing counts as closed.
     Started(Timestamp),
+    /// This process has the directory: durable before the process registers with it.
+    Begun(Uuid),
+    /// The process was registered: which ones had the directory before does not matter any more.
+    Joined(Uuid),
     /// A fact about a partition.
     Of(Key, Fact),
 }
@@ -138,6 +142,8 @@ const FORGOTTEN: u8 = 14;
 const DERIVED_ALONE: u8 = 15;
 const EPOCH: u8 = 16;
 const DERIVED: u8 = 17;
+const BEGUN: u8 = 18;
+const JOINED: u8 = 19;
 
 /// Flags of an opened partition.
 const FSYNC: u8 = 1;
@@ -162,8 +168,15 @@ impl EntryWriter {
                 self.bytes.push(STARTED);
                 self.bytes.extend_from_slice(&at.0.to_be_bytes());
             }
+            Entry::Begun(process) => self.put_process(BEGUN, *process),
+            Entry::Joined(process) => self.put_process(JOINED, *process),
             Entry::Of(key, fact) => self.put_fact(*key, fact),
         }
+    }
+
+    fn put_process(&mut self, kind: u8, process: Uuid) {
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(&process.0);
     }
 
     pub(super) fn put_fact(&mut self, key: Key, fact: &Fact) {
@@ -281,6 +294,8 @@ impl<'a> EntryReader<'a> {
                     self.key = Some(Key { topic_id, partition });
                 }
                 STARTED => return Ok(Some(Entry::Started(Timestamp(self.reader.i64()?)))),
+                BEGUN => return Ok(Some(Entry::Begun(Uuid(self.reader.array()?)))),
+                JOINED => return Ok(Some(Entry::Joined(Uuid(self.reader.array()?)))),
                 kind => {
                     let key = self.key.ok_or(Unreadable::new("an entry is about no partition"))?;
                     return Ok(Some(Entry::Of(key, decode(kind, &mut self.reader)?)));

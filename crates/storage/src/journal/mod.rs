@@ -28,5 +28,5 @@ mod writer;
 pub use codec::Unreadable;
 pub use entry::{Checkpoint, Entry, Fact, Key, Opened, Refused};
 pub use load::{JOURNAL, Loaded, SNAPSHOT, decode, load};
-pub use state::{PartitionState, State};
+pub use state::{PROCESSES_MAX, PartitionState, State};
 pub use writer::Journal;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{BrokerEpoch, LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicPartition};
+use model::{BrokerEpoch, LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicPartition, Uuid};
 
 use super::codec::Unreadable;
 use super::entry::{Checkpoint, Entry, EntryReader, EntryWriter, Fact, Key, Opened, Refused};
@@ -177,11 +177,18 @@ pub struct State {
     pub closed: bool,
     /// The incarnation of the broker that stopped cleanly (KIP-966).
     pub broker_epoch: Option<BrokerEpoch>,
+    /// The processes that had the directory, from the last one on that is known to have been registered; first of all
+    /// [`Uuid::ZERO`] if that one is not known. By that a copy is told: the process that was registered last
+    /// did not have it. Invariant: at most [`PROCESSES_MAX`].
+    pub processes: Vec<Uuid>,
     /// The wall clock at the last start or stop.
     pub at: Timestamp,
     /// A copy of `meta.properties`.
     pub meta: Vec<u8>,
 }
+
+/// Processes that are remembered: so many starts may fail before one is registered.
+pub const PROCESSES_MAX: usize = 1_000;
 
 impl State {
     /// The partition's name, which is its folder's.
@@ -199,7 +206,7 @@ impl State {
     pub(super) fn concerning<'a>(&self, entries: &'a [Entry]) -> Vec<&'a Entry> {
         let mut changed: BTreeMap<Key, bool> = BTreeMap::new();
         let mut concerns = |entry: &Entry| match entry {
-            Entry::Started(_) => true,
+            Entry::Started(_) | Entry::Begun(_) | Entry::Joined(_) => true,
             Entry::Of(key, Fact::Opened(_)) => {
                 changed.insert(*key, true);
                 true
@@ -230,6 +237,8 @@ impl State {
     pub fn apply(&mut self, entry: &Entry) -> Result<(), Unreadable> {
         match entry {
             Entry::Started(at) => self.start(*at),
+            Entry::Begun(process) => self.begin(*process),
+            Entry::Joined(process) => self.processes = vec![*process],
             Entry::Of(key, Fact::Forgotten) => {
                 self.partitions.remove(key).ok_or_else(|| unknown(key))?;
             }
@@ -262,6 +271,18 @@ impl State {
         }
     }
 
+    fn begin(&mut self, process: Uuid) {
+        if self.processes.is_empty() {
+            // A new directory, or one of a version that noted none.
+            self.processes.push(Uuid::ZERO);
+        }
+        self.processes.push(process);
+        if self.processes.len() > PROCESSES_MAX {
+            // The first one is the last that was registered, the newest ones may have been.
+            self.processes.remove(1);
+        }
+    }
+
     /// The entries that make this state out of an empty one, as they stand in a snapshot.
     pub fn encode_entries(&self) -> Vec<u8> {
         self.entries_behind(Vec::new())
@@ -278,6 +299,10 @@ impl State {
 
     pub(super) fn entries_behind(&self, bytes: Vec<u8>) -> Vec<u8> {
         let mut entries = EntryWriter::behind(bytes);
+        if let Some((first, others)) = self.processes.split_first() {
+            entries.put(&Entry::Joined(*first));
+            others.iter().for_each(|process| entries.put(&Entry::Begun(*process)));
+        }
         for (key, partition) in &self.partitions {
             State::facts(partition).iter().for_each(|fact| entries.put_fact(*key, fact));
         }

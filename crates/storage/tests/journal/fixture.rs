@@ -37,7 +37,12 @@ pub fn opened(topic: &str) -> Fact {
 /// An entry about one of nine partitions, most of which are open.
 pub fn random_entry(rng: &mut Rng) -> Entry {
     if rng.u8(..40) == 0 {
-        return Entry::Started(Timestamp(rng.i64(0..1000)));
+        let process = Uuid([rng.u8(..9); 16]);
+        return match rng.u8(..3) {
+            0 => Entry::Started(Timestamp(rng.i64(0..1000))),
+            1 => Entry::Begun(process),
+            _ => Entry::Joined(process),
+        };
     }
     Entry::Of(key(rng.u8(..9)), random_fact(rng))
 }

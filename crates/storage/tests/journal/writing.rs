@@ -8,7 +8,7 @@ use fastrand::Rng;
 use model::{BrokerEpoch, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
 use rustix::io::Errno;
 use storage::disk::{Disk, GatedDisk, RealDisk, SimDisk};
-use storage::journal::{Entry, Fact, Journal, Key, State, load};
+use storage::journal::{Entry, Fact, Journal, Key, PROCESSES_MAX, State, load};
 
 use crate::fixture::{created, dir, key, opened, random_entry};
 
@@ -70,6 +70,38 @@ fn a_clean_stop_is_known_until_the_next_start() {
     let journal = reopened(&disk.after_crash(2));
     assert!(!journal.with_state(|state| state.closed));
     assert_eq!(journal.partition(&key(0)).unwrap().closed, None);
+}
+
+#[test]
+fn the_processes_that_had_a_directory_are_known_since_the_last_one_that_was_registered() {
+    let disk = SimDisk::new();
+    let journal = created(&disk);
+    let process = |number: u8| Uuid([number; 16]);
+    let processes = |disk: &SimDisk| reopened(disk).with_state(|state| state.processes.clone());
+    let begin = |journal: &Journal, number| {
+        journal.commit(&[Entry::Started(Timestamp(1)), Entry::Begun(process(number))]).unwrap();
+    };
+    begin(&journal, 1);
+    // As in a journal of a version that noted none: any process may have been registered before.
+    assert_eq!(processes(&disk.after_crash(1)), [Uuid::ZERO, process(1)]);
+    begin(&journal, 2);
+    journal.append(&[Entry::Joined(process(2))]).unwrap();
+    begin(&journal, 3);
+    let since = [process(2), process(3)];
+    assert_eq!(processes(&disk.after_crash(1)), since);
+    journal.rewrite().unwrap();
+    assert_eq!(processes(&disk.after_crash(2)), since, "in a snapshot");
+    journal.close(&[], BrokerEpoch(3), Timestamp(9)).unwrap();
+    let journal = reopened(&disk.after_crash(3));
+    assert_eq!(journal.with_state(|state| state.processes.clone()), since, "and after a stop");
+    for number in 0..PROCESSES_MAX + 5 {
+        journal.append(&[Entry::Begun(Uuid((number as u128).to_be_bytes()))]).unwrap();
+    }
+    journal.maintain().unwrap();
+    let kept = processes(&disk.after_crash(4));
+    assert_eq!((kept.len(), kept[0]), (PROCESSES_MAX, process(2)), "the one that was registered");
+    let last = Uuid((PROCESSES_MAX as u128 + 4).to_be_bytes());
+    assert_eq!(kept.last(), Some(&last), "and the last ones");
 }
 
 #[test]

@@ -1,0 +1,271 @@
+//! Replicas that this broker cannot answer for: they are gone, or out of reach, or perhaps older than what the metadata
+//! counts.
+
+use metadata::{ClusterImage, PartitionImage};
+use model::{BrokerId, PartitionIndex, TopicId, Uuid};
+use node::roles;
+use storage::journal::Key;
+
+use crate::logs::{Directory, Logs, OutOfReach};
+use crate::replicas::Keys;
+
+/// Replicas that a broker cannot answer for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Nothing is left of what was counted: they leave the in-sync and the eligible replicas.
+    pub gone: Keys,
+    /// They leave them only where another replica is complete, by what the controller knows.
+    pub doubtful: Keys,
+    /// Whether the doubtful ones cannot be served before the broker is started again.
+    pub offline: bool,
+}
+
+/// Those of these replicas that the cluster can do without, and still counts on.
+pub fn given_up(
+    image: &ClusterImage,
+    replicas: &[(TopicId, PartitionIndex)],
+    me: BrokerId,
+) -> Keys {
+    let is_given_up = |(id, index): &(TopicId, PartitionIndex)| {
+        let state = image.topic_by_id(*id).and_then(|topic| topic.partition(*index));
+        state.is_some_and(|state| roles::is_given_up(state, me))
+    };
+    replicas.iter().copied().filter(is_given_up).collect()
+}
+
+/// Whether the image may count this broker's replica, and there are others: a partition with a single replica has
+/// nothing to gain from being told of its loss.
+fn counts_elsewhere(state: &PartitionImage, me: BrokerId) -> bool {
+    let may_lead = state.isr.contains(&me) || state.elr.contains(&me);
+    let is_counted = may_lead || state.last_known_leader == me;
+    is_counted && state.replicas.len() > 1
+}
+
+/// Replicas of this broker that the image may count and of which its log directories know nothing: they would be made
+/// anew, empty. To be reported before that is done: after a crash in between they would pass for what they were.
+///
+/// Where a directory cannot be opened they may be in that one, and are refused: they are only doubtful then.
+pub fn unknown_replicas(image: &ClusterImage, logs: &Logs, me: BrokerId) -> Losses {
+    let mut unknown = Vec::new();
+    for topic in image.topics() {
+        let counted = topic.partitions().filter(|(_, state)| counts_elsewhere(state, me));
+        for (partition, _) in counted {
+            if !logs.knows(&Key { topic_id: topic.id, partition }) {
+                unknown.push((topic.id, partition));
+            }
+        }
+    }
+    match logs.directories().any(Directory::is_unknown) {
+        true => Losses { doubtful: given_up(image, &unknown, me), ..Losses::default() },
+        false => Losses { gone: unknown, ..Losses::default() },
+    }
+}
+
+/// Replicas that are in no directory but in such as were away when this broker was registered last, with the directories
+/// `registered`: they may have been made anew elsewhere since then. If they were, that was in one of the directories that
+/// were registered: if one of these is missing, they are not what is counted; if all are here, and none has them, they may be.
+///
+/// To be said before the broker registers with what was away: after a crash in between it would pass for what it was.
+pub fn away_replicas(
+    image: &ClusterImage,
+    logs: &Logs,
+    me: BrokerId,
+    registered: &[Uuid],
+) -> Losses {
+    if !logs.has_any_of(registered) {
+        // Another disk: nothing of it is counted.
+        return Losses::default();
+    }
+    let is_one_of_several = |key: &Key| {
+        let topic = image.topic_by_id(key.topic_id);
+        let state = topic.and_then(|topic| topic.partition(key.partition));
+        state.is_some_and(|state| state.replicas.contains(&me) && state.replicas.len() > 1)
+    };
+    let away = logs.away(registered).into_iter().filter(is_one_of_several);
+    let away = away.map(|key| (key.topic_id, key.partition)).collect();
+    match logs.has_all_of(registered) {
+        true => Losses { doubtful: away, ..Losses::default() },
+        false => Losses { gone: away, ..Losses::default() },
+    }
+}
+
+/// What the controller does not know yet of replicas that are out of reach: first those that stay so, then those that are
+/// to be copied anew where another one is complete, or of which it cannot be written down that they are out of reach.
+pub fn to_give_up(image: &ClusterImage, out_of_reach: &[OutOfReach], me: BrokerId) -> [Losses; 2] {
+    let (mut stay, mut copied) = (Vec::new(), Vec::new());
+    let is_noted_anywhere = image.has_offline_replicas();
+    for OutOfReach { key: Key { topic_id, partition }, with_directory } in out_of_reach {
+        let topic = image.topic_by_id(*topic_id);
+        let state = topic.and_then(|topic| topic.partition(*partition));
+        let Some(state) = state.filter(|state| state.replicas.contains(&me)) else { continue };
+        let is_noted = !is_noted_anywhere || image.is_offline(me, *topic_id, *partition);
+        let may_be_copied = !with_directory || !is_noted_anywhere;
+        if may_be_copied && roles::is_given_up(state, me) {
+            copied.push((*topic_id, *partition));
+        } else if !is_noted && (*with_directory || state.is_complete(me)) {
+            stay.push((*topic_id, *partition));
+        }
+    }
+    [
+        Losses { doubtful: stay, offline: true, ..Losses::default() },
+        Losses { doubtful: copied, ..Losses::default() },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+
+    use metadata::MetadataRecord;
+    use metadata::image::HIGHWATER_VERSION;
+    use metadata::record::{BrokerRecord, PartitionRecord, TopicReplicas};
+    use model::{BrokerEpoch, Durability, LeaderEpoch, Timestamp, TopicPartition};
+    use storage::disk::SimDisk;
+
+    use super::*;
+    use crate::logs::{Assigned, Process, Wanted};
+
+    const ME: BrokerId = BrokerId(1);
+    const TOPIC: TopicId = Uuid([1; 16]);
+
+    fn partition(number: i32, isr: &[i32], elr: &[i32], replicas: &[i32]) -> PartitionRecord {
+        let ids = |ids: &[i32]| ids.iter().copied().map(BrokerId).collect::<Vec<_>>();
+        PartitionRecord {
+            partition: PartitionIndex(number),
+            replicas: ids(replicas),
+            isr: ids(isr),
+            elr: ids(elr),
+            leader: isr.first().map_or(BrokerId::NONE, |id| BrokerId(*id)),
+            last_known_leader: BrokerId::NONE,
+            leader_epoch: LeaderEpoch(3),
+            partition_epoch: 0,
+            recovering: false,
+            durable: true,
+        }
+    }
+
+    /// A topic: both are complete; only this broker is; only the other one is; this is the only replica; it has none.
+    fn image(level: i16) -> ClusterImage {
+        let mut image = ClusterImage::default();
+        let registered = |id: i32| {
+            MetadataRecord::BrokerRegistered(BrokerRecord {
+                broker: BrokerId(id),
+                incarnation: Uuid([id as u8; 16]),
+                epoch: BrokerEpoch(i64::from(id)),
+                endpoints: Vec::new(),
+                rack: None,
+                log_dirs: Vec::new(),
+                fenced: false,
+            })
+        };
+        let records = [
+            MetadataRecord::FeatureLevelSet { name: HIGHWATER_VERSION.into(), level },
+            registered(1),
+            registered(2),
+            MetadataRecord::TopicCreated2 {
+                topic_id: TOPIC,
+                name: "t".into(),
+                created: Timestamp(0),
+                partitions: vec![
+                    partition(0, &[1, 2], &[], &[1, 2]),
+                    partition(1, &[1], &[], &[1, 2]),
+                    partition(2, &[2], &[], &[1, 2]),
+                    partition(3, &[1], &[], &[1]),
+                    partition(4, &[2], &[], &[2]),
+                ],
+            },
+        ];
+        records.iter().for_each(|record| image.replay(record).unwrap());
+        image
+    }
+
+    fn keys(numbers: &[i32]) -> Keys {
+        numbers.iter().map(|number| (TOPIC, PartitionIndex(*number))).collect()
+    }
+
+    #[test]
+    fn what_goes_out_of_reach_is_told_once_and_again_when_another_one_has_become_complete() {
+        let told = |image: &ClusterImage, with_directory| {
+            let of = |number| Key { topic_id: TOPIC, partition: PartitionIndex(number) };
+            let lost = (0..6).map(of).map(|key| OutOfReach { key, with_directory });
+            let told = to_give_up(image, &lost.collect::<Vec<_>>(), ME);
+            assert!(told[0].offline && !told[1].offline);
+            told.map(|losses| losses.doubtful)
+        };
+        let mut before = image(1);
+        assert_eq!(told(&before, true), [keys(&[]), keys(&[0])]);
+        // A leader that had asked for it before its disk failed.
+        let state = partition(1, &[1, 2], &[], &[1, 2]);
+        let state = PartitionRecord { partition_epoch: 1, ..state };
+        before.replay(&MetadataRecord::PartitionChanged2 { topic_id: TOPIC, state }).unwrap();
+        assert_eq!(told(&before, true), [keys(&[]), keys(&[0, 1])]);
+        // From level 2 on it is written down of each on a failed disk, and of others that nothing can be copied from.
+        let mut image = image(2);
+        assert_eq!(told(&image, true), [keys(&[0, 1, 2, 3]), keys(&[])]);
+        assert_eq!(told(&image, false), [keys(&[1, 3]), keys(&[0])]);
+        let partitions = vec![PartitionIndex(0), PartitionIndex(2), PartitionIndex(3)];
+        let replicas = vec![TopicReplicas { topic_id: TOPIC, partitions }];
+        image.replay(&MetadataRecord::ReplicasOffline { broker: ME, replicas }).unwrap();
+        assert_eq!(told(&image, true), [keys(&[1]), keys(&[])]);
+    }
+
+    /// The directories with these names; in the one called `holds` there are all partitions.
+    fn logs(disk: &SimDisk, names: &[&str], holds: Option<&str>) -> Logs {
+        let process = Process { node_id: ME, incarnation: Uuid([8; 16]) };
+        let open = |names: &[&str]| {
+            let paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+            let (disk, cluster) = (Arc::new(disk.clone()), Some(Uuid([7; 16])));
+            let quorum = Path::new("quorum");
+            Logs::open_directories(disk, &paths, process, cluster, quorum, Timestamp(1)).unwrap().0
+        };
+        if let Some(holds) = holds {
+            let logs = open(&[holds]);
+            logs.settle(Assigned::default()).unwrap();
+            let wanted = |number| Wanted {
+                name: TopicPartition::new("t", number),
+                topic_id: TOPIC,
+                config: Arc::default(),
+                durability: Durability::Fsync,
+                epoch: LeaderEpoch(3),
+            };
+            let wanted: Vec<Wanted> = (0..4).map(wanted).collect();
+            assert!(logs.open(&wanted, 5, 1, Timestamp(1)).iter().all(Result::is_ok));
+            logs.release();
+        }
+        open(names)
+    }
+
+    #[test]
+    fn replicas_in_a_directory_that_was_away_are_doubtful_and_gone_if_another_one_is_missing() {
+        let disk = SimDisk::new();
+        let logs = logs(&disk, &["away", "stayed"], Some("away"));
+        let ids: Vec<Uuid> = logs.directories().map(Directory::id).collect();
+        let (away, stayed) = (ids[0], ids[1]);
+        let told = |registered: &[Uuid]| away_replicas(&image(2), &logs, ME, registered);
+        assert_eq!(told(&[away, stayed]), Losses::default(), "it was registered");
+        assert_eq!(told(&[]), Losses::default(), "nothing was ever registered");
+        // Whatever the metadata here says of who is complete; what is nowhere else is nobody's gain.
+        let doubtful = Losses { doubtful: keys(&[0, 1, 2]), ..Losses::default() };
+        assert_eq!(told(&[stayed]), doubtful);
+        let gone = Losses { gone: keys(&[0, 1, 2]), ..Losses::default() };
+        assert_eq!(told(&[stayed, Uuid([9; 16])]), gone);
+        assert_eq!(told(&[Uuid([9; 16])]), Losses::default(), "another disk: nothing is counted");
+    }
+
+    #[test]
+    fn replicas_that_no_directory_knows_are_gone_and_doubtful_if_one_cannot_be_opened() {
+        let disk = SimDisk::new();
+        let known = logs(&disk, &["data", "more"], Some("data"));
+        assert_eq!(unknown_replicas(&image(2), &known, ME), Losses::default());
+        let empty = logs(&SimDisk::new(), &["data", "more"], None);
+        let gone = Losses { gone: keys(&[0, 1]), ..Losses::default() };
+        assert_eq!(unknown_replicas(&image(2), &empty, ME), gone);
+        known.release();
+        drop(known);
+        disk.flip_bit(Path::new("data/highwater-partitions"), 50, 1);
+        let partly = logs(&disk, &["data", "more"], None);
+        let doubtful = Losses { doubtful: keys(&[0]), ..Losses::default() };
+        assert_eq!(unknown_replicas(&image(2), &partly, ME), doubtful);
+    }
+}

@@ -1,0 +1,111 @@
+//! Telling the controller of replicas that this broker cannot answer for.
+
+use std::time::Duration;
+
+use metadata::decide::{BrokerRef, EmptyReplicas, GiveUpReplicas, SWEEP_PARTITIONS_MAX};
+use metadata::{Refusal, Request, Response};
+use model::ErrorCode;
+use tokio::time::sleep;
+use tracing::warn;
+
+use super::controller::{Controller, Undecided};
+use super::losses::Losses;
+use crate::start::StartError;
+
+/// How often a report is tried again that no controller answers, while another one is elected.
+const TRIES_MAX: u32 = 20;
+/// The pause before.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Why the controller does not know of all losses.
+#[derive(Debug)]
+pub enum Untold {
+    /// It does not take them from this registration.
+    Refused(Refusal),
+    /// It could not be asked, or its answer was lost. The same may be told again.
+    Undecided(Undecided),
+}
+
+impl Losses {
+    fn requests(&self, broker: BrokerRef) -> impl Iterator<Item = Request> {
+        let gone = self.gone.chunks(SWEEP_PARTITIONS_MAX).map(move |partitions| {
+            let partitions = partitions.to_vec();
+            Request::ReportEmptyReplicas(EmptyReplicas { broker, partitions })
+        });
+        let offline = self.offline;
+        let doubtful = self.doubtful.chunks(SWEEP_PARTITIONS_MAX).map(move |partitions| {
+            let partitions = partitions.to_vec();
+            Request::GiveUpReplicas(GiveUpReplicas { broker, partitions, offline })
+        });
+        gone.chain(doubtful)
+    }
+
+    /// Tells all of them. Returns how many replicas stay what they are, because no other one is complete.
+    pub async fn tell(&self, controller: &Controller, broker: BrokerRef) -> Result<usize, Untold> {
+        let mut kept = 0;
+        for request in self.requests(broker) {
+            kept += ask(controller, request).await?;
+        }
+        Ok(kept)
+    }
+
+    /// Tells all of them at a start, for as long as a controller may take to be elected.
+    pub async fn tell_at_start(
+        &self,
+        controller: &Controller,
+        broker: BrokerRef,
+    ) -> Result<(), StartError> {
+        self.say();
+        for _ in 0..TRIES_MAX {
+            match self.tell(controller, broker).await {
+                Ok(_) => return Ok(()),
+                Err(Untold::Refused(refusal)) => return Err(StartError::Refused(refusal)),
+                Err(Untold::Undecided(cause)) => {
+                    warn!(%cause, "replicas that are gone cannot be reported yet; it is tried again");
+                }
+            }
+            sleep(PAUSE).await;
+        }
+        let told = self.tell(controller, broker).await;
+        told.map(drop).map_err(|untold| match untold {
+            Untold::Refused(refusal) => StartError::Refused(refusal),
+            Untold::Undecided(cause) => StartError::NotJoined(cause.to_string()),
+        })
+    }
+
+    /// Reports what is told.
+    pub fn say(&self) {
+        if !self.gone.is_empty() {
+            warn!(
+                partitions = self.gone.len(),
+                "replicas hold nothing of what the cluster may count on: they leave the in-sync replicas"
+            );
+        }
+        if !self.doubtful.is_empty() {
+            warn!(
+                partitions = self.doubtful.len(),
+                "this broker cannot answer for replicas of its own: they leave the in-sync replicas where another one is complete"
+            );
+        }
+    }
+}
+
+/// Asks whether this is the last registration of its broker: of another one the controller takes nothing.
+pub async fn confirm(controller: &Controller, broker: BrokerRef) -> Result<(), Untold> {
+    let nothing = GiveUpReplicas { broker, partitions: Vec::new(), offline: false };
+    ask(controller, Request::GiveUpReplicas(nothing)).await.map(drop)
+}
+
+async fn ask(controller: &Controller, request: Request) -> Result<usize, Untold> {
+    match controller.decide(request).await {
+        Ok(Response::EmptyReplicas(Ok(answers))) => {
+            let refused = answers.iter().filter_map(|(_, _, answer)| answer.as_ref().err());
+            let is_kept =
+                |refusal: &&Refusal| refusal.error == ErrorCode::EligibleLeadersNotAvailable;
+            Ok(refused.filter(is_kept).count())
+        }
+        Ok(Response::EmptyReplicas(Err(refusal))) => Err(Untold::Refused(refusal)),
+        Ok(other) => unreachable!("the answer to another request: {other:?}"),
+        Err(cause) => Err(Untold::Undecided(cause)),
+    }
+}
