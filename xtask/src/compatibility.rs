@@ -178,6 +178,15 @@ What is not there has a legal answer where tools and consoles ask for it: no acc
 quotas, no passwords, no delegation tokens, no transactions, no reassignments. To set a quota or a password is
 refused in words, because it would not be obeyed.
 
+## The gateway
+
+[docs/gateway.md](gateway.md) has the paths. Of Confluent's REST proxy and Strimzi's bridge: producing in v2 (json, binary, text). Where it differs:
+
+- `__consumer_offsets` and the like are not written to, and fields of a record that are not known are refused; the proxies ignore them.
+- Where no record of a request was written, for one reason, the answer has that reason's status; the proxies answer 200.
+- JSON keys and values keep the text of their numbers and strings; the proxies write them anew (`1.0` may become `1`).
+- Avro, Protobuf and JSON Schema are not served. Reading, v3 and administration over HTTP are not served yet.
+
 ## Where it differs from Kafka
 
 - `durability=fsync`, the default: `acks=all` waits for the device, and a record is visible to consumers when it is synced.

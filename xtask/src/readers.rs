@@ -41,6 +41,7 @@ const SECTIONS: &[Section] = &[
     section(PLAIN, "ShareTopic", &["share_topic"], SHELLS),
     section(PLAIN, "Producers", &["producers"], SHELLS),
     section(PLAIN, "Cleaner", &["cleaner", "settings"], SHELLS),
+    section("crates/configuration/src/gateway.rs", "Gateway", &["gateway"], SHELLS),
     section(JOINED, "LogDefaults", &["log"], SHELLS),
     section(JOINED, "Threads", &["threads"], SHELLS),
     section(JOINED, "Http", &["http"], SHELLS),

@@ -72,7 +72,7 @@ impl Limits {
     pub fn new(config: &BrokerConfig) -> Limits {
         let network = &config.network;
         reserve::fill();
-        let descriptors = Descriptors::of_process();
+        let descriptors = Descriptors::of_process(config.gateway.bind.is_some());
         reserve::bound_files(descriptors.files);
         let idle_ms = u64::try_from(network.connections_idle_ms_max).ok();
         // What nobody has set is left to the system, which adapts it to each connection.

@@ -557,6 +557,21 @@ impl RunningBroker {
         self.server.endpoints.iter().map(|open| open.bound).collect()
     }
 
+    /// Where other brokers connect, and what runs beside this one: the real address of the inter-broker listener.
+    pub fn inter_broker(&self) -> SocketAddr {
+        let config = self.server.config();
+        let of_brokers =
+            |open: &&crate::endpoints::OpenListener| *open.name == *config.inter_broker_listener;
+        let mut listeners = self.server.endpoints.iter();
+        let found = listeners.find(of_brokers).or(self.server.endpoints.iter().next());
+        found.expect("a broker has a listener").bound
+    }
+
+    /// Connections that a gateway beside this broker may have.
+    pub fn gateway_connections(&self) -> usize {
+        self.server.limits.descriptors.gateway
+    }
+
     /// Where metrics and health are, if anywhere.
     pub fn http(&self) -> Option<SocketAddr> {
         self.http

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use model::{BrokerId, Durability, Uuid};
 
 use super::change::{RefusedChange, Scope};
+use super::gateway::Gateway;
 use super::layers::Configuration;
 use super::listener::{self, Endpoint, HostPort, SecurityProtocol, Voter};
 use super::problem::{InvalidConfiguration, Warning};
@@ -104,6 +105,8 @@ pub struct BrokerConfig {
     pub replica_lag_ms_max: u64,
     /// Metrics and health.
     pub http: Http,
+    /// The gateway that runs beside the broker.
+    pub gateway: Gateway,
     /// Threads.
     pub threads: Threads,
     /// Sockets and requests.
@@ -254,6 +257,7 @@ impl BrokerConfig {
             followers: Followers::read(reading),
             replica_lag_ms_max: reading.get("replica.lag.time.max.ms"),
             http: read_http(reading),
+            gateway: Gateway::read(reading),
             threads: read_threads(reading),
             network: Network::read(reading),
             connections_per_ip_overrides: read_parsed(

@@ -48,8 +48,10 @@ pub struct Program {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a broker
+    /// Run a broker, with a gateway beside it
     Start(Start),
+    /// Run a gateway for HTTP in front of any Kafka cluster
+    Gateway(Gateway),
     /// Create, list, show, change and delete topics
     #[command(subcommand)]
     Topic(Topic),
@@ -139,6 +141,19 @@ pub struct Start {
     /// The process that starts this broker and ends it: without that process it ends at once
     #[arg(long, value_name = "PID", hide = true)]
     pub child_of: Option<u32>,
+}
+
+/// `gateway`
+#[derive(Debug, Args)]
+pub struct Gateway {
+    /// Listen here: host:port; no host: all interfaces, port 0: any free one [key: gateway.listener]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listener: Option<String>,
+    /// Set a configuration key that begins with gateway; may be given many times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<Pair>,
+    #[command(flatten)]
+    pub connection: Connection,
 }
 
 /// How to reach a cluster.

@@ -41,6 +41,7 @@ impl Broker {
             .arg(data)
             .args(["--set", "listeners=PLAINTEXT://127.0.0.1:0"])
             .args(["--set", "http.listener=127.0.0.1:0"])
+            .args(["--set", "gateway.listener=127.0.0.1:0"])
             .args(["--set", "offsets.topic.num.partitions=2"])
             .args(["--set", "group.initial.rebalance.delay.ms=0"])
             .args(sets.iter().flat_map(|set| ["--set", *set]))

@@ -135,7 +135,8 @@ fn spawn(data: &std::path::Path, port: u16) -> (Child, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_highwater"));
     command.arg("start").arg("--data-dir").arg(data);
     let listeners = format!("listeners=PLAINTEXT://127.0.0.1:{port}");
-    for setting in [&listeners, "http.listener=", "group.initial.rebalance.delay.ms=50"] {
+    let others = ["http.listener=", "gateway.listener=", "group.initial.rebalance.delay.ms=50"];
+    for setting in [&*listeners].into_iter().chain(others) {
         command.args(["--set", setting]);
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -109,7 +109,7 @@ impl Start {
         let mut command = process::command(&self.binary);
         command.arg("start").arg("--data-dir").arg(&self.data);
         command.args(["--set", &format!("listeners={}", self.listeners)]);
-        command.args(["--set", "http.listener="]);
+        command.args(["--set", "http.listener=", "--set", "gateway.listener="]);
         for (key, value) in &self.settings {
             command.args(["--set", &format!("{key}={value}")]);
         }

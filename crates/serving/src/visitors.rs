@@ -1,6 +1,6 @@
 //! Which requests may be answered, by what their headers say of the page that they come from.
 //!
-//! A listener on this machine alone does not protect from web pages: a browser runs pages of strangers on the same
+//! To listen on this machine alone does not protect from web pages: a browser runs pages of strangers on the same
 //! machine. A page can reach the gateway in two ways. It sends a request to the gateway's address: then the browser
 //! names the page as `Origin`. Or its own name leads to the gateway's address (DNS rebinding): then `Host` is the
 //! name of the page. So `Host` must be a name that no stranger can own, and an `Origin` must be the gateway's own or

@@ -24,6 +24,44 @@ pub(super) const KEYS: &[Key] = &[
         "Where metrics and health are served over HTTP: host:port. No host: all interfaces; \
          port 0: any free one; empty: nowhere.",
     ),
+    Key::string("gateway.listener", "127.0.0.1:8082").doc(
+        "Where the gateway listens for HTTP: host:port. No host: all interfaces; port 0: any free one; \
+         empty: no gateway. If the default is taken, the gateway moves to a free port and says so.",
+    ),
+    Key::null("gateway.advertised.url", Kind::String).doc(
+        "The URL by which clients reach the gateway. Requests under another host than its own are refused, \
+         addresses and names without a dot aside.",
+    ),
+    Key::string("gateway.anonymous", "none").one_of(&["none", "read", "produce"]).doc(
+        "What everybody may do over a gateway that listens on another address than this machine's own: \
+         nothing, read, or read and produce. On this machine's own address all is allowed.",
+    ),
+    Key::list("gateway.cors.origins", "").doc(
+        "Origins of web pages that may send records and read answers, such as https://app.example.org.",
+    ),
+    Key::null("gateway.threads", Kind::Int)
+        .at_least(1)
+        .doc("Threads of the gateway, which begin with its first connection. Unset: one for each core."),
+    Key::long("gateway.memory.bytes", "134217728").at_least(8_388_608).doc(
+        "Memory for requests: half for what arrives, half for records that are not acknowledged. A request \
+         for which there is none is answered with 429.",
+    ),
+    Key::null("gateway.connections.max", Kind::Int).at_least(1).doc(
+        "Connections at a time. Unset: a quarter of those for which the limit of open files has room beside \
+         a broker, all of them without one.",
+    ),
+    Key::int("gateway.connections.per.address.max", "2147483647")
+        .at_least(1)
+        .doc("Connections at a time from one address."),
+    Key::int("gateway.request.bytes.max", "1048576")
+        .at_least(1)
+        .doc("Bytes of the body of one request; a longer one is answered with 413."),
+    Key::int("gateway.head.timeout.ms", "5000")
+        .at_least(1)
+        .doc("How long the head of a request may take from its first byte on; then its connection is closed."),
+    Key::int("gateway.drain.ms", "5000")
+        .at_least(0)
+        .doc("How long a stop waits for requests that are under way."),
     Key::null("cluster.id", Kind::String).doc(
         "The cluster's id, 22 characters of URL-safe base64. Unset: made up when the data folder \
          is made. A data folder of another cluster is refused.",

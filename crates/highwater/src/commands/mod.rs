@@ -10,6 +10,8 @@ mod cluster_up;
 mod config;
 mod config_explain;
 mod consume;
+mod front;
+mod gateway;
 mod group;
 mod install_links;
 mod lab;
@@ -39,6 +41,7 @@ pub fn run(program: Program) -> Result<ExitCode, Failure> {
     let reporting = start::Reporting::typed(&program);
     match program.command {
         Command::Start(typed) => start::run(&typed, reporting),
+        Command::Gateway(typed) => gateway::run(&typed, reporting),
         Command::Topic(command) => topic::run(&command),
         Command::Group(command) => group::run(&command),
         Command::Produce(typed) => produce::run(&typed),

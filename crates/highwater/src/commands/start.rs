@@ -5,15 +5,16 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use broker::StartError;
+use broker::{RunningBroker, StartError};
 use clap::ValueEnum;
 use configuration::{BrokerConfig, Configuration, Warning};
+use gateway::{Door, Gateway};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
 use crate::arguments::Program;
 use crate::arguments::Start;
-use crate::commands::sources;
+use crate::commands::{front, sources};
 use crate::failure::{Failure, on_output};
 use crate::{logging, system};
 
@@ -86,7 +87,8 @@ impl Reporting {
         form.into_iter().chain(level).collect()
     }
 
-    fn start(self, configuration: &Configuration) {
+    /// Begins to report, as typed or as the configuration says.
+    pub fn start(self, configuration: &Configuration) {
         let form = match configuration.value("log.format") {
             Some("json") => logging::Form::Json,
             _ => logging::Form::Text,
@@ -107,7 +109,8 @@ fn name_of(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-fn say(warning: &Warning) {
+/// Tells an operator.
+pub fn say(warning: &Warning) {
     match warning {
         // A file of Kafka's has many of these: they are good to know and surprise nobody.
         Warning::WithoutEffect { .. } => info!("{warning}"),
@@ -119,13 +122,17 @@ fn say(warning: &Warning) {
 async fn serve(config: BrokerConfig, hasty: bool) -> Result<ExitCode, Failure> {
     let cannot_start = || Failure::new("the broker cannot start");
     let mut signals = Signals::listen().map_err(|error| cannot_start().detail(error))?;
+    // Before the broker, which would have to be stopped again if the gateway's port is taken.
+    let door = front::door(&config.gateway)?;
     let starting = broker::start(config.clone());
     let broker = tokio::select! {
         started = starting => started.map_err(|error| not_started(&error))?,
         () = signals.next() => return Ok(ExitCode::from(EXIT_CODE_INTERRUPTED)),
     };
     broker.set_log_levels(Arc::new(logging::Loggers));
-    let text = announcement(&config, &broker.listeners(), broker.http());
+    let gateway = door.map(|door| beside(&broker, &config, door));
+    let at = gateway.as_ref().map(Gateway::address);
+    let text = announcement(&config, &broker.listeners(), broker.http(), at);
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(on_output)?;
     let failed = tokio::select! {
@@ -136,10 +143,27 @@ async fn serve(config: BrokerConfig, hasty: bool) -> Result<ExitCode, Failure> {
         return Err(Failure::new("the broker cannot go on").detail(cause));
     }
     info!("stopping");
+    let stopping = async {
+        // Requests under way end with the broker still there.
+        if let Some(gateway) = gateway {
+            gateway.stop().await;
+        }
+        broker.stop().await;
+    };
     tokio::select! {
-        () = broker.stop() => Ok(ExitCode::SUCCESS),
+        () = stopping => Ok(ExitCode::SUCCESS),
         () = signals.next(), if hasty => Ok(ExitCode::from(EXIT_CODE_INTERRUPTED)),
     }
+}
+
+/// Opens the gateway beside a broker: it reaches this broker where that listens, and the others as brokers reach each
+/// other. What clients are told may not lead anywhere from inside a container.
+fn beside(broker: &RunningBroker, config: &BrokerConfig, door: Door) -> Gateway {
+    let at = in_url(broker.inter_broker());
+    let mut cluster = front::cluster(&at);
+    cluster.addresses.insert(config.node_id.0, at);
+    let (address, connections) = (door.address(), broker.gateway_connections());
+    gateway::open(door, front::settings(&config.gateway, cluster, address, connections))
 }
 
 fn not_started(error: &StartError) -> Failure {
@@ -187,6 +211,7 @@ fn announcement(
     config: &BrokerConfig,
     listeners: &[SocketAddr],
     http: Option<SocketAddr>,
+    gateway: Option<SocketAddr>,
 ) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let dirs: Vec<String> = config.log_dirs.iter().map(|dir| dir.display().to_string()).collect();
@@ -199,6 +224,7 @@ fn announcement(
         let at = in_url(at);
         format!("http: http://{at}/metrics http://{at}/public_metrics http://{at}/healthz")
     }));
+    lines.extend(gateway.map(|at| format!("gateway: http://{}", in_url(at))));
     if let Some(at) = listeners.first().copied().map(in_url) {
         if !config.topics.auto_create {
             lines.push(format!("try: highwater topic create greetings -b {at}"));
@@ -206,11 +232,15 @@ fn announcement(
         lines.push(format!("try: echo hello | highwater produce greetings -b {at}"));
         lines.push(format!("     kcat -b {at} -t greetings -C -e"));
     }
+    lines
+        .extend(gateway.map(|at| {
+            format!("     curl --data hello http://{}/topics/greetings/raw", in_url(at))
+        }));
     lines.join("\n") + "\n"
 }
 
 /// The address as this machine reaches it: what is bound to all interfaces is at localhost.
-fn in_url(at: SocketAddr) -> String {
+pub fn in_url(at: SocketAddr) -> String {
     if at.ip().is_unspecified() { format!("localhost:{}", at.port()) } else { at.to_string() }
 }
 
@@ -223,7 +253,8 @@ mod tests {
         let config = BrokerConfig::from_pairs([("log.dirs", "data"), ("node.id", "7")]).unwrap();
         let at = |text: &str| text.parse::<SocketAddr>().unwrap();
         let http = Some(at("127.0.0.1:8080"));
-        let text = announcement(&config, &[at("0.0.0.0:9092"), at("[::1]:9093")], http);
+        let gateway = Some(at("127.0.0.1:8082"));
+        let text = announcement(&config, &[at("0.0.0.0:9092"), at("[::1]:9093")], http, gateway);
         let expected = format!(
             "highwater {}: node 7\n\
              data: data, durability=fsync\n\
@@ -231,8 +262,10 @@ mod tests {
              broker: listening on [::1]:9093\n\
              http: http://127.0.0.1:8080/metrics http://127.0.0.1:8080/public_metrics \
              http://127.0.0.1:8080/healthz\n\
+             gateway: http://127.0.0.1:8082\n\
              try: echo hello | highwater produce greetings -b localhost:9092\n     \
-             kcat -b localhost:9092 -t greetings -C -e\n",
+             kcat -b localhost:9092 -t greetings -C -e\n     \
+             curl --data hello http://127.0.0.1:8082/topics/greetings/raw\n",
             env!("CARGO_PKG_VERSION")
         );
         assert_eq!(text, expected);

@@ -36,6 +36,7 @@ impl Server {
             .arg(data)
             .args(["--set", "listeners=PLAINTEXT://127.0.0.1:0"])
             .args(["--set", "http.listener=127.0.0.1:0"])
+            .args(["--set", "gateway.listener=127.0.0.1:0"])
             .args(["--set", "log.segment.delete.delay.ms=100"])
             .args(["--set", "offsets.topic.num.partitions=3"])
             .args(arguments)

@@ -16,6 +16,8 @@ const VOTERS: usize = 3;
 const HOST: &str = "127.0.0.1";
 /// The key that switches metrics and health off when it is empty.
 const HTTP_LISTENER: &str = "http.listener";
+/// The key of the gateway, of which one is enough for a cluster: `highwater gateway` runs it.
+const GATEWAY_LISTENER: &str = "gateway.listener";
 /// What the plan decides, and what would contradict it: it cannot be set for all brokers alike.
 pub const DECIDED: &[&str] = &[
     "advertised.listeners",
@@ -199,9 +201,11 @@ impl Plan {
              # to be set for all brokers goes to it as --set KEY=VALUE.\n",
             node.id
         );
-        let http_is_set = settings.iter().any(|pair| pair.key == HTTP_LISTENER);
+        let is_set = |key: &str| settings.iter().any(|pair| pair.key == key);
         let planned = self.planned(node, folder);
-        let planned = planned.iter().filter(|(key, _)| *key != HTTP_LISTENER || !http_is_set);
+        let planned = planned
+            .iter()
+            .filter(|(key, _)| ![HTTP_LISTENER, GATEWAY_LISTENER].contains(key) || !is_set(key));
         let planned = planned.map(|(key, value)| (*key, value.as_str()));
         let settings = settings.iter().map(|pair| (pair.key.as_str(), pair.value.as_str()));
         for (key, value) in planned.chain(settings) {
@@ -226,6 +230,7 @@ impl Plan {
             ("controller.listener.names", "CONTROLLER".to_owned()),
             ("inter.broker.listener.name", "PLAINTEXT".to_owned()),
             (HTTP_LISTENER, node.http_address()),
+            (GATEWAY_LISTENER, String::new()),
             ("log.dirs", folder.to_owned()),
         ]
     }
@@ -353,6 +358,7 @@ mod tests {
                 "controller.listener.names=CONTROLLER",
                 "inter.broker.listener.name=PLAINTEXT",
                 "http.listener=127.0.0.1:10006",
+                "gateway.listener=",
                 "log.dirs=/data/broker-2",
                 "durability=fsync",
             ]

@@ -1,0 +1,129 @@
+//! The gateway, as configured: within a broker, or alone in front of any cluster.
+
+use super::layers::Configuration;
+use super::listener::HostPort;
+use super::problem::InvalidConfiguration;
+use super::settings::Reading;
+
+/// What everybody may do over a gateway that others than this machine reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Anonymous {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Read.
+    Read,
+    /// Read and produce.
+    Produce,
+}
+
+/// The gateway. A field's documentation is that of its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gateway {
+    /// Where to bind; `None`: there is no gateway. The key `gateway.listener`.
+    pub bind: Option<HostPort>,
+    /// Whether that was said, and is not the default: a port that was named and is taken ends the start.
+    pub is_named: bool,
+    /// The key `gateway.advertised.url`.
+    pub advertised_url: Option<String>,
+    /// The key `gateway.anonymous`.
+    pub anonymous: Anonymous,
+    /// The key `gateway.cors.origins`.
+    pub cors_origins: Vec<String>,
+    /// The key `gateway.threads`; `None`: one for each core.
+    pub threads: Option<usize>,
+    /// The key `gateway.memory.bytes`.
+    pub memory_bytes: usize,
+    /// The key `gateway.connections.max`; `None`: as the limit of open files allows.
+    pub connections_max: Option<usize>,
+    /// The key `gateway.connections.per.address.max`.
+    pub connections_per_address_max: usize,
+    /// The key `gateway.request.bytes.max`.
+    pub request_bytes_max: usize,
+    /// The key `gateway.head.timeout.ms`.
+    pub head_timeout_ms: u64,
+    /// The key `gateway.drain.ms`.
+    pub drain_ms: u64,
+}
+
+impl Gateway {
+    /// The gateway of a configuration without a broker.
+    ///
+    /// # Errors
+    /// A value cannot be used.
+    pub fn of(configuration: &Configuration) -> Result<Gateway, InvalidConfiguration> {
+        let reading = Reading::new(configuration);
+        let gateway = Gateway::read(&reading);
+        reading.finish()?;
+        Ok(gateway)
+    }
+
+    pub(super) fn read(reading: &Reading<'_>) -> Gateway {
+        let text: String = reading.get("gateway.listener");
+        let bind = HostPort::parse(&text);
+        reading.require(bind.is_some() || text.is_empty(), "gateway.listener", || {
+            "expected host:port, or nothing".to_owned()
+        });
+        let advertised_url: Option<String> = reading.optional("gateway.advertised.url");
+        let is_url = |url: &String| ["http://", "https://"].iter().any(|way| url.starts_with(way));
+        let fits = advertised_url.as_ref().is_none_or(is_url);
+        reading.require(fits, "gateway.advertised.url", || {
+            "expected a URL that begins with http:// or https://".to_owned()
+        });
+        let anonymous: String = reading.get("gateway.anonymous");
+        Gateway {
+            bind,
+            is_named: reading.configuration.is_set("gateway.listener"),
+            advertised_url,
+            anonymous: match anonymous.as_str() {
+                "read" => Anonymous::Read,
+                "produce" => Anonymous::Produce,
+                _ => Anonymous::Nothing,
+            },
+            cors_origins: reading.get("gateway.cors.origins"),
+            threads: reading.optional("gateway.threads"),
+            memory_bytes: reading.get("gateway.memory.bytes"),
+            connections_max: reading.optional("gateway.connections.max"),
+            connections_per_address_max: reading.get("gateway.connections.per.address.max"),
+            request_bytes_max: reading.get("gateway.request.bytes.max"),
+            head_timeout_ms: reading.get("gateway.head.timeout.ms"),
+            drain_ms: reading.get("gateway.drain.ms"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sources;
+
+    fn gateway(pairs: &[(&str, &str)]) -> Result<Gateway, InvalidConfiguration> {
+        let said = pairs.iter().fold(Sources::new(), |said, (key, value)| said.set(key, value));
+        let (configuration, _) = Configuration::load(&said, true)?;
+        Gateway::of(&configuration)
+    }
+
+    #[test]
+    fn a_listener_that_nobody_named_may_move() {
+        let default = gateway(&[]).unwrap();
+        assert_eq!(default.bind.map(|at| at.to_string()), Some("127.0.0.1:8082".to_owned()));
+        assert!(!default.is_named);
+        assert!(gateway(&[("gateway.listener", "127.0.0.1:8082")]).unwrap().is_named);
+        assert_eq!(gateway(&[("gateway.listener", "")]).unwrap().bind, None);
+    }
+
+    #[test]
+    fn values_that_cannot_be_used_are_refused() {
+        for (key, value) in [
+            ("gateway.listener", "8082"),
+            ("gateway.advertised.url", "gateway.example.org"),
+            ("gateway.anonymous", "all"),
+            ("gateway.memory.bytes", "1000"),
+            ("gateway.threads", "0"),
+        ] {
+            assert!(gateway(&[(key, value)]).is_err(), "{key}={value}");
+        }
+        let open = gateway(&[("gateway.anonymous", "read"), ("gateway.threads", "3")]).unwrap();
+        assert_eq!((open.anonymous, open.threads), (Anonymous::Read, Some(3)));
+    }
+}

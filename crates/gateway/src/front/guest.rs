@@ -1,0 +1,190 @@
+//! The socket of a connection, which fails when its client takes too long: over the head of a request, between two
+//! requests, or over taking an answer. How long a body may take is known where bodies are read.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+
+/// How long a connection may be silent between two requests.
+const IDLE_MAX: Duration = Duration::from_secs(75);
+/// How long a client may take nothing of an answer.
+const WRITE_MAX: Duration = Duration::from_secs(30);
+
+/// Which part of a request is awaited.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pace(Arc<AtomicU8>);
+
+impl Pace {
+    /// The head of a request.
+    const HEAD: u8 = 0;
+    /// Its body, or what is done with it.
+    const ANSWER: u8 = 1;
+    /// That its answer is written.
+    const WRITE: u8 = 2;
+
+    /// A request is there, with its whole head.
+    pub(super) fn begin(&self) {
+        self.0.store(Pace::ANSWER, Ordering::Relaxed);
+    }
+
+    /// Its answer is there.
+    pub(super) fn end(&self) {
+        self.0.store(Pace::WRITE, Ordering::Relaxed);
+    }
+
+    fn awaits_head(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Pace::HEAD
+    }
+
+    /// Something was written. Whether that was an answer: it may have been the word to go on with a body.
+    fn was_answer(&self) -> bool {
+        self.0
+            .compare_exchange(Pace::WRITE, Pace::HEAD, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+}
+
+/// The socket.
+#[derive(Debug)]
+pub(super) struct Guest {
+    stream: TcpStream,
+    pace: Pace,
+    head_timeout: Duration,
+    /// Whether some bytes of a head have come.
+    in_head: bool,
+    /// When the head must be whole, or its first byte be there.
+    read_by: Instant,
+    /// When something must have been taken of an answer; `None` while everything is.
+    write_by: Option<Instant>,
+    /// Rings at `rings_at` or before: it is set anew only for what is due earlier, and otherwise looks again when it
+    /// rings, so that a request costs no timer.
+    timer: Pin<Box<Sleep>>,
+    rings_at: Instant,
+}
+
+impl Guest {
+    pub(super) fn new(stream: TcpStream, pace: Pace, head_timeout: Duration) -> Guest {
+        // One that connects and says nothing is not idle: it has not even begun.
+        let read_by = Instant::now() + head_timeout;
+        let timer = Box::pin(tokio::time::sleep_until(read_by));
+        Guest {
+            stream,
+            pace,
+            head_timeout,
+            in_head: false,
+            read_by,
+            write_by: None,
+            timer,
+            rings_at: read_by,
+        }
+    }
+
+    /// Whether `deadline` is over; else the task is woken then.
+    fn is_over(&mut self, cx: &mut Context<'_>, deadline: Instant) -> bool {
+        if deadline < self.rings_at {
+            self.set(deadline);
+        }
+        while self.timer.as_mut().poll(cx).is_ready() {
+            if Instant::now() >= deadline {
+                return true;
+            }
+            self.set(deadline);
+        }
+        false
+    }
+
+    fn set(&mut self, at: Instant) {
+        self.timer.as_mut().reset(at);
+        self.rings_at = at;
+    }
+
+    fn was_read(&mut self) {
+        if self.pace.awaits_head() && !self.in_head {
+            self.in_head = true;
+            self.read_by = Instant::now() + self.head_timeout;
+        }
+    }
+
+    /// Something goes out. Behind an answer the next request may take its time.
+    fn was_written(&mut self) {
+        self.write_by = None;
+        if self.pace.was_answer() {
+            self.in_head = false;
+            self.read_by = Instant::now() + IDLE_MAX;
+        }
+    }
+
+    /// Looks at the clock while the client takes nothing.
+    fn wait_to_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let deadline = *self.write_by.get_or_insert_with(|| Instant::now() + WRITE_MAX);
+        match self.is_over(cx, deadline) {
+            true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            false => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for Guest {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Poll::Ready(result) = Pin::new(&mut self.stream).poll_read(cx, buffer) {
+            self.was_read();
+            return Poll::Ready(result);
+        }
+        let deadline = self.read_by;
+        if self.pace.awaits_head() && self.is_over(cx, deadline) {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for Guest {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let Poll::Ready(written) = Pin::new(&mut self.stream).poll_write(cx, bytes) else {
+            return self.wait_to_write(cx);
+        };
+        self.was_written();
+        Poll::Ready(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let Poll::Ready(written) = Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        else {
+            return self.wait_to_write(cx);
+        };
+        self.was_written();
+        Poll::Ready(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+        Poll::Ready(Ok(()))
+    }
+}

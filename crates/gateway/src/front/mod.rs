@@ -1,0 +1,47 @@
+//! Who is let in, and how long anything may take: connections from their first byte to their last.
+//!
+//! What is sent in a request is parsed by hyper alone, so that nothing can be understood in two ways.
+
+mod connection;
+mod entrants;
+mod guest;
+
+use std::sync::Arc;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use crate::lifetime::{accept, told_to_stop};
+use crate::state::Shared;
+
+pub(crate) use entrants::Entrants;
+
+/// Serves `first`, then all others that come, until told to stop.
+pub(crate) async fn accept_all(
+    listener: TcpListener,
+    first: TcpStream,
+    shared: Arc<Shared>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let of_connections = stopped.clone();
+    let begin = |stream: TcpStream| {
+        let Some(entered) =
+            stream.peer_addr().ok().and_then(|peer| shared.entrants.enter(peer.ip()))
+        else {
+            // Dropped, and so closed.
+            return;
+        };
+        let (shared, stopped) = (Arc::clone(&shared), of_connections.clone());
+        tokio::spawn(async move {
+            connection::serve(stream, shared, stopped).await;
+            drop(entered);
+        });
+    };
+    begin(first);
+    loop {
+        tokio::select! {
+            (stream, _) = accept(&listener) => begin(stream),
+            () = told_to_stop(&mut stopped) => return,
+        }
+    }
+}

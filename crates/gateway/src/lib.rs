@@ -1,0 +1,22 @@
+//! The gateway: HTTP in front of any Kafka cluster. It is a Kafka client like any other, within a broker's process or
+//! alone, and keeps nothing that a client would need again.
+//!
+//! [`Door`] is the socket, [`open`] begins to listen, [`Gateway::stop`] ends that. Of the code, read `front` (who is let
+//! in, and how long anything may take), then `request` (what is asked), then `produce` (how records are sent and what
+//! is answered). What is decided by values alone is in the room `serving`.
+//!
+//! Threads of its own begin with the first connection: a broker whose gateway is not used pays for a socket only.
+
+mod answer;
+mod door;
+mod front;
+mod lifetime;
+mod produce;
+pub mod request;
+mod service;
+mod settings;
+mod state;
+
+pub use door::{BindError, Door};
+pub use lifetime::{Gateway, open};
+pub use settings::{Access, Settings};

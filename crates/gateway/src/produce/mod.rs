@@ -1,0 +1,16 @@
+//! Producing: records are chosen a partition, handed to the client's producer, and answered when they are
+//! acknowledged.
+//!
+//! Nothing waits for memory: a record for which there is none is refused at once, with all behind it. One batch of a
+//! partition is under way at a time, and nothing lingers: requests gather while the batch before theirs is synced.
+//! Read [`topics`] (which topics there are), [`topic`] (where a record goes), [`sending`] (what becomes of it), then
+//! [`handler`].
+
+mod fate;
+mod handler;
+mod sending;
+mod topic;
+mod topics;
+
+pub(crate) use handler::{Target, produce};
+pub(crate) use topics::Topics;

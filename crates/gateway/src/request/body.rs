@@ -1,0 +1,109 @@
+//! The body of a request, whole: within the limits of its size, of the memory for all bodies, and of time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
+use serving::error::{ApiError, Kind};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::settings::Settings;
+
+/// How long a body of no use is thrown away before its request is refused, so that a client that sends before it reads
+/// finds the answer.
+const DISCARD_MAX: Duration = Duration::from_secs(5);
+/// How much of a body is thrown away.
+const DISCARD_BYTES_MAX: u64 = 8 << 20;
+
+/// A body, and the memory that it is charged for.
+pub(crate) struct Body {
+    pub(crate) bytes: Bytes,
+    _charged: Option<OwnedSemaphorePermit>,
+}
+
+/// Reads a body within the limits of `settings`; `room` has a permit for each byte that all bodies together may hold. The
+/// bytes are charged as they arrive: a length that was only announced takes nothing.
+pub(crate) async fn collect(
+    body: &mut Incoming,
+    settings: &Settings,
+    room: &Arc<Semaphore>,
+) -> Result<Body, ApiError> {
+    let (bytes_max, announced) = (settings.request_bytes_max, body.size_hint().exact());
+    if announced.is_some_and(|length| length > bytes_max as u64) {
+        return Err(too_large(bytes_max));
+    }
+    match timeout(settings.body_timeout, arrive(body, bytes_max, room)).await {
+        Ok(arrived) => arrived,
+        Err(_) => Err(ApiError::new(Kind::Slow, "the body did not arrive in time")),
+    }
+}
+
+fn too_large(bytes_max: usize) -> ApiError {
+    let words = format!("the body has more than {bytes_max} bytes (gateway.request.bytes.max)");
+    ApiError::new(Kind::TooLarge, words)
+}
+
+async fn arrive(
+    body: &mut Incoming,
+    bytes_max: usize,
+    room: &Arc<Semaphore>,
+) -> Result<Body, ApiError> {
+    let mut whole = Body { bytes: Bytes::new(), _charged: None };
+    let mut parts = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|cause| {
+            ApiError::new(Kind::Malformed, format!("the body cannot be read: {cause}"))
+        })?;
+        // Trailers say nothing here.
+        let Ok(data) = frame.into_data() else { continue };
+        if whole.bytes.len() + parts.len() + data.len() > bytes_max {
+            return Err(too_large(bytes_max));
+        }
+        whole.charge(data.len(), room)?;
+        if whole.bytes.is_empty() && parts.is_empty() {
+            // Most bodies are of one part, which is not copied.
+            whole.bytes = data;
+        } else {
+            parts.extend_from_slice(&std::mem::take(&mut whole.bytes));
+            parts.extend_from_slice(&data);
+        }
+    }
+    if !parts.is_empty() {
+        whole.bytes = parts.freeze();
+    }
+    Ok(whole)
+}
+
+impl Body {
+    fn charge(&mut self, count: usize, room: &Arc<Semaphore>) -> Result<(), ApiError> {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let full = |_| ApiError::new(Kind::Full, "the gateway has no memory for the body now");
+        let permit = Arc::clone(room).try_acquire_many_owned(count).map_err(full)?;
+        match &mut self._charged {
+            Some(charged) => charged.merge(permit),
+            none => *none = Some(permit),
+        }
+        Ok(())
+    }
+}
+
+/// Throws away what is left of a body, if that is not too much. Whether nothing is left.
+pub(crate) async fn discard(body: &mut Incoming) -> bool {
+    let is_too_much = body.size_hint().lower() > DISCARD_BYTES_MAX;
+    if body.is_end_stream() || is_too_much {
+        return body.is_end_stream();
+    }
+    let discarded = async {
+        let mut bytes = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+            if bytes > DISCARD_BYTES_MAX {
+                break;
+            }
+        }
+    };
+    timeout(DISCARD_MAX, discarded).await.is_ok() && body.is_end_stream()
+}

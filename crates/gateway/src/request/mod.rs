@@ -1,0 +1,19 @@
+//! What a request asks: its target ([`route`]), its parameters ([`Parameters`]), the form of its body ([`Form`]), and
+//! the records in it ([`draft`]). Parsing only: nothing is sent, and no bytes from outside make any of it panic.
+
+pub(crate) mod body;
+pub mod draft;
+mod form;
+mod json_text;
+mod lines;
+mod object;
+mod parameters;
+pub mod records;
+mod route;
+pub mod wanted;
+
+pub use form::{Embedded, Form};
+pub use json_text::compact;
+pub use lines::{Lines, drafts_of_lines};
+pub use parameters::Parameters;
+pub use route::{NoRoute, Route, route};

@@ -1,0 +1,167 @@
+//! From a request to its answer: who may ask, what is asked, and what closes the connection.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::{Body, Incoming};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode, Version};
+use serving::error::{ApiError, Kind};
+use serving::visitors::Visit;
+
+use crate::answer::{Answer, distribution, failed, nothing};
+use crate::produce::{Target, produce};
+use crate::request::body::discard;
+use crate::request::{NoRoute, Parameters, Route, route};
+use crate::settings::Access;
+use crate::state::Shared;
+
+/// Answers a request.
+pub(crate) async fn answer(shared: &Shared, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let (parts, mut body) = request.into_parts();
+    // A length beside chunks is not to be believed, and the parser has taken it away: a request in chunks is
+    // the last of its connection, so that whatever follows it is never taken for a request (RFC 9112, 6.1).
+    let is_chunked = parts.headers.contains_key(header::TRANSFER_ENCODING);
+    let answered = match visit(shared, &parts) {
+        Ok(()) => respond(shared, &parts, &mut body).await,
+        Err(error) => Err(error),
+    };
+    // What comes too slowly is not waited for again.
+    let is_slow = answered.as_ref().is_err_and(|error| error.kind == Kind::Slow);
+    let is_read = body.is_end_stream() || !is_slow && discard(&mut body).await;
+    let answer = answered.unwrap_or_else(|error| failed(&error));
+    let mut response = answer.into_response();
+    if is_chunked || !is_read || shared.is_stopping() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    if let Some(origin) = listed_origin(shared, &parts.headers) {
+        response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        response.headers_mut().insert(header::VARY, HeaderValue::from_static("Origin"));
+    }
+    response
+}
+
+/// Whether a request may be answered, by the host that it names and the page that it comes from.
+fn visit(shared: &Shared, parts: &Parts) -> Result<(), ApiError> {
+    let text = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    if parts.headers.get_all(header::HOST).iter().nth(1).is_some() {
+        return Err(ApiError::new(Kind::Malformed, "there is more than one header Host"));
+    }
+    let authority = parts.uri.authority().map(|authority| authority.as_str());
+    // Clients of HTTP/1.0 need not name a host, and no browser is one of them.
+    let unnamed = (parts.version == Version::HTTP_10).then_some("localhost");
+    let visit = Visit {
+        host: authority.or_else(|| text(header::HOST)).or(unnamed),
+        origin: text(header::ORIGIN),
+        fetch_site: text(HeaderName::from_static("sec-fetch-site")),
+        reads: matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS),
+    };
+    let refused = shared.settings.doorkeeper.admit(&visit);
+    refused.map_err(|refused| ApiError::new(Kind::Forbidden, refused.to_string()))
+}
+
+/// The page that a request comes from, if it may read the answer.
+fn listed_origin<'a>(shared: &Shared, headers: &'a HeaderMap) -> Option<&'a HeaderValue> {
+    let origin = headers.get(header::ORIGIN)?;
+    let is_listed = |origin: &str| shared.settings.doorkeeper.is_listed(origin);
+    origin.to_str().is_ok_and(is_listed).then_some(origin)
+}
+
+async fn respond(shared: &Shared, parts: &Parts, body: &mut Incoming) -> Result<Answer, ApiError> {
+    if parts.method == Method::OPTIONS {
+        return preflight(shared, &parts.headers);
+    }
+    let parameters = Parameters::of(parts.uri.query());
+    let route = match route(&parts.method, parts.uri.path()) {
+        Ok(route) => route,
+        Err(none) => return no_route(none),
+    };
+    may(shared, &route)?;
+    match route {
+        Route::About => Ok(about()),
+        Route::Alive => Ok(Answer::json("{\"status\":\"ok\"}")),
+        Route::Ready => Ok(ready(shared).await),
+        Route::Distribution => {
+            let missing =
+                || ApiError::new(Kind::Unprocessable, "topic: expected the name of a topic");
+            let topic = parameters.get("topic").ok_or_else(missing)?;
+            let rows = shared.topics.known(topic).map(|topic| topic.distribution());
+            Ok(distribution(topic, &rows.unwrap_or_default()))
+        }
+        Route::Produce { topic, partition, raw } => {
+            if shared.is_stopping() {
+                return Err(ApiError::new(Kind::Unavailable, "the gateway stops"));
+            }
+            let target = Target { topic: &topic, partition, raw };
+            produce(shared, target, &parameters, &parts.headers, body).await
+        }
+    }
+}
+
+fn no_route(none: NoRoute) -> Result<Answer, ApiError> {
+    match none {
+        NoRoute::Path => Err(ApiError::new(Kind::NotFound, "there is nothing under this path")),
+        NoRoute::Partition => {
+            Err(ApiError::new(Kind::NoPartition, "expected the number of a partition in the path"))
+        }
+        NoRoute::Method(methods) => {
+            let refused = ApiError::new(Kind::Method, format!("expected one of {methods}"));
+            let allow = HeaderValue::from_static(methods);
+            Ok(failed(&refused).with(header::ALLOW, allow))
+        }
+    }
+}
+
+/// Whether everybody may ask this.
+fn may(shared: &Shared, route: &Route<'_>) -> Result<(), ApiError> {
+    let needed = match route {
+        Route::About | Route::Alive | Route::Ready => return Ok(()),
+        Route::Distribution => "read",
+        Route::Produce { .. } => "produce",
+    };
+    let holds = match shared.settings.access {
+        Access::Health => false,
+        Access::Read => needed == "read",
+        Access::Produce => true,
+    };
+    let words = || {
+        format!(
+            "this gateway listens for other machines, whose users have no names yet: set \
+             gateway.anonymous={needed}, or have it listen on 127.0.0.1"
+        )
+    };
+    if holds { Ok(()) } else { Err(ApiError::new(Kind::Forbidden, words())) }
+}
+
+fn about() -> Answer {
+    let version = env!("CARGO_PKG_VERSION");
+    Answer::json(format!("{{\"name\":\"highwater gateway\",\"version\":\"{version}\"}}"))
+}
+
+/// 200 if requests can be served; else 503 with the reason.
+async fn ready(shared: &Shared) -> Answer {
+    let reason = if shared.is_stopping() {
+        "the gateway stops"
+    } else if !shared.reaches_brokers().await {
+        "no broker can be reached"
+    } else {
+        return Answer::json("{\"status\":\"ok\"}");
+    };
+    Answer::json(format!("{{\"status\":\"unavailable\",\"reasons\":[\"{reason}\"]}}"))
+        .with_status(StatusCode::SERVICE_UNAVAILABLE)
+}
+
+/// A browser asks whether a page may send what it is about to send.
+fn preflight(shared: &Shared, headers: &HeaderMap) -> Result<Answer, ApiError> {
+    if listed_origin(shared, headers).is_none() {
+        let words = "pages of this origin may not send requests: add it to gateway.cors.origins";
+        return Err(ApiError::new(Kind::Forbidden, words));
+    }
+    let answer = nothing()
+        .with(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"))
+        .with(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    Ok(match headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+        Some(wanted) => answer.with(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone()),
+        None => answer,
+    })
+}

@@ -1,0 +1,44 @@
+//! What a gateway is told: plain values.
+
+use std::time::Duration;
+
+use client::ClusterConfig;
+use serving::visitors::Doorkeeper;
+
+/// What everybody may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Ask for the gateway's health.
+    Health,
+    /// Read.
+    Read,
+    /// Read and produce.
+    Produce,
+}
+
+/// How a gateway works.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How the cluster is reached.
+    pub cluster: ClusterConfig,
+    /// Threads; `None`: one for each core.
+    pub threads: Option<usize>,
+    /// Memory for requests: half for bodies, half for records that are not acknowledged.
+    pub memory_bytes: usize,
+    /// Connections at a time.
+    pub connections_max: usize,
+    /// Connections at a time from one address.
+    pub connections_per_address_max: usize,
+    /// Bytes of one body.
+    pub request_bytes_max: usize,
+    /// How long the head of a request may take from its first byte on.
+    pub head_timeout: Duration,
+    /// How long its body may take.
+    pub body_timeout: Duration,
+    /// How long a stop waits for requests that are under way.
+    pub drain: Duration,
+    /// What everybody may do.
+    pub access: Access,
+    /// Which hosts and pages are served.
+    pub doorkeeper: Doorkeeper,
+}

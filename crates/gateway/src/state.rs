@@ -1,0 +1,68 @@
+//! What all connections of a gateway share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Mutex, Semaphore};
+use tokio::time::timeout;
+
+use crate::front::Entrants;
+use crate::produce::Topics;
+use crate::settings::Settings;
+
+/// How long it is believed whether brokers can be reached.
+const FRESH: Duration = Duration::from_secs(1);
+/// How long a broker may take to answer before it counts as one that cannot be reached.
+const REACH_MAX: Duration = Duration::from_secs(2);
+
+/// One gateway.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) entrants: Entrants,
+    /// A permit for each byte that bodies may hold.
+    pub(crate) bodies: Arc<Semaphore>,
+    pub(crate) topics: Topics,
+    stopping: AtomicBool,
+    /// When it was last looked whether brokers can be reached, and whether one could.
+    reached: Mutex<Option<(Instant, bool)>>,
+}
+
+impl Shared {
+    pub(crate) fn new(settings: Settings) -> Shared {
+        let half_bytes = settings.memory_bytes / 2;
+        Shared {
+            entrants: Entrants::new(settings.connections_max, settings.connections_per_address_max),
+            bodies: Arc::new(Semaphore::new(half_bytes.min(Semaphore::MAX_PERMITS))),
+            topics: Topics::new(&settings.cluster, half_bytes, settings.request_bytes_max),
+            stopping: AtomicBool::new(false),
+            reached: Mutex::default(),
+            settings,
+        }
+    }
+
+    pub(crate) fn begin_to_stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Waits until nothing is under way to the brokers.
+    pub(crate) async fn flush(&self) {
+        self.topics.flush().await;
+    }
+
+    /// Whether a broker can be reached; looked at once a second at most.
+    pub(crate) async fn reaches_brokers(&self) -> bool {
+        let mut reached = self.reached.lock().await;
+        if let Some((_, was)) = reached.filter(|(at, _)| at.elapsed() < FRESH) {
+            return was;
+        }
+        let asked = timeout(REACH_MAX, self.topics.cluster().describe([])).await;
+        let is = matches!(asked, Ok(Ok(metadata)) if !metadata.brokers.is_empty());
+        *reached = Some((Instant::now(), is));
+        is
+    }
+}

@@ -1,0 +1,157 @@
+//! A broker on a temporary directory, a gateway in front of it, and what is in the broker's topics.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use broker::RunningBroker;
+use client::admin::NewTopic;
+use client::{Admin, Cluster, ClusterConfig, Consumer, ConsumerConfig, OffsetReset, OffsetSpec};
+use configuration::BrokerConfig;
+use gateway::{Access, Door, Gateway, Settings};
+use model::TopicPartition;
+use serving::visitors::Doorkeeper;
+use tempfile::TempDir;
+
+use crate::http::Connection;
+
+/// How long anything may take on a machine that is busy with much else.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A record as it is in a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    pub partition: i32,
+    pub offset: i64,
+    pub key: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
+    pub headers: Vec<(String, Option<Vec<u8>>)>,
+    pub timestamp_ms: i64,
+}
+
+/// A broker with a gateway.
+pub struct World {
+    broker: RunningBroker,
+    pub gateway: Gateway,
+    pub cluster: Cluster,
+    _dir: TempDir,
+}
+
+/// Settings of a gateway that nothing limits, in front of the brokers behind this address.
+pub fn settings(bootstrap: &str) -> Settings {
+    let mut cluster = ClusterConfig::new(bootstrap);
+    cluster.call_timeout = Duration::from_secs(5);
+    Settings {
+        cluster,
+        threads: Some(2),
+        memory_bytes: 64 << 20,
+        connections_max: 1000,
+        connections_per_address_max: 1000,
+        request_bytes_max: 1 << 20,
+        head_timeout: PATIENCE,
+        body_timeout: PATIENCE,
+        drain: PATIENCE,
+        access: Access::Produce,
+        doorkeeper: Doorkeeper::default(),
+    }
+}
+
+/// A gateway on a free port.
+pub fn open(settings: Settings) -> Gateway {
+    gateway::open(Door::bind("127.0.0.1", 0, false).unwrap(), settings)
+}
+
+impl World {
+    pub async fn start() -> World {
+        World::start_with(|settings| settings).await
+    }
+
+    /// With a gateway that is set otherwise.
+    pub async fn start_with(change: impl FnOnce(Settings) -> Settings) -> World {
+        let dir = tempfile::tempdir().unwrap();
+        let config = BrokerConfig::from_pairs([
+            ("log.dirs", dir.path().to_str().unwrap()),
+            ("listeners", "PLAINTEXT://127.0.0.1:0"),
+            ("http.listener", ""),
+            ("gateway.listener", ""),
+            ("auto.create.topics.enable", "true"),
+        ]);
+        let broker = broker::start(config.unwrap()).await.unwrap();
+        let bootstrap = broker.listeners()[0].to_string();
+        let cluster = Cluster::connect(ClusterConfig::new(&bootstrap)).await.unwrap();
+        let gateway = open(change(settings(&bootstrap)));
+        World { broker, gateway, cluster, _dir: dir }
+    }
+
+    pub async fn create(&self, topic: &str, partitions: i32, configs: &[(&str, &str)]) {
+        let configs = configs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let topic = NewTopic { configs, ..NewTopic::new(topic, partitions, 1) };
+        Admin::new(self.cluster.clone()).create_topic(&topic).await.unwrap();
+    }
+
+    pub async fn connect(&self) -> Connection {
+        Connection::open(self.gateway.address()).await
+    }
+
+    /// The end of each partition.
+    pub async fn ends(&self, topic: &str) -> Vec<i64> {
+        let count = self.cluster.topic(topic).await.unwrap().partitions.len() as i32;
+        let wanted: Vec<_> =
+            (0..count).map(|p| (TopicPartition::new(topic, p), OffsetSpec::Latest)).collect();
+        let found = client::offsets::list_offsets(&self.cluster, &wanted, false).await.unwrap();
+        wanted.iter().map(|(partition, _)| found[partition].offset.unwrap().0).collect()
+    }
+
+    /// Everything that is in a topic.
+    pub async fn read(&self, topic: &str) -> Vec<Kept> {
+        let ends = self.ends(topic).await;
+        let config = ConsumerConfig {
+            offset_reset: OffsetReset::Earliest,
+            auto_commit: None,
+            ..ConsumerConfig::default()
+        };
+        let mut consumer = Consumer::new(self.cluster.clone(), config);
+        let partitions: Vec<_> =
+            (0..ends.len() as i32).map(|p| TopicPartition::new(topic, p)).collect();
+        consumer.assign(&partitions).await.unwrap();
+        let (mut kept, mut buffer) = (BTreeMap::new(), Vec::new());
+        while (kept.len() as i64) < ends.iter().sum() {
+            for fetched in consumer.poll(Duration::from_secs(1)).await.unwrap() {
+                let partition = fetched.partition.partition.0;
+                let keep = |record: client::ConsumerRecord<'_>| {
+                    let headers = record
+                        .headers()
+                        .map(|(name, value)| (name.to_owned(), value.map(<[u8]>::to_vec)));
+                    let one = Kept {
+                        partition,
+                        offset: record.offset.0,
+                        key: record.key.map(<[u8]>::to_vec),
+                        value: record.value.map(<[u8]>::to_vec),
+                        headers: headers.collect(),
+                        timestamp_ms: record.timestamp.0,
+                    };
+                    kept.insert((partition, one.offset), one);
+                };
+                fetched.for_each(&mut buffer, keep).unwrap();
+            }
+        }
+        kept.into_values().collect()
+    }
+
+    /// Stops the broker; the gateway goes on.
+    pub async fn stop_broker(self) -> Gateway {
+        self.broker.stop_within(PATIENCE).await;
+        self.gateway
+    }
+
+    /// Stops both, and waits until they have.
+    pub async fn stop(self) {
+        self.gateway.stop().await;
+        self.broker.stop_within(PATIENCE).await;
+    }
+}
+
+/// An address where nothing listens.
+pub fn nowhere() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}

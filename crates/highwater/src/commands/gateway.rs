@@ -1,0 +1,101 @@
+//! `gateway`: runs a gateway in front of a cluster until it is told to stop.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use configuration::{Configuration, Sources};
+use tracing::info;
+
+use super::front;
+use super::start::{EXIT_CODE_INTERRUPTED, Reporting, Signals, in_url, say};
+use crate::arguments::Gateway;
+use crate::failure::{Failure, on_output};
+use crate::system;
+
+/// Descriptors for what is not a connection to the gateway: those to the brokers, the runtime's, the standard ones.
+const RESERVE: u64 = 64;
+
+/// Runs until SIGTERM, SIGINT or SIGHUP; a second one does not wait for requests under way.
+pub fn run(typed: &Gateway, report: Reporting) -> Result<ExitCode, Failure> {
+    let unusable =
+        |why: &dyn std::fmt::Display| Failure::new("the configuration cannot be used").detail(why);
+    let loaded = Configuration::load(&sources(typed), true);
+    let (configuration, warnings) = loaded.map_err(|invalid| {
+        report.start(&Configuration::default());
+        unusable(&invalid)
+    })?;
+    report.start(&configuration);
+    warnings.iter().for_each(say);
+    let gateway =
+        configuration::Gateway::of(&configuration).map_err(|invalid| unusable(&invalid))?;
+    let open_files = system::raise_open_files_limit();
+    let room = open_files.map_or(usize::MAX, |files| files.saturating_sub(RESERVE).max(1) as usize);
+    let Some(door) = front::door(&gateway)? else {
+        return Err(Failure::new("the gateway cannot start")
+            .detail("gateway.listener is empty")
+            .hint("say where to listen, for example --listener 127.0.0.1:8082"));
+    };
+    let cluster = front::cluster(&typed.connection.bootstrap_server);
+    let settings = front::settings(&gateway, cluster, door.address(), room);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new("cannot start").detail(error))?;
+    let code = runtime.block_on(serve(door, settings, &typed.connection.bootstrap_server));
+    runtime.shutdown_background();
+    code
+}
+
+fn sources(typed: &Gateway) -> Sources {
+    let mut sources = Sources::new().environment(std::env::vars_os());
+    for pair in &typed.sets {
+        sources = sources.set(&pair.key, &pair.value);
+    }
+    match &typed.listener {
+        Some(listener) => sources.flag("--listener", "gateway.listener", listener),
+        None => sources,
+    }
+}
+
+async fn serve(
+    door: ::gateway::Door,
+    settings: ::gateway::Settings,
+    bootstrap: &str,
+) -> Result<ExitCode, Failure> {
+    let cannot_start = |error| Failure::new("the gateway cannot start").detail(error);
+    let mut signals = Signals::listen().map_err(cannot_start)?;
+    let gateway = ::gateway::open(door, settings);
+    let text = announcement(gateway.address(), bootstrap);
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(on_output)?;
+    signals.next().await;
+    info!("stopping");
+    tokio::select! {
+        () = gateway.stop() => Ok(ExitCode::SUCCESS),
+        () = signals.next() => Ok(ExitCode::from(EXIT_CODE_INTERRUPTED)),
+    }
+}
+
+/// Where it is, and how to try it. Programs that start a gateway on port 0 read the address off the first line.
+fn announcement(address: SocketAddr, bootstrap: &str) -> String {
+    let at = in_url(address);
+    format!(
+        "gateway: http://{at}\n\
+         cluster: {bootstrap}\n\
+         try: curl --data hello http://{at}/topics/greetings/raw\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_announcement_says_where_the_gateway_is() {
+        let text = announcement("0.0.0.0:8082".parse().unwrap(), "broker:9092");
+        assert_eq!(
+            text,
+            "gateway: http://localhost:8082\ncluster: broker:9092\n\
+             try: curl --data hello http://localhost:8082/topics/greetings/raw\n"
+        );
+    }
+}

@@ -1,0 +1,315 @@
+//! The gateway as people run it: beside a broker and alone, by the built program; what becomes of records when a
+//! gateway is killed, and when a broker stands still.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const HIGHWATER: &str = env!("CARGO_BIN_EXE_highwater");
+
+/// A process of the program that ends with the test.
+struct Process {
+    child: Child,
+    /// What it said first, up to where its gateway is.
+    said: Vec<String>,
+    /// `host:port` of its gateway.
+    gateway: String,
+}
+
+impl Process {
+    fn start(arguments: &[&str]) -> Process {
+        let mut command = Command::new(HIGHWATER);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut said = Vec::new();
+        let gateway = loop {
+            let line = lines.next().unwrap_or_else(|| panic!("no gateway: {said:?}")).unwrap();
+            said.push(line.clone());
+            if let Some(address) = line.strip_prefix("gateway: http://") {
+                break address.to_owned();
+            }
+        };
+        // The rest is read too, so that nothing waits for a reader.
+        thread::spawn(move || lines.count());
+        Process { child, said, gateway }
+    }
+
+    fn broker(&self) -> String {
+        let line = self.said.iter().find_map(|line| line.strip_prefix("broker: listening on "));
+        line.unwrap_or_else(|| panic!("{:?}", self.said)).to_owned()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Stops it as systems do; what it reported.
+    fn stop(mut self) -> String {
+        self.signal(Signal::TERM);
+        let mut reported = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut reported).unwrap();
+        assert!(self.child.wait().unwrap().success(), "an orderly stop ends with 0: {reported}");
+        reported
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A broker alone, and its folder.
+struct Broker {
+    process: Child,
+    address: String,
+    _folder: TempDir,
+}
+
+impl Broker {
+    fn start() -> Broker {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(HIGHWATER);
+        command.args(["start", "--data-dir"]).arg(folder.path().join("data"));
+        for setting in ["listeners=PLAINTEXT://127.0.0.1:0", "http.listener=", "gateway.listener="]
+        {
+            command.args(["--set", setting]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = command.spawn().unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let found = |line: std::io::Result<String>| {
+            Some(line.ok()?.strip_prefix("broker: listening on ")?.to_owned())
+        };
+        let address = lines.find_map(found).expect("the broker listens");
+        thread::spawn(move || lines.count());
+        Broker { process, address, _folder: folder }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn highwater(line: &str) -> Output {
+    Command::new(HIGHWATER).args(line.split(' ')).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Runs a command that must succeed; what it wrote to standard output.
+fn run(line: &str) -> String {
+    let output = highwater(line);
+    assert!(output.status.success(), "{line}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Sends a value and reads the answer: status and body. An error: the connection is gone.
+fn post(stream: &mut TcpStream, topic: &str, value: &str) -> std::io::Result<(u16, Value)> {
+    let length = value.len();
+    let head = format!(
+        "POST /topics/{topic}/raw HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n"
+    );
+    stream.write_all((head + value).as_bytes())?;
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap().to_lowercase();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let length = head.split("content-length: ").nth(1).unwrap().split("\r\n").next().unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    stream.read_exact(&mut body)?;
+    Ok((status, serde_json::from_slice(&body).unwrap()))
+}
+
+/// Creates a topic on a broker that says that it is elsewhere.
+fn create_at(address: &str, topic: &str) {
+    let mut config = client::ClusterConfig::new(address);
+    config.addresses.insert(1, address.to_owned());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let cluster = client::Cluster::connect(config).await.unwrap();
+        let topic = client::admin::NewTopic::new(topic, 1, 1);
+        client::Admin::new(cluster).create_topic(&topic).await.unwrap();
+    });
+}
+
+fn start(data: &Path, more: &[&str]) -> Vec<String> {
+    let mut arguments = vec!["--log-level", "warn", "start", "--data-dir", data.to_str().unwrap()];
+    for setting in ["listeners=PLAINTEXT://127.0.0.1:0", "http.listener="].iter().chain(more) {
+        arguments.extend(["--set", setting]);
+    }
+    arguments.into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_broker_has_a_gateway_beside_it_that_needs_no_advertised_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let more =
+        ["gateway.listener=127.0.0.1:0", "advertised.listeners=PLAINTEXT://nowhere.invalid:1"];
+    let arguments = start(&folder.path().join("data"), &more);
+    let process = Process::start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut stream = TcpStream::connect(&process.gateway).unwrap();
+    assert_eq!(post(&mut stream, "t", "v").unwrap().0, 404);
+    create_at(&process.broker(), "t");
+    let answer = loop {
+        // That the topic is missing is remembered for some seconds.
+        let (status, answer) = post(&mut stream, "t", "v").unwrap();
+        match status {
+            404 => thread::yield_now(),
+            _ => break (status, answer),
+        }
+    };
+    assert_eq!((answer.0, &answer.1["offset"]), (200, &Value::from(0)), "{answer:?}");
+    drop(stream);
+    process.stop();
+}
+
+#[test]
+fn a_default_port_that_is_taken_is_left_with_a_word_and_a_named_one_ends_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    // This test has it now, or another program.
+    let _taken = TcpListener::bind("127.0.0.1:8082");
+    let arguments = start(&folder.path().join("data"), &[]);
+    let process = Process::start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(!process.gateway.ends_with(":8082"), "{}", process.gateway);
+    let mut stream = TcpStream::connect(&process.gateway).unwrap();
+    assert_eq!(post(&mut stream, "missing", "v").unwrap().0, 404);
+    drop(stream);
+    assert!(process.stop().contains("port 8082 is taken: the gateway listens on 127.0.0.1:"));
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let holder = TcpListener::bind(taken).unwrap();
+    let named = format!("gateway.listener={taken}");
+    for arguments in [
+        start(&folder.path().join("other"), &[&named]),
+        ["gateway", "--set", &named, "-b", "127.0.0.1:1"].map(str::to_owned).to_vec(),
+    ] {
+        let output = Command::new(HIGHWATER).args(&arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("cannot listen on {taken} for the gateway")), "{said}");
+        assert!(said.contains("gateway.listener="), "what to do: {said}");
+    }
+    assert!(!folder.path().join("other").exists(), "nothing was written before the port was known");
+    drop(holder);
+}
+
+#[test]
+fn a_gateway_alone_ends_when_it_is_told_to() {
+    let broker = Broker::start();
+    run(&format!("topic create t -b {}", broker.address));
+    let gateway = Process::start(&["gateway", "-b", &broker.address, "--listener", "127.0.0.1:0"]);
+    let mut stream = TcpStream::connect(&gateway.gateway).unwrap();
+    assert_eq!(post(&mut stream, "t", "v").unwrap().1["offset"], 0);
+    gateway.stop();
+    assert!(post(&mut stream, "t", "v").is_err());
+    let refused = highwater("gateway --set gateway.threads=0 -b 127.0.0.1:1");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("gateway.threads=0"), "{refused:?}");
+}
+
+#[test]
+fn every_offset_that_was_told_before_a_gateway_was_killed_is_that_of_the_record() {
+    const CLIENTS: usize = 16;
+    const ROUNDS: usize = 3;
+    const ANSWERS: usize = 400;
+    let broker = Broker::start();
+    run(&format!("topic create t -p 3 -b {}", broker.address));
+    let mut told: HashMap<String, (i64, i64)> = HashMap::new();
+    for round in 0..ROUNDS {
+        let mut gateway =
+            Process::start(&["gateway", "-b", &broker.address, "--listener", "127.0.0.1:0"]);
+        let answers = Mutex::new(Vec::new());
+        let address = gateway.gateway.clone();
+        thread::scope(|scope| {
+            for client in 0..CLIENTS {
+                let (answers, address) = (&answers, &address);
+                scope.spawn(move || {
+                    let mut stream = TcpStream::connect(address).unwrap();
+                    for n in 0.. {
+                        let value = format!("{round}-{client}-{n}");
+                        let Ok((status, answer)) = post(&mut stream, "t", &value) else { break };
+                        assert_eq!(status, 200, "{answer}");
+                        let place = |name: &str| answer[name].as_i64().unwrap();
+                        let place = (place("partition"), place("offset"));
+                        answers.lock().unwrap().push((value, place));
+                    }
+                });
+            }
+            while answers.lock().unwrap().len() < ANSWERS {
+                thread::yield_now();
+            }
+            gateway.kill();
+        });
+        told.extend(answers.into_inner().unwrap());
+    }
+    let consumed = Command::new(HIGHWATER)
+        .args(["consume", "t", "--until-end", "-f", "%p %o %v\\n", "-b", &broker.address])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(consumed.stdout).unwrap();
+    let found: HashMap<&str, (i64, i64)> = text
+        .lines()
+        .map(|line| {
+            let mut words = line.split(' ');
+            let mut number = || words.next().unwrap().parse().unwrap();
+            let place = (number(), number());
+            (words.next().unwrap(), place)
+        })
+        .collect();
+    assert!(told.len() >= ROUNDS * ANSWERS);
+    for (value, place) in &told {
+        assert_eq!(found.get(value.as_str()), Some(place), "{value}");
+    }
+    assert_eq!(found.len(), text.lines().count(), "no value is there twice");
+}
+
+#[test]
+fn a_broker_that_stands_still_leaves_it_open_whether_a_record_is_written() {
+    let broker = Broker::start();
+    run(&format!("topic create t -b {}", broker.address));
+    let gateway = Process::start(&["gateway", "-b", &broker.address, "--listener", "127.0.0.1:0"]);
+    let mut stream = TcpStream::connect(&gateway.gateway).unwrap();
+    assert_eq!(post(&mut stream, "t", "before").unwrap().0, 200);
+    broker.signal(Signal::STOP);
+    let (status, answer) = post(&mut stream, "t", "during").unwrap();
+    broker.signal(Signal::CONT);
+    assert_eq!((status, &answer["written"]), (504, &Value::from("unknown")), "{answer}");
+    assert_eq!(
+        (&answer["error_code"], &answer["retriable"]),
+        (&Value::from(50401), &Value::from(true))
+    );
+    // It goes on afterwards; the answers before count for what they said.
+    let after = loop {
+        let (status, answer) = post(&mut stream, "t", "after").unwrap();
+        if status == 200 {
+            break answer["offset"].as_i64().unwrap();
+        }
+        assert!([503, 504].contains(&status), "{answer}");
+    };
+    let kept = run(&format!("consume t --until-end -b {}", broker.address));
+    let kept: Vec<&str> = kept.lines().collect();
+    assert_eq!((kept[0], kept[after as usize]), ("before", "after"), "{kept:?}");
+    gateway.stop();
+}
