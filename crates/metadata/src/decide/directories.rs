@@ -85,10 +85,18 @@ impl Directories<'_> {
     /// Whether the last process has stopped cleanly, as far as its directories say so.
     fn are_stopped_by_last(&self) -> bool {
         let is_stopped = |directory: Option<&KnownDirectory>| {
-            let stopped = directory.and_then(|directory| directory.stopped);
-            let is_any = stopped.is_some() && is_planted(Mutant::CopiesCount);
-            stopped == Some(self.known.epoch) || is_any
+            directory.is_some_and(|directory| self.is_stopped_by_last(directory))
         };
         self.told.is_none() || self.registered().all(is_stopped)
+    }
+
+    /// Whether the last process has stopped cleanly with this directory. One that was registered and never heard of that has
+    /// written nothing, and its stop names the registration before: it is noted behind the process of that one.
+    fn is_stopped_by_last(&self, KnownDirectory { stopped, had_by }: &KnownDirectory) -> bool {
+        let Some(epoch) = stopped else { return false };
+        let mut unaware = had_by.iter().skip(1);
+        *epoch == self.known.epoch
+            || unaware.any(|process| *process == self.known.incarnation)
+            || is_planted(Mutant::CopiesCount)
     }
 }

@@ -15,9 +15,10 @@
 //! the sweep that follows nothing unsafe can happen. A broker is not eligible for a partition whose replica it cannot
 //! serve, because its log directory failed (KIP-858).
 //!
-//! Who led last is tried although the topic does not allow unclean elections, as in Kafka ("balanced"
+//! The last leader is tried although the topic does not allow unclean elections, as in Kafka ("balanced"
 //! recovery): with `durability=page-cache` the death of all processes takes all replicas out of ISR and
-//! ELR, and the page cache of the last leader still has everything.
+//! ELR, and the page cache of the last leader still has everything. So has the last replica that was complete, where the disk
+//! of the last leader is gone: Kafka, which does not know of that, would elect the empty one.
 
 use super::agreed::TopicRules;
 use crate::image::{ClusterImage, PartitionImage, TopicImage};
@@ -175,7 +176,8 @@ impl<'a> View<'a> {
         replicas.find(|id| allowed && may_lead(id))
     }
 
-    /// Who led last, of a partition that nobody leads now.
+    /// The last leader of a partition that has none now; or, if the disk of that one is gone, the last replica that was complete:
+    /// where only its process died, this one has all that was acknowledged.
     fn last_known_leader(&self, old: &PartitionImage) -> BrokerId {
         let last = match &old.isr[..] {
             _ if old.has_leader() => old.leader,
@@ -184,6 +186,13 @@ impl<'a> View<'a> {
             [only] => *only,
             _ => BrokerId::NONE,
         };
-        if self.lost == Some((last, Loss::Everything)) { BrokerId::NONE } else { last }
+        let counted = |id: &BrokerId| old.is_complete(*id) && self.counts(old, *id);
+        match self.lost {
+            Some((id, Loss::Everything)) if id == last => BrokerId::NONE,
+            Some((id, Loss::Unsynced)) if last == BrokerId::NONE && old.is_complete(id) => {
+                if old.replicas.iter().any(counted) { last } else { id }
+            }
+            _ => last,
+        }
     }
 }

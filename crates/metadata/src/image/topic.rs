@@ -32,7 +32,7 @@ pub struct PartitionImage {
     pub elr: Vec<BrokerId>,
     /// The leader, or [`BrokerId::NONE`]. Invariant: in `isr` if there is one.
     pub leader: BrokerId,
-    /// Who led last, or [`BrokerId::NONE`]. Invariant: nobody while somebody leads.
+    /// See [`PartitionRecord::last_known_leader`]. Invariant: [`BrokerId::NONE`] beside a leader.
     pub last_known_leader: BrokerId,
     /// The leader's epoch. Invariant: never falls.
     pub leader_epoch: LeaderEpoch,
