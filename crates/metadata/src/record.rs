@@ -52,7 +52,7 @@ pub struct PartitionRecord {
     /// The leader, or [`BrokerId::NONE`]. Invariant: in `isr` if there is one.
     #[serde(with = "json::broker_id")]
     pub leader: BrokerId,
-    /// The last leader (KIP-966); where its disk is gone, the last replica that was complete; or [`BrokerId::NONE`]. Invariant:
+    /// The last leader (KIP-966), or the replica that was the last to be complete; or [`BrokerId::NONE`]. Invariant:
     /// [`BrokerId::NONE`] beside a leader.
     #[serde(with = "json::broker_id", default = "nobody", skip_serializing_if = "is_nobody")]
     pub last_known_leader: BrokerId,

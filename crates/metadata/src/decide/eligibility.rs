@@ -17,8 +17,8 @@
 //!
 //! The last leader is tried although the topic does not allow unclean elections, as in Kafka ("balanced"
 //! recovery): with `durability=page-cache` the death of all processes takes all replicas out of ISR and
-//! ELR, and the page cache of the last leader still has everything. So has the last replica that was complete, where the disk
-//! of the last leader is gone: Kafka, which does not know of that, would elect the empty one.
+//! ELR, and the page cache of the last leader still has everything. So has the replica that was complete the longest, which
+//! takes the place of that leader: the leader may have lost its disk before. Kafka would elect an empty replica then.
 
 use super::agreed::TopicRules;
 use crate::image::{ClusterImage, PartitionImage, TopicImage};
@@ -176,8 +176,8 @@ impl<'a> View<'a> {
         replicas.find(|id| allowed && may_lead(id))
     }
 
-    /// The last leader of a partition that has none now; or, if the disk of that one is gone, the last replica that was complete:
-    /// where only its process died, this one has all that was acknowledged.
+    /// The last leader of a partition that has none now; or the replica that was the last to be complete, which has all that was
+    /// acknowledged if only its process died. The leader may have lost its disk, or what no disk had, before.
     fn last_known_leader(&self, old: &PartitionImage) -> BrokerId {
         let last = match &old.isr[..] {
             _ if old.has_leader() => old.leader,
@@ -189,7 +189,7 @@ impl<'a> View<'a> {
         let counted = |id: &BrokerId| old.is_complete(*id) && self.counts(old, *id);
         match self.lost {
             Some((id, Loss::Everything)) if id == last => BrokerId::NONE,
-            Some((id, Loss::Unsynced)) if last == BrokerId::NONE && old.is_complete(id) => {
+            Some((id, Loss::Unsynced)) if old.is_complete(id) => {
                 if old.replicas.iter().any(counted) { last } else { id }
             }
             _ => last,
