@@ -1,12 +1,14 @@
 //! What a gateway in front of Kafka decides, without a socket, a clock or a thread: the partition of a record, and
 //! the broker before that ([`choice`]), whether a request with an idempotency key was seen before ([`idempotency`]),
-//! whether a request comes from a page that may send one ([`visitors`]), and what a failure is called ([`error`]).
+//! whether a request comes from a page that may send one ([`visitors`]), how records become server-sent events and
+//! where their readers go on ([`events`]), and what a failure is called ([`error`]).
 //!
 //! The load generator and the laboratory choose partitions by the same code. Read [`choice`] first.
 //!
-//! Not here: HTTP, JSON, connections, and the protocol of Kafka.
+//! Not here: HTTP, connections, and the protocol of Kafka.
 
 pub mod choice;
 pub mod error;
+pub mod events;
 pub mod idempotency;
 pub mod visitors;

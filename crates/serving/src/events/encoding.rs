@@ -1,0 +1,159 @@
+//! A record as an event. Chunks of events are made once and sent to many readers, so an event depends on the record
+//! and on the [`Projection`] alone.
+//!
+//! ```text
+//! id: orders/3@41.7.1a2b3c4d      if the projection has ids
+//! event: tombstone                only where the data is not the value as it stands
+//! data: first line of the value
+//! data: second line
+//!
+//! ```
+
+use std::io::Write;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+use super::filter::Filter;
+use super::id::{self, IdStyle, Passed, Position, TopicHash};
+
+/// What the data of an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Form {
+    /// The value.
+    #[default]
+    Value,
+    /// A JSON object with everything that the record has.
+    Record,
+}
+
+/// What decides how the records of a partition look: readers with the same one share chunks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Projection {
+    /// What the data is.
+    pub form: Form,
+    /// Whether keys, values and headers are base64 always, or only where they cannot be text.
+    pub base64: bool,
+    /// Whether each event has an id, which one partition alone allows.
+    pub ids: Option<IdStyle>,
+    /// Which records there are.
+    pub filter: Filter,
+}
+
+/// A record.
+#[derive(Debug, Clone, Copy)]
+pub struct Event<'a> {
+    /// Its topic.
+    pub topic: &'a str,
+    /// What the topic is.
+    pub topic_hash: TopicHash,
+    /// Its partition.
+    pub partition: i32,
+    /// Its offset.
+    pub offset: i64,
+    /// The leader epoch that it was written in.
+    pub leader_epoch: i32,
+    /// Milliseconds since 1970.
+    pub timestamp_ms: i64,
+    /// The key, or null.
+    pub key: Option<&'a [u8]>,
+    /// The value, or null.
+    pub value: Option<&'a [u8]>,
+}
+
+/// Writes the event of a record. False, and nothing is written, if the projection leaves the record out.
+pub fn write<'a>(
+    projection: &Projection,
+    event: &Event<'a>,
+    headers: impl Iterator<Item = (&'a str, Option<&'a [u8]>)> + Clone,
+    out: &mut Vec<u8>,
+) -> bool {
+    if !projection.filter.wants(event.key, headers.clone()) {
+        return false;
+    }
+    if let Some(style) = projection.ids {
+        let position = Position { offset: event.offset, leader_epoch: event.leader_epoch };
+        let Event { topic, topic_hash, partition, .. } = *event;
+        let passed = Passed { topic, topic_hash, partition, position };
+        out.extend(b"id: ");
+        id::write(style, std::iter::once(passed), out);
+        out.push(b'\n');
+    }
+    match projection.form {
+        Form::Value => write_value(projection.base64, event.value, out),
+        Form::Record => write_record(projection.base64, event, headers, out),
+    }
+    out.push(b'\n');
+    true
+}
+
+/// The value as it stands, if a reader can get that out of its event again: a CR would end a line, and what is not
+/// UTF-8 would be replaced.
+fn write_value(base64: bool, value: Option<&[u8]>, out: &mut Vec<u8>) {
+    match value {
+        None => out.extend(b"event: tombstone\ndata: \n"),
+        Some(value) if base64 => write_base64(value, out),
+        Some(value) => match std::str::from_utf8(value) {
+            Ok(text) if !text.contains('\r') => {
+                for line in text.split('\n') {
+                    out.extend(b"data: ");
+                    out.extend(line.as_bytes());
+                    out.push(b'\n');
+                }
+            }
+            _ => {
+                out.extend(b"event: base64\n");
+                write_base64(value, out);
+            }
+        },
+    }
+}
+
+fn write_base64(value: &[u8], out: &mut Vec<u8>) {
+    out.extend(b"data: ");
+    out.extend(BASE64_STANDARD.encode(value).as_bytes());
+    out.push(b'\n');
+}
+
+/// `{"topic":…,"partition":…,"offset":…,"timestamp":…,"key":…,"value":…,"headers":[{"key":…,"value":…}]}`. JSON has no
+/// line breaks of its own here, so one line is enough.
+fn write_record<'a>(
+    base64: bool,
+    event: &Event<'_>,
+    headers: impl Iterator<Item = (&'a str, Option<&'a [u8]>)>,
+    out: &mut Vec<u8>,
+) {
+    let Event { topic, partition, offset, timestamp_ms, .. } = event;
+    write!(
+        out,
+        "data: {{\"topic\":\"{topic}\",\"partition\":{partition},\"offset\":{offset},\"timestamp\":{timestamp_ms},\"key\":"
+    )
+    .expect(TAKES);
+    write_json(base64, event.key, out);
+    out.extend(b",\"value\":");
+    write_json(base64, event.value, out);
+    out.extend(b",\"headers\":[");
+    for (at, (name, value)) in headers.enumerate() {
+        out.extend(if at > 0 { &b",{\"key\":"[..] } else { b"{\"key\":" });
+        write_text(name, out);
+        out.extend(b",\"value\":");
+        write_json(base64, value, out);
+        out.push(b'}');
+    }
+    out.extend(b"]}\n");
+}
+
+const TAKES: &str = "a Vec takes every write";
+
+/// Null, a string, or `{"base64":…}` for bytes that are not UTF-8.
+fn write_json(base64: bool, bytes: Option<&[u8]>, out: &mut Vec<u8>) {
+    let Some(bytes) = bytes else { return out.extend(b"null") };
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !base64 => write_text(text, out),
+        _ => write!(out, "{{\"base64\":\"{}\"}}", BASE64_STANDARD.encode(bytes)).expect(TAKES),
+    }
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, text).expect("a text is a JSON string, and a Vec takes every write");
+}
