@@ -70,6 +70,11 @@ pub struct PrivateLane {
 }
 
 impl PrivateLane {
+    /// The cluster that it leads to.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
     /// A connection to this broker.
     pub async fn broker(&self, id: i32) -> Result<Connection, ClientError> {
         self.cluster.broker(id, Lane::Private(self.id)).await
@@ -170,7 +175,7 @@ impl Cluster {
     }
 
     /// Makes refreshes ask for this topic no more.
-    pub(crate) fn unwant(&self, topic: &str) {
+    pub fn unwant(&self, topic: &str) {
         lock(&self.0.wanted).remove(topic);
     }
 

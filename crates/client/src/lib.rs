@@ -18,7 +18,9 @@ pub mod versions;
 pub use admin::Admin;
 pub use cluster::{Cluster, ClusterConfig, CoordinatorKind, Lane, PrivateLane};
 pub use connection::{Connection, ConnectionConfig};
-pub use consumer::{Consumer, ConsumerConfig, ConsumerRecord, Fetched, OffsetReset};
+pub use consumer::{
+    Consumer, ConsumerConfig, ConsumerRecord, Fetched, OffsetReset, Once, read_once,
+};
 pub use error::ClientError;
 pub use metadata::Metadata;
 pub use offsets::{CommittedOffset, FoundOffset, OffsetSpec};

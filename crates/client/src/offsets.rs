@@ -9,9 +9,10 @@ use wire::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic
 use wire::offset_fetch::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
+use wire::offset_for_leader_epoch::{OffsetForLeaderPartition, OffsetForLeaderTopic};
 use wire::{
     ApiKey, ListOffsetsRequest, ListOffsetsResponse, OffsetCommitRequest, OffsetFetchRequest,
-    OffsetFetchResponse,
+    OffsetFetchResponse, OffsetForLeaderEpochRequest,
 };
 
 /// Which offset of a partition is meant.
@@ -177,6 +178,62 @@ fn take_found(
         }
     }
     result
+}
+
+/// Asks leaders where a leader's term ended in their logs: the offset behind its last record, or behind the last one of
+/// the term before it. `None` where the leader does not know the term (KIP-320). A place behind that offset, in that
+/// term, was cut off. A partition that fails fails all.
+pub async fn epoch_ends(
+    cluster: &Cluster,
+    wanted: &[(TopicPartition, LeaderEpoch)],
+) -> Result<HashMap<TopicPartition, Option<Offset>>, ClientError> {
+    cluster
+        .retry(|| async {
+            let asked = epoch_ends_once(cluster, wanted).await;
+            if asked.as_ref().is_err_and(ClientError::is_retriable) {
+                cluster.refresh().await?;
+            }
+            asked
+        })
+        .await
+}
+
+async fn epoch_ends_once(
+    cluster: &Cluster,
+    wanted: &[(TopicPartition, LeaderEpoch)],
+) -> Result<HashMap<TopicPartition, Option<Offset>>, ClientError> {
+    let metadata = cluster.metadata();
+    let mut by_leader: BTreeMap<i32, BTreeMap<&str, Vec<OffsetForLeaderPartition>>> =
+        BTreeMap::new();
+    for (partition, leader_epoch) in wanted {
+        let leader = metadata.leader(&partition.topic, partition.partition.0);
+        let none = || ClientError::refused(partition.to_string(), ErrorCode::LeaderNotAvailable);
+        let of_leader = by_leader.entry(leader.ok_or_else(none)?).or_default();
+        of_leader.entry(&partition.topic).or_default().push(OffsetForLeaderPartition {
+            partition: partition.partition.0,
+            leader_epoch: leader_epoch.0,
+            ..Default::default()
+        });
+    }
+    let mut found = HashMap::new();
+    for (leader, topics) in by_leader {
+        let topics = topics.into_iter();
+        let topics = topics.map(|(topic, partitions)| OffsetForLeaderTopic {
+            topic: topic.to_owned(),
+            partitions,
+        });
+        let request = OffsetForLeaderEpochRequest { replica_id: -1, topics: topics.collect() };
+        let response = cluster.broker(leader, Lane::Common).await?.call(&request).await?;
+        for topic in &response.topics {
+            for answer in &topic.partitions {
+                let partition = TopicPartition::new(&*topic.topic, answer.partition);
+                check(answer.error(), None, || format!("the end of a term of {partition}"))?;
+                let end = (answer.end_offset >= 0).then_some(Offset(answer.end_offset));
+                found.insert(partition, end);
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// The newest version of committing and fetching offsets that names topics.

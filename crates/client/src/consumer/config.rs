@@ -47,6 +47,9 @@ pub struct ConsumerConfig {
     pub fetch_bytes_max: i32,
     /// `max.partition.fetch.bytes`.
     pub partition_bytes_max: i32,
+    /// Whether a partition that fails for good is given up by itself ([`crate::Consumer::take_failures`]), and a place
+    /// outside of a log is such a failure; else it fails the poll, and `offset_reset` decides.
+    pub failures_apart: bool,
     /// `client.rack`: read from a replica nearby (KIP-392).
     pub rack: String,
 }
@@ -69,6 +72,7 @@ impl Default for ConsumerConfig {
             fetch_wait_max: Duration::from_millis(500),
             fetch_bytes_max: 50 * 1024 * 1024,
             partition_bytes_max: 1024 * 1024,
+            failures_apart: false,
             rack: String::new(),
         }
     }

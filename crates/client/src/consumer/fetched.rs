@@ -9,6 +9,7 @@ use model::{
     BatchHeader, LeaderEpoch, Offset, ProducerId, Timestamp, TimestampType, TopicPartition,
 };
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use wire::fetch::PartitionData;
 
 /// One record as a consumer sees it.
@@ -24,6 +25,8 @@ pub struct ConsumerRecord<'a> {
     pub key: Option<&'a [u8]>,
     /// The value, or null.
     pub value: Option<&'a [u8]>,
+    /// The term of the leader that took it.
+    pub leader_epoch: LeaderEpoch,
     record: Record<'a>,
 }
 
@@ -114,23 +117,41 @@ impl Fetched {
         mut record: impl FnMut(ConsumerRecord<'_>),
     ) -> Result<usize, ClientError> {
         let mut count = 0;
+        self.read(EXPANDED_BYTES_MAX, buffer, |seen| {
+            record(seen);
+            count += 1;
+            ControlFlow::Continue(())
+        })?;
+        Ok(count)
+    }
+
+    /// As [`Fetched::for_each`], for whoever may have enough before the end, and gives a batch no more than
+    /// `expanded_bytes_max` to expand to.
+    ///
+    /// # Errors
+    /// A batch is damaged, or expands to more.
+    pub fn read(
+        &self,
+        expanded_bytes_max: usize,
+        buffer: &mut Vec<u8>,
+        mut record: impl FnMut(ConsumerRecord<'_>) -> ControlFlow<()>,
+    ) -> Result<(), ClientError> {
         let mut aborted = Aborted::new(self.aborted.as_deref().unwrap_or_default());
         for (header, batch) in Batches::new(&self.batches).map_while(Result::ok) {
             if aborted.hides(&header, batch) || header.is_control() {
                 continue;
             }
             let failed = |e: &dyn std::fmt::Display| corrupt(&self.partition, &header, e);
-            let records = compression::records::read(&header, batch, EXPANDED_BYTES_MAX, buffer);
+            let records = compression::records::read(&header, batch, expanded_bytes_max, buffer);
             for found in records.map_err(|e| failed(&e))? {
                 let found = found.map_err(|e| failed(&e))?;
                 let seen = consumer_record(&header, found);
-                if seen.offset >= self.fetch_offset {
-                    record(seen);
-                    count += 1;
+                if seen.offset >= self.fetch_offset && record(seen).is_break() {
+                    return Ok(());
                 }
             }
         }
-        Ok(count)
+        Ok(())
     }
 }
 
@@ -157,6 +178,7 @@ fn consumer_record<'a>(header: &BatchHeader, record: Record<'a>) -> ConsumerReco
         timestamp_type,
         key: record.key,
         value: record.value,
+        leader_epoch: header.leader_epoch,
         record,
     }
 }

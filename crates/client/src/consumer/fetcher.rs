@@ -68,6 +68,8 @@ pub(super) struct Fetcher {
     pub(super) stale: bool,
     /// How long answers took, if anybody wants to know.
     pub(super) times: Option<Vec<Duration>>,
+    /// Partitions that were given up, if they fail by themselves.
+    pub(super) failures: Vec<(TopicPartition, ClientError)>,
 }
 
 impl Fetcher {
@@ -82,6 +84,7 @@ impl Fetcher {
             waiting: None,
             stale: false,
             times: None,
+            failures: Vec::new(),
         }
     }
 
@@ -240,9 +243,14 @@ impl Fetcher {
             for data in &topic.partitions {
                 let partition = TopicPartition::new(name.clone(), data.partition_index);
                 let asked = answer.asked.get(&partition);
-                let fetched =
-                    self.take_partition(partition.clone(), data, asked, places, config)?;
-                out.extend(fetched);
+                match self.take_partition(partition.clone(), data, asked, places, config) {
+                    Ok(fetched) => out.extend(fetched),
+                    Err(error) if config.failures_apart => {
+                        places.remove(&partition);
+                        self.failures.push((partition, error));
+                    }
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(out)
@@ -265,7 +273,12 @@ impl Fetcher {
             ErrorCode::None => {}
             ErrorCode::OffsetOutOfRange => {
                 // A replica nearby may be behind; the leader decides.
-                if place.nearby.take().is_none() {
+                let at_leader = place.nearby.take().is_none();
+                if at_leader && config.failures_apart {
+                    let what = format!("fetch of {partition} at offset {offset}");
+                    return Err(ClientError::refused(what, ErrorCode::OffsetOutOfRange));
+                }
+                if at_leader {
                     (place.position, place.reset) = (None, true);
                 }
                 return Ok(None);

@@ -10,10 +10,12 @@ mod config;
 mod fetched;
 mod fetcher;
 mod group;
+mod once;
 mod session;
 
 pub use config::{ConsumerConfig, OffsetReset};
 pub use fetched::{ConsumerRecord, Fetched};
+pub use once::{Once, read_once};
 
 use crate::cluster::Cluster;
 use crate::error::ClientError;
@@ -67,6 +69,23 @@ impl Consumer {
         }
         self.place(partitions);
         Ok(())
+    }
+
+    /// Reads one partition more, from this offset on. Nothing is looked up: whether there is such a partition turns out
+    /// when brokers are asked.
+    pub fn add(&mut self, partition: TopicPartition, offset: Offset) {
+        self.cluster.want([&*partition.topic]);
+        self.places.insert(partition, Place::at(offset));
+    }
+
+    /// Reads a partition no more.
+    pub fn remove(&mut self, partition: &TopicPartition) {
+        self.places.remove(partition);
+    }
+
+    /// Partitions that were given up since the last call, if [`ConsumerConfig::failures_apart`] says so, and why.
+    pub fn take_failures(&mut self) -> Vec<(TopicPartition, ClientError)> {
+        std::mem::take(&mut self.fetcher.failures)
     }
 
     /// Replaces the assignment; partitions that stay keep their places.
@@ -163,7 +182,7 @@ impl Consumer {
             // Behind the answers, so that brokers that answered are asked again: either the next
             // records travel while the caller works, or there is something to wait for.
             self.fetcher.send(&self.places, &self.config).await?;
-            if !records.is_empty() {
+            if !records.is_empty() || !self.fetcher.failures.is_empty() {
                 return Ok(records);
             }
             if !self.wait(deadline).await? {

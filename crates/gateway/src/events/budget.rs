@@ -1,0 +1,77 @@
+//! Memory of all chunks together: what was put in first goes first, whichever partition it is of. A chunk that a reader
+//! still writes is counted until it is written.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use super::feed::Track;
+
+/// Entries of chunks that are gone, up to which nobody looks for them.
+const STALE_MAX: usize = 1024;
+
+/// What chunks may hold.
+#[derive(Debug)]
+pub(super) struct Budget {
+    limit_bytes: usize,
+    held_bytes: AtomicUsize,
+    held_count: AtomicUsize,
+    /// Chunks in the order in which they came: their track and first offset.
+    order: Mutex<VecDeque<(Weak<Track>, i64)>>,
+}
+
+/// Memory of one chunk, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.budget.held_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.held_count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Budget {
+    pub(super) fn new(limit_bytes: usize) -> Arc<Budget> {
+        Arc::new(Budget {
+            limit_bytes,
+            held_bytes: AtomicUsize::new(0),
+            held_count: AtomicUsize::new(0),
+            order: Mutex::default(),
+        })
+    }
+
+    /// Counts a chunk.
+    pub(super) fn hold(self: &Arc<Budget>, bytes: usize) -> Held {
+        self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.held_count.fetch_add(1, Ordering::Relaxed);
+        Held { budget: Arc::clone(self), bytes }
+    }
+
+    /// Notes that a chunk was put into a track; takes out the oldest ones, as many as are too many.
+    pub(super) fn note(&self, track: &Arc<Track>, from: i64) {
+        let mut order = self.order.lock().expect("no code under it panics");
+        order.push_back((Arc::downgrade(track), from));
+        if order.len() > STALE_MAX + 2 * self.held_count.load(Ordering::Relaxed) {
+            order.retain(|(track, _)| track.strong_count() > 0);
+        }
+        while self.is_over() {
+            let Some((track, from)) = order.pop_front() else { break };
+            // A track's lock is never held where this one is taken.
+            if let Some(track) = track.upgrade() {
+                track.forget(from);
+            }
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.held_bytes() > self.limit_bytes
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held_bytes.load(Ordering::Relaxed)
+    }
+}
