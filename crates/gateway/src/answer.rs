@@ -9,8 +9,11 @@ use hyper::{Response, StatusCode};
 use serving::choice::{Row, Rule};
 use serving::error::{ApiError, Kind};
 
+use crate::events::Opened;
+
 /// The type of answers that REST proxies have too.
 const OF_PROXIES: &str = "application/vnd.kafka.v2+json";
+const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
 /// After how many seconds a client may try again.
 const RETRY_AFTER_S: &str = "1";
@@ -22,6 +25,8 @@ pub(crate) struct Answer {
     content_type: &'static str,
     body: String,
     headers: HeaderMap,
+    /// The stream that goes on in place of an answer.
+    stream: Option<Box<Opened>>,
 }
 
 /// Where a record went, or why it did not.
@@ -33,12 +38,29 @@ pub(crate) struct Placed {
 
 impl Answer {
     fn new(status: StatusCode, content_type: &'static str, body: String) -> Answer {
-        Answer { status, content_type, body, headers: HeaderMap::new() }
+        Answer { status, content_type, body, headers: HeaderMap::new(), stream: None }
     }
 
     /// A JSON value of ours.
     pub(crate) fn json(body: impl Into<String>) -> Answer {
         Answer::new(StatusCode::OK, JSON, body.into())
+    }
+
+    /// Events that are all there is: the connection is closed behind them, as any stream's.
+    pub(crate) fn event_stream(body: String) -> Answer {
+        Answer::new(StatusCode::OK, EVENTS, body)
+            .with(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
+            .with(header::CONNECTION, HeaderValue::from_static("close"))
+    }
+
+    /// No answer of the HTTP library's: the connection is handed over.
+    pub(crate) fn stream(opened: Opened) -> Answer {
+        Answer { stream: Some(Box::new(opened)), ..Answer::event_stream(String::new()) }
+    }
+
+    /// The stream that the connection is handed over for.
+    pub(crate) fn take_stream(&mut self) -> Option<Box<Opened>> {
+        self.stream.take()
     }
 
     /// The same with another status.

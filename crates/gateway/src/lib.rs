@@ -3,12 +3,13 @@
 //!
 //! [`Door`] is the socket, [`open`] begins to listen, [`Gateway::stop`] ends that. Of the code, read `front` (who is let
 //! in, and how long anything may take), then `request` (what is asked), then `produce` (how records are sent and what
-//! is answered). What is decided by values alone is in the room `serving`.
+//! is answered) and `events` (how records are pushed). What is decided by values alone is in the room `serving`.
 //!
 //! Threads of its own begin with the first connection: a broker whose gateway is not used pays for a socket only.
 
 mod answer;
 mod door;
+mod events;
 mod front;
 mod lifetime;
 mod produce;
@@ -19,4 +20,4 @@ mod state;
 
 pub use door::{BindError, Door};
 pub use lifetime::{Gateway, open};
-pub use settings::{Access, Settings};
+pub use settings::{Access, EventSettings, Settings};

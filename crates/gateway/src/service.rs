@@ -10,14 +10,18 @@ use serving::error::{ApiError, Kind};
 use serving::visitors::Visit;
 
 use crate::answer::{Answer, distribution, failed, nothing};
+use crate::events::{self, Opened};
 use crate::produce::{Target, produce};
 use crate::request::body::discard;
 use crate::request::{NoRoute, Parameters, Route, route};
 use crate::settings::Access;
 use crate::state::Shared;
 
-/// Answers a request.
-pub(crate) async fn answer(shared: &Shared, request: Request<Incoming>) -> Response<Full<Bytes>> {
+/// Answers a request; or hands back the stream that its connection is to be used for.
+pub(crate) async fn answer(
+    shared: &Shared,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Box<Opened>> {
     let (parts, mut body) = request.into_parts();
     // A length beside chunks is not to be believed, and the parser has taken it away: a request in chunks is
     // the last of its connection, so that whatever follows it is never taken for a request (RFC 9112, 6.1).
@@ -29,7 +33,11 @@ pub(crate) async fn answer(shared: &Shared, request: Request<Incoming>) -> Respo
     // What comes too slowly is not waited for again.
     let is_slow = answered.as_ref().is_err_and(|error| error.kind == Kind::Slow);
     let is_read = body.is_end_stream() || !is_slow && discard(&mut body).await;
-    let answer = answered.unwrap_or_else(|error| failed(&error));
+    let mut answer = answered.unwrap_or_else(|error| failed(&error));
+    if let Some(mut stream) = answer.take_stream() {
+        stream.origin = listed_origin(shared, &parts.headers).cloned();
+        return Err(stream);
+    }
     let mut response = answer.into_response();
     if is_chunked || !is_read || shared.is_stopping() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -38,7 +46,7 @@ pub(crate) async fn answer(shared: &Shared, request: Request<Incoming>) -> Respo
         response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
         response.headers_mut().insert(header::VARY, HeaderValue::from_static("Origin"));
     }
-    response
+    Ok(response)
 }
 
 /// Whether a request may be answered, by the host that it names and the page that it comes from.
@@ -88,6 +96,15 @@ async fn respond(shared: &Shared, parts: &Parts, body: &mut Incoming) -> Result<
             let rows = shared.topics.known(topic).map(|topic| topic.distribution());
             Ok(distribution(topic, &rows.unwrap_or_default()))
         }
+        Route::EventCounts => Ok(Answer::json(shared.events.counts())),
+        Route::Events { .. } if parts.method == Method::HEAD => {
+            Ok(Answer::event_stream(String::new()))
+        }
+        Route::Events { .. } if !body.is_end_stream() => {
+            Err(ApiError::new(Kind::Malformed, "a request for events has no body"))
+        }
+        Route::Events { .. } if shared.is_stopping() => Ok(events::weather()),
+        Route::Events { topics } => events::open(&shared.events, &topics, &parameters, parts).await,
         Route::Produce { topic, partition, raw } => {
             if shared.is_stopping() {
                 return Err(ApiError::new(Kind::Unavailable, "the gateway stops"));
@@ -116,7 +133,7 @@ fn no_route(none: NoRoute) -> Result<Answer, ApiError> {
 fn may(shared: &Shared, route: &Route<'_>) -> Result<(), ApiError> {
     let needed = match route {
         Route::About | Route::Alive | Route::Ready => return Ok(()),
-        Route::Distribution => "read",
+        Route::Distribution | Route::Events { .. } | Route::EventCounts => "read",
         Route::Produce { .. } => "produce",
     };
     let holds = match shared.settings.access {

@@ -5,6 +5,8 @@ use std::time::Duration;
 use client::ClusterConfig;
 use serving::visitors::Doorkeeper;
 
+pub use crate::events::EventSettings;
+
 /// What everybody may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -37,6 +39,8 @@ pub struct Settings {
     pub body_timeout: Duration,
     /// How long a stop waits for requests that are under way.
     pub drain: Duration,
+    /// How event streams are served.
+    pub events: EventSettings,
     /// What everybody may do.
     pub access: Access,
     /// Which hosts and pages are served.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
 
+use crate::events::Events;
 use crate::front::Entrants;
 use crate::produce::Topics;
 use crate::settings::Settings;
@@ -23,6 +24,7 @@ pub(crate) struct Shared {
     /// A permit for each byte that bodies may hold.
     pub(crate) bodies: Arc<Semaphore>,
     pub(crate) topics: Topics,
+    pub(crate) events: Events,
     stopping: AtomicBool,
     /// When it was last looked whether brokers can be reached, and whether one could.
     reached: Mutex<Option<(Instant, bool)>>,
@@ -35,6 +37,7 @@ impl Shared {
             entrants: Entrants::new(settings.connections_max, settings.connections_per_address_max),
             bodies: Arc::new(Semaphore::new(half_bytes.min(Semaphore::MAX_PERMITS))),
             topics: Topics::new(&settings.cluster, half_bytes, settings.request_bytes_max),
+            events: Events::new(&settings.cluster, settings.events),
             stopping: AtomicBool::new(false),
             reached: Mutex::default(),
             settings,

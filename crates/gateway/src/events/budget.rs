@@ -58,7 +58,8 @@ impl Budget {
         if order.len() > STALE_MAX + 2 * self.held_count.load(Ordering::Relaxed) {
             order.retain(|(track, _)| track.strong_count() > 0);
         }
-        while self.is_over() {
+        // What has just come is for somebody who waits.
+        while self.is_over() && order.len() > 1 {
             let Some((track, from)) = order.pop_front() else { break };
             // A track's lock is never held where this one is taken.
             if let Some(track) = track.upgrade() {

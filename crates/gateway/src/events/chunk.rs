@@ -112,8 +112,7 @@ struct Making<'a> {
 
 impl Making<'_> {
     fn add(&mut self, of: &Of<'_>, record: &ConsumerRecord<'_>) {
-        let position =
-            Position { offset: record.offset.0, leader_epoch: record.leader_epoch.0 };
+        let position = Position { offset: record.offset.0, leader_epoch: record.leader_epoch.0 };
         let event = Event {
             topic: of.topic,
             topic_hash: of.topic_hash,
@@ -125,7 +124,8 @@ impl Making<'_> {
             value: record.value,
         };
         let headers: Vec<_> = record.headers().collect();
-        if encoding::write(self.projection, &event, headers.iter().copied(), &mut self.draft.bytes) {
+        if encoding::write(self.projection, &event, headers.iter().copied(), &mut self.draft.bytes)
+        {
             self.draft.mark(position);
         }
         if self.draft.bytes.len() >= CHUNK_BYTES {

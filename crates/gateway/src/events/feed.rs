@@ -200,6 +200,11 @@ impl Track {
         self.state().bells.values().for_each(|bell| bell.notify_one());
     }
 
+    /// Whether a reader reads the past from this offset on.
+    pub(super) fn is_being_read(&self, offset: i64) -> bool {
+        self.state().being_read.contains(&offset)
+    }
+
     /// The right to read the past from this offset on, unless another reader has it: then the bell rings when that is done.
     pub(super) fn begin_reading(self: &Arc<Track>, offset: i64) -> Option<BeingRead> {
         let is_first = self.state().being_read.insert(offset);
@@ -241,8 +246,7 @@ impl Feeds {
     pub(super) fn get(&self, topic: &Topic, partition: i32) -> Arc<Feed> {
         let key = TopicPartition::new(&*topic.name, partition);
         let mut feeds = self.by_partition.lock().expect(CALM);
-        let is_same =
-            |feed: &Arc<Feed>| !feed.is_over() && feed.topic_id == topic.id;
+        let is_same = |feed: &Arc<Feed>| !feed.is_over() && feed.topic_id == topic.id;
         if let Some(feed) = feeds.get(&key).and_then(Weak::upgrade).filter(is_same) {
             return feed;
         }
@@ -250,7 +254,7 @@ impl Feeds {
         let feed = Arc::new(Feed {
             partition: key.clone(),
             topic_id: topic.id,
-            topic_hash: TopicHash::of_id(topic.id.0.as_bytes()),
+            topic_hash: TopicHash::of_id(&topic.id.0),
             partition_count: topic.partitions.len(),
             end: AtomicI64::new(-1),
             leader_epoch: AtomicI32::new(-1),

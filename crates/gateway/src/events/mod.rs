@@ -33,7 +33,7 @@ use serving::events::pace;
 use tokio::sync::{Semaphore, mpsc};
 
 pub(crate) use counts::Counts;
-pub(crate) use open::{Opened, open};
+pub(crate) use open::{Opened, open, weather};
 pub(crate) use serve::serve;
 
 use budget::Budget;

@@ -1,8 +1,7 @@
-//! One connection: its requests one after the other, until it is closed or the gateway stops.
+//! One connection: its requests one after the other, until it is closed, or the gateway stops, or one of them asks for
+//! events: then the connection is handed over, and is that stream's alone.
 
-use std::convert::Infallible;
-use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
@@ -12,6 +11,7 @@ use tokio::sync::watch;
 use tracing::debug;
 
 use super::guest::{Guest, Pace};
+use crate::events::Opened;
 use crate::lifetime::told_to_stop;
 use crate::service;
 use crate::state::Shared;
@@ -21,40 +21,54 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Bytes that a connection buffers of what it reads, and of what it writes.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
-/// Serves it to its end.
+/// The HTTP library has read a request, and shall not answer it.
+#[derive(Debug, thiserror::Error)]
+#[error("handed over to a stream of events")]
+struct HandedOver;
+
+/// Serves it to its end, or until it is to be used for a stream: then both are returned.
 pub(super) async fn serve(
     stream: TcpStream,
     shared: Arc<Shared>,
     mut stopped: watch::Receiver<bool>,
-) {
+) -> Option<(TcpStream, Box<Opened>)> {
     // An answer is one write; a later part of it must not wait for the acknowledgement of the first.
     let _ = stream.set_nodelay(true);
     let pace = Pace::default();
     let guest = Guest::new(stream, pace.clone(), shared.settings.head_timeout);
+    let handed_over = Arc::<Mutex<Option<Box<Opened>>>>::default();
     let answer = service_fn(|request| {
         pace.begin();
         let (shared, pace) = (Arc::clone(&shared), pace.clone());
+        let handed_over = Arc::clone(&handed_over);
         async move {
-            let answer = service::answer(&shared, request).await;
+            let answer = service::answer(&shared, request).await.map_err(|opened| {
+                *handed_over.lock().expect("no code under it panics") = Some(opened);
+                HandedOver
+            });
             pace.end();
-            Ok::<_, Infallible>(answer)
+            answer
         }
     });
     // The socket looks at the clock.
-    let served = Builder::new()
+    let mut served = Builder::new()
         .header_read_timeout(None)
         .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(TokioIo::new(guest), answer);
-    let mut served = pin!(served);
     let result = tokio::select! {
-        result = served.as_mut() => result,
+        result = &mut served => result,
         () = told_to_stop(&mut stopped) => {
-            served.as_mut().graceful_shutdown();
-            served.await
+            Pin::new(&mut served).graceful_shutdown();
+            (&mut served).await
         }
     };
+    if let Some(opened) = handed_over.lock().expect("no code under it panics").take() {
+        // Requests that were sent behind this one are never answered: the stream is the last of its connection.
+        return Some((served.into_parts().io.into_inner().into_stream(), opened));
+    }
     if let Err(cause) = result {
         debug!(%cause, "a connection to the gateway ended");
     }
+    None
 }

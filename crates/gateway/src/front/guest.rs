@@ -86,6 +86,11 @@ impl Guest {
         }
     }
 
+    /// The socket, for whoever writes to it otherwise.
+    pub(super) fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
     /// Whether `deadline` is over; else the task is woken then.
     fn is_over(&mut self, cx: &mut Context<'_>, deadline: Instant) -> bool {
         if deadline < self.rings_at {

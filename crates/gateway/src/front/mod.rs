@@ -1,6 +1,7 @@
 //! Who is let in, and how long anything may take: connections from their first byte to their last.
 //!
-//! What is sent in a request is parsed by hyper alone, so that nothing can be understood in two ways.
+//! What is sent in a request is parsed by hyper alone, so that nothing can be understood in two ways. A connection that is
+//! used for events is handed over when its request was read, and hyper's buffers go.
 
 mod connection;
 mod entrants;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use crate::events;
 use crate::lifetime::{accept, told_to_stop};
 use crate::state::Shared;
 
@@ -33,8 +35,13 @@ pub(crate) async fn accept_all(
         };
         let (shared, stopped) = (Arc::clone(&shared), of_connections.clone());
         tokio::spawn(async move {
-            connection::serve(stream, shared, stopped).await;
-            drop(entered);
+            let served = connection::serve(stream, Arc::clone(&shared), stopped.clone()).await;
+            let Some((stream, opened)) = served else { return drop(entered) };
+            // In a task of its own, which is as small as a reader is: there may be thousands for hours.
+            tokio::spawn(async move {
+                events::serve(stream, *opened, shared, stopped).await;
+                drop(entered);
+            });
         });
     };
     begin(first);

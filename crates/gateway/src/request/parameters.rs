@@ -13,6 +13,11 @@ impl<'a> Parameters<'a> {
         Parameters(form_urlencoded::parse(query.as_bytes()).collect())
     }
 
+    /// All names and values, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
     /// The value of a name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)

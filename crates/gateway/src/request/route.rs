@@ -25,6 +25,13 @@ pub enum Route<'a> {
     },
     /// How many records went where.
     Distribution,
+    /// To be sent the records of topics as they come.
+    Events {
+        /// The topics, as they were named, with commas between them.
+        topics: Cow<'a, str>,
+    },
+    /// What is known of event streams.
+    EventCounts,
 }
 
 /// Why nothing is asked.
@@ -71,6 +78,8 @@ fn by_path(path: &str) -> Result<(Route<'_>, &'static str), NoRoute> {
         ["healthz" | "healthy"] => Ok((Route::Alive, READ)),
         ["readyz" | "ready"] => Ok((Route::Ready, READ)),
         ["topics", topic] => produce(topic, None, false),
+        ["topics", topics, "events"] => Ok((Route::Events { topics: decoded(topics)? }, READ)),
+        ["api", "v1", "gateway", "events"] => Ok((Route::EventCounts, READ)),
         ["topics", topic, "raw"] => produce(topic, None, true),
         ["topics", topic, "partitions", index] => produce(topic, Some(partition(index)?), false),
         ["topics", topic, "partitions", index, "raw"] => {
@@ -109,6 +118,10 @@ mod tests {
         assert_eq!(route(&Method::GET, "/healthz"), Ok(Route::Alive));
         assert_eq!(route(&Method::HEAD, "/ready"), Ok(Route::Ready));
         assert_eq!(route(&Method::GET, "/api/v1/gateway/distribution"), Ok(Route::Distribution));
+        assert_eq!(route(&Method::GET, "/api/v1/gateway/events"), Ok(Route::EventCounts));
+        let events = Route::Events { topics: Cow::Borrowed("a,b") };
+        assert_eq!(route(&Method::GET, "/topics/a,b/events"), Ok(events));
+        assert_eq!(post("/topics/t/events"), Err(NoRoute::Method(READ)));
     }
 
     #[test]

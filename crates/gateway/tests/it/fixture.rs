@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use broker::RunningBroker;
 use client::admin::NewTopic;
-use client::{Admin, Cluster, ClusterConfig, Consumer, ConsumerConfig, OffsetReset, OffsetSpec};
+use client::{
+    Admin, Cluster, ClusterConfig, Consumer, ConsumerConfig, OffsetReset, OffsetSpec, Producer,
+    ProducerConfig, Record,
+};
 use configuration::BrokerConfig;
-use gateway::{Access, Door, Gateway, Settings};
+use gateway::{Access, Door, EventSettings, Gateway, Settings};
 use model::TopicPartition;
 use serving::visitors::Doorkeeper;
 use tempfile::TempDir;
@@ -51,6 +54,7 @@ pub fn settings(bootstrap: &str) -> Settings {
         head_timeout: PATIENCE,
         body_timeout: PATIENCE,
         drain: PATIENCE,
+        events: EventSettings::default(),
         access: Access::Produce,
         doorkeeper: Doorkeeper::default(),
     }
@@ -91,6 +95,43 @@ impl World {
 
     pub async fn connect(&self) -> Connection {
         Connection::open(self.gateway.address()).await
+    }
+
+    /// Writes these values to a partition.
+    pub async fn fill(
+        &self,
+        topic: &str,
+        partition: i32,
+        values: impl IntoIterator<Item = String>,
+    ) {
+        let producer =
+            Producer::new(self.cluster.clone(), ProducerConfig::default()).await.unwrap();
+        for value in values {
+            let record = Record {
+                value: Some(value.as_bytes()),
+                partition: Some(partition),
+                ..Record::default()
+            };
+            producer.send(topic, &record).await.unwrap();
+        }
+        producer.flush().await.unwrap();
+    }
+
+    /// What the gateway counts of its event streams.
+    pub async fn count(&self, name: &str) -> u64 {
+        let counts = self.connect().await.get("/api/v1/gateway/events").await.json();
+        counts[name].as_u64().unwrap_or_else(|| panic!("{name}: {counts}"))
+    }
+
+    /// Waits until the gateway has counted so many.
+    pub async fn until_count(&self, name: &str, count: u64) {
+        let counted = async {
+            while self.count(name).await != count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let counted = tokio::time::timeout(PATIENCE, counted).await;
+        assert!(counted.is_ok(), "{name} was never {count}");
     }
 
     /// The end of each partition.

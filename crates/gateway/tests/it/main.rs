@@ -1,8 +1,11 @@
 //! The gateway over real sockets, in front of a real broker in this process.
 
 mod choosing;
+mod event_stream;
 mod fixture;
 mod http;
 mod producing;
+mod pushing;
 mod refusing;
+mod slow_readers;
 mod strangers;

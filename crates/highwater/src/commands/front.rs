@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use client::{ClusterConfig, ConnectionConfig};
 use configuration::{Anonymous, Gateway};
-use gateway::{Access, Door, Settings};
+use gateway::{Access, Door, EventSettings, Settings};
 use serving::visitors::Doorkeeper;
 use tracing::warn;
 
@@ -75,6 +75,7 @@ pub fn settings(
         head_timeout: Duration::from_millis(gateway.head_timeout_ms),
         body_timeout: BODY_MAX,
         drain: Duration::from_millis(gateway.drain_ms),
+        events: EventSettings { chunk_bytes: gateway.memory_bytes / 2, ..EventSettings::default() },
         access,
         doorkeeper: Doorkeeper::new(
             gateway.advertised_url.as_deref(),

@@ -1,0 +1,196 @@
+//! From a request to a stream: what is asked, whether it can be had, and where it begins. What goes wrong here is an
+//! answer like any other. A client that may succeed later is not told an error: browsers never come again after one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Version;
+use hyper::header::{self, HeaderValue};
+use hyper::http::request::Parts;
+use serving::error::{ApiError, Kind};
+use serving::events::id::{self, ID_BYTES_MAX, PARTITIONS_MAX};
+use serving::events::pace::Return;
+use serving::events::query::TOPICS_MAX;
+use serving::events::{Query, ResumeId, notice};
+use tokio::time::timeout;
+
+use super::feed::Feed;
+use super::places::{self, Begun};
+use super::reader::{Manner, Place, Reader};
+use super::{Events, topics};
+use crate::answer::{self, Answer};
+use crate::request::Parameters;
+
+/// How long a client waits for the cluster to say where its stream begins.
+const OPEN_MAX: Duration = Duration::from_secs(5);
+
+/// A stream that can begin: its connection is handed over with it.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(super) reader: Reader,
+    /// The page that may read the stream, if it is another than the gateway's own.
+    pub(crate) origin: Option<HeaderValue>,
+    pub(super) is_chunked: bool,
+    /// Gaps between where the client was and where the stream begins.
+    pub(super) notices: Vec<u8>,
+}
+
+/// What is asked, read.
+struct Asked<'a> {
+    topics: Vec<&'a str>,
+    query: Query,
+    id: Option<ResumeId>,
+}
+
+/// Opens a stream of these topics, named with commas between them; or says why there is none.
+///
+/// # Errors
+/// The request makes no sense, or may not be answered, now and later.
+pub(crate) async fn open(
+    events: &Events,
+    topics: &str,
+    parameters: &Parameters<'_>,
+    parts: &Parts,
+) -> Result<Answer, ApiError> {
+    let asked = read(topics, parameters, parts)?;
+    let opened = timeout(OPEN_MAX, begin(events, &asked, parts)).await;
+    match opened.unwrap_or_else(|_| Err(topics::unavailable(&"no broker answered within 5 s"))) {
+        Err(error) if error.kind.retriable() => Ok(weather()),
+        // A topic that was there may be about to be made anew.
+        Err(error) if error.kind == Kind::NoTopic && asked.id.is_some() => Ok(weather()),
+        opened => opened,
+    }
+}
+
+/// Nothing now: come again.
+pub(crate) fn weather() -> Answer {
+    let mut body = Vec::new();
+    notice::write_retry(Return::SentAway.retry_ms(fastrand::f64()), &mut body);
+    Answer::event_stream(String::from_utf8(body).expect("a number"))
+}
+
+fn read<'a>(
+    topics: &'a str,
+    parameters: &Parameters<'_>,
+    parts: &Parts,
+) -> Result<Asked<'a>, ApiError> {
+    let malformed = |words: String| ApiError::new(Kind::Malformed, words);
+    let query = Query::read(parameters.iter()).map_err(|error| malformed(error.to_string()))?;
+    let header = parts.headers.get("last-event-id").map(HeaderValue::to_str);
+    let header =
+        header.transpose().map_err(|_| malformed("Last-Event-ID: not ASCII".to_owned()))?;
+    let id = header.or(query.last_event_id.as_deref()).filter(|id| !id.is_empty());
+    let id = id.map(ResumeId::read).transpose();
+    let id = id.map_err(|error| malformed(format!("Last-Event-ID: {error}")))?;
+    let mut topics: Vec<_> = topics.split(',').collect();
+    topics.sort_unstable();
+    topics.dedup();
+    if topics.len() > TOPICS_MAX {
+        return Err(malformed(format!("more than {TOPICS_MAX} topics in one stream")));
+    }
+    Ok(Asked { topics, query, id })
+}
+
+async fn begin(events: &Events, asked: &Asked<'_>, parts: &Parts) -> Result<Answer, ApiError> {
+    let query = &asked.query;
+    let feeds = feeds(events, asked).await?;
+    let wishes: Vec<_> = feeds
+        .into_iter()
+        .map(|feed| {
+            let wish = places::wish(&query.start, asked.id.as_ref(), &feed);
+            (feed, wish)
+        })
+        .collect();
+    let begun = {
+        let _permit = events.asking.acquire().await.map_err(|e| topics::unavailable(&e))?;
+        // What is known of partitions may be old where no reader was.
+        let fresh = events.cluster.refresh_if_old().await;
+        fresh.map_err(|error| topics::unavailable(&error))?;
+        let begun = places::begin(&events.cluster, events.tail(), &wishes, query.until_end).await;
+        begun.map_err(|error| topics::failed(&error, asked.topics[0]))?
+    };
+    let is_read = |one: &Begun| one.end.is_some_and(|end| one.position.next() >= end);
+    if query.until_end && asked.id.is_some() && begun.iter().all(is_read) {
+        // A client that came again has everything: it need not come again.
+        return Ok(answer::nothing());
+    }
+    let mut projection = query.projection.clone();
+    projection.ids = (wishes.len() == 1).then_some(query.id_style);
+    let (mut list, mut notices) = (Vec::new(), Vec::new());
+    for ((feed, _), Begun { position, gap, end }) in wishes.into_iter().zip(begun) {
+        if let Some(gap) = gap {
+            let partition = &feed.partition;
+            events.counts.gaps.add(1);
+            notice::write_gap(&partition.topic, partition.partition.0, &gap, &mut notices);
+        }
+        let many = || topics::unavailable(&"too many different filters");
+        let track = feed.track(&projection).ok_or_else(many)?;
+        list.push(Place::new(feed, track, position, end.filter(|_| query.until_end)));
+    }
+    let Query { id_style, id_every, slow, lag_max, limit, .. } = *query;
+    let manner = Manner { id_style, id_every, slow, lag_max };
+    Ok(Answer::stream(Opened {
+        reader: Reader::new(list, manner, limit, &events.counts),
+        origin: None,
+        is_chunked: parts.version == Version::HTTP_11,
+        notices,
+    }))
+}
+
+/// The feeds of all partitions of the stream, by topic and partition.
+async fn feeds(events: &Events, asked: &Asked<'_>) -> Result<Vec<Arc<Feed>>, ApiError> {
+    let mut feeds = Vec::new();
+    for name in &asked.topics {
+        let topic = topics::find(&events.cluster, &events.asking, name).await?;
+        let count = topic.partitions.len() as i32;
+        let all: Vec<i32>;
+        let partitions = match &asked.query.partitions {
+            Some(partitions) => partitions,
+            None => {
+                all = (0..count).collect();
+                &all
+            }
+        };
+        if let Some(missing) = partitions.iter().find(|partition| **partition >= count) {
+            let words = format!("topic {name} has no partition {missing}: it has {count}");
+            return Err(ApiError::new(Kind::NoPartition, words));
+        }
+        if feeds.len() + partitions.len() > PARTITIONS_MAX {
+            return Err(ApiError::new(Kind::Malformed, TOO_MANY));
+        }
+        feeds.extend(partitions.iter().map(|partition| events.feeds.get(&topic, *partition)));
+    }
+    let named = feeds.iter().map(|feed| (&*feed.partition.topic, feed.partition.partition.0));
+    if id::bytes_max(asked.query.id_style, named) > ID_BYTES_MAX {
+        return Err(ApiError::new(Kind::Malformed, TOO_LONG));
+    }
+    Ok(feeds)
+}
+
+const TOO_MANY: &str = "more than 256 partitions in one stream: name some with partitions=0,1,…";
+const TOO_LONG: &str =
+    "the ids of so many partitions do not fit into a header: use id=short, or partitions=0,1,…";
+
+/// The head of the answer.
+pub(super) fn head(opened: &Opened) -> Vec<u8> {
+    let mut head = Vec::from(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store, no-transform\r\n\
+         x-accel-buffering: no\r\nconnection: close\r\n",
+    );
+    if opened.is_chunked {
+        head.extend(b"transfer-encoding: chunked\r\n");
+    }
+    if let Some(origin) = &opened.origin {
+        for (name, value) in
+            [(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.as_bytes()), (header::VARY, b"Origin")]
+        {
+            head.extend(name.as_str().as_bytes());
+            head.extend(b": ");
+            head.extend(value);
+            head.extend(b"\r\n");
+        }
+    }
+    let date = httpdate::fmt_http_date(std::time::SystemTime::now());
+    head.extend(format!("date: {date}\r\n\r\n").as_bytes());
+    head
+}

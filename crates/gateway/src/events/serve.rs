@@ -1,0 +1,118 @@
+//! Serves one reader to its end.
+
+use std::io;
+use std::sync::Arc;
+
+use serving::events::notice;
+use serving::events::pace::Return;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tracing::debug;
+
+use super::open::{self, Opened};
+use super::reader::{Reader, Step};
+use super::writer::Writer;
+use crate::lifetime::told_to_stop;
+use crate::state::Shared;
+
+/// Writes the stream to a connection of which the request was read.
+pub(crate) async fn serve(
+    stream: TcpStream,
+    opened: Opened,
+    shared: Arc<Shared>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let settings = shared.events.settings;
+    let writer = Writer::new(stream, opened.is_chunked, settings.blocked_max);
+    if let Err(cause) = run(writer, opened, &shared, &mut stopped).await {
+        if cause.kind() == io::ErrorKind::TimedOut {
+            shared.events.counts.slow.add(1);
+        }
+        debug!(%cause, "a reader of events is gone");
+    }
+}
+
+async fn run(
+    mut writer: Writer,
+    opened: Opened,
+    shared: &Shared,
+    stopped: &mut watch::Receiver<bool>,
+) -> io::Result<()> {
+    let mut reader = begin(&writer, opened).await?;
+    let ping_every = shared.events.settings.ping_every;
+    let mut ping_at = Instant::now() + ping_every;
+    while !shared.is_stopping() {
+        // A reader that always has something must let others have their turn.
+        tokio::task::coop::consume_budget().await;
+        match reader.step() {
+            Step::Send(piece) => {
+                let mut id = Vec::new();
+                let with_ids = reader.with_ids(&piece);
+                if with_ids.is_none() {
+                    reader.id_behind(&piece, &mut id);
+                }
+                let bytes = with_ids.as_deref().unwrap_or(piece.bytes());
+                writer.body(bytes, &id, || piece.is_burden()).await?;
+                ping_at = Instant::now() + ping_every;
+            }
+            Step::Say(notice) => writer.body(&notice, b"", || false).await?,
+            Step::CatchUp(at) => {
+                if let Some(notice) = Box::pin(reader.catch_up(&shared.events, at)).await {
+                    writer.body(&notice, b"", || false).await?;
+                }
+            }
+            Step::Wait(until) => {
+                let wake_at = until.map_or(ping_at, |until| until.min(ping_at));
+                let bell = reader.bell();
+                tokio::select! {
+                    () = bell.notified() => {}
+                    () = writer.gone() => return Ok(()),
+                    () = told_to_stop(stopped) => {}
+                    () = sleep_until(wake_at) => {}
+                }
+                if Instant::now() >= ping_at {
+                    writer.body(&reader.ping(), b"", || false).await?;
+                    ping_at = Instant::now() + ping_every;
+                }
+            }
+            Step::Finish(end) => {
+                let mut out = Vec::new();
+                notice::write_end(end, &mut out);
+                reader.write_id_block(&mut out);
+                writer.body(&out, b"", || false).await?;
+                return writer.finish().await;
+            }
+            Step::LeaveSlow => {
+                shared.events.counts.slow.add(1);
+                break;
+            }
+            Step::Leave => break,
+        }
+    }
+    send_away(writer, reader).await
+}
+
+/// The head, when to come again, the first id, and what was missed until here.
+async fn begin(writer: &Writer, opened: Opened) -> io::Result<Reader> {
+    let mut first = open::head(&opened);
+    writer.head(&first).await?;
+    first.clear();
+    notice::write_retry(Return::Broken.retry_ms(fastrand::f64()), &mut first);
+    let Opened { mut reader, notices, .. } = opened;
+    // Gaps come before the id that lies behind them: who breaks off in between hears of them again.
+    first.extend(notices);
+    reader.write_id_block(&mut first);
+    writer.body(&first, b"", || false).await?;
+    Ok(reader)
+}
+
+/// Has the client come again, at some time, where it is now.
+async fn send_away(writer: Writer, mut reader: Reader) -> io::Result<()> {
+    let mut last = Vec::new();
+    notice::write_retry(Return::SentAway.retry_ms(fastrand::f64()), &mut last);
+    reader.write_id_block(&mut last);
+    drop(reader);
+    writer.body(&last, b"", || false).await?;
+    writer.finish().await
+}

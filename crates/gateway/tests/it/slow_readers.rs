@@ -1,0 +1,145 @@
+//! Readers that take nothing: what they cost the others, and what they lose.
+
+use std::time::Duration;
+
+use gateway::{EventSettings, Settings};
+
+use crate::event_stream::{EventStream, Said};
+use crate::fixture::World;
+
+/// Values of 1 KiB, so that some thousands fill every buffer on the way.
+fn large(range: std::ops::Range<usize>) -> impl Iterator<Item = String> {
+    range.map(|i| format!("{i:06}{}", "x".repeat(1018)))
+}
+
+const COUNT: usize = 12_000;
+
+fn number(value: &str) -> usize {
+    value[..6].parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_made_once_for_all_readers_that_want_them_so() {
+    let world = World::start().await;
+    world.create("t", 1, &[]).await;
+    let address = world.gateway.address();
+    let mut readers = Vec::new();
+    for _ in 0..20 {
+        let mut reader = EventStream::open(address, "/topics/t/events", None).await;
+        reader.next_id().await;
+        readers.push(reader);
+    }
+    let mut other = EventStream::open(address, "/topics/t/events?data=record", None).await;
+    other.next_id().await;
+    assert_eq!(world.count("readers").await, 21);
+    world.fill("t", 0, (0..50).map(|i| i.to_string())).await;
+    for reader in &mut readers {
+        let values = reader.values(50).await;
+        assert!(values.iter().enumerate().all(|(i, value)| *value == i.to_string()), "{values:?}");
+    }
+    other.values(50).await;
+    assert_eq!(world.count("encoded_events").await, 100, "once for each of two projections");
+    assert_eq!(world.count("sent_events").await, 21 * 50);
+    assert_eq!(world.count("catch_up_reads").await, 0);
+    drop(readers);
+    world.until_count("readers", 1).await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_takes_nothing_costs_the_others_nothing_and_loses_nothing() {
+    let events = EventSettings {
+        chunk_bytes: 1 << 20,
+        blocked_max: Duration::from_millis(500),
+        ..EventSettings::default()
+    };
+    let world = World::start_with(|settings| Settings { events, ..settings }).await;
+    world.create("t", 1, &[]).await;
+    let address = world.gateway.address();
+    let mut stuck = EventStream::open(address, "/topics/t/events", None).await;
+    stuck.next_id().await;
+    let mut quick = EventStream::open(address, "/topics/t/events", None).await;
+    quick.next_id().await;
+    let reading = tokio::spawn(async move {
+        let values = quick.values(COUNT).await;
+        (quick, values)
+    });
+    world.fill("t", 0, large(0..COUNT)).await;
+    let (_quick, values) = reading.await.unwrap();
+    assert!(values.iter().enumerate().all(|(i, value)| number(value) == i));
+    world.until_count("closed_slow", 1).await;
+    let held = world.count("chunk_bytes").await;
+    assert!(held <= (1 << 20) + 2 * 80 * 1024, "{held} bytes of chunks");
+    let mut came = Vec::new();
+    while let Some(said) = stuck.next().await {
+        if let Said::Event { data, .. } = said {
+            came.push(number(&data));
+        }
+    }
+    assert!(came.len() < COUNT, "what was under way when the connection was closed");
+    let id = stuck.id.clone();
+    let mut stuck = EventStream::open(address, "/topics/t/events", Some(&id)).await;
+    let left = COUNT - came.len();
+    came.extend(stuck.values(left).await.iter().map(|value| number(value)));
+    assert_eq!(came, (0..COUNT).collect::<Vec<_>>());
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_wants_to_jumps_to_the_end_and_is_told_what_it_missed() {
+    let events = EventSettings { chunk_bytes: 1 << 20, ..EventSettings::default() };
+    let world = World::start_with(|settings| Settings { events, ..settings }).await;
+    world.create("t", 1, &[]).await;
+    let address = world.gateway.address();
+    let target = "/topics/t/events?slow=skip&maxLag=2000";
+    let mut reader = EventStream::open(address, target, None).await;
+    reader.next_id().await;
+    world.fill("t", 0, large(0..COUNT)).await;
+    let mut next = 0;
+    let (from, to) = loop {
+        let (kind, data) = reader.event().await;
+        if kind == "gap" {
+            let gap: serde_json::Value = serde_json::from_str(&data).unwrap();
+            assert_eq!(gap["reason"], "slow");
+            break (gap["from"].as_u64().unwrap() as usize, gap["to"].as_u64().unwrap() as usize);
+        }
+        assert_eq!(number(&data), next);
+        next += 1;
+    };
+    assert_eq!(from, next, "everything before the gap came");
+    assert!(to > from + 2000 && to <= COUNT, "{from} to {to}");
+    // It reads on from there, and may have to jump again.
+    world.fill("t", 0, large(COUNT..COUNT + 1)).await;
+    let mut next = to;
+    while next <= COUNT {
+        match reader.event().await {
+            (kind, data) if kind == "gap" => {
+                let gap: serde_json::Value = serde_json::from_str(&data).unwrap();
+                assert_eq!(gap["from"].as_u64(), Some(next as u64));
+                next = gap["to"].as_u64().unwrap() as usize;
+            }
+            (_, data) => {
+                assert_eq!(number(&data), next);
+                next += 1;
+            }
+        }
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_falls_behind_further_than_it_wants_is_closed() {
+    let world = World::start().await;
+    world.create("t", 1, &[]).await;
+    let address = world.gateway.address();
+    let mut reader = EventStream::open(address, "/topics/t/events?maxLag=2000", None).await;
+    reader.next_id().await;
+    world.fill("t", 0, large(0..COUNT)).await;
+    let rest = reader.rest().await;
+    assert!(matches!(rest[rest.len() - 2..], [Said::Retry(_), Said::Id]));
+    assert_eq!(world.count("closed_slow").await, 1);
+    let last = rest.len() - 3;
+    let id = reader.id.clone();
+    assert!(id.starts_with(&format!("t/0@{last}.")), "{id} behind {} events", last + 1);
+    world.stop().await;
+}
