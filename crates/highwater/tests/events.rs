@@ -16,7 +16,7 @@ use serde_json::Value;
 
 const HIGHWATER: &str = env!("CARGO_BIN_EXE_highwater");
 /// Gateways and brokers that are killed.
-const KILLS: usize = 8;
+const KILLS: usize = 12;
 /// Records that each reader gets between two of them, at least.
 const RECORDS: usize = 300;
 /// How long anything may take on a machine that is busy with much else.
@@ -73,7 +73,15 @@ fn broker(data: &Path, address: &str) -> (Process, String) {
 }
 
 fn gateway(broker: &str) -> (Process, String) {
-    let arguments = ["gateway", "-b", broker, "--listener", "127.0.0.1:0"];
+    let arguments = [
+        "gateway",
+        "-b",
+        broker,
+        "--listener",
+        "127.0.0.1:0",
+        "--set",
+        "gateway.connections.per.address.max=1000",
+    ];
     Process::start(&arguments, "gateway: http://")
 }
 
@@ -194,6 +202,41 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(began.elapsed() < PATIENCE, "{what}: not in time");
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Memory of a process, in bytes.
+#[cfg(target_os = "linux")]
+fn resident_bytes(process: &Process) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.0.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_reader_that_waits_costs_a_few_kilobytes() {
+    // Fewer than files may be open in one process by default.
+    const READERS: usize = 800;
+    let folder = tempfile::tempdir().unwrap();
+    let (_broker, address) = broker(&folder.path().join("data"), "127.0.0.1:0");
+    let mut command = Command::new(HIGHWATER);
+    command.args(["topic", "create", "one", "-b", &address]);
+    assert!(command.output().unwrap().status.success());
+    let (gateway, at) = gateway(&address);
+    let open = || {
+        let mut stream = TcpStream::connect(&at).unwrap();
+        write!(stream, "GET /topics/one/events HTTP/1.0\r\n\r\n").unwrap();
+        let mut lines = BufReader::with_capacity(256, stream).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.starts_with("id: ")));
+        lines
+    };
+    // What is made once is made by then.
+    let mut readers: Vec<_> = (0..50).map(|_| open()).collect();
+    let before = resident_bytes(&gateway);
+    readers.extend((0..READERS).map(|_| open()));
+    let each = (resident_bytes(&gateway) - before) / READERS;
+    assert!(each <= 6 * 1024, "{each} bytes for each reader");
+    drop(readers);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::budget::{Budget, Held};
 const CHUNK_BYTES: usize = 64 * 1024;
 /// Bytes of events that are made of one answer of a broker; what is behind them is asked again.
 const ENCODED_BYTES_MAX: usize = 1 << 20;
-/// To how many bytes a batch may expand. The largest that a broker takes by default is a hundredth of that.
+/// To how many bytes a batch may expand. Highwater takes twice as much by default, Kafka any: readers are told of those.
 const EXPANDED_BYTES_MAX: usize = 64 << 20;
 /// What a chunk costs beside its bytes and marks: itself, its entries.
 const OVERHEAD_BYTES: usize = 256;

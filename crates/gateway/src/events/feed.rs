@@ -14,7 +14,7 @@ use super::budget::Budget;
 use super::chunk::{self, Chunk, Of};
 use super::counts::Counts;
 
-/// Projections of a feed. Each costs a pass over every record.
+/// Projections of a feed with filters, of which there can be any number. Each costs a pass over every record.
 const TRACKS_MAX: usize = 64;
 
 const CALM: &str = "no code under it panics";
@@ -94,7 +94,7 @@ impl Feed {
             return Some(track);
         }
         tracks.retain(|_, track| track.strong_count() > 0);
-        if tracks.len() >= TRACKS_MAX {
+        if !projection.filter.is_empty() && tracks.len() >= TRACKS_MAX {
             return None;
         }
         let track = Arc::new(Track { projection: projection.clone(), state: Mutex::default() });

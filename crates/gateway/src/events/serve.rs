@@ -39,7 +39,7 @@ async fn run(
     shared: &Shared,
     stopped: &mut watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let mut reader = begin(&writer, opened).await?;
+    let mut reader = begin(&writer, opened, shared).await?;
     let ping_every = shared.events.settings.ping_every;
     let mut ping_at = Instant::now() + ping_every;
     while !shared.is_stopping() {
@@ -53,13 +53,14 @@ async fn run(
                     reader.id_behind(&piece, &mut id);
                 }
                 let bytes = with_ids.as_deref().unwrap_or(piece.bytes());
-                writer.body(bytes, &id, || piece.is_burden()).await?;
+                let is_burden = || piece.is_burden() || shared.is_stopping();
+                writer.body(bytes, &id, is_burden).await?;
                 ping_at = Instant::now() + ping_every;
             }
-            Step::Say(notice) => writer.body(&notice, b"", || false).await?,
+            Step::Say(notice) => writer.body(&notice, b"", || shared.is_stopping()).await?,
             Step::CatchUp(at) => {
                 if let Some(notice) = Box::pin(reader.catch_up(&shared.events, at)).await {
-                    writer.body(&notice, b"", || false).await?;
+                    writer.body(&notice, b"", || shared.is_stopping()).await?;
                 }
             }
             Step::Wait(until) => {
@@ -72,7 +73,7 @@ async fn run(
                     () = sleep_until(wake_at) => {}
                 }
                 if Instant::now() >= ping_at {
-                    writer.body(&reader.ping(), b"", || false).await?;
+                    writer.body(&reader.ping(), b"", || shared.is_stopping()).await?;
                     ping_at = Instant::now() + ping_every;
                 }
             }
@@ -80,7 +81,7 @@ async fn run(
                 let mut out = Vec::new();
                 notice::write_end(end, &mut out);
                 reader.write_id_block(&mut out);
-                writer.body(&out, b"", || false).await?;
+                writer.body(&out, b"", || shared.is_stopping()).await?;
                 return writer.finish().await;
             }
             Step::LeaveSlow => {
@@ -90,11 +91,11 @@ async fn run(
             Step::Leave => break,
         }
     }
-    send_away(writer, reader).await
+    send_away(writer, reader, shared).await
 }
 
 /// The head, when to come again, the first id, and what was missed until here.
-async fn begin(writer: &Writer, opened: Opened) -> io::Result<Reader> {
+async fn begin(writer: &Writer, opened: Opened, shared: &Shared) -> io::Result<Reader> {
     let mut first = open::head(&opened);
     writer.head(&first).await?;
     first.clear();
@@ -103,16 +104,16 @@ async fn begin(writer: &Writer, opened: Opened) -> io::Result<Reader> {
     // Gaps come before the id that lies behind them: who breaks off in between hears of them again.
     first.extend(notices);
     reader.write_id_block(&mut first);
-    writer.body(&first, b"", || false).await?;
+    writer.body(&first, b"", || shared.is_stopping()).await?;
     Ok(reader)
 }
 
 /// Has the client come again, at some time, where it is now.
-async fn send_away(writer: Writer, mut reader: Reader) -> io::Result<()> {
+async fn send_away(writer: Writer, mut reader: Reader, shared: &Shared) -> io::Result<()> {
     let mut last = Vec::new();
     notice::write_retry(Return::SentAway.retry_ms(fastrand::f64()), &mut last);
     reader.write_id_block(&mut last);
     drop(reader);
-    writer.body(&last, b"", || false).await?;
+    writer.body(&last, b"", || shared.is_stopping()).await?;
     writer.finish().await
 }

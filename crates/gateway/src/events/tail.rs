@@ -156,7 +156,11 @@ impl Tail {
                 None => left.push(partition.clone()),
             }
         }
+        let metadata = self.cluster.metadata();
         for partition in left {
+            if !metadata.topics.contains_key(&partition.topic) {
+                self.cluster.unwant(&partition.topic);
+            }
             self.consumer.remove(&partition);
             self.feeds.remove(&partition);
         }

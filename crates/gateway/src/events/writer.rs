@@ -17,6 +17,9 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 const UNSENT_BYTES: u32 = 16 * 1024;
 /// After so much silence the other side is asked whether it lives.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
+/// After so long without an answer to what was sent, pings included, the other side is gone.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNANSWERED_MAX: Duration = Duration::from_secs(90);
 /// How often a reader that takes nothing is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Bytes that a reader may send after its request; then it is no reader.
@@ -135,6 +138,9 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_AFTER))?;
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
+    {
+        socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
+        socket.set_tcp_user_timeout(Some(UNANSWERED_MAX))?;
+    }
     Ok(())
 }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use client::Admin;
+use client::{Admin, Producer, ProducerConfig, Record};
 use gateway::{Access, EventSettings, Settings};
-use model::{Offset, TopicPartition};
+use model::{Compression, Offset, TopicPartition};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -256,6 +256,36 @@ async fn a_gap_is_said() {
     assert_eq!(stream.event().await, event("gap", expected));
     world.fill("t", 0, numbered("v", 10..11)).await;
     assert_eq!(stream.value().await, "v10");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_is_too_large_to_expand_is_said_and_passed() {
+    let world = World::start().await;
+    world.create("t", 1, &[]).await;
+    let config = ProducerConfig {
+        compression: Compression::Zstd,
+        request_bytes_max: 200 << 20,
+        buffer_bytes: 400 << 20,
+        ..ProducerConfig::default()
+    };
+    let producer = Producer::new(world.cluster.clone(), config).await.unwrap();
+    let large = vec![b'0'; 65 << 20];
+    let address = world.gateway.address();
+    let mut live = EventStream::open(address, "/topics/t/events", None).await;
+    live.next_id().await;
+    for value in [&b"before"[..], &large, b"after"] {
+        producer.send("t", &Record::value(value)).await.unwrap();
+        producer.flush().await.unwrap();
+    }
+    let past = EventStream::open(address, "/topics/t/events?from=earliest&until=end", None).await;
+    for mut stream in [live, past] {
+        assert_eq!(stream.value().await, "before");
+        let (kind, data) = stream.event().await;
+        let error: Value = serde_json::from_str(&data).unwrap();
+        assert_eq!((&*kind, &error["offset"]), ("error", &json!(1)), "{data}");
+        assert_eq!(stream.value().await, "after");
+    }
     world.stop().await;
 }
 

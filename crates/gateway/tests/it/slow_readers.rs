@@ -86,6 +86,30 @@ async fn a_reader_that_takes_nothing_costs_the_others_nothing_and_loses_nothing(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stop_does_not_wait_for_a_reader_that_takes_nothing() {
+    let world = World::start().await;
+    world.create("t", 1, &[]).await;
+    let stuck =
+        EventStream::open(world.gateway.address(), "/topics/t/events?from=earliest", None).await;
+    world.fill("t", 0, large(0..COUNT)).await;
+    // Some were sent, and then no more: every buffer on the way is full.
+    let mut sent = 0;
+    loop {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        match world.count("sent_events").await {
+            now if now == sent && now > 0 => break,
+            now => sent = now,
+        }
+    }
+    assert!(sent < COUNT as u64, "{sent}");
+    let began = std::time::Instant::now();
+    world.stop().await;
+    // The drain of this gateway is a minute.
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    drop(stuck);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_wants_to_jumps_to_the_end_and_is_told_what_it_missed() {
     let events = EventSettings { chunk_bytes: 1 << 20, ..EventSettings::default() };
     let world = World::start_with(|settings| Settings { events, ..settings }).await;
