@@ -185,7 +185,7 @@ refused in words, because it would not be obeyed.
 - `__consumer_offsets` and the like are not written to, and fields of a record that are not known are refused; the proxies ignore them.
 - Where no record of a request was written, for one reason, the answer has that reason's status; the proxies answer 200.
 - JSON keys and values keep the text of their numbers and strings; the proxies write them anew (`1.0` may become `1`).
-- Avro, Protobuf and JSON Schema are not served. Reading, v3 and administration over HTTP are not served yet.
+- Avro, Protobuf and JSON Schema are not served. Consumers, v3 and administration over HTTP are not served yet; server-sent events are, with KafkaSSE's ids if wanted.
 
 ## Where it differs from Kafka
 

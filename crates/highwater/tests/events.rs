@@ -2,7 +2,7 @@
 //! comes twice but what was promised to.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -101,7 +101,7 @@ fn read(target: &str, gateway: &Mutex<String>, had: &Mutex<Had>, stop: &AtomicBo
             return;
         }
         let address = gateway.lock().unwrap().clone();
-        // Its end is no failure: the process may be gone.
+        // However it ends: the process may be gone.
         let _ = read_once(&address, target, &mut id, connection, had, stop);
         thread::sleep(Duration::from_millis(20));
     }
@@ -202,6 +202,55 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(began.elapsed() < PATIENCE, "{what}: not in time");
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// The blocks of a stream that ends, each without the empty line behind it.
+fn blocks(address: &str, target: &str, id: &str) -> Vec<String> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {target} HTTP/1.0\r\nlast-event-id: {id}\r\n\r\n").unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    let (head, body) = said.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    body.split_terminator("\n\n").map(str::to_owned).collect()
+}
+
+fn produce(broker: &str, values: std::ops::Range<usize>) {
+    let mut command = Command::new(HIGHWATER);
+    command.args(["produce", "one", "-b", broker]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let lines: String = values.map(|i| format!("{i}\n")).collect();
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_reader_hears_that_what_it_has_read_was_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let (mut broker_process, address) = broker(&data, "127.0.0.1:0");
+    let mut command = Command::new(HIGHWATER);
+    command.args(["topic", "create", "one", "-b", &address]);
+    assert!(command.output().unwrap().status.success());
+    produce(&address, 0..10);
+    broker_process.kill();
+    // Its leader begins another term.
+    let (_broker, _) = broker(&data, &address);
+    produce(&address, 10..20);
+    let (_gateway, at) = gateway(&address);
+    let all = blocks(&at, "/topics/one/events?from=earliest&until=end", "");
+    let epoch = |offset: usize| {
+        let id = all.iter().find_map(|block| block.strip_prefix(&format!("id: one/0@{offset}.")));
+        id.unwrap_or_else(|| panic!("{all:?}")).split_once('.').unwrap().0.to_owned()
+    };
+    let (before, after) = (epoch(9), epoch(10));
+    assert!(before.parse::<i32>().unwrap() < after.parse::<i32>().unwrap(), "{before} {after}");
+    // As if the old leader had told of records that the new one never had.
+    let told = format!("one/0@12.{before}");
+    let blocks = blocks(&at, "/topics/one/events?until=end&limit=2", &told);
+    let gap = "event: gap\ndata: {\"topic\":\"one\",\"partition\":0,\"reason\":\"cut\",\"from\":13,\"to\":10}";
+    assert_eq!(blocks[1], gap, "{blocks:?}");
+    assert!(blocks[3].ends_with("data: 10") && blocks[4].ends_with("data: 11"), "{blocks:?}");
 }
 
 /// Memory of a process, in bytes.

@@ -125,7 +125,7 @@ impl Fetched {
         Ok(count)
     }
 
-    /// As [`Fetched::for_each`], for whoever may have enough before the end, and gives a batch no more than
+    /// As [`Fetched::for_each`], for readers that may have enough before the end; a batch gets no more than
     /// `expanded_bytes_max` to expand to.
     ///
     /// # Errors

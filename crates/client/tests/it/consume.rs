@@ -2,9 +2,10 @@
 
 use crate::{PATIENCE, cluster, new_topic};
 use client::{
-    Cluster, Consumer, ConsumerConfig, OffsetReset, OffsetSpec, Producer, ProducerConfig, Record,
+    Cluster, Consumer, ConsumerConfig, OffsetReset, OffsetSpec, Once, Producer, ProducerConfig,
+    Record, read_once,
 };
-use model::{Compression, Offset, Timestamp, TopicPartition};
+use model::{Compression, ErrorCode, Offset, Timestamp, TopicPartition};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -103,6 +104,56 @@ async fn a_consumer_goes_where_it_is_told() {
     consumer.seek(&both[0], Offset(100_000)).unwrap();
     let values = read(&mut consumer, 100).await;
     assert_eq!((values.len(), &*values[0]), (100, "0/0"));
+}
+
+#[tokio::test]
+async fn a_partition_that_fails_by_itself_stops_no_other() {
+    let Some(cluster) = cluster().await else { return };
+    let topic = new_topic(&cluster, "apart", 2).await;
+    fill(&cluster, &topic, 2, 0, 10).await;
+    let both = partitions(&topic, 2);
+    let config = ConsumerConfig { failures_apart: true, ..from_the_start(None) };
+    let mut consumer = Consumer::new(cluster.clone(), config);
+    consumer.add(both[0].clone(), Offset(100_000));
+    consumer.add(both[1].clone(), Offset(7));
+    let (mut values, mut failures) = (Vec::new(), Vec::new());
+    while values.len() < 3 || failures.is_empty() {
+        for fetched in consumer.poll(PATIENCE).await.unwrap() {
+            let text = |record: client::ConsumerRecord<'_>| {
+                values.push(String::from_utf8_lossy(record.value.unwrap()).into_owned());
+            };
+            fetched.for_each(&mut Vec::new(), text).unwrap();
+        }
+        failures.extend(consumer.take_failures());
+    }
+    assert_eq!(values, ["1/7", "1/8", "1/9"]);
+    let [(partition, error)] = &failures[..] else { panic!("{failures:?}") };
+    assert_eq!((partition, error.code()), (&both[0], Some(ErrorCode::OffsetOutOfRange)));
+    assert_eq!(consumer.assignment(), both[1..]);
+}
+
+#[tokio::test]
+async fn one_fetch_needs_no_consumer() {
+    let Some(cluster) = cluster().await else { return };
+    let topic = new_topic(&cluster, "once", 1).await;
+    fill(&cluster, &topic, 1, 0, 10).await;
+    cluster.topic(&topic).await.unwrap();
+    let lane = cluster.private_lane();
+    let read = async |offset| {
+        let partition = TopicPartition::new(&*topic, 0);
+        let wish =
+            Once { partition, offset: Offset(offset), bytes_max: 1 << 20, read_committed: true };
+        read_once(&lane, &wish).await
+    };
+    let fetched = read(8).await.unwrap();
+    let mut offsets = Vec::new();
+    fetched.for_each(&mut Vec::new(), |record| offsets.push(record.offset.0)).unwrap();
+    assert_eq!((offsets, fetched.next_offset), (vec![8, 9], Offset(10)));
+    assert!(read(10).await.unwrap().is_empty(), "nothing is waited for");
+    assert_eq!(read(11).await.unwrap_err().code(), Some(ErrorCode::OffsetOutOfRange));
+    let term = [(TopicPartition::new(&*topic, 0), fetched.leader_epoch)];
+    let ends = client::offsets::epoch_ends(&cluster, &term).await.unwrap();
+    assert_eq!(ends[&term[0].0], Some(Offset(10)));
 }
 
 #[tokio::test]

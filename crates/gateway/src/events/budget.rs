@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use super::feed::Track;
 
-/// Entries of chunks that are gone, up to which nobody looks for them.
+/// Entries of chunks that are gone, up to which none are looked for.
 const STALE_MAX: usize = 1024;
 
 /// What chunks may hold.
@@ -58,7 +58,7 @@ impl Budget {
         if order.len() > STALE_MAX + 2 * self.held_count.load(Ordering::Relaxed) {
             order.retain(|(track, _)| track.strong_count() > 0);
         }
-        // What has just come is for somebody who waits.
+        // What has just come is waited for.
         while self.is_over() && order.len() > 1 {
             let Some((track, from)) = order.pop_front() else { break };
             // A track's lock is never held where this one is taken.

@@ -128,7 +128,12 @@ async fn begin(events: &Events, asked: &Asked<'_>, parts: &Parts) -> Result<Answ
         list.push(Place::new(feed, track, position, end.filter(|_| query.until_end)));
     }
     let Query { id_style, id_every, slow, lag_max, limit, .. } = *query;
-    let manner = Manner { id_style, id_every, slow, lag_max };
+    let named = list.iter().map(|place| {
+        let partition = &place.feed.partition;
+        (&*partition.topic, partition.partition.0)
+    });
+    let id_bytes_max = id::bytes_max(id_style, named);
+    let manner = Manner { id_style, id_every, id_bytes_max, slow, lag_max };
     Ok(Answer::stream(Opened {
         reader: Reader::new(list, manner, limit, &events.counts),
         origin: None,

@@ -24,6 +24,9 @@ const NOTHING_REST: Duration = Duration::from_millis(200);
 /// After so long a partition is tried again that could not be read.
 const FAILURE_REST: Duration = Duration::from_secs(1);
 
+/// Bytes of ids in one piece, if each event gets one.
+const WITH_IDS_BYTES: usize = 64 * 1024;
+
 /// A place in a partition.
 #[derive(Debug)]
 pub(super) struct Place {
@@ -59,6 +62,8 @@ pub(super) struct Manner {
     pub(super) id_style: IdStyle,
     /// Whether each event gets an id although there are several partitions.
     pub(super) id_every: bool,
+    /// Bytes of the longest id of the stream.
+    pub(super) id_bytes_max: usize,
     pub(super) slow: Slow,
     pub(super) lag_max: Option<u64>,
 }
@@ -206,10 +211,11 @@ impl Reader {
 
     /// Moves a place behind a chunk; its events from that place on, if it has some.
     fn pass(&mut self, at: usize, chunk: Arc<Chunk>) -> Option<Piece> {
+        let left = self.left.min(self.piece_events_max());
         let place = &mut self.places[at];
         let next = place.position.next();
         let first = chunk.marks.partition_point(|mark| mark.position.offset < next);
-        let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
         let mut last = first.saturating_add(left).min(chunk.marks.len());
         let mut behind = chunk.behind();
         if last < chunk.marks.len() {
@@ -231,6 +237,14 @@ impl Reader {
         self.has_moved = !says_all;
         let feed = Arc::clone(&self.places[at].feed);
         Some(Piece { chunk, feed, at, marks: first..last })
+    }
+
+    /// Events of one piece: with an id in each, they are not written from the chunk's own memory.
+    fn piece_events_max(&self) -> u64 {
+        if !self.manner.id_every || self.is_single() {
+            return u64::MAX;
+        }
+        (WITH_IDS_BYTES / self.manner.id_bytes_max.max(1)).max(1) as u64
     }
 
     /// Whether ids are in the chunks.
@@ -319,7 +333,7 @@ impl Reader {
             Err(error) if error.is_retriable() => {
                 place.retry_at = Some(Instant::now() + FAILURE_REST);
             }
-            // Whoever asks again hears why.
+            // The next attempt to open the stream says why.
             Err(_) => place.feed.finish(),
         }
         None

@@ -22,7 +22,7 @@ const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const UNANSWERED_MAX: Duration = Duration::from_secs(90);
 /// How often a reader that takes nothing is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Bytes that a reader may send after its request; then it is no reader.
+/// Bytes that a reader may send after its request. One that sends more is not a reader, and is closed.
 const HEARD_BYTES_MAX: usize = 64 * 1024;
 
 /// A reader's socket.

@@ -86,7 +86,7 @@ impl Guest {
         }
     }
 
-    /// The socket, for whoever writes to it otherwise.
+    /// The socket, to be written to without HTTP's library.
     pub(super) fn into_stream(self) -> TcpStream {
         self.stream
     }

@@ -338,6 +338,28 @@ async fn a_partition_that_the_id_lacks_is_read_from_its_beginning() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn readers_are_sent_away_to_get_partitions_that_were_added() {
+    let world = World::start_with(|mut settings| {
+        settings.cluster.metadata_age_max = Duration::from_millis(100);
+        settings
+    })
+    .await;
+    world.create("t", 1, &[]).await;
+    let address = world.gateway.address();
+    let mut stream = EventStream::open(address, "/topics/t/events", None).await;
+    stream.next_id().await;
+    Admin::new(world.cluster.clone()).create_partitions("t", 2, None).await.unwrap();
+    let rest = stream.rest().await;
+    assert!(matches!(*rest, [Said::Retry(2_000..=15_000), Said::Id]), "{rest:?}");
+    world.cluster.refresh().await.unwrap();
+    world.fill("t", 1, numbered("b", 0..3)).await;
+    let id = stream.id.clone();
+    let mut stream = EventStream::open(address, "/topics/t/events", Some(&id)).await;
+    assert_eq!(stream.values(3).await, numbered("b", 0..3));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_makes_no_sense_is_refused_for_good() {
     let world = World::start().await;
     world.create("t", 2, &[]).await;

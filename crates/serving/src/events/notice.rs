@@ -14,7 +14,7 @@ pub fn write_retry(retry_ms: u64, out: &mut Vec<u8>) {
     writeln!(out, "retry: {retry_ms}\n").expect(TAKES);
 }
 
-/// Sets the id; no event fires, because there is no data.
+/// Sets the id; no event fires without data.
 pub fn write_id(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.extend(b"id: ");
     write(out);

@@ -66,7 +66,7 @@ pub enum QueryError {
     /// The filter has another form.
     #[error("filter: {0}")]
     Filter(#[from] FilterError),
-    /// There is no such parameter.
+    /// The parameter is not known.
     #[error("unknown parameter {0:?}")]
     Unknown(String),
     /// A parameter is there twice.

@@ -173,7 +173,10 @@ fn other_texts_are_no_ids() {
 fn the_largest_stream_has_an_id_that_fits_into_a_header() {
     let partitions = (0..PARTITIONS_MAX as i32).map(|partition| ("t", partition));
     assert!(id::bytes_max(IdStyle::Short, partitions.clone()) <= ID_BYTES_MAX);
-    assert!(id::bytes_max(IdStyle::Json, partitions) > ID_BYTES_MAX, "refused by whoever asks");
+    assert!(
+        id::bytes_max(IdStyle::Json, partitions) > ID_BYTES_MAX,
+        "refused where streams are opened"
+    );
 }
 
 type Headers<'a> = &'a [(&'a str, Option<&'a [u8]>)];
