@@ -1,7 +1,8 @@
 //! What a gateway in front of Kafka decides, without a socket, a clock or a thread: the partition of a record, and
 //! the broker before that ([`choice`]), whether a request with an idempotency key was seen before ([`idempotency`]),
 //! whether a request comes from a page that may send one ([`visitors`]), how records become server-sent events and
-//! where their readers go on ([`events`]), and what a failure is called ([`error`]).
+//! where their readers go on ([`events`]), what a failure is called ([`error`]), and what an operator is shown of a
+//! cluster ([`overview`]) and of consumers that are behind ([`lag`]).
 //!
 //! The load generator and the laboratory choose partitions by the same code. Read [`choice`] first.
 //!
@@ -11,4 +12,6 @@ pub mod choice;
 pub mod error;
 pub mod events;
 pub mod idempotency;
+pub mod lag;
+pub mod overview;
 pub mod visitors;
