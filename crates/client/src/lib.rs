@@ -26,3 +26,9 @@ pub use metadata::Metadata;
 pub use offsets::{CommittedOffset, FoundOffset, OffsetSpec};
 pub use producer::{Delivery, Producer, ProducerConfig, Record};
 pub use versions::ApiVersions;
+/// What brokers list, in the words of the protocol.
+pub use wire::{
+    consumer_group_describe::DescribedGroup as ConsumerGroup,
+    describe_groups::DescribedGroup as ClassicGroup,
+    describe_log_dirs::DescribeLogDirsResult as LogDir, list_groups::ListedGroup,
+};

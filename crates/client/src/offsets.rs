@@ -136,6 +136,33 @@ async fn list_once(
     result
 }
 
+/// Asks this broker for offsets of partitions that it leads, once. What went wrong with a partition stands beside what was
+/// found of the others.
+pub(crate) async fn list_at(
+    cluster: &Cluster,
+    broker: i32,
+    wanted: &[(TopicPartition, OffsetSpec)],
+    found: &mut HashMap<TopicPartition, Result<FoundOffset, ErrorCode>>,
+) -> Result<(), ClientError> {
+    let request = list_request(&wanted.iter().collect::<Vec<_>>(), false);
+    let response = cluster.broker(broker, Lane::Common).await?.call(&request).await?;
+    for topic in &response.topics {
+        for answer in &topic.partitions {
+            let partition = TopicPartition::new(&*topic.name, answer.partition_index);
+            let offset = match answer.error() {
+                ErrorCode::None => Ok(FoundOffset {
+                    offset: (answer.offset >= 0).then_some(Offset(answer.offset)),
+                    timestamp: Timestamp(answer.timestamp),
+                    leader_epoch: LeaderEpoch(answer.leader_epoch),
+                }),
+                error => Err(error),
+            };
+            found.insert(partition, offset);
+        }
+    }
+    Ok(())
+}
+
 fn list_request(
     wishes: &[&(TopicPartition, OffsetSpec)],
     read_committed: bool,
@@ -337,6 +364,59 @@ pub async fn committed_offsets(
             take_committed(&response, version).inspect_err(|_| forget(cluster, group_id))
         })
         .await
+}
+
+/// The first version of OffsetFetch that asks for several groups.
+const SEVERAL_GROUPS: i16 = 8;
+
+/// Asks this broker what groups that it coordinates have committed, once.
+pub(crate) async fn committed_at(
+    cluster: &Cluster,
+    broker: i32,
+    groups: &[String],
+    all: &mut HashMap<String, Result<HashMap<TopicPartition, CommittedOffset>, ErrorCode>>,
+) -> Result<(), ClientError> {
+    let connection = cluster.broker(broker, Lane::Common).await?;
+    let version = version_by_name(&connection, ApiKey::OffsetFetch)?;
+    if version < SEVERAL_GROUPS {
+        for group_id in groups {
+            let response =
+                connection.call_version(&fetch_request(group_id, None, version), version).await?;
+            let committed = take_committed(&response, version);
+            let code = |error: ClientError| error.code().unwrap_or(ErrorCode::UnknownServerError);
+            all.insert(group_id.clone(), committed.map_err(code));
+        }
+        return Ok(());
+    }
+    let group = |group_id: &String| OffsetFetchRequestGroup {
+        group_id: group_id.clone(),
+        topics: None,
+        ..Default::default()
+    };
+    let groups = groups.iter().map(group).collect();
+    let request = OffsetFetchRequest { groups, require_stable: false, ..Default::default() };
+    let response = connection.call_version(&request, version).await?;
+    for group in response.groups {
+        let mut committed = HashMap::new();
+        for topic in &group.topics {
+            for answer in &topic.partitions {
+                let partition = TopicPartition::new(&*topic.name, answer.partition_index);
+                if !answer.error().is_none() || answer.committed_offset < 0 {
+                    continue;
+                }
+                let offset = Offset(answer.committed_offset);
+                let leader_epoch = LeaderEpoch(answer.committed_leader_epoch);
+                let metadata = answer.metadata.clone();
+                committed.insert(partition, CommittedOffset { offset, leader_epoch, metadata });
+            }
+        }
+        let whole = match group.error() {
+            ErrorCode::None => Ok(committed),
+            error => Err(error),
+        };
+        all.insert(group.group_id, whole);
+    }
+    Ok(())
 }
 
 fn by_topic(partitions: &[TopicPartition]) -> BTreeMap<String, Vec<i32>> {

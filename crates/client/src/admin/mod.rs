@@ -1,12 +1,13 @@
 //! Administration: one call for every API that administrators use, sent to the broker that answers
 //! it. Topics are in [`topics`], configurations in [`configs`], groups in [`groups`], replicas and
-//! transactions in [`partitions`]; the cluster as a whole is here.
+//! transactions in [`partitions`], a look at everything in [`survey`]; the cluster as a whole is here.
 //!
 //! What a call gives for several things at once is [`Each`]: one may fail where others succeed.
 
 mod configs;
 mod groups;
 mod partitions;
+pub mod survey;
 mod topics;
 
 pub use configs::{ConfigOperation, Resource, ResourceType};

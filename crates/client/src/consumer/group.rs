@@ -426,7 +426,11 @@ fn assignment(assigned: Assigned) -> Bytes {
     })
 }
 
-fn partitions_of_assignment(bytes: &[u8]) -> Result<Vec<TopicPartition>, ClientError> {
+/// The partitions that the assignment of a member names, in the form of Kafka's consumers.
+///
+/// # Errors
+/// The bytes have another form: the group is not one of consumers.
+pub fn partitions_of_assignment(bytes: &[u8]) -> Result<Vec<TopicPartition>, ClientError> {
     // A member that gets nothing may get no bytes at all.
     if bytes.is_empty() {
         return Ok(Vec::new());

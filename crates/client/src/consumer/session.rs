@@ -81,7 +81,7 @@ impl Session {
     }
 }
 
-fn topics_of<'a>(
+pub(super) fn topics_of<'a>(
     partitions: impl Iterator<Item = (&'a TopicPartition, &'a Wanted)>,
 ) -> Vec<FetchTopic> {
     let mut topics: BTreeMap<&str, FetchTopic> = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! The client against brokers.
 //!
-//! The tests in [`scripted`], [`played`], [`fates`] and [`stored`] need none, nor do most of [`transactions`]: they play the
+//! The tests in [`scripted`], [`played`], [`fates`], [`stored`] and [`survey`] need none, nor do most of [`transactions`]: they play the
 //! broker themselves. All others need a cluster and are passed over without one:
 //! `CLIENT_TEST_BOOTSTRAP=host:port cargo test -p client`.
 
@@ -12,6 +12,7 @@ mod played;
 mod produce;
 mod scripted;
 mod stored;
+mod survey;
 mod transactions;
 
 use client::{Cluster, ClusterConfig};
