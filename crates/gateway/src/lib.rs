@@ -12,6 +12,7 @@ mod door;
 mod events;
 mod front;
 mod lifetime;
+mod pages;
 mod produce;
 pub mod request;
 mod service;
@@ -20,4 +21,5 @@ mod state;
 
 pub use door::{BindError, Door};
 pub use lifetime::{Gateway, open};
+pub use pages::{Making, Pages};
 pub use settings::{Access, EventSettings, Settings};

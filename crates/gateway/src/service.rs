@@ -17,6 +17,13 @@ use crate::request::{NoRoute, Parameters, Route, route};
 use crate::settings::Access;
 use crate::state::Shared;
 
+/// What a request is answered with.
+enum Served {
+    Answer(Answer),
+    /// Of another room.
+    Page(Response<Bytes>),
+}
+
 /// Answers a request; or hands back the stream that its connection is to be used for.
 pub(crate) async fn answer(
     shared: &Shared,
@@ -27,18 +34,26 @@ pub(crate) async fn answer(
     // the last of its connection, so that whatever follows it is never taken for a request (RFC 9112, 6.1).
     let is_chunked = parts.headers.contains_key(header::TRANSFER_ENCODING);
     let answered = match visit(shared, &parts) {
-        Ok(()) => respond(shared, &parts, &mut body).await,
+        Ok(()) => match page(shared, &parts).await {
+            Some(page) => page,
+            None => respond(shared, &parts, &mut body).await.map(Served::Answer),
+        },
         Err(error) => Err(error),
     };
     // What comes too slowly is not waited for again.
     let is_slow = answered.as_ref().is_err_and(|error| error.kind == Kind::Slow);
     let is_read = body.is_end_stream() || !is_slow && discard(&mut body).await;
-    let mut answer = answered.unwrap_or_else(|error| failed(&error));
-    if let Some(mut stream) = answer.take_stream() {
-        stream.origin = listed_origin(shared, &parts.headers).cloned();
-        return Err(stream);
-    }
-    let mut response = answer.into_response();
+    let mut response = match answered {
+        Err(error) => failed(&error).into_response(),
+        Ok(Served::Page(page)) => page.map(Full::new),
+        Ok(Served::Answer(mut answer)) => {
+            if let Some(mut stream) = answer.take_stream() {
+                stream.origin = listed_origin(shared, &parts.headers).cloned();
+                return Err(stream);
+            }
+            answer.into_response()
+        }
+    };
     if is_chunked || !is_read || shared.is_stopping() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
@@ -75,6 +90,19 @@ fn listed_origin<'a>(shared: &Shared, headers: &'a HeaderMap) -> Option<&'a Head
     origin.to_str().is_ok_and(is_listed).then_some(origin)
 }
 
+/// A page that is shown besides; `None` if the path is the gateway's own.
+async fn page(shared: &Shared, parts: &Parts) -> Option<Result<Served, ApiError>> {
+    let path = parts.uri.path();
+    let pages = shared.settings.pages.as_ref().filter(|pages| pages.has(path))?;
+    if !matches!(parts.method, Method::GET | Method::HEAD) {
+        return Some(no_route(NoRoute::Method("GET, HEAD")).map(Served::Answer));
+    }
+    if let Err(error) = may(shared, "read") {
+        return Some(Err(error));
+    }
+    Some(Ok(Served::Page(pages.page(path, parts.uri.query()).await)))
+}
+
 async fn respond(shared: &Shared, parts: &Parts, body: &mut Incoming) -> Result<Answer, ApiError> {
     if parts.method == Method::OPTIONS {
         return preflight(shared, &parts.headers);
@@ -84,7 +112,9 @@ async fn respond(shared: &Shared, parts: &Parts, body: &mut Incoming) -> Result<
         Ok(route) => route,
         Err(none) => return no_route(none),
     };
-    may(shared, &route)?;
+    if let Some(needed) = needed(&route) {
+        may(shared, needed)?;
+    }
     match route {
         Route::About => Ok(about()),
         Route::Alive => Ok(Answer::json("{\"status\":\"ok\"}")),
@@ -129,13 +159,17 @@ fn no_route(none: NoRoute) -> Result<Answer, ApiError> {
     }
 }
 
-/// Whether everybody may ask this.
-fn may(shared: &Shared, route: &Route<'_>) -> Result<(), ApiError> {
-    let needed = match route {
-        Route::About | Route::Alive | Route::Ready => return Ok(()),
-        Route::Distribution | Route::Events { .. } | Route::EventCounts => "read",
-        Route::Produce { .. } => "produce",
-    };
+/// What everybody must be allowed, for this to be answered; `None` if it always is.
+fn needed(route: &Route<'_>) -> Option<&'static str> {
+    match route {
+        Route::About | Route::Alive | Route::Ready => None,
+        Route::Distribution | Route::Events { .. } | Route::EventCounts => Some("read"),
+        Route::Produce { .. } => Some("produce"),
+    }
+}
+
+/// Whether everybody may do this.
+fn may(shared: &Shared, needed: &str) -> Result<(), ApiError> {
     let holds = match shared.settings.access {
         Access::Health => false,
         Access::Read => needed == "read",

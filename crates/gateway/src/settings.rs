@@ -1,11 +1,13 @@
 //! What a gateway is told: plain values.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use client::ClusterConfig;
 use serving::visitors::Doorkeeper;
 
 pub use crate::events::EventSettings;
+use crate::pages::Pages;
 
 /// What everybody may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,4 +47,6 @@ pub struct Settings {
     pub access: Access,
     /// Which hosts and pages are served.
     pub doorkeeper: Doorkeeper,
+    /// What is shown besides, if anything.
+    pub pages: Option<Arc<dyn Pages>>,
 }

@@ -57,6 +57,7 @@ pub fn settings(bootstrap: &str) -> Settings {
         events: EventSettings::default(),
         access: Access::Produce,
         doorkeeper: Doorkeeper::default(),
+        pages: None,
     }
 }
 

@@ -67,6 +67,7 @@ pub fn settings(
     };
     Settings {
         cluster,
+        pages: None,
         threads: gateway.threads,
         memory_bytes: gateway.memory_bytes,
         connections_max: gateway.connections_max.unwrap_or(connections_max),
