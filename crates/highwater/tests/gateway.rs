@@ -187,6 +187,46 @@ fn a_broker_has_a_gateway_beside_it_that_needs_no_advertised_address() {
     process.stop();
 }
 
+/// The page under a path: its status and itself.
+fn page(address: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut read = String::new();
+    stream.read_to_string(&mut read).unwrap();
+    (read.split(' ').nth(1).unwrap().parse().unwrap(), read)
+}
+
+/// How many threads of a process are the gateway's.
+fn threads_of_gateway(process: &Process) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", process.child.id())).unwrap();
+    let name = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default()
+    };
+    tasks.map(name).filter(|name| name.trim() == "gateway").count()
+}
+
+#[test]
+fn a_console_is_beside_a_broker_and_in_front_of_a_cluster() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = start(&folder.path().join("data"), &["gateway.listener=127.0.0.1:0"]);
+    let beside = Process::start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let broker = beside.broker();
+    create_at(&broker, "shown");
+    assert_eq!(threads_of_gateway(&beside), 0, "before the first connection");
+    let alone = Process::start(&["gateway", "-b", &broker, "--listener", "127.0.0.1:0"]);
+    for process in [&beside, &alone] {
+        let (status, list) = page(&process.gateway, "/console/topics");
+        assert_eq!(status, 200, "{list}");
+        assert!(list.contains(">shown</a>"), "{list}");
+        assert_eq!(page(&process.gateway, "/api/v1/topic?name=shown").0, 200);
+    }
+    assert!(threads_of_gateway(&beside) > 0);
+    alone.stop();
+    // A broker that has a console looking at it stops as fast as one that has none.
+    beside.stop();
+}
+
 #[test]
 fn a_default_port_that_is_taken_is_left_with_a_word_and_a_named_one_ends_the_start() {
     let folder = tempfile::tempdir().unwrap();

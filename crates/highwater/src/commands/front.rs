@@ -1,11 +1,13 @@
-//! A gateway out of its configuration: beside a broker, or alone.
+//! A gateway out of its configuration, with the console on its listener: beside a broker, or alone.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use client::{ClusterConfig, ConnectionConfig};
 use configuration::{Anonymous, Gateway};
-use gateway::{Access, Door, EventSettings, Settings};
+use console::Console;
+use gateway::{Access, Door, EventSettings, Making, Pages, Settings};
 use serving::visitors::Doorkeeper;
 use tracing::warn;
 
@@ -65,9 +67,14 @@ pub fn settings(
         Anonymous::Read => Access::Read,
         Anonymous::Produce => Access::Produce,
     };
+    let of_console = ConnectionConfig {
+        client_id: "highwater-console".to_owned(),
+        ..cluster.connection.clone()
+    };
+    let console = Console::new(ClusterConfig { connection: of_console, ..cluster.clone() });
     Settings {
         cluster,
-        pages: None,
+        pages: Some(Arc::new(ConsolePages(console))),
         threads: gateway.threads,
         memory_bytes: gateway.memory_bytes,
         connections_max: gateway.connections_max.unwrap_or(connections_max),
@@ -82,5 +89,19 @@ pub fn settings(
             gateway.advertised_url.as_deref(),
             gateway.cors_origins.iter().map(String::as_str),
         ),
+    }
+}
+
+/// The console as the gateway shows it: neither knows the other.
+#[derive(Debug)]
+struct ConsolePages(Console);
+
+impl Pages for ConsolePages {
+    fn has(&self, path: &str) -> bool {
+        self.0.has(path)
+    }
+
+    fn page<'a>(&'a self, path: &'a str, query: Option<&'a str>) -> Making<'a> {
+        Box::pin(self.0.answer(path, query))
     }
 }

@@ -80,6 +80,7 @@ fn announcement(address: SocketAddr, bootstrap: &str) -> String {
     let at = in_url(address);
     format!(
         "gateway: http://{at}\n\
+         console: http://{at}/console\n\
          cluster: {bootstrap}\n\
          try: curl --data hello http://{at}/topics/greetings/raw\n"
     )
@@ -94,7 +95,7 @@ mod tests {
         let text = announcement("0.0.0.0:8082".parse().unwrap(), "broker:9092");
         assert_eq!(
             text,
-            "gateway: http://localhost:8082\ncluster: broker:9092\n\
+            "gateway: http://localhost:8082\nconsole: http://localhost:8082/console\ncluster: broker:9092\n\
              try: curl --data hello http://localhost:8082/topics/greetings/raw\n"
         );
     }

@@ -225,6 +225,7 @@ fn announcement(
         format!("http: http://{at}/metrics http://{at}/public_metrics http://{at}/healthz")
     }));
     lines.extend(gateway.map(|at| format!("gateway: http://{}", in_url(at))));
+    lines.extend(gateway.map(|at| format!("console: http://{}/console", in_url(at))));
     if let Some(at) = listeners.first().copied().map(in_url) {
         if !config.topics.auto_create {
             lines.push(format!("try: highwater topic create greetings -b {at}"));
@@ -263,6 +264,7 @@ mod tests {
              http: http://127.0.0.1:8080/metrics http://127.0.0.1:8080/public_metrics \
              http://127.0.0.1:8080/healthz\n\
              gateway: http://127.0.0.1:8082\n\
+             console: http://127.0.0.1:8082/console\n\
              try: echo hello | highwater produce greetings -b localhost:9092\n     \
              kcat -b localhost:9092 -t greetings -C -e\n     \
              curl --data hello http://127.0.0.1:8082/topics/greetings/raw\n",

@@ -1,0 +1,155 @@
+//! Looking at the cluster: every 15 seconds while pages are asked for, each minute otherwise, and not at all before
+//! the first request. Rounds never take more than a fifth of the time, so that a cluster that answers slowly is asked less.
+
+mod memory;
+mod round;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use client::{Admin, Cluster};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tracing::debug;
+
+use crate::snapshot::Snapshot;
+use memory::Memory;
+
+/// Between two rounds while pages are asked for.
+const WATCHED: Duration = Duration::from_secs(15);
+/// Between two rounds otherwise.
+const UNWATCHED: Duration = Duration::from_secs(60);
+/// So long after a request pages count as being asked for.
+const LOOKED_AT: Duration = Duration::from_secs(45);
+/// How long one round may take.
+const ROUND_MAX: Duration = Duration::from_secs(30);
+/// How long a request waits for the first snapshot.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// How long it waits for a newer one than there is: a round takes some milliseconds where brokers are well.
+const PATIENCE_FOR_NEWER: Duration = Duration::from_secs(2);
+/// A round that took so long is followed by a rest of so many times that.
+const REST: u32 = 4;
+
+/// Requests that read records at a time: each may expand a batch, and what all of them hold is bounded by that.
+const READERS_MAX: usize = 4;
+
+/// A snapshot, or why there is none; nothing before the first round.
+type Seen = Option<Result<Arc<Snapshot>, String>>;
+
+/// Looks at a cluster, for all pages.
+#[derive(Debug)]
+pub(crate) struct Looker {
+    shared: Arc<Shared>,
+    /// A permit for each request that reads records.
+    pub(crate) readers: Semaphore,
+    /// The task that looks, once there is one.
+    task: Mutex<Option<AbortHandle>>,
+}
+
+struct Shared {
+    admin: Admin,
+    seen: watch::Sender<Seen>,
+    looked_at: Mutex<Instant>,
+    /// When the last round ended.
+    ended: Mutex<Option<Instant>>,
+    /// A page is asked for again.
+    wake: Notify,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Looker {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.get_mut().ok().and_then(|task| task.take()) {
+            task.abort();
+        }
+    }
+}
+
+impl Looker {
+    pub(crate) fn new(cluster: Cluster) -> Looker {
+        let shared = Shared {
+            admin: Admin::new(cluster),
+            seen: watch::Sender::new(None),
+            looked_at: Mutex::new(Instant::now()),
+            ended: Mutex::default(),
+            wake: Notify::new(),
+        };
+        let readers = Semaphore::new(READERS_MAX);
+        Looker { shared: Arc::new(shared), readers, task: Mutex::default() }
+    }
+
+    /// For what is asked besides.
+    pub(crate) fn admin(&self) -> &Admin {
+        &self.shared.admin
+    }
+
+    /// What the cluster looks like: the last look, if that is not older than one interval; else the next, if it comes soon.
+    ///
+    /// # Errors
+    /// Not one look has succeeded: why the last did not.
+    pub(crate) async fn snapshot(&self) -> Result<Arc<Snapshot>, String> {
+        *lock(&self.shared.looked_at) = Instant::now();
+        let mut seen = self.shared.seen.subscribe();
+        seen.mark_unchanged();
+        self.begin();
+        let is_fresh =
+            lock(&self.shared.ended).is_some_and(|at| at.elapsed() < WATCHED + WATCHED / 2);
+        if !is_fresh {
+            self.shared.wake.notify_one();
+            let patience = if seen.borrow().is_some() { PATIENCE_FOR_NEWER } else { PATIENCE };
+            // An old look is better than none.
+            let _ = timeout(patience, seen.changed()).await;
+        }
+        let slow = || format!("the brokers have not answered within {} s", PATIENCE.as_secs());
+        seen.borrow().clone().unwrap_or_else(|| Err(slow()))
+    }
+
+    /// Begins to look, unless that has begun.
+    fn begin(&self) {
+        let mut task = lock(&self.task);
+        if task.as_ref().is_none_or(AbortHandle::is_finished) {
+            *task = Some(tokio::spawn(look(Arc::clone(&self.shared))).abort_handle());
+        }
+    }
+}
+
+async fn look(shared: Arc<Shared>) {
+    let mut memory = Memory::default();
+    loop {
+        let began = Instant::now();
+        let slow =
+            || Err(format!("the brokers have not answered within {} s", ROUND_MAX.as_secs()));
+        let looked = timeout(ROUND_MAX, round::look(&shared.admin, &mut memory)).await;
+        let looked = looked.unwrap_or_else(|_| slow());
+        if let Err(reason) = &looked {
+            debug!(%reason, "the console could not look at the cluster");
+        }
+        *lock(&shared.ended) = Some(Instant::now());
+        shared.seen.send_replace(Some(looked.map(Arc::new)));
+        rest(&shared, began.elapsed()).await;
+    }
+}
+
+/// Waits until the next round is due; the first page after a rest does not wait for a minute.
+async fn rest(shared: &Shared, took: Duration) {
+    let ended = Instant::now();
+    tokio::time::sleep((took * REST).min(UNWATCHED)).await;
+    loop {
+        let is_watched = lock(&shared.looked_at).elapsed() < LOOKED_AT;
+        let pause = if is_watched { WATCHED } else { UNWATCHED };
+        let left = pause.saturating_sub(ended.elapsed());
+        if left.is_zero() || timeout(left, shared.wake.notified()).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().expect("no code under these locks panics")
+}

@@ -1,0 +1,140 @@
+//! What one page asks of the brokers besides the snapshot: the configuration of one topic or broker, the members of one group.
+//! One request each; what it lacks is said on the page.
+
+use std::collections::BTreeMap;
+
+use client::admin::Resource;
+use client::consumer::partitions_of_assignment;
+use client::{Admin, ClientError};
+
+/// One setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Setting {
+    pub(crate) name: String,
+    /// `None` for what is secret.
+    pub(crate) value: Option<String>,
+    /// Where the value comes from.
+    pub(crate) source: &'static str,
+    /// Whether it was set for this topic or broker.
+    pub(crate) is_own: bool,
+}
+
+/// A member of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) id: String,
+    pub(crate) client_id: String,
+    pub(crate) host: String,
+    /// Its partitions, by topic.
+    pub(crate) partitions: BTreeMap<String, Vec<i32>>,
+}
+
+/// A group as its coordinator describes it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Described {
+    pub(crate) state: String,
+    pub(crate) assignor: String,
+    pub(crate) members: Vec<Member>,
+}
+
+impl Described {
+    /// The member that reads a partition.
+    pub(crate) fn owner(&self, topic: &str, partition: i32) -> Option<&Member> {
+        self.members.iter().find(|member| {
+            member.partitions.get(topic).is_some_and(|partitions| partitions.contains(&partition))
+        })
+    }
+}
+
+/// The configuration of a topic, its own settings first.
+pub(crate) async fn topic_settings(
+    admin: &Admin,
+    topic: &str,
+) -> Result<Vec<Setting>, ClientError> {
+    settings(admin, &Resource::topic(topic)).await
+}
+
+/// The configuration of a broker, its own settings first.
+pub(crate) async fn broker_settings(
+    admin: &Admin,
+    broker: i32,
+) -> Result<Vec<Setting>, ClientError> {
+    settings(admin, &Resource::broker(broker)).await
+}
+
+async fn settings(admin: &Admin, resource: &Resource) -> Result<Vec<Setting>, ClientError> {
+    let described = admin.describe_configs(resource).await?;
+    let settings = described.configs.into_iter().map(|config| {
+        let (source, is_own) = source(config.config_source);
+        let value = config.value.filter(|_| !config.is_sensitive);
+        Setting { name: config.name, value, source, is_own }
+    });
+    let mut settings: Vec<_> = settings.collect();
+    settings.sort_by(|a, b| (!a.is_own, &a.name).cmp(&(!b.is_own, &b.name)));
+    Ok(settings)
+}
+
+/// The words for the protocol's number.
+fn source(code: i8) -> (&'static str, bool) {
+    match code {
+        1 => ("topic", true),
+        2 => ("broker, at run time", true),
+        3 => ("cluster, at run time", false),
+        4 => ("broker's file", false),
+        5 => ("default", false),
+        6 => ("broker's loggers", true),
+        7 => ("client metrics", true),
+        8 => ("group", true),
+        _ => ("unknown", false),
+    }
+}
+
+/// The state and the members of a group of this kind.
+pub(crate) async fn group(admin: &Admin, id: &str, kind: &str) -> Result<Described, ClientError> {
+    match kind {
+        "consumer" => Ok(of_consumer(admin.describe_consumer_group(id).await?)),
+        _ => Ok(of_classic(admin.describe_group(id).await?)),
+    }
+}
+
+fn of_consumer(group: client::ConsumerGroup) -> Described {
+    let members = group.members.into_iter().map(|member| Member {
+        id: member.member_id,
+        client_id: member.client_id,
+        host: member.client_host,
+        partitions: member
+            .assignment
+            .topic_partitions
+            .into_iter()
+            .map(|topic| (topic.topic_name, topic.partitions))
+            .collect(),
+    });
+    Described {
+        state: group.group_state,
+        assignor: group.assignor_name,
+        members: members.collect(),
+    }
+}
+
+fn of_classic(group: client::ClassicGroup) -> Described {
+    let members = group.members.into_iter().map(|member| Member {
+        id: member.member_id,
+        client_id: member.client_id,
+        host: member.client_host,
+        // Assignments of programs that are not consumers are in a form of their own.
+        partitions: assigned(&member.member_assignment),
+    });
+    Described {
+        state: group.group_state,
+        assignor: group.protocol_data,
+        members: members.collect(),
+    }
+}
+
+fn assigned(assignment: &[u8]) -> BTreeMap<String, Vec<i32>> {
+    let mut by_topic: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+    for partition in partitions_of_assignment(assignment).unwrap_or_default() {
+        by_topic.entry(partition.topic.to_string()).or_default().push(partition.partition.0);
+    }
+    by_topic
+}

@@ -1,0 +1,289 @@
+//! Pages. What all of them share is here: head, navigation, footer, and what says that something is missing. No page holds a
+//! style or a script of its own; names are written by [`visible`], and markup is escaped by maud.
+
+mod brokers;
+mod groups;
+mod history;
+mod overview;
+mod records;
+mod topics;
+
+use bytes::Bytes;
+use hyper::{Response, StatusCode};
+use maud::{DOCTYPE, Markup, html};
+
+use crate::Visit;
+use crate::answer;
+use crate::parts::number::time_of_day;
+use crate::parts::text::visible;
+use crate::query::link;
+use crate::route::Wanted;
+use crate::snapshot::{BrokerState, PartitionState, Snapshot};
+
+/// A page that was made: its title, its parts, and its status.
+struct Page {
+    status: StatusCode,
+    title: String,
+    body: Markup,
+}
+
+impl Page {
+    fn new(title: impl Into<String>, body: Markup) -> Page {
+        Page { status: StatusCode::OK, title: title.into(), body }
+    }
+
+    /// A page about something that is not there.
+    fn missing(what: &str, name: &str, back: &str) -> Page {
+        let title = format!("{what} not found");
+        let body = html! {
+            h1 { (title) }
+            p { "The cluster has no " (what.to_lowercase()) " " strong { (visible(name)) } ", or it was made within the last seconds." }
+            p { a href=(back) { "Back to the list" } }
+        };
+        Page { status: StatusCode::NOT_FOUND, title, body }
+    }
+}
+
+/// Answers with a page.
+pub(crate) async fn answer(visit: &Visit<'_>, wanted: &Wanted) -> Response<Bytes> {
+    let page = match wanted {
+        Wanted::Overview => overview::page(visit),
+        Wanted::Brokers => brokers::list(visit),
+        Wanted::Broker => brokers::one(visit).await,
+        Wanted::Topics => topics::list(visit),
+        Wanted::Topic => topics::one(visit).await,
+        Wanted::Groups => groups::list(visit),
+        Wanted::Group => groups::one(visit).await,
+        Wanted::Records => records::page(visit).await,
+    };
+    let (section, snapshot) = (section(wanted), &*visit.snapshot);
+    let json = visit.query.under(&format!("/api/v1/{}", wanted.name()));
+    let shown = Shown { section, snapshot, json };
+    answer::page(page.status, layout(&page.title, Some(shown), &page.body))
+}
+
+/// A page that is shown when nothing is known of the cluster.
+pub(crate) fn without_snapshot(title: &str, reason: &str) -> Markup {
+    let body = html! {
+        h1 { (title) }
+        div.notice.bad { p { (visible(reason)) } }
+        p { a href="/console" { "Try again" } }
+    };
+    layout(title, None, &body)
+}
+
+/// The parts of the console, as the navigation names them.
+const SECTIONS: [(&str, &str); 5] = [
+    ("Overview", "/console"),
+    ("Brokers", "/console/brokers"),
+    ("Topics", "/console/topics"),
+    ("Groups", "/console/groups"),
+    ("Records", "/console/records"),
+];
+
+fn section(wanted: &Wanted) -> &'static str {
+    match wanted {
+        Wanted::Overview => "Overview",
+        Wanted::Brokers | Wanted::Broker => "Brokers",
+        Wanted::Topics | Wanted::Topic => "Topics",
+        Wanted::Groups | Wanted::Group => "Groups",
+        Wanted::Records => "Records",
+    }
+}
+
+/// What the frame of a page says of it.
+struct Shown<'a> {
+    /// Which part of the navigation it belongs to.
+    section: &'static str,
+    snapshot: &'a Snapshot,
+    /// Where the same is as JSON.
+    json: String,
+}
+
+fn layout(title: &str, shown: Option<Shown<'_>>, body: &Markup) -> Markup {
+    let current = shown.as_ref().map(|shown| shown.section);
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (visible(title)) " – Highwater" }
+                link rel="icon" type="image/svg+xml" href="/console/assets/icon.svg";
+                link rel="stylesheet" href="/console/assets/console.css";
+                script defer src="/console/assets/console.js" {}
+            }
+            body {
+                a.skip href="#main" { "Skip to the content" }
+                header.top {
+                    div {
+                        a.brand href="/console" { img src="/console/assets/icon.svg" alt=""; "Highwater" }
+                        nav.main aria-label="Main" {
+                            ul {
+                                @for (name, path) in SECTIONS {
+                                    li { a href=(path) aria-current=[(current == Some(name)).then_some("page")] { (name) } }
+                                }
+                            }
+                        }
+                        @if let Some(Shown { snapshot, .. }) = &shown {
+                            span #as-of title={ "The brokers were asked for " (snapshot.took_ms) " ms" } {
+                                "as of " (time_of_day(snapshot.taken_ms))
+                            }
+                        }
+                    }
+                }
+                main #main tabindex="-1" { (body) }
+                footer {
+                    span { "Reads only: nothing here changes the cluster." }
+                    @if let Some(shown) = &shown { a href=(shown.json) { "This page as JSON" } }
+                    span hidden { label { input #refresh type="checkbox"; "Refresh every 15 s" } }
+                }
+            }
+        }
+    }
+}
+
+/// What a list says that could not be had.
+fn gaps(snapshot: &Snapshot) -> Markup {
+    html! {
+        @if !snapshot.gaps.is_empty() {
+            section.notice aria-label="Missing" {
+                h2 { "Not everything could be had" }
+                ul {
+                    @for gap in &snapshot.gaps { li { (visible(&gap.what)) ": " (visible(&gap.why)) } }
+                }
+            }
+        }
+    }
+}
+
+/// Something that one page lacks, with the reason.
+fn lacking(what: &str, why: impl std::fmt::Display) -> Markup {
+    html! { p.quiet { "– " (what) ": " (visible(&why.to_string())) } }
+}
+
+/// A table with its scroll box, which the keyboard reaches.
+fn table(label: &str, body: Markup) -> Markup {
+    html! { div.table tabindex="0" role="region" aria-label=(label) { (body) } }
+}
+
+/// A row that says that there are none.
+fn no_rows(columns: usize, words: &str) -> Markup {
+    html! { tr { td.empty colspan=(columns) { (words) } } }
+}
+
+/// A fact: its name and its value.
+fn fact(name: &str, value: Markup) -> Markup {
+    html! { div { dt { (name) } dd { (value) } } }
+}
+
+/// A fact that takes more room.
+fn long_fact(name: &str, value: Markup) -> Markup {
+    html! { div.long { dt { (name) } dd { (value) } } }
+}
+
+/// A count that is bad unless it is zero.
+fn alarm(count: usize, class: &str) -> Markup {
+    match count {
+        0 => html! { "0" },
+        _ => html! { span.state.(class) { (crate::parts::number::count(count as i64)) } },
+    }
+}
+
+fn partition_state(state: PartitionState) -> Markup {
+    let class = match state {
+        PartitionState::Well => "good",
+        PartitionState::NotPreferred => "note",
+        PartitionState::UnderReplicated => "warn",
+        PartitionState::Offline => "bad",
+    };
+    html! { span.state.(class) { (state.name()) } }
+}
+
+fn broker_state(state: BrokerState) -> Markup {
+    let class = match state {
+        BrokerState::Up => "good",
+        BrokerState::Fenced => "warn",
+        BrokerState::Away => "bad",
+    };
+    html! { span.state.(class) { (state.name()) } }
+}
+
+/// A state in a broker's own words.
+fn group_state(state: &str) -> Markup {
+    let class = match state {
+        "Stable" => "good",
+        "Dead" => "bad",
+        "PreparingRebalance" | "CompletingRebalance" | "Assigning" | "Reconciling" => "warn",
+        _ => "note",
+    };
+    html! { @if state.is_empty() { "–" } @else { span.state.(class) { (visible(state)) } } }
+}
+
+fn topic_link(name: &str) -> Markup {
+    html! { a href=(link("/console/topic", &[("name", name)])) { (visible(name)) } }
+}
+
+fn group_link(id: &str) -> Markup {
+    let words = if id.is_empty() { "(empty id)".into() } else { visible(id) };
+    html! { a href=(link("/console/group", &[("id", id)])) { (words) } }
+}
+
+fn broker_link(id: i32) -> Markup {
+    let text = id.to_string();
+    html! { a href=(link("/console/broker", &[("id", &text)])) { (text) } }
+}
+
+/// Ids with commas; those that are missing from `others` stand out.
+fn ids(ids: &[i32]) -> String {
+    ids.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Per cent, which is bad above zero or not at all.
+fn percent(percent: u32) -> String {
+    format!("{percent} %")
+}
+
+/// A distance from the mean.
+fn skew(percent: i64) -> String {
+    match percent {
+        0 => "0 %".to_owned(),
+        1.. => format!("+{percent} %"),
+        _ => format!("−{} %", percent.unsigned_abs()),
+    }
+}
+
+/// The settings of a topic or broker.
+fn settings(settings: &Result<Vec<crate::lookups::Setting>, client::ClientError>) -> Markup {
+    let settings = match settings {
+        Ok(settings) => settings,
+        Err(error) => return lacking("the configuration could not be had", error),
+    };
+    let (own, rest): (Vec<_>, Vec<_>) = settings.iter().partition(|setting| setting.is_own);
+    let rows = |rows: &[&crate::lookups::Setting], caption: &str| {
+        table(
+            caption,
+            html! {
+                table {
+                    caption { (caption) }
+                    thead { tr { th scope="col" { "Name" } th scope="col" { "Value" } th scope="col" { "From" } } }
+                    tbody {
+                        @if rows.is_empty() { (no_rows(3, "None.")) }
+                        @for setting in rows {
+                            tr {
+                                th.mono scope="row" { (visible(&setting.name)) }
+                                td.name.mono { @match &setting.value { Some(value) => (visible(value)), None => "(not shown)" } }
+                                td.quiet { (setting.source) }
+                            }
+                        }
+                    }
+                }
+            },
+        )
+    };
+    html! {
+        (rows(&own, "Set for itself"))
+        details { summary { (rest.len()) " more, as everywhere" } (rows(&rest, "From the cluster, the broker's file, or the default")) }
+    }
+}

@@ -1,0 +1,8 @@
+//! The console over real sockets, through the gateway's listener, in front of a real broker in this process.
+
+mod fixture;
+mod hostile;
+mod numbers;
+mod readonly;
+mod records;
+mod scale;
