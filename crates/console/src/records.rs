@@ -1,9 +1,10 @@
 //! Records of one partition from an offset or a time on: what is asked, and what was found. Nothing is remembered, no group joined.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
-use client::consumer::glance;
-use client::{Admin, ClientError, OffsetSpec};
+use client::consumer::look_once;
+use client::{Admin, ClientError, OffsetSpec, Once};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -153,24 +154,24 @@ async fn read_all(admin: &Admin, asked: &Asked) -> Result<Found, ClientError> {
         if rows.len() >= asked.count || next >= end {
             break;
         }
-        let fetched = glance(
-            admin.cluster(),
-            &asked.partition,
-            Offset(next),
-            FETCH_BYTES,
-            asked.read_committed,
-        )
-        .await?;
+        let wish = Once {
+            partition: asked.partition.clone(),
+            offset: Offset(next),
+            bytes_max: FETCH_BYTES,
+            read_committed: asked.read_committed,
+        };
+        let fetched = look_once(admin.cluster(), &wish).await?;
         if fetched.is_empty() {
             break;
         }
         let mut is_cut = false;
-        fetched.for_each_within(EXPANDED_BYTES_MAX, &mut buffer, |record| {
-            if rows.len() < asked.count {
-                rows.push(row(&record));
-            } else {
+        fetched.read(EXPANDED_BYTES_MAX, &mut buffer, |record| {
+            if rows.len() == asked.count {
                 is_cut = true;
+                return ControlFlow::Break(());
             }
+            rows.push(row(&record));
+            ControlFlow::Continue(())
         })?;
         next = match (is_cut, rows.last()) {
             (true, Some(last)) => last.offset + 1,

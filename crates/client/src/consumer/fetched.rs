@@ -114,16 +114,6 @@ impl Fetched {
     pub fn for_each(
         &self,
         buffer: &mut Vec<u8>,
-        record: impl FnMut(ConsumerRecord<'_>),
-    ) -> Result<usize, ClientError> {
-        self.for_each_within(EXPANDED_BYTES_MAX, buffer, record)
-    }
-
-    /// As [`Fetched::for_each`]; a batch that expands to more than so many bytes is an error.
-    pub fn for_each_within(
-        &self,
-        expanded_bytes_max: usize,
-        buffer: &mut Vec<u8>,
         mut record: impl FnMut(ConsumerRecord<'_>),
     ) -> Result<usize, ClientError> {
         let mut count = 0;

@@ -9,16 +9,14 @@ pub mod assignor;
 mod config;
 mod fetched;
 mod fetcher;
-mod glance;
 mod group;
 mod once;
 mod session;
 
 pub use config::{ConsumerConfig, OffsetReset};
 pub use fetched::{ConsumerRecord, Fetched};
-pub use glance::glance;
 pub use group::partitions_of_assignment;
-pub use once::{Once, read_once};
+pub use once::{Once, look_once, read_once};
 
 use crate::cluster::Cluster;
 use crate::error::ClientError;

@@ -1,10 +1,12 @@
 //! One fetch of one partition, without a consumer: for readers that come and go, and keep their places themselves.
 
 use super::fetched::Fetched;
-use crate::cluster::PrivateLane;
+use super::session::{Wanted, topics_of};
+use crate::cluster::{Cluster, Lane, PrivateLane};
+use crate::connection::Connection;
 use crate::error::{ClientError, check};
-use model::{ErrorCode, LeaderEpoch, Offset, TopicPartition};
-use wire::fetch::{FetchPartition, FetchTopic};
+use crate::metadata::Metadata;
+use model::{ErrorCode, LeaderEpoch, Offset, TopicId, TopicPartition};
 use wire::{ApiKey, FetchRequest};
 
 /// From this version on topics are named by their ids (KIP-516).
@@ -28,49 +30,74 @@ pub struct Once {
 /// # Errors
 /// There is no leader, it refuses, or it cannot be reached: once, without trying again.
 pub async fn read_once(lane: &PrivateLane, wish: &Once) -> Result<Fetched, ClientError> {
-    let metadata = lane.cluster().metadata();
-    let unknown = |code| ClientError::refused(format!("fetch of {}", wish.partition), code);
-    let topic = metadata.topics.get(&wish.partition.topic);
-    let topic = topic.ok_or_else(|| unknown(ErrorCode::UnknownTopicOrPartition))?;
-    let index = usize::try_from(wish.partition.partition.0).ok();
-    let known = index.and_then(|index| topic.partitions.get(index));
-    let known = known.ok_or_else(|| unknown(ErrorCode::UnknownTopicOrPartition))?;
-    let leader = known.leader.ok_or_else(|| unknown(ErrorCode::LeaderNotAvailable))?;
-    let connection = lane.broker(leader).await?;
-    let limit = if topic.id.is_zero() { BY_ID_FROM - 1 } else { i16::MAX };
-    let version = connection.version_up_to(ApiKey::Fetch, limit)?;
-    let mut request = request(wish, known.leader_epoch);
-    request.topics[0].topic_id = topic.id;
-    let response = connection.call_version(&request, version).await?;
-    check(response.error(), None, || format!("fetch of {}", wish.partition))?;
-    let answers = response.responses.iter().flat_map(|topic| &topic.partitions);
-    let mut answers = answers.filter(|data| data.partition_index == wish.partition.partition.0);
-    let data = answers.next().ok_or_else(|| unknown(ErrorCode::UnknownTopicOrPartition))?;
-    check(data.error(), None, || format!("fetch of {}", wish.partition))?;
-    Fetched::of(&wish.partition, wish.offset, data, wish.read_committed, true)
+    let place = Place::of(&lane.cluster().metadata(), &wish.partition)?;
+    let connection = lane.broker(place.leader).await?;
+    place.fetch(&connection, wish).await
 }
 
-/// Without a session.
-fn request(wish: &Once, leader_epoch: LeaderEpoch) -> FetchRequest {
-    let partition = FetchPartition {
-        partition: wish.partition.partition.0,
-        current_leader_epoch: leader_epoch.0,
-        fetch_offset: wish.offset.0,
-        partition_max_bytes: wish.bytes_max,
-        ..Default::default()
-    };
-    FetchRequest {
-        max_wait_ms: 0,
-        min_bytes: 0,
-        max_bytes: wish.bytes_max,
-        isolation_level: wish.read_committed as i8,
-        session_id: 0,
-        session_epoch: -1,
-        topics: vec![FetchTopic {
-            topic: wish.partition.topic.to_string(),
-            partitions: vec![partition],
+/// As [`read_once`], of a topic that need not be known: its leader is asked for first, and nothing is remembered.
+///
+/// # Errors
+/// As those of [`read_once`]; or the partition is not there.
+pub async fn look_once(cluster: &Cluster, wish: &Once) -> Result<Fetched, ClientError> {
+    let metadata = cluster.describe([&*wish.partition.topic]).await?;
+    let place = Place::of(&metadata, &wish.partition)?;
+    if !cluster.metadata().brokers.contains_key(&place.leader) {
+        cluster.refresh().await?;
+    }
+    let connection = cluster.broker(place.leader, Lane::Common).await?;
+    place.fetch(&connection, wish).await
+}
+
+/// Where a partition is.
+struct Place {
+    topic_id: TopicId,
+    leader: i32,
+    leader_epoch: LeaderEpoch,
+}
+
+impl Place {
+    fn of(metadata: &Metadata, partition: &TopicPartition) -> Result<Place, ClientError> {
+        let unknown = |code| ClientError::refused(format!("fetch of {partition}"), code);
+        let topic = metadata.topics.get(&partition.topic);
+        let index = usize::try_from(partition.partition.0).unwrap_or(usize::MAX);
+        let known = topic.and_then(|topic| Some((topic.id, topic.partitions.get(index)?)));
+        let (topic_id, known) = known.ok_or_else(|| unknown(ErrorCode::UnknownTopicOrPartition))?;
+        let leader = known.leader.ok_or_else(|| unknown(ErrorCode::LeaderNotAvailable))?;
+        Ok(Place { topic_id, leader, leader_epoch: known.leader_epoch })
+    }
+
+    async fn fetch(&self, connection: &Connection, wish: &Once) -> Result<Fetched, ClientError> {
+        let limit = if self.topic_id.is_zero() { BY_ID_FROM - 1 } else { i16::MAX };
+        let version = connection.version_up_to(ApiKey::Fetch, limit)?;
+        let response = connection.call_version(&self.request(wish), version).await?;
+        let asked = || format!("fetch of {}", wish.partition);
+        check(response.error(), None, asked)?;
+        let answers = response.responses.iter().flat_map(|topic| &topic.partitions);
+        let mut answers = answers.filter(|it| it.partition_index == wish.partition.partition.0);
+        let unknown = || ClientError::refused(asked(), ErrorCode::UnknownTopicOrPartition);
+        let data = answers.next().ok_or_else(unknown)?;
+        check(data.error(), None, asked)?;
+        Fetched::of(&wish.partition, wish.offset, data, wish.read_committed, true)
+    }
+
+    /// Without a session (KIP-227).
+    fn request(&self, wish: &Once) -> FetchRequest {
+        let wanted = Wanted {
+            topic_id: self.topic_id,
+            offset: wish.offset,
+            leader_epoch: self.leader_epoch,
+            max_bytes: wish.bytes_max,
+        };
+        FetchRequest {
+            max_wait_ms: 0,
+            min_bytes: 0,
+            max_bytes: wish.bytes_max,
+            isolation_level: wish.read_committed as i8,
+            session_id: 0,
+            session_epoch: -1,
+            topics: topics_of([(&wish.partition, &wanted)].into_iter()),
             ..Default::default()
-        }],
-        ..Default::default()
+        }
     }
 }
