@@ -3,6 +3,7 @@
 
 #![no_main]
 
+use gateway::request::read::{BYTES_MAX, RECORDS_MAX, piece};
 use gateway::request::wanted::{raw, reading, wanted};
 use gateway::request::{Parameters, Route, route};
 use hyper::header::{HeaderName, HeaderValue};
@@ -37,6 +38,9 @@ fuzz_target!(|input: &[u8]| {
         assert!(draft.headers.len() <= headers.len());
     }
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    if let Ok(piece) = piece(&parameters, &headers) {
+        assert!((1..=BYTES_MAX).contains(&piece.bytes_max) && (1..=RECORDS_MAX).contains(&piece.records_max));
+    }
     let visit = Visit {
         host: text("host"),
         origin: text("origin"),

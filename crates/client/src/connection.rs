@@ -197,6 +197,16 @@ impl Connection {
         call_on(&self.0.shared, request, version, timeout).await
     }
 
+    /// As [`Connection::call_slow`], in this version.
+    pub async fn call_slow_version<R: Request>(
+        &self,
+        request: &R,
+        version: i16,
+        timeout: Duration,
+    ) -> Result<R::Response, ClientError> {
+        call_on(&self.0.shared, request, version, timeout).await
+    }
+
     /// Sends a request without waiting; `reply` gets the answer's frame, see [`Connection::read`].
     pub fn send<R: Request>(
         &self,

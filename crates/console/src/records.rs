@@ -158,6 +158,7 @@ async fn read_all(admin: &Admin, asked: &Asked) -> Result<Found, ClientError> {
             partition: asked.partition.clone(),
             offset: Offset(next),
             bytes_max: FETCH_BYTES,
+            wait: Duration::ZERO,
             read_committed: asked.read_committed,
         };
         let fetched = look_once(admin.cluster(), &wish).await?;

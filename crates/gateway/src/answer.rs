@@ -23,7 +23,7 @@ const RETRY_AFTER_S: &str = "1";
 pub(crate) struct Answer {
     status: StatusCode,
     content_type: &'static str,
-    body: String,
+    body: Bytes,
     headers: HeaderMap,
     /// The stream that goes on in place of an answer.
     stream: Option<Box<Opened>>,
@@ -37,13 +37,23 @@ pub(crate) struct Placed {
 }
 
 impl Answer {
-    fn new(status: StatusCode, content_type: &'static str, body: String) -> Answer {
-        Answer { status, content_type, body, headers: HeaderMap::new(), stream: None }
+    fn new(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+        Answer { status, content_type, body: body.into(), headers: HeaderMap::new(), stream: None }
+    }
+
+    /// A body of this type.
+    pub(crate) fn of(content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+        Answer::new(StatusCode::OK, content_type, body)
+    }
+
+    /// A JSON value that REST proxies have too.
+    pub(crate) fn as_proxies(body: String) -> Answer {
+        Answer::of(OF_PROXIES, body)
     }
 
     /// A JSON value of ours.
     pub(crate) fn json(body: impl Into<String>) -> Answer {
-        Answer::new(StatusCode::OK, JSON, body.into())
+        Answer::of(JSON, body.into())
     }
 
     /// Events that are all there is: the connection is closed behind them, as any stream's.
@@ -88,7 +98,7 @@ impl Answer {
     /// The answer as it goes out.
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
         let has_body = !self.body.is_empty();
-        let mut response = Response::new(Full::new(Bytes::from(self.body)));
+        let mut response = Response::new(Full::new(self.body));
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
         if has_body {
@@ -123,7 +133,7 @@ pub(crate) fn offsets(placed: &[Placed]) -> Answer {
     }
     // There are no schemas.
     body.push_str("],\"key_schema_id\":null,\"value_schema_id\":null}");
-    Answer::new(StatusCode::OK, OF_PROXIES, body)
+    Answer::as_proxies(body)
 }
 
 fn write_placed(out: &mut String, placed: &Placed) -> std::fmt::Result {
@@ -157,7 +167,7 @@ fn write_error(out: &mut String, ApiError { kind, message }: &ApiError) -> std::
 }
 
 /// A JSON string.
-fn text(text: &str) -> String {
+pub(crate) fn text(text: &str) -> String {
     serde_json::to_string(text).expect("a text is a JSON string")
 }
 
@@ -208,7 +218,7 @@ mod tests {
     use super::*;
 
     fn parsed(answer: &Answer) -> Value {
-        serde_json::from_str(&answer.body).unwrap()
+        serde_json::from_slice(&answer.body).unwrap()
     }
 
     #[test]

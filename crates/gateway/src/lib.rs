@@ -3,17 +3,20 @@
 //!
 //! [`Door`] is the socket, [`open`] begins to listen, [`Gateway::stop`] ends that. Of the code, read `front` (who is let
 //! in, and how long anything may take), then `request` (what is asked), then `produce` (how records are sent and what
-//! is answered) and `events` (how records are pushed). What is decided by values alone is in the room `serving`.
+//! is answered), `read` (how they are read) and `events` (how they are pushed). What is decided by values alone is in
+//! the room `serving`.
 //!
 //! Threads of its own begin with the first connection: a broker whose gateway is not used pays for a socket only.
 
 mod answer;
+mod charge;
 mod door;
 mod events;
 mod front;
 mod lifetime;
 mod pages;
 mod produce;
+mod read;
 pub mod request;
 mod service;
 mod settings;

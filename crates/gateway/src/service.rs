@@ -12,8 +12,9 @@ use serving::visitors::Visit;
 use crate::answer::{Answer, distribution, failed, nothing};
 use crate::events::{self, Opened};
 use crate::produce::{Target, produce};
+use crate::read::{records, view};
 use crate::request::body::discard;
-use crate::request::{NoRoute, Parameters, Route, route};
+use crate::request::{Allowed, NoRoute, Parameters, Route, route};
 use crate::settings::Access;
 use crate::state::Shared;
 
@@ -95,7 +96,7 @@ async fn page(shared: &Shared, parts: &Parts) -> Option<Result<Served, ApiError>
     let path = parts.uri.path();
     let pages = shared.settings.pages.as_ref().filter(|pages| pages.has(path))?;
     if !matches!(parts.method, Method::GET | Method::HEAD) {
-        return Some(no_route(NoRoute::Method("GET, HEAD")).map(Served::Answer));
+        return Some(no_route(NoRoute::Method(Allowed::READ)).map(Served::Answer));
     }
     if let Err(error) = may(shared, "read") {
         return Some(Err(error));
@@ -112,8 +113,14 @@ async fn respond(shared: &Shared, parts: &Parts, body: &mut Incoming) -> Result<
         Ok(route) => route,
         Err(none) => return no_route(none),
     };
-    if let Some(needed) = needed(&route) {
+    let needed = needed(&route);
+    if let Some(needed) = needed {
         may(shared, needed)?;
+    }
+    // Health is told to the end, and a stream of events has words of its own for it.
+    let is_told = needed.is_none() || matches!(route, Route::Events { .. });
+    if shared.is_stopping() && !is_told {
+        return Err(ApiError::new(Kind::Unavailable, "the gateway stops"));
     }
     match route {
         Route::About => Ok(about()),
@@ -136,11 +143,12 @@ async fn respond(shared: &Shared, parts: &Parts, body: &mut Incoming) -> Result<
         Route::Events { .. } if shared.is_stopping() => Ok(events::weather()),
         Route::Events { topics } => events::open(&shared.events, &topics, &parameters, parts).await,
         Route::Produce { topic, partition, raw } => {
-            if shared.is_stopping() {
-                return Err(ApiError::new(Kind::Unavailable, "the gateway stops"));
-            }
             let target = Target { topic: &topic, partition, raw };
             produce(shared, target, &parameters, &parts.headers, body).await
+        }
+        Route::Cluster(part) => view(shared, &part).await,
+        Route::Records { topic, partition } => {
+            records(shared, &topic, partition, &parameters, &parts.headers).await
         }
     }
 }
@@ -151,9 +159,10 @@ fn no_route(none: NoRoute) -> Result<Answer, ApiError> {
         NoRoute::Partition => {
             Err(ApiError::new(Kind::NoPartition, "expected the number of a partition in the path"))
         }
-        NoRoute::Method(methods) => {
+        NoRoute::Method(allowed) => {
+            let methods = allowed.to_string();
             let refused = ApiError::new(Kind::Method, format!("expected one of {methods}"));
-            let allow = HeaderValue::from_static(methods);
+            let allow = HeaderValue::try_from(methods).expect("names of methods");
             Ok(failed(&refused).with(header::ALLOW, allow))
         }
     }
@@ -163,7 +172,11 @@ fn no_route(none: NoRoute) -> Result<Answer, ApiError> {
 fn needed(route: &Route<'_>) -> Option<&'static str> {
     match route {
         Route::About | Route::Alive | Route::Ready => None,
-        Route::Distribution | Route::Events { .. } | Route::EventCounts => Some("read"),
+        Route::Distribution
+        | Route::Events { .. }
+        | Route::EventCounts
+        | Route::Cluster(_)
+        | Route::Records { .. } => Some("read"),
         Route::Produce { .. } => Some("produce"),
     }
 }

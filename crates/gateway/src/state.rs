@@ -1,15 +1,15 @@
 //! What all connections of a gateway share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::events::Events;
 use crate::front::Entrants;
 use crate::produce::Topics;
+use crate::read::Lanes;
 use crate::settings::Settings;
 
 /// How long it is believed whether brokers can be reached.
@@ -21,11 +21,14 @@ const REACH_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) entrants: Entrants,
-    /// A permit for each byte that bodies may hold.
+    /// A permit for each byte that bodies may hold, and records that are read.
     pub(crate) bodies: Arc<Semaphore>,
     pub(crate) topics: Topics,
     pub(crate) events: Events,
-    stopping: AtomicBool,
+    pub(crate) lanes: Lanes,
+    /// Held while all topics are listed.
+    pub(crate) listing: Mutex<()>,
+    stopping: watch::Sender<bool>,
     /// When it was last looked whether brokers can be reached, and whether one could.
     reached: Mutex<Option<(Instant, bool)>>,
 }
@@ -33,23 +36,32 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(settings: Settings) -> Shared {
         let half_bytes = settings.memory_bytes / 2;
+        let topics = Topics::new(&settings.cluster, half_bytes, settings.request_bytes_max);
         Shared {
             entrants: Entrants::new(settings.connections_max, settings.connections_per_address_max),
             bodies: Arc::new(Semaphore::new(half_bytes.min(Semaphore::MAX_PERMITS))),
-            topics: Topics::new(&settings.cluster, half_bytes, settings.request_bytes_max),
             events: Events::new(&settings.cluster, settings.events),
-            stopping: AtomicBool::new(false),
+            lanes: Lanes::new(topics.cluster()),
+            topics,
+            listing: Mutex::default(),
+            stopping: watch::Sender::new(false),
             reached: Mutex::default(),
             settings,
         }
     }
 
     pub(crate) fn begin_to_stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
+        self.stopping.send_replace(true);
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
+        *self.stopping.borrow()
+    }
+
+    /// Waits until the gateway stops.
+    pub(crate) async fn stopped(&self) {
+        // The sender is here.
+        let _ = self.stopping.subscribe().wait_for(|stops| *stops).await;
     }
 
     /// Waits until nothing is under way to the brokers.

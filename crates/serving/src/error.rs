@@ -1,5 +1,5 @@
 //! What a failure is called over HTTP: a code, whether anything was written, and whether the same request may succeed
-//! later. The codes are those of Confluent's REST proxy where one fits; 50302 and 50401 are ours.
+//! later. The codes are those of Confluent's REST proxy where one fits; 41601, 50302 and 50401 are ours.
 //!
 //! Every error says whether records were written, because that decides whether the request may be sent again: *no*,
 //! or *unknown* where a broker may have the records although no acknowledgement came.
@@ -42,12 +42,16 @@ pub enum Kind {
     NoPartition,
     /// The path exists, with other methods.
     Method,
+    /// What is there cannot be had in a form that the client takes.
+    NotAcceptable,
     /// The body did not arrive in time.
     Slow,
     /// The request, or a record of it, is larger than allowed.
     TooLarge,
     /// The body has a form that is not known.
     MediaType,
+    /// The partition has no records at this offset, and will have none there next.
+    OutOfRange,
     /// The request can be read, and makes no sense.
     Unprocessable,
     /// The gateway's buffer is full.
@@ -77,7 +81,7 @@ const fn row(kind: Kind, status: u16, error_code: u32, retriable: bool) -> Row {
 }
 
 /// Every kind, in the order of [`Kind`].
-const TABLE: [Row; 17] = [
+const TABLE: [Row; 19] = [
     row(Kind::Malformed, 400, 400, false),
     row(Kind::Forbidden, 403, 403, false),
     row(Kind::Unauthorized, 403, 40301, false),
@@ -85,9 +89,11 @@ const TABLE: [Row; 17] = [
     row(Kind::NoTopic, 404, 40401, false),
     row(Kind::NoPartition, 404, 40402, false),
     row(Kind::Method, 405, 405, false),
+    row(Kind::NotAcceptable, 406, 406, false),
     row(Kind::Slow, 408, 408, true),
     row(Kind::TooLarge, 413, 413, false),
     row(Kind::MediaType, 415, 415, false),
+    row(Kind::OutOfRange, 416, 41601, false),
     row(Kind::Unprocessable, 422, 422, false),
     row(Kind::Full, 429, 429, true),
     row(Kind::Kafka, 500, 50002, false),

@@ -61,7 +61,7 @@ const EXPANDED_BYTES_MAX: usize = 1 << 30;
 
 impl Fetched {
     /// Takes the batches of an answer; checks their checksums if told so.
-    pub(super) fn of(
+    pub(crate) fn of(
         partition: &TopicPartition,
         fetch_offset: Offset,
         data: &PartitionData,
@@ -125,8 +125,8 @@ impl Fetched {
         Ok(count)
     }
 
-    /// As [`Fetched::for_each`], for readers that may have enough before the end; a batch gets no more than
-    /// `expanded_bytes_max` to expand to.
+    /// As [`Fetched::for_each`], until `record` breaks off; a batch gets no more than `expanded_bytes_max` to expand to. Returns
+    /// the offset at which to read on: that of the record at which it was broken off, or the one behind all of this.
     ///
     /// # Errors
     /// A batch is damaged, or expands to more.
@@ -135,7 +135,7 @@ impl Fetched {
         expanded_bytes_max: usize,
         buffer: &mut Vec<u8>,
         mut record: impl FnMut(ConsumerRecord<'_>) -> ControlFlow<()>,
-    ) -> Result<(), ClientError> {
+    ) -> Result<Offset, ClientError> {
         let mut aborted = Aborted::new(self.aborted.as_deref().unwrap_or_default());
         for (header, batch) in Batches::new(&self.batches).map_while(Result::ok) {
             if aborted.hides(&header, batch) || header.is_control() {
@@ -147,11 +147,11 @@ impl Fetched {
                 let found = found.map_err(|e| failed(&e))?;
                 let seen = consumer_record(&header, found);
                 if seen.offset >= self.fetch_offset && record(seen).is_break() {
-                    return Ok(());
+                    return Ok(seen.offset);
                 }
             }
         }
-        Ok(())
+        Ok(self.next_offset)
     }
 }
 

@@ -7,10 +7,13 @@ use crate::connection::Connection;
 use crate::error::{ClientError, check};
 use crate::metadata::Metadata;
 use model::{ErrorCode, LeaderEpoch, Offset, TopicId, TopicPartition};
+use std::time::Duration;
 use wire::{ApiKey, FetchRequest};
 
 /// From this version on topics are named by their ids (KIP-516).
 const BY_ID_FROM: i16 = 13;
+/// What an answer may take beside the time that the broker may wait for records.
+const ANSWER_SLACK: Duration = Duration::from_secs(5);
 
 /// What is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,13 +22,16 @@ pub struct Once {
     pub partition: TopicPartition,
     /// The first offset.
     pub offset: Offset,
-    /// Bytes at most; a batch that is larger comes whole.
+    /// Bytes at most, as they are in the log; a first batch that is larger comes whole.
     pub bytes_max: i32,
+    /// How long the broker waits for the first record; less than half a minute. What waits holds up whatever comes behind on the
+    /// same connection.
+    pub wait: Duration,
     /// Whether to leave aborted transactions out, and to stop before open ones.
     pub read_committed: bool,
 }
 
-/// Asks the partition's leader, as far as it is known, and waits for no records. The topic must be known, too.
+/// Asks the partition's leader, as far as it is known. The topic must be known, too.
 ///
 /// # Errors
 /// There is no leader, it refuses, or it cannot be reached: once, without trying again.
@@ -70,7 +76,8 @@ impl Place {
     async fn fetch(&self, connection: &Connection, wish: &Once) -> Result<Fetched, ClientError> {
         let limit = if self.topic_id.is_zero() { BY_ID_FROM - 1 } else { i16::MAX };
         let version = connection.version_up_to(ApiKey::Fetch, limit)?;
-        let response = connection.call_version(&self.request(wish), version).await?;
+        let timeout = wish.wait + ANSWER_SLACK;
+        let response = connection.call_slow_version(&self.request(wish), version, timeout).await?;
         let asked = || format!("fetch of {}", wish.partition);
         check(response.error(), None, asked)?;
         let answers = response.responses.iter().flat_map(|topic| &topic.partitions);
@@ -90,8 +97,8 @@ impl Place {
             max_bytes: wish.bytes_max,
         };
         FetchRequest {
-            max_wait_ms: 0,
-            min_bytes: 0,
+            max_wait_ms: i32::try_from(wish.wait.as_millis()).unwrap_or(i32::MAX),
+            min_bytes: i32::from(!wish.wait.is_zero()),
             max_bytes: wish.bytes_max,
             isolation_level: wish.read_committed as i8,
             session_id: 0,

@@ -141,8 +141,13 @@ async fn one_fetch_needs_no_consumer() {
     let lane = cluster.private_lane();
     let read = async |offset| {
         let partition = TopicPartition::new(&*topic, 0);
-        let wish =
-            Once { partition, offset: Offset(offset), bytes_max: 1 << 20, read_committed: true };
+        let wish = Once {
+            partition,
+            offset: Offset(offset),
+            bytes_max: 1 << 20,
+            wait: Duration::ZERO,
+            read_committed: true,
+        };
         read_once(&lane, &wish).await
     };
     let fetched = read(8).await.unwrap();

@@ -2,6 +2,7 @@
 //! have the chunks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use client::{ClientError, Once, read_once};
 use model::{ErrorCode, Offset};
@@ -41,6 +42,7 @@ pub(super) async fn catch_up(
         partition: feed.partition.clone(),
         offset: Offset(offset),
         bytes_max: READ_BYTES_MAX,
+        wait: Duration::ZERO,
         read_committed: true,
     };
     let fetched = match read_once(&events.lane, &wish).await {

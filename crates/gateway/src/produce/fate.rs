@@ -29,8 +29,8 @@ pub(super) fn of_lost(lost: &Undelivered, place: Place) -> ApiError {
     }
 }
 
-/// The error of a record that was refused, and is not written.
-pub(super) fn of_refusal(error: &ClientError) -> ApiError {
+/// The error of what a broker refused, or of a record that is not written.
+pub(crate) fn of_refusal(error: &ClientError) -> ApiError {
     ApiError::new(kind(error), error.to_string())
 }
 

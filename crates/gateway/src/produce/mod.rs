@@ -12,5 +12,6 @@ mod sending;
 mod topic;
 mod topics;
 
+pub(crate) use fate::of_refusal;
 pub(crate) use handler::{Target, produce};
-pub(crate) use topics::Topics;
+pub(crate) use topics::{LOOKUP_MAX, Topics, no_topic, unavailable};

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
-use client::{Cluster, ClusterConfig, Producer, ProducerConfig};
+use client::{Cluster, ClusterConfig, Producer, ProducerConfig, metadata};
 use model::{ErrorCode, topic_name};
 use serving::error::{ApiError, Kind};
 use tokio::sync::{OnceCell, Semaphore};
@@ -21,7 +21,7 @@ const MISSING_MAX: usize = 1000;
 /// Names that the cluster is asked for at a time.
 const LOOKUPS_MAX: usize = 8;
 /// How long a request waits for the cluster to say what a topic has.
-const LOOKUP_MAX: Duration = Duration::from_secs(5);
+pub(crate) const LOOKUP_MAX: Duration = Duration::from_secs(5);
 /// How long records may wait for their acknowledgement, in the producer.
 pub(super) const DELIVERY_MAX: Duration = Duration::from_secs(10);
 /// How long a broker may wait for the others before it answers.
@@ -83,38 +83,46 @@ impl Topics {
         if let Some(topic) = self.known(name) {
             return Ok(topic);
         }
+        let found = self.existing(name).await?;
+        if found.is_internal {
+            let words = format!(
+                "{name} is one of the cluster's own topics, which only the cluster writes to"
+            );
+            return Err(ApiError::new(Kind::Forbidden, words));
+        }
+        in_time(self.begin(name)).await
+    }
+
+    /// The topic of this name as the cluster has it now.
+    pub(crate) async fn existing(&self, name: &str) -> Result<Arc<metadata::Topic>, ApiError> {
         if topic_name::validate(name).is_err() || self.is_missing(name) {
             return Err(no_topic(name));
         }
-        match timeout(LOOKUP_MAX, self.look_up(name)).await {
-            Ok(found) => found,
-            Err(_) => Err(unavailable(&"no broker answered within 5 s")),
-        }
+        in_time(self.look_up(name)).await
     }
 
-    async fn look_up(&self, name: &str) -> Result<Arc<Topic>, ApiError> {
+    async fn look_up(&self, name: &str) -> Result<Arc<metadata::Topic>, ApiError> {
         let _permit = self.lookups.acquire().await.map_err(|closed| unavailable(&closed))?;
-        if let Some(topic) = self.known(name) {
-            return Ok(topic);
-        }
         let described = self.cluster.describe([name]).await.map_err(|error| unavailable(&error))?;
         let Some(topic) = described.topics.get(name) else {
             self.note_missing(name);
             return Err(no_topic(name));
         };
         match topic.error {
-            ErrorCode::InvalidTopicException => return Err(no_topic(name)),
+            ErrorCode::InvalidTopicException => Err(no_topic(name)),
             ErrorCode::TopicAuthorizationFailed => {
-                let words = format!("the cluster does not let the gateway write to {name}");
-                return Err(ApiError::new(Kind::Unauthorized, words));
+                let words = format!("the cluster does not let the gateway use {name}");
+                Err(ApiError::new(Kind::Unauthorized, words))
             }
-            _ if topic.is_internal => {
-                let words = format!(
-                    "{name} is one of the cluster's own topics, which only the cluster writes to"
-                );
-                return Err(ApiError::new(Kind::Forbidden, words));
-            }
-            _ => {}
+            _ => Ok(Arc::clone(topic)),
+        }
+    }
+
+    /// Begins to produce to a topic.
+    async fn begin(&self, name: &str) -> Result<Arc<Topic>, ApiError> {
+        let _permit = self.lookups.acquire().await.map_err(|closed| unavailable(&closed))?;
+        if let Some(topic) = self.known(name) {
+            return Ok(topic);
         }
         let producer = self.producer.get_or_try_init(|| self.connect()).await?;
         let queues = producer.topic(name).await.map_err(|error| unavailable(&error))?;
@@ -171,10 +179,16 @@ impl Topics {
     }
 }
 
-pub(super) fn no_topic(name: &str) -> ApiError {
+/// Waits no longer than a request may wait for the cluster.
+async fn in_time<T>(asked: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+    let late = |_| unavailable(&"no broker answered within 5 s");
+    timeout(LOOKUP_MAX, asked).await.map_err(late)?
+}
+
+pub(crate) fn no_topic(name: &str) -> ApiError {
     ApiError::new(Kind::NoTopic, format!("topic {name:?} does not exist"))
 }
 
-fn unavailable(cause: &impl std::fmt::Display) -> ApiError {
+pub(crate) fn unavailable(cause: &impl std::fmt::Display) -> ApiError {
     ApiError::new(Kind::Unavailable, format!("the cluster cannot be asked now: {cause}"))
 }

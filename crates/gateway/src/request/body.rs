@@ -7,9 +7,10 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use serving::error::{ApiError, Kind};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::charge::Charge;
 use crate::settings::Settings;
 
 /// How long a body of no use is thrown away before its request is refused, so that a client that sends before it reads
@@ -21,7 +22,7 @@ const DISCARD_BYTES_MAX: u64 = 8 << 20;
 /// A body, and the memory that it is charged for.
 pub(crate) struct Body {
     pub(crate) bytes: Bytes,
-    _charged: Option<OwnedSemaphorePermit>,
+    charge: Charge,
 }
 
 /// Reads a body within the limits of `settings`; `room` has a permit for each byte that all bodies together may hold. The
@@ -51,7 +52,7 @@ async fn arrive(
     bytes_max: usize,
     room: &Arc<Semaphore>,
 ) -> Result<Body, ApiError> {
-    let mut whole = Body { bytes: Bytes::new(), _charged: None };
+    let mut whole = Body { bytes: Bytes::new(), charge: Charge::new(room) };
     let mut parts = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|cause| {
@@ -62,7 +63,7 @@ async fn arrive(
         if whole.bytes.len() + parts.len() + data.len() > bytes_max {
             return Err(too_large(bytes_max));
         }
-        whole.charge(data.len(), room)?;
+        whole.charge.add(data.len())?;
         if whole.bytes.is_empty() && parts.is_empty() {
             // Most bodies are of one part, which is not copied.
             whole.bytes = data;
@@ -75,19 +76,6 @@ async fn arrive(
         whole.bytes = parts.freeze();
     }
     Ok(whole)
-}
-
-impl Body {
-    fn charge(&mut self, count: usize, room: &Arc<Semaphore>) -> Result<(), ApiError> {
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let full = |_| ApiError::new(Kind::Full, "the gateway has no memory for the body now");
-        let permit = Arc::clone(room).try_acquire_many_owned(count).map_err(full)?;
-        match &mut self._charged {
-            Some(charged) => charged.merge(permit),
-            none => *none = Some(permit),
-        }
-        Ok(())
-    }
 }
 
 /// Throws away what is left of a body, if that is not too much. Whether nothing is left.

@@ -1,6 +1,7 @@
-//! From a method and a path to what is asked.
+//! From a method and a path to what is asked, by one table: [`TABLE`].
 
 use std::borrow::Cow;
+use std::fmt;
 
 use hyper::Method;
 use percent_encoding::percent_decode_str;
@@ -32,6 +33,32 @@ pub enum Route<'a> {
     },
     /// What is known of event streams.
     EventCounts,
+    /// What the cluster has: this.
+    Cluster(Part<'a>),
+    /// Records of a partition.
+    Records {
+        /// The topic, as it was named.
+        topic: Cow<'a, str>,
+        /// The partition.
+        partition: i32,
+    },
+}
+
+/// A part of the cluster that can be looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// The brokers' ids.
+    Brokers,
+    /// The topics' names.
+    Topics,
+    /// One topic with its configuration and its partitions.
+    Topic(Cow<'a, str>),
+    /// The partitions of a topic.
+    Partitions(Cow<'a, str>),
+    /// One partition of a topic.
+    Partition(Cow<'a, str>, i32),
+    /// The first and the next offset of a partition.
+    Offsets(Cow<'a, str>, i32),
 }
 
 /// Why nothing is asked.
@@ -42,62 +69,160 @@ pub enum NoRoute {
     /// The path names a partition that no topic can have.
     Partition,
     /// The path is there for other methods: these.
-    Method(&'static str),
+    Method(Allowed),
 }
 
-const READ: &str = "GET, HEAD, OPTIONS";
-const WRITE: &str = "POST, OPTIONS";
+/// Methods of a path, as in the header `Allow`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Allowed {
+    get: bool,
+    post: bool,
+}
+
+impl Allowed {
+    /// What is only read.
+    pub const READ: Allowed = Allowed { get: true, post: false };
+
+    fn add(&mut self, verb: Verb) {
+        match verb {
+            Verb::Get => self.get = true,
+            Verb::Post => self.post = true,
+        }
+    }
+}
+
+impl fmt::Display for Allowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (_, word) in [(self.get, "GET, HEAD, "), (self.post, "POST, ")].iter().filter(|m| m.0) {
+            f.write_str(word)?;
+        }
+        f.write_str("OPTIONS")
+    }
+}
+
+/// A method of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// GET, and HEAD with it.
+    Get,
+    /// POST.
+    Post,
+}
+
+impl Verb {
+    fn is(self, method: &Method) -> bool {
+        match self {
+            Verb::Get => matches!(*method, Method::GET | Method::HEAD),
+            Verb::Post => *method == Method::POST,
+        }
+    }
+}
+
+/// A row of the table.
+#[derive(Debug)]
+pub struct Entry {
+    /// The method.
+    pub verb: Verb,
+    /// The path, with `{…}` for a segment of any content.
+    pub pattern: &'static str,
+    make: for<'a> fn(&Found<'a>) -> Result<Route<'a>, NoRoute>,
+}
+
+type Make = for<'a> fn(&Found<'a>) -> Result<Route<'a>, NoRoute>;
+
+const fn get(pattern: &'static str, make: Make) -> Entry {
+    Entry { verb: Verb::Get, pattern, make }
+}
+
+const fn post(pattern: &'static str, make: Make) -> Entry {
+    Entry { verb: Verb::Post, pattern, make }
+}
+
+/// Everything that can be asked. No path fits two patterns of one method.
+pub const TABLE: &[Entry] = &[
+    get("/", |_| Ok(Route::About)),
+    get("/healthz", |_| Ok(Route::Alive)),
+    get("/healthy", |_| Ok(Route::Alive)),
+    get("/readyz", |_| Ok(Route::Ready)),
+    get("/ready", |_| Ok(Route::Ready)),
+    get("/brokers", |_| Ok(Route::Cluster(Part::Brokers))),
+    get("/topics", |_| Ok(Route::Cluster(Part::Topics))),
+    get("/topics/{topic}", |at| Ok(Route::Cluster(Part::Topic(at.name(0)?)))),
+    post("/topics/{topic}", |at| at.produce(None, false)),
+    post("/topics/{topic}/raw", |at| at.produce(None, true)),
+    get("/topics/{topic}/partitions", |at| Ok(Route::Cluster(Part::Partitions(at.name(0)?)))),
+    get("/topics/{topic}/partitions/{partition}", |at| {
+        Ok(Route::Cluster(Part::Partition(at.name(0)?, at.partition(1)?)))
+    }),
+    post("/topics/{topic}/partitions/{partition}", |at| at.produce(Some(at.partition(1)?), false)),
+    post("/topics/{topic}/partitions/{partition}/raw", |at| {
+        at.produce(Some(at.partition(1)?), true)
+    }),
+    get("/topics/{topic}/partitions/{partition}/offsets", |at| {
+        Ok(Route::Cluster(Part::Offsets(at.name(0)?, at.partition(1)?)))
+    }),
+    get("/topics/{topic}/partitions/{partition}/records", |at| {
+        Ok(Route::Records { topic: at.name(0)?, partition: at.partition(1)? })
+    }),
+    get("/topics/{topics}/events", |at| Ok(Route::Events { topics: at.name(0)? })),
+    get("/api/v1/gateway/distribution", |_| Ok(Route::Distribution)),
+    get("/api/v1/gateway/events", |_| Ok(Route::EventCounts)),
+];
 
 /// What a method and a path ask.
 ///
 /// # Errors
 /// They ask nothing.
 pub fn route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, NoRoute> {
-    let (route, methods) = by_path(path)?;
-    let fits = match methods {
-        READ => matches!(*method, Method::GET | Method::HEAD),
-        _ => *method == Method::POST,
-    };
-    if fits { Ok(route) } else { Err(NoRoute::Method(methods)) }
-}
-
-fn by_path(path: &str) -> Result<(Route<'_>, &'static str), NoRoute> {
     let path = path.strip_prefix('/').ok_or(NoRoute::Path)?;
-    // More than a route has are as good as a path that is not there.
-    let mut segments = [""; 6];
-    let mut count = 0;
-    for segment in path.split('/') {
-        *segments.get_mut(count).ok_or(NoRoute::Path)? = segment;
-        count += 1;
-    }
-    let produce = |topic, partition, raw| {
-        Ok((Route::Produce { topic: decoded(topic)?, partition, raw }, WRITE))
-    };
-    match &segments[..count] {
-        [""] => Ok((Route::About, READ)),
-        ["healthz" | "healthy"] => Ok((Route::Alive, READ)),
-        ["readyz" | "ready"] => Ok((Route::Ready, READ)),
-        ["topics", topic] => produce(topic, None, false),
-        ["topics", topics, "events"] => Ok((Route::Events { topics: decoded(topics)? }, READ)),
-        ["api", "v1", "gateway", "events"] => Ok((Route::EventCounts, READ)),
-        ["topics", topic, "raw"] => produce(topic, None, true),
-        ["topics", topic, "partitions", index] => produce(topic, Some(partition(index)?), false),
-        ["topics", topic, "partitions", index, "raw"] => {
-            produce(topic, Some(partition(index)?), true)
+    let mut allowed = Allowed::default();
+    for entry in TABLE {
+        let Some(found) = Found::by(&entry.pattern[1..], path) else { continue };
+        if entry.verb.is(method) {
+            return (entry.make)(&found);
         }
-        ["api", "v1", "gateway", "distribution"] => Ok((Route::Distribution, READ)),
-        _ => Err(NoRoute::Path),
+        allowed.add(entry.verb);
     }
+    Err(if allowed == Allowed::default() { NoRoute::Path } else { NoRoute::Method(allowed) })
 }
 
-fn partition(text: &str) -> Result<i32, NoRoute> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| is_number).ok_or(NoRoute::Partition)
-}
+/// The most segments that a pattern leaves open.
+const OPEN_MAX: usize = 4;
 
-/// A segment as it was meant: a slash that was escaped is part of the name.
-fn decoded(segment: &str) -> Result<Cow<'_, str>, NoRoute> {
-    percent_decode_str(segment).decode_utf8().map_err(|_| NoRoute::Path)
+/// The segments that a pattern leaves open, in their order.
+struct Found<'a>([&'a str; OPEN_MAX]);
+
+impl<'a> Found<'a> {
+    /// Compares a path with a pattern, both without their first slash; `None` if it does not fit.
+    fn by(pattern: &str, path: &'a str) -> Option<Found<'a>> {
+        let (mut found, mut count) = (Found([""; OPEN_MAX]), 0);
+        let mut segments = path.split('/');
+        for wanted in pattern.split('/') {
+            let segment = segments.next()?;
+            if wanted.starts_with('{') {
+                *found.0.get_mut(count)? = segment;
+                count += 1;
+            } else if wanted != segment {
+                return None;
+            }
+        }
+        segments.next().is_none().then_some(found)
+    }
+
+    /// A segment as it was meant: a slash that was escaped is part of the name.
+    fn name(&self, at: usize) -> Result<Cow<'a, str>, NoRoute> {
+        percent_decode_str(self.0[at]).decode_utf8().map_err(|_| NoRoute::Path)
+    }
+
+    fn partition(&self, at: usize) -> Result<i32, NoRoute> {
+        let text = self.0[at];
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|_| is_number).ok_or(NoRoute::Partition)
+    }
+
+    fn produce(&self, partition: Option<i32>, raw: bool) -> Result<Route<'a>, NoRoute> {
+        Ok(Route::Produce { topic: self.name(0)?, partition, raw })
+    }
 }
 
 #[cfg(test)]
@@ -115,13 +240,20 @@ mod tests {
         assert_eq!(post("/topics/t/raw"), produce("t", None, true));
         assert_eq!(post("/topics/t/partitions/7"), produce("t", Some(7), false));
         assert_eq!(post("/topics/t/partitions/7/raw"), produce("t", Some(7), true));
-        assert_eq!(route(&Method::GET, "/healthz"), Ok(Route::Alive));
+        let get = |path| route(&Method::GET, path);
+        assert_eq!(get("/"), Ok(Route::About));
+        assert_eq!(get("/healthz"), Ok(Route::Alive));
         assert_eq!(route(&Method::HEAD, "/ready"), Ok(Route::Ready));
-        assert_eq!(route(&Method::GET, "/api/v1/gateway/distribution"), Ok(Route::Distribution));
-        assert_eq!(route(&Method::GET, "/api/v1/gateway/events"), Ok(Route::EventCounts));
+        assert_eq!(get("/api/v1/gateway/distribution"), Ok(Route::Distribution));
+        assert_eq!(get("/topics"), Ok(Route::Cluster(Part::Topics)));
+        assert_eq!(get("/topics/t"), Ok(Route::Cluster(Part::Topic("t".into()))));
+        let offsets = Part::Offsets("t".into(), 2);
+        assert_eq!(get("/topics/t/partitions/2/offsets"), Ok(Route::Cluster(offsets)));
+        let records = Route::Records { topic: "t".into(), partition: 2 };
+        assert_eq!(get("/topics/t/partitions/2/records"), Ok(records));
+        assert_eq!(get("/api/v1/gateway/events"), Ok(Route::EventCounts));
         let events = Route::Events { topics: Cow::Borrowed("a,b") };
-        assert_eq!(route(&Method::GET, "/topics/a,b/events"), Ok(events));
-        assert_eq!(post("/topics/t/events"), Err(NoRoute::Method(READ)));
+        assert_eq!(get("/topics/a,b/events"), Ok(events));
     }
 
     #[test]
@@ -141,14 +273,13 @@ mod tests {
             "",
             "topics/t",
             "//",
-            "/topics",
             "/topics/t/",
             "/topics/t/rawx",
-            "/topics/t/partitions",
             "/topics/t/partitions/1/2",
             "/a/b/c/d/e/f/g/h",
             "/healthz/",
             "/TOPICS/t",
+            "/topics/{topic}/x",
         ] {
             assert_eq!(route(&Method::POST, path), Err(NoRoute::Path), "{path}");
         }
@@ -156,7 +287,28 @@ mod tests {
             let path = format!("/topics/t/partitions/{index}");
             assert_eq!(route(&Method::POST, &path), Err(NoRoute::Partition), "{path}");
         }
-        assert_eq!(route(&Method::GET, "/topics/t"), Err(NoRoute::Method(WRITE)));
-        assert_eq!(route(&Method::POST, "/healthz"), Err(NoRoute::Method(READ)));
+    }
+
+    #[test]
+    fn another_method_is_told_those_that_the_path_has() {
+        let allowed = |method, path| match route(&method, path) {
+            Err(NoRoute::Method(allowed)) => allowed.to_string(),
+            other => panic!("{path}: {other:?}"),
+        };
+        assert_eq!(allowed(Method::DELETE, "/topics/t"), "GET, HEAD, POST, OPTIONS");
+        assert_eq!(allowed(Method::GET, "/topics/t/raw"), "POST, OPTIONS");
+        assert_eq!(allowed(Method::POST, "/healthz"), "GET, HEAD, OPTIONS");
+        assert_eq!(allowed(Method::POST, "/topics"), "GET, HEAD, OPTIONS");
+    }
+
+    #[test]
+    fn a_path_fits_one_row() {
+        for (at, one) in TABLE.iter().enumerate() {
+            for other in &TABLE[at + 1..] {
+                let fits = Found::by(&one.pattern[1..], &other.pattern[1..]).is_some()
+                    || Found::by(&other.pattern[1..], &one.pattern[1..]).is_some();
+                assert!(!fits || one.verb != other.verb, "{} {}", one.pattern, other.pattern);
+            }
+        }
     }
 }

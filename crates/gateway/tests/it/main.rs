@@ -6,6 +6,7 @@ mod fixture;
 mod http;
 mod producing;
 mod pushing;
+mod reading;
 mod refusing;
 mod slow_readers;
 mod strangers;
