@@ -92,7 +92,8 @@ fn the_processes_that_had_a_directory_are_known_since_the_last_one_that_was_regi
     journal.rewrite().unwrap();
     assert_eq!(processes(&disk.after_crash(2)), since, "in a snapshot");
     journal.close(&[], BrokerEpoch(3), Timestamp(9)).unwrap();
-    let journal = reopened(&disk.after_crash(3));
+    let disk = disk.after_crash(3);
+    let journal = reopened(&disk);
     assert_eq!(journal.with_state(|state| state.processes.clone()), since, "and after a stop");
     for number in 0..PROCESSES_MAX + 5 {
         journal.append(&[Entry::Begun(Uuid((number as u128).to_be_bytes()))]).unwrap();
