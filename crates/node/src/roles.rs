@@ -34,7 +34,7 @@ pub fn is_copied_anew(state: &PartitionImage, me: BrokerId) -> bool {
 }
 
 /// Whether a replica whose log directory has failed may leave the in-sync and the eligible replicas: it is one of them,
-/// and another one is complete as well. The only one stays what it is, because nobody else has everything. By an image that
+/// and another one is complete as well. The only complete replica stays what it is, because no other one has everything. By an image that
 /// may be old: the controller judges again.
 pub fn is_given_up(state: &PartitionImage, me: BrokerId) -> bool {
     let complete = || state.isr.iter().chain(&state.elr);

@@ -165,9 +165,9 @@ async fn registered(
 /// What became of one try.
 enum Tried {
     Registered(BrokerEpoch, u64),
-    /// The controller refuses, for now.
+    /// The controller refuses, and may not refuse the next try.
     Refused(String),
-    /// Nobody decided, as far as is known here. The same process registers twice without harm.
+    /// No decision is known here. The same process registers twice without harm.
     Undecided(String),
 }
 

@@ -245,7 +245,7 @@ mod tests {
         let told = |registered: &[Uuid]| away_replicas(&image(2), &logs, ME, registered);
         assert_eq!(told(&[away, stayed]), Losses::default(), "it was registered");
         assert_eq!(told(&[]), Losses::default(), "nothing was ever registered");
-        // Whatever the metadata here says of who is complete; what is nowhere else is nobody's gain.
+        // Whichever replicas the metadata here calls complete: the controller judges.
         let doubtful = Losses { doubtful: keys(&[0, 1, 2]), ..Losses::default() };
         assert_eq!(told(&[stayed]), doubtful);
         let gone = Losses { gone: keys(&[0, 1, 2]), ..Losses::default() };

@@ -8,7 +8,8 @@
 //! offset of the same epoch must never have two contents (KAFKA-18106). On another disk (R12): it
 //! is not the old replica, and nothing of it is counted. What its log directories are worth is in [`super::directories`].
 //!
-//! A registration names the one that it follows, so that a message that was long on its way takes nobody's place.
+//! A registration names the one that it follows, so that a message that was long on its way does not replace a
+//! newer process.
 //!
 //! Where there are no eligible replicas (`highwater.version` 0) everything is decided at once
 //! ([`super::departures`]).

@@ -154,8 +154,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Who was withdrawn for its failed disk stays out until its broker starts again; only where nobody knows which replicas
-    /// are out of reach one may be elected uncleanly.
+    /// A replica that was withdrawn for its failed disk stays out until its broker starts again; only where it is not written
+    /// down which replicas are out of reach one may be elected uncleanly.
     fn check_withdrawn(
         &mut self,
         at: PartitionId,
