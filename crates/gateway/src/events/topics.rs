@@ -9,6 +9,8 @@ use model::{ErrorCode, topic_name};
 use serving::error::{ApiError, Kind};
 use tokio::sync::Semaphore;
 
+use crate::produce::no_topic;
+
 /// The topic of this name, asked for if it is not known.
 pub(super) async fn find(
     cluster: &Cluster,
@@ -44,10 +46,6 @@ fn known(cluster: &Cluster, name: &str) -> Option<Arc<Topic>> {
     let topic = metadata.topics.get(name)?;
     let is_ready = topic.error.is_none() && !topic.partitions.is_empty() && !topic.is_internal;
     is_ready.then(|| Arc::clone(topic))
-}
-
-fn no_topic(name: &str) -> ApiError {
-    ApiError::new(Kind::NoTopic, format!("topic {name:?} does not exist"))
 }
 
 fn unauthorized(name: &str) -> ApiError {

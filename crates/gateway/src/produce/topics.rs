@@ -186,7 +186,11 @@ async fn in_time<T>(asked: impl Future<Output = Result<T, ApiError>>) -> Result<
 }
 
 pub(crate) fn no_topic(name: &str) -> ApiError {
-    ApiError::new(Kind::NoTopic, format!("topic {name:?} does not exist"))
+    let words = format!(
+        "topic {name:?} does not exist: create it first (the gateway creates none, and asks \
+         the cluster for a name every 5 s at most)"
+    );
+    ApiError::new(Kind::NoTopic, words)
 }
 
 pub(crate) fn unavailable(cause: &impl std::fmt::Display) -> ApiError {
