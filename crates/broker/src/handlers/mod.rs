@@ -302,6 +302,7 @@ where
     H: FnOnce(Arc<Call>, R) -> F,
     F: Future<Output = R::Response> + Send + 'static,
 {
+    call.server.memory.make_room_for(call.memory.bytes());
     // What follows the message is left unread, as Kafka leaves it: librdkafka 2.16 sends three bytes
     // more than a Metadata request for all topics has.
     let mut reader = Reader::new(body);
@@ -318,7 +319,7 @@ where
     })))
 }
 
-/// The term that a client knows, if it says.
+/// The leader epoch that a client knows, if it says.
 fn known_epoch(epoch: LeaderEpoch) -> Option<LeaderEpoch> {
     (epoch != LeaderEpoch::NONE).then_some(epoch)
 }
