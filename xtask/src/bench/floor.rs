@@ -21,11 +21,30 @@ use super::work::paced_load;
 /// How long the sink may take to make its file and to listen.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// How the table names it.
+/// What a row is compared with beside the other seat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Floor {
+    /// [`measure`]
+    Sink(Paced),
+    /// [`device`]
+    Device(Produce),
+}
+
+impl Floor {
+    /// Measures it; with the name that the table has for it.
+    pub fn measure(self, meter: &Meter) -> Result<(&'static str, Figures)> {
+        Ok(match self {
+            Floor::Sink(shape) => (NAME, measure(meter, &shape)?),
+            Floor::Device(shape) => (DEVICE, device(&shape)?),
+        })
+    }
+}
+
+/// How the table names [`measure`].
 pub const NAME: &str = "the floor: sockets and a synced write";
 
 /// Runs the load of a row into a sink that syncs.
-pub fn measure(meter: &Meter, shape: &Paced) -> Result<Figures> {
+fn measure(meter: &Meter, shape: &Paced) -> Result<Figures> {
     let folder = tempfile::Builder::new().prefix("floor-").tempdir()?;
     let port = free_port()?;
     let mut sink = start(&folder, port)?;
@@ -46,7 +65,7 @@ const WRITTEN_FOR: Duration = Duration::from_secs(5);
 
 /// What each of three writers reaches that append as many bytes as a batch has and sync them, again and again, each to a
 /// file of its own: a cluster whose replicas share the device cannot be faster with one sync a batch.
-pub fn device(shape: &Produce) -> Result<Figures> {
+fn device(shape: &Produce) -> Result<Figures> {
     let folder = tempfile::Builder::new().prefix("floor-").tempdir()?;
     settle();
     let begun = Instant::now();

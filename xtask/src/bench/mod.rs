@@ -1,7 +1,7 @@
 //! `cargo xt bench`: Highwater and Apache Kafka side by side on this machine, one broker each or several, one command.
 //!
 //! The order of things: both brokers are started and warmed up; then every row runs in interleaved
-//! rounds, reference first, after a discarded one; medians go into the table. Every run is a line of
+//! rounds after a discarded one, and each time another one begins; medians go into the table. Every run is a line of
 //! `rounds.jsonl`. `rows.rs` says what is run and what is to be reached, `work.rs` how, `meter.rs` what is
 //! counted. Not a test of correctness, and not part of continuous integration: it wants the machine
 //! for itself.
@@ -16,6 +16,7 @@ mod machine;
 mod meter;
 mod report;
 mod rows;
+mod turns;
 mod work;
 
 use std::fs::{self, File};
@@ -34,6 +35,7 @@ use machine::Machine;
 use meter::Meter;
 use report::Report;
 use rows::{ROWS, Row, Work};
+use turns::{Turn, turns};
 
 use crate::repository::repository;
 use peer::process;
@@ -306,29 +308,22 @@ impl Comparison {
         let last = if work.single_round() { 1 } else { self.rounds };
         for round in first..=last {
             let work = if round == 0 { work.discarded() } else { work };
-            for (index, topic) in prepared.iter().enumerate() {
-                let figures = self.run_once(index, row, work, topic.as_deref())?;
-                let seat = &self.seats[index];
-                let durability = seat.target.durability(row.class);
-                let who = (seat.name, seat.target.to_string(), durability);
-                self.keep(who, row, round, figures)?;
-            }
-            if let Work::Produce(shape) = work
-                && shape.device
-            {
-                let figures = floor::device(&shape)?;
-                self.keep(
-                    (SeatName::Floor, floor::DEVICE.to_owned(), "fsync"),
-                    row,
-                    round,
-                    figures,
-                )?;
-            }
-            if let Work::Paced(shape) = work
-                && shape.floor
-            {
-                let figures = floor::measure(&self.meter, &shape)?;
-                self.keep((SeatName::Floor, floor::NAME.to_owned(), "fsync"), row, round, figures)?;
+            for turn in turns(round, work.floor()) {
+                match turn {
+                    Turn::Seat(index) => {
+                        let figures =
+                            self.run_once(index, row, work, prepared[index].as_deref())?;
+                        let seat = &self.seats[index];
+                        let durability = seat.target.durability(row.class);
+                        let who = (seat.name, seat.target.to_string(), durability);
+                        self.keep(who, row, round, figures)?;
+                    }
+                    Turn::Floor(floor) => {
+                        let (name, figures) = floor.measure(&self.meter)?;
+                        let who = (SeatName::Floor, name.to_owned(), "fsync");
+                        self.keep(who, row, round, figures)?;
+                    }
+                }
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use super::bars::{Bar, Limit, bar};
 use super::broker::Class;
+use super::floor::Floor;
 
 /// One row: a workload and its bars.
 pub struct Row {
@@ -47,7 +48,7 @@ pub enum Work {
 }
 
 /// librdkafka flat out.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Produce {
     /// Size of a record's value.
     pub record_bytes: u64,
@@ -64,7 +65,7 @@ pub struct Produce {
 }
 
 /// librdkafka at a fixed rate, on one partition.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Paced {
     /// Records a second.
     pub rate: u64,
@@ -589,6 +590,15 @@ impl Work {
                 partitions: partitions / divisor,
                 log_bytes: log_bytes / divisor,
             },
+        }
+    }
+
+    /// What is measured in the same rounds as the two seats, if anything is.
+    pub fn floor(self) -> Option<Floor> {
+        match self {
+            Work::Produce(shape) => shape.device.then_some(Floor::Device(shape)),
+            Work::Paced(shape) => shape.floor.then_some(Floor::Sink(shape)),
+            _ => None,
         }
     }
 
