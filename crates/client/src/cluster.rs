@@ -14,6 +14,9 @@ use wire::{FindCoordinatorRequest, MetadataRequest, MetadataResponse, Request};
 /// The pause before a transaction's first retry while the one before is being ended, which takes
 /// brokers a few milliseconds.
 const CONCURRENT_PAUSE: Duration = Duration::from_millis(5);
+/// How long a broker is left alone that did not let the client in: whoever asks meanwhile hears the same. Else each request
+/// of a gateway would be a login that fails.
+const REFUSAL_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// How a cluster is reached.
 #[derive(Debug, Clone)]
@@ -111,6 +114,8 @@ struct Inner {
     seed: tokio::sync::Mutex<Option<Connection>>,
     coordinators: Mutex<HashMap<(CoordinatorKind, String), i32>>,
     next_lane: AtomicU64,
+    /// Who did not let the client in, and when.
+    refusals: Mutex<HashMap<String, (Instant, ClientError)>>,
 }
 
 /// A handle to a cluster; clones share connections and metadata.
@@ -129,6 +134,7 @@ impl Cluster {
             seed: tokio::sync::Mutex::default(),
             coordinators: Mutex::default(),
             next_lane: AtomicU64::new(0),
+            refusals: Mutex::default(),
         }))
     }
 
@@ -248,16 +254,36 @@ impl Cluster {
             return Ok(connection.clone());
         }
         let mut last = "there is no address to try".to_owned();
+        let mut refusal = None;
         for address in self.addresses() {
-            match Connection::open(&address, &self.0.config.connection).await {
+            match self.open(&address).await {
                 Ok(connection) => {
                     *seed = Some(connection.clone());
                     return Ok(connection);
                 }
+                Err(error @ ClientError::NotAdmitted { .. }) => refusal = Some(error),
                 Err(error) => last = error.to_string(),
             }
         }
-        Err(ClientError::NoBroker(last))
+        // One that is there and refuses says more than those that are away.
+        Err(refusal.unwrap_or(ClientError::NoBroker(last)))
+    }
+
+    /// Connects, unless this broker has just refused the client.
+    async fn open(&self, address: &str) -> Result<Connection, ClientError> {
+        let refused = lock(&self.0.refusals).get(address).cloned();
+        if let Some((_, error)) = refused.filter(|(at, _)| at.elapsed() < REFUSAL_AGE_MAX) {
+            return Err(error);
+        }
+        let opened = Connection::open(address, &self.0.config.connection).await;
+        let mut refusals = lock(&self.0.refusals);
+        match &opened {
+            Err(error @ ClientError::NotAdmitted { .. }) => {
+                refusals.insert(address.to_owned(), (Instant::now(), error.clone()));
+            }
+            _ => drop(refusals.remove(address)),
+        }
+        opened
     }
 
     /// Known brokers in a random order, then the bootstrap servers.
@@ -286,7 +312,7 @@ impl Cluster {
         let Some(broker) = self.metadata().brokers.get(&id).cloned() else {
             return Err(ClientError::NoBroker(format!("broker {id} is not known")));
         };
-        let opened = Connection::open(&self.address_of(&broker), &self.0.config.connection).await?;
+        let opened = self.open(&self.address_of(&broker)).await?;
         *slot = Some(opened.clone());
         Ok(opened)
     }

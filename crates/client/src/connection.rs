@@ -6,14 +6,19 @@
 
 use crate::dial::dial;
 use crate::error::ClientError;
+use crate::sasl;
+use crate::security::{Security, words};
+use crate::stream::{HandshakeError, Stream, TlsStream};
 use crate::versions::ApiVersions;
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
+use tokio::task::AbortHandle;
 use wire::{
     ApiKey, ApiVersionsRequest, ApiVersionsResponse, Message, Reader, Request, Writer, frame,
 };
@@ -23,7 +28,7 @@ use wire::{
 pub struct ConnectionConfig {
     /// The name that the client gives itself.
     pub client_id: String,
-    /// How long the TCP handshake and the first exchange may take.
+    /// How long it may take until requests can be sent: TCP, TLS, the first exchange, the login.
     pub connect_timeout: Duration,
     /// How long an answer may take; then the connection is closed.
     pub request_timeout: Duration,
@@ -33,6 +38,8 @@ pub struct ConnectionConfig {
     pub receive_buffer_bytes: Option<u32>,
     /// `send.buffer.bytes`; `None` for the system's own size.
     pub send_buffer_bytes: Option<u32>,
+    /// How it is protected, and who logs in.
+    pub security: Security,
 }
 
 impl Default for ConnectionConfig {
@@ -44,6 +51,7 @@ impl Default for ConnectionConfig {
             frame_bytes_max: 512 * 1024 * 1024,
             receive_buffer_bytes: None,
             send_buffer_bytes: None,
+            security: Security::default(),
         }
     }
 }
@@ -55,8 +63,11 @@ pub type Reply = Box<dyn FnOnce(Result<Bytes, ClientError>) + Send>;
 /// Bytes that are asked of the socket at least.
 const READ_BYTES: usize = 64 * 1024;
 /// Pieces that go out in one system call at most.
-const SLICES_MAX: usize = 64;
+pub(crate) const SLICES_MAX: usize = 64;
+/// The largest answer before the broker has let this client in, in bytes: who it is is not known yet.
+const FRAME_BYTES_BEFORE: usize = 1 << 20;
 
+/// Who waits for an answer.
 struct Pending {
     correlation_id: i32,
     deadline: Instant,
@@ -72,15 +83,28 @@ struct State {
     next_correlation_id: i32,
     /// Why the connection is of no use any more.
     closed: Option<ClientError>,
+    /// While the client logs in again: the requests that wait until it has.
+    held: Option<VecDeque<Held>>,
+    /// The task that logs in again.
+    login: Option<AbortHandle>,
 }
 
-struct Shared {
-    stream: TcpStream,
+/// A request that is not to be sent yet.
+struct Held {
+    pieces: Vec<Bytes>,
+    pending: Option<Pending>,
+}
+
+/// What the handles and the tasks of a connection share.
+pub(crate) struct Shared {
+    stream: Stream,
     peer: String,
     config: ConnectionConfig,
     state: Mutex<State>,
     /// Wakes the connection's task: there is something to write, or nothing to live for.
     wake: Notify,
+    /// Whether the broker has let this client in.
+    admitted: AtomicBool,
 }
 
 /// Closes the connection when the last handle goes.
@@ -99,6 +123,46 @@ impl Drop for Handle {
 #[derive(Clone)]
 pub struct Connection(Arc<Handle>);
 
+/// Until when a connection must have come about.
+struct Limit {
+    at: Instant,
+    of: Duration,
+}
+
+impl Limit {
+    /// Does this within the limit; `what` is told if that fails.
+    async fn keep<T>(
+        &self,
+        what: String,
+        work: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        let done = tokio::time::timeout_at(self.at.into(), work).await;
+        let after_ms = self.of.as_millis() as u64;
+        done.unwrap_or(Err(ClientError::TimedOut { what, after_ms }))
+    }
+}
+
+/// Puts TLS over a connection, if it is to have it.
+async fn secure(tcp: TcpStream, address: &str, security: &Security) -> Result<Stream, ClientError> {
+    let Some(tls) = &security.tls else { return Ok(Stream::Plain(tcp)) };
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let opened = TlsStream::open(tcp, tls, host).await;
+    opened.map(|stream| Stream::Tls(Box::new(stream))).map_err(|error| match error {
+        HandshakeError::Refused(error) => ClientError::NotAdmitted {
+            peer: address.to_owned(),
+            reason: words::of_handshake(&error, host),
+        },
+        HandshakeError::Io(error) => ClientError::Connect {
+            address: address.to_owned(),
+            reason: format!(
+                "the TLS handshake was cut short ({error}); if the port has no TLS, write \
+                 security.protocol=PLAINTEXT or SASL_PLAINTEXT"
+            ),
+        },
+    })
+}
+
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Connection({})", self.0.shared.peer)
@@ -106,37 +170,44 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Connects to `host:port` and asks which versions are served there.
+    /// Connects to `host:port`, shakes hands and logs in where that is asked for, and asks which versions are served there.
+    ///
+    /// # Errors
+    /// [`ClientError::NotAdmitted`] if one side does not let the other in; else what the network did.
     pub async fn open(address: &str, config: &ConnectionConfig) -> Result<Connection, ClientError> {
-        let limit = config.connect_timeout;
-        let opened = tokio::time::timeout(limit, Connection::open_unbounded(address, config)).await;
-        opened.unwrap_or_else(|_| {
-            let what = format!("connecting to {address}");
-            Err(ClientError::TimedOut { what, after_ms: limit.as_millis() as u64 })
-        })
-    }
-
-    async fn open_unbounded(
-        address: &str,
-        config: &ConnectionConfig,
-    ) -> Result<Connection, ClientError> {
-        let failed = |e: io::Error| ClientError::Connect {
-            address: address.to_owned(),
-            reason: e.to_string(),
+        let limit =
+            Limit { at: Instant::now() + config.connect_timeout, of: config.connect_timeout };
+        let connecting = async {
+            let failed = |e: io::Error| ClientError::Connect {
+                address: address.to_owned(),
+                reason: e.to_string(),
+            };
+            dial(address, config).await.map_err(failed)
         };
-        let stream = dial(address, config).await.map_err(failed)?;
+        let tcp = limit.keep(format!("connecting to {address}"), connecting).await?;
+        let what = format!("the TLS handshake with {address}");
+        let stream = limit.keep(what, secure(tcp, address, &config.security)).await?;
         let shared = Arc::new(Shared {
             stream,
             peer: address.to_owned(),
             config: config.clone(),
             state: Mutex::default(),
             wake: Notify::new(),
+            admitted: AtomicBool::new(false),
         });
         tokio::spawn(run(shared.clone()));
         // Until here the answer to the first exchange is unknown; the handle is made to be dropped
         // if that fails.
         let mut handle = Handle { shared, versions: ApiVersions::default() };
-        handle.versions = negotiate(&handle.shared).await?;
+        let what = format!("the first answer of {address}");
+        handle.versions = limit.keep(what, negotiate(&handle.shared)).await?;
+        if let Some(credentials) = &config.security.sasl {
+            let login = sasl::log_in(&handle.shared, &handle.versions, credentials);
+            if let Some(lifetime) = limit.keep(format!("the login at {address}"), login).await? {
+                handle.shared.stay_logged_in(handle.versions.clone(), lifetime);
+            }
+        }
+        handle.shared.admitted.store(true, Ordering::Relaxed);
         Ok(Connection(Arc::new(handle)))
     }
 
@@ -249,7 +320,8 @@ impl Connection {
 
     /// Whether the socket has not taken all that was sent.
     pub fn has_backlog(&self) -> bool {
-        !self.0.shared.lock().outgoing.is_empty()
+        let state = self.0.shared.lock();
+        !state.outgoing.is_empty() || state.held.is_some() || self.0.shared.stream.has_unsent()
     }
 
     /// The name that the client gave itself.
@@ -292,6 +364,27 @@ async fn call_on<R: Request>(
     read(&shared.peer, &frame, R::API_KEY, version)
 }
 
+/// Asks ahead of the requests that wait until the client has logged in again.
+pub(crate) async fn exchange_ahead<R: Request>(
+    shared: &Arc<Shared>,
+    request: &R,
+    version: i16,
+) -> Result<R::Response, ClientError> {
+    let (reply, answer) = waiting();
+    let timeout = shared.config.connect_timeout;
+    {
+        let mut state = shared.lock();
+        let encode = |id| encode_request(shared, request, version, id);
+        let held = state.held.take();
+        let queued = queue(&mut state, timeout, Some(reply), encode);
+        state.held = held;
+        queued?;
+        write_or_wake(shared, &mut state);
+    }
+    let frame = answer.await.unwrap_or_else(|_| Err(shared.closed_because("its task ended")))?;
+    read(&shared.peer, &frame, R::API_KEY, version)
+}
+
 /// Sends a request and waits for its frame.
 async fn exchange<R: Request>(
     shared: &Arc<Shared>,
@@ -299,11 +392,28 @@ async fn exchange<R: Request>(
     version: i16,
     timeout: Duration,
 ) -> Result<Bytes, ClientError> {
+    let (reply, answer) = waiting();
+    send_on(shared, request, version, timeout, reply)?;
+    answer.await.unwrap_or_else(|_| Err(shared.closed_because("its task ended")))
+}
+
+/// A reply that can be waited for.
+fn waiting() -> (Reply, oneshot::Receiver<Result<Bytes, ClientError>>) {
     let (sender, receiver) = oneshot::channel();
     // The receiver is gone when the caller gave up; then no one needs the answer.
-    let reply = Box::new(move |answer| drop(sender.send(answer)));
-    send_on(shared, request, version, timeout, reply)?;
-    receiver.await.unwrap_or_else(|_| Err(shared.closed_because("its task ended")))
+    (Box::new(move |answer| drop(sender.send(answer))), receiver)
+}
+
+fn encode_request<R: Request>(
+    shared: &Shared,
+    request: &R,
+    version: i16,
+    correlation_id: i32,
+) -> Result<Vec<Bytes>, ClientError> {
+    let mut writer = Writer::new();
+    let client_id = Some(shared.config.client_id.as_str());
+    frame::write_request(&mut writer, request, version, correlation_id, client_id)?;
+    Ok(vec![Bytes::from(writer.into_bytes())])
 }
 
 fn send_on<R: Request>(
@@ -313,12 +423,7 @@ fn send_on<R: Request>(
     timeout: Duration,
     reply: Reply,
 ) -> Result<(), ClientError> {
-    send_pieces_on(shared, timeout, Some(reply), |correlation_id| {
-        let mut writer = Writer::new();
-        let client_id = Some(shared.config.client_id.as_str());
-        frame::write_request(&mut writer, request, version, correlation_id, client_id)?;
-        Ok(vec![Bytes::from(writer.into_bytes())])
-    })
+    send_pieces_on(shared, timeout, Some(reply), |id| encode_request(shared, request, version, id))
 }
 
 fn send_pieces_on(
@@ -349,49 +454,23 @@ fn queue(
     let correlation_id = state.next_correlation_id;
     let pieces = encode(correlation_id)?;
     state.next_correlation_id = correlation_id.wrapping_add(1);
-    if let Some(reply) = reply {
-        let deadline = Instant::now() + timeout;
-        state.pending.push_back(Pending { correlation_id, deadline, reply });
+    let deadline = Instant::now() + timeout;
+    let pending = reply.map(|reply| Pending { correlation_id, deadline, reply });
+    match &mut state.held {
+        None => {
+            state.pending.extend(pending);
+            state.outgoing.extend(pieces);
+        }
+        Some(held) => held.push_back(Held { pieces, pending }),
     }
-    state.outgoing.extend(pieces);
     Ok(())
 }
 
 /// Writes what the socket takes, and wakes the connection's task for the rest.
 fn write_or_wake(shared: &Shared, state: &mut State) {
     // Errors of the socket are met again, and handled, by the connection's task.
-    let written = write_some(&shared.stream, &mut state.outgoing);
-    if written.is_err() || !state.outgoing.is_empty() {
+    if !shared.stream.write_some(&mut state.outgoing).unwrap_or(false) {
         shared.wake.notify_one();
-    }
-}
-
-/// Writes until nothing is left or the socket takes no more.
-fn write_some(stream: &TcpStream, outgoing: &mut VecDeque<Bytes>) -> io::Result<()> {
-    while !outgoing.is_empty() {
-        let written = {
-            let slices = outgoing.iter().take(SLICES_MAX).map(|piece| IoSlice::new(piece));
-            let slices: Vec<IoSlice<'_>> = slices.collect();
-            match stream.try_write_vectored(&slices) {
-                Ok(written) => written,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(e) => return Err(e),
-            }
-        };
-        advance(outgoing, written);
-    }
-    Ok(())
-}
-
-/// Drops the first `count` bytes.
-fn advance(outgoing: &mut VecDeque<Bytes>, mut count: usize) {
-    while let Some(first) = outgoing.front_mut() {
-        if first.len() > count {
-            let _written = first.split_to(count);
-            return;
-        }
-        count -= first.len();
-        outgoing.pop_front();
     }
 }
 
@@ -434,16 +513,55 @@ impl Shared {
         ClientError::Closed { peer: self.peer.clone(), reason: reason.into() }
     }
 
+    pub(crate) fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    pub(crate) fn config(&self) -> &ConnectionConfig {
+        &self.config
+    }
+
+    /// Has the client log in again before the session ends.
+    fn stay_logged_in(self: &Arc<Shared>, versions: ApiVersions, lifetime: Duration) {
+        let Some(credentials) = self.config.security.sasl.clone() else { return };
+        let staying = sasl::stay_logged_in(Arc::downgrade(self), versions, credentials, lifetime);
+        let task = tokio::spawn(staying).abort_handle();
+        let mut state = self.lock();
+        if state.closed.is_some() {
+            task.abort();
+        }
+        state.login = Some(task);
+    }
+
+    /// Lets new requests wait: while a client logs in again, brokers take nothing else.
+    pub(crate) fn hold(&self) {
+        self.lock().held.get_or_insert_default();
+    }
+
+    /// Sends what has waited.
+    pub(crate) fn resume(&self) {
+        let mut state = self.lock();
+        for held in state.held.take().into_iter().flatten() {
+            state.outgoing.extend(held.pieces);
+            state.pending.extend(held.pending);
+        }
+        write_or_wake(self, &mut state);
+    }
+
     /// Ends it: whoever waits gets the reason.
-    fn close(&self, reason: ClientError) {
+    pub(crate) fn close(&self, reason: ClientError) {
         let pending = {
             let mut state = self.lock();
             let reason = state.closed.get_or_insert(reason).clone();
             state.outgoing.clear();
-            std::mem::take(&mut state.pending).into_iter().map(move |p| (p, reason.clone()))
+            let login = state.login.take();
+            login.inspect(AbortHandle::abort);
+            let held = state.held.take().into_iter().flatten().filter_map(|held| held.pending);
+            let pending = std::mem::take(&mut state.pending).into_iter().chain(held);
+            pending.map(move |p| (p, reason.clone()))
         };
-        // Handles may outlive it by far, and the broker shall know now. An error says that it does.
-        let _ = socket2::SockRef::from(&self.stream).shutdown(std::net::Shutdown::Both);
+        // Handles may outlive it by far, and the broker shall know now.
+        self.stream.shutdown();
         pending.for_each(|(pending, reason)| (pending.reply)(Err(reason)));
         self.wake.notify_one();
     }
@@ -457,8 +575,8 @@ impl Shared {
         while buffer.len() >= frame::LENGTH_BYTES {
             let length: [u8; 4] = buffer[..4].try_into().expect("four bytes");
             let length = i32::from_be_bytes(length);
-            if length < 4 || length as usize > self.config.frame_bytes_max {
-                return Err(self.closed_because(format!("a frame of {length} bytes came")));
+            if length < 4 || length as usize > self.frame_bytes_max(length as usize) {
+                return Err(self.not_a_frame(&buffer[..4], length));
             }
             let whole = frame::LENGTH_BYTES + length as usize;
             if buffer.len() < whole {
@@ -471,6 +589,62 @@ impl Shared {
             self.deliver(frame)?;
         }
         Ok(())
+    }
+
+    /// How large a frame of this length may be; who has not let this client in gets less memory.
+    fn frame_bytes_max(&self, length: usize) -> usize {
+        if length > FRAME_BYTES_BEFORE && !self.admitted.load(Ordering::Relaxed) {
+            return FRAME_BYTES_BEFORE;
+        }
+        self.config.frame_bytes_max
+    }
+
+    /// The error for bytes that are not the length of a frame.
+    fn not_a_frame(&self, start: &[u8], length: i32) -> ClientError {
+        // An alert of TLS: its type, and the version's major number.
+        let is_tls = start[..2] == [0x15, 0x03] && matches!(self.stream, Stream::Plain(_));
+        if is_tls && !self.admitted.load(Ordering::Relaxed) {
+            let reason = "it answers in TLS; write security.protocol=SSL or SASL_SSL".to_owned();
+            return ClientError::NotAdmitted { peer: self.peer.clone(), reason };
+        }
+        self.closed_because(format!("a frame of {length} bytes came"))
+    }
+
+    /// The error for a connection that the broker ended.
+    fn ended(&self) -> ClientError {
+        let first = self.lock().pending.front().map(|pending| pending.correlation_id);
+        let security = &self.config.security;
+        // What brokers do with a client that speaks another protocol, or that does not log in: after ApiVersions.
+        let hint = match (first, &security.tls, &security.sasl) {
+            (Some(0 | 1), None, None) => {
+                "; if its port wants TLS or a login, write security.protocol=SSL, SASL_SSL or SASL_PLAINTEXT"
+            }
+            (Some(0), Some(_), _) => {
+                "; if it wants a client certificate (ssl.client.auth=required), name one by ssl.keystore.location"
+            }
+            (Some(0), None, Some(_)) => "; if its port wants TLS, write security.protocol=SASL_SSL",
+            (Some(1), Some(_), None) => {
+                "; if its port wants a login, write security.protocol=SASL_SSL"
+            }
+            _ => "",
+        };
+        self.closed_because(format!("the broker ended it{hint}"))
+    }
+
+    /// The error for a socket, or a session of TLS, that failed.
+    fn failed(&self, error: &io::Error) -> ClientError {
+        let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>())
+        else {
+            return self.closed_because(error.to_string());
+        };
+        // With TLS 1.3 a client learns only now that its certificate was refused.
+        match tls {
+            rustls::Error::AlertReceived(_) if !self.admitted.load(Ordering::Relaxed) => {
+                let reason = words::of_handshake(tls, &self.peer);
+                ClientError::NotAdmitted { peer: self.peer.clone(), reason }
+            }
+            _ => self.closed_because(format!("TLS: {tls}")),
+        }
     }
 
     fn deliver(&self, frame: Bytes) -> Result<(), ClientError> {
@@ -520,16 +694,17 @@ async fn turn(
     ticks: &mut tokio::time::Interval,
     buffer: &mut BytesMut,
 ) -> Result<(), ClientError> {
-    let failed = |e: io::Error| shared.closed_because(e.to_string());
-    let blocked = !shared.lock().outgoing.is_empty();
+    let failed = |e: io::Error| shared.failed(&e);
+    let blocked = !shared.lock().outgoing.is_empty() || shared.stream.has_unsent();
+    let tcp = shared.stream.tcp();
     tokio::select! {
-        readable = shared.stream.readable() => {
+        readable = tcp.readable() => {
             readable.map_err(failed)?;
             read_some(shared, buffer)
         }
-        writable = shared.stream.writable(), if blocked => {
+        writable = tcp.writable(), if blocked => {
             writable.map_err(failed)?;
-            write_some(&shared.stream, &mut shared.lock().outgoing).map_err(failed)
+            shared.stream.write_some(&mut shared.lock().outgoing).map(drop).map_err(failed)
         }
         () = shared.wake.notified() => Ok(()),
         _ = ticks.tick() => shared.check_deadline(),
@@ -542,11 +717,11 @@ fn read_some(shared: &Shared, buffer: &mut BytesMut) -> Result<(), ClientError> 
         if buffer.capacity() - buffer.len() < READ_BYTES / 4 {
             buffer.reserve(READ_BYTES);
         }
-        match shared.stream.try_read_buf(buffer) {
-            Ok(0) => return Err(shared.closed_because("the broker ended it")),
+        match shared.stream.try_read(buffer) {
+            Ok(0) => return Err(shared.ended()),
             Ok(_) => shared.dispatch(buffer)?,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(e) => return Err(shared.closed_because(e.to_string())),
+            Err(e) => return Err(shared.failed(&e)),
         }
     }
 }

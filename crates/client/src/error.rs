@@ -30,6 +30,14 @@ pub enum ClientError {
         /// How long, in milliseconds.
         after_ms: u64,
     },
+    /// One side does not let the other in: the login failed, or the TLS handshake. Another attempt would end alike.
+    #[error("{peer}: {reason}")]
+    NotAdmitted {
+        /// Host and port.
+        peer: String,
+        /// What happened and what to do; never shows a password.
+        reason: String,
+    },
     /// Not one of the bootstrap addresses or known brokers can be reached.
     #[error("no broker can be reached; the last attempt: {0}")]
     NoBroker(String),
@@ -112,7 +120,8 @@ impl ClientError {
             | ClientError::Closed { .. }
             | ClientError::TimedOut { .. }
             | ClientError::NoBroker(_) => true,
-            ClientError::Unsupported { .. }
+            ClientError::NotAdmitted { .. }
+            | ClientError::Unsupported { .. }
             | ClientError::Malformed { .. }
             | ClientError::Encode(_)
             | ClientError::RecordTooLarge { .. }
@@ -158,6 +167,8 @@ impl ClientError {
             | ClientError::Closed { .. }
             | ClientError::TimedOut { .. }
             | ClientError::NoBroker(_)
+            // A session may end while requests are under way.
+            | ClientError::NotAdmitted { .. }
             | ClientError::Malformed { .. }
             | ClientError::Corrupt { .. }
             | ClientError::ClientClosed => false,

@@ -13,6 +13,9 @@ pub mod error;
 pub mod metadata;
 pub mod offsets;
 pub mod producer;
+mod sasl;
+pub mod security;
+mod stream;
 pub mod versions;
 
 pub use admin::Admin;
@@ -25,6 +28,7 @@ pub use error::ClientError;
 pub use metadata::Metadata;
 pub use offsets::{CommittedOffset, FoundOffset, OffsetSpec};
 pub use producer::{Delivery, Producer, ProducerConfig, Record};
+pub use security::{InvalidSecurity, Security};
 pub use versions::ApiVersions;
 /// What brokers list, in the words of the protocol.
 pub use wire::{

@@ -344,6 +344,9 @@ impl Sender {
             Err(error) => {
                 tracing::debug!(broker = id, %error, "cannot connect");
                 let now = Instant::now();
+                if let ClientError::NotAdmitted { .. } = error {
+                    self.give_up_led_by(id, &error);
+                }
                 self.refresh_metadata(now);
                 Link::Down { until: Some(now + self.shared.config.retry_backoff) }
             }
@@ -561,6 +564,23 @@ impl Sender {
         }
     }
 
+    /// This broker does not let the client in: what waits for it is not kept until its time is over.
+    fn give_up_led_by(&mut self, broker: i32, error: &ClientError) {
+        let metadata = self.shared.cluster.metadata();
+        for queue in self.ready.clone() {
+            if metadata.leader(&queue.topic, queue.partition) != Some(broker) {
+                continue;
+            }
+            let batches = lock(&queue.state).take_waiting(&self.shared);
+            for batch in batches {
+                if batch.base_sequence != Sequence::NONE {
+                    self.lose(error);
+                }
+                self.end(&queue, batch, Err(error.clone()));
+            }
+        }
+    }
+
     /// Has partitions added to the transaction whose batches wait for that.
     fn add_partitions(&self) {
         if self.shared.transaction.as_ref().is_some_and(Transaction::begin_adding) {
@@ -619,8 +639,13 @@ impl Sender {
         }
         self.reset = Reset::Asked;
         let (cluster, events) = (self.shared.cluster.clone(), self.events.clone());
+        let pause = crate::cluster::jittered(self.shared.config.retry_backoff);
         tokio::spawn(async move {
             let result = new_identity(&cluster).await;
+            if result.is_err() {
+                // It is asked for again at once, and there are errors that come at once.
+                tokio::time::sleep(pause).await;
+            }
             let _ = events.send(Event::Identity(result));
         });
     }
