@@ -1,5 +1,8 @@
 //! The gateway, as configured: within a broker, or alone in front of any cluster.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
 use super::layers::Configuration;
 use super::listener::HostPort;
 use super::problem::InvalidConfiguration;
@@ -15,6 +18,56 @@ pub enum Anonymous {
     Read,
     /// Read and produce.
     Produce,
+}
+
+/// What stands before the keys of Kafka's clients.
+const CLIENT: &str = "gateway.client.";
+
+/// How a gateway reaches its cluster, in the keys of Kafka's clients.
+const CLIENT_KEYS: [&str; 12] = [
+    "gateway.client.sasl.jaas.config",
+    "gateway.client.sasl.mechanism",
+    "gateway.client.security.protocol",
+    "gateway.client.ssl.enabled.protocols",
+    "gateway.client.ssl.endpoint.identification.algorithm",
+    "gateway.client.ssl.keystore.certificate.chain",
+    "gateway.client.ssl.keystore.key",
+    "gateway.client.ssl.keystore.location",
+    "gateway.client.ssl.keystore.type",
+    "gateway.client.ssl.truststore.certificates",
+    "gateway.client.ssl.truststore.location",
+    "gateway.client.ssl.truststore.type",
+];
+
+/// The values of `gateway.client.*` that were said, by the names that Kafka's clients have for them. Some are passwords:
+/// `Debug` shows none.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct ClientKeys(BTreeMap<&'static str, String>);
+
+impl ClientKeys {
+    fn read(reading: &Reading<'_>) -> ClientKeys {
+        let said = |key: &'static str| {
+            let name = key.strip_prefix(CLIENT).expect("all of them begin so");
+            Some((name, reading.explicit::<String>(key)?))
+        };
+        ClientKeys(CLIENT_KEYS.into_iter().filter_map(said).collect())
+    }
+
+    /// The value of a key, if there is one.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// Whether nothing was said.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for ClientKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
 }
 
 /// The gateway. A field's documentation is that of its key.
@@ -44,6 +97,8 @@ pub struct Gateway {
     pub head_timeout_ms: u64,
     /// The key `gateway.drain.ms`.
     pub drain_ms: u64,
+    /// The keys `gateway.client.*`.
+    pub client: ClientKeys,
 }
 
 impl Gateway {
@@ -88,6 +143,7 @@ impl Gateway {
             request_bytes_max: reading.get("gateway.request.bytes.max"),
             head_timeout_ms: reading.get("gateway.head.timeout.ms"),
             drain_ms: reading.get("gateway.drain.ms"),
+            client: ClientKeys::read(reading),
         }
     }
 }
@@ -120,10 +176,28 @@ mod tests {
             ("gateway.anonymous", "all"),
             ("gateway.memory.bytes", "1000"),
             ("gateway.threads", "0"),
+            ("gateway.client.security.protocol", "TLS"),
         ] {
             assert!(gateway(&[(key, value)]).is_err(), "{key}={value}");
         }
         let open = gateway(&[("gateway.anonymous", "read"), ("gateway.threads", "3")]).unwrap();
         assert_eq!((open.anonymous, open.threads), (Anonymous::Read, Some(3)));
+    }
+
+    #[test]
+    fn keys_of_the_client_have_kafkas_names_and_hide_their_values() {
+        assert!(gateway(&[]).unwrap().client.is_empty());
+        let login = "M required username=\"alice\" password=\"opensesame\";";
+        let gateway = gateway(&[
+            ("gateway.client.security.protocol", "SASL_PLAINTEXT"),
+            ("gateway.client.sasl.jaas.config", login),
+            ("gateway.client.ssl.endpoint.identification.algorithm", ""),
+        ]);
+        let client = gateway.unwrap().client;
+        assert_eq!(client.get("sasl.jaas.config"), Some(login));
+        assert_eq!(client.get("ssl.endpoint.identification.algorithm"), Some(""));
+        assert_eq!(client.get("sasl.mechanism"), None);
+        let shown = format!("{client:?}");
+        assert!(shown.contains("sasl.jaas.config") && !shown.contains("opensesame"), "{shown}");
     }
 }

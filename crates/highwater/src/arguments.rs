@@ -169,6 +169,9 @@ pub struct Connection {
         env = "HIGHWATER_BOOTSTRAP_SERVER"
     )]
     pub bootstrap_server: String,
+    /// A file of properties, as Kafka's tools take: security.protocol, sasl.*, ssl.*
+    #[arg(long, value_name = "FILE", env = "HIGHWATER_COMMAND_CONFIG")]
+    pub command_config: Option<PathBuf>,
 }
 
 /// How to write the answer.

@@ -3,6 +3,7 @@
 
 mod address;
 mod arguments;
+mod command_config;
 mod commands;
 mod failure;
 mod lines;

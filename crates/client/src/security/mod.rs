@@ -113,14 +113,6 @@ const LOGIN_MODULES: [&str; 2] = [
     "org.apache.kafka.common.security.scram.ScramLoginModule",
 ];
 
-/// Whether a key is about security: read, without effect, or of a mechanism that is not spoken.
-pub fn is_security_key(key: &str) -> bool {
-    key == "security.protocol"
-        || KEYS_WITHOUT_EFFECT.contains(&key)
-        || key.starts_with("sasl.")
-        || key.starts_with("ssl.")
-}
-
 impl Security {
     /// Reads the keys of [`KEYS`], and the files that they name. `value` gives the value of a key, if it has one.
     ///

@@ -62,6 +62,37 @@ pub(super) const KEYS: &[Key] = &[
     Key::int("gateway.drain.ms", "5000")
         .at_least(0)
         .doc("How long a stop waits for requests that are under way."),
+    Key::null("gateway.client.sasl.jaas.config", Kind::Password).doc(
+        "Who logs in at the brokers, as sasl.jaas.config of Kafka's clients: PlainLoginModule or ScramLoginModule \
+         with username and password.",
+    ),
+    Key::null("gateway.client.sasl.mechanism", Kind::String)
+        .doc("How the gateway logs in at the brokers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."),
+    Key::string("gateway.client.security.protocol", "PLAINTEXT")
+        .one_of(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+        .doc("How a gateway alone (highwater gateway) reaches the brokers: with TLS, a login, both or neither."),
+    Key::null("gateway.client.ssl.enabled.protocols", Kind::String)
+        .doc("Versions of TLS that are offered to the brokers: TLSv1.2, TLSv1.3. Unset: both."),
+    Key::string("gateway.client.ssl.endpoint.identification.algorithm", "https").doc(
+        "Whether a broker's certificate must be for the host that was dialled (https); empty: any host's will do. \
+         Its authority must be trusted in any case.",
+    ),
+    Key::null("gateway.client.ssl.keystore.certificate.chain", Kind::Password)
+        .doc("The gateway's own certificate and what leads to its authority, as PEM in the value."),
+    Key::null("gateway.client.ssl.keystore.key", Kind::Password)
+        .doc("The key of the gateway's own certificate, as PEM in the value, without a password."),
+    Key::null("gateway.client.ssl.keystore.location", Kind::String)
+        .doc("A file in PEM with the gateway's own certificate and its key, without a password."),
+    Key::null("gateway.client.ssl.keystore.type", Kind::String)
+        .doc("The form of the store of the gateway's own certificate: PEM."),
+    Key::null("gateway.client.ssl.truststore.certificates", Kind::Password)
+        .doc("The authorities that the brokers' certificates may be of, as PEM in the value."),
+    Key::null("gateway.client.ssl.truststore.location", Kind::String).doc(
+        "A file in PEM with the authorities that the brokers' certificates may be of. Unset: those that this \
+         system trusts.",
+    ),
+    Key::null("gateway.client.ssl.truststore.type", Kind::String)
+        .doc("The form of the store of authorities: PEM."),
     Key::null("cluster.id", Kind::String).doc(
         "The cluster's id, 22 characters of URL-safe base64. Unset: made up when the data folder \
          is made. A data folder of another cluster is refused.",

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client::metadata::Topic;
-use client::{ClientError, Cluster, ClusterConfig};
+use client::{ClientError, Cluster, ClusterConfig, ConnectionConfig};
 use model::{ErrorCode, TopicPartition};
 
 use crate::arguments::Connection;
+use crate::command_config;
 use crate::commands::outcome::{hint, said};
 use crate::failure::Failure;
 
@@ -32,9 +33,11 @@ pub async fn connect(
     patience: Duration,
     allow_auto_create: bool,
 ) -> Result<Cluster, Failure> {
+    let security = command_config::security(to.command_config.as_deref())?;
     let config = ClusterConfig {
         call_timeout: patience,
         allow_auto_create,
+        connection: ConnectionConfig { security, ..ConnectionConfig::default() },
         ..ClusterConfig::new(&to.bootstrap_server)
     };
     let connecting = Cluster::connect(config);
@@ -48,9 +51,17 @@ pub async fn connect(
         }
     };
     connected.map_err(|error| {
-        Failure::new(format!("cannot reach the cluster at {}", to.bootstrap_server))
-            .detail(error)
-            .hint("start a broker with `highwater start`, or name one with --bootstrap-server")
+        let failure = Failure::new(format!("cannot reach the cluster at {}", to.bootstrap_server));
+        let hint = match (&error, &to.command_config) {
+            (ClientError::NotAdmitted { .. }, Some(file)) => {
+                format!("the properties are in {}", file.display())
+            }
+            (ClientError::NotAdmitted { .. }, None) => {
+                "say how to log in with --command-config FILE: a file of properties, as Kafka's tools take".to_owned()
+            }
+            _ => "start a broker with `highwater start`, or name one with --bootstrap-server".to_owned(),
+        };
+        failure.detail(error).hint(hint)
     })
 }
 

@@ -1,16 +1,18 @@
 //! A gateway out of its configuration, with the console on its listener: beside a broker, or alone.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{ClusterConfig, ConnectionConfig};
+use client::{ClusterConfig, ConnectionConfig, Security};
 use configuration::{Anonymous, Gateway};
 use console::Console;
 use gateway::{Access, Door, EventSettings, Making, Pages, Settings};
 use serving::visitors::Doorkeeper;
 use tracing::warn;
 
+use crate::command_config;
 use crate::failure::Failure;
 
 /// How long a broker may take to accept a connection.
@@ -37,13 +39,30 @@ pub fn door(gateway: &Gateway) -> Result<Option<Door>, Failure> {
     Ok(Some(door))
 }
 
+/// How a gateway alone is to reach its brokers: by the file that was named, or by `gateway.client.*`.
+pub fn security(gateway: &Gateway, file: Option<&Path>) -> Result<Security, Failure> {
+    if gateway.client.is_empty() {
+        return command_config::security(file);
+    }
+    if file.is_some() {
+        return Err(Failure::new("the gateway is told twice how to reach its brokers")
+            .detail("there are keys gateway.client.*, and there is --command-config")
+            .hint("keep one of them"));
+    }
+    let security = Security::read(|key| gateway.client.get(key));
+    security.map_err(|error| {
+        Failure::new("the configuration cannot be used").detail(format!("gateway.client.{error}"))
+    })
+}
+
 /// How the brokers behind these addresses are reached.
-pub fn cluster(bootstrap: &str) -> ClusterConfig {
+pub fn cluster(bootstrap: &str, security: Security) -> ClusterConfig {
     ClusterConfig {
         connection: ConnectionConfig {
             client_id: "highwater-gateway".to_owned(),
             connect_timeout: CONNECT_MAX,
             request_timeout: ANSWER_MAX,
+            security,
             ..ConnectionConfig::default()
         },
         call_timeout: ANSWER_MAX,

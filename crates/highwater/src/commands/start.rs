@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use broker::{RunningBroker, StartError};
 use clap::ValueEnum;
+use client::Security;
 use configuration::{BrokerConfig, Configuration, Warning};
 use gateway::{Door, Gateway};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -122,6 +123,13 @@ pub fn say(warning: &Warning) {
 async fn serve(config: BrokerConfig, hasty: bool) -> Result<ExitCode, Failure> {
     let cannot_start = || Failure::new("the broker cannot start");
     let mut signals = Signals::listen().map_err(|error| cannot_start().detail(error))?;
+    if config.gateway.client.get("security.protocol").is_some_and(|said| said != "PLAINTEXT") {
+        let detail = "gateway.client.security.protocol: the gateway beside a broker reaches that broker, whose listener \
+                      has neither TLS nor logins";
+        return Err(cannot_start().detail(detail).hint(
+            "remove the key, or run a gateway alone: highwater gateway --bootstrap-server HOST:PORT",
+        ));
+    }
     // Before the broker, which would have to be stopped again if the gateway's port is taken.
     let door = front::door(&config.gateway)?;
     let starting = broker::start(config.clone());
@@ -160,7 +168,7 @@ async fn serve(config: BrokerConfig, hasty: bool) -> Result<ExitCode, Failure> {
 /// other. What clients are told may not lead anywhere from inside a container.
 fn beside(broker: &RunningBroker, config: &BrokerConfig, door: Door) -> Gateway {
     let at = in_url(broker.inter_broker());
-    let mut cluster = front::cluster(&at);
+    let mut cluster = front::cluster(&at, Security::default());
     cluster.addresses.insert(config.node_id.0, at);
     let (address, connections) = (door.address(), broker.gateway_connections());
     gateway::open(door, front::settings(&config.gateway, cluster, address, connections))

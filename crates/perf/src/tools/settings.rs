@@ -4,15 +4,22 @@
 use super::console::Console;
 use super::failure::ToolError;
 use super::properties::Properties;
-use client::{ClusterConfig, ConnectionConfig};
-use std::fmt::Display;
+use client::security::KEYS_WITHOUT_EFFECT;
+use client::{ClusterConfig, ConnectionConfig, Security};
+use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Properties that are being read.
-#[derive(Debug, Clone)]
+/// Properties that are being read. Some are passwords: `Debug` shows their names only.
+#[derive(Clone)]
 pub struct Settings(Properties);
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
 
 /// Keys of both clients that mean nothing to ours: what they tune is not there, or the answer is
 /// always the same.
@@ -31,7 +38,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "reconnect.backoff.max.ms",
     "reconnect.backoff.ms",
     "retry.backoff.max.ms",
-    "security.providers",
     "socket.connection.setup.timeout.max.ms",
 ];
 
@@ -108,14 +114,10 @@ impl Settings {
         invalid(key, self.text(key).unwrap_or_default(), reason)
     }
 
-    /// Refuses what this client cannot do, and warns of keys that no client of Kafka's knows.
+    /// Warns of keys that no client of Kafka's knows.
     pub fn check(&self, console: &Console, known: &[&[&str]]) -> Result<(), ToolError> {
-        if self.text("security.protocol").is_some_and(|p| !p.eq_ignore_ascii_case("PLAINTEXT")) {
-            let reason = "this client speaks neither TLS nor SASL yet; only PLAINTEXT is possible";
-            return Err(self.refuse("security.protocol", reason));
-        }
         let is_known = |key: &str| {
-            let lists = known.iter().chain([&WITHOUT_EFFECT, &COMMON]);
+            let lists = known.iter().chain([&WITHOUT_EFFECT, &COMMON, &KEYS_WITHOUT_EFFECT]);
             let listed = lists.copied().flatten().any(|known| *known == key);
             listed || key.starts_with("sasl.") || key.starts_with("ssl.")
         };
@@ -183,6 +185,10 @@ impl Settings {
         let asked = |size: Option<i32>| {
             size.and_then(|size| u32::try_from(size).ok()).filter(|size| *size > 0)
         };
+        let security = Security::read(|key| self.text(key));
+        // Names the key and never shows its value, which may be a password.
+        connection.security = security
+            .map_err(|error| ToolError::failed(format!("invalid configuration {error}")))?;
         connection.receive_buffer_bytes = asked(size("receive.buffer.bytes")?);
         connection.send_buffer_bytes = asked(size("send.buffer.bytes")?);
         Ok(())
@@ -259,10 +265,22 @@ mod tests {
     }
 
     #[test]
-    fn encryption_is_refused_rather_than_left_out() {
-        let recorded = Recorded::default();
-        let given = settings(&[("security.protocol", "SASL_SSL")]);
-        let error = given.check(&recorded.console(), &[]).unwrap_err().to_string();
-        assert!(error.contains("security.protocol") && error.contains("SASL_SSL"), "{error}");
+    fn what_protects_a_connection_is_read_and_never_shown() {
+        let login = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"alice\" \
+                     password=\"opensesame\";";
+        let mut list = vec![
+            ("bootstrap.servers", "a:1"),
+            ("security.protocol", "SASL_PLAINTEXT"),
+            ("sasl.mechanism", "PLAIN"),
+            ("sasl.jaas.config", login),
+        ];
+        let given = settings(&list);
+        let security = given.cluster().unwrap().connection.security;
+        assert_eq!(security.protocol(), "SASL_PLAINTEXT");
+        let shown = format!("{given:?} {security:?}");
+        assert!(shown.contains("sasl.jaas.config") && !shown.contains("opensesame"), "{shown}");
+        list[2].1 = "GSSAPI";
+        let error = settings(&list).cluster().unwrap_err().to_string();
+        assert!(error.contains("sasl.mechanism: GSSAPI is not spoken"), "{error}");
     }
 }
