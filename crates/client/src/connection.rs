@@ -81,6 +81,8 @@ struct State {
     /// Who waits for an answer, in the order of the requests.
     pending: VecDeque<Pending>,
     next_correlation_id: i32,
+    /// The first request after the question which versions are served, once that is answered.
+    negotiated: Option<i32>,
     /// Why the connection is of no use any more.
     closed: Option<ClientError>,
     /// While the client logs in again: the requests that wait until it has.
@@ -201,6 +203,7 @@ impl Connection {
         let mut handle = Handle { shared, versions: ApiVersions::default() };
         let what = format!("the first answer of {address}");
         handle.versions = limit.keep(what, negotiate(&handle.shared)).await?;
+        handle.shared.has_negotiated();
         if let Some(credentials) = &config.security.sasl {
             let login = sasl::log_in(&handle.shared, &handle.versions, credentials);
             if let Some(lifetime) = limit.keep(format!("the login at {address}"), login).await? {
@@ -521,6 +524,11 @@ impl Shared {
         &self.config
     }
 
+    fn has_negotiated(&self) {
+        let mut state = self.lock();
+        state.negotiated = Some(state.next_correlation_id);
+    }
+
     /// Has the client log in again before the session ends.
     fn stay_logged_in(self: &Arc<Shared>, versions: ApiVersions, lifetime: Duration) {
         let Some(credentials) = self.config.security.sasl.clone() else { return };
@@ -612,20 +620,23 @@ impl Shared {
 
     /// The error for a connection that the broker ended.
     fn ended(&self) -> ClientError {
-        let first = self.lock().pending.front().map(|pending| pending.correlation_id);
+        let (first, negotiated) = {
+            let state = self.lock();
+            (state.pending.front().map(|pending| pending.correlation_id), state.negotiated)
+        };
         let security = &self.config.security;
-        // What brokers do with a client that speaks another protocol, or that does not log in: after ApiVersions.
-        let hint = match (first, &security.tls, &security.sasl) {
-            (Some(0 | 1), None, None) => {
-                "; if its port wants TLS or a login, write security.protocol=SSL, SASL_SSL or SASL_PLAINTEXT"
-            }
-            (Some(0), Some(_), _) => {
+        // What brokers do with a client that speaks another protocol: at once; or that does not log in: after ApiVersions.
+        let hint = match (negotiated, &security.tls, &security.sasl) {
+            (None, Some(_), _) => {
                 "; if it wants a client certificate (ssl.client.auth=required), name one by ssl.keystore.location"
             }
-            (Some(0), None, Some(_)) => "; if its port wants TLS, write security.protocol=SASL_SSL",
-            (Some(1), Some(_), None) => {
-                "; if its port wants a login, write security.protocol=SASL_SSL"
+            (None, None, _) => {
+                "; if its port wants TLS, write security.protocol=SSL, or SASL_SSL with a login"
             }
+            (Some(_), tls, None) if first == negotiated => match tls {
+                None => "; if its port wants a login, write security.protocol=SASL_PLAINTEXT",
+                Some(_) => "; if its port wants a login, write security.protocol=SASL_SSL",
+            },
             _ => "",
         };
         self.closed_because(format!("the broker ended it{hint}"))

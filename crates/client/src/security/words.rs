@@ -28,7 +28,7 @@ fn of_certificate(error: &CertificateError, host: &str) -> String {
             "have one made with the name, or switch this check off by an empty ssl.endpoint.identification.algorithm",
         ),
         CertificateError::NotValidForNameContext { presented, .. } => (
-            format!("its certificate is not for {host} but for {}", presented.join(", ")),
+            format!("its certificate is not for {host} but for {}", names(presented)),
             "connect by such a name (advertised.listeners), or switch this check off by an empty \
              ssl.endpoint.identification.algorithm",
         ),
@@ -48,6 +48,12 @@ fn of_certificate(error: &CertificateError, host: &str) -> String {
         other => (format!("its certificate cannot be used: {other}"), "have another one made"),
     };
     format!("{what}; {next}")
+}
+
+/// Names of a certificate, as people write them: they come as `DnsName("kafka-1")`.
+fn names(presented: &[String]) -> String {
+    let bare = |name: &String| name.split('"').nth(1).unwrap_or(name).to_owned();
+    presented.iter().map(bare).collect::<Vec<_>>().join(", ")
 }
 
 fn of_alert(alert: AlertDescription) -> String {
