@@ -61,6 +61,7 @@ const TRIALS: &[Step] = &[
 const CLIENTS: &[Step] = &[
     cargo("fuzz, shortly", &["xt", "fuzz", "--seconds", "5"]),
     cargo("real clients", &["xt", "clients", "--output", "target/clients.json"]),
+    cargo("clients in front of a protected Apache Kafka", &["xt", "secured"]),
     cargo("a real text, with crashes", &["xt", "realtext"]),
 ];
 

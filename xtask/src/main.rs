@@ -13,6 +13,7 @@ mod invariants;
 mod readers;
 mod realtext;
 mod repository;
+mod secured;
 mod sources;
 mod test_programs;
 mod tidy;
@@ -53,6 +54,8 @@ enum Task {
     Golden,
     /// Send a real text of a million lines through the broker and compare every byte
     Realtext(realtext::Arguments),
+    /// Run Highwater's clients in front of an Apache Kafka with TLS and logins
+    Secured,
     /// Check what no compiler checks: layers, headers, sizes, links
     Tidy,
     /// Fail the power, damage data folders, open those of earlier versions
@@ -71,6 +74,7 @@ fn main() -> anyhow::Result<()> {
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Golden => golden::run(),
         Task::Realtext(arguments) => realtext::run(&arguments),
+        Task::Secured => secured::run(),
         Task::Tidy => tidy::run(),
         Task::Trial(arguments) => trials::run(&arguments),
     }

@@ -6,7 +6,7 @@ pub mod cache;
 pub mod download;
 pub mod highwater;
 pub mod memory;
-mod ports;
+pub mod ports;
 pub mod process;
 pub mod procfs;
 pub mod scratch;

@@ -190,6 +190,11 @@ pub struct Challenge {
 }
 
 impl Challenge {
+    /// How many rounds the broker asks for: between 4,096 and 1,000,000.
+    pub fn iterations(&self) -> u32 {
+        self.iterations.get()
+    }
+
     /// What is sent second, and what the broker must prove then. Takes the processor for up to a second, at the largest
     /// number of iterations.
     pub fn prove(self) -> (String, Proof) {
