@@ -169,7 +169,8 @@ const NOT_SERVED: &str = "
 ## What is not served
 
 - Transactions: a transactional id is refused by FindCoordinator and InitProducerId with UNSUPPORTED_VERSION.
-- TLS, SASL and ACLs: listeners other than PLAINTEXT are refused when the broker starts.
+- TLS, SASL and ACLs: listeners other than PLAINTEXT are refused when the broker starts. (Highwater's own clients speak
+  TLS and SASL to other brokers: [gateway.md](gateway.md#in-front-of-a-protected-cluster).)
 - The newer group protocols (KIP-848, share groups, streams groups), quotas, tiered storage.
 - Replicas that move: reassignments are refused, and a broker that leaves for good keeps its replicas in the metadata.
 - Reading from followers (KIP-392).
@@ -186,6 +187,15 @@ refused in words, because it would not be obeyed.
 - Where no record of a request was written, for one reason, the answer has that reason's status; the proxies answer 200.
 - JSON keys and values keep the text of their numbers and strings; the proxies write them anew (`1.0` may become `1`).
 - Avro, Protobuf and JSON Schema are not served. Consumers, v3 and administration over HTTP are not served yet; server-sent events are, with KafkaSSE's ids if wanted.
+
+## Highwater's clients
+
+The commands, the gateway, the console and the performance tools read a file of properties as Kafka's tools do; `cargo xt secured` gives the same files to both. Where they differ:
+
+- Stores are PEM; JKS and PKCS12 are refused with the command that exports them. So are keys with a password, and Java classes.
+- PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; neither GSSAPI nor OAUTHBEARER, nor delegation tokens. Names and passwords of SCRAM are printable ASCII.
+- A certificate is matched by its subjectAltName, never by its common name. A certificate of an authority is not a broker's own, though it be trusted.
+- Without a trust store the system's authorities are trusted, not those of a Java runtime.
 
 ## Where it differs from Kafka
 

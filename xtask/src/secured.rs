@@ -20,6 +20,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs all of it; fails at the first that is not as it should be.
 pub fn run() -> Result<()> {
+    if let Err(missing) = peer::apache_kafka::check() {
+        println!("secured: skipped, Apache Kafka does not run here: {missing:#}");
+        return Ok(());
+    }
     let program = highwater::binary()?;
     let folder = tempfile::tempdir()?;
     let protected = Protected::start(folder.path())?;

@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 
 /// Kafka's least number of iterations; with fewer, a stolen exchange is guessed at too cheaply.
 const ITERATIONS_MIN: u32 = 4096;
-/// More is no protection but an attack on the client's processor: about a second of it.
+/// More would protect from nothing, and be an attack on the client's processor: about a second of it.
 const ITERATIONS_MAX: u32 = 1_000_000;
 /// Longer messages of a broker are refused unread, in bytes.
 const MESSAGE_BYTES_MAX: usize = 4096;

@@ -7,7 +7,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::borrow::Cow;
 
-/// Larger files are no certificates, in bytes.
+/// Larger files do not hold certificates, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// The keys of one store.

@@ -19,7 +19,8 @@ pub(crate) fn of_handshake(error: &Error, host: &str) -> String {
 
 fn of_certificate(error: &CertificateError, host: &str) -> String {
     let (what, next) = match error {
-        CertificateError::UnknownIssuer => (
+        // With a bad signature it is of an authority of the same name, with another key.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => (
             "its certificate is of no authority that is trusted here".to_owned(),
             "name its authority's certificate in PEM by ssl.truststore.location",
         ),
