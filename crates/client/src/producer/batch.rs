@@ -110,12 +110,18 @@ impl Delivery {
 
     /// As [`Delivery::wait`]; a failure tells whether the record may have been written.
     pub async fn fate(&self) -> Result<Option<Offset>, Undelivered> {
+        self.place().await.map(|(offset, _)| offset)
+    }
+
+    /// As [`Delivery::fate`], with the time at which the broker appended the record, if it sets timestamps; else none.
+    pub async fn place(&self) -> Result<(Option<Offset>, Timestamp), Undelivered> {
         let (mut outcome, mut index) = (self.outcome.clone(), self.index);
         loop {
             let ended = outcome.wait().await;
             match ended {
                 Ended::Whole(result) => {
-                    return Ok(result?.base_offset.map(|base| base.plus(index as i64)));
+                    let Placed { base_offset, log_append_time } = result?;
+                    return Ok((base_offset.map(|base| base.plus(index as i64)), log_append_time));
                 }
                 Ended::Split { first_count, halves } => {
                     (outcome, index) = part(first_count, halves, index);
@@ -190,6 +196,8 @@ pub(super) struct Batch {
     pub(super) sent: Option<Instant>,
     /// Whether it was sent without an answer that says that it was not appended.
     pub(super) maybe_written: bool,
+    /// Whether it must not be sent again: no broker would know it as one that may be written already.
+    pub(super) is_spent: bool,
     /// Records of its partition before it.
     pub(super) first_record: u64,
     pub(super) tags: Vec<u64>,
@@ -216,6 +224,7 @@ impl Batch {
             attempts: 0,
             sent: self.sent,
             maybe_written: self.maybe_written,
+            is_spent: self.is_spent,
             first_record: self.first_record,
             tags: Vec::new(),
             memory_bytes: self.memory_bytes / 2,
@@ -319,6 +328,7 @@ mod tests {
             attempts: 1,
             sent: None,
             maybe_written: false,
+            is_spent: false,
             first_record: 0,
             tags: Vec::new(),
             memory_bytes: 0,

@@ -82,6 +82,9 @@ pub struct ProducerConfig {
     pub retry_backoff: Duration,
     /// `retries`: how often a batch that failed is sent again; 0 is impossible with idempotence.
     pub retries: u32,
+    /// Whether a batch that may be written is given up where the producer's sequence begins anew: sent again, it could be
+    /// there twice, because no broker would know it. Kafka's clients send it.
+    pub never_twice: bool,
     /// Where records without a key go.
     pub partitioner: Partitioner,
     /// `transactional.id`: with one, records are taken within transactions only. Needs idempotence.
@@ -110,6 +113,7 @@ impl Default for ProducerConfig {
             delivery_timeout: Duration::from_secs(120),
             retry_backoff: Duration::from_millis(100),
             retries: u32::MAX,
+            never_twice: false,
             partitioner: Partitioner::Sticky,
             transactional_id: None,
             transaction_timeout: Duration::from_secs(60),
@@ -195,7 +199,7 @@ impl Shared {
         // First, so that whatever is closed from here on carries it.
         *lock(&self.identity) = identity;
         for queue in self.queues() {
-            lock(&queue.state).renumber(identity);
+            lock(&queue.state).renumber(identity, self.config.never_twice);
         }
     }
 

@@ -158,6 +158,7 @@ impl QueueState {
             attempts: 0,
             sent: None,
             maybe_written: false,
+            is_spent: false,
             first_record: open.first_record,
             tags: open.tags,
             memory_bytes: open.memory_bytes,
@@ -196,13 +197,14 @@ impl QueueState {
         self.closed.pop_front_if(|batch| fits(batch.bytes.len()))
     }
 
-    /// Takes a batch that has waited longer than `delivery.timeout.ms`, if there is one.
+    /// Takes a batch that is not sent any more, if there is one: it has waited longer than `delivery.timeout.ms`, or is
+    /// spent.
     pub(super) fn take_expired(&mut self, shared: &Shared, now: Instant) -> Option<Batch> {
         let is_late = |opened: Instant| opened + shared.config.delivery_timeout <= now;
         if self.closed.is_empty() && self.open.as_ref().is_some_and(|open| is_late(open.opened)) {
             self.close_open(shared);
         }
-        self.closed.pop_front_if(|batch| is_late(batch.opened))
+        self.closed.pop_front_if(|batch| batch.is_spent || is_late(batch.opened))
     }
 
     /// When the oldest batch that waits was opened.
@@ -228,10 +230,14 @@ impl QueueState {
         std::mem::take(&mut self.closed)
     }
 
-    /// Begins the sequence anew, under another identity.
-    pub(super) fn renumber(&mut self, identity: Identity) {
+    /// Begins the sequence anew, under another identity. With `never_twice` batches that may be written are spent.
+    pub(super) fn renumber(&mut self, identity: Identity, never_twice: bool) {
         let mut next = Sequence(0);
         for batch in &mut self.closed {
+            if never_twice && batch.maybe_written {
+                batch.is_spent = true;
+                continue;
+            }
             batch.resequence(identity, next);
             next = next.plus(batch.record_count);
         }
@@ -266,7 +272,7 @@ impl QueueState {
         (self.made_again, self.recovering, self.established) = (false, false, false);
         let identity = *lock(&shared.identity);
         if identity.0.is_idempotent() {
-            self.renumber(identity);
+            self.renumber(identity, shared.config.never_twice);
         }
     }
 }

@@ -517,7 +517,7 @@ impl Sender {
         }
     }
 
-    /// Gives up what has waited longer than `delivery.timeout.ms`.
+    /// Gives up what has waited longer than `delivery.timeout.ms`, and what is spent.
     fn expire(&mut self, queue: &Arc<PartitionQueue>, now: Instant) {
         let timeout = self.shared.config.delivery_timeout;
         let mut expired = Vec::new();
@@ -532,8 +532,12 @@ impl Sender {
         }
         for batch in expired {
             let what = format!("delivery to {}-{}", queue.topic, queue.partition);
-            let error = ClientError::TimedOut { what, after_ms: timeout.as_millis() as u64 };
-            if batch.base_sequence != Sequence::NONE {
+            let error = match batch.is_spent {
+                true => ClientError::refused(what, ErrorCode::UnknownProducerId),
+                false => ClientError::TimedOut { what, after_ms: timeout.as_millis() as u64 },
+            };
+            // What is spent has no place in the sequence.
+            if batch.base_sequence != Sequence::NONE && !batch.is_spent {
                 self.lose(&error);
             }
             self.end(queue, batch, Err(error));

@@ -13,7 +13,7 @@ use wire::frame::{RequestHead, write_response};
 use wire::metadata::{MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic};
 use wire::produce::{PartitionProduceResponse, TopicProduceResponse};
 use wire::{
-    ApiKey, ApiVersionsResponse, MetadataRequest, MetadataResponse, ProduceRequest,
+    ApiKey, ApiVersionsResponse, InitProducerIdResponse, MetadataRequest, MetadataResponse, ProduceRequest,
     ProduceResponse, Reader, Writer,
 };
 
@@ -76,6 +76,10 @@ async fn serve(mut stream: TcpStream, port: i32, partitions: Arc<AtomicI32>, ans
                 let Some(code) = answer(produced - 1) else { continue };
                 write_response(&mut writer, &response(&request, code), api, version, id)
             }
+            ApiKey::InitProducerId => {
+                let response = InitProducerIdResponse { producer_id: 7, ..Default::default() };
+                write_response(&mut writer, &response, api, version, id)
+            }
             other => panic!("{other} was asked"),
         }
         .unwrap();
@@ -90,7 +94,12 @@ fn versions() -> ApiVersionsResponse {
         max_version,
     };
     let newest = row(ApiKey::ApiVersions, ApiKey::ApiVersions.max_version());
-    let api_keys = vec![newest, row(ApiKey::Metadata, 9), row(ApiKey::Produce, 9)];
+    let api_keys = vec![
+        newest,
+        row(ApiKey::Metadata, 9),
+        row(ApiKey::Produce, 9),
+        row(ApiKey::InitProducerId, 4),
+    ];
     ApiVersionsResponse { api_keys, ..Default::default() }
 }
 
