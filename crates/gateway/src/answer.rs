@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
 use serving::choice::{Row, Rule};
 use serving::error::{ApiError, Kind};
 
 use crate::events::Opened;
+use crate::outgoing::{Outgoing, Parts};
 
 /// The type of answers that REST proxies have too.
 const OF_PROXIES: &str = "application/vnd.kafka.v2+json";
@@ -27,6 +27,44 @@ pub(crate) struct Answer {
     headers: HeaderMap,
     /// The stream that goes on in place of an answer.
     stream: Option<Box<Opened>>,
+    /// What goes on behind `body`.
+    parts: Option<Parts>,
+}
+
+/// What is kept of an answer, to be given again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kept {
+    status: StatusCode,
+    content_type: &'static str,
+    body: Bytes,
+}
+
+impl Kept {
+    /// What is kept beside the body.
+    const AROUND_BYTES: usize = 64;
+
+    /// Of an answer without headers of its own.
+    pub(crate) fn of(told: &Result<Answer, ApiError>) -> Kept {
+        let of = |answer: &Answer| Kept {
+            status: answer.status,
+            content_type: answer.content_type,
+            body: answer.body.clone(),
+        };
+        told.as_ref().map_or_else(|error| of(&failed(error)), of)
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn size_bytes(&self) -> usize {
+        Kept::AROUND_BYTES + self.body.len()
+    }
+
+    /// The answer, which says that it was given before.
+    pub(crate) fn replayed(self) -> Answer {
+        let replayed = header::HeaderName::from_static("idempotency-replayed");
+        Answer::of(self.content_type, self.body)
+            .with_status(self.status)
+            .with(replayed, HeaderValue::from_static("true"))
+    }
 }
 
 /// Where a record went, or why it did not.
@@ -38,7 +76,14 @@ pub(crate) struct Placed {
 
 impl Answer {
     fn new(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
-        Answer { status, content_type, body: body.into(), headers: HeaderMap::new(), stream: None }
+        Answer {
+            status,
+            content_type,
+            body: body.into(),
+            headers: HeaderMap::new(),
+            stream: None,
+            parts: None,
+        }
     }
 
     /// A body of this type.
@@ -66,6 +111,11 @@ impl Answer {
     /// No answer of the HTTP library's: the connection is handed over.
     pub(crate) fn stream(opened: Opened) -> Answer {
         Answer { stream: Some(Box::new(opened)), ..Answer::event_stream(String::new()) }
+    }
+
+    /// JSON objects that are made while they are sent.
+    pub(crate) fn in_parts(parts: Parts) -> Answer {
+        Answer { parts: Some(parts), ..Answer::json("") }
     }
 
     /// The stream that the connection is handed over for.
@@ -96,9 +146,10 @@ impl Answer {
     }
 
     /// The answer as it goes out.
-    pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        let has_body = !self.body.is_empty();
-        let mut response = Response::new(Full::new(self.body));
+    pub(crate) fn into_response(self) -> Response<Outgoing> {
+        let has_body = !self.body.is_empty() || self.parts.is_some();
+        let body = self.parts.map_or_else(|| Outgoing::from(self.body), Outgoing::Parts);
+        let mut response = Response::new(body);
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
         if has_body {
@@ -160,7 +211,10 @@ fn write_placed(out: &mut String, placed: &Placed) -> std::fmt::Result {
     Ok(())
 }
 
-fn write_error(out: &mut String, ApiError { kind, message }: &ApiError) -> std::fmt::Result {
+pub(crate) fn write_error(
+    out: &mut String,
+    ApiError { kind, message }: &ApiError,
+) -> std::fmt::Result {
     let (code, retriable) = (kind.error_code(), kind.retriable());
     write!(out, "\"error_code\":{code},\"message\":{},", text(message))?;
     write!(out, "\"written\":\"{}\",\"retriable\":{retriable}", kind.written().name())

@@ -14,6 +14,7 @@ mod door;
 mod events;
 mod front;
 mod lifetime;
+mod outgoing;
 mod pages;
 mod produce;
 mod read;

@@ -1,7 +1,8 @@
 //! From a request to its answer: who may ask, what is asked, and what closes the connection.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
@@ -11,8 +12,9 @@ use serving::visitors::Visit;
 
 use crate::answer::{Answer, distribution, failed, nothing};
 use crate::events::{self, Opened};
-use crate::produce::{Target, produce};
-use crate::read::{records, view};
+use crate::outgoing::Outgoing;
+use crate::produce::{Target, produce, v3};
+use crate::read::{clusters, records, view};
 use crate::request::body::discard;
 use crate::request::{Allowed, NoRoute, Parameters, Route, route};
 use crate::settings::Access;
@@ -27,26 +29,40 @@ enum Served {
 
 /// Answers a request; or hands back the stream that its connection is to be used for.
 pub(crate) async fn answer(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Box<Opened>> {
-    let (parts, mut body) = request.into_parts();
+) -> Result<Response<Outgoing>, Box<Opened>> {
+    let is_stream = is_stream(&request);
+    let (parts, body) = request.into_parts();
+    let mut body = Some(body);
     // A length beside chunks is not to be believed, and the parser has taken it away: a request in chunks is
     // the last of its connection, so that whatever follows it is never taken for a request (RFC 9112, 6.1).
     let is_chunked = parts.headers.contains_key(header::TRANSFER_ENCODING);
     let answered = match visit(shared, &parts) {
         Ok(()) => match page(shared, &parts).await {
             Some(page) => page,
-            None => respond(shared, &parts, &mut body).await.map(Served::Answer),
+            None => respond(shared, &parts, is_stream, &mut body).await.map(Served::Answer),
         },
         Err(error) => Err(error),
     };
-    // What comes too slowly is not waited for again.
-    let is_slow = answered.as_ref().is_err_and(|error| error.kind == Kind::Slow);
-    let is_read = body.is_end_stream() || !is_slow && discard(&mut body).await;
+    let is_read = match body {
+        // A stream takes it.
+        None => true,
+        Some(body) if body.is_end_stream() => true,
+        // The client may want to hear why there is no stream before it ends its body.
+        Some(mut body) if is_stream => {
+            tokio::spawn(async move { discard(&mut body).await });
+            false
+        }
+        Some(mut body) => {
+            // What comes too slowly is not waited for again.
+            let is_slow = answered.as_ref().is_err_and(|error| error.kind == Kind::Slow);
+            !is_slow && discard(&mut body).await
+        }
+    };
     let mut response = match answered {
         Err(error) => failed(&error).into_response(),
-        Ok(Served::Page(page)) => page.map(Full::new),
+        Ok(Served::Page(page)) => page.map(Outgoing::from),
         Ok(Served::Answer(mut answer)) => {
             if let Some(mut stream) = answer.take_stream() {
                 stream.origin = listed_origin(shared, &parts.headers).cloned();
@@ -63,6 +79,13 @@ pub(crate) async fn answer(
         response.headers_mut().insert(header::VARY, HeaderValue::from_static("Origin"));
     }
     Ok(response)
+}
+
+/// Whether a request is a stream of records, which is answered while it goes on.
+pub(crate) fn is_stream(request: &Request<Incoming>) -> bool {
+    let routed = || route(request.method(), request.uri().path());
+    request.headers().contains_key(header::TRANSFER_ENCODING)
+        && matches!(routed(), Ok(Route::ProduceV3 { .. }))
 }
 
 /// Whether a request may be answered, by the host that it names and the page that it comes from.
@@ -104,7 +127,13 @@ async fn page(shared: &Shared, parts: &Parts) -> Option<Result<Served, ApiError>
     Some(Ok(Served::Page(pages.page(path, parts.uri.query()).await)))
 }
 
-async fn respond(shared: &Shared, parts: &Parts, body: &mut Incoming) -> Result<Answer, ApiError> {
+async fn respond(
+    shared: &Arc<Shared>,
+    parts: &Parts,
+    is_stream: bool,
+    incoming: &mut Option<Incoming>,
+) -> Result<Answer, ApiError> {
+    let body = incoming.as_mut().expect("only a stream takes the body");
     if parts.method == Method::OPTIONS {
         return preflight(shared, &parts.headers);
     }
@@ -133,6 +162,7 @@ async fn respond(shared: &Shared, parts: &Parts, body: &mut Incoming) -> Result<
             let rows = shared.topics.known(topic).map(|topic| topic.distribution());
             Ok(distribution(topic, &rows.unwrap_or_default()))
         }
+        Route::KeyCounts => Ok(Answer::json(shared.keys.counts())),
         Route::EventCounts => Ok(Answer::json(shared.events.counts())),
         Route::Events { .. } if parts.method == Method::HEAD => {
             Ok(Answer::event_stream(String::new()))
@@ -144,7 +174,15 @@ async fn respond(shared: &Shared, parts: &Parts, body: &mut Incoming) -> Result<
         Route::Events { topics } => events::open(&shared.events, &topics, &parameters, parts).await,
         Route::Produce { topic, partition, raw } => {
             let target = Target { topic: &topic, partition, raw };
-            produce(shared, target, &parameters, &parts.headers, body).await
+            produce(shared, target, &parameters, parts, body).await
+        }
+        Route::Clusters { id } => clusters(shared, id.as_deref(), &parts.headers).await,
+        Route::ProduceV3 { cluster, topic } => {
+            let target = v3::Target { cluster: &cluster, topic: &topic };
+            match is_stream {
+                true => v3::stream(shared, target, &parameters, parts, incoming).await,
+                false => v3::produce(shared, target, &parameters, parts, body).await,
+            }
         }
         Route::Cluster(part) => view(shared, &part).await,
         Route::Records { topic, partition } => {
@@ -175,9 +213,11 @@ fn needed(route: &Route<'_>) -> Option<&'static str> {
         Route::Distribution
         | Route::Events { .. }
         | Route::EventCounts
+        | Route::KeyCounts
         | Route::Cluster(_)
+        | Route::Clusters { .. }
         | Route::Records { .. } => Some("read"),
-        Route::Produce { .. } => Some("produce"),
+        Route::Produce { .. } | Route::ProduceV3 { .. } => Some("produce"),
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::events::Events;
 use crate::front::Entrants;
-use crate::produce::Topics;
+use crate::produce::{Keys, Topics};
 use crate::read::Lanes;
 use crate::settings::Settings;
 
@@ -24,6 +24,8 @@ pub(crate) struct Shared {
     /// A permit for each byte that bodies may hold, and records that are read.
     pub(crate) bodies: Arc<Semaphore>,
     pub(crate) topics: Topics,
+    /// Requests with an `Idempotency-Key`.
+    pub(crate) keys: Arc<Keys>,
     pub(crate) events: Events,
     pub(crate) lanes: Lanes,
     /// Held while all topics are listed.
@@ -41,6 +43,7 @@ impl Shared {
             entrants: Entrants::new(settings.connections_max, settings.connections_per_address_max),
             bodies: Arc::new(Semaphore::new(half_bytes.min(Semaphore::MAX_PERMITS))),
             events: Events::new(&settings.cluster, settings.events),
+            keys: Arc::new(Keys::new(settings.memory_bytes)),
             lanes: Lanes::new(topics.cluster()),
             topics,
             listing: Mutex::default(),

@@ -13,8 +13,8 @@ use wire::frame::{RequestHead, write_response};
 use wire::metadata::{MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic};
 use wire::produce::{PartitionProduceResponse, TopicProduceResponse};
 use wire::{
-    ApiKey, ApiVersionsResponse, InitProducerIdResponse, MetadataRequest, MetadataResponse, ProduceRequest,
-    ProduceResponse, Reader, Writer,
+    ApiKey, ApiVersionsResponse, InitProducerIdResponse, MetadataRequest, MetadataResponse,
+    ProduceRequest, ProduceResponse, Reader, Writer,
 };
 
 /// What the broker says to the n-th produce request; `None`: nothing, ever.

@@ -3,16 +3,19 @@
 
 use std::sync::{Arc, Mutex};
 
+use hyper::body::Incoming;
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tracing::debug;
 
-use super::guest::{Guest, Pace};
+use super::guest::{EndOfBoth, Guest, Pace};
 use crate::events::Opened;
 use crate::lifetime::told_to_stop;
+use crate::outgoing::Outgoing;
 use crate::service;
 use crate::state::Shared;
 
@@ -37,16 +40,25 @@ pub(super) async fn serve(
     let pace = Pace::default();
     let guest = Guest::new(stream, pace.clone(), shared.settings.head_timeout);
     let handed_over = Arc::<Mutex<Option<Box<Opened>>>>::default();
-    let answer = service_fn(|request| {
-        pace.begin();
+    let answer = service_fn(|mut request: Request<Incoming>| {
         let (shared, pace) = (Arc::clone(&shared), pace.clone());
         let handed_over = Arc::clone(&handed_over);
+        match service::is_stream(&request) {
+            true => pace.begin_both(),
+            false => pace.begin(),
+        }
+        request.extensions_mut().insert(pace.clone());
         async move {
-            let answer = service::answer(&shared, request).await.map_err(|opened| {
+            let mut answer = service::answer(&shared, request).await.map_err(|opened| {
                 *handed_over.lock().expect("no code under it panics") = Some(opened);
                 HandedOver
             });
-            pace.end();
+            let goes_on = |response: &mut Response<Outgoing>| {
+                response.body_mut().holds(EndOfBoth(pace.clone()))
+            };
+            if !answer.as_mut().is_ok_and(goes_on) {
+                pace.end();
+            }
             answer
         }
     });

@@ -4,12 +4,13 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
 
 /// How long a connection may be silent between two requests.
@@ -17,9 +18,17 @@ const IDLE_MAX: Duration = Duration::from_secs(75);
 /// How long a client may take nothing of an answer.
 const WRITE_MAX: Duration = Duration::from_secs(30);
 
-/// Which part of a request is awaited.
+/// Which part of a request is awaited; and, of one whose body is read while it is answered, whether the client has ended
+/// its side of the connection.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Pace(Arc<AtomicU8>);
+pub(crate) struct Pace(Arc<Watched>);
+
+#[derive(Debug, Default)]
+struct Watched {
+    part: AtomicU8,
+    has_client_ended: AtomicBool,
+    client_ended: Notify,
+}
 
 impl Pace {
     /// The head of a request.
@@ -28,26 +37,73 @@ impl Pace {
     const ANSWER: u8 = 1;
     /// That its answer is written.
     const WRITE: u8 = 2;
+    /// More of its body, while its answer is written.
+    const BOTH: u8 = 3;
 
     /// A request is there, with its whole head.
     pub(super) fn begin(&self) {
-        self.0.store(Pace::ANSWER, Ordering::Relaxed);
+        self.set(Pace::ANSWER);
+    }
+
+    /// A request is there whose body is read while it is answered.
+    pub(super) fn begin_both(&self) {
+        self.set(Pace::BOTH);
+    }
+
+    fn set(&self, part: u8) {
+        self.0.part.store(part, Ordering::Relaxed);
+    }
+
+    fn is(&self, part: u8) -> bool {
+        self.0.part.load(Ordering::Relaxed) == part
     }
 
     /// Its answer is there.
     pub(super) fn end(&self) {
-        self.0.store(Pace::WRITE, Ordering::Relaxed);
+        self.set(Pace::WRITE);
     }
 
     fn awaits_head(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == Pace::HEAD
+        self.is(Pace::HEAD)
     }
 
     /// Something was written. Whether that was an answer: it may have been the word to go on with a body.
     fn was_answer(&self) -> bool {
         self.0
+            .part
             .compare_exchange(Pace::WRITE, Pace::HEAD, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
+    }
+
+    /// The client has ended its side. Whether the connection is to be kept for what it has still to be answered.
+    fn end_of_client(&self) -> bool {
+        let is_kept = self.is(Pace::BOTH);
+        if is_kept {
+            self.0.has_client_ended.store(true, Ordering::Release);
+            self.0.client_ended.notify_waiters();
+        }
+        is_kept
+    }
+
+    /// Waits until the client has ended its side, while the body of its request is read.
+    pub(crate) async fn client_ended(&self) {
+        let ended = self.0.client_ended.notified();
+        tokio::pin!(ended);
+        // Registered before the look, so that an end in between is not missed.
+        ended.as_mut().enable();
+        if !self.0.has_client_ended.load(Ordering::Acquire) {
+            ended.await;
+        }
+    }
+}
+
+/// The end of an answer that is written while the request's body is read.
+#[derive(Debug)]
+pub(super) struct EndOfBoth(pub(super) Pace);
+
+impl Drop for EndOfBoth {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -142,7 +198,13 @@ impl AsyncRead for Guest {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
         if let Poll::Ready(result) = Pin::new(&mut self.stream).poll_read(cx, buffer) {
+            let is_end = result.is_ok() && buffer.filled().len() == before;
+            if is_end && self.pace.end_of_client() {
+                // The HTTP library would take the client for gone, and it may only have ended its body.
+                return Poll::Pending;
+            }
             self.was_read();
             return Poll::Ready(result);
         }

@@ -17,6 +17,7 @@ use crate::lifetime::{accept, told_to_stop};
 use crate::state::Shared;
 
 pub(crate) use entrants::Entrants;
+pub(crate) use guest::Pace;
 
 /// Serves `first`, then all others that come, until told to stop.
 pub(crate) async fn accept_all(

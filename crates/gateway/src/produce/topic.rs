@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use client::producer::TopicProducer;
-use client::{ClientError, Delivery, Metadata, Record};
+use client::Metadata;
 use serving::choice::{Balancer, Choice, Distribution, Layout, Pair, PartitionFacts, Row, Rule};
 use serving::error::{ApiError, Kind};
+use tokio::sync::OnceCell;
 
+use super::way::Way;
 use crate::request::draft::Draft;
 
 /// What a record takes in a batch beside key and value, about.
@@ -15,7 +16,9 @@ const AROUND_BYTES: usize = 16;
 /// A topic that exists.
 pub(crate) struct Topic {
     pub(super) name: Arc<str>,
-    producer: TopicProducer,
+    quick: Way,
+    /// Made for the first request that needs it.
+    pub(super) patient: OnceCell<Way>,
     batch_bytes: usize,
     choosing: Mutex<Choosing>,
 }
@@ -32,8 +35,14 @@ struct Choosing {
 }
 
 impl Topic {
-    pub(super) fn new(name: &str, producer: TopicProducer, batch_bytes: usize) -> Topic {
-        Topic { name: Arc::from(name), producer, batch_bytes, choosing: Mutex::default() }
+    pub(super) fn new(name: &str, quick: Way, batch_bytes: usize) -> Topic {
+        let patient = OnceCell::new();
+        Topic { name: Arc::from(name), quick, patient, batch_bytes, choosing: Mutex::default() }
+    }
+
+    /// The way of requests that have no key.
+    pub(super) fn way(&self) -> &Way {
+        &self.quick
     }
 
     fn choosing(&self) -> std::sync::MutexGuard<'_, Choosing> {
@@ -49,40 +58,17 @@ impl Topic {
         metadata: impl FnOnce() -> Arc<Metadata>,
     ) -> Result<Choice, ApiError> {
         if let Some(partition) = given.or(draft.partition) {
-            let exists = (0..self.producer.partition_count()).contains(&partition);
+            let exists = (0..self.quick.producer.partition_count()).contains(&partition);
             let choice = Choice { partition, broker: None };
             return if exists { Ok(choice) } else { Err(self.no_partition(partition)) };
         }
         let mut choosing = self.choosing();
-        let generation = self.producer.generation();
+        let generation = self.quick.producer.generation();
         if choosing.generation != Some(generation) {
             choosing.layout = layout(&metadata(), &self.name);
             choosing.generation = Some(generation);
         }
         choosing.choose(self, draft, pair)
-    }
-
-    /// Hands a record to the producer; `None` if there is no memory for it.
-    pub(super) fn send(
-        &self,
-        draft: &Draft<'_>,
-        choice: Choice,
-    ) -> Result<Option<Delivery>, ClientError> {
-        let headers: Vec<model::record::Header<'_>> =
-            draft.headers.iter().map(|(name, value)| (&**name, value.as_deref())).collect();
-        self.producer.try_send(&Record {
-            key: draft.key.as_deref(),
-            value: draft.value.as_deref(),
-            headers: &headers,
-            timestamp: draft.timestamp_ms.map(model::Timestamp),
-            partition: Some(choice.partition),
-            tag: 0,
-        })
-    }
-
-    /// Bytes of records that wait for the partition's leader.
-    pub(super) fn waiting_bytes(&self, partition: i32) -> usize {
-        self.producer.waiting_bytes(partition)
     }
 
     /// Counts a record that was taken.
@@ -96,7 +82,7 @@ impl Topic {
     }
 
     fn no_partition(&self, partition: i32) -> ApiError {
-        let count = self.producer.partition_count();
+        let count = self.quick.producer.partition_count();
         let words =
             format!("{} has {count} partitions, counted from 0: not {partition}", self.name);
         ApiError::new(Kind::NoPartition, words)
@@ -113,7 +99,7 @@ impl Choosing {
         let length =
             |bytes: &Option<std::borrow::Cow<'_, [u8]>>| bytes.as_ref().map_or(0, |b| b.len());
         let size_bytes = length(&draft.key) + length(&draft.value) + AROUND_BYTES;
-        let gathers = |partition| topic.producer.has_room(partition, size_bytes);
+        let gathers = |partition| topic.quick.producer.has_room(partition, size_bytes);
         let choice =
             self.balancers[at].choose(draft.key.as_deref(), size_bytes, &self.layout, gathers);
         choice.ok_or_else(|| {

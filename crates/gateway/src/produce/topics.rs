@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use super::topic::Topic;
+use super::way::Way;
 
 /// How long a name without a topic is remembered as such.
 const MISSING_KEPT: Duration = Duration::from_secs(5);
@@ -24,19 +25,33 @@ const LOOKUPS_MAX: usize = 8;
 pub(crate) const LOOKUP_MAX: Duration = Duration::from_secs(5);
 /// How long records may wait for their acknowledgement, in the producer.
 pub(super) const DELIVERY_MAX: Duration = Duration::from_secs(10);
+/// How long records with an `Idempotency-Key` may wait: their clients have left long before, and ask again.
+const PATIENCE_MAX: Duration = Duration::from_secs(120);
+/// The part of the memory for records that are not acknowledged which those with a key have for themselves; where that
+/// is not enough for one record, up to half of it.
+const PATIENT_PART: usize = 8;
+/// Bytes of a batch of theirs: few enough for five hundred partitions at a time.
+const PATIENT_BATCH_BYTES: usize = 16 * 1024;
 /// How long a broker may wait for the others before it answers.
 const ACKS_MAX: Duration = Duration::from_secs(5);
-/// Bytes of a batch: what one request of a hundred connections makes, and few enough for a thousand partitions.
+/// Bytes of a batch: what one request of a hundred connections makes, and few enough for nine hundred partitions at a
+/// time.
 const BATCH_BYTES: usize = 64 * 1024;
 /// What a record takes beside the body that it came in: lengths, and headers from the head of a request.
 const RECORD_SLACK_BYTES: usize = 64 * 1024;
 
+/// A producer, made for the first request that needs it.
+struct Maker {
+    config: ProducerConfig,
+    producer: OnceCell<Producer>,
+}
+
 /// Topics by name.
 pub(crate) struct Topics {
     cluster: Cluster,
-    config: ProducerConfig,
-    /// Made for the first request.
-    producer: OnceCell<Producer>,
+    quick: Maker,
+    /// Knows at last what became of a record, where the other one has given it up.
+    patient: Maker,
     known: RwLock<HashMap<String, Arc<Topic>>>,
     /// Names without a topic, and until when that is believed.
     missing: Mutex<HashMap<String, Instant>>,
@@ -50,19 +65,31 @@ impl Topics {
         buffer_bytes: usize,
         request_bytes_max: usize,
     ) -> Topics {
+        let record_bytes_max = request_bytes_max.max(1 << 20) + RECORD_SLACK_BYTES;
+        let patient_bytes =
+            (buffer_bytes / PATIENT_PART).max(record_bytes_max.min(buffer_bytes / 2));
+        let quick = ProducerConfig {
+            batch_bytes: BATCH_BYTES,
+            linger: Duration::ZERO,
+            buffer_bytes: buffer_bytes - patient_bytes,
+            request_bytes_max: record_bytes_max,
+            partition_in_flight_max: 1,
+            request_timeout: ACKS_MAX,
+            delivery_timeout: DELIVERY_MAX,
+            ..ProducerConfig::default()
+        };
+        let patient = ProducerConfig {
+            batch_bytes: PATIENT_BATCH_BYTES,
+            buffer_bytes: patient_bytes,
+            delivery_timeout: PATIENCE_MAX,
+            // A record that may be written is not sent again where the broker would not know it.
+            never_twice: true,
+            ..quick.clone()
+        };
         Topics {
             cluster: Cluster::new(cluster.clone()),
-            config: ProducerConfig {
-                batch_bytes: BATCH_BYTES,
-                linger: Duration::ZERO,
-                buffer_bytes,
-                request_bytes_max: request_bytes_max.max(1 << 20) + RECORD_SLACK_BYTES,
-                partition_in_flight_max: 1,
-                request_timeout: ACKS_MAX,
-                delivery_timeout: DELIVERY_MAX,
-                ..ProducerConfig::default()
-            },
-            producer: OnceCell::new(),
+            quick: Maker { config: quick, producer: OnceCell::new() },
+            patient: Maker { config: patient, producer: OnceCell::new() },
             known: RwLock::default(),
             missing: Mutex::default(),
             lookups: Semaphore::new(LOOKUPS_MAX),
@@ -124,16 +151,19 @@ impl Topics {
         if let Some(topic) = self.known(name) {
             return Ok(topic);
         }
-        let producer = self.producer.get_or_try_init(|| self.connect()).await?;
-        let queues = producer.topic(name).await.map_err(|error| unavailable(&error))?;
-        let topic = Arc::new(Topic::new(name, queues, self.config.batch_bytes));
+        let way = self.quick.way(&self.cluster, name).await?;
+        let topic = Arc::new(Topic::new(name, way, self.quick.config.batch_bytes));
         let mut known = self.known.write().expect("no code under it panics");
         Ok(known.entry(name.to_owned()).or_insert(topic).clone())
     }
 
-    async fn connect(&self) -> Result<Producer, ApiError> {
-        let made = Producer::new(self.cluster.clone(), self.config.clone()).await;
-        made.map_err(|error| unavailable(&error))
+    /// The way of requests with a key.
+    pub(super) async fn patient<'a>(&self, topic: &'a Topic) -> Result<&'a Way, ApiError> {
+        let make = async || {
+            let _permit = self.lookups.acquire().await.map_err(|closed| unavailable(&closed))?;
+            self.patient.way(&self.cluster, &topic.name).await
+        };
+        in_time(topic.patient.get_or_try_init(make)).await
     }
 
     fn is_missing(&self, name: &str) -> bool {
@@ -158,24 +188,35 @@ impl Topics {
         if is_gone {
             debug!(topic = %topic.name, "deleted");
             self.known.write().expect("no code under it panics").remove(&*topic.name);
-            if let Some(producer) = self.producer.get() {
+            for producer in self.producers() {
                 producer.forget(&topic.name);
             }
         }
         is_gone
     }
 
-    /// Bytes that records may hold which are not acknowledged.
-    pub(super) fn buffer_bytes(&self) -> usize {
-        self.config.buffer_bytes
+    /// The producers that there are.
+    fn producers(&self) -> impl Iterator<Item = &Producer> {
+        [&self.quick, &self.patient].into_iter().filter_map(|maker| maker.producer.get())
     }
 
     /// Waits until nothing is under way.
     pub(crate) async fn flush(&self) {
-        if let Some(producer) = self.producer.get() {
+        for producer in self.producers() {
             // A request that waits for a record hears of its fate by itself.
             let _ = producer.flush().await;
         }
+    }
+}
+
+impl Maker {
+    /// The way to a topic.
+    async fn way(&self, cluster: &Cluster, topic: &str) -> Result<Way, ApiError> {
+        let make = || Producer::new(cluster.clone(), self.config.clone());
+        let made = self.producer.get_or_try_init(make).await;
+        let producer = made.map_err(|error| unavailable(&error))?;
+        let queues = producer.topic(topic).await.map_err(|error| unavailable(&error))?;
+        Ok(Way { producer: queues, buffer_bytes: self.config.buffer_bytes })
     }
 }
 

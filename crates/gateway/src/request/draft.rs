@@ -90,7 +90,7 @@ impl<'a> Written<'a> {
 }
 
 /// The bytes that a JSON value stands for.
-fn bytes(embedded: Embedded, json: &RawValue) -> Result<Cow<'_, [u8]>, &'static str> {
+pub(super) fn bytes(embedded: Embedded, json: &RawValue) -> Result<Cow<'_, [u8]>, &'static str> {
     if embedded == Embedded::Json {
         return Ok(compact(json.get()));
     }
@@ -108,29 +108,29 @@ fn bytes(embedded: Embedded, json: &RawValue) -> Result<Cow<'_, [u8]>, &'static 
 
 /// A string without a copy, where it has no escapes.
 #[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-/// A list of records of which there are not too many: each takes more memory than its bytes.
-pub(super) struct Several<'a>(pub(super) Vec<Written<'a>>);
+/// A list of objects of which there are not too many: each takes more memory than its bytes.
+pub(super) struct Several<T>(pub(super) Vec<T>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Several<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Several<'a>, D::Error> {
-        struct List<'a>(PhantomData<&'a ()>);
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Several<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Several<T>, D::Error> {
+        struct List<T>(PhantomData<T>);
 
-        impl<'de: 'a, 'a> Visitor<'de> for List<'a> {
-            type Value = Several<'a>;
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
+            type Value = Several<T>;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("a list of records")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut records: A) -> Result<Several<'a>, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut objects: A) -> Result<Several<T>, A::Error> {
                 let mut list = Vec::new();
-                while let Some(Object(record)) = records.next_element()? {
+                while let Some(Object(object)) = objects.next_element()? {
                     if list.len() == RECORDS_MAX {
                         return Err(A::Error::custom(TOO_MANY));
                     }
-                    list.push(record);
+                    list.push(object);
                 }
                 Ok(Several(list))
             }

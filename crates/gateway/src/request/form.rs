@@ -31,12 +31,17 @@ pub enum Form {
     Records(Embedded),
     /// A line for each record.
     Lines,
+    /// One event in JSON.
+    Event,
+    /// A list of events in JSON.
+    Events,
 }
 
 impl Form {
     /// What may be sent, for the answer to what may not.
     pub const ACCEPTED: &'static str = "application/vnd.kafka.json.v2+json, application/vnd.kafka.binary.v2+json, \
-                                        application/vnd.kafka.text.v2+json, application/json or application/x-ndjson";
+                                        application/vnd.kafka.text.v2+json, application/json, application/x-ndjson, \
+                                        application/cloudevents+json or application/cloudevents-batch+json";
 
     /// The form of a body of this `Content-Type`; `None` if it is not known.
     pub fn of(content_type: &str) -> Option<Form> {
@@ -47,6 +52,8 @@ impl Form {
             }
             "application/vnd.kafka.binary.v2+json" => Some(Form::Records(Embedded::Binary)),
             "application/vnd.kafka.text.v2+json" => Some(Form::Records(Embedded::Text)),
+            "application/cloudevents+json" => Some(Form::Event),
+            "application/cloudevents-batch+json" => Some(Form::Events),
             "application/x-ndjson" | "application/ndjson" | "application/jsonl" => {
                 Some(Form::Lines)
             }

@@ -2,8 +2,10 @@
 //! the records in it ([`draft`]). Parsing only: nothing is sent, and no bytes from outside make any of it panic.
 
 pub(crate) mod body;
+pub mod cloud_events;
 pub mod draft;
 mod form;
+mod idempotency_key;
 mod json_text;
 mod lines;
 mod object;
@@ -11,9 +13,11 @@ mod parameters;
 pub mod read;
 pub mod records;
 mod route;
+pub mod v3;
 pub mod wanted;
 
 pub use form::{Embedded, Form};
+pub use idempotency_key::{idempotency_key, what_is_asked};
 pub use json_text::compact;
 pub use lines::{Lines, drafts_of_lines};
 pub use parameters::Parameters;

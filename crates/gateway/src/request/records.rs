@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serving::error::{ApiError, Kind};
 
-use super::draft::{Draft, Several, unreadable};
+use super::draft::{Draft, Several, Written, unreadable};
 use super::form::Embedded;
 use super::object::Object;
 
@@ -11,7 +11,7 @@ use super::object::Object;
 #[derive(Deserialize)]
 struct Body<'a> {
     #[serde(borrow)]
-    records: Several<'a>,
+    records: Several<Written<'a>>,
 }
 
 /// The records of a body.

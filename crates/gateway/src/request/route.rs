@@ -24,6 +24,18 @@ pub enum Route<'a> {
         /// Whether the body is the value of one record.
         raw: bool,
     },
+    /// To produce records in the words of version 3.
+    ProduceV3 {
+        /// The id of the cluster.
+        cluster: Cow<'a, str>,
+        /// The topic, as it was named.
+        topic: Cow<'a, str>,
+    },
+    /// Which clusters there are, in the words of version 3.
+    Clusters {
+        /// This one, or all.
+        id: Option<Cow<'a, str>>,
+    },
     /// How many records went where.
     Distribution,
     /// To be sent the records of topics as they come.
@@ -33,6 +45,8 @@ pub enum Route<'a> {
     },
     /// What is known of event streams.
     EventCounts,
+    /// What is known of requests with an `Idempotency-Key`.
+    KeyCounts,
     /// What the cluster has: this.
     Cluster(Part<'a>),
     /// Records of a partition.
@@ -165,8 +179,14 @@ pub const TABLE: &[Entry] = &[
         Ok(Route::Records { topic: at.name(0)?, partition: at.partition(1)? })
     }),
     get("/topics/{topics}/events", |at| Ok(Route::Events { topics: at.name(0)? })),
+    get("/v3/clusters", |_| Ok(Route::Clusters { id: None })),
+    get("/v3/clusters/{cluster}", |at| Ok(Route::Clusters { id: Some(at.name(0)?) })),
+    post("/v3/clusters/{cluster}/topics/{topic}/records", |at| {
+        Ok(Route::ProduceV3 { cluster: at.name(0)?, topic: at.name(1)? })
+    }),
     get("/api/v1/gateway/distribution", |_| Ok(Route::Distribution)),
     get("/api/v1/gateway/events", |_| Ok(Route::EventCounts)),
+    get("/api/v1/gateway/idempotency", |_| Ok(Route::KeyCounts)),
 ];
 
 /// What a method and a path ask.
@@ -240,7 +260,11 @@ mod tests {
         assert_eq!(post("/topics/t/raw"), produce("t", None, true));
         assert_eq!(post("/topics/t/partitions/7"), produce("t", Some(7), false));
         assert_eq!(post("/topics/t/partitions/7/raw"), produce("t", Some(7), true));
+        let v3 = Route::ProduceV3 { cluster: "c/1".into(), topic: "t".into() };
+        assert_eq!(post("/v3/clusters/c%2F1/topics/t/records"), Ok(v3));
         let get = |path| route(&Method::GET, path);
+        assert_eq!(get("/v3/clusters"), Ok(Route::Clusters { id: None }));
+        assert_eq!(get("/v3/clusters/c"), Ok(Route::Clusters { id: Some("c".into()) }));
         assert_eq!(get("/"), Ok(Route::About));
         assert_eq!(get("/healthz"), Ok(Route::Alive));
         assert_eq!(route(&Method::HEAD, "/ready"), Ok(Route::Ready));
@@ -252,6 +276,7 @@ mod tests {
         let records = Route::Records { topic: "t".into(), partition: 2 };
         assert_eq!(get("/topics/t/partitions/2/records"), Ok(records));
         assert_eq!(get("/api/v1/gateway/events"), Ok(Route::EventCounts));
+        assert_eq!(get("/api/v1/gateway/idempotency"), Ok(Route::KeyCounts));
         let events = Route::Events { topics: Cow::Borrowed("a,b") };
         assert_eq!(get("/topics/a,b/events"), Ok(events));
     }

@@ -9,6 +9,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use serving::choice::{BrokerStrategy, Pair, Strategy};
 use serving::error::{ApiError, Kind};
 
+use super::cloud_events::{batch, structured};
 use super::draft::Draft;
 use super::form::{Embedded, Form};
 use super::lines::{Lines, drafts_of_lines};
@@ -69,6 +70,10 @@ pub enum Reading {
     Records(Embedded),
     /// On a line each.
     Lines(Lines),
+    /// As one event in JSON.
+    Event,
+    /// As a list of events in JSON.
+    Events,
 }
 
 /// How the records stand in the body of this request.
@@ -79,6 +84,8 @@ pub fn reading(parameters: &Parameters<'_>, headers: &HeaderMap) -> Result<Readi
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     match Form::of(content_type.unwrap_or_default()) {
         Some(Form::Records(embedded)) => Ok(Reading::Records(embedded)),
+        Some(Form::Event) => Ok(Reading::Event),
+        Some(Form::Events) => Ok(Reading::Events),
         Some(Form::Lines) => lines(parameters).map(Reading::Lines),
         None => {
             let found = content_type.unwrap_or("missing");
@@ -111,6 +118,8 @@ impl Reading {
         match self {
             Reading::Records(embedded) => drafts(body, embedded),
             Reading::Lines(lines) => drafts_of_lines(body, lines),
+            Reading::Event => Ok(vec![structured(body)?]),
+            Reading::Events => batch(body),
         }
     }
 }

@@ -16,6 +16,7 @@ use model::TopicPartition;
 use serving::visitors::Doorkeeper;
 use tempfile::TempDir;
 
+use crate::gate::Gate;
 use crate::http::Connection;
 
 /// How long anything may take on a machine that is busy with much else.
@@ -71,8 +72,26 @@ impl World {
         World::start_with(|settings| settings).await
     }
 
+    /// With a gateway that reaches the broker through a gate; everything else reaches it directly.
+    pub async fn start_behind_gate() -> (World, Gate) {
+        let (broker, cluster, dir) = World::broker().await;
+        let bootstrap = broker.listeners()[0].to_string();
+        let gate = Gate::to(bootstrap).await;
+        let mut settings = settings(&gate.address.to_string());
+        for id in cluster.metadata().brokers.keys() {
+            settings.cluster.addresses.insert(*id, gate.address.to_string());
+        }
+        (World { broker, gateway: open(settings), cluster, _dir: dir }, gate)
+    }
+
     /// With a gateway that is set otherwise.
     pub async fn start_with(change: impl FnOnce(Settings) -> Settings) -> World {
+        let (broker, cluster, dir) = World::broker().await;
+        let gateway = open(change(settings(&broker.listeners()[0].to_string())));
+        World { broker, gateway, cluster, _dir: dir }
+    }
+
+    async fn broker() -> (RunningBroker, Cluster, TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let config = BrokerConfig::from_pairs([
             ("log.dirs", dir.path().to_str().unwrap()),
@@ -84,8 +103,7 @@ impl World {
         let broker = broker::start(config.unwrap()).await.unwrap();
         let bootstrap = broker.listeners()[0].to_string();
         let cluster = Cluster::connect(ClusterConfig::new(&bootstrap)).await.unwrap();
-        let gateway = open(change(settings(&bootstrap)));
-        World { broker, gateway, cluster, _dir: dir }
+        (broker, cluster, dir)
     }
 
     pub async fn create(&self, topic: &str, partitions: i32, configs: &[(&str, &str)]) {

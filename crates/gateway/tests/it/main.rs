@@ -1,12 +1,17 @@
 //! The gateway over real sockets, in front of a real broker in this process.
 
 mod choosing;
+mod cloud_events;
 mod event_stream;
 mod fixture;
+mod gate;
 mod http;
+mod keys;
 mod producing;
 mod pushing;
 mod reading;
 mod refusing;
 mod slow_readers;
 mod strangers;
+mod streaming;
+mod version3;

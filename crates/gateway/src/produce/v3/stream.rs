@@ -1,0 +1,221 @@
+//! Records of a body that comes in chunks: each is sent as it comes, and answered in its turn when it is acknowledged,
+//! while more of them come.
+//!
+//! What a client sends is not read while too many of its records wait for their answers, and no answer is made while
+//! the client does not take those before it: so a client that does not read stops being read.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::http::request::Parts;
+use serving::choice::Pair;
+use serving::error::{ApiError, Kind};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use super::super::sending::{ANSWER_MAX, Outcome, Slot, late, send_all};
+use super::super::topic::Topic;
+use super::objects::Objects;
+use super::report::About;
+use super::{Target, check_type, cluster_id, now_ms, stamp};
+use crate::answer::{Answer, write_error};
+use crate::front::Pace;
+use crate::outgoing::in_parts;
+use crate::request::body::discard;
+use crate::request::v3::{Described, Unread, record};
+use crate::request::wanted::wanted;
+use crate::request::{Parameters, idempotency_key};
+use crate::state::Shared;
+
+/// Records of a stream that wait for their acknowledgements.
+const WAITING_MAX: usize = 1000;
+/// Bytes of a part of the answer, about.
+const PART_BYTES: usize = 16 * 1024;
+
+/// Begins to produce what comes, and to answer.
+pub(crate) async fn stream(
+    shared: &Arc<Shared>,
+    target: Target<'_>,
+    parameters: &Parameters<'_>,
+    parts: &Parts,
+    body: &mut Option<Incoming>,
+) -> Result<Answer, ApiError> {
+    check_type(&parts.headers)?;
+    let wanted = wanted(parameters, &parts.headers)?;
+    let refused = |words| Err(ApiError::new(Kind::Unprocessable, words));
+    if wanted.is_async {
+        return refused("async: each record of a stream is answered");
+    }
+    if idempotency_key(&parts.headers)?.is_some() {
+        return refused(
+            "a stream has no Idempotency-Key, because what it asks is known at its end only: send the records with a \
+             Content-Length",
+        );
+    }
+    let cluster_id = cluster_id(shared, target.cluster).await?;
+    let topic = shared.topics.get(target.topic).await?;
+    let pace = parts.extensions.get::<Pace>().cloned().unwrap_or_default();
+    let body = body.take().expect("the body of a request is taken once");
+    let (out, answer) = in_parts();
+    let stream = Stream {
+        objects: Objects::new(shared, body, pace),
+        shared: Arc::clone(shared),
+        about: About::new(&cluster_id, target.topic),
+        topic,
+        pair: wanted.pair,
+        out,
+        waiting: VecDeque::new(),
+        taken: 0,
+    };
+    tokio::spawn(stream.run());
+    Ok(Answer::in_parts(answer))
+}
+
+/// A record that waits for its acknowledgement.
+struct Waiting {
+    described: Described,
+    slot: Slot,
+    deadline: Instant,
+}
+
+/// A stream of records.
+struct Stream {
+    shared: Arc<Shared>,
+    topic: Arc<Topic>,
+    pair: Pair,
+    about: About,
+    objects: Objects,
+    out: mpsc::Sender<Bytes>,
+    /// In the order in which they came.
+    waiting: VecDeque<Waiting>,
+    /// Objects that were taken.
+    taken: u64,
+}
+
+/// What happens next.
+enum Event {
+    /// The record that has waited longest has an outcome.
+    Outcome(Outcome),
+    /// Another object is there; `false`: there is none.
+    Object(Result<bool, ApiError>),
+    Stop,
+}
+
+/// The client has gone, and hears nothing any more.
+struct Gone;
+
+impl Stream {
+    async fn run(mut self) {
+        let Ok(end) = self.serve().await else { return };
+        if let Some(error) = end {
+            let mut last = String::from("{");
+            write_error(&mut last, &error).expect("a String takes every write");
+            last.push_str("}\n");
+            let _ = self.out.send(last.into()).await;
+        }
+        drop(self.out);
+        // So that a client that sends before it reads finds its answer.
+        discard(&mut self.objects.into_body()).await;
+    }
+
+    /// Serves to the end of the stream; the error that ends it, if one does.
+    async fn serve(&mut self) -> Result<Option<ApiError>, Gone> {
+        let shared = Arc::clone(&self.shared);
+        let stopped = shared.stopped();
+        tokio::pin!(stopped);
+        // Why nothing more is read: the body has ended, or an error. An object for which there is no memory is looked
+        // at again when a record before it has an outcome.
+        let (mut end, mut has_no_room) = (None, false);
+        loop {
+            let reads = end.is_none() && !has_no_room && self.waiting.len() < WAITING_MAX;
+            if end.is_some() && self.waiting.is_empty() {
+                return Ok(end.flatten());
+            }
+            let event = tokio::select! {
+                biased;
+                outcome = oldest(&self.waiting, &shared, &self.topic), if !self.waiting.is_empty() => {
+                    Event::Outcome(outcome)
+                }
+                object = self.objects.next(), if reads => Event::Object(object),
+                () = &mut stopped, if end.is_none() => Event::Stop,
+                () = self.out.closed() => return Err(Gone),
+            };
+            match event {
+                Event::Outcome(outcome) => {
+                    has_no_room = false;
+                    self.answer(outcome).await?;
+                }
+                Event::Object(Ok(true)) => match self.take() {
+                    Ok(is_taken) => has_no_room = !is_taken,
+                    Err(error) => end = Some(Some(self.of_next(&error))),
+                },
+                Event::Object(Ok(false)) => end = Some(None),
+                Event::Object(Err(error)) => end = Some(Some(self.of_next(&error))),
+                Event::Stop => {
+                    let error = ApiError::new(Kind::Unavailable, "the gateway stops");
+                    end = Some(Some(self.of_next(&error)));
+                }
+            }
+        }
+    }
+
+    /// The error that ends the stream before the next object.
+    fn of_next(&self, error: &ApiError) -> ApiError {
+        let words = format!("object {}: {}", self.taken + 1, error.message);
+        ApiError::new(error.kind, words)
+    }
+
+    /// Sends the object that is there, or refuses it. `false`: there is no memory for it, and may be when a record before
+    /// it has an outcome.
+    ///
+    /// # Errors
+    /// It is not JSON: nothing behind it is to be trusted.
+    fn take(&mut self) -> Result<bool, ApiError> {
+        let (described, slot) = match record(self.objects.object()) {
+            Err(Unread::Malformed(why)) => return Err(ApiError::new(Kind::Malformed, why)),
+            Err(Unread::Refused(why)) => {
+                let refused = ApiError::new(Kind::Unprocessable, why);
+                (Described::default(), Slot::refused(refused))
+            }
+            Ok(mut record) => {
+                stamp(&mut record, now_ms());
+                let drafts = [record.draft];
+                let (topics, way) = (&self.shared.topics, self.topic.way());
+                let mut slots = send_all(topics, &self.topic, way, &drafts, None, self.pair);
+                (record.described, slots.remove(0))
+            }
+        };
+        let is_full = slot.refusal().is_some_and(|error| error.kind == Kind::Full);
+        if is_full && !self.waiting.is_empty() {
+            return Ok(false);
+        }
+        self.objects.taken();
+        self.taken += 1;
+        self.waiting.push_back(Waiting { described, slot, deadline: Instant::now() + ANSWER_MAX });
+        Ok(true)
+    }
+
+    /// Answers the record that has waited longest, with this outcome, and those behind it whose outcomes are known.
+    async fn answer(&mut self, outcome: Outcome) -> Result<(), Gone> {
+        let (mut part, mut outcome) = (String::new(), outcome);
+        while let Some(first) = self.waiting.pop_front() {
+            self.about.write(&mut part, &first.described, &outcome);
+            let is_known = self.waiting.front().is_some_and(|next| next.slot.is_known());
+            if !is_known || part.len() >= PART_BYTES {
+                break;
+            }
+            outcome = oldest(&self.waiting, &self.shared, &self.topic).await;
+        }
+        self.out.send(part.into()).await.map_err(|_| Gone)
+    }
+}
+
+/// What becomes of the record that has waited longest.
+async fn oldest(waiting: &VecDeque<Waiting>, shared: &Shared, topic: &Topic) -> Outcome {
+    let first = waiting.front().expect("asked for while records wait");
+    let settled = first.slot.settled(&shared.topics, topic);
+    let result = timeout_at(first.deadline, settled).await.unwrap_or_else(|_| Err(late()));
+    Outcome { choice: first.slot.choice, result }
+}
