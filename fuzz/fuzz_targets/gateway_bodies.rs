@@ -12,13 +12,25 @@ use serde_json::value::RawValue;
 fuzz_target!(|input: &[u8]| {
     let Some((form, body)) = input.split_first() else { return };
     let embedded = [Embedded::Json, Embedded::Binary, Embedded::Text][usize::from(form % 3)];
-    let reading = match form / 3 % 3 {
+    let reading = match form / 3 % 5 {
         0 => Reading::Records(embedded),
         1 => Reading::Lines(Lines::Records(embedded)),
-        _ => Reading::Lines(Lines::Values),
+        2 => Reading::Lines(Lines::Values),
+        3 => Reading::Event,
+        _ => Reading::Events,
     };
     let Ok(drafts) = reading.drafts(body) else { return };
     assert!((1..=RECORDS_MAX).contains(&drafts.len()));
+    if matches!(reading, Reading::Event | Reading::Events) {
+        for draft in &drafts {
+            for required in ["ce_id", "ce_source", "ce_specversion", "ce_type"] {
+                let found = draft.headers.iter().find(|(name, _)| name == required);
+                let (_, value) = found.expect("every event has its attributes");
+                assert!(value.as_ref().is_some_and(|value| !value.is_empty()));
+            }
+        }
+        return;
+    }
     let is_json = embedded == Embedded::Json && reading != Reading::Lines(Lines::Values);
     for bytes in drafts.iter().flat_map(|draft| [&draft.key, &draft.value]).flatten().filter(|_| is_json) {
         let json: &RawValue = serde_json::from_slice(bytes).expect("a value of a record is JSON");

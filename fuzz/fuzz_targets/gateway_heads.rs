@@ -5,7 +5,8 @@
 
 use gateway::request::read::{BYTES_MAX, RECORDS_MAX, piece};
 use gateway::request::wanted::{raw, reading, wanted};
-use gateway::request::{Parameters, Route, route};
+use gateway::request::cloud_events::{binary, is_binary};
+use gateway::request::{Parameters, Route, idempotency_key, route, what_is_asked};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method};
 use libfuzzer_sys::fuzz_target;
@@ -37,6 +38,15 @@ fuzz_target!(|input: &[u8]| {
     if let Ok(draft) = raw(b"value", &parameters, &headers) {
         assert!(draft.headers.len() <= headers.len());
     }
+    if let Ok(draft) = binary(b"data", &headers) {
+        assert!(is_binary(&headers) && draft.headers.len() <= headers.len());
+        assert!(draft.headers.iter().all(|(name, _)| name.starts_with("ce_") || name == "content-type"));
+    }
+    if let Ok(Some(key)) = idempotency_key(&headers) {
+        assert!((1..=255).contains(&key.len()));
+    }
+    let asked = what_is_asked(query, &headers, b"body");
+    assert!(asked.len() >= 2 && asked.len() <= 2 + 2 * headers.len());
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if let Ok(piece) = piece(&parameters, &headers) {
         assert!((1..=BYTES_MAX).contains(&piece.bytes_max) && (1..=RECORDS_MAX).contains(&piece.records_max));

@@ -43,11 +43,12 @@ pub(super) async fn serve(
     let answer = service_fn(|mut request: Request<Incoming>| {
         let (shared, pace) = (Arc::clone(&shared), pace.clone());
         let handed_over = Arc::clone(&handed_over);
-        match service::is_stream(&request) {
-            true => pace.begin_both(),
-            false => pace.begin(),
+        if service::is_stream(&request) {
+            pace.begin_both();
+            request.extensions_mut().insert(pace.clone());
+        } else {
+            pace.begin();
         }
-        request.extensions_mut().insert(pace.clone());
         async move {
             let mut answer = service::answer(&shared, request).await.map_err(|opened| {
                 *handed_over.lock().expect("no code under it panics") = Some(opened);

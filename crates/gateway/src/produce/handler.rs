@@ -152,6 +152,7 @@ impl Asked<'_> {
             return carry(shared, keyed, topic, job, read).await.map(Sent::Kept);
         }
         let topic = shared.topics.get(topic).await?;
+        job.begin();
         let drafts = read()?;
         job.check(&drafts)?;
         let slots = job.send(&shared.topics, &topic, topic.way(), &drafts);

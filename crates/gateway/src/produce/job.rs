@@ -42,16 +42,23 @@ pub(super) struct Job {
 }
 
 /// Where the time of a request went.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Times {
-    began: Instant,
+    /// When its topic was known.
+    began: OnceLock<Instant>,
     sent: OnceLock<Instant>,
 }
 
 impl Job {
-    /// One that begins now.
+    /// One of which nothing has begun.
     pub(super) fn new(given: Option<i32>, wanted: Wanted, style: Style) -> Job {
-        Job { given, wanted, style, times: Times { began: Instant::now(), sent: OnceLock::new() } }
+        Job { given, wanted, style, times: Times::default() }
+    }
+
+    /// From here on a partition is chosen. A request that is the first with its key at its second attempt began with
+    /// the first.
+    pub(super) fn begin(&self) {
+        self.times.began.get_or_init(Instant::now);
     }
 
     /// Refuses a request that contradicts itself, before any of it is sent.
@@ -68,8 +75,7 @@ impl Job {
         drafts: &[Draft<'_>],
     ) -> Vec<Slot> {
         let slots = send_all(topics, topic, way, drafts, self.given, self.wanted.pair);
-        // A request that is the first with its key at its second attempt has begun with the first.
-        let _ = self.times.sent.set(Instant::now());
+        self.times.sent.get_or_init(Instant::now);
         slots
     }
 
@@ -136,8 +142,10 @@ impl Times {
     /// The header `Server-Timing`: how long the choices took, and how long the brokers.
     fn header(&self) -> String {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let sent = self.sent.get().copied().unwrap_or(self.began);
-        let (decide, forward) = (sent - self.began, sent.elapsed());
+        let now = Instant::now();
+        let of = |moment: &OnceLock<Instant>| moment.get().copied().unwrap_or(now);
+        let (began, sent) = (of(&self.began), of(&self.sent));
+        let (decide, forward) = (sent - began, now - sent);
         format!("decide;dur={:.3}, forward;dur={:.3}", ms(decide), ms(forward))
     }
 }

@@ -104,6 +104,7 @@ async fn send(
     let way = shared.topics.patient(&topic).await?;
     let (tell, told) = oneshot::channel();
     // From here to the task nothing is awaited, so that this cannot be dropped in between.
+    job.begin();
     let drafts = read()?;
     let slots = job.send(&shared.topics, &topic, way, &drafts);
     let answer_bytes_max = job.answer_bytes_max(drafts.len());

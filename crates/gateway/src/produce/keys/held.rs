@@ -179,3 +179,66 @@ impl Drop for Owed {
         self.finish(&Kept::of(&Err(ApiError::new(Kind::Undecided, words))));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot::error::TryRecvError;
+
+    use super::*;
+    use crate::answer::nothing;
+
+    fn begin(keys: &Arc<Keys>, body: &[u8]) -> Result<Begun, ApiError> {
+        let name = Name { principal: String::new(), path: "/".to_owned(), key: "a".to_owned() };
+        keys.begin(&name, &[body], 1000)
+    }
+
+    fn first(keys: &Arc<Keys>) -> Held {
+        match begin(keys, b"v").unwrap() {
+            Begun::First(held) => held,
+            Begun::Another(_) | Begun::Known(_) => panic!("the key is taken"),
+        }
+    }
+
+    fn another(keys: &Arc<Keys>) -> oneshot::Receiver<Kept> {
+        match begin(keys, b"v").unwrap() {
+            Begun::Another(told) => told,
+            Begun::First(_) | Begun::Known(_) => panic!("the key is not under way"),
+        }
+    }
+
+    #[test]
+    fn what_is_dropped_before_anything_is_sent_frees_its_key() {
+        let keys = Arc::new(Keys::new(8 << 20));
+        let held = first(&keys);
+        let mut told = another(&keys);
+        assert_eq!(told.try_recv(), Err(TryRecvError::Empty));
+        assert_eq!(begin(&keys, b"w").err().map(|error| error.kind), Some(Kind::Unprocessable));
+        drop(held);
+        assert_eq!(told.try_recv(), Err(TryRecvError::Closed));
+        first(&keys).sent().nothing_written();
+        drop(first(&keys));
+    }
+
+    #[test]
+    fn what_is_dropped_after_something_was_sent_stays_unknown() {
+        let keys = Arc::new(Keys::new(8 << 20));
+        let owed = first(&keys).sent();
+        let mut told = another(&keys);
+        drop(owed);
+        let kept = told.try_recv().unwrap();
+        assert_eq!(kept.clone().replayed().status(), 504);
+        let Ok(Begun::Known(again)) = begin(&keys, b"v") else { panic!("the key is free") };
+        assert_eq!(again, kept);
+    }
+
+    #[test]
+    fn what_became_of_a_request_is_told_to_all_that_waited() {
+        let keys = Arc::new(Keys::new(8 << 20));
+        let owed = first(&keys).sent();
+        let (mut one, gone) = (another(&keys), another(&keys));
+        drop(gone);
+        let kept = Kept::of(&Ok(nothing()));
+        owed.decided(&kept);
+        assert_eq!(one.try_recv(), Ok(kept));
+    }
+}

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serving::error::{ApiError, Kind};
@@ -15,6 +14,8 @@ use crate::state::Shared;
 
 /// A client that has ended its side is known by then to have sent nothing more: what it sent lies within this process.
 const CLOSED_MAX: Duration = Duration::from_secs(1);
+/// Bytes that a buffer may have besides, so that it is not made anew for each part of a body.
+const SLACK_BYTES: usize = 16 * 1024;
 /// How much longer than an object the time between two of them may be.
 const IDLE_FACTOR: u32 = 10;
 
@@ -23,11 +24,13 @@ pub(super) struct Objects {
     body: Incoming,
     pace: Pace,
     splitter: Splitter,
-    /// What has come and was not taken.
-    buffer: BytesMut,
-    /// Invariant: as much as `buffer` holds.
+    /// What has come, of which the first `taken_bytes` were taken.
+    buffer: Vec<u8>,
+    taken_bytes: usize,
+    /// Invariant: as much as was not taken. The buffer is at most four times as large, and
+    /// [`SLACK_BYTES`].
     charge: Charge,
-    /// The object that is whole, in `buffer`.
+    /// The object that is whole, in what was not taken.
     found: Option<std::ops::Range<usize>>,
     bytes_max: usize,
     /// How long an object may take from its first byte on.
@@ -43,7 +46,8 @@ impl Objects {
             body,
             pace,
             splitter: Splitter::default(),
-            buffer: BytesMut::new(),
+            buffer: Vec::new(),
+            taken_bytes: 0,
             charge: Charge::new(&shared.bodies),
             found: None,
             bytes_max: shared.settings.request_bytes_max,
@@ -60,9 +64,9 @@ impl Objects {
     pub(super) async fn next(&mut self) -> Result<bool, ApiError> {
         while self.found.is_none() {
             let was_within = self.splitter.is_within();
-            let found = self.splitter.next(&self.buffer);
+            let found = self.splitter.next(&self.buffer[self.taken_bytes..]);
             self.found = found.map_err(|why| ApiError::new(Kind::Malformed, why.to_string()))?;
-            let length = self.found.as_ref().map_or(self.buffer.len(), |found| found.len());
+            let length = self.found.as_ref().map_or(self.rest().len(), |found| found.len());
             if length > self.bytes_max {
                 return Err(self.too_large());
             }
@@ -72,7 +76,7 @@ impl Objects {
             match (was_within, self.splitter.is_within()) {
                 (false, true) => self.due = Instant::now() + self.object_max,
                 // Blanks between two objects.
-                (_, false) => self.forget(self.buffer.len())?,
+                (_, false) => self.forget(self.rest().len())?,
                 (true, true) => {}
             }
             if !self.more().await? {
@@ -85,7 +89,7 @@ impl Objects {
     /// The object that is whole.
     pub(super) fn object(&self) -> &[u8] {
         let found = self.found.clone().expect("an object is whole");
-        &self.buffer[found]
+        &self.rest()[found]
     }
 
     /// Goes on behind the object that was whole.
@@ -102,12 +106,19 @@ impl Objects {
         self.body
     }
 
+    /// What was not taken.
+    fn rest(&self) -> &[u8] {
+        &self.buffer[self.taken_bytes..]
+    }
+
     fn forget(&mut self, bytes: usize) -> Result<(), ApiError> {
-        self.buffer.advance(bytes);
-        if self.buffer.is_empty() {
-            self.buffer = BytesMut::new();
+        self.taken_bytes += bytes;
+        // Seldom, or many small objects of a large part would be moved again and again.
+        if self.taken_bytes >= self.rest().len() {
+            self.buffer.drain(..std::mem::take(&mut self.taken_bytes));
+            self.buffer.shrink_to(self.buffer.len() + SLACK_BYTES);
         }
-        self.charge.set(self.buffer.len())
+        self.charge.set(self.rest().len())
     }
 
     /// Waits for more bytes; `false` at the end of the body.

@@ -223,6 +223,7 @@ fn milliseconds(text: &str) -> Result<i64, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::draft::Header;
     use super::*;
 
     fn refused(object: &str) -> String {
@@ -238,7 +239,7 @@ mod tests {
             "headers":[{"name":"a","value":"AQI="},{"name":"b","value":null},{"name":"c"}],
             "key":{"type":"BINARY","data":"AP8="},"value":{"type":"JSON","data":{"a": [1, 2.0]}}}"#;
         let read = record(object.as_bytes()).unwrap();
-        let headers: Vec<(Cow<'_, str>, Option<Cow<'_, [u8]>>)> = vec![
+        let headers: Vec<Header<'_>> = vec![
             ("a".into(), Some(Cow::Borrowed(&[1, 2]))),
             ("b".into(), None),
             ("c".into(), None),
