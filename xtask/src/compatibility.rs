@@ -181,12 +181,14 @@ refused in words, because it would not be obeyed.
 
 ## The gateway
 
-[docs/gateway.md](gateway.md) has the paths. Of Confluent's REST proxy and Strimzi's bridge: producing in v2 (json, binary, text). Where it differs:
+[docs/gateway.md](gateway.md) has the paths. Of Confluent's REST proxy and Strimzi's bridge: producing in v2 (json, binary, text) and v3 (BINARY, JSON, STRING), streams included;
+CloudEvents 1.0 by their HTTP and Kafka protocol bindings. Where it differs:
 
 - `__consumer_offsets` and the like are not written to, and fields of a record that are not known are refused; the proxies ignore them.
 - Where no record of a request was written, for one reason, the answer has that reason's status; the proxies answer 200.
 - JSON keys and values keep the text of their numbers and strings; the proxies write them anew (`1.0` may become `1`).
-- Avro, Protobuf and JSON Schema are not served. Consumers, v3 and administration over HTTP are not served yet; server-sent events are, with KafkaSSE's ids if wanted.
+- v3: the cluster's id must be the one of the cluster; a key or value needs a `type`; one record that fails has its error's status. The gateway's `/v3/clusters` has ids and nothing else.
+- Avro, Protobuf and JSON Schema are not served. Consumers, the rest of v3 and administration over HTTP are not served yet; server-sent events are, with KafkaSSE's ids if wanted.
 
 ## Highwater's clients
 
