@@ -200,7 +200,7 @@ fn wrong_properties_name_key_and_value() {
         ("a=b=c", "invalid property \"a=b=c\""),
         ("transactional.id=", "transactional.id"),
         ("transaction.timeout.ms=0", "invalid value 0 for configuration transaction.timeout.ms"),
-        ("security.protocol=SSL", "security.protocol"),
+        ("security.protocol=TLS", "security.protocol"),
     ] {
         let notices = failed(Tool::Produce, &format!("{line} {property}")).notices();
         assert!(notices.contains(text), "{property}: {notices}");
