@@ -4,11 +4,12 @@
 //! up for it; the rest is written by the connection's own task, which also reads the answers.
 //! Not here: which broker to ask, and what to do when it says no.
 
+use crate::connecting::{Limit, secure};
 use crate::dial::dial;
 use crate::error::ClientError;
 use crate::sasl;
 use crate::security::{Security, words};
-use crate::stream::{HandshakeError, Stream, TlsStream};
+use crate::stream::Stream;
 use crate::versions::ApiVersions;
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
@@ -16,7 +17,6 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use wire::{
@@ -125,46 +125,6 @@ impl Drop for Handle {
 #[derive(Clone)]
 pub struct Connection(Arc<Handle>);
 
-/// Until when a connection must have come about.
-struct Limit {
-    at: Instant,
-    of: Duration,
-}
-
-impl Limit {
-    /// Does this within the limit; `what` is told if that fails.
-    async fn keep<T>(
-        &self,
-        what: String,
-        work: impl Future<Output = Result<T, ClientError>>,
-    ) -> Result<T, ClientError> {
-        let done = tokio::time::timeout_at(self.at.into(), work).await;
-        let after_ms = self.of.as_millis() as u64;
-        done.unwrap_or(Err(ClientError::TimedOut { what, after_ms }))
-    }
-}
-
-/// Puts TLS over a connection, if it is to have it.
-async fn secure(tcp: TcpStream, address: &str, security: &Security) -> Result<Stream, ClientError> {
-    let Some(tls) = &security.tls else { return Ok(Stream::Plain(tcp)) };
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let opened = TlsStream::open(tcp, tls, host).await;
-    opened.map(|stream| Stream::Tls(Box::new(stream))).map_err(|error| match error {
-        HandshakeError::Refused(error) => ClientError::NotAdmitted {
-            peer: address.to_owned(),
-            reason: words::of_handshake(&error, host),
-        },
-        HandshakeError::Io(error) => ClientError::Connect {
-            address: address.to_owned(),
-            reason: format!(
-                "the TLS handshake was cut short ({error}); if the port has no TLS, write \
-                 security.protocol=PLAINTEXT or SASL_PLAINTEXT"
-            ),
-        },
-    })
-}
-
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Connection({})", self.0.shared.peer)
@@ -177,8 +137,7 @@ impl Connection {
     /// # Errors
     /// [`ClientError::NotAdmitted`] if one side does not let the other in; else what the network did.
     pub async fn open(address: &str, config: &ConnectionConfig) -> Result<Connection, ClientError> {
-        let limit =
-            Limit { at: Instant::now() + config.connect_timeout, of: config.connect_timeout };
+        let limit = Limit::new(config.connect_timeout);
         let connecting = async {
             let failed = |e: io::Error| ClientError::Connect {
                 address: address.to_owned(),
@@ -624,21 +583,8 @@ impl Shared {
             let state = self.lock();
             (state.pending.front().map(|pending| pending.correlation_id), state.negotiated)
         };
-        let security = &self.config.security;
-        // What brokers do with a client that speaks another protocol: at once; or that does not log in: after ApiVersions.
-        let hint = match (negotiated, &security.tls, &security.sasl) {
-            (None, Some(_), _) => {
-                "; if it wants a client certificate (ssl.client.auth=required), name one by ssl.keystore.location"
-            }
-            (None, None, _) => {
-                "; if its port wants TLS, write security.protocol=SSL, or SASL_SSL with a login"
-            }
-            (Some(_), tls, None) if first == negotiated => match tls {
-                None => "; if its port wants a login, write security.protocol=SASL_PLAINTEXT",
-                Some(_) => "; if its port wants a login, write security.protocol=SASL_SSL",
-            },
-            _ => "",
-        };
+        let is_first = first == negotiated;
+        let hint = words::of_end(&self.config.security, negotiated.is_some(), is_first);
         self.closed_because(format!("the broker ended it{hint}"))
     }
 

@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod cluster;
+mod connecting;
 pub mod connection;
 pub mod consumer;
 mod dial;

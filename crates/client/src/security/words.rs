@@ -1,5 +1,6 @@
-//! What is said of a handshake that failed: what happened, and what to do next.
+//! What is said of a handshake that failed, and of a connection that ended early: what happened, and what to do next.
 
+use super::Security;
 use rustls::{AlertDescription, CertificateError, Error};
 
 /// A handshake with `host` that failed for good.
@@ -14,6 +15,26 @@ pub(crate) fn of_handshake(error: &Error, host: &str) -> String {
             format!("it and this client have no TLS in common: {error}; look at ssl.enabled.protocols of both")
         }
         _ => format!("the TLS connection failed: {error}"),
+    }
+}
+
+/// What may be behind a connection that the broker ended: brokers leave a client that speaks another protocol at once, and one
+/// that does not log in at its first request after ApiVersions. Empty if neither fits.
+pub(crate) fn of_end(security: &Security, is_negotiated: bool, is_first: bool) -> &'static str {
+    match (is_negotiated, &security.tls, &security.sasl) {
+        (false, Some(_), _) => {
+            "; if it wants a client certificate (ssl.client.auth=required), name one by ssl.keystore.location"
+        }
+        (false, None, _) => {
+            "; if its port wants TLS, write security.protocol=SSL, or SASL_SSL with a login"
+        }
+        (true, None, None) if is_first => {
+            "; if its port wants a login, write security.protocol=SASL_PLAINTEXT"
+        }
+        (true, Some(_), None) if is_first => {
+            "; if its port wants a login, write security.protocol=SASL_SSL"
+        }
+        _ => "",
     }
 }
 
