@@ -5,6 +5,10 @@
 //! receive, check, write, sync, ask. While it runs, the leader gathers what comes next: batches grow by themselves.
 //!
 //! A partition that was answered with an error rests for a while, and the others go on.
+//!
+//! A leader with nothing new lets a request wait for half a second. A partition that comes to it meanwhile, because its old
+//! leader has ended, cannot wait that long: nothing of it is acknowledged before it is copied here. So the request that
+//! lacks it is given up, and another one takes its place.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +24,10 @@ use model::BrokerId;
 
 /// How long a partition rests after an error.
 const REST_AFTER_ERROR: Duration = Duration::from_millis(100);
+
+/// How long a partition that is new to the leader waits for the answer to a request without it. Where records flow, it comes
+/// sooner; and partitions come by the hundred, when a broker ends.
+const NEW_PATIENCE: Duration = Duration::from_millis(10);
 
 /// A partition, whatever its topic is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,7 +92,8 @@ pub enum Event {
 /// What a fetcher wants to be done.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// To be sent to the leader.
+    /// To be sent to the leader. If one before has no answer yet, that one is not waited for any more: it may wait at the
+    /// leader for long, and an answer to it is ignored.
     pub ask: Option<Ask>,
     /// To be synced before anything more is asked for; afterwards [`Event::Look`].
     pub syncs: Vec<Arc<Partition>>,
@@ -126,13 +135,15 @@ pub struct Fetcher {
     leader: BrokerId,
     copied: BTreeMap<Key, Copied>,
     asked: Option<Asked>,
+    /// When the request that is under way is given up: it lacks a partition.
+    given_up_at: Option<Moment>,
     numbered: u64,
 }
 
 impl Fetcher {
     /// One that copies nothing yet.
     pub fn new(leader: BrokerId) -> Fetcher {
-        Fetcher { leader, copied: BTreeMap::new(), asked: None, numbered: 0 }
+        Fetcher { leader, copied: BTreeMap::new(), asked: None, given_up_at: None, numbered: 0 }
     }
 
     /// From whom it copies.
@@ -149,6 +160,9 @@ impl Fetcher {
     pub fn step(&mut self, now: Moment, clock: Timestamp, event: Event, effects: &mut Effects) {
         match event {
             Event::Follow(key, partition) => {
+                if self.asked.is_some() {
+                    self.given_up_at.get_or_insert(now.plus(NEW_PATIENCE));
+                }
                 let copied = Copied { partition, rests_until: now, cut_again_at: now };
                 self.copied.insert(key, copied);
             }
@@ -228,8 +242,15 @@ impl Fetcher {
     /// Asks for everything that may be asked for, unless a request is under way or something is not durable yet.
     fn ask(&mut self, now: Moment, effects: &mut Effects) {
         if self.asked.is_some() {
-            return;
+            match self.given_up_at {
+                Some(at) if at <= now => self.asked = None,
+                at => {
+                    effects.look_at = at;
+                    return;
+                }
+            }
         }
+        self.given_up_at = None;
         let mut partitions = Vec::new();
         for (key, copied) in &mut self.copied {
             if copied.rests_until > now {

@@ -264,6 +264,10 @@ impl Copying {
     }
 
     async fn ask(&mut self, server: &Server, ask: &Ask) {
+        if self.asked.is_some() {
+            // Its answer would come first.
+            self.connection = None;
+        }
         let followers = server.config().followers.clone();
         let wait = Duration::from_millis(followers.wait_ms_max.into());
         let patience = wait + Duration::from_millis(followers.timeout_ms);
