@@ -1,9 +1,10 @@
 //! Bodies of requests to produce: no bytes panic or take much memory (the runner watches it), a request has a bounded number of
-//! records, and what stands in them as JSON is JSON without blanks. The first byte says in which form the others are.
+//! records, and what stands in them as JSON is JSON without blanks. Bodies of requests to consumer instances have no number below 0. The first byte says in which form the others are.
 
 #![no_main]
 
 use gateway::request::draft::RECORDS_MAX;
+use gateway::request::instances;
 use gateway::request::wanted::Reading;
 use gateway::request::{Embedded, Lines, compact};
 use libfuzzer_sys::fuzz_target;
@@ -11,6 +12,10 @@ use serde_json::value::RawValue;
 
 fuzz_target!(|input: &[u8]| {
     let Some((form, body)) = input.split_first() else { return };
+    if *form == u8::MAX {
+        of_instances(body);
+        return;
+    }
     let embedded = [Embedded::Json, Embedded::Binary, Embedded::Text][usize::from(form % 3)];
     let reading = match form / 3 % 5 {
         0 => Reading::Records(embedded),
@@ -37,3 +42,15 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(compact(json.get()), *bytes, "blanks go at once");
     }
 });
+
+fn of_instances(body: &[u8]) {
+    if let Ok(creation) = instances::creation(body) {
+        assert!(creation.fetch_bytes_min > 0);
+        assert!(creation.name.is_none_or(|name| (1..=instances::NAME_BYTES_MAX).contains(&name.len())));
+    }
+    assert!(!instances::topics(body).is_ok_and(|topics| topics.is_empty()));
+    let partitions = instances::partitions(body).unwrap_or_default();
+    assert!(partitions.iter().all(|partition| partition.partition.0 >= 0));
+    let places = instances::places(body).ok().flatten().unwrap_or_default();
+    assert!(places.iter().all(|place| place.offset.0 >= 0 && place.partition.partition.0 >= 0));
+}

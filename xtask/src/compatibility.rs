@@ -188,7 +188,8 @@ CloudEvents 1.0 by their HTTP and Kafka protocol bindings. Where it differs:
 - Where no record of a request was written, for one reason, the answer has that reason's status; the proxies answer 200.
 - JSON keys and values keep the text of their numbers and strings; the proxies write them anew (`1.0` may become `1`).
 - v3: the cluster's id must be the one of the cluster; a key or value needs a `type`; one record that fails has its error's status. The gateway's `/v3/clusters` has ids and nothing else.
-- Avro, Protobuf and JSON Schema are not served. Consumers, the rest of v3 and administration over HTTP are not served yet; server-sent events are, with KafkaSSE's ids if wanted.
+- Consumer instances of v2 are served, without `topic_pattern`. An offset in a commit is the next one to read, as in Strimzi's bridge; Confluent's proxy adds one. An instance joins its group again by itself; the proxies wait for a read.
+- Avro, Protobuf and JSON Schema are not served. The rest of v3 and administration over HTTP are not served yet; server-sent events are, with KafkaSSE's ids if wanted.
 
 ## Highwater's clients
 

@@ -97,6 +97,10 @@ pub struct Gateway {
     pub head_timeout_ms: u64,
     /// The key `gateway.drain.ms`.
     pub drain_ms: u64,
+    /// The key `gateway.instances.max`.
+    pub instances_max: usize,
+    /// The key `gateway.instance.timeout.ms`.
+    pub instance_timeout_ms: u64,
     /// The keys `gateway.client.*`.
     pub client: ClientKeys,
 }
@@ -143,6 +147,8 @@ impl Gateway {
             request_bytes_max: reading.get("gateway.request.bytes.max"),
             head_timeout_ms: reading.get("gateway.head.timeout.ms"),
             drain_ms: reading.get("gateway.drain.ms"),
+            instances_max: reading.get("gateway.instances.max"),
+            instance_timeout_ms: reading.get("gateway.instance.timeout.ms"),
             client: ClientKeys::read(reading),
         }
     }
@@ -176,6 +182,8 @@ mod tests {
             ("gateway.anonymous", "all"),
             ("gateway.memory.bytes", "1000"),
             ("gateway.threads", "0"),
+            ("gateway.instances.max", "0"),
+            ("gateway.instance.timeout.ms", "0"),
             ("gateway.client.security.protocol", "TLS"),
         ] {
             assert!(gateway(&[(key, value)]).is_err(), "{key}={value}");

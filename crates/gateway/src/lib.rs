@@ -3,7 +3,8 @@
 //!
 //! [`Door`] is the socket, [`open`] begins to listen, [`Gateway::stop`] ends that. Of the code, read `front` (who is let
 //! in, and how long anything may take), then `request` (what is asked), then `produce` (how records are sent and what
-//! is answered), `read` (how they are read) and `events` (how they are pushed). What is decided by values alone is in
+//! is answered), `read` (how they are read), `events` (how they are pushed) and `instances` (how members of groups
+//! read by GET). What is decided by values alone is in
 //! the room `serving`.
 //!
 //! Threads of its own begin with the first connection: a broker whose gateway is not used pays for a socket only.
@@ -13,6 +14,7 @@ mod charge;
 mod door;
 mod events;
 mod front;
+mod instances;
 mod lifetime;
 mod outgoing;
 mod pages;
@@ -26,4 +28,4 @@ mod state;
 pub use door::{BindError, Door};
 pub use lifetime::{Gateway, open};
 pub use pages::{Making, Pages};
-pub use settings::{Access, EventSettings, Settings};
+pub use settings::{Access, EventSettings, InstanceSettings, Settings};

@@ -12,6 +12,7 @@ use serving::visitors::Visit;
 
 use crate::answer::{Answer, distribution, failed, nothing};
 use crate::events::{self, Opened};
+use crate::instances;
 use crate::outgoing::Outgoing;
 use crate::produce::{Target, produce, v3};
 use crate::read::{clusters, records, view};
@@ -101,7 +102,9 @@ fn visit(shared: &Shared, parts: &Parts) -> Result<(), ApiError> {
         host: authority.or_else(|| text(header::HOST)).or(unnamed),
         origin: text(header::ORIGIN),
         fetch_site: text(HeaderName::from_static("sec-fetch-site")),
-        reads: matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS),
+        // Records that an instance has given are not given again: no page takes them by a picture's address.
+        reads: matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS)
+            && (parts.method == Method::OPTIONS || !parts.uri.path().starts_with("/consumers/")),
     };
     let refused = shared.settings.doorkeeper.admit(&visit);
     refused.map_err(|refused| ApiError::new(Kind::Forbidden, refused.to_string()))
@@ -184,6 +187,11 @@ async fn respond(
                 false => v3::produce(shared, target, &parameters, parts, body).await,
             }
         }
+        Route::NewInstance { group } => instances::create(shared, &group, parts, body).await,
+        Route::Instance { group, name, wish } => {
+            let target = instances::Target { group: &group, name: &name, wish };
+            instances::answer(shared, target, &parameters, parts, body).await
+        }
         Route::Cluster(part) => view(shared, &part).await,
         Route::Records { topic, partition } => {
             records(shared, &topic, partition, &parameters, &parts.headers).await
@@ -217,7 +225,11 @@ fn needed(route: &Route<'_>) -> Option<&'static str> {
         | Route::Cluster(_)
         | Route::Clusters { .. }
         | Route::Records { .. } => Some("read"),
-        Route::Produce { .. } | Route::ProduceV3 { .. } => Some("produce"),
+        // A member of a group takes partitions from others, and commits.
+        Route::NewInstance { .. }
+        | Route::Instance { .. }
+        | Route::Produce { .. }
+        | Route::ProduceV3 { .. } => Some("produce"),
     }
 }
 
@@ -262,7 +274,7 @@ fn preflight(shared: &Shared, headers: &HeaderMap) -> Result<Answer, ApiError> {
         return Err(ApiError::new(Kind::Forbidden, words));
     }
     let answer = nothing()
-        .with(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"))
+        .with(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE"))
         .with(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
     Ok(match headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
         Some(wanted) => answer.with(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone()),

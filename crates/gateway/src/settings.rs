@@ -7,6 +7,7 @@ use client::ClusterConfig;
 use serving::visitors::Doorkeeper;
 
 pub use crate::events::EventSettings;
+pub use crate::instances::InstanceSettings;
 use crate::pages::Pages;
 
 /// What everybody may do.
@@ -41,6 +42,8 @@ pub struct Settings {
     pub body_timeout: Duration,
     /// How long a stop waits for requests that are under way.
     pub drain: Duration,
+    /// How consumer instances are kept.
+    pub instances: InstanceSettings,
     /// How event streams are served.
     pub events: EventSettings,
     /// What everybody may do.

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 
 use crate::events::Events;
 use crate::front::Entrants;
+use crate::instances::Instances;
 use crate::produce::{Keys, Topics};
 use crate::read::Lanes;
 use crate::settings::Settings;
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     /// Requests with an `Idempotency-Key`.
     pub(crate) keys: Arc<Keys>,
     pub(crate) events: Events,
+    pub(crate) instances: Arc<Instances>,
     pub(crate) lanes: Lanes,
     /// Held while all topics are listed.
     pub(crate) listing: Mutex<()>,
@@ -43,6 +45,7 @@ impl Shared {
             entrants: Entrants::new(settings.connections_max, settings.connections_per_address_max),
             bodies: Arc::new(Semaphore::new(half_bytes.min(Semaphore::MAX_PERMITS))),
             events: Events::new(&settings.cluster, settings.events),
+            instances: Arc::new(Instances::new(settings.instances.clone())),
             keys: Arc::new(Keys::new(settings.memory_bytes)),
             lanes: Lanes::new(topics.cluster()),
             topics,
@@ -67,9 +70,9 @@ impl Shared {
         let _ = self.stopping.subscribe().wait_for(|stops| *stops).await;
     }
 
-    /// Waits until nothing is under way to the brokers.
+    /// Waits until nothing is under way to the brokers, and all consumer instances have left their groups.
     pub(crate) async fn flush(&self) {
-        self.topics.flush().await;
+        tokio::join!(self.topics.flush(), self.instances.close_all());
     }
 
     /// Whether a broker can be reached; looked at once a second at most.

@@ -40,12 +40,18 @@ pub enum Kind {
     NoTopic,
     /// The topic has no such partition.
     NoPartition,
+    /// There is no consumer instance of this name.
+    NoInstance,
     /// The path exists, with other methods.
     Method,
     /// What is there cannot be had in a form that the client takes.
     NotAcceptable,
     /// The body did not arrive in time.
     Slow,
+    /// A consumer instance has this name already.
+    NameTaken,
+    /// A consumer instance has a subscription where an assignment is asked for, or the other way round.
+    Exclusive,
     /// The request, or a record of it, is larger than allowed.
     TooLarge,
     /// The body has a form that is not known.
@@ -81,16 +87,19 @@ const fn row(kind: Kind, status: u16, error_code: u32, retriable: bool) -> Row {
 }
 
 /// Every kind, in the order of [`Kind`].
-const TABLE: [Row; 19] = [
+const TABLE: [Row; 22] = [
     row(Kind::Malformed, 400, 400, false),
     row(Kind::Forbidden, 403, 403, false),
     row(Kind::Unauthorized, 403, 40301, false),
     row(Kind::NotFound, 404, 404, false),
     row(Kind::NoTopic, 404, 40401, false),
     row(Kind::NoPartition, 404, 40402, false),
+    row(Kind::NoInstance, 404, 40403, false),
     row(Kind::Method, 405, 405, false),
     row(Kind::NotAcceptable, 406, 406, false),
     row(Kind::Slow, 408, 408, true),
+    row(Kind::NameTaken, 409, 40902, false),
+    row(Kind::Exclusive, 409, 40903, false),
     row(Kind::TooLarge, 413, 413, false),
     row(Kind::MediaType, 415, 415, false),
     row(Kind::OutOfRange, 416, 41601, false),

@@ -50,6 +50,9 @@ pub struct ConsumerConfig {
     /// Whether a partition that fails for good is given up by itself ([`crate::Consumer::take_failures`]), and a place
     /// outside of a log is such a failure; else it fails the poll, and `offset_reset` decides.
     pub failures_apart: bool,
+    /// Whether the next records travel while the caller works on those of a poll; else they are asked for by the next
+    /// poll, and a consumer at rest holds none.
+    pub prefetch: bool,
     /// `client.rack`: read from a replica nearby (KIP-392).
     pub rack: String,
 }
@@ -73,6 +76,7 @@ impl Default for ConsumerConfig {
             fetch_bytes_max: 50 * 1024 * 1024,
             partition_bytes_max: 1024 * 1024,
             failures_apart: false,
+            prefetch: true,
             rack: String::new(),
         }
     }

@@ -180,6 +180,9 @@ impl Consumer {
             self.find_positions().await?;
             self.refresh_if_stale().await?;
             let records = self.take_answers()?;
+            if !self.config.prefetch && !records.is_empty() {
+                return Ok(records);
+            }
             // Behind the answers, so that brokers that answered are asked again: either the next
             // records travel while the caller works, or there is something to wait for.
             self.fetcher.send(&self.places, &self.config).await?;

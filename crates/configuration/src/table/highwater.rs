@@ -62,6 +62,13 @@ pub(super) const KEYS: &[Key] = &[
     Key::int("gateway.drain.ms", "5000")
         .at_least(0)
         .doc("How long a stop waits for requests that are under way."),
+    Key::int("gateway.instances.max", "1000").at_least(1).doc(
+        "Consumer instances at a time (POST /consumers/{group}); one more is answered with 429. Each is a member of \
+         a group with connections of its own to the brokers.",
+    ),
+    Key::int("gateway.instance.timeout.ms", "300000").at_least(1).doc(
+        "How long a consumer instance stays without a request; then it leaves its group and is forgotten.",
+    ),
     Key::null("gateway.client.sasl.jaas.config", Kind::Password).doc(
         "Who logs in at the brokers, as sasl.jaas.config of Kafka's clients: PlainLoginModule or ScramLoginModule \
          with username and password.",

@@ -13,7 +13,7 @@ use client::{
 };
 use configuration::BrokerConfig;
 use console::Console;
-use gateway::{Access, Door, EventSettings, Gateway, Making, Pages, Settings};
+use gateway::{Access, Door, EventSettings, Gateway, InstanceSettings, Making, Pages, Settings};
 use model::{Offset, TopicPartition};
 use serde_json::Value;
 use serving::visitors::Doorkeeper;
@@ -76,6 +76,7 @@ pub fn open(bootstrap: &str, access: Access) -> Gateway {
         body_timeout: PATIENCE,
         drain: PATIENCE,
         events: EventSettings::default(),
+        instances: InstanceSettings::default(),
         access,
         doorkeeper: Doorkeeper::default(),
     };

@@ -10,5 +10,7 @@ mod whereabouts;
 
 pub(crate) use clusters::{cluster_id, clusters, other_cluster};
 pub(crate) use fetch::Lanes;
+pub(crate) use page::Page;
 pub(crate) use records::records;
 pub(crate) use view::view;
+pub(crate) use whereabouts::locate;

@@ -12,7 +12,7 @@ use crate::produce::{LOOKUP_MAX, of_refusal, unavailable};
 use crate::state::Shared;
 
 /// The partition of these names, with brokers to ask for it.
-pub(super) async fn locate(
+pub(crate) async fn locate(
     shared: &Shared,
     name: &str,
     index: i32,

@@ -16,7 +16,7 @@ pub const BYTES_MAX: usize = 8 << 20;
 /// Records of an answer.
 pub const RECORDS_MAX: usize = 20_000;
 /// How long records are waited for, in milliseconds.
-const WAIT_MAX_MS: u64 = 30_000;
+pub const WAIT_MAX_MS: u64 = 30_000;
 
 /// Where to begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,10 +131,8 @@ fn format(parameters: &Parameters<'_>, headers: &HeaderMap) -> Result<Format, Ap
 fn accepted<'a>(headers: impl Iterator<Item = &'a str>) -> Result<Format, ApiError> {
     let (mut best, mut is_asked): (Option<(f32, Format)>, bool) = (None, false);
     for range in headers.flat_map(|header| header.split(',')) {
-        let mut parts = range.split(';').map(str::trim);
-        let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let (name, weight) = media_range(range);
         is_asked |= !name.is_empty();
-        let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse().ok()).unwrap_or(1.0);
         let Some(format) = Format::named(&name).filter(|_| weight > 0.0) else { continue };
         if best.is_none_or(|(known, _)| weight > known) {
             best = Some((weight, format));
@@ -145,6 +143,37 @@ fn accepted<'a>(headers: impl Iterator<Item = &'a str>) -> Result<Format, ApiErr
         None if !is_asked => Ok(Format::of(Embedded::Binary)),
         None => Err(ApiError::new(Kind::NotAcceptable, Format::OFFERED)),
     }
+}
+
+/// The form of the records of a consumer instance, which was told when it was made, if this request takes it.
+///
+/// # Errors
+/// The request takes other forms only.
+pub fn form_of_instance(headers: &HeaderMap, embedded: Embedded) -> Result<Format, ApiError> {
+    let own = Format::of(embedded);
+    let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut is_asked = false;
+    for range in accept.flat_map(|header| header.split(',')) {
+        let (name, weight) = media_range(range);
+        is_asked |= !name.is_empty();
+        let of_range = match &*name {
+            "*/*" | "application/*" | "application/vnd.kafka.v2+json" => Some(own),
+            name => Format::named(name).filter(|format| format.embedded == embedded),
+        };
+        if let Some(format) = of_range.filter(|_| weight > 0.0) {
+            return Ok(format);
+        }
+    }
+    let words = || format!("Accept: this instance gives {} and nothing else", own.content_type);
+    if is_asked { Err(ApiError::new(Kind::NotAcceptable, words())) } else { Ok(own) }
+}
+
+/// The name of a media range, in lower case, and how much it is liked.
+fn media_range(range: &str) -> (String, f32) {
+    let mut parts = range.split(';').map(str::trim);
+    let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse().ok()).unwrap_or(1.0);
+    (name, weight)
 }
 
 impl Format {

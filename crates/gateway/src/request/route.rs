@@ -47,6 +47,20 @@ pub enum Route<'a> {
     EventCounts,
     /// What is known of requests with an `Idempotency-Key`.
     KeyCounts,
+    /// A new consumer instance.
+    NewInstance {
+        /// The group, as it was named.
+        group: Cow<'a, str>,
+    },
+    /// Something of a consumer instance.
+    Instance {
+        /// The group, as it was named.
+        group: Cow<'a, str>,
+        /// The instance, as it was named.
+        name: Cow<'a, str>,
+        /// What of it.
+        wish: Wish,
+    },
     /// What the cluster has: this.
     Cluster(Part<'a>),
     /// Records of a partition.
@@ -56,6 +70,35 @@ pub enum Route<'a> {
         /// The partition.
         partition: i32,
     },
+}
+
+/// What is asked of a consumer instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// To leave its group and be gone.
+    Delete,
+    /// To read topics as a member of its group.
+    Subscribe,
+    /// Which topics it has subscribed to.
+    Subscription,
+    /// To read nothing more.
+    Unsubscribe,
+    /// To read certain partitions.
+    Assign,
+    /// Which partitions it reads.
+    Assignment,
+    /// To commit offsets.
+    Commit,
+    /// Which offsets its group has committed.
+    Committed,
+    /// The next records.
+    Records,
+    /// To go on at certain offsets.
+    Seek,
+    /// To go on at the first records of partitions.
+    SeekToBeginning,
+    /// To go on behind the last records of partitions.
+    SeekToEnd,
 }
 
 /// A part of the cluster that can be looked at.
@@ -91,23 +134,26 @@ pub enum NoRoute {
 pub struct Allowed {
     get: bool,
     post: bool,
+    delete: bool,
 }
 
 impl Allowed {
     /// What is only read.
-    pub const READ: Allowed = Allowed { get: true, post: false };
+    pub const READ: Allowed = Allowed { get: true, post: false, delete: false };
 
     fn add(&mut self, verb: Verb) {
         match verb {
             Verb::Get => self.get = true,
             Verb::Post => self.post = true,
+            Verb::Delete => self.delete = true,
         }
     }
 }
 
 impl fmt::Display for Allowed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (_, word) in [(self.get, "GET, HEAD, "), (self.post, "POST, ")].iter().filter(|m| m.0) {
+        let words = [(self.get, "GET, HEAD, "), (self.post, "POST, "), (self.delete, "DELETE, ")];
+        for (_, word) in words.iter().filter(|word| word.0) {
             f.write_str(word)?;
         }
         f.write_str("OPTIONS")
@@ -121,6 +167,8 @@ pub enum Verb {
     Get,
     /// POST.
     Post,
+    /// DELETE.
+    Delete,
 }
 
 impl Verb {
@@ -128,6 +176,7 @@ impl Verb {
         match self {
             Verb::Get => matches!(*method, Method::GET | Method::HEAD),
             Verb::Post => *method == Method::POST,
+            Verb::Delete => *method == Method::DELETE,
         }
     }
 }
@@ -150,6 +199,10 @@ const fn get(pattern: &'static str, make: Make) -> Entry {
 
 const fn post(pattern: &'static str, make: Make) -> Entry {
     Entry { verb: Verb::Post, pattern, make }
+}
+
+const fn delete(pattern: &'static str, make: Make) -> Entry {
+    Entry { verb: Verb::Delete, pattern, make }
 }
 
 /// Everything that can be asked. No path fits two patterns of one method.
@@ -187,6 +240,21 @@ pub const TABLE: &[Entry] = &[
     get("/api/v1/gateway/distribution", |_| Ok(Route::Distribution)),
     get("/api/v1/gateway/events", |_| Ok(Route::EventCounts)),
     get("/api/v1/gateway/idempotency", |_| Ok(Route::KeyCounts)),
+    post("/consumers/{group}", |at| Ok(Route::NewInstance { group: at.name(0)? })),
+    delete("/consumers/{group}/instances/{name}", |at| at.instance(Wish::Delete)),
+    post("/consumers/{group}/instances/{name}/subscription", |at| at.instance(Wish::Subscribe)),
+    get("/consumers/{group}/instances/{name}/subscription", |at| at.instance(Wish::Subscription)),
+    delete("/consumers/{group}/instances/{name}/subscription", |at| at.instance(Wish::Unsubscribe)),
+    post("/consumers/{group}/instances/{name}/assignments", |at| at.instance(Wish::Assign)),
+    get("/consumers/{group}/instances/{name}/assignments", |at| at.instance(Wish::Assignment)),
+    post("/consumers/{group}/instances/{name}/offsets", |at| at.instance(Wish::Commit)),
+    get("/consumers/{group}/instances/{name}/offsets", |at| at.instance(Wish::Committed)),
+    get("/consumers/{group}/instances/{name}/records", |at| at.instance(Wish::Records)),
+    post("/consumers/{group}/instances/{name}/positions", |at| at.instance(Wish::Seek)),
+    post("/consumers/{group}/instances/{name}/positions/beginning", |at| {
+        at.instance(Wish::SeekToBeginning)
+    }),
+    post("/consumers/{group}/instances/{name}/positions/end", |at| at.instance(Wish::SeekToEnd)),
 ];
 
 /// What a method and a path ask.
@@ -240,6 +308,10 @@ impl<'a> Found<'a> {
         text.parse().ok().filter(|_| is_number).ok_or(NoRoute::Partition)
     }
 
+    fn instance(&self, wish: Wish) -> Result<Route<'a>, NoRoute> {
+        Ok(Route::Instance { group: self.name(0)?, name: self.name(1)?, wish })
+    }
+
     fn produce(&self, partition: Option<i32>, raw: bool) -> Result<Route<'a>, NoRoute> {
         Ok(Route::Produce { topic: self.name(0)?, partition, raw })
     }
@@ -277,6 +349,13 @@ mod tests {
         assert_eq!(get("/topics/t/partitions/2/records"), Ok(records));
         assert_eq!(get("/api/v1/gateway/events"), Ok(Route::EventCounts));
         assert_eq!(get("/api/v1/gateway/idempotency"), Ok(Route::KeyCounts));
+        let new = Route::NewInstance { group: "g/1".into() };
+        assert_eq!(post("/consumers/g%2F1"), Ok(new));
+        let instance = |wish| Ok(Route::Instance { group: "g".into(), name: "i".into(), wish });
+        assert_eq!(route(&Method::DELETE, "/consumers/g/instances/i"), instance(Wish::Delete));
+        assert_eq!(get("/consumers/g/instances/i/records"), instance(Wish::Records));
+        let end = post("/consumers/g/instances/i/positions/end");
+        assert_eq!(end, instance(Wish::SeekToEnd));
         let events = Route::Events { topics: Cow::Borrowed("a,b") };
         assert_eq!(get("/topics/a,b/events"), Ok(events));
     }
@@ -321,6 +400,8 @@ mod tests {
             other => panic!("{path}: {other:?}"),
         };
         assert_eq!(allowed(Method::DELETE, "/topics/t"), "GET, HEAD, POST, OPTIONS");
+        let subscription = "/consumers/g/instances/i/subscription";
+        assert_eq!(allowed(Method::PUT, subscription), "GET, HEAD, POST, DELETE, OPTIONS");
         assert_eq!(allowed(Method::GET, "/topics/t/raw"), "POST, OPTIONS");
         assert_eq!(allowed(Method::POST, "/healthz"), "GET, HEAD, OPTIONS");
         assert_eq!(allowed(Method::POST, "/topics"), "GET, HEAD, OPTIONS");

@@ -11,7 +11,7 @@ use client::{
     ProducerConfig, Record,
 };
 use configuration::BrokerConfig;
-use gateway::{Access, Door, EventSettings, Gateway, Settings};
+use gateway::{Access, Door, EventSettings, Gateway, InstanceSettings, Settings};
 use model::TopicPartition;
 use serving::visitors::Doorkeeper;
 use tempfile::TempDir;
@@ -56,6 +56,7 @@ pub fn settings(bootstrap: &str) -> Settings {
         body_timeout: PATIENCE,
         drain: PATIENCE,
         events: EventSettings::default(),
+        instances: InstanceSettings::default(),
         access: Access::Produce,
         doorkeeper: Doorkeeper::default(),
         pages: None,
@@ -202,6 +203,12 @@ impl World {
     pub async fn stop_broker(self) -> Gateway {
         self.broker.stop_within(PATIENCE).await;
         self.gateway
+    }
+
+    /// Stops the gateway; the broker goes on.
+    pub async fn stop_gateway(self) -> (RunningBroker, TempDir) {
+        self.gateway.stop().await;
+        (self.broker, self._dir)
     }
 
     /// Stops both, and waits until they have.

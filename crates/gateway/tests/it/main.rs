@@ -6,6 +6,7 @@ mod event_stream;
 mod fixture;
 mod gate;
 mod http;
+mod instances;
 mod keys;
 mod producing;
 mod pushing;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use client::{ClusterConfig, ConnectionConfig, Security};
 use configuration::{Anonymous, Gateway};
 use console::Console;
-use gateway::{Access, Door, EventSettings, Making, Pages, Settings};
+use gateway::{Access, Door, EventSettings, InstanceSettings, Making, Pages, Settings};
 use serving::visitors::Doorkeeper;
 use tracing::warn;
 
@@ -103,6 +103,11 @@ pub fn settings(
         body_timeout: BODY_MAX,
         drain: Duration::from_millis(gateway.drain_ms),
         events: EventSettings { chunk_bytes: gateway.memory_bytes / 2, ..EventSettings::default() },
+        instances: InstanceSettings {
+            max: gateway.instances_max,
+            timeout: Duration::from_millis(gateway.instance_timeout_ms),
+            advertised_url: gateway.advertised_url.clone(),
+        },
         access,
         doorkeeper: Doorkeeper::new(
             gateway.advertised_url.as_deref(),

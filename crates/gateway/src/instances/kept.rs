@@ -1,0 +1,152 @@
+//! The instances of this process: made, found, deleted, and swept when no request comes for them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use client::Cluster;
+use serving::error::{ApiError, Kind};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::InstanceSettings;
+use super::seat::Instance;
+use crate::charge::Charge;
+use crate::request::instances::Creation;
+
+/// The longest pause between two looks at all instances; a rebalance of a group waits for its members so long.
+const SWEEP_MAX: Duration = Duration::from_millis(250);
+
+/// A group and the name of an instance in it.
+type Name = (String, String);
+
+/// All instances.
+pub(crate) struct Instances {
+    settings: InstanceSettings,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    by_name: HashMap<Name, Arc<Instance>>,
+    /// Whether a task looks after them.
+    is_swept: bool,
+    /// Whether the gateway has stopped.
+    is_closed: bool,
+}
+
+impl Instances {
+    /// None yet.
+    pub(crate) fn new(settings: InstanceSettings) -> Instances {
+        Instances { settings, kept: Mutex::default() }
+    }
+
+    pub(super) fn settings(&self) -> &InstanceSettings {
+        &self.settings
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().expect("no code under it panics")
+    }
+
+    /// Makes one, and tells its name.
+    ///
+    /// # Errors
+    /// Its name is taken, or there are as many as there may be.
+    pub(super) fn make(
+        self: &Arc<Self>,
+        cluster: &Cluster,
+        group: &str,
+        creation: Creation,
+        charge: Charge,
+    ) -> Result<String, ApiError> {
+        let made_up = || format!("instance-{:032x}", fastrand::u128(..));
+        let name = creation.name.clone().unwrap_or_else(made_up);
+        let mut kept = self.kept();
+        if kept.is_closed {
+            return Err(ApiError::new(Kind::Unavailable, "the gateway stops"));
+        }
+        let key = (group.to_owned(), name.clone());
+        if kept.by_name.contains_key(&key) {
+            let words = format!(
+                "group {group:?} has an instance {name:?} already: delete it, or take another name"
+            );
+            return Err(ApiError::new(Kind::NameTaken, words));
+        }
+        if kept.by_name.len() >= self.settings.max {
+            let words = format!(
+                "this gateway has {} consumer instances, as many as it may (gateway.instances.max): delete one",
+                kept.by_name.len()
+            );
+            return Err(ApiError::new(Kind::Full, words));
+        }
+        let timeout = self.settings.timeout;
+        let instance = Instance::new(cluster, group, creation, timeout, charge);
+        kept.by_name.insert(key, Arc::new(instance));
+        if !std::mem::replace(&mut kept.is_swept, true) {
+            tokio::spawn(sweep(Arc::downgrade(self), SWEEP_MAX.min(timeout / 4)));
+        }
+        Ok(name)
+    }
+
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn find(&self, group: &str, name: &str) -> Result<Arc<Instance>, ApiError> {
+        let key = (group.to_owned(), name.to_owned());
+        self.kept().by_name.get(&key).cloned().ok_or_else(no_instance)
+    }
+
+    /// Forgets one: its name is free, and it is to be closed.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub(super) fn take(&self, group: &str, name: &str) -> Result<Arc<Instance>, ApiError> {
+        let key = (group.to_owned(), name.to_owned());
+        self.kept().by_name.remove(&key).ok_or_else(no_instance)
+    }
+
+    /// Closes all, and takes no more.
+    pub(crate) async fn close_all(&self) {
+        let all = {
+            let mut kept = self.kept();
+            kept.is_closed = true;
+            std::mem::take(&mut kept.by_name)
+        };
+        let mut closing: JoinSet<()> =
+            all.into_values().map(|instance| async move { instance.close().await }).collect();
+        while closing.join_next().await.is_some() {}
+    }
+
+    /// Looks after all once; whether that is to go on.
+    fn look_after(&self) -> bool {
+        let mut kept = self.kept();
+        let expired =
+            |_: &Name, instance: &mut Arc<Instance>| instance.is_idle_for(self.settings.timeout);
+        for (_, instance) in kept.by_name.extract_if(expired) {
+            tokio::spawn(async move { instance.close().await });
+        }
+        for instance in kept.by_name.values() {
+            instance.keep_place();
+        }
+        kept.is_swept = !kept.by_name.is_empty();
+        kept.is_swept
+    }
+}
+
+async fn sweep(instances: Weak<Instances>, pause: Duration) {
+    loop {
+        sleep(pause).await;
+        let Some(instances) = instances.upgrade() else { return };
+        if !instances.look_after() {
+            return;
+        }
+    }
+}
+
+pub(super) fn no_instance() -> ApiError {
+    let words = "there is no such consumer instance in this process: it was never made, was deleted, or had no \
+                 request for too long (gateway.instance.timeout.ms)";
+    ApiError::new(Kind::NoInstance, words)
+}

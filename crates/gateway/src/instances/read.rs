@@ -1,0 +1,140 @@
+//! The next records of an instance.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::{Consumer, Fetched};
+use hyper::HeaderMap;
+use model::{Offset, TopicPartition};
+use serving::error::{ApiError, Kind};
+use tokio::time::Instant;
+
+use super::kept::no_instance;
+use super::seat::{FETCH_BYTES, Instance, rewind};
+use super::work::told;
+use crate::charge::Charge;
+use crate::read::Page;
+use crate::request::Parameters;
+use crate::request::read::{BYTES_MAX, Format, RECORDS_MAX, WAIT_MAX_MS, form_of_instance};
+use crate::state::Shared;
+
+/// How long records are waited for between two looks at whether anything still wants them.
+const SLICE: Duration = Duration::from_millis(200);
+
+/// What a request wants to read.
+pub(super) struct Portion {
+    wait: Duration,
+    bytes_max: usize,
+    pub(super) format: Format,
+}
+
+impl Portion {
+    /// What this request wants of this instance.
+    ///
+    /// # Errors
+    /// A parameter cannot be used, or the request takes another form than the instance has.
+    pub(super) fn of(
+        instance: &Instance,
+        parameters: &Parameters<'_>,
+        headers: &HeaderMap,
+    ) -> Result<Portion, ApiError> {
+        let number = |name: &str| match parameters.get(name).map(str::parse::<u64>) {
+            None => Ok(None),
+            Some(Ok(number)) => Ok(Some(number)),
+            Some(Err(_)) => {
+                Err(ApiError::new(Kind::Unprocessable, format!("{name}: expected a number")))
+            }
+        };
+        let wait = number("timeout")?.map(|ms| Duration::from_millis(ms.min(WAIT_MAX_MS)));
+        let bytes_max = number("max_bytes")?.map_or(BYTES_MAX, |bytes| {
+            usize::try_from(bytes).unwrap_or(BYTES_MAX).clamp(1, BYTES_MAX)
+        });
+        Ok(Portion {
+            wait: wait.unwrap_or(instance.wait),
+            bytes_max,
+            format: form_of_instance(headers, instance.embedded)?,
+        })
+    }
+
+    /// How long a read may wait for records.
+    pub(super) fn wait(&self) -> Duration {
+        self.wait
+    }
+}
+
+/// Records, and where they began: to go back to if no client takes them.
+pub(super) struct Read {
+    pub(super) body: Bytes,
+    pub(super) begun: Vec<(TopicPartition, Offset)>,
+}
+
+/// Reads what comes first, until there is a record, the time is over, or `is_wanted` says no.
+///
+/// # Errors
+/// The records cannot be read, or written in this form; the consumer is where it was before.
+pub(super) async fn read(
+    shared: &Shared,
+    instance: &Instance,
+    consumer: &mut Consumer,
+    portion: &Portion,
+    is_wanted: impl Fn() -> bool,
+) -> Result<Read, ApiError> {
+    let until = Instant::now() + portion.wait;
+    let mut charge = Charge::new(&shared.bodies);
+    charge.set(portion.bytes_max.min(FETCH_BYTES as usize))?;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        // A poll is never broken off: it may be joining the group.
+        let fetched = consumer.poll(left.min(SLICE)).await.map_err(|error| told(&error))?;
+        let begun: Vec<_> =
+            fetched.iter().map(|one| (one.partition.clone(), one.fetch_offset)).collect();
+        match write(consumer, portion, fetched, charge) {
+            Ok(Written::Page(body)) => return Ok(Read { body, begun }),
+            Ok(Written::Nothing(rest)) => charge = rest,
+            Err(error) => {
+                rewind(consumer, begun);
+                return Err(error);
+            }
+        }
+        if shared.is_stopping() {
+            return Err(ApiError::new(Kind::Unavailable, "the gateway stops"));
+        }
+        if instance.is_gone() {
+            return Err(no_instance());
+        }
+        if left.is_zero() || !is_wanted() {
+            return Ok(Read { body: Bytes::from_static(b"[]"), begun: Vec::new() });
+        }
+    }
+}
+
+/// What became of fetched batches.
+enum Written {
+    /// An answer, charged until it is sent.
+    Page(Bytes),
+    /// Nothing for users in them; the charge is still there.
+    Nothing(Charge),
+}
+
+/// Writes as many records as there is room for, and has the consumer go on behind them.
+fn write(
+    consumer: &mut Consumer,
+    portion: &Portion,
+    fetched: Vec<Fetched>,
+    mut charge: Charge,
+) -> Result<Written, ApiError> {
+    let mut page = Page::new(portion.format.embedded, RECORDS_MAX, portion.bytes_max);
+    // Batches come whole, and what is written of them is as large again.
+    let size_bytes: usize = fetched.iter().map(Fetched::size_bytes).sum();
+    charge.set((2 * size_bytes).max(portion.bytes_max.min(FETCH_BYTES as usize)))?;
+    for one in fetched {
+        let next = page.take(&one)?;
+        if next != one.next_offset {
+            rewind(consumer, [(one.partition, next)]);
+        }
+    }
+    if page.is_empty() {
+        return Ok(Written::Nothing(charge));
+    }
+    charge.hold(page.finish().into_bytes()).map(Written::Page)
+}
