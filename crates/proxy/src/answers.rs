@@ -45,6 +45,8 @@ pub struct Answers<'a> {
     state: State,
     /// What goes behind the next answer.
     postponed: Option<Bytes>,
+    /// Whether it ends with the last answer that is to come.
+    is_closing: bool,
 }
 
 impl<'a> Answers<'a> {
@@ -64,6 +66,7 @@ impl<'a> Answers<'a> {
             held_bytes_max,
             state: State::Between,
             postponed: None,
+            is_closing: false,
         }
     }
 
@@ -240,6 +243,14 @@ impl Relay for Answers<'_> {
     fn bell(&self) -> &Notify {
         &self.link.fabricated
     }
+
+    fn close(&mut self) {
+        self.is_closing = true;
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closing && matches!(self.state, State::Between) && self.link.is_idle()
+    }
 }
 
 #[cfg(test)]
@@ -341,6 +352,24 @@ mod tests {
                 assert_eq!(is, fetch(records));
             }
         }
+    }
+
+    #[test]
+    fn it_is_closed_when_the_last_answer_that_was_asked_for_has_gone_on() {
+        let link = Link::default();
+        let counters = Counters::default();
+        let mut answers = Answers::new(&link, &counters, &ById, None, 1 << 20);
+        link.expect(expected(99, 0, 8, Fate::Forward));
+        assert!(!answers.is_closed(), "it was not told to");
+        answers.close();
+        assert!(!answers.is_closed(), "an answer is to come");
+        let (mut incoming, mut out) = (BytesMut::new(), Vec::new());
+        incoming.extend_from_slice(&[0, 0, 0, 6, 0, 0, 0, 8, 1]);
+        answers.relay(&mut incoming, &mut out).unwrap();
+        assert!(!answers.is_closed(), "a byte is missing");
+        incoming.extend_from_slice(&[2]);
+        answers.relay(&mut incoming, &mut out).unwrap();
+        assert!(answers.is_closed());
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 /// Bytes on their way that nothing delays: enough to keep a socket busy.
 const UNDELAYED_BYTES_MAX: usize = 512 * 1024;
@@ -23,16 +24,28 @@ const UNDELAYED_BYTES_MAX: usize = 512 * 1024;
 /// Serves a client until it or the broker is gone.
 pub async fn serve(shared: &Arc<Shared>, client: TcpStream, peer: SocketAddr, target: Target) {
     let _open = shared.counters.client_connected();
-    let server = match connect(shared, target).await {
-        Ok(server) => server,
+    let connected = tokio::select! {
+        connected = connect(shared, target) => connected,
+        () = shared.closed() => return,
+    };
+    let (server, mut place) = match connected {
+        Ok(connected) => connected,
         Err(error) => {
+            shared.doubt.notify_one();
             shared.counters.server_failed();
             tracing::warn!(%peer, ?target, %error, "no broker can be reached");
             return;
         }
     };
     shared.counters.server_connected();
-    match carry(shared, &client, &server).await {
+    let carried = tokio::select! {
+        carried = carry(shared, &client, &server) => carried,
+        () = place.left() => {
+            tracing::debug!(%peer, ?target, "the broker is elsewhere: its connection is closed");
+            return;
+        }
+    };
+    match carried {
         Ok(()) => tracing::debug!(%peer, ?target, "a connection ended"),
         Err((side, error)) => {
             match side {
@@ -50,21 +63,65 @@ pub async fn serve(shared: &Arc<Shared>, client: TcpStream, peer: SocketAddr, ta
     }
 }
 
-async fn connect(shared: &Shared, target: Target) -> io::Result<TcpStream> {
-    let candidates = match target {
-        Target::Bootstrap => shared.bootstrap_turn(),
-        Target::Node(id) => shared.nodes.upstream(id).into_iter().collect(),
-    };
+/// Where a connection's broker was found, and where it is now.
+struct Place {
+    dialled: String,
+    /// `None` behind the bootstrap listener: any broker will do there.
+    current: Option<watch::Receiver<String>>,
+}
+
+impl Place {
+    /// Waits until the broker has another address than was dialled. That its partitions' leaders
+    /// are elsewhere does not matter: its clients learn of that by answers.
+    async fn left(&mut self) {
+        if let Some(current) = &mut self.current {
+            let left = current.wait_for(|now| *now != self.dialled).await.is_ok();
+            if left {
+                return;
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+async fn connect(shared: &Shared, target: Target) -> io::Result<(TcpStream, Place)> {
+    match target {
+        Target::Bootstrap => connect_to_any(shared).await,
+        Target::Node(id) => connect_to(shared, id).await,
+    }
+}
+
+async fn connect_to_any(shared: &Shared) -> io::Result<(TcpStream, Place)> {
     let mut failed = io::Error::other("no address is known");
-    for address in candidates {
-        let attempt = tokio::time::timeout(shared.connect_timeout, TcpStream::connect(&*address));
-        match attempt.await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => failed = io::Error::new(error.kind(), format!("{address}: {error}")),
-            Err(_) => failed = io::Error::new(io::ErrorKind::TimedOut, address),
+    for dialled in shared.bootstrap_turn() {
+        match dial(shared, &dialled).await {
+            Ok(stream) => return Ok((stream, Place { dialled, current: None })),
+            Err(error) => failed = error,
         }
     }
     Err(failed)
+}
+
+/// Connects to a broker; to its new address, should that change meanwhile.
+async fn connect_to(shared: &Shared, node_id: i32) -> io::Result<(TcpStream, Place)> {
+    let unknown = || io::Error::other("no address is known");
+    let current = shared.nodes.upstream(node_id).ok_or_else(unknown)?;
+    loop {
+        let dialled = current.borrow().clone();
+        let mut place = Place { dialled: dialled.clone(), current: Some(current.clone()) };
+        tokio::select! {
+            stream = dial(shared, &dialled) => return Ok((stream?, place)),
+            () = place.left() => {}
+        }
+    }
+}
+
+async fn dial(shared: &Shared, address: &str) -> io::Result<TcpStream> {
+    match tokio::time::timeout(shared.connect_timeout, TcpStream::connect(address)).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(error)) => Err(io::Error::new(error.kind(), format!("{address}: {error}"))),
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, address.to_owned())),
+    }
 }
 
 /// Whose bytes or socket ended a connection.
@@ -82,6 +139,8 @@ async fn carry(
     client.set_nodelay(true).map_err(|error| (Side::Client, error.into()))?;
     server.set_nodelay(true).map_err(|error| (Side::Server, error.into()))?;
     let link = Link::default();
+    // Set when the proxy closes and no further request goes to the broker.
+    let asked_all = watch::Sender::new(false);
     let culprit = shared.mischief.clone().map(Culprit::new);
     let requests = Requests::new(&link, &shared.counters, shared.held_bytes_max, culprit);
     let answers = Answers::new(
@@ -98,18 +157,25 @@ async fn carry(
         requests,
         tolls(shared, shared.ingress.clone()),
         line(shared, 2 * number),
-    );
+    )
+    .until(shared.closing.clone());
     let down = Pump::new(
         server,
         client,
         answers,
         tolls(shared, shared.egress.clone()),
         line(shared, 2 * number + 1),
-    );
+    )
+    .until(asked_all.subscribe());
     let up = async {
         match up.run().await {
-            // The broker will have answered everything before it closes.
-            Ok(()) => std::future::pending().await,
+            // The broker will have answered everything before it closes; if it is the proxy that
+            // closes, the answers to come are waited for.
+            Ok(()) => {
+                shared.closed().await;
+                asked_all.send_replace(true);
+                std::future::pending().await
+            }
             Err(Failure::Source(error)) => Err((Side::Client, error)),
             Err(Failure::Sink(error)) => Err((Side::Server, error)),
         }

@@ -19,6 +19,7 @@ struct PerApi {
 #[derive(Debug)]
 pub struct Counters {
     client_connections: AtomicU64,
+    refused_connections: AtomicU64,
     open_connections: AtomicU64,
     server_connections: AtomicU64,
     client_errors: AtomicU64,
@@ -30,6 +31,7 @@ impl Default for Counters {
     fn default() -> Counters {
         Counters {
             client_connections: AtomicU64::new(0),
+            refused_connections: AtomicU64::new(0),
             open_connections: AtomicU64::new(0),
             server_connections: AtomicU64::new(0),
             client_errors: AtomicU64::new(0),
@@ -61,6 +63,8 @@ pub struct ApiTraffic {
 pub struct Traffic {
     /// `kroxylicious_client_to_proxy_connections_total`.
     pub client_connections: u64,
+    /// Connections that were closed at once, because as many as may be were open.
+    pub refused_connections: u64,
     /// Clients' connections that are open.
     pub open_connections: u64,
     /// `kroxylicious_proxy_to_server_connections_total`.
@@ -99,6 +103,7 @@ impl Counters {
         let apis: Vec<_> = self.apis.iter().enumerate().collect();
         Traffic {
             client_connections: read(&self.client_connections),
+            refused_connections: read(&self.refused_connections),
             open_connections: read(&self.open_connections),
             server_connections: read(&self.server_connections),
             client_errors: read(&self.client_errors),
@@ -111,6 +116,10 @@ impl Counters {
         add(&self.client_connections, 1);
         add(&self.open_connections, 1);
         Open(self)
+    }
+
+    pub(crate) fn client_refused(&self) {
+        add(&self.refused_connections, 1);
     }
 
     pub(crate) fn server_connected(&self) {

@@ -9,7 +9,7 @@
 //!
 //! Read `proxy`, then `connection` and `pump` (bytes from one socket to the other), then
 //! `requests` and `answers` (what is looked at on the way), `endpoints` and `rewrite` (what is
-//! changed). [`bucket`] and [`delay`] are the arithmetic of shaping, without a clock.
+//! changed). `scout` asks the cluster by itself where its brokers are. [`bucket`] and [`delay`] are the arithmetic of shaping, without a clock.
 
 mod alarm;
 mod answers;
@@ -26,8 +26,10 @@ mod nodes;
 mod produced;
 mod proxy;
 mod pump;
+mod refusals;
 mod requests;
 mod rewrite;
+mod scout;
 mod shape;
 #[cfg(test)]
 mod testing;

@@ -68,6 +68,11 @@ impl Link {
         self.lock().len() < EXPECTED_MAX
     }
 
+    /// Whether no answer is to come.
+    pub fn is_idle(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     /// Takes the next answer off if it is a fabricated one.
     pub fn take_fabricated(&self) -> Option<Expected> {
         self.take_if(|next| matches!(next.fate, Fate::Fabricated(_)))

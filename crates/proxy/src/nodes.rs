@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 /// Which broker a listener leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +23,9 @@ pub enum Target {
 
 #[derive(Debug)]
 struct Node {
-    /// The broker's own address, as `host:port`; it may change.
-    upstream: String,
+    /// The broker's own address, as `host:port`; it may change, and connections to it look out for
+    /// that.
+    upstream: watch::Sender<String>,
     /// Where its listener is.
     port: u16,
 }
@@ -37,9 +39,14 @@ impl Nodes {
         self.0.lock().expect("no code under this lock panics")
     }
 
-    /// The broker's own address.
-    pub fn upstream(&self, node_id: i32) -> Option<String> {
-        self.lock().get(&node_id).map(|node| node.upstream.clone())
+    /// The broker's own address, now and later.
+    pub fn upstream(&self, node_id: i32) -> Option<watch::Receiver<String>> {
+        self.lock().get(&node_id).map(|node| node.upstream.subscribe())
+    }
+
+    /// The addresses of all brokers.
+    pub fn upstreams(&self) -> Vec<String> {
+        self.lock().values().map(|node| node.upstream.borrow().clone()).collect()
     }
 
     /// The ports by broker.
@@ -49,7 +56,7 @@ impl Nodes {
 }
 
 /// Puts an IPv6 address in brackets, as it stands in front of a port.
-fn joined(host: &str, port: i32) -> String {
+pub fn joined(host: &str, port: i32) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
@@ -57,17 +64,21 @@ impl Addresses for Arc<Shared> {
     fn of(&self, node_id: i32, host: &str, port: i32) -> io::Result<(String, i32)> {
         let upstream = joined(host, port);
         let mut nodes = self.nodes.lock();
-        if let Some(node) = nodes.get_mut(&node_id) {
-            if node.upstream != upstream {
-                tracing::info!(node_id, from = node.upstream, to = upstream, "a broker moved");
-                node.upstream = upstream;
-            }
+        if let Some(node) = nodes.get(&node_id) {
+            node.upstream.send_if_modified(|known| {
+                let moved = *known != upstream;
+                if moved {
+                    tracing::info!(node_id, from = known, to = upstream, "a broker moved");
+                    *known = upstream;
+                }
+                moved
+            });
             return Ok((self.advertised_host.clone(), i32::from(node.port)));
         }
         let listener = listen(self.listen_address, self.port_of(node_id)?)?;
         let port = listener.local_addr()?.port();
         tracing::info!(node_id, upstream, port, "a broker appeared");
-        nodes.insert(node_id, Node { upstream, port });
+        nodes.insert(node_id, Node { upstream: watch::Sender::new(upstream), port });
         tokio::spawn(accept(self.clone(), listener, Target::Node(node_id)));
         Ok((self.advertised_host.clone(), i32::from(port)))
     }
@@ -85,12 +96,13 @@ pub fn listen(address: SocketAddr, port: u16) -> io::Result<TcpListener> {
     socket.listen(1024)
 }
 
-/// Takes connections until the proxy stops.
+/// Takes connections until the proxy closes or stops.
 pub async fn accept(shared: Arc<Shared>, listener: TcpListener, target: Target) {
     let mut stop = shared.stop.clone();
     loop {
         tokio::select! {
             _ = stop.changed() => return,
+            () = shared.closed() => return,
             accepted = listener.accept() => took(&shared, accepted, target).await,
         }
     }
@@ -102,8 +114,13 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 async fn took(shared: &Arc<Shared>, accepted: io::Result<(TcpStream, SocketAddr)>, target: Target) {
     match accepted {
         Ok((client, peer)) => {
+            let Ok(permit) = shared.room.clone().try_acquire_owned() else {
+                shared.counters.client_refused();
+                return shared.refusals.say(peer);
+            };
             let shared = shared.clone();
             tokio::spawn(async move {
+                let _permit = permit;
                 let mut stop = shared.stop.clone();
                 tokio::select! {
                     _ = stop.changed() => {}

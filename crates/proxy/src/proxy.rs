@@ -5,6 +5,8 @@ use crate::counters::{Counters, Traffic};
 use crate::misbehave::{Misbehave, Misdeeds};
 use crate::mischief::Mischief;
 use crate::nodes::{self, Nodes, Target};
+use crate::refusals::Refusals;
+use crate::scout;
 use crate::shape::Shape;
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::sync::watch;
+use tokio::sync::{Notify, Semaphore, watch};
 
 /// How a proxy is set up.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +44,12 @@ pub struct ProxyConfig {
     /// Bytes that a delay may keep in memory, for each direction of a connection. To carry a rate
     /// over a delay takes their product.
     pub in_flight_bytes_max: usize,
+    /// Connections of clients that may be open at a time; further ones are closed at once.
+    pub connections_max: usize,
+    /// How often the proxy itself asks the cluster which brokers there are and where, so that a
+    /// client may come to a broker's port first; `None`: it learns of brokers from the answers
+    /// that it carries, and asks nothing.
+    pub asks_every: Option<Duration>,
 }
 
 impl ProxyConfig {
@@ -60,6 +68,8 @@ impl ProxyConfig {
             connect_timeout: Duration::from_secs(10),
             held_bytes_max: 100 * 1024 * 1024,
             in_flight_bytes_max: 64 * 1024 * 1024,
+            connections_max: Semaphore::MAX_PERMITS,
+            asks_every: None,
         }
     }
 }
@@ -101,12 +111,19 @@ pub(crate) struct Shared {
     pub(crate) in_flight_bytes_max: usize,
     pub(crate) nodes: Nodes,
     pub(crate) counters: Arc<Counters>,
+    /// One permit for each connection that may still come.
+    pub(crate) room: Arc<Semaphore>,
+    pub(crate) refusals: Refusals,
+    /// Rung when a broker was not where it should be.
+    pub(crate) doubt: Notify,
+    /// Set when no further connection and no further request is taken.
+    pub(crate) closing: watch::Receiver<bool>,
     /// Changes when the proxy stops, or is dropped.
     pub(crate) stop: watch::Receiver<()>,
 }
 
 impl Shared {
-    fn new(config: ProxyConfig, listen_address: SocketAddr, stop: watch::Receiver<()>) -> Shared {
+    fn new(config: ProxyConfig, listen_address: SocketAddr, ends: &Ends) -> Shared {
         let now = Instant::now();
         let bucket =
             |rate: Option<u64>| rate.map(|rate| Arc::new(Mutex::new(TokenBucket::new(rate, now))));
@@ -127,16 +144,28 @@ impl Shared {
             in_flight_bytes_max: config.in_flight_bytes_max,
             nodes: Nodes::default(),
             counters: Arc::default(),
-            stop,
+            room: Arc::new(Semaphore::new(config.connections_max.min(Semaphore::MAX_PERMITS))),
+            refusals: Refusals::default(),
+            doubt: Notify::new(),
+            closing: ends.closing.subscribe(),
+            stop: ends.stop.subscribe(),
         }
     }
 
-    /// The brokers to begin with, each call from another one on.
+    /// The brokers to begin with, each call from another one on; behind them the others that have
+    /// become known: all those that were named may be gone.
     pub(crate) fn bootstrap_turn(&self) -> Vec<String> {
         let mut addresses = self.upstream.clone();
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         addresses.rotate_left(turn % self.upstream.len());
+        let known = self.nodes.upstreams().into_iter();
+        addresses.extend(known.filter(|address| !self.upstream.contains(address)));
         addresses
+    }
+
+    /// Waits until nothing further is to be taken.
+    pub(crate) async fn closed(&self) {
+        drop(self.closing.clone().wait_for(|is_closing| *is_closing).await);
     }
 
     /// The port for a broker's listener; 0 for a free one.
@@ -156,11 +185,20 @@ async fn lookup(config: &ProxyConfig) -> io::Result<SocketAddr> {
     first.ok_or_else(|| io::Error::other("an unknown host"))
 }
 
+/// What ends the tasks of a proxy.
+#[derive(Debug)]
+struct Ends {
+    /// Set: no further connection, no further request.
+    closing: watch::Sender<bool>,
+    /// Changed: everything ends now.
+    stop: watch::Sender<()>,
+}
+
 /// A proxy that runs. Dropping it ends it and its connections.
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
-    stop: watch::Sender<()>,
+    ends: Ends,
     bootstrap: String,
 }
 
@@ -174,16 +212,20 @@ impl Proxy {
         if let Some(fault) = config.shape.fault() {
             return Err(ProxyError::Usage(fault));
         }
-        let address = format!("{}:{}", config.listen_host, config.bootstrap_port);
+        let address = nodes::joined(&config.listen_host, config.bootstrap_port.into());
         let failed = |source| ProxyError::Listen { address: address.clone(), source };
         let place = lookup(&config).await.map_err(failed)?;
         let listener = nodes::listen(place, place.port()).map_err(failed)?;
         let listen_address = listener.local_addr().map_err(failed)?;
-        let (stop, stopped) = watch::channel(());
-        let shared = Arc::new(Shared::new(config, listen_address, stopped));
-        let bootstrap = format!("{}:{}", shared.advertised_host, listen_address.port());
+        let ends = Ends { closing: watch::Sender::new(false), stop: watch::Sender::new(()) };
+        let asks_every = config.asks_every;
+        let shared = Arc::new(Shared::new(config, listen_address, &ends));
+        let bootstrap = nodes::joined(&shared.advertised_host, listen_address.port().into());
+        if let Some(every) = asks_every {
+            tokio::spawn(scout::run(shared.clone(), every));
+        }
         tokio::spawn(nodes::accept(shared.clone(), listener, Target::Bootstrap));
-        Ok(Proxy { shared, stop, bootstrap })
+        Ok(Proxy { shared, ends, bootstrap })
     }
 
     /// Where clients begin, `host:port`.
@@ -214,7 +256,20 @@ impl Proxy {
     /// Ends all listeners and connections, and waits until they have ended.
     pub async fn stop(self) {
         drop(self.shared);
-        self.stop.send_replace(());
-        self.stop.closed().await;
+        self.ends.stop.send_replace(());
+        self.ends.stop.closed().await;
+    }
+
+    /// Ends all listeners, takes no further request, and waits until what was asked before has
+    /// been answered, for no longer than `patience`; then ends as [`Proxy::stop`] does.
+    pub async fn drain(self, patience: Duration) {
+        drop(self.shared);
+        self.ends.closing.send_replace(true);
+        // Every task that is still there watches this.
+        if tokio::time::timeout(patience, self.ends.stop.closed()).await.is_err() {
+            tracing::warn!(?patience, "answers were not there in time: their connections are cut");
+        }
+        self.ends.stop.send_replace(());
+        self.ends.stop.closed().await;
     }
 }

@@ -11,7 +11,7 @@ use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// What looks at the bytes on their way.
 pub trait Relay {
@@ -30,6 +30,14 @@ pub trait Relay {
     /// When [`Relay::tick`] wants to be called.
     fn deadline(&self) -> Option<Instant> {
         None
+    }
+
+    /// From now on no request begins, and only answers to those that have begun.
+    fn close(&mut self) {}
+
+    /// Whether it was told to close, and what had begun has gone on.
+    fn is_closed(&self) -> bool {
+        false
     }
 
     /// Lets go what has been held back until `now`.
@@ -87,6 +95,8 @@ pub struct Pump<'a, R> {
     relay: R,
     tolls: Tolls,
     line: DelayLine,
+    /// Says when no further frame is to begin; `None` once it has said so.
+    closing: Option<watch::Receiver<bool>>,
     alarm: Alarm,
     /// What was read and could not be judged yet.
     incoming: BytesMut,
@@ -115,6 +125,7 @@ impl<'a, R: Relay> Pump<'a, R> {
             relay,
             tolls,
             line,
+            closing: None,
             alarm: Alarm::default(),
             incoming: BytesMut::new(),
             out: Vec::new(),
@@ -124,17 +135,26 @@ impl<'a, R: Relay> Pump<'a, R> {
         }
     }
 
+    /// The same, that ends between two frames once `closing` says so.
+    pub fn until(self, closing: watch::Receiver<bool>) -> Pump<'a, R> {
+        Pump { closing: Some(closing), ..self }
+    }
+
     /// Moves bytes until the source has ended and everything has been written; then tells the sink
-    /// that nothing more will come.
+    /// that nothing more will come, unless that was asked for here and not by the source.
     pub async fn run(mut self) -> Result<(), Failure> {
         loop {
             let now = Instant::now();
             self.relay.tick(now, &mut self.out).map_err(Failure::Source)?;
             self.send(now);
             self.write(now).map_err(|error| Failure::Sink(error.into()))?;
+            self.ended |= self.relay.is_closed();
             if self.ended && self.line.is_empty() && self.relay.deadline().is_none() {
-                // It may be gone already: then it knows.
-                let _ = rustix::net::shutdown(self.to, rustix::net::Shutdown::Write);
+                // A broker that hears of an end may forget what it was asked before.
+                if !self.relay.is_closed() {
+                    // It may be gone already: then it knows.
+                    let _ = rustix::net::shutdown(self.to, rustix::net::Shutdown::Write);
+                }
                 return Ok(());
             }
             self.wait(now).await?;
@@ -153,6 +173,11 @@ impl<'a, R: Relay> Pump<'a, R> {
         let source = |error: io::Error| Failure::Source(error.into());
         tokio::select! {
             biased;
+            () = told(&mut self.closing), if self.closing.is_some() => {
+                self.closing = None;
+                self.relay.close();
+                return Ok(());
+            }
             ready = self.to.writable(), if writes => {
                 return ready.map_err(|error| Failure::Sink(error.into()));
             }
@@ -235,6 +260,14 @@ impl<'a, R: Relay> Pump<'a, R> {
 async fn until(alarm: &mut Alarm, deadline: Option<Instant>) -> io::Result<()> {
     match deadline {
         Some(deadline) => alarm.until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the flag is set, or cannot be set any more.
+async fn told(flag: &mut Option<watch::Receiver<bool>>) {
+    match flag {
+        Some(flag) => drop(flag.wait_for(|is_set| *is_set).await),
         None => std::future::pending().await,
     }
 }

@@ -32,6 +32,8 @@ pub struct Requests<'a> {
     culprit: Option<Culprit>,
     /// Bytes of a frame that still go through without being looked at.
     passing: usize,
+    /// Whether no further frame begins.
+    is_closing: bool,
     /// What waits for another to overtake it.
     held: Option<Held>,
 }
@@ -44,7 +46,15 @@ impl<'a> Requests<'a> {
         held_bytes_max: usize,
         culprit: Option<Culprit>,
     ) -> Requests<'a> {
-        Requests { link, counters, held_bytes_max, culprit, passing: 0, held: None }
+        Requests {
+            link,
+            counters,
+            held_bytes_max,
+            culprit,
+            passing: 0,
+            is_closing: false,
+            held: None,
+        }
     }
 
     fn expect(&self, front: &RequestFront, fate: Fate, produced: Option<Produced>) {
@@ -236,7 +246,7 @@ impl Relay for Requests<'_> {
             let passed = self.passing.min(incoming.len() - at);
             self.passing -= passed;
             at += passed;
-            if self.passing > 0 {
+            if self.passing > 0 || self.is_closing {
                 break;
             }
             match self.begin(incoming, &mut at, out)? {
@@ -254,6 +264,14 @@ impl Relay for Requests<'_> {
 
     fn bell(&self) -> &Notify {
         &self.link.room
+    }
+
+    fn close(&mut self) {
+        self.is_closing = true;
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closing && self.passing == 0 && self.held.is_none()
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -317,6 +335,20 @@ mod tests {
                 assert_eq!(expected(&link), wanted);
             }
         }
+    }
+
+    #[test]
+    fn a_request_that_has_begun_goes_on_when_no_other_may_begin() {
+        let bytes = stream();
+        let size = request_front(&bytes).unwrap().unwrap().size_bytes;
+        let (link, counters) = (Link::default(), Counters::default());
+        let mut requests = Requests::new(&link, &counters, 1 << 20, None);
+        let mut out = carried(&mut requests, &bytes[..size - 1], 100).unwrap();
+        requests.close();
+        assert!(!requests.is_closed(), "a byte is missing");
+        out.extend(carried(&mut requests, &bytes[size - 1..], 100).unwrap());
+        assert!(requests.is_closed());
+        assert_eq!(out, bytes[..size]);
     }
 
     #[test]

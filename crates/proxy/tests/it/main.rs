@@ -5,6 +5,7 @@
 
 mod carrying;
 mod cluster;
+mod following;
 mod mischief;
 mod server;
 mod shaping;
