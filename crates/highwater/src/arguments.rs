@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use configuration::HostPort;
 use model::TopicPartition;
 
 use crate::address::bootstrap_servers;
@@ -52,6 +53,8 @@ pub enum Command {
     Start(Start),
     /// Run a gateway for HTTP in front of any Kafka cluster
     Gateway(Gateway),
+    /// Run a proxy of Kafka's protocol in front of any Kafka cluster
+    Proxy(Proxy),
     /// Create, list, show, change and delete topics
     #[command(subcommand)]
     Topic(Topic),
@@ -154,6 +157,34 @@ pub struct Gateway {
     pub sets: Vec<Pair>,
     #[command(flatten)]
     pub connection: Connection,
+}
+
+/// `proxy`
+#[derive(Debug, Args)]
+pub struct Proxy {
+    /// Brokers to begin with: host:port, separated by commas; without a port it is 9092
+    #[arg(
+        long,
+        short = 'b',
+        value_name = "HOST:PORT",
+        value_parser = bootstrap_servers,
+        default_value = "127.0.0.1:9092",
+        env = "HIGHWATER_BOOTSTRAP_SERVER"
+    )]
+    pub bootstrap_server: String,
+    /// Listen here for clients that begin: host:port. Broker N is at the port N + 1 above it; with port 0 at free ones
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9192", value_parser = host_port)]
+    pub listen: HostPort,
+    /// The host that clients are told to connect to; otherwise the one of --listen
+    #[arg(long, value_name = "HOST")]
+    pub advertised_host: Option<String>,
+    /// Connections of clients at a time; otherwise half of the open files that this process may have
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub connections_max: Option<u32>,
+}
+
+fn host_port(text: &str) -> Result<HostPort, &'static str> {
+    HostPort::parse(text).ok_or("write host:port, for example 127.0.0.1:9192 or :9192")
 }
 
 /// How to reach a cluster.

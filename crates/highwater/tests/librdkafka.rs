@@ -64,6 +64,14 @@ impl Broker {
         Broker { bootstrap, process: Some(process), data: Some(data), port: Some(port) }
     }
 
+    /// The same cluster, reached through a proxy of our own.
+    fn behind_a_proxy(&self) -> Broker {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_highwater"));
+        command.args(["proxy", "-b", &self.bootstrap, "--listen", "127.0.0.1:0"]);
+        let (process, bootstrap) = started(command, "proxy: ");
+        Broker { bootstrap, process: Some(process), data: None, port: None }
+    }
+
     /// Kills the broker as `kill -9` does, and starts it again on its data and port.
     fn crash_and_restart(&mut self) {
         let mut process = self.process.take().expect("only a broker of our own is killed");
@@ -139,12 +147,17 @@ fn spawn(data: &std::path::Path, port: u16) -> (Child, String) {
     for setting in [&*listeners].into_iter().chain(others) {
         command.args(["--set", setting]);
     }
+    started(command, "broker: listening on ")
+}
+
+/// Runs the command until it says where it listens.
+fn started(mut command: Command, says: &str) -> (Child, String) {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut process = command.spawn().unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-    let address = lines.find_map(|line| Some(line.ok()?.split_once("listening on ")?.1.to_owned()));
-    let address = address.expect("the broker ended before it listened");
-    // The rest is read too, so that the broker never waits for a reader.
+    let address = lines.find_map(|line| Some(line.ok()?.strip_prefix(says)?.to_owned()));
+    let address = address.expect("it ended before it listened");
+    // The rest is read too, so that it never waits for a reader.
     std::thread::spawn(move || lines.count());
     (process, address)
 }
@@ -368,4 +381,28 @@ async fn topics_are_made_described_and_deleted() {
         let metadata = consumer.fetch_metadata(None, LIMIT).unwrap();
         metadata.topics().iter().all(|found| found.name() != topic)
     });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_reads_through_a_proxy_what_was_sent_through_it() {
+    let broker = Broker::start();
+    let proxied = broker.behind_a_proxy();
+    let topic = proxied.topic("proxied", 1).await;
+    let producer = proxied.producer(&[("enable.idempotence", "true"), ("compression.type", "lz4")]);
+    let values = values(2000);
+    send_all(&producer, &topic, &values).await;
+    let member = proxied.consumer(&name("group"));
+    member.subscribe(&[&topic]).unwrap();
+    assert_eq!(texts(&poll(&member, 2000)), values);
+    member.commit_consumer_state(CommitMode::Sync).unwrap();
+    let addresses = |of: &Broker| -> Vec<String> {
+        let metadata = of.admin().inner().fetch_metadata(None, LIMIT).unwrap();
+        let named = |broker: &rdkafka::metadata::MetadataBroker| {
+            format!("{}:{}", broker.host(), broker.port())
+        };
+        metadata.brokers().iter().map(named).collect()
+    };
+    let (direct, through) = (addresses(&broker), addresses(&proxied));
+    assert_eq!(direct.len(), through.len());
+    assert!(through.iter().all(|address| !direct.contains(address)), "{through:?}");
 }

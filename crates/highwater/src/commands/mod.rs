@@ -22,6 +22,7 @@ mod log_strays;
 mod outcome;
 mod perf;
 mod produce;
+mod proxy;
 mod shell_help;
 mod sources;
 mod start;
@@ -42,6 +43,7 @@ pub fn run(program: Program) -> Result<ExitCode, Failure> {
     match program.command {
         Command::Start(typed) => start::run(&typed, reporting),
         Command::Gateway(typed) => gateway::run(&typed, reporting),
+        Command::Proxy(typed) => proxy::run(&typed, reporting),
         Command::Topic(command) => topic::run(&command),
         Command::Group(command) => group::run(&command),
         Command::Produce(typed) => produce::run(&typed),

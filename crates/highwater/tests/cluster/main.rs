@@ -5,6 +5,7 @@
 mod hints;
 mod lost_disks;
 mod metrics;
+mod proxied;
 mod quorum;
 mod refused;
 mod replaced;

@@ -1,0 +1,137 @@
+//! `proxy`: runs a proxy of Kafka's protocol in front of a cluster until it is told to stop.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ::proxy::{ProxyConfig, ProxyError};
+use configuration::Configuration;
+use tracing::info;
+
+use super::start::{EXIT_CODE_INTERRUPTED, Reporting, Signals};
+use crate::arguments::Proxy;
+use crate::failure::{Failure, on_output};
+use crate::system;
+
+/// Descriptors for what is not a carried connection: listeners, the runtime's, the standard ones.
+const RESERVE: u64 = 64;
+/// Descriptors of a carried connection: the client's and the broker's.
+const DESCRIPTORS: u64 = 2;
+/// How long a broker may take to accept a connection.
+const CONNECT_MAX: Duration = Duration::from_secs(3);
+/// How often the cluster is asked which brokers there are.
+const ASKS_EVERY: Duration = Duration::from_secs(10);
+/// How long a stop waits for answers that are under way.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Runs until SIGTERM, SIGINT or SIGHUP; a second one does not wait for answers under way.
+pub fn run(typed: &Proxy, report: Reporting) -> Result<ExitCode, Failure> {
+    report.start(&Configuration::default());
+    let open_files = system::raise_open_files_limit();
+    let config = config(typed, open_files)?;
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot_start().detail(error))?;
+    let code = runtime.block_on(serve(config, &typed.bootstrap_server));
+    runtime.shutdown_background();
+    code
+}
+
+fn cannot_start() -> Failure {
+    Failure::new("the proxy cannot start")
+}
+
+/// What the proxy is told. `open_files`: how many descriptors this process may have, if that is known.
+fn config(typed: &Proxy, open_files: Option<u64>) -> Result<ProxyConfig, Failure> {
+    let listen = &typed.listen;
+    if listen.is_wildcard() && typed.advertised_host.is_none() {
+        return Err(cannot_start()
+            .detail(format!(
+                "{listen} stands for all interfaces, and clients must be told one host"
+            ))
+            .hint("name it: --advertised-host kafka.example.org"));
+    }
+    let listen_host = if listen.host.is_empty() { "0.0.0.0" } else { &listen.host };
+    let room = open_files.map(|files| (files.saturating_sub(RESERVE) / DESCRIPTORS).max(1));
+    let wanted = typed.connections_max.map(u64::from).or(room);
+    let known = ProxyConfig::new(&typed.bootstrap_server);
+    Ok(ProxyConfig {
+        listen_host: listen_host.to_owned(),
+        advertised_host: typed.advertised_host.clone(),
+        bootstrap_port: listen.port,
+        node_start_port: listen.port.checked_add(1).filter(|_| listen.port > 0),
+        connect_timeout: CONNECT_MAX,
+        connections_max: wanted.map_or(known.connections_max, |count| count as usize),
+        asks_every: Some(ASKS_EVERY),
+        ..known
+    })
+}
+
+async fn serve(config: ProxyConfig, brokers: &str) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::listen().map_err(|error| cannot_start().detail(error))?;
+    let proxy = ::proxy::Proxy::start(config).await.map_err(|error| not_started(&error))?;
+    let text = announcement(proxy.bootstrap(), brokers);
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(on_output)?;
+    signals.next().await;
+    info!("stopping");
+    tokio::select! {
+        () = proxy.drain(DRAIN_MAX) => Ok(ExitCode::SUCCESS),
+        () = signals.next() => Ok(ExitCode::from(EXIT_CODE_INTERRUPTED)),
+    }
+}
+
+fn not_started(error: &ProxyError) -> Failure {
+    match error {
+        ProxyError::Listen { source, .. } => cannot_start()
+            .detail(format!("{error}: {source}"))
+            .hint("choose another place, for example --listen 127.0.0.1:9292"),
+        ProxyError::Usage(_) => cannot_start().detail(error),
+    }
+}
+
+/// Where it is. Programs that start a proxy on port 0 read the address off the first line.
+fn announcement(bootstrap: &str, brokers: &str) -> String {
+    format!("proxy: {bootstrap}\ncluster: {brokers}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Command, Program};
+    use clap::Parser;
+
+    fn typed(line: &str) -> Proxy {
+        let arguments = ["highwater", "proxy"].into_iter().chain(line.split_whitespace());
+        let Command::Proxy(typed) = Program::try_parse_from(arguments).unwrap().command else {
+            panic!("another command")
+        };
+        typed
+    }
+
+    #[test]
+    fn brokers_have_the_ports_above_the_first_or_free_ones() {
+        let fixed = config(&typed("-b a:1,b:2 --listen 127.0.0.1:9192"), None).unwrap();
+        assert_eq!((fixed.bootstrap_port, fixed.node_start_port), (9192, Some(9193)));
+        assert_eq!(fixed.upstream, ["a:1", "b:2"]);
+        let free = config(&typed("-b a:1 --listen 127.0.0.1:0"), None).unwrap();
+        assert_eq!((free.bootstrap_port, free.node_start_port), (0, None));
+        assert!(free.shape.is_plain() && free.misbehave.is_off());
+    }
+
+    #[test]
+    fn connections_are_limited_by_what_was_typed_or_by_descriptors() {
+        let limit = |line: &str, files| config(&typed(line), files).unwrap().connections_max;
+        assert_eq!(limit("-b a:1", Some(1064)), 500);
+        assert_eq!(limit("-b a:1", Some(3)), 1);
+        assert_eq!(limit("-b a:1 --connections-max 7", Some(1064)), 7);
+    }
+
+    #[test]
+    fn all_interfaces_need_a_host_that_clients_are_told() {
+        for listen in [":9192", "0.0.0.0:9192", "[::]:9192"] {
+            let line = format!("-b a:1 --listen {listen}");
+            assert!(config(&typed(&line), None).is_err(), "{listen}");
+            let named = config(&typed(&(line + " --advertised-host kafka")), None).unwrap();
+            assert_eq!(named.advertised_host.as_deref(), Some("kafka"));
+        }
+    }
+}
