@@ -21,6 +21,12 @@ pub struct Cluster {
     nodes: Vec<Node>,
 }
 
+/// The name of a listener for replication alone, if `inter.broker.listener.name` asks for another one than that of clients.
+fn own_listener<'a>(settings: &[(&str, &'a str)]) -> Option<&'a str> {
+    let asked = settings.iter().find(|(key, _)| *key == "inter.broker.listener.name");
+    asked.map(|(_, name)| *name).filter(|name| *name != "PLAINTEXT")
+}
+
 /// One broker: how it is started, and the process while there is one.
 #[derive(Debug)]
 struct Node {
@@ -35,15 +41,18 @@ struct Node {
 
 impl Cluster {
     /// A cluster of a broker for each of `folders`, its data folder, made if missing; the broker's output goes beside it.
-    /// `settings` are handed to each as `--set`. The first three vote, or the first alone of two. Nothing is started yet.
+    /// `settings` are handed to each as `--set`; a listener that `inter.broker.listener.name` names is made. The first three vote, or the first alone of two. Nothing is started yet.
     ///
     /// # Errors
     /// No port can be bound.
     pub fn new(binary: &Path, folders: &[PathBuf], settings: &[(&str, &str)]) -> Result<Cluster> {
         let count = folders.len();
         let voters = if count < 3 { 1 } else { 3 };
-        let ports = ports::free(count + voters)?;
-        let (of_clients, of_voters) = ports.split_at(count);
+        let own_listener = own_listener(settings);
+        let of_brokers = if own_listener.is_some() { count } else { 0 };
+        let ports = ports::free(count + voters + of_brokers)?;
+        let (of_clients, others) = ports.split_at(count);
+        let (of_voters, of_brokers) = others.split_at(voters);
         let listed = of_voters.iter().enumerate();
         let listed = listed.map(|(at, port)| format!("{}@127.0.0.1:{port}", at + 1));
         let quorum = listed.collect::<Vec<_>>().join(",");
@@ -57,6 +66,11 @@ impl Cluster {
                 }
                 None => "broker",
             };
+            let mut protocols = String::from("CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT");
+            if let (Some(name), Some(port)) = (own_listener, of_brokers.get(at)) {
+                listeners += &format!(",{name}://127.0.0.1:{port}");
+                protocols += &format!(",{name}:PLAINTEXT");
+            }
             let id = (at + 1).to_string();
             let own = [
                 ("node.id", id.as_str()),
@@ -65,7 +79,9 @@ impl Cluster {
                 ("controller.listener.names", "CONTROLLER"),
                 ("controller.quorum.voters", &quorum),
             ];
-            let all = own.iter().chain(settings);
+            let map = [("listener.security.protocol.map", protocols.as_str())];
+            let map = if own_listener.is_some() { &map[..] } else { &[] };
+            let all = own.iter().chain(map).chain(settings);
             let settings = all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
             let settings = settings.collect();
             Node { data: data.clone(), port, listeners, settings, running: None, written: 0 }
@@ -196,9 +212,28 @@ mod tests {
     use super::*;
 
     fn cluster(brokers: usize) -> Cluster {
+        cluster_with(brokers, &[("durability", "fsync")])
+    }
+
+    fn cluster_with(brokers: usize, settings: &[(&str, &str)]) -> Cluster {
         let folders: Vec<PathBuf> =
             (0..brokers).map(|at| PathBuf::from(format!("/{at}"))).collect();
-        Cluster::new(Path::new("highwater"), &folders, &[("durability", "fsync")]).unwrap()
+        Cluster::new(Path::new("highwater"), &folders, settings).unwrap()
+    }
+
+    #[test]
+    fn a_listener_for_replication_is_made_where_its_name_is_asked_for() {
+        let key = "inter.broker.listener.name";
+        for name in ["REPLICATION", "PLAINTEXT"] {
+            let cluster = cluster_with(4, &[(key, name)]);
+            let own = name != "PLAINTEXT";
+            for node in &cluster.nodes {
+                assert_eq!(node.listeners.contains("REPLICATION://127.0.0.1:"), own);
+                let map = node.settings.iter().find(|(key, _)| key.ends_with("protocol.map"));
+                assert_eq!(map.is_some_and(|(_, map)| map.contains("REPLICATION:PLAINTEXT")), own);
+                assert_eq!(setting(node, key), name);
+            }
+        }
     }
 
     fn setting<'a>(node: &'a Node, key: &str) -> &'a str {
