@@ -191,6 +191,11 @@ CloudEvents 1.0 by their HTTP and Kafka protocol bindings. Where it differs:
 - Consumer instances of v2 are served, without `topic_pattern`. An offset in a commit is the next one to read, as in Strimzi's bridge; Confluent's proxy adds one. An instance joins its group again by itself; the proxies wait for a read.
 - Avro, Protobuf and JSON Schema are not served. The rest of v3 and administration over HTTP are not served yet; server-sent events are, with KafkaSSE's ids if wanted.
 
+## The proxy
+
+`highwater proxy` stands between any client and any cluster that speak Kafka's protocol without TLS: [gateway.md](gateway.md#the-proxy-of-kafkas-protocol). Tested with librdkafka and Highwater's own client in
+front of Highwater. What differs from a broker: the versions offered end where answers could not be rewritten; SaslHandshake begins with version 1; Fetch answers of more than 256 KiB name no new leader's address.
+
 ## Highwater's clients
 
 The commands, the gateway, the console and the performance tools read a file of properties as Kafka's tools do; `cargo xt secured` gives the same files to both. Where they differ:

@@ -561,7 +561,10 @@ mod tests {
         for (pairs, words) in [
             (&[("node.id", "1"), ("broker.id", "2")][..], "must agree"),
             (&[("process.roles", "controller")], "without the role broker"),
-            (&[("controller.quorum.voters", "1@a:1,2@b:1")], "2 voters; take 1, 3 or 5"),
+            (
+                &[("controller.quorum.voters", "1@a:1,2@b:1,3@c:1,4@d:1")],
+                "4 voters; take 1, 3 or 5",
+            ),
             (&[("controller.quorum.voters", "1@a:1,2@b:1,2@c:1")], "listed twice"),
             (&[("controller.quorum.voters", "2@b:1")], "node 1 is not among them"),
             (&[("controller.quorum.voters", VOTERS)], "22 characters of URL-safe base64"),

@@ -49,8 +49,8 @@ fn check_voters(config: &BrokerConfig, is_controller: bool, reading: &Reading<'_
     ids.dedup();
     if ids.len() != voters.len() {
         refuse("a node is listed twice; each voter has a number of its own".to_owned());
-    } else if !matches!(voters.len(), 0 | 1 | 3 | 5) {
-        refuse(format!("{} voters; take 1, 3 or 5 of the nodes", voters.len()));
+    } else if !matches!(voters.len(), 0..=3 | 5) {
+        refuse(format!("{} voters; take 1, 3 or 5 of the nodes, or both of two", voters.len()));
     } else if !voters.is_empty() && !listed && is_controller {
         refuse(format!(
             "node {id} is not among them; add it, or say process.roles=broker for a node that does not vote"

@@ -584,7 +584,7 @@ pub struct Elect {
 /// `cluster up`
 #[derive(Debug, Args)]
 pub struct ClusterUp {
-    /// How many brokers, from 1 to 9; of three or more, the first three vote in the metadata quorum
+    /// How many brokers, from 1 to 9; the first three vote in the metadata quorum. Of two, both are needed for every change of the metadata
     #[arg(value_name = "BROKERS", value_parser = clap::value_parser!(u16).range(1..=9))]
     pub brokers: u16,
     /// Keep everything in this folder: ports, the cluster's id, and a folder for each broker; it is made if it

@@ -64,7 +64,7 @@ pub fn start(binary: &Path, data: &Path, port: u16, settings: &[(&str, &str)]) -
 }
 
 /// Starts the program `binary` as the brokers 1 to `count` of one cluster, each on a folder `broker-K` within `folder`,
-/// with `settings` as `--set` each, and waits until all serve. The first three vote, or the first alone of two.
+/// with `settings` as `--set` each, and waits until all serve. The first three vote.
 ///
 /// # Errors
 /// A broker cannot be started, or does not serve.

@@ -12,7 +12,7 @@ mod replaced;
 mod replication;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader, Lines, Write as _};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -199,15 +199,26 @@ fn place() -> (TempDir, std::path::PathBuf) {
 }
 
 #[test]
-fn two_brokers_are_refused_in_words_before_anything_is_made() {
+fn two_brokers_come_up_have_two_copies_and_come_back() {
     let (_place, folder) = place();
+    let up = Up::of(&folder, 2, &[]);
+    let addresses = up.addresses();
+    assert_eq!(up.brokers.len(), 2);
+    assert_eq!(up.run("topic create pair -p 2 -r 2"), "pair: created\n");
+    let described = up.run("topic describe pair");
+    assert!(described.contains("1,2") && described.contains("2,1"), "{described}");
     let mut command = Command::new(HIGHWATER);
-    command.args(["cluster", "up", "2", "--data-dir"]).arg(&folder);
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    assert!(!output.status.success());
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("take 1, or 3 to 9"), "{said}");
-    assert!(!folder.exists(), "nothing is left behind");
+    command.args(["produce", "pair", "-b", &up.bootstrap]).stdin(Stdio::piped());
+    let mut producing = command.stdout(Stdio::null()).spawn().unwrap();
+    producing.stdin.take().unwrap().write_all(b"first\nsecond\n").unwrap();
+    assert!(producing.wait().unwrap().success(), "both have acknowledged");
+    up.stop();
+
+    let up = Up::of(&folder, 2, &[]);
+    assert_eq!(up.addresses(), addresses);
+    let read = up.run("consume pair --from start --count 2");
+    assert!(read.contains("first") && read.contains("second"), "{read}");
+    up.stop();
 }
 
 #[test]

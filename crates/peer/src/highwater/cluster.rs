@@ -41,13 +41,13 @@ struct Node {
 
 impl Cluster {
     /// A cluster of a broker for each of `folders`, its data folder, made if missing; the broker's output goes beside it.
-    /// `settings` are handed to each as `--set`; a listener that `inter.broker.listener.name` names is made. The first three vote, or the first alone of two. Nothing is started yet.
+    /// `settings` are handed to each as `--set`; a listener that `inter.broker.listener.name` names is made. The first three vote. Nothing is started yet.
     ///
     /// # Errors
     /// No port can be bound.
     pub fn new(binary: &Path, folders: &[PathBuf], settings: &[(&str, &str)]) -> Result<Cluster> {
         let count = folders.len();
-        let voters = if count < 3 { 1 } else { 3 };
+        let voters = count.min(3);
         let own_listener = own_listener(settings);
         let of_brokers = if own_listener.is_some() { count } else { 0 };
         let ports = ports::free(count + voters + of_brokers)?;
@@ -242,8 +242,8 @@ mod tests {
     }
 
     #[test]
-    fn one_of_two_votes_and_three_of_four() {
-        for (brokers, voters) in [(2, 1), (3, 3), (4, 3)] {
+    fn both_of_two_vote_and_three_of_four() {
+        for (brokers, voters) in [(1, 1), (2, 2), (3, 3), (4, 3)] {
             let cluster = cluster(brokers);
             let votes = |node: &&Node| setting(node, "process.roles") == "broker,controller";
             assert_eq!(cluster.nodes.iter().filter(votes).count(), voters);

@@ -45,13 +45,6 @@ pub fn run(typed: &ClusterUp, reporting: Reporting) -> Result<ExitCode, Failure>
             .detail("each broker has a value of its own, which this command chooses")
             .hint("its folder has the configuration of each broker: broker-1/server.properties"));
     }
-    if typed.brokers == 2 {
-        return Err(Failure::new("a cluster of two brokers cannot be brought up yet")
-            .detail(
-                "one of them alone would vote, and a broker that votes alone talks to no other one",
-            )
-            .hint("take 1, or 3 to 9"));
-    }
     let mut settings = typed.sets.clone();
     let reports = reporting.settings().into_iter();
     settings.extend(reports.map(|(key, value)| Pair { key: key.to_owned(), value }));

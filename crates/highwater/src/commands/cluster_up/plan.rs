@@ -111,8 +111,10 @@ impl fmt::Display for Refused {
             ),
             Refused::OtherVoters { planned, wanted } => write!(
                 f,
-                "it was made for {planned} with one voter; {wanted} brokers have {VOTERS}, and \
-                 voters stay as they are"
+                "it was made for {planned}, with {} in the quorum; {wanted} brokers have {} there, \
+                 and voters stay as they are",
+                voters_of(*planned),
+                voters_of(*wanted),
             ),
         }
     }
@@ -124,7 +126,7 @@ pub fn ports_max(brokers: usize) -> usize {
 }
 
 fn voters_of(brokers: usize) -> usize {
-    if brokers >= VOTERS { VOTERS } else { 1 }
+    brokers.min(VOTERS)
 }
 
 impl Plan {
@@ -290,7 +292,7 @@ mod tests {
     #[test]
     fn one_votes_of_two_and_three_vote_of_more() {
         let voters = |brokers| plan(brokers).voters().map(|node| node.id).collect::<Vec<_>>();
-        assert_eq!([voters(1), voters(2)], [[1], [1]]);
+        assert_eq!((voters(1), voters(2)), (vec![1], vec![1, 2]));
         for brokers in 3..=9 {
             assert_eq!(voters(brokers), [1, 2, 3]);
         }
@@ -329,7 +331,7 @@ mod tests {
         assert_eq!(five.voters().count(), 3);
         assert_eq!(five.brokers[3].ports().min(), Some(10_010));
         assert_eq!(three.grown(3, &[]), Ok(three.clone()));
-        assert_eq!(plan(1).grown(2, &ports).unwrap().voters().count(), 1);
+        assert!(plan(1).grown(2, &ports).is_err(), "it would have to vote");
     }
 
     #[test]
@@ -339,7 +341,9 @@ mod tests {
         assert!(fewer.to_string().contains("none is taken away"));
         let others = Refused::OtherVoters { planned: 2, wanted: 3 };
         assert_eq!(plan(2).grown(3, &[]), Err(others.clone()));
-        assert!(others.to_string().contains("voters stay as they are"));
+        let words =
+            "made for 2, with 2 in the quorum; 3 brokers have 3 there, and voters stay as they are";
+        assert!(others.to_string().contains(words), "{others}");
     }
 
     #[test]
