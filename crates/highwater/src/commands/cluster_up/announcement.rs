@@ -79,7 +79,7 @@ mod tests {
                  bootstrap.servers=127.0.0.1:9998,127.0.0.1:10001\n\
                  broker 1: 127.0.0.1:9998   pid 4711   /c/broker-1  again: highwater start /c/broker-1/server.properties\n\
                  broker 2: 127.0.0.1:10001  pid 81234  /c/broker-2  again: highwater start /c/broker-2/server.properties\n\
-                 http: http://127.0.0.1:10000/metrics http://127.0.0.1:10002/metrics\n\
+                 http: http://127.0.0.1:10000/metrics http://127.0.0.1:10003/metrics\n\
                  try: highwater cluster info -b 127.0.0.1:9998,127.0.0.1:10001\n"
             )
         );
