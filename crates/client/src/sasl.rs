@@ -101,7 +101,7 @@ impl Login<'_> {
                 Err(self.refused(format!("it offers {served} only; change sasl.mechanism")))
             }
             ErrorCode::IllegalSaslState => Err(self.refused(
-                "its port logs nobody in; write security.protocol=PLAINTEXT or SSL, or take the port that does"
+                "its port has no login; write security.protocol=PLAINTEXT or SSL, or take the port that does"
                     .to_owned(),
             )),
             code => Err(self.failed(code, None)),

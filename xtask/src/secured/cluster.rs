@@ -269,7 +269,7 @@ fn refusals(folder: &Path, open: u16, ports: &Ports) -> Result<Vec<Refusal>> {
             "SASL_PLAINTEXT",
             trusting,
             right,
-            "logs nobody in",
+            "has no login",
         ),
         ("no login, no TLS", "localhost", login, "PLAINTEXT", trusting, None, "SASL_PLAINTEXT"),
     ] {

@@ -243,7 +243,7 @@ async fn a_gap_is_said() {
     let admin = Admin::new(world.cluster.clone());
     let before = HashMap::from([(TopicPartition::new("t", 0), Offset(7))]);
     admin.delete_records(&before).await.unwrap();
-    // With the last reader the chunks go: what is asked for now must be read.
+    // With the last reader the chunks go: what the next one asks for must be read from the broker.
     world.until_count("readers", 0).await;
     for id in [&id, "t/0@2", r#"[{"topic":"t","partition":0,"offset":2}]"#] {
         let mut stream = EventStream::open(address, "/topics/t/events", Some(id)).await;
