@@ -35,21 +35,41 @@ pub(crate) struct Counts {
     pub(super) gaps: Count,
     /// Readers that were closed because they were too slow.
     pub(super) slow: Count,
+    /// Readers that have taken nothing of what waits for them since they were last looked at, a second before.
+    pub(super) blocked: Count,
+}
+
+/// Counts one more for as long as it lives.
+#[derive(Debug)]
+pub(super) struct OneMore<'a>(&'a Count);
+
+impl Count {
+    pub(super) fn one_more(&self) -> OneMore<'_> {
+        self.add(1);
+        OneMore(self)
+    }
+}
+
+impl Drop for OneMore<'_> {
+    fn drop(&mut self) {
+        self.0.less_one();
+    }
 }
 
 impl Counts {
     /// As JSON; `held_bytes`: memory of chunks.
     pub(super) fn json(&self, held_bytes: usize) -> String {
-        let Counts { readers, encoded, sent, catch_ups, gaps, slow } = self;
+        let Counts { readers, encoded, sent, catch_ups, gaps, slow, blocked } = self;
         format!(
             "{{\"readers\":{},\"encoded_events\":{},\"sent_events\":{},\"catch_up_reads\":{},\"gaps\":{},\
-             \"closed_slow\":{},\"chunk_bytes\":{held_bytes}}}",
+             \"closed_slow\":{},\"blocked_readers\":{},\"chunk_bytes\":{held_bytes}}}",
             readers.get(),
             encoded.get(),
             sent.get(),
             catch_ups.get(),
             gaps.get(),
             slow.get(),
+            blocked.get(),
         )
     }
 }

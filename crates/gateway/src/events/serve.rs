@@ -24,7 +24,8 @@ pub(crate) async fn serve(
     mut stopped: watch::Receiver<bool>,
 ) {
     let settings = shared.events.settings;
-    let writer = Writer::new(stream, opened.is_chunked, settings.blocked_max);
+    let blocked = &shared.events.counts.blocked;
+    let writer = Writer::new(stream, opened.is_chunked, settings.blocked_max, blocked);
     if let Err(cause) = run(writer, opened, &shared, &mut stopped).await {
         if cause.kind() == io::ErrorKind::TimedOut {
             shared.events.counts.slow.add(1);
@@ -34,7 +35,7 @@ pub(crate) async fn serve(
 }
 
 async fn run(
-    mut writer: Writer,
+    mut writer: Writer<'_>,
     opened: Opened,
     shared: &Shared,
     stopped: &mut watch::Receiver<bool>,
@@ -95,7 +96,7 @@ async fn run(
 }
 
 /// The head, when to come again, the first id, and what was missed until here.
-async fn begin(writer: &Writer, opened: Opened, shared: &Shared) -> io::Result<Reader> {
+async fn begin(writer: &Writer<'_>, opened: Opened, shared: &Shared) -> io::Result<Reader> {
     let mut first = open::head(&opened);
     writer.head(&first).await?;
     first.clear();
@@ -109,7 +110,7 @@ async fn begin(writer: &Writer, opened: Opened, shared: &Shared) -> io::Result<R
 }
 
 /// Has the client come again, at some time, where it is now.
-async fn send_away(writer: Writer, mut reader: Reader, shared: &Shared) -> io::Result<()> {
+async fn send_away(writer: Writer<'_>, mut reader: Reader, shared: &Shared) -> io::Result<()> {
     let mut last = Vec::new();
     notice::write_retry(Return::SentAway.retry_ms(fastrand::f64()), &mut last);
     reader.write_id_block(&mut last);

@@ -9,6 +9,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
+use super::counts::Count;
+
 /// Bytes that the system keeps for a reader that takes nothing. The default may grow to 4 MiB, of memory that all sockets of
 /// the machine share.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
@@ -27,21 +29,28 @@ const HEARD_BYTES_MAX: usize = 64 * 1024;
 
 /// A reader's socket.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct Writer<'a> {
     stream: TcpStream,
     /// Whether the body goes in chunks; clients of HTTP/1.0 know none.
     is_chunked: bool,
     blocked_max: Duration,
     heard_bytes: usize,
+    /// Where a reader is counted that takes nothing.
+    blocked: &'a Count,
 }
 
-impl Writer {
-    pub(super) fn new(stream: TcpStream, is_chunked: bool, blocked_max: Duration) -> Writer {
+impl<'a> Writer<'a> {
+    pub(super) fn new(
+        stream: TcpStream,
+        is_chunked: bool,
+        blocked_max: Duration,
+        blocked: &'a Count,
+    ) -> Writer<'a> {
         // A socket that keeps its defaults costs memory and nothing else.
         if let Err(cause) = tune(&stream) {
             debug!(%cause, "a socket keeps the system's own limits");
         }
-        Writer { stream, is_chunked, blocked_max, heard_bytes: 0 }
+        Writer { stream, is_chunked, blocked_max, heard_bytes: 0, blocked }
     }
 
     /// Writes the head of the answer.
@@ -90,13 +99,13 @@ impl Writer {
         mut parts: &mut [IoSlice<'_>],
         is_burden: impl Fn() -> bool,
     ) -> io::Result<()> {
-        let mut blocked_since: Option<Instant> = None;
+        let (mut blocked_since, mut counted) = (None, None);
         while parts.iter().any(|part| !part.is_empty()) {
             match self.stream.try_write_vectored(parts) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     IoSlice::advance_slices(&mut parts, written);
-                    blocked_since = None;
+                    (blocked_since, counted) = (None, None);
                 }
                 Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {
                     let now = Instant::now();
@@ -105,6 +114,9 @@ impl Writer {
                     let is_ready = timeout_at(look_at, self.stream.writable()).await.is_ok();
                     if !is_ready && (is_burden() || Instant::now() >= close_at) {
                         return Err(io::ErrorKind::TimedOut.into());
+                    }
+                    if !is_ready {
+                        counted.get_or_insert_with(|| self.blocked.one_more());
                     }
                 }
                 Err(cause) => return Err(cause),
