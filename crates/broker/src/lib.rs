@@ -16,6 +16,7 @@ mod fetch_session;
 mod groups;
 mod handlers;
 mod internal_topics;
+mod log_ends;
 mod log_levels;
 mod logs;
 mod network;

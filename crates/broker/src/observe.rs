@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use metadata::ClusterImage;
-use model::{BrokerId, PartitionIndex};
+use model::{BrokerId, Offset, Timestamp, TopicPartition};
 use partition::Partition;
 use quorum::MemberDescription;
 
@@ -196,10 +197,7 @@ fn requests(server: &Server) -> RequestFacts {
 }
 
 fn groups(server: &Server, depth: Depth) -> Vec<GroupFacts> {
-    let here = server.topics.snapshot();
-    let end_of = |topic: &str, index: PartitionIndex| {
-        here.by_name(topic)?.partition(index).map(|partition| partition.high_watermark().0)
-    };
+    let (here, now) = (server.topics.snapshot(), server.clock.now());
     let (mut facts, mut looked_at) = (Vec::new(), 0);
     server.groups.each_durable(|durable| {
         if facts.len() >= GROUPS_MAX || looked_at >= COMMITTED_MAX {
@@ -210,14 +208,20 @@ fn groups(server: &Server, depth: Depth) -> Vec<GroupFacts> {
                 return;
             }
             let (mut lags, mut offsets) = (BTreeMap::<Arc<str>, i64>::new(), Vec::new());
+            let mut worst = None;
             for (partition, committed) in durable.offsets(&group) {
                 looked_at += 1;
+                let local = here.by_name(&partition.topic);
+                let local = local.and_then(|topic| topic.partition(partition.partition));
                 let offset = CommittedOffset {
                     topic: Arc::clone(&partition.topic),
                     partition: partition.partition.0,
                     offset: committed.offset.0,
-                    high_watermark: end_of(&partition.topic, partition.partition),
+                    high_watermark: local.map(|local| local.high_watermark().0),
+                    behind: local
+                        .and_then(|local| behind(server, partition, local, committed.offset, now)),
                 };
+                worst = worst.max(offset.behind);
                 if let Some(lag) = offset.lag() {
                     *lags.entry(Arc::clone(&offset.topic)).or_insert(0) += lag;
                 }
@@ -226,10 +230,50 @@ fn groups(server: &Server, depth: Depth) -> Vec<GroupFacts> {
                 }
             }
             let member_count = durable.group(&group).map_or(0, |record| record.members.len());
-            facts.push(GroupFacts { name: group.to_string(), member_count, lags, offsets });
+            let name = group.to_string();
+            facts.push(GroupFacts { name, member_count, lags, behind: worst, offsets });
         }
     });
     facts
+}
+
+/// How long ago the oldest record arrived that a group has still to read, which goes on at `offset`; what retention
+/// has passed is not counted.
+fn behind(
+    server: &Server,
+    name: &TopicPartition,
+    partition: &Arc<Partition>,
+    offset: Offset,
+    now: Timestamp,
+) -> Option<Duration> {
+    let end = partition.high_watermark();
+    server.log_ends.note(name, end, now);
+    if offset >= end {
+        return Some(Duration::ZERO);
+    }
+    let start = partition.with_log(|log| log.log_start_offset());
+    server.log_ends.behind(name, offset.max(start), now)
+}
+
+/// Looks at the ends of all partitions that groups have committed offsets of, those with a replica here.
+pub fn look_at_log_ends(server: &Server) {
+    let (here, now) = (server.topics.snapshot(), server.clock.now());
+    let mut looked_at = 0;
+    server.groups.each_durable(|durable| {
+        for group in durable.group_ids() {
+            for (partition, _) in durable.offsets(&group) {
+                looked_at += 1;
+                if looked_at > COMMITTED_MAX {
+                    return;
+                }
+                let local = here.by_name(&partition.topic);
+                if let Some(local) = local.and_then(|topic| topic.partition(partition.partition)) {
+                    server.log_ends.note(partition, local.high_watermark(), now);
+                }
+            }
+        }
+    });
+    server.log_ends.forget_before(now);
 }
 
 /// Everything that is wrong with the broker.

@@ -27,6 +27,7 @@ use crate::descriptors::Descriptors;
 use crate::endpoints::Endpoints;
 use crate::fetch_session::FetchSessions;
 use crate::groups::{Groups, OFFSETS_TOPIC, partition_of};
+use crate::log_ends::LogEnds;
 use crate::log_levels::LogLevels;
 use crate::logs::Logs;
 use crate::logs::flusher::Flusher;
@@ -166,6 +167,8 @@ pub struct Server {
     pub data: OnceLock<Handle>,
     /// The program's reports, if it lets them be changed.
     pub log_levels: OnceLock<Arc<dyn LogLevels>>,
+    /// When records arrived that groups have not read.
+    pub log_ends: LogEnds,
     /// Index of the last metadata record that this broker has acted upon.
     pub applied: watch::Receiver<u64>,
 }

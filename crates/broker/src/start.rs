@@ -25,6 +25,7 @@ use metadata::decide::{
 use metadata::record::Endpoint;
 use metadata::topic_config::StaticConfigs;
 use metadata::{ClusterImage, ControllerSettings, Refusal, Request, Response};
+use metrics::{Source, Sources};
 use model::{BrokerEpoch, BrokerId, TopicPartition, Uuid};
 use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError, Transport};
 use storage::disk::{Disk, EssentialDisk, RealDisk};
@@ -42,6 +43,7 @@ use crate::counters::Counters;
 use crate::endpoints::Endpoints;
 use crate::fetch_session::FetchSessions;
 use crate::groups::{Groups, group_config};
+use crate::log_ends::LogEnds;
 use crate::log_levels::LogLevels;
 use crate::logs::chores::Chores;
 use crate::logs::cleaner::Cleaner;
@@ -117,6 +119,8 @@ pub struct RunningBroker {
     server: Arc<Server>,
     broker_epoch: BrokerEpoch,
     http: Option<SocketAddr>,
+    /// What is shown with this broker's metrics.
+    beside: Sources,
     stopping: watch::Sender<bool>,
     chores: Chores,
     removal: Removal,
@@ -244,6 +248,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         applied,
         data: data.handle().clone().into(),
         log_levels: OnceLock::new(),
+        log_ends: LogEnds::default(),
         config: ArcSwap::from_pointee(config),
     });
     if let Some(links) = &links {
@@ -263,7 +268,8 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         let name: Arc<str> = listener.name.into();
         data.handle().spawn(accept(socket, name, Arc::clone(&server), stopped.clone()));
     }
-    let http = serve_http(&server, stopped).await?;
+    let beside = Sources::default();
+    let http = serve_http(&server, beside.clone(), stopped).await?;
     let chores = Chores::start(&server).map_err(StartError::Threads)?;
     let removal = Removal::start(&server).map_err(StartError::Threads)?;
     let files = Files::start(&server).map_err(StartError::Threads)?;
@@ -272,6 +278,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         server,
         broker_epoch,
         http,
+        beside,
         stopping,
         chores,
         removal,
@@ -404,6 +411,7 @@ async fn open_links(
 /// Metrics and health, on the control runtime.
 async fn serve_http(
     server: &Arc<Server>,
+    beside: Sources,
     mut stopped: watch::Receiver<bool>,
 ) -> Result<Option<SocketAddr>, StartError> {
     let Some(at) = server.config().http.bind.clone() else { return Ok(None) };
@@ -416,7 +424,7 @@ async fn serve_http(
     let door = telemetry::Door::new(socket, server.limits.descriptors.http);
     tokio::spawn(async move {
         let stop = async move { stopped.wait_for(|stopping| *stopping).await.map_or((), drop) };
-        let telemetry = telemetry::Telemetry::new(observed);
+        let telemetry = telemetry::Telemetry::new(observed, beside);
         if let Err(cause) = telemetry::serve(door, telemetry, stop).await {
             error!(%cause, "metrics and health are not served any more");
         }
@@ -586,6 +594,11 @@ impl RunningBroker {
     /// broker's life counts.
     pub fn set_log_levels(&self, levels: Arc<dyn LogLevels>) {
         let _ = self.server.log_levels.set(levels);
+    }
+
+    /// Shows the metrics of something that runs beside this broker with its own.
+    pub fn show(&self, source: Arc<dyn Source>) {
+        self.beside.add(source);
     }
 
     /// Waits until this broker cannot go on, and says why: the metadata quorum failed on this node, as when its

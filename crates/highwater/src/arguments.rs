@@ -178,6 +178,9 @@ pub struct Proxy {
     /// The host that clients are told to connect to; otherwise the one of --listen
     #[arg(long, value_name = "HOST")]
     pub advertised_host: Option<String>,
+    /// Show metrics and health here, over HTTP: host:port
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_port)]
+    pub metrics_listener: Option<HostPort>,
     /// Connections of clients at a time; otherwise half of the open files that this process may have
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub connections_max: Option<u32>,

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,8 @@ struct Process {
     child: Child,
     /// `host:port` of where it listens.
     address: String,
+    /// What it says behind that.
+    later: mpsc::Receiver<String>,
 }
 
 impl Process {
@@ -43,8 +46,9 @@ impl Process {
         let found = |line: std::io::Result<String>| Some(line.ok()?.strip_prefix(says)?.to_owned());
         let address = lines.find_map(found).expect("it listens");
         // The rest is read too, so that nothing waits for a reader.
-        thread::spawn(move || lines.count());
-        Process { child, address }
+        let (say, later) = mpsc::channel();
+        thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(say.send(line))));
+        Process { child, address, later }
     }
 
     fn broker(data: &Path, port: u16) -> Process {
@@ -299,6 +303,43 @@ fn connections_above_the_limit_are_closed_and_reported_and_those_below_served() 
     let reported = proxy.end();
     let reports = reported.matches("a connection is refused").count();
     assert!((1..50).contains(&reports) && reported.contains("--connections-max"), "{reported}");
+}
+
+#[test]
+fn what_went_through_is_shown_by_api_and_direction() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Process::broker(folder.path(), 0);
+    let proxy = Process::proxy(&broker.address, &["--metrics-listener", "127.0.0.1:0"]);
+    let at =
+        proxy.later.iter().find_map(|line| Some(line.strip_prefix("http: http://")?.to_owned()));
+    let at = at.unwrap().split('/').next().unwrap().to_owned();
+    let page = |path: &str| {
+        let mut stream = TcpStream::connect(&at).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut read = String::new();
+        stream.read_to_string(&mut read).unwrap();
+        read
+    };
+    block_on(async {
+        let cluster = Cluster::connect(ClusterConfig::new(&proxy.address)).await.unwrap();
+        create(&cluster, "t").await;
+        let producer = Producer::new(cluster.clone(), ProducerConfig::default()).await.unwrap();
+        send(&producer, "t", 0..100).await;
+    });
+    let text = page("/metrics");
+    for row in [
+        "messages_total{api_key=\"CreateTopics\",direction=\"request\"} 1",
+        "messages_total{api_key=\"CreateTopics\",direction=\"response\"} 1",
+        "bytes_total{api_key=\"Produce\",direction=\"response\"} ",
+        "errors_total{side=\"client\"} 0",
+    ] {
+        assert!(text.contains(&format!("\nhighwater_proxy_{row}")), "{row}: {text}");
+    }
+    assert!(text.contains("\nprocess_resident_memory_bytes "), "{text}");
+    assert!(page("/healthz").starts_with("HTTP/1.1 200"));
+    proxy.signal(Signal::TERM);
+    proxy.end();
 }
 
 #[test]

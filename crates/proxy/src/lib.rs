@@ -31,6 +31,7 @@ mod requests;
 mod rewrite;
 mod scout;
 mod shape;
+mod shown;
 #[cfg(test)]
 mod testing;
 
@@ -38,3 +39,4 @@ pub use counters::{ApiTraffic, Counters, Traffic};
 pub use misbehave::{Misbehave, Misdeeds};
 pub use proxy::{Proxy, ProxyConfig, ProxyError};
 pub use shape::{EMULATIONS, Emulation, Shape, emulation};
+pub use shown::OfProcess;

@@ -15,7 +15,7 @@ use storage::disk::reserve;
 use tracing::{debug, error, info, warn};
 
 use crate::server::Server;
-use crate::vital;
+use crate::{log_ends, observe, vital};
 
 /// Bytes that recovery may have to read after a crash, one or two seconds' worth. Above it the
 /// fullest logs are checkpointed, which writes back what the system had not written yet.
@@ -89,6 +89,7 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
         soon(Duration::from_secs(1), |server| server.logs.look_at_directories()),
         soon(Duration::from_secs(1), look_for_room),
         soon(Duration::from_secs(1), sync_journals),
+        soon(log_ends::LOOK_EVERY, |server| observe::look_at_log_ends(server)),
         soon(ms(log.flush_scheduler_ms.clamp(100, 60_000)), flush_by_age),
     ]
 }

@@ -5,10 +5,10 @@
 
 use std::fmt;
 
-use super::family::Families;
 use super::observed::{FollowerFacts, MemberFacts};
 use super::scrape::Scrape;
 use crate::counters::{ByReason, ClusterCounters, Reason};
+use metrics::Families;
 
 pub(super) fn write(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Result {
     let counters = &scrape.counters.cluster;

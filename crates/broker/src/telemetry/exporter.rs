@@ -3,15 +3,17 @@
 
 use std::fmt;
 
-use super::family::Families;
 use super::observed::{CommittedOffset, GroupFacts, PartitionFacts};
 use super::scrape::{Depth, Scrape};
+use metrics::Families;
 
 pub(super) fn write(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Result {
     write_brokers(families, scrape)?;
     if scrape.depth == Depth::All {
         write_partitions(families, scrape)?;
         write_offsets(families, &scrape.groups)?;
+    } else {
+        write_worst(families, &scrape.groups)?;
     }
     write_groups(families, &scrape.groups)
 }
@@ -69,14 +71,18 @@ fn write_partitions(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Re
     Ok(())
 }
 
+/// Also the help of the worst of a group's partitions: one name, with fewer labels where little is shown.
+const LAG_SECONDS: &str = "How long ago the oldest record arrived that a group has still to read";
+
 fn write_offsets(families: &mut Families<'_>, groups: &[GroupFacts]) -> fmt::Result {
     for (name, help, value) in [
         (
             "current_offset",
             "Where a group will go on reading",
-            (|o| Some(o.offset)) as fn(&CommittedOffset) -> Option<i64>,
+            (|o| Some(o.offset as f64)) as fn(&CommittedOffset) -> Option<f64>,
         ),
-        ("lag", "Records that a group has still to read", CommittedOffset::lag),
+        ("lag", "Records that a group has still to read", |o| Some(o.lag()? as f64)),
+        ("lag_seconds", LAG_SECONDS, |o| Some(o.behind?.as_secs_f64())),
     ] {
         families.gauges(&format!("kafka_consumergroup_{name}"), help, |row| {
             for group in groups {
@@ -88,13 +94,23 @@ fn write_offsets(families: &mut Families<'_>, groups: &[GroupFacts]) -> fmt::Res
                         ("topic", &offset.topic),
                         ("partition", &partition),
                     ];
-                    row(&labels, value as f64)?;
+                    row(&labels, value)?;
                 }
             }
             Ok(())
         })?;
     }
     Ok(())
+}
+
+fn write_worst(families: &mut Families<'_>, groups: &[GroupFacts]) -> fmt::Result {
+    families.gauges("kafka_consumergroup_lag_seconds", LAG_SECONDS, |row| {
+        for group in groups {
+            let Some(behind) = group.behind else { continue };
+            row(&[("consumergroup", &group.name)], behind.as_secs_f64())?;
+        }
+        Ok(())
+    })
 }
 
 fn write_groups(families: &mut Families<'_>, groups: &[GroupFacts]) -> fmt::Result {

@@ -3,7 +3,9 @@
 
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 
+use ::metrics::Source;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -16,8 +18,6 @@ use super::door::Door;
 use super::observed::Trouble;
 use super::scrape::{Depth, Telemetry};
 use super::worker::Worker;
-
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What the routes share.
 #[derive(Debug, Clone)]
@@ -49,9 +49,30 @@ pub async fn serve(
     axum::serve(door, router(telemetry)?).with_graceful_shutdown(stop).await
 }
 
+/// Serves the metrics of another program than a broker, and that it is alive, as [`serve`] does.
+pub async fn serve_only_metrics(
+    door: Door,
+    source: Arc<dyn Source>,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let look = Worker::start("metrics", move |()| Bytes::from(::metrics::text(&source)))?;
+    let router = Router::new()
+        .route("/metrics", get(|State(look)| shown(look, ())))
+        .route("/healthz", get(|| async { Json(json!({ "status": "ok" })) }))
+        .with_state(look);
+    axum::serve(door, router).with_graceful_shutdown(stop).await
+}
+
 async fn metrics(looks: Looks, depth: Depth) -> Response {
-    match looks.metrics.ask(depth).await {
-        Some(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+    shown(looks.metrics, depth).await
+}
+
+async fn shown<K: Copy + PartialEq + Send + 'static>(
+    look: Worker<K, Bytes>,
+    question: K,
+) -> Response {
+    match look.ask(question).await {
+        Some(text) => ([(header::CONTENT_TYPE, ::metrics::CONTENT_TYPE)], text).into_response(),
         None => StatusCode::TOO_MANY_REQUESTS.into_response(),
     }
 }

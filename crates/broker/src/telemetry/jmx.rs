@@ -4,9 +4,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use metrics::{Families, Row, quantile};
 use wire::ApiKey;
 
-use super::family::{Families, Row, quantile};
 use super::observed::{ClusterFacts, PartitionFacts, TopicFacts};
 use super::scrape::{Depth, Scrape};
 use crate::counters::{Counter, Election, TopicCounters};

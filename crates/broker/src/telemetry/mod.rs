@@ -11,19 +11,17 @@
 mod cluster;
 mod door;
 mod exporter;
-mod family;
 mod http;
 mod jmx;
 mod native;
 mod observed;
-mod process;
 mod scrape;
 #[cfg(test)]
 mod tests;
 mod worker;
 
 pub use door::Door;
-pub use http::serve;
+pub use http::{serve, serve_only_metrics};
 pub use observed::{
     BrokerFacts, ClusterFacts, CommittedOffset, FollowerFacts, GroupFacts, LocalReplica,
     MemberFacts, Observed, PartitionFacts, QuorumFacts, RequestFacts, ThreadTimes, TopicFacts,

@@ -3,9 +3,9 @@
 
 use std::fmt;
 
-use super::family::Families;
+use metrics::{Families, process};
+
 use super::observed::{RequestFacts, Trouble};
-use super::process::Process;
 use super::scrape::Scrape;
 
 pub(super) fn write(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Result {
@@ -25,7 +25,7 @@ pub(super) fn write(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Re
     write_connections(families, scrape)?;
     write_requests(families, &scrape.requests)?;
     write_durations(families, scrape)?;
-    Process::now().map_or(Ok(()), |process| write_process(families, &process))
+    process::write(families)
 }
 
 fn write_troubles(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Result {
@@ -131,23 +131,4 @@ fn write_durations(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Res
         "How long syncs of log files take",
         std::iter::once((&[][..], &scrape.counters.syncs)),
     )
-}
-
-fn write_process(families: &mut Families<'_>, process: &Process) -> fmt::Result {
-    families.counter_seconds(
-        "process_cpu_seconds",
-        "Processor time of this process",
-        process.cpu_seconds,
-    )?;
-    for (name, help, value) in [
-        ("process_resident_memory_bytes", "Memory in use", process.resident_bytes as f64),
-        ("process_virtual_memory_bytes", "Address space in use", process.virtual_bytes as f64),
-        ("process_open_fds", "Open files and connections", process.open_files as f64),
-        ("process_max_fds", "Files that may be open", process.open_files_max as f64),
-        ("process_threads", "Threads of this process", process.threads as f64),
-        ("process_start_time_seconds", "When this process began, since 1970", process.started_s),
-    ] {
-        families.gauge(name, help, value)?;
-    }
-    Ok(())
 }

@@ -166,6 +166,9 @@ pub struct GroupFacts {
     pub member_count: usize,
     /// Records that it has still to read, by topic.
     pub lags: BTreeMap<Arc<str>, i64>,
+    /// How long ago the oldest record arrived that it has still to read; zero if there is none, `None` if that
+    /// is not known of any partition.
+    pub behind: Option<Duration>,
     /// What it has committed.
     pub offsets: Vec<CommittedOffset>,
 }
@@ -200,6 +203,8 @@ pub struct CommittedOffset {
     pub offset: i64,
     /// The partition's high watermark, if this broker knows it.
     pub high_watermark: Option<i64>,
+    /// How long ago the record at `offset` arrived, or zero if there is none yet; `None` if that is not known.
+    pub behind: Option<Duration>,
 }
 
 impl CommittedOffset {

@@ -4,12 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, text};
-use prometheus_client::registry::Registry;
+use metrics::{Families, Source, Sources};
 use wire::ApiKey;
 
-use super::family::Families;
 use super::observed::{
     ClusterFacts, GroupFacts, Observed, PartitionFacts, RequestFacts, ThreadTimes, TopicFacts,
     Trouble,
@@ -31,6 +28,7 @@ pub enum Depth {
 pub struct Telemetry {
     observed: Arc<dyn Observed>,
     idle: Arc<Mutex<IdleTime>>,
+    beside: Sources,
 }
 
 impl fmt::Debug for Telemetry {
@@ -40,18 +38,16 @@ impl fmt::Debug for Telemetry {
 }
 
 impl Telemetry {
-    /// Of this broker.
-    pub fn new(observed: Arc<dyn Observed>) -> Telemetry {
-        Telemetry { observed, idle: Arc::new(Mutex::new(IdleTime::new(Instant::now()))) }
+    /// Of this broker, and of what runs beside it.
+    pub fn new(observed: Arc<dyn Observed>, beside: Sources) -> Telemetry {
+        let idle = Arc::new(Mutex::new(IdleTime::new(Instant::now())));
+        Telemetry { observed, idle, beside }
     }
 
     /// All metrics in the OpenMetrics text form. May block: not for a thread that serves requests.
     pub fn metrics(&self, depth: Depth) -> String {
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(AtDepth { telemetry: self.clone(), depth }));
-        let mut text = String::new();
-        text::encode(&mut text, &registry).expect("a String takes every write");
-        text
+        let source: Arc<dyn Source> = Arc::new(AtDepth { telemetry: self.clone(), depth });
+        metrics::text(&source)
     }
 
     /// Everything that is wrong with the broker.
@@ -76,20 +72,19 @@ impl Telemetry {
     }
 }
 
-#[derive(Debug)]
 struct AtDepth {
     telemetry: Telemetry,
     depth: Depth,
 }
 
-impl Collector for AtDepth {
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+impl Source for AtDepth {
+    fn write(&self, families: &mut Families<'_>) -> fmt::Result {
         let scrape = self.telemetry.scrape(self.depth);
-        let mut families = Families::new(encoder);
-        jmx::write(&mut families, &scrape)?;
-        exporter::write(&mut families, &scrape)?;
-        cluster::write(&mut families, &scrape)?;
-        native::write(&mut families, &scrape)
+        jmx::write(families, &scrape)?;
+        exporter::write(families, &scrape)?;
+        cluster::write(families, &scrape)?;
+        native::write(families, &scrape)?;
+        self.telemetry.beside.write(families)
     }
 }
 

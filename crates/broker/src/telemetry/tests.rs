@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use metrics::Sources;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wire::ApiKey;
@@ -68,12 +69,14 @@ impl Observed for Numbers {
             partition,
             offset,
             high_watermark,
+            behind: high_watermark.map(|_| Duration::from_millis(2500)),
         };
         let offsets = vec![offset(0, 90, Some(100)), offset(1, 7, Some(5)), offset(2, 3, None)];
         let lags = [(Arc::from("orders"), 10)].into();
         let offsets = if depth == Depth::All { offsets } else { Vec::new() };
         // A group's name may hold anything.
-        vec![GroupFacts { name: "a \"b\"\\\n".to_owned(), member_count: 2, lags, offsets }]
+        let behind = Some(Duration::from_secs(3));
+        vec![GroupFacts { name: "a \"b\"\\\n".to_owned(), member_count: 2, lags, behind, offsets }]
     }
 
     fn directory_syncs(&self) -> Vec<(String, Arc<Durations>)> {
@@ -144,7 +147,7 @@ fn numbers(troubles: Vec<Trouble>) -> Telemetry {
     let partitions = vec![partition(0, 1, &[1, 2]), partition(1, 1, &[1]), partition(2, -1, &[])];
     let topics =
         vec![TopicFacts { name: "orders".into(), counters: Arc::new(of_topic), partitions }];
-    Telemetry::new(Arc::new(Numbers { counters, topics, troubles }))
+    Telemetry::new(Arc::new(Numbers { counters, topics, troubles }), Sources::default())
 }
 
 /// Without what differs from one process to the next.
@@ -180,26 +183,8 @@ fn public_metrics_do_not_grow_with_the_topics() {
 #[test]
 fn every_metric_is_listed_in_the_documentation() {
     let found = numbers(Vec::new()).metrics(Depth::All);
-    let mut rows = Vec::new();
-    let mut help = std::collections::BTreeMap::new();
-    for line in found.lines() {
-        if let Some((name, words)) = line.strip_prefix("# HELP ").and_then(|l| l.split_once(' ')) {
-            help.insert(name, words.trim_end_matches('.'));
-        }
-        if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|l| l.split_once(' ')) {
-            let total = if kind == "counter" { "_total" } else { "" };
-            rows.push(format!("| `{name}{total}` | {kind} | {} |\n", help[name]));
-        }
-    }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
-    let page = std::fs::read_to_string(path).unwrap();
-    let head = "| metric | type | what it is |\n|---|---|---|\n";
-    let (before, listed) = page.split_once(head).expect("the list has a head");
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(path, format!("{before}{head}{}", rows.concat())).unwrap();
-    } else {
-        assert_eq!(listed, rows.concat(), "docs/metrics.md");
-    }
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    metrics::documented::check(&found, std::path::Path::new(page), "metric");
 }
 
 /// One request over a connection of its own; the whole answer.

@@ -1,14 +1,19 @@
 //! `proxy`: runs a proxy of Kafka's protocol in front of a cluster until it is told to stop.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::proxy::{ProxyConfig, ProxyError};
-use configuration::Configuration;
-use tracing::info;
+use broker::telemetry;
+use configuration::{Configuration, HostPort};
+use metrics::Sources;
+use tokio::net::TcpListener;
+use tracing::{error, info};
 
-use super::start::{EXIT_CODE_INTERRUPTED, Reporting, Signals};
+use super::start::{EXIT_CODE_INTERRUPTED, Reporting, Signals, in_url};
 use crate::arguments::Proxy;
 use crate::failure::{Failure, on_output};
 use crate::system;
@@ -21,6 +26,8 @@ const DESCRIPTORS: u64 = 2;
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 /// How often the cluster is asked which brokers there are.
 const ASKS_EVERY: Duration = Duration::from_secs(10);
+/// Connections at a time to the port of metrics and health.
+const METRICS_CONNECTIONS_MAX: usize = 16;
 /// How long a stop waits for answers that are under way.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
@@ -30,7 +37,7 @@ pub fn run(typed: &Proxy, report: Reporting) -> Result<ExitCode, Failure> {
     let open_files = system::raise_open_files_limit();
     let config = config(typed, open_files)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot_start().detail(error))?;
-    let code = runtime.block_on(serve(config, &typed.bootstrap_server));
+    let code = runtime.block_on(serve(config, typed));
     runtime.shutdown_background();
     code
 }
@@ -65,10 +72,19 @@ fn config(typed: &Proxy, open_files: Option<u64>) -> Result<ProxyConfig, Failure
     })
 }
 
-async fn serve(config: ProxyConfig, brokers: &str) -> Result<ExitCode, Failure> {
+async fn serve(config: ProxyConfig, typed: &Proxy) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen().map_err(|error| cannot_start().detail(error))?;
+    // Before the proxy, so that nobody is served if the port is taken.
+    let door = match &typed.metrics_listener {
+        Some(at) => Some(door(at).await?),
+        None => None,
+    };
     let proxy = ::proxy::Proxy::start(config).await.map_err(|error| not_started(&error))?;
-    let text = announcement(proxy.bootstrap(), brokers);
+    let shown = door.as_ref().map(|(_, address)| *address);
+    if let Some((door, _)) = door {
+        show(door, &proxy);
+    }
+    let text = announcement(proxy.bootstrap(), &typed.bootstrap_server, shown);
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(on_output)?;
     signals.next().await;
@@ -77,6 +93,32 @@ async fn serve(config: ProxyConfig, brokers: &str) -> Result<ExitCode, Failure> 
         () = proxy.drain(DRAIN_MAX) => Ok(ExitCode::SUCCESS),
         () = signals.next() => Ok(ExitCode::from(EXIT_CODE_INTERRUPTED)),
     }
+}
+
+/// The socket of metrics and health, and where it is.
+async fn door(at: &HostPort) -> Result<(telemetry::Door, SocketAddr), Failure> {
+    let failed = |error| {
+        cannot_start()
+            .detail(format!("cannot listen on {at} for metrics: {error}"))
+            .hint("choose another place, for example --metrics-listener 127.0.0.1:9404")
+    };
+    let host = if at.host.is_empty() { "0.0.0.0" } else { &at.host };
+    let listener = TcpListener::bind((host, at.port)).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((telemetry::Door::new(listener, METRICS_CONNECTIONS_MAX), address))
+}
+
+/// Shows the metrics of a proxy for as long as the process lives.
+fn show(door: telemetry::Door, proxy: &::proxy::Proxy) {
+    let sources = Sources::default();
+    sources.add(proxy.counters());
+    sources.add(Arc::new(::proxy::OfProcess));
+    tokio::spawn(async move {
+        let stop = std::future::pending();
+        if let Err(cause) = telemetry::serve_only_metrics(door, Arc::new(sources), stop).await {
+            error!(%cause, "metrics and health are not served any more");
+        }
+    });
 }
 
 fn not_started(error: &ProxyError) -> Failure {
@@ -89,8 +131,12 @@ fn not_started(error: &ProxyError) -> Failure {
 }
 
 /// Where it is. Programs that start a proxy on port 0 read the address off the first line.
-fn announcement(bootstrap: &str, brokers: &str) -> String {
-    format!("proxy: {bootstrap}\ncluster: {brokers}\n")
+fn announcement(bootstrap: &str, brokers: &str, metrics: Option<SocketAddr>) -> String {
+    let metrics = metrics.map_or(String::new(), |at| {
+        let at = in_url(at);
+        format!("http: http://{at}/metrics http://{at}/healthz\n")
+    });
+    format!("proxy: {bootstrap}\ncluster: {brokers}\n{metrics}")
 }
 
 #[cfg(test)]

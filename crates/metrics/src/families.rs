@@ -9,23 +9,23 @@ use prometheus_client::metrics::MetricType;
 use crate::counters::Durations;
 
 /// The labels of one row: names and values.
-pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
+pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
 /// Writes one family after the other.
-pub(super) struct Families<'a> {
+pub struct Families<'a> {
     encoder: DescriptorEncoder<'a>,
 }
 
 /// One row of a family: writes a value under some labels.
-pub(super) type Row<'a, V> = &'a mut dyn FnMut(Labels<'_>, V) -> fmt::Result;
+pub type Row<'a, V> = &'a mut dyn FnMut(Labels<'_>, V) -> fmt::Result;
 
 impl<'a> Families<'a> {
-    pub(super) fn new(encoder: DescriptorEncoder<'a>) -> Families<'a> {
+    pub(crate) fn new(encoder: DescriptorEncoder<'a>) -> Families<'a> {
         Families { encoder }
     }
 
     /// Numbers that only rise. `name` comes without the `_total` that is added to it.
-    pub(super) fn counters(
+    pub fn counters(
         &mut self,
         name: &str,
         help: &str,
@@ -39,7 +39,7 @@ impl<'a> Families<'a> {
     }
 
     /// Numbers that rise and fall.
-    pub(super) fn gauges(
+    pub fn gauges(
         &mut self,
         name: &str,
         help: &str,
@@ -53,23 +53,23 @@ impl<'a> Families<'a> {
     }
 
     /// One number that rises and falls.
-    pub(super) fn gauge(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
+    pub fn gauge(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         self.gauges(name, help, |row| row(&[], value))
     }
 
     /// One number that only rises.
-    pub(super) fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+    pub fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         self.counters(name, help, |row| row(&[], value))
     }
 
     /// One time that only rises, in seconds.
-    pub(super) fn counter_seconds(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
+    pub fn counter_seconds(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         let mut family = self.encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         family.encode_counter::<NoLabelSet, _, f64>(&value, None)
     }
 
     /// How often something took how long, in seconds.
-    pub(super) fn histograms<'d>(
+    pub fn histograms<'d>(
         &mut self,
         name: &str,
         help: &str,
@@ -116,7 +116,7 @@ fn buckets(durations: &Durations) -> (Vec<(f64, u64)>, u64) {
 
 /// The duration in seconds below which the part `quantile` (0 to 1) lies, interpolated within its
 /// bucket; 0 where nothing was counted.
-pub(super) fn quantile(durations: &Durations, quantile: f64) -> f64 {
+pub fn quantile(durations: &Durations, quantile: f64) -> f64 {
     let buckets: Vec<(f64, u64)> = durations.buckets().collect();
     let count: u64 = buckets.iter().map(|(_, count)| count).sum();
     let wanted = quantile * count as f64;

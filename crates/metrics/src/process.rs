@@ -1,26 +1,28 @@
 //! What the operating system says of this process, read from `/proc`.
 
-use std::fs;
+use std::{fmt, fs};
 
 use rustix::process::{Resource, getrlimit};
 
+use crate::families::Families;
+
 /// This process at one moment.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Process {
-    pub(super) cpu_seconds: f64,
-    pub(super) resident_bytes: u64,
-    pub(super) virtual_bytes: u64,
-    pub(super) threads: u64,
-    pub(super) open_files: usize,
+pub(crate) struct Process {
+    pub(crate) cpu_seconds: f64,
+    pub(crate) resident_bytes: u64,
+    pub(crate) virtual_bytes: u64,
+    pub(crate) threads: u64,
+    pub(crate) open_files: usize,
     /// `u64::MAX`: no limit.
-    pub(super) open_files_max: u64,
+    pub(crate) open_files_max: u64,
     /// Seconds since 1970.
-    pub(super) started_s: f64,
+    pub(crate) started_s: f64,
 }
 
 impl Process {
     /// `None` on a system without `/proc`.
-    pub(super) fn now() -> Option<Process> {
+    pub(crate) fn now() -> Option<Process> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
         let boot = fs::read_to_string("/proc/stat").ok()?;
         let boot = boot.lines().find_map(|line| line.strip_prefix("btime "))?;
@@ -47,6 +49,42 @@ impl Process {
             open_files_max: 0,
         })
     }
+}
+
+/// The version that runs, and its process.
+///
+/// # Errors
+/// The text takes no more.
+pub fn write_with_version(families: &mut Families<'_>, version: &str) -> fmt::Result {
+    families.gauges("highwater_build_info", "The version that runs", |row| {
+        row(&[("version", version)], 1.0)
+    })?;
+    write(families)
+}
+
+/// Processor time, memory and files of this process, under the names that every client library of Prometheus
+/// uses; nothing on a system without `/proc`.
+///
+/// # Errors
+/// The text takes no more.
+pub fn write(families: &mut Families<'_>) -> fmt::Result {
+    let Some(process) = Process::now() else { return Ok(()) };
+    families.counter_seconds(
+        "process_cpu_seconds",
+        "Processor time of this process",
+        process.cpu_seconds,
+    )?;
+    for (name, help, value) in [
+        ("process_resident_memory_bytes", "Memory in use", process.resident_bytes as f64),
+        ("process_virtual_memory_bytes", "Address space in use", process.virtual_bytes as f64),
+        ("process_open_fds", "Open files and connections", process.open_files as f64),
+        ("process_max_fds", "Files that may be open", process.open_files_max as f64),
+        ("process_threads", "Threads of this process", process.threads as f64),
+        ("process_start_time_seconds", "When this process began, since 1970", process.started_s),
+    ] {
+        families.gauge(name, help, value)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
