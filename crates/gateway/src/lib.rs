@@ -9,13 +9,16 @@
 //!
 //! Threads of its own begin with the first connection: a broker whose gateway is not used pays for a socket only.
 
+mod admin;
 mod answer;
 mod charge;
+mod counts;
 mod door;
 mod events;
 mod front;
 mod instances;
 mod lifetime;
+mod openapi;
 mod outgoing;
 mod pages;
 mod produce;

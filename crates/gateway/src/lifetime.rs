@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tracing::{error, warn};
 
+use crate::counts::Shown;
 use crate::door::Door;
 use crate::front;
 use crate::settings::Settings;
@@ -117,6 +118,11 @@ impl Gateway {
     /// Where it listens: the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What it counts of itself, for as long as it is there.
+    pub fn metrics(&self) -> Arc<dyn metrics::Source> {
+        Arc::new(Shown(Arc::downgrade(&self.shared)))
     }
 
     /// Stops: takes no more connections and no more requests, waits for those under way as long as

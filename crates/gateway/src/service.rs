@@ -1,23 +1,28 @@
 //! From a request to its answer: who may ask, what is asked, and what closes the connection.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Version};
+use metrics::{Source, Sources};
 use serving::error::{ApiError, Kind};
 use serving::visitors::Visit;
 
+use crate::admin;
 use crate::answer::{Answer, distribution, failed, nothing};
+use crate::counts::{Asked, OfProcess, Shown};
 use crate::events::{self, Opened};
 use crate::instances;
+use crate::openapi;
 use crate::outgoing::Outgoing;
 use crate::produce::{Target, produce, v3};
 use crate::read::{clusters, records, view};
 use crate::request::body::discard;
-use crate::request::{Allowed, NoRoute, Parameters, Route, route};
+use crate::request::{Allowed, NoRoute, Parameters, Route, route, routed};
 use crate::settings::Access;
 use crate::state::Shared;
 
@@ -39,13 +44,23 @@ pub(crate) async fn answer(
     // A length beside chunks is not to be believed, and the parser has taken it away: a request in chunks is
     // the last of its connection, so that whatever follows it is never taken for a request (RFC 9112, 6.1).
     let is_chunked = parts.headers.contains_key(header::TRANSFER_ENCODING);
+    let began = Instant::now();
+    let routed = routed(&parts.method, parts.uri.path());
+    let mut asked = routed.as_ref().map_or(Asked::Nothing, |routed| Asked::Route(routed.at));
     let answered = match visit(shared, &parts) {
         Ok(()) => match page(shared, &parts).await {
-            Some(page) => page,
-            None => respond(shared, &parts, is_stream, &mut body).await.map(Served::Answer),
+            Some(page) => {
+                asked = Asked::Page;
+                page
+            }
+            None => {
+                let route = routed.map(|routed| routed.route);
+                respond(shared, &parts, route, is_stream, &mut body).await.map(Served::Answer)
+            }
         },
         Err(error) => Err(error),
     };
+    let took = began.elapsed();
     let is_read = match body {
         // A stream takes it.
         None => true,
@@ -67,11 +82,14 @@ pub(crate) async fn answer(
         Ok(Served::Answer(mut answer)) => {
             if let Some(mut stream) = answer.take_stream() {
                 stream.origin = listed_origin(shared, &parts.headers).cloned();
+                shared.counts.requests.count(asked, 200, None);
                 return Err(stream);
             }
             answer.into_response()
         }
     };
+    let is_whole = matches!(response.body(), Outgoing::Whole(_));
+    shared.counts.requests.count(asked, response.status().as_u16(), is_whole.then_some(took));
     if is_chunked || !is_read || shared.is_stopping() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
@@ -133,6 +151,7 @@ async fn page(shared: &Shared, parts: &Parts) -> Option<Result<Served, ApiError>
 async fn respond(
     shared: &Arc<Shared>,
     parts: &Parts,
+    route: Result<Route<'_>, NoRoute>,
     is_stream: bool,
     incoming: &mut Option<Incoming>,
 ) -> Result<Answer, ApiError> {
@@ -141,7 +160,7 @@ async fn respond(
         return preflight(shared, &parts.headers);
     }
     let parameters = Parameters::of(parts.uri.query());
-    let route = match route(&parts.method, parts.uri.path()) {
+    let route = match route {
         Ok(route) => route,
         Err(none) => return no_route(none),
     };
@@ -158,6 +177,9 @@ async fn respond(
         Route::About => Ok(about()),
         Route::Alive => Ok(Answer::json("{\"status\":\"ok\"}")),
         Route::Ready => Ok(ready(shared).await),
+        Route::Metrics => Ok(counted(shared)),
+        Route::Document => Ok(Answer::of("application/json", openapi::document())),
+        Route::CreateTopic => admin::create_topic(shared, parts, body).await,
         Route::Distribution => {
             let missing =
                 || ApiError::new(Kind::Unprocessable, "topic: expected the name of a topic");
@@ -217,7 +239,7 @@ fn no_route(none: NoRoute) -> Result<Answer, ApiError> {
 /// What everybody must be allowed, for this to be answered; `None` if it always is.
 fn needed(route: &Route<'_>) -> Option<&'static str> {
     match route {
-        Route::About | Route::Alive | Route::Ready => None,
+        Route::About | Route::Alive | Route::Ready | Route::Metrics | Route::Document => None,
         Route::Distribution
         | Route::Events { .. }
         | Route::EventCounts
@@ -228,6 +250,7 @@ fn needed(route: &Route<'_>) -> Option<&'static str> {
         // A member of a group takes partitions from others, and commits.
         Route::NewInstance { .. }
         | Route::Instance { .. }
+        | Route::CreateTopic
         | Route::Produce { .. }
         | Route::ProduceV3 { .. } => Some("produce"),
     }
@@ -251,7 +274,18 @@ fn may(shared: &Shared, needed: &str) -> Result<(), ApiError> {
 
 fn about() -> Answer {
     let version = env!("CARGO_PKG_VERSION");
-    Answer::json(format!("{{\"name\":\"highwater gateway\",\"version\":\"{version}\"}}"))
+    Answer::json(format!(
+        "{{\"name\":\"highwater gateway\",\"version\":\"{version}\",\"bridge_version\":\"{version}\"}}"
+    ))
+}
+
+/// What the gateway counts of itself, and of its process.
+fn counted(shared: &Arc<Shared>) -> Answer {
+    let sources = Sources::default();
+    sources.add(Arc::new(Shown(Arc::downgrade(shared))));
+    sources.add(Arc::new(OfProcess));
+    let source: Arc<dyn Source> = Arc::new(sources);
+    Answer::of(metrics::CONTENT_TYPE, metrics::text(&source))
 }
 
 /// 200 if requests can be served; else 503 with the reason.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::timeout;
 
+use crate::counts::Counts;
 use crate::events::Events;
 use crate::front::Entrants;
 use crate::instances::Instances;
@@ -22,6 +23,7 @@ const REACH_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) entrants: Entrants,
+    pub(crate) counts: Counts,
     /// A permit for each byte that bodies may hold, and records that are read.
     pub(crate) bodies: Arc<Semaphore>,
     pub(crate) topics: Topics,
@@ -43,6 +45,7 @@ impl Shared {
         let topics = Topics::new(&settings.cluster, half_bytes, settings.request_bytes_max);
         Shared {
             entrants: Entrants::new(settings.connections_max, settings.connections_per_address_max),
+            counts: Counts::default(),
             bodies: Arc::new(Semaphore::new(half_bytes.min(Semaphore::MAX_PERMITS))),
             events: Events::new(&settings.cluster, settings.events),
             instances: Arc::new(Instances::new(settings.instances.clone())),
@@ -54,6 +57,12 @@ impl Shared {
             reached: Mutex::default(),
             settings,
         }
+    }
+
+    /// Bytes that bodies hold, and records that are read.
+    pub(crate) fn body_bytes(&self) -> usize {
+        let room = (self.settings.memory_bytes / 2).min(Semaphore::MAX_PERMITS);
+        room - self.bodies.available_permits().min(room)
     }
 
     pub(crate) fn begin_to_stop(&self) {

@@ -228,6 +228,45 @@ fn a_console_is_beside_a_broker_and_in_front_of_a_cluster() {
 }
 
 #[test]
+fn the_gateways_metrics_stand_with_those_of_its_broker_and_a_groups_lag_is_told_in_seconds() {
+    let folder = tempfile::tempdir().unwrap();
+    let more = ["gateway.listener=127.0.0.1:0", "http.listener=127.0.0.1:0"];
+    let arguments = start(&folder.path().join("data"), &more);
+    let process = Process::start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let http = process.said.iter().find_map(|line| line.strip_prefix("http: http://")).unwrap();
+    let http = http.split('/').next().unwrap();
+    create_at(&process.broker(), "t");
+    let mut stream = TcpStream::connect(&process.gateway).unwrap();
+    for value in ["a", "b", "c"] {
+        assert_eq!(post(&mut stream, "t", value).unwrap().0, 200);
+    }
+    let broker = process.broker();
+    run(&format!("consume t -b {broker} --group g --from earliest --count 1"));
+    for path in ["/metrics", "/public_metrics"] {
+        let text = page(http, path).1;
+        assert!(text.contains("\nhighwater_gateway_produced_records_total 3\n"), "{text}");
+        assert!(text.contains("route=\"/topics/{topic}/raw\",code=\"200\"} 3\n"), "{text}");
+    }
+    // It grows for as long as nobody reads on, from the first look at the log's end.
+    for (path, row) in [
+        ("/metrics", "lag_seconds{consumergroup=\"g\",topic=\"t\",partition=\"0\"} "),
+        ("/public_metrics", "lag_seconds{consumergroup=\"g\"} "),
+    ] {
+        loop {
+            let text = page(http, path).1;
+            let value = text.split(&format!("\nkafka_consumergroup_{row}")).nth(1);
+            let value = value.unwrap_or_else(|| panic!("{text}")).lines().next().unwrap();
+            if value.parse::<f64>().unwrap() > 0.0 {
+                break;
+            }
+            thread::yield_now();
+        }
+    }
+    drop(stream);
+    process.stop();
+}
+
+#[test]
 fn a_default_port_that_is_taken_is_left_with_a_word_and_a_named_one_ends_the_start() {
     let folder = tempfile::tempdir().unwrap();
     // This test has it now, or another program.

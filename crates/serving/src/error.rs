@@ -50,6 +50,8 @@ pub enum Kind {
     Slow,
     /// A consumer instance has this name already.
     NameTaken,
+    /// A topic has this name already.
+    TopicTaken,
     /// A consumer instance has a subscription where an assignment is asked for, or the other way round.
     Exclusive,
     /// The request, or a record of it, is larger than allowed.
@@ -87,7 +89,7 @@ const fn row(kind: Kind, status: u16, error_code: u32, retriable: bool) -> Row {
 }
 
 /// Every kind, in the order of [`Kind`].
-const TABLE: [Row; 22] = [
+const TABLE: [Row; 23] = [
     row(Kind::Malformed, 400, 400, false),
     row(Kind::Forbidden, 403, 403, false),
     row(Kind::Unauthorized, 403, 40301, false),
@@ -99,6 +101,7 @@ const TABLE: [Row; 22] = [
     row(Kind::NotAcceptable, 406, 406, false),
     row(Kind::Slow, 408, 408, true),
     row(Kind::NameTaken, 409, 40902, false),
+    row(Kind::TopicTaken, 409, 40904, false),
     row(Kind::Exclusive, 409, 40903, false),
     row(Kind::TooLarge, 413, 413, false),
     row(Kind::MediaType, 415, 415, false),
@@ -117,6 +120,11 @@ impl Kind {
         let row = &TABLE[self as usize];
         assert_eq!(row.kind, self, "the table is in the order of the kinds");
         row
+    }
+
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Kind> {
+        TABLE.iter().map(|row| row.kind)
     }
 
     /// The status of an answer that says nothing else.

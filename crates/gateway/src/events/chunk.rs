@@ -3,6 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use client::{ClientError, ConsumerRecord, Fetched};
 use model::batch::Batches;
@@ -40,6 +41,8 @@ pub(super) struct Chunk {
     pub(super) bytes: Box<[u8]>,
     /// Of each event.
     pub(super) marks: Box<[Mark]>,
+    /// When it was made.
+    pub(super) made_at: Instant,
     /// Whether its track has it no more.
     is_forgotten: AtomicBool,
     _held: Held,
@@ -83,6 +86,7 @@ impl Draft {
             leader_epoch: behind.leader_epoch,
             bytes: self.bytes.into(),
             marks: self.marks.into(),
+            made_at: Instant::now(),
             is_forgotten: AtomicBool::new(false),
             _held: budget.hold(size),
         }

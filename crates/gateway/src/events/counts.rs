@@ -1,22 +1,48 @@
-//! What is counted of event streams.
+//! What is counted of event streams. Nothing for a single event: a few additions for each piece that is written.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use metrics::{ByReason, Counter, Durations, Level, Raised, reasons};
+use serving::events::Reason;
 
-/// One number; it may go down.
-#[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
-
-impl Count {
-    pub(super) fn add(&self, more: u64) {
-        self.0.fetch_add(more, Ordering::Relaxed);
+reasons! {
+    /// Why a stream was closed.
+    Closed {
+        /// Everything that was asked for is sent.
+        Ended = "ended",
+        /// The reader went away.
+        Left = "left",
+        /// The reader took nothing for too long.
+        Blocked = "blocked",
+        /// The reader was more than `maxLag` behind.
+        Lag = "lag",
+        /// A partition is not what it was: the reader comes again.
+        Changed = "changed",
+        /// The gateway stops.
+        Stopping = "stopping",
     }
+}
 
-    pub(super) fn less_one(&self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+reasons! {
+    /// Why a gap was said.
+    Missed {
+        /// Removed before it was read.
+        Retention = "retention",
+        /// The log was cut.
+        Cut = "cut",
+        /// The topic was made anew.
+        Recreated = "recreated",
+        /// The reader was slow, and asked to jump then.
+        Slow = "slow",
     }
+}
 
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+impl From<Reason> for Missed {
+    fn from(reason: Reason) -> Missed {
+        match reason {
+            Reason::Retention => Missed::Retention,
+            Reason::Cut => Missed::Cut,
+            Reason::Recreated => Missed::Recreated,
+            Reason::Slow => Missed::Slow,
+        }
     }
 }
 
@@ -24,52 +50,60 @@ impl Count {
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     /// Streams that are open.
-    pub(super) readers: Count,
+    pub(crate) readers: Level,
     /// Records that were made into events, once for each projection.
-    pub(super) encoded: Count,
+    pub(super) encoded: Counter,
     /// Events that were handed to sockets.
-    pub(super) sent: Count,
+    pub(crate) sent: Counter,
+    /// Bytes that sockets took, frames and ids included.
+    pub(crate) sent_bytes: Counter,
+    /// From a broker's answer to the moment at which a reader's socket had taken its events: of readers that wait at the
+    /// end of the log, once for each piece.
+    pub(crate) delivery: Durations,
     /// Reads of the past.
-    pub(super) catch_ups: Count,
+    pub(crate) catch_ups: Counter,
     /// Gaps that were said.
-    pub(super) gaps: Count,
-    /// Readers that were closed because they were too slow.
-    pub(super) slow: Count,
+    pub(crate) gaps: ByReason<Missed>,
+    /// Streams that were closed.
+    pub(crate) closed: ByReason<Closed>,
     /// Readers that have taken nothing of what waits for them since they were last looked at, a second before.
-    pub(super) blocked: Count,
+    pub(crate) blocked: Level,
+    /// Readers that read the past.
+    pub(crate) catching_up: Level,
 }
 
-/// Counts one more for as long as it lives.
-#[derive(Debug)]
-pub(super) struct OneMore<'a>(&'a Count);
+/// A reader that reads the past, from its first read of it until it waits for something new.
+#[derive(Debug, Default)]
+pub(super) struct CatchingUp<'a>(Option<Raised<'a>>);
 
-impl Count {
-    pub(super) fn one_more(&self) -> OneMore<'_> {
-        self.add(1);
-        OneMore(self)
+impl<'a> CatchingUp<'a> {
+    pub(super) fn begin(&mut self, counts: &'a Counts) {
+        self.0.get_or_insert_with(|| counts.catching_up.raised());
     }
-}
 
-impl Drop for OneMore<'_> {
-    fn drop(&mut self) {
-        self.0.less_one();
+    pub(super) fn end(&mut self) {
+        self.0 = None;
     }
 }
 
 impl Counts {
+    /// Readers that were closed because they were too slow.
+    fn closed_slow(&self) -> u64 {
+        self.closed.of(Closed::Blocked) + self.closed.of(Closed::Lag)
+    }
+
     /// As JSON; `held_bytes`: memory of chunks.
     pub(super) fn json(&self, held_bytes: usize) -> String {
-        let Counts { readers, encoded, sent, catch_ups, gaps, slow, blocked } = self;
         format!(
             "{{\"readers\":{},\"encoded_events\":{},\"sent_events\":{},\"catch_up_reads\":{},\"gaps\":{},\
              \"closed_slow\":{},\"blocked_readers\":{},\"chunk_bytes\":{held_bytes}}}",
-            readers.get(),
-            encoded.get(),
-            sent.get(),
-            catch_ups.get(),
-            gaps.get(),
-            slow.get(),
-            blocked.get(),
+            self.readers.get(),
+            self.encoded.get(),
+            self.sent.get(),
+            self.catch_ups.get(),
+            self.gaps.total(),
+            self.closed_slow(),
+            self.blocked.get(),
         )
     }
 }

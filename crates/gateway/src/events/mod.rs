@@ -74,7 +74,7 @@ pub(crate) struct Events {
     feeds: Feeds,
     asking: Semaphore,
     tail: OnceLock<mpsc::UnboundedSender<tail::Joining>>,
-    counts: Arc<Counts>,
+    pub(crate) counts: Arc<Counts>,
 }
 
 impl Events {
@@ -92,6 +92,11 @@ impl Events {
             tail: OnceLock::new(),
             counts,
         }
+    }
+
+    /// Memory of chunks.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.feeds.held_bytes()
     }
 
     /// What is there, and what was done.

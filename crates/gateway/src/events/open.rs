@@ -120,7 +120,7 @@ async fn begin(events: &Events, asked: &Asked<'_>, parts: &Parts) -> Result<Answ
     for ((feed, _), Begun { position, gap, end }) in wishes.into_iter().zip(begun) {
         if let Some(gap) = gap {
             let partition = &feed.partition;
-            events.counts.gaps.add(1);
+            events.counts.gaps.count(gap.reason.into());
             notice::write_gap(&partition.topic, partition.partition.0, &gap, &mut notices);
         }
         let many = || topics::unavailable(&"too many different filters");

@@ -91,6 +91,8 @@ pub(super) struct Piece {
     pub(super) feed: Arc<Feed>,
     at: usize,
     marks: Range<usize>,
+    /// Whether the reader has waited for it at the end of the log.
+    is_new: bool,
 }
 
 /// What is next.
@@ -121,7 +123,7 @@ impl Reader {
     ) -> Reader {
         let bell = Arc::new(Notify::new());
         places.iter().for_each(|place| place.track.join(&bell));
-        counts.readers.add(1);
+        counts.readers.raise();
         Reader {
             places: places.into(),
             bell,
@@ -201,7 +203,7 @@ impl Reader {
 
     /// Says a gap, and the id behind it.
     fn say(&mut self, at: usize, gap: &Gap) -> Vec<u8> {
-        self.counts.gaps.add(1);
+        self.counts.gaps.count(gap.reason.into());
         let mut out = Vec::new();
         let partition = &self.places[at].feed.partition;
         notice::write_gap(&partition.topic, partition.partition.0, gap, &mut out);
@@ -213,6 +215,7 @@ impl Reader {
     fn pass(&mut self, at: usize, chunk: Arc<Chunk>) -> Option<Piece> {
         let left = self.left.min(self.piece_events_max());
         let place = &mut self.places[at];
+        let is_new = place.was_at_end;
         let next = place.position.next();
         let first = chunk.marks.partition_point(|mark| mark.position.offset < next);
         let left = usize::try_from(left).unwrap_or(usize::MAX);
@@ -236,7 +239,14 @@ impl Reader {
         let says_all = self.is_single() && chunk.marks[last - 1].position.offset == behind.offset;
         self.has_moved = !says_all;
         let feed = Arc::clone(&self.places[at].feed);
-        Some(Piece { chunk, feed, at, marks: first..last })
+        Some(Piece { chunk, feed, at, marks: first..last, is_new })
+    }
+
+    /// Whether there is nothing that was not sent.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.places
+            .iter()
+            .all(|place| place.feed.end().is_none_or(|end| place.position.next() >= end))
     }
 
     /// Events of one piece: with an id in each, they are not written from the chunk's own memory.
@@ -359,6 +369,11 @@ impl Piece {
         &self.chunk.bytes[self.bytes_of(self.marks.clone())]
     }
 
+    /// For how long its events have been here, if the reader has waited for them.
+    pub(super) fn age(&self) -> Option<Duration> {
+        self.is_new.then(|| self.chunk.made_at.elapsed())
+    }
+
     fn bytes_of(&self, marks: Range<usize>) -> Range<usize> {
         let begin = marks.start.checked_sub(1).map_or(0, |before| self.chunk.marks[before].end);
         begin as usize..self.chunk.marks[marks.end - 1].end as usize
@@ -373,6 +388,6 @@ impl Piece {
 impl Drop for Reader {
     fn drop(&mut self) {
         self.places.iter().for_each(|place| place.track.leave(&self.bell));
-        self.counts.readers.less_one();
+        self.counts.readers.lower();
     }
 }

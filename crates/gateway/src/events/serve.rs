@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
+use super::counts::{CatchingUp, Closed};
 use super::open::{self, Opened};
 use super::reader::{Reader, Step};
 use super::writer::Writer;
@@ -24,14 +25,17 @@ pub(crate) async fn serve(
     mut stopped: watch::Receiver<bool>,
 ) {
     let settings = shared.events.settings;
-    let blocked = &shared.events.counts.blocked;
-    let writer = Writer::new(stream, opened.is_chunked, settings.blocked_max, blocked);
-    if let Err(cause) = run(writer, opened, &shared, &mut stopped).await {
-        if cause.kind() == io::ErrorKind::TimedOut {
-            shared.events.counts.slow.add(1);
+    let counts = &shared.events.counts;
+    let writer = Writer::new(stream, opened.is_chunked, settings.blocked_max, counts);
+    let closed = match run(writer, opened, &shared, &mut stopped).await {
+        Ok(closed) => closed,
+        Err(cause) => {
+            debug!(%cause, "a reader of events is gone");
+            let is_slow = cause.kind() == io::ErrorKind::TimedOut;
+            if is_slow { Closed::Blocked } else { Closed::Left }
         }
-        debug!(%cause, "a reader of events is gone");
-    }
+    };
+    counts.closed.count(closed);
 }
 
 async fn run(
@@ -39,7 +43,10 @@ async fn run(
     opened: Opened,
     shared: &Shared,
     stopped: &mut watch::Receiver<bool>,
-) -> io::Result<()> {
+) -> io::Result<Closed> {
+    let counts = &shared.events.counts;
+    let mut catching_up = CatchingUp::default();
+    let mut why = Closed::Stopping;
     let mut reader = begin(&writer, opened, shared).await?;
     let ping_every = shared.events.settings.ping_every;
     let mut ping_at = Instant::now() + ping_every;
@@ -56,20 +63,27 @@ async fn run(
                 let bytes = with_ids.as_deref().unwrap_or(piece.bytes());
                 let is_burden = || piece.is_burden() || shared.is_stopping();
                 writer.body(bytes, &id, is_burden).await?;
+                if let Some(age) = piece.age() {
+                    counts.delivery.observe(age);
+                }
                 ping_at = Instant::now() + ping_every;
             }
             Step::Say(notice) => writer.body(&notice, b"", || shared.is_stopping()).await?,
             Step::CatchUp(at) => {
+                catching_up.begin(counts);
                 if let Some(notice) = Box::pin(reader.catch_up(&shared.events, at)).await {
                     writer.body(&notice, b"", || shared.is_stopping()).await?;
                 }
             }
             Step::Wait(until) => {
+                if reader.is_at_end() {
+                    catching_up.end();
+                }
                 let wake_at = until.map_or(ping_at, |until| until.min(ping_at));
                 let bell = reader.bell();
                 tokio::select! {
                     () = bell.notified() => {}
-                    () = writer.gone() => return Ok(()),
+                    () = writer.gone() => return Ok(Closed::Left),
                     () = told_to_stop(stopped) => {}
                     () = sleep_until(wake_at) => {}
                 }
@@ -83,16 +97,19 @@ async fn run(
                 notice::write_end(end, &mut out);
                 reader.write_id_block(&mut out);
                 writer.body(&out, b"", || shared.is_stopping()).await?;
-                return writer.finish().await;
+                return writer.finish().await.map(|()| Closed::Ended);
             }
             Step::LeaveSlow => {
-                shared.events.counts.slow.add(1);
+                why = Closed::Lag;
                 break;
             }
-            Step::Leave => break,
+            Step::Leave => {
+                why = Closed::Changed;
+                break;
+            }
         }
     }
-    send_away(writer, reader, shared).await
+    send_away(writer, reader, shared).await.map(|()| why)
 }
 
 /// The head, when to come again, the first id, and what was missed until here.

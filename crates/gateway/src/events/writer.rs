@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
-use super::counts::Count;
+use super::counts::Counts;
 
 /// Bytes that the system keeps for a reader that takes nothing. The default may grow to 4 MiB, of memory that all sockets of
 /// the machine share.
@@ -35,8 +35,7 @@ pub(super) struct Writer<'a> {
     is_chunked: bool,
     blocked_max: Duration,
     heard_bytes: usize,
-    /// Where a reader is counted that takes nothing.
-    blocked: &'a Count,
+    counts: &'a Counts,
 }
 
 impl<'a> Writer<'a> {
@@ -44,13 +43,13 @@ impl<'a> Writer<'a> {
         stream: TcpStream,
         is_chunked: bool,
         blocked_max: Duration,
-        blocked: &'a Count,
+        counts: &'a Counts,
     ) -> Writer<'a> {
         // A socket that keeps its defaults costs memory and nothing else.
         if let Err(cause) = tune(&stream) {
             debug!(%cause, "a socket keeps the system's own limits");
         }
-        Writer { stream, is_chunked, blocked_max, heard_bytes: 0, blocked }
+        Writer { stream, is_chunked, blocked_max, heard_bytes: 0, counts }
     }
 
     /// Writes the head of the answer.
@@ -105,6 +104,7 @@ impl<'a> Writer<'a> {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     IoSlice::advance_slices(&mut parts, written);
+                    self.counts.sent_bytes.add(written as u64);
                     (blocked_since, counted) = (None, None);
                 }
                 Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {
@@ -116,7 +116,7 @@ impl<'a> Writer<'a> {
                         return Err(io::ErrorKind::TimedOut.into());
                     }
                     if !is_ready {
-                        counted.get_or_insert_with(|| self.blocked.one_more());
+                        counted.get_or_insert_with(|| self.counts.blocked.raised());
                     }
                 }
                 Err(cause) => return Err(cause),

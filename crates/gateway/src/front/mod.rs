@@ -32,11 +32,14 @@ pub(crate) async fn accept_all(
             stream.peer_addr().ok().and_then(|peer| shared.entrants.enter(peer.ip()))
         else {
             // Dropped, and so closed.
-            return;
+            return shared.counts.refused.add(1);
         };
         let (shared, stopped) = (Arc::clone(&shared), of_connections.clone());
         tokio::spawn(async move {
-            let served = connection::serve(stream, Arc::clone(&shared), stopped.clone()).await;
+            let served = {
+                let _counted = shared.counts.http.raised();
+                connection::serve(stream, Arc::clone(&shared), stopped.clone()).await
+            };
             let Some((stream, opened)) = served else { return drop(entered) };
             // In a task of its own, which is as small as a reader is: there may be thousands for hours.
             tokio::spawn(async move {

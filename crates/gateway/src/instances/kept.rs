@@ -49,6 +49,11 @@ impl Instances {
         self.kept.lock().expect("no code under it panics")
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.kept().by_name.len()
+    }
+
     /// Makes one, and tells its name.
     ///
     /// # Errors

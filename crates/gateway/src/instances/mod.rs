@@ -16,6 +16,7 @@ use std::time::Duration;
 
 pub(crate) use handler::{Target, answer, create};
 pub(crate) use kept::Instances;
+pub(crate) use work::check_type;
 
 /// How consumer instances are kept.
 #[derive(Debug, Clone)]

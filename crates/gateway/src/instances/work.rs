@@ -82,7 +82,7 @@ impl Work {
 ///
 /// # Errors
 /// The body is not said to be JSON.
-pub(super) fn check_type(headers: &HeaderMap, body: &[u8]) -> Result<(), ApiError> {
+pub(crate) fn check_type(headers: &HeaderMap, body: &[u8]) -> Result<(), ApiError> {
     let said = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = said.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_json = essence == "application/json"

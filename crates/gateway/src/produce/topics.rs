@@ -182,6 +182,11 @@ impl Topics {
         }
     }
 
+    /// A topic of this name was made.
+    pub(crate) fn is_there(&self, name: &str) {
+        self.missing.lock().expect("no code under it panics").remove(name);
+    }
+
     /// Whether the cluster has told, since the topic became known, that it is gone. Then it is forgotten.
     pub(super) fn is_gone(&self, topic: &Topic) -> bool {
         let is_gone = !self.cluster.metadata().topics.contains_key(&*topic.name);
@@ -198,6 +203,17 @@ impl Topics {
     /// The producers that there are.
     fn producers(&self) -> impl Iterator<Item = &Producer> {
         [&self.quick, &self.patient].into_iter().filter_map(|maker| maker.producer.get())
+    }
+
+    /// Records that were acknowledged, and bytes of those that are not yet.
+    pub(crate) fn produced(&self) -> (u64, usize) {
+        let of = |maker: &Maker| {
+            let producer = maker.producer.get()?;
+            let free = producer.free_buffer_bytes();
+            Some((producer.metrics().records, maker.config.buffer_bytes.saturating_sub(free)))
+        };
+        let made = [&self.quick, &self.patient].into_iter().filter_map(of);
+        made.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
     }
 
     /// Waits until nothing is under way.

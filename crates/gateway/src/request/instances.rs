@@ -232,7 +232,11 @@ pub fn places(body: &[u8]) -> Result<Option<Vec<Place>>, ApiError> {
     written.offsets.map(|offsets| offsets.into_iter().map(place).collect()).transpose()
 }
 
-fn object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
+/// A value out of a body that is a JSON object.
+///
+/// # Errors
+/// The body is not JSON, or not of this form.
+pub(super) fn object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     let read: Result<Object<T>, _> = serde_json::from_slice(body);
     read.map(|Object(read)| read).map_err(|error| unreadable(&error, ""))
 }

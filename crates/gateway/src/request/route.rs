@@ -15,6 +15,12 @@ pub enum Route<'a> {
     Alive,
     /// Whether requests can be served.
     Ready,
+    /// What the gateway counts of itself.
+    Metrics,
+    /// The OpenAPI document.
+    Document,
+    /// To create a topic.
+    CreateTopic,
     /// To produce records.
     Produce {
         /// The topic, as it was named.
@@ -184,6 +190,8 @@ impl Verb {
 /// A row of the table.
 #[derive(Debug)]
 pub struct Entry {
+    /// What the route is called in the OpenAPI document, which has words for it.
+    pub id: &'static str,
     /// The method.
     pub verb: Verb,
     /// The path, with `{…}` for a segment of any content.
@@ -193,68 +201,94 @@ pub struct Entry {
 
 type Make = for<'a> fn(&Found<'a>) -> Result<Route<'a>, NoRoute>;
 
-const fn get(pattern: &'static str, make: Make) -> Entry {
-    Entry { verb: Verb::Get, pattern, make }
+const fn get(id: &'static str, pattern: &'static str, make: Make) -> Entry {
+    Entry { id, verb: Verb::Get, pattern, make }
 }
 
-const fn post(pattern: &'static str, make: Make) -> Entry {
-    Entry { verb: Verb::Post, pattern, make }
+const fn post(id: &'static str, pattern: &'static str, make: Make) -> Entry {
+    Entry { id, verb: Verb::Post, pattern, make }
 }
 
-const fn delete(pattern: &'static str, make: Make) -> Entry {
-    Entry { verb: Verb::Delete, pattern, make }
+const fn delete(id: &'static str, pattern: &'static str, make: Make) -> Entry {
+    Entry { id, verb: Verb::Delete, pattern, make }
 }
 
 /// Everything that can be asked. No path fits two patterns of one method.
 pub const TABLE: &[Entry] = &[
-    get("/", |_| Ok(Route::About)),
-    get("/healthz", |_| Ok(Route::Alive)),
-    get("/healthy", |_| Ok(Route::Alive)),
-    get("/readyz", |_| Ok(Route::Ready)),
-    get("/ready", |_| Ok(Route::Ready)),
-    get("/brokers", |_| Ok(Route::Cluster(Part::Brokers))),
-    get("/topics", |_| Ok(Route::Cluster(Part::Topics))),
-    get("/topics/{topic}", |at| Ok(Route::Cluster(Part::Topic(at.name(0)?)))),
-    post("/topics/{topic}", |at| at.produce(None, false)),
-    post("/topics/{topic}/raw", |at| at.produce(None, true)),
-    get("/topics/{topic}/partitions", |at| Ok(Route::Cluster(Part::Partitions(at.name(0)?)))),
-    get("/topics/{topic}/partitions/{partition}", |at| {
+    get("about", "/", |_| Ok(Route::About)),
+    get("healthz", "/healthz", |_| Ok(Route::Alive)),
+    get("healthy", "/healthy", |_| Ok(Route::Alive)),
+    get("readyz", "/readyz", |_| Ok(Route::Ready)),
+    get("ready", "/ready", |_| Ok(Route::Ready)),
+    get("metrics", "/metrics", |_| Ok(Route::Metrics)),
+    get("openapi", "/openapi", |_| Ok(Route::Document)),
+    get("openapi.json", "/openapi.json", |_| Ok(Route::Document)),
+    post("createTopic", "/admin/topics", |_| Ok(Route::CreateTopic)),
+    get("brokers", "/brokers", |_| Ok(Route::Cluster(Part::Brokers))),
+    get("topics", "/topics", |_| Ok(Route::Cluster(Part::Topics))),
+    get("topic", "/topics/{topic}", |at| Ok(Route::Cluster(Part::Topic(at.name(0)?)))),
+    post("produce", "/topics/{topic}", |at| at.produce(None, false)),
+    post("produceRaw", "/topics/{topic}/raw", |at| at.produce(None, true)),
+    get("partitions", "/topics/{topic}/partitions", |at| {
+        Ok(Route::Cluster(Part::Partitions(at.name(0)?)))
+    }),
+    get("partition", "/topics/{topic}/partitions/{partition}", |at| {
         Ok(Route::Cluster(Part::Partition(at.name(0)?, at.partition(1)?)))
     }),
-    post("/topics/{topic}/partitions/{partition}", |at| at.produce(Some(at.partition(1)?), false)),
-    post("/topics/{topic}/partitions/{partition}/raw", |at| {
+    post("produceToPartition", "/topics/{topic}/partitions/{partition}", |at| {
+        at.produce(Some(at.partition(1)?), false)
+    }),
+    post("produceRawToPartition", "/topics/{topic}/partitions/{partition}/raw", |at| {
         at.produce(Some(at.partition(1)?), true)
     }),
-    get("/topics/{topic}/partitions/{partition}/offsets", |at| {
+    get("offsets", "/topics/{topic}/partitions/{partition}/offsets", |at| {
         Ok(Route::Cluster(Part::Offsets(at.name(0)?, at.partition(1)?)))
     }),
-    get("/topics/{topic}/partitions/{partition}/records", |at| {
+    get("records", "/topics/{topic}/partitions/{partition}/records", |at| {
         Ok(Route::Records { topic: at.name(0)?, partition: at.partition(1)? })
     }),
-    get("/topics/{topics}/events", |at| Ok(Route::Events { topics: at.name(0)? })),
-    get("/v3/clusters", |_| Ok(Route::Clusters { id: None })),
-    get("/v3/clusters/{cluster}", |at| Ok(Route::Clusters { id: Some(at.name(0)?) })),
-    post("/v3/clusters/{cluster}/topics/{topic}/records", |at| {
+    get("events", "/topics/{topics}/events", |at| Ok(Route::Events { topics: at.name(0)? })),
+    get("clusters", "/v3/clusters", |_| Ok(Route::Clusters { id: None })),
+    get("cluster", "/v3/clusters/{cluster}", |at| Ok(Route::Clusters { id: Some(at.name(0)?) })),
+    post("produceV3", "/v3/clusters/{cluster}/topics/{topic}/records", |at| {
         Ok(Route::ProduceV3 { cluster: at.name(0)?, topic: at.name(1)? })
     }),
-    get("/api/v1/gateway/distribution", |_| Ok(Route::Distribution)),
-    get("/api/v1/gateway/events", |_| Ok(Route::EventCounts)),
-    get("/api/v1/gateway/idempotency", |_| Ok(Route::KeyCounts)),
-    post("/consumers/{group}", |at| Ok(Route::NewInstance { group: at.name(0)? })),
-    delete("/consumers/{group}/instances/{name}", |at| at.instance(Wish::Delete)),
-    post("/consumers/{group}/instances/{name}/subscription", |at| at.instance(Wish::Subscribe)),
-    get("/consumers/{group}/instances/{name}/subscription", |at| at.instance(Wish::Subscription)),
-    delete("/consumers/{group}/instances/{name}/subscription", |at| at.instance(Wish::Unsubscribe)),
-    post("/consumers/{group}/instances/{name}/assignments", |at| at.instance(Wish::Assign)),
-    get("/consumers/{group}/instances/{name}/assignments", |at| at.instance(Wish::Assignment)),
-    post("/consumers/{group}/instances/{name}/offsets", |at| at.instance(Wish::Commit)),
-    get("/consumers/{group}/instances/{name}/offsets", |at| at.instance(Wish::Committed)),
-    get("/consumers/{group}/instances/{name}/records", |at| at.instance(Wish::Records)),
-    post("/consumers/{group}/instances/{name}/positions", |at| at.instance(Wish::Seek)),
-    post("/consumers/{group}/instances/{name}/positions/beginning", |at| {
+    get("distribution", "/api/v1/gateway/distribution", |_| Ok(Route::Distribution)),
+    get("eventCounts", "/api/v1/gateway/events", |_| Ok(Route::EventCounts)),
+    get("keyCounts", "/api/v1/gateway/idempotency", |_| Ok(Route::KeyCounts)),
+    post("createInstance", "/consumers/{group}", |at| {
+        Ok(Route::NewInstance { group: at.name(0)? })
+    }),
+    delete("deleteInstance", "/consumers/{group}/instances/{name}", |at| at.instance(Wish::Delete)),
+    post("subscribe", "/consumers/{group}/instances/{name}/subscription", |at| {
+        at.instance(Wish::Subscribe)
+    }),
+    get("subscription", "/consumers/{group}/instances/{name}/subscription", |at| {
+        at.instance(Wish::Subscription)
+    }),
+    delete("unsubscribe", "/consumers/{group}/instances/{name}/subscription", |at| {
+        at.instance(Wish::Unsubscribe)
+    }),
+    post("assign", "/consumers/{group}/instances/{name}/assignments", |at| {
+        at.instance(Wish::Assign)
+    }),
+    get("assignment", "/consumers/{group}/instances/{name}/assignments", |at| {
+        at.instance(Wish::Assignment)
+    }),
+    post("commit", "/consumers/{group}/instances/{name}/offsets", |at| at.instance(Wish::Commit)),
+    get("committed", "/consumers/{group}/instances/{name}/offsets", |at| {
+        at.instance(Wish::Committed)
+    }),
+    get("instanceRecords", "/consumers/{group}/instances/{name}/records", |at| {
+        at.instance(Wish::Records)
+    }),
+    post("seek", "/consumers/{group}/instances/{name}/positions", |at| at.instance(Wish::Seek)),
+    post("seekToBeginning", "/consumers/{group}/instances/{name}/positions/beginning", |at| {
         at.instance(Wish::SeekToBeginning)
     }),
-    post("/consumers/{group}/instances/{name}/positions/end", |at| at.instance(Wish::SeekToEnd)),
+    post("seekToEnd", "/consumers/{group}/instances/{name}/positions/end", |at| {
+        at.instance(Wish::SeekToEnd)
+    }),
 ];
 
 /// What a method and a path ask.
@@ -262,12 +296,29 @@ pub const TABLE: &[Entry] = &[
 /// # Errors
 /// They ask nothing.
 pub fn route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, NoRoute> {
+    routed(method, path).map(|routed| routed.route)
+}
+
+/// What is asked, and by which row of the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Routed<'a> {
+    /// The place in [`TABLE`].
+    pub at: usize,
+    /// What is asked.
+    pub route: Route<'a>,
+}
+
+/// As [`route`], with the row of the table.
+///
+/// # Errors
+/// They ask nothing.
+pub fn routed<'a>(method: &Method, path: &'a str) -> Result<Routed<'a>, NoRoute> {
     let path = path.strip_prefix('/').ok_or(NoRoute::Path)?;
     let mut allowed = Allowed::default();
-    for entry in TABLE {
+    for (at, entry) in TABLE.iter().enumerate() {
         let Some(found) = Found::by(&entry.pattern[1..], path) else { continue };
         if entry.verb.is(method) {
-            return (entry.make)(&found);
+            return (entry.make)(&found).map(|route| Routed { at, route });
         }
         allowed.add(entry.verb);
     }
@@ -339,6 +390,9 @@ mod tests {
         assert_eq!(get("/v3/clusters/c"), Ok(Route::Clusters { id: Some("c".into()) }));
         assert_eq!(get("/"), Ok(Route::About));
         assert_eq!(get("/healthz"), Ok(Route::Alive));
+        assert_eq!(get("/metrics"), Ok(Route::Metrics));
+        assert_eq!(get("/openapi"), Ok(Route::Document));
+        assert_eq!(post("/admin/topics"), Ok(Route::CreateTopic));
         assert_eq!(route(&Method::HEAD, "/ready"), Ok(Route::Ready));
         assert_eq!(get("/api/v1/gateway/distribution"), Ok(Route::Distribution));
         assert_eq!(get("/topics"), Ok(Route::Cluster(Part::Topics)));

@@ -8,6 +8,8 @@ mod gate;
 mod http;
 mod instances;
 mod keys;
+mod metrics;
+mod openapi;
 mod producing;
 mod pushing;
 mod reading;

@@ -171,7 +171,10 @@ fn beside(broker: &RunningBroker, config: &BrokerConfig, door: Door) -> Gateway 
     let mut cluster = front::cluster(&at, Security::default());
     cluster.addresses.insert(config.node_id.0, at);
     let (address, connections) = (door.address(), broker.gateway_connections());
-    gateway::open(door, front::settings(&config.gateway, cluster, address, connections))
+    let gateway =
+        gateway::open(door, front::settings(&config.gateway, cluster, address, connections));
+    broker.show(gateway.metrics());
+    gateway
 }
 
 fn not_started(error: &StartError) -> Failure {

@@ -102,6 +102,14 @@ impl Keys {
         }
     }
 
+    /// How many keys are remembered.
+    pub(crate) fn len(&self) -> usize {
+        let mut table = self.table();
+        let now = self.now();
+        table.expire(now);
+        table.len()
+    }
+
     /// What is known of keys, as JSON.
     pub(crate) fn counts(&self) -> String {
         let (keys, bytes) = {

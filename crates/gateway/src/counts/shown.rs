@@ -1,0 +1,90 @@
+//! The gateway's metrics by name.
+
+use std::fmt;
+use std::sync::Weak;
+
+use metrics::{Families, Source, process};
+
+use crate::state::Shared;
+
+/// Shows a gateway. It does not keep it alive.
+pub(crate) struct Shown(pub(crate) Weak<Shared>);
+
+impl Source for Shown {
+    fn write(&self, families: &mut Families<'_>) -> fmt::Result {
+        let Some(shared) = self.0.upgrade() else { return Ok(()) };
+        write_connections(families, &shared)?;
+        shared.counts.requests.write(families)?;
+        write_records(families, &shared)?;
+        write_events(families, &shared)
+    }
+}
+
+/// Shows the process.
+pub(crate) struct OfProcess;
+
+impl Source for OfProcess {
+    fn write(&self, families: &mut Families<'_>) -> fmt::Result {
+        process::write_with_version(families, env!("CARGO_PKG_VERSION"))
+    }
+}
+
+fn write_connections(families: &mut Families<'_>, shared: &Shared) -> fmt::Result {
+    let help = "Connections that are open, by what they carry";
+    families.gauges("highwater_gateway_connections", help, |row| {
+        row(&[("kind", "http")], shared.counts.http.get() as f64)?;
+        row(&[("kind", "sse")], shared.events.counts.readers.get() as f64)
+    })?;
+    families.counter(
+        "highwater_gateway_connections_refused",
+        "Connections turned away by gateway.connections.max or gateway.connections.per.address.max",
+        shared.counts.refused.get(),
+    )
+}
+
+fn write_records(families: &mut Families<'_>, shared: &Shared) -> fmt::Result {
+    let (produced, waiting_bytes) = shared.topics.produced();
+    let help = "Records that were written and acknowledged";
+    families.counter("highwater_gateway_produced_records", help, produced)?;
+    let help =
+        "Memory in use, by what for: bodies and answers, records that are not acknowledged, events";
+    families.gauges("highwater_gateway_buffer_bytes", help, |row| {
+        row(&[("for", "bodies")], shared.body_bytes() as f64)?;
+        row(&[("for", "records")], waiting_bytes as f64)?;
+        row(&[("for", "events")], shared.events.held_bytes() as f64)
+    })?;
+    let help = "Requests that are remembered by their Idempotency-Key";
+    families.gauge("highwater_gateway_idempotency_entries", help, shared.keys.len() as f64)?;
+    let help = "Consumer instances that are there";
+    families.gauge("highwater_gateway_instances", help, shared.instances.len() as f64)
+}
+
+fn write_events(families: &mut Families<'_>, shared: &Shared) -> fmt::Result {
+    let counts = &shared.events.counts;
+    families.counters("highwater_gateway_events", "Events that were sent", |row| {
+        row(&[("kind", "sse")], counts.sent.get())
+    })?;
+    let help = "Bytes of event streams that were sent";
+    families.counter("highwater_gateway_sent_bytes", help, counts.sent_bytes.get())?;
+    families.histograms(
+        "highwater_gateway_delivery_seconds",
+        "From a broker's answer to the moment at which a reader at the end of the log had taken its events",
+        std::iter::once((&[][..], &counts.delivery)),
+    )?;
+    let (all, blocked, behind) =
+        (counts.readers.get(), counts.blocked.get(), counts.catching_up.get());
+    let help =
+        "Readers of event streams: those that wait for what comes, read the past, or take nothing";
+    families.gauges("highwater_gateway_subscribers", help, |row| {
+        let tail = all.saturating_sub(blocked + behind);
+        row(&[("state", "tail")], tail as f64)?;
+        row(&[("state", "catching_up")], behind as f64)?;
+        row(&[("state", "blocked")], blocked as f64)
+    })?;
+    families.counters("highwater_gateway_closed", "Event streams that were closed", |row| {
+        counts.closed.each().try_for_each(|(reason, count)| row(&[("reason", reason)], count))
+    })?;
+    families.counters("highwater_gateway_gaps", "Gaps that readers were told of", |row| {
+        counts.gaps.each().try_for_each(|(reason, count)| row(&[("reason", reason)], count))
+    })
+}

@@ -1,0 +1,66 @@
+//! The document of all routes, and the one route that changes a cluster.
+
+use gateway::Access;
+use serde_json::json;
+
+use crate::fixture::World;
+
+const JSON: &str = "application/json";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_document_has_every_path_under_both_its_names() {
+    let world = World::start().await;
+    let mut connection = world.connect().await;
+    let document = connection.get("/openapi").await;
+    assert_eq!((document.status, document.header("content-type")), (200, Some(JSON)));
+    assert_eq!(connection.get("/openapi.json").await.body, document.body);
+    let document = document.json();
+    assert_eq!(document["openapi"], "3.1.0");
+    let route = gateway::request::TABLE.iter().find(|entry| entry.id == "records").unwrap();
+    let answers = &document["paths"][route.pattern]["get"]["responses"];
+    assert_eq!(answers["416"]["$ref"], "#/components/responses/Error");
+    assert!(connection.get("/").await.json()["bridge_version"].is_string());
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_is_created_once_and_can_be_written_to_at_once() {
+    let world = World::start().await;
+    let mut connection = world.connect().await;
+    // From here on it is remembered for some seconds that there is none.
+    assert_eq!(connection.post("/topics/new/raw", "text/plain", "x").await.status, 404);
+    let body =
+        json!({"topic_name": "new", "partitions_count": 3, "configs": {"retention.ms": "60000"}});
+    let created = connection.post("/admin/topics", JSON, body.to_string()).await;
+    assert_eq!((created.status, created.json()), (201, json!({})));
+    assert_eq!(connection.post("/topics/new/raw", "text/plain", "x").await.status, 200);
+    let topic = connection.get("/topics/new").await.json();
+    assert_eq!(topic["partitions"].as_array().unwrap().len(), 3);
+    assert_eq!(topic["configs"]["retention.ms"], "60000");
+    let again = connection.post("/admin/topics", JSON, body.to_string()).await;
+    assert_eq!((again.status, &again.json()["error_code"]), (409, &json!(40904)));
+    for (body, status) in [
+        (json!({"topic_name": "x", "replication_factor": 7}), 422),
+        (json!({"topic_name": "x", "configs": {"no.such.key": "1"}}), 422),
+        (json!({"topic_name": ".."}), 422),
+        (json!({"topic": "x"}), 422),
+    ] {
+        let answer = connection.post("/admin/topics", JSON, body.to_string()).await;
+        assert_eq!(answer.status, status, "{body}: {answer:?}");
+    }
+    assert_eq!(connection.post("/admin/topics", "text/plain", "x").await.status, 415);
+    assert_eq!(connection.get("/topics").await.json(), json!(["new"]));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_topic_is_created_where_writing_is_not_allowed() {
+    for access in [Access::Health, Access::Read] {
+        let world = World::start_with(|settings| gateway::Settings { access, ..settings }).await;
+        let mut connection = world.connect().await;
+        let refused = connection.post("/admin/topics", JSON, r#"{"topic_name":"t"}"#).await;
+        assert_eq!(refused.status, 403, "{refused:?}");
+        assert_eq!(connection.get("/openapi").await.status, 200, "the document is everybody's");
+        world.stop().await;
+    }
+}
