@@ -279,7 +279,11 @@ impl Cluster {
         let mut refusals = lock(&self.0.refusals);
         match &opened {
             Err(error @ ClientError::NotAdmitted { .. }) => {
-                refusals.insert(address.to_owned(), (Instant::now(), error.clone()));
+                let before = refusals.insert(address.to_owned(), (Instant::now(), error.clone()));
+                // Once for as long as it goes on: who is refused tries again every second.
+                if before.is_none() {
+                    tracing::warn!(%error, "a broker does not let this client in; it is asked again every second");
+                }
             }
             _ => drop(refusals.remove(address)),
         }

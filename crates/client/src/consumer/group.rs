@@ -82,6 +82,19 @@ impl Membership {
         &self.topics
     }
 
+    /// Reads these topics from the next poll on, which joins again for that if they are others.
+    pub(super) fn subscribe(&mut self, topics: BTreeSet<String>) {
+        if self.topics == topics {
+            return;
+        }
+        self.topics = topics;
+        if let Some((pulse, _)) = &self.pulse {
+            // As if the group shared its partitions out, which it will when this member joins.
+            lock(&pulse.state).lost.get_or_insert(ErrorCode::RebalanceInProgress);
+            self.changed.notify_one();
+        }
+    }
+
     /// Whether the group knows it, as far as it can tell.
     pub(super) fn is_member(&self) -> bool {
         !self.member_id.is_empty()

@@ -34,6 +34,9 @@ pub struct Consumer {
     cluster: Cluster,
     config: ConsumerConfig,
     places: HashMap<TopicPartition, Place>,
+    /// Records that were taken in and that no poll has handed out: the positions are behind them already. A poll that is
+    /// dropped, or fails, leaves them to the next one.
+    ready: Vec<Fetched>,
     fetcher: Fetcher,
     membership: Option<Membership>,
     /// The group wants something.
@@ -51,6 +54,7 @@ impl Consumer {
             cluster,
             config,
             places: HashMap::new(),
+            ready: Vec::new(),
             membership: None,
             changed: Arc::default(),
             committed_at: Instant::now(),
@@ -76,12 +80,19 @@ impl Consumer {
     /// when brokers are asked.
     pub fn add(&mut self, partition: TopicPartition, offset: Offset) {
         self.cluster.want([&*partition.topic]);
+        self.forget_ready(&partition);
         self.places.insert(partition, Place::at(offset));
     }
 
     /// Reads a partition no more.
     pub fn remove(&mut self, partition: &TopicPartition) {
+        self.forget_ready(partition);
         self.places.remove(partition);
+    }
+
+    /// Drops what was taken in of a partition: it is read from elsewhere now, or not at all.
+    fn forget_ready(&mut self, partition: &TopicPartition) {
+        self.ready.retain(|fetched| fetched.partition != *partition);
     }
 
     /// Partitions that were given up since the last call, if [`ConsumerConfig::failures_apart`] says so, and why.
@@ -94,17 +105,25 @@ impl Consumer {
         let mut old = std::mem::take(&mut self.places);
         let kept = |p: &TopicPartition| (p.clone(), old.remove(p).unwrap_or_default());
         self.places = partitions.iter().map(kept).collect();
+        self.ready.retain(|fetched| self.places.contains_key(&fetched.partition));
     }
 
-    /// Reads these topics as a member of the group. Partitions come with the polls.
+    /// Reads these topics as a member of the group. Partitions come with the polls. One that is a member already stays one: it
+    /// goes on with what it has until the next poll, which commits that, where commits are automatic, and joins again with
+    /// these topics.
     pub fn subscribe(&mut self, topics: &[&str]) -> Result<(), ClientError> {
         let Some(group_id) = self.config.group_id.clone() else {
             return Err(ClientError::Usage("a group.id is needed to subscribe".to_owned()));
         };
         self.cluster.want(topics.iter().copied());
         let topics: BTreeSet<String> = topics.iter().map(|t| (*t).to_owned()).collect();
+        if let Some(membership) = &mut self.membership {
+            membership.subscribe(topics);
+            return Ok(());
+        }
         let changed = self.changed.clone();
         self.places.clear();
+        self.ready.clear();
         self.membership = Some(Membership::new(self.cluster.clone(), group_id, topics, changed));
         Ok(())
     }
@@ -137,15 +156,21 @@ impl Consumer {
         self.membership.as_ref().is_some_and(Membership::must_join)
     }
 
-    /// The next offset of a partition, if it is known.
+    /// The next offset of a partition, if it is known: behind what polls have handed out.
     pub fn position(&self, partition: &TopicPartition) -> Option<Offset> {
-        self.places.get(partition)?.position
+        let next = self.places.get(partition)?.position;
+        self.first_ready(partition).map(|fetched| fetched.fetch_offset).or(next)
+    }
+
+    fn first_ready(&self, partition: &TopicPartition) -> Option<&Fetched> {
+        self.ready.iter().find(|fetched| fetched.partition == *partition)
     }
 
     /// Goes on at this offset.
     pub fn seek(&mut self, partition: &TopicPartition, offset: Offset) -> Result<(), ClientError> {
         let place = self.place_of(partition)?;
         *place = Place { paused: place.paused, ..Place::at(offset) };
+        self.forget_ready(partition);
         Ok(())
     }
 
@@ -172,6 +197,8 @@ impl Consumer {
 
     /// The next records, or nothing when there are none for so long. A poll in which the group
     /// shares its partitions out anew takes as long as that takes.
+    ///
+    /// A poll may be dropped before it is done: what it has taken in comes with the next one.
     pub async fn poll(&mut self, timeout: Duration) -> Result<Vec<Fetched>, ClientError> {
         let deadline = Instant::now() + timeout;
         self.commit_if_due().await?;
@@ -179,15 +206,15 @@ impl Consumer {
             self.keep_membership().await?;
             self.find_positions().await?;
             self.refresh_if_stale().await?;
-            let records = self.take_answers()?;
-            if !self.config.prefetch && !records.is_empty() {
-                return Ok(records);
+            self.take_answers()?;
+            if !self.config.prefetch && !self.ready.is_empty() {
+                return Ok(std::mem::take(&mut self.ready));
             }
             // Behind the answers, so that brokers that answered are asked again: either the next
             // records travel while the caller works, or there is something to wait for.
             self.fetcher.send(&self.places, &self.config).await?;
-            if !records.is_empty() || !self.fetcher.failures.is_empty() {
-                return Ok(records);
+            if !self.ready.is_empty() || !self.fetcher.failures.is_empty() {
+                return Ok(std::mem::take(&mut self.ready));
             }
             if !self.wait(deadline).await? {
                 return Ok(Vec::new());
@@ -212,12 +239,11 @@ impl Consumer {
         }
     }
 
-    fn take_answers(&mut self) -> Result<Vec<Fetched>, ClientError> {
-        let mut out = Vec::new();
+    fn take_answers(&mut self) -> Result<(), ClientError> {
         while let Some(answer) = self.fetcher.try_answer() {
-            out.extend(self.fetcher.take(answer, &mut self.places, &self.config)?);
+            self.ready.extend(self.fetcher.take(answer, &mut self.places, &self.config)?);
         }
-        Ok(out)
+        Ok(())
     }
 
     /// Waits for something to happen; false when the time is over.
@@ -257,6 +283,7 @@ impl Consumer {
         let assigned = membership.join(&self.config).await?;
         self.rebalancing += began.elapsed();
         self.places.clear();
+        self.ready.clear();
         self.place(&assigned);
         Ok(())
     }
@@ -326,8 +353,8 @@ impl Consumer {
     pub async fn commit(&mut self) -> Result<(), ClientError> {
         let positions = self.places.iter().filter_map(|(partition, place)| {
             let leader_epoch = place.leader_epoch.unwrap_or(LeaderEpoch::NONE);
-            let committed =
-                CommittedOffset { leader_epoch, ..CommittedOffset::at(place.position?) };
+            let position = self.position(partition)?;
+            let committed = CommittedOffset { leader_epoch, ..CommittedOffset::at(position) };
             Some((partition.clone(), committed))
         });
         let positions = positions.collect();

@@ -233,3 +233,69 @@ async fn members_share_partitions_and_take_over_from_who_leaves() {
         first.close().await.unwrap();
     }
 }
+
+/// A poll that is dropped in the middle, again and again, loses nothing and gives nothing twice.
+#[tokio::test]
+async fn polls_that_are_dropped_lose_nothing() {
+    let Some(cluster) = cluster().await else { return };
+    let topic = new_topic(&cluster, "dropped", 3).await;
+    fill(&cluster, &topic, 3, 0, 300).await;
+    let mut consumer = Consumer::new(cluster, from_the_start(None));
+    consumer.assign(&partitions(&topic, 3)).await.unwrap();
+    let (mut values, mut buffer, mut wakes) = (Vec::new(), Vec::new(), 0);
+    while values.len() < 900 {
+        wakes = wakes % 7 + 1;
+        let mut polling = std::pin::pin!(consumer.poll(PATIENCE));
+        let mut left = wakes;
+        // Polled so often, then dropped.
+        let polled = std::future::poll_fn(|cx| match polling.as_mut().poll(cx) {
+            std::task::Poll::Ready(polled) => std::task::Poll::Ready(Some(polled.unwrap())),
+            std::task::Poll::Pending if left == 0 => std::task::Poll::Ready(None),
+            std::task::Poll::Pending => {
+                left -= 1;
+                std::task::Poll::Pending
+            }
+        });
+        for fetched in polled.await.unwrap_or_default() {
+            fetched
+                .for_each(&mut buffer, |record| {
+                    values.push(String::from_utf8(record.value.unwrap().to_vec()).unwrap());
+                })
+                .unwrap();
+        }
+    }
+    let distinct: BTreeSet<_> = values.iter().cloned().collect();
+    assert_eq!((values.len(), distinct.len()), (900, 900));
+}
+
+/// A member that subscribes to other topics stays a member, and commits what it has read of the ones before.
+#[tokio::test]
+async fn a_member_that_subscribes_anew_stays_in_its_group() {
+    let Some(cluster) = cluster().await else { return };
+    let (first, second) =
+        (new_topic(&cluster, "anew", 1).await, new_topic(&cluster, "anew", 1).await);
+    fill(&cluster, &first, 1, 0, 10).await;
+    fill(&cluster, &second, 1, 0, 10).await;
+    let group = format!("anew-{first}");
+    let config =
+        ConsumerConfig { auto_commit: Some(PATIENCE), ..from_the_start(Some(group.as_str())) };
+    let mut consumer = Consumer::new(cluster.clone(), config);
+    consumer.subscribe(&[&first]).unwrap();
+    read(&mut consumer, 10).await;
+    let generation = consumer.generation_id().unwrap();
+    consumer.subscribe(&[&first]).unwrap();
+    assert!(!consumer.must_join(), "nothing has changed");
+    consumer.subscribe(&[&second]).unwrap();
+    assert!(consumer.must_join());
+    let values = read(&mut consumer, 10).await;
+    assert!(values.iter().all(|value| value.starts_with("0/")), "{values:?}");
+    assert_eq!(consumer.assignment(), partitions(&second, 1));
+    assert_eq!(
+        consumer.generation_id(),
+        Some(generation + 1),
+        "the same member, in the next generation"
+    );
+    let committed = consumer.committed(&partitions(&first, 1)).await.unwrap();
+    assert_eq!(committed[&partitions(&first, 1)[0]].offset, Offset(10));
+    consumer.close().await.unwrap();
+}
