@@ -1,6 +1,6 @@
 //! What a gateway in front of Kafka decides, without a socket, a clock or a thread: the partition of a record, and
 //! the broker before that ([`choice`]), whether a request with an idempotency key was seen before ([`idempotency`]),
-//! whether a request comes from a page that may send one ([`visitors`]), how records become server-sent events and
+//! whether a request comes from a page that may send one ([`visitors`]), what a role may do ([`rights`]), how records become server-sent events and
 //! where their readers go on ([`events`]), what a failure is called ([`error`]), and what an operator is shown of a
 //! cluster ([`overview`]) and of consumers that are behind ([`lag`]).
 //!
@@ -14,4 +14,5 @@ pub mod events;
 pub mod idempotency;
 pub mod lag;
 pub mod overview;
+pub mod rights;
 pub mod visitors;
