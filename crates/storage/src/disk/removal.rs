@@ -10,7 +10,7 @@ use std::path::Path;
 use super::{Disk, OpenMode};
 
 /// Most bytes that are freed at once.
-pub const PIECE_BYTES: u64 = 16 << 20;
+pub const PIECE_BYTES: u64 = 4 << 20;
 
 /// Removes a file. `pause` is called behind each piece; when it returns `false` the rest is left, and so does this.
 /// A file that is not there is removed already.
