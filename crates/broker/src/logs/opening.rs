@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use model::{Durability, LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
+use parking_lot::Mutex;
 use partition::Partition;
 use storage::disk::reserve;
 use storage::journal::{Entry, Fact, Key, Opened as OpenedFact, PartitionState, Refused, State};
@@ -23,6 +24,40 @@ use super::{Home, Logs, Opened, Unopened, random_id};
 const DESCRIPTORS_PATIENCE: Duration = Duration::from_secs(10);
 /// How often it looks.
 const DESCRIPTORS_LOOK: Duration = Duration::from_millis(20);
+
+/// Logs that are opened at once for each core, at least: after a crash most of the time is spent in waiting for the device.
+const OPENING_A_CORE: usize = 2;
+
+/// Does all of the work on so many threads, each of which takes some when it has done what it had: a few logs may be much
+/// larger than the others, and next to each other. What came of it, in the order of the work.
+fn side_by_side<W: Send, T: Send>(
+    work: Vec<W>,
+    threads: usize,
+    each: impl Fn(W) -> T + Sync,
+) -> Vec<T> {
+    let threads = threads.min(work.len());
+    if threads <= 1 {
+        return work.into_iter().map(each).collect();
+    }
+    let left = Mutex::new(work.into_iter().enumerate());
+    let take = || left.lock().next();
+    let run = || {
+        let mut done = Vec::new();
+        while let Some((number, work)) = take() {
+            done.push((number, each(work)));
+        }
+        done
+    };
+    let mut done: Vec<(usize, T)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<(usize, T)>>| {
+            thread.join().expect("opening does not panic")
+        };
+        threads.into_iter().flat_map(join).collect()
+    });
+    done.sort_unstable_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, done)| done).collect()
+}
 
 /// A partition that is to be opened.
 #[derive(Clone, Debug)]
@@ -57,7 +92,7 @@ type Attempt = (Option<Place>, Result<Log, StorageError>);
 impl Logs {
     /// Opens partitions' logs, or makes them where there are fewest. They may serve as soon as this
     /// returns: that they are here is durable. `image_index` is the metadata's that wants them;
-    /// at most `threads` logs are opened at once.
+    /// `threads` logs are opened at once, or more if there are cores for more.
     ///
     /// A log that is damaged is refused, and stays so, over any number of starts, until it is mended.
     pub fn open(
@@ -249,34 +284,10 @@ impl Logs {
         threads: usize,
         now: Timestamp,
     ) -> Vec<Attempt> {
-        let mut work: Vec<(&Wanted, Result<Place, StorageError>)> =
-            wanted.iter().zip(places).collect();
-        if work.len() == 1 {
-            return work
-                .into_iter()
-                .map(|(wanted, place)| self.try_open(wanted, place, now))
-                .collect();
-        }
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let share = work.len().div_ceil(threads.max(cores)).max(1);
-        let mut parts = Vec::new();
-        while !work.is_empty() {
-            let rest = work.split_off(share.min(work.len()));
-            parts.push(std::mem::replace(&mut work, rest));
-        }
-        std::thread::scope(|scope| {
-            let open = |part: Vec<_>| {
-                part.into_iter().map(|(wanted, place)| self.try_open(wanted, place, now)).collect()
-            };
-            let threads: Vec<_> = parts
-                .into_iter()
-                .map(|part| scope.spawn(move || -> Vec<Attempt> { open(part) }))
-                .collect();
-            threads
-                .into_iter()
-                .flat_map(|thread| thread.join().expect("opening does not panic"))
-                .collect()
-        })
+        let threads = threads.max(cores * OPENING_A_CORE);
+        let work: Vec<(&Wanted, Result<Place, StorageError>)> = wanted.iter().zip(places).collect();
+        side_by_side(work, threads, |(wanted, place)| self.try_open(wanted, place, now))
     }
 
     fn try_open(
@@ -518,5 +529,28 @@ mod tests {
         let opened: Vec<_> =
             (0..3).map(|n| isolated(|| if n == 1 { panic!("a bug") } else { n })).collect();
         assert!(matches!(opened[..], [Ok(0), Err(OpeningPanicked), Ok(2)]));
+    }
+
+    #[test]
+    fn all_work_is_done_once_and_keeps_its_order() {
+        for (count, threads) in [(0, 4), (1, 4), (2, 4), (100, 1), (100, 7)] {
+            let done = side_by_side((0..count).collect(), threads, |number: usize| number * 3);
+            assert_eq!(done, (0..count).map(|number| number * 3).collect::<Vec<_>>());
+        }
+    }
+
+    /// What is large, and stands next to each other in the list, is not left to one thread.
+    #[test]
+    fn a_thread_that_is_held_up_leaves_the_rest_to_the_others() {
+        let (told, others_done) = std::sync::mpsc::channel();
+        let (told, others_done) = (Mutex::new(told), Mutex::new(others_done));
+        let done = side_by_side((0..20).collect(), 2, |number: usize| {
+            if number == 0 {
+                let patience = Duration::from_secs(40);
+                return (1..20).all(|_| others_done.lock().recv_timeout(patience).is_ok());
+            }
+            told.lock().send(()).is_ok()
+        });
+        assert_eq!(done, [true; 20]);
     }
 }
