@@ -166,6 +166,7 @@ fn count(server: &Server, update: &ImageUpdate) {
     let (me, decides) = (server.node_id, server.quorum.is_leader());
     let counts = Counts { me, decides, fenced_for: &fenced_for };
     counts.step(&server.counters.cluster, update);
+    server.departed.step(update, server.clock.moment());
 }
 
 /// Name and id of each.

@@ -20,7 +20,7 @@ use tracing::{debug, error, warn};
 
 use crate::checking::Checking;
 use crate::clock::Clock;
-use crate::cluster::{ClusterLinks, Controller, Fetchers, InSync, Refused, Undecided};
+use crate::cluster::{ClusterLinks, Controller, Departed, Fetchers, InSync, Refused, Undecided};
 use crate::complaints::Complaints;
 use crate::counters::Counters;
 use crate::descriptors::Descriptors;
@@ -149,6 +149,8 @@ pub struct Server {
     pub roles: Roles,
     /// Copies from leaders.
     pub fetchers: Fetchers,
+    /// Brokers that were fenced a moment ago.
+    pub departed: Departed,
     /// Who is in sync where this broker leads.
     pub in_sync: InSync,
     /// Replicas that were refused, of a broker among others.

@@ -37,7 +37,9 @@ use tracing::{error, info, warn};
 
 use crate::checking::Checking;
 use crate::clock::Clock;
-use crate::cluster::{self, ClusterLinks, Controller, Fetchers, InSync, Refused, Returning};
+use crate::cluster::{
+    self, ClusterLinks, Controller, Departed, Fetchers, InSync, Refused, Returning,
+};
 use crate::complaints::Complaints;
 use crate::counters::Counters;
 use crate::endpoints::Endpoints;
@@ -238,6 +240,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         links: links.clone(),
         roles: Roles::default(),
         fetchers: Fetchers::default(),
+        departed: Departed::new(Duration::from_millis(config.membership.session_ms)),
         in_sync: InSync::default(),
         refused_replicas: Refused::default(),
         copied_anew,

@@ -10,6 +10,7 @@
 //! members     on the active controller: who is a member of the quorum, and as which folder
 //! fetchers    copying from leaders, a thread for each leader and slot
 //! counting    what steps of the metadata mean for the counters
+//! departed    which brokers were fenced a moment ago, and are named all the same
 //! describing  the metadata quorum, for whoever asks any broker
 //! failed_disks  which replicas are gone with a log directory
 //! returning   what the log directories of a broker that starts are worth
@@ -24,6 +25,7 @@
 mod answers;
 mod controller;
 mod counting;
+mod departed;
 mod describing;
 mod failed_disks;
 mod fetcher;
@@ -43,6 +45,7 @@ mod watching;
 
 pub use controller::{Controller, Undecided};
 pub use counting::Counts;
+pub use departed::Departed;
 pub use describing::{DescribedMember, DescribedQuorum, describe as describe_quorum};
 pub use fetchers::Fetchers;
 pub use handing_over::hand_over;
