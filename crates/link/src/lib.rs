@@ -30,7 +30,7 @@ pub mod service;
 
 pub use caller::{CallError, Link};
 pub use codec::frame::{Decline, Declined};
-pub use codec::hello::{Hello, LogPoint, Purpose, is_link};
+pub use codec::hello::{Hello, LogPoint, Purpose, Versions, is_link};
 pub use codec::proof::Secret;
 pub use codec::refusal::{Refusal, Refused};
 pub use config::{Jitter, LinkConfig};

@@ -1,18 +1,27 @@
-//! Brokers that were fenced a moment ago: Metadata goes on naming them for a while, with other leaders for what they led.
+//! Brokers that were fenced a moment ago: the first Metadata answer on a connection behind that names them still, with other leaders
+//! for what they led, and the next one leaves them out.
 //!
 //! A broker of Kafka's that dies is named for as long as its session lasts, because nobody knows better. Here the
 //! controller knows within milliseconds, and an answer that leaves the broker out reaches clients before they have moved
 //! what they were sending to it. librdkafka 2.15 then closes the broker's handle under the partitions that are still
 //! delegated to it, loses their new leader with it, and finds it again with its next look around, up to a second later.
+//! It asks twice as soon as a connection breaks: told of the new leader by the first answer, it moves its partitions; told by the
+//! second that the broker is gone, it closes the handle, and with it forgets that it wanted to wait up to ten seconds before it
+//! connects there again.
+//!
 //! Whoever is named here leads nothing, so clients send nothing there; one that asks it for metadata is refused at
 //! once and asks another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use metadata::{BrokerImage, ImageUpdate};
 use model::{BrokerEpoch, BrokerId, Moment};
 use parking_lot::Mutex;
+
+/// So many connections are told of a broker once more; there are hardly more within a session.
+const TOLD_MAX: usize = 10_000;
 
 /// Which brokers were fenced lately, as this broker saw it happen.
 #[derive(Debug)]
@@ -22,10 +31,12 @@ pub struct Departed {
 }
 
 /// A registration that served when it was looked at.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Seen {
     epoch: BrokerEpoch,
     fenced_since: Option<Moment>,
+    /// The clients that it was named to since.
+    told: HashSet<SocketAddr>,
 }
 
 impl Departed {
@@ -42,22 +53,23 @@ impl Departed {
         }
         let mut seen = self.seen.lock();
         for id in &update.delta.brokers {
-            let before = seen.get(id).copied();
+            let before = seen.remove(id);
             let after = update.after.broker(*id).and_then(|broker| Seen::of(before, broker, now));
-            match after {
-                Some(after) => drop(seen.insert(*id, after)),
-                None => drop(seen.remove(id)),
-            }
+            seen.extend(after.map(|after| (*id, after)));
         }
     }
 
-    /// Whether Metadata names a broker that is fenced. The image that says so may be newer than the last step.
-    pub fn is_named(&self, broker: &BrokerImage, now: Moment) -> bool {
-        let seen = self.seen.lock();
-        let known = seen.get(&broker.id).filter(|known| known.epoch == broker.epoch);
-        known.is_some_and(|known| {
-            known.fenced_since.is_none_or(|since| now.since(since) < self.named_for)
-        })
+    /// Whether Metadata names a fenced broker to the client behind a connection: once. The image that says so may be newer than
+    /// the last step.
+    pub fn name_to(&self, client: SocketAddr, broker: &BrokerImage, now: Moment) -> bool {
+        let mut seen = self.seen.lock();
+        let known = seen.get_mut(&broker.id).filter(|known| known.epoch == broker.epoch);
+        let Some(known) = known else { return false };
+        if known.fenced_since.is_some_and(|since| now.since(since) >= self.named_for) {
+            known.told = HashSet::new();
+            return false;
+        }
+        known.told.len() < TOLD_MAX && known.told.insert(client)
     }
 }
 
@@ -65,10 +77,10 @@ impl Seen {
     fn of(before: Option<Seen>, broker: &BrokerImage, now: Moment) -> Option<Seen> {
         let epoch = broker.epoch;
         if !broker.fenced {
-            return Some(Seen { epoch, fenced_since: None });
+            return Some(Seen { epoch, fenced_since: None, told: HashSet::new() });
         }
         let known = before.filter(|known| known.epoch == epoch)?;
-        Some(Seen { epoch, fenced_since: known.fenced_since.or(Some(now)) })
+        Some(Seen { fenced_since: known.fenced_since.or(Some(now)), ..known })
     }
 }
 
@@ -127,9 +139,25 @@ mod tests {
         (departed, image)
     }
 
+    fn client(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
     fn is_named(steps: &[(u64, MetadataRecord)], seconds: u64) -> bool {
         let (departed, image) = seen(steps);
-        departed.is_named(image.broker(TWO).unwrap(), at(seconds))
+        departed.name_to(client(1), image.broker(TWO).unwrap(), at(seconds))
+    }
+
+    #[test]
+    fn each_connection_is_told_once_for_each_fencing() {
+        let mut steps = vec![(0, registered(1, false)), (10, fenced())];
+        let (departed, image) = seen(&steps);
+        let two = image.broker(TWO).unwrap();
+        assert!(departed.name_to(client(1), two, at(10)));
+        assert!(!departed.name_to(client(1), two, at(10)));
+        assert!(departed.name_to(client(2), two, at(11)));
+        steps.extend([(12, unfenced()), (13, fenced())]);
+        assert!(is_named(&steps, 13));
     }
 
     #[test]
@@ -149,7 +177,7 @@ mod tests {
     fn who_is_fenced_by_an_image_that_was_not_acted_upon_is_named_already() {
         let (departed, _) = seen(&[(0, registered(1, false))]);
         let (_, image) = seen(&[(0, registered(1, false)), (10, fenced())]);
-        assert!(departed.is_named(image.broker(TWO).unwrap(), at(10)));
+        assert!(departed.name_to(client(1), image.broker(TWO).unwrap(), at(10)));
     }
 
     #[test]

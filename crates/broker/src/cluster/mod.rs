@@ -10,7 +10,7 @@
 //! members     on the active controller: who is a member of the quorum, and as which folder
 //! fetchers    copying from leaders, a thread for each leader and slot
 //! counting    what steps of the metadata mean for the counters
-//! departed    which brokers were fenced a moment ago, and are named all the same
+//! departed    which brokers were fenced a moment ago, and are named once more
 //! describing  the metadata quorum, for whoever asks any broker
 //! failed_disks  which replicas are gone with a log directory
 //! returning   what the log directories of a broker that starts are worth

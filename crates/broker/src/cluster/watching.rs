@@ -47,6 +47,8 @@ struct State {
     seen: BTreeMap<BrokerId, Uuid>,
     /// The last process of each node that is known to have ended.
     ended: BTreeMap<BrokerId, Uuid>,
+    /// When the address of each node refused last, and the process that had been seen there before.
+    refused: BTreeMap<BrokerId, (Uuid, Instant)>,
     /// Why this controller fenced brokers last.
     fenced_for: BTreeMap<BrokerId, Fencing>,
 }
@@ -63,6 +65,10 @@ impl Watching {
 
     /// Takes notice of what became of a link.
     pub(super) fn observe(&self, event: &Event) {
+        self.observe_at(Instant::now(), event);
+    }
+
+    fn observe_at(&self, now: Instant, event: &Event) {
         let mut state = self.state.lock();
         match event {
             Event::Up { peer } if peer.direction == Direction::Out => {
@@ -81,9 +87,8 @@ impl Watching {
             Event::NotDialed { target, failure: DialFailure::Refused, .. } => {
                 let Some(node) = target.node else { return };
                 let Some(ended) = state.seen.get(&node).copied() else { return };
-                if state.ended.insert(node, ended) == Some(ended) {
-                    return;
-                }
+                state.refused.insert(node, (ended, now));
+                state.ended.insert(node, ended);
             }
             _ => return,
         }
@@ -105,9 +110,12 @@ impl Watching {
         true
     }
 
-    /// The last process of a node that is known to have ended.
-    fn ended(&self, node: BrokerId) -> Option<Uuid> {
-        self.state.lock().ended.get(&node).copied()
+    /// The process that was last seen at a node, if its address has refused since `since`. An earlier refusal says nothing of
+    /// what has been done there from then on: the node may have come back, and not be connected with this one yet.
+    fn ended_since(&self, node: BrokerId, since: Instant) -> Option<Uuid> {
+        let state = self.state.lock();
+        let (process, at) = state.refused.get(&node).copied()?;
+        (at > since && state.seen.get(&node) == Some(&process)).then_some(process)
     }
 
     /// Whether the process that is registered for a broker is known to have ended, though the image does not say so yet.
@@ -188,6 +196,7 @@ pub(crate) async fn run(
     let mut updates = quorum.subscribe();
     let mut sweeps = false;
     let (mut succeeded, mut told) = (None, None);
+    let mut led: Option<(BrokerId, Instant)> = None;
     let mut rebalance = Rebalance::new(rebalance_every);
     loop {
         let leader = quorum.leader();
@@ -200,7 +209,10 @@ pub(crate) async fn run(
         }
         let image = quorum.image();
         links.dial_brokers(&image);
-        succeed(&quorum, &links, leader, &mut succeeded).await;
+        if led.map(|(leader, _)| leader) != leader {
+            led = leader.map(|leader| (leader, Instant::now()));
+        }
+        succeed(&quorum, &links, led, &mut succeeded).await;
         let (fence, mut look_at) = watching.look(&image);
         if leads {
             let mut is_undecided = false;
@@ -237,15 +249,16 @@ pub(crate) async fn run(
 }
 
 /// If the active controller's process has ended, asks for votes at once. Voters take turns, so that they do not split
-/// the votes; and each of them tries once for one process, because a wrong guess would depose who lives.
+/// the votes; and each of them tries once for one process, because a wrong guess would depose who lives. So what is
+/// known of a node from before it was seen to lead, with `led`, does not count.
 async fn succeed(
     quorum: &Quorum,
     links: &ClusterLinks,
-    leader: Option<BrokerId>,
+    led: Option<(BrokerId, Instant)>,
     succeeded: &mut Option<(BrokerId, Uuid)>,
 ) {
-    let Some(leader) = leader.filter(|leader| *leader != quorum.node()) else { return };
-    let Some(ended) = links.watching().ended(leader) else { return };
+    let Some((leader, since)) = led.filter(|(leader, _)| *leader != quorum.node()) else { return };
+    let Some(ended) = links.watching().ended_since(leader, since) else { return };
     if *succeeded == Some((leader, ended)) || links.is_connected_with(leader) {
         return;
     }
@@ -341,5 +354,68 @@ async fn sweep(quorum: &Quorum) -> bool {
             // It may be about to lead; and if another does, that one begins with a sweep, and this one asks no more.
             Err(_) => return false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use ::link::{Hello, Peer, Purpose, Target, Versions};
+
+    use super::*;
+
+    const TWO: BrokerId = BrokerId(2);
+
+    fn up(incarnation: Uuid) -> Event {
+        let hello = Hello {
+            versions: Versions { min: 1, max: 1 },
+            has_secret: false,
+            node: TWO,
+            wanted: None,
+            incarnation,
+            nonce: Default::default(),
+            purpose: Purpose::Control,
+            last_metadata: None,
+            cluster_id: "c".to_owned(),
+            directories: Vec::new(),
+        };
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let peer = Peer { hello, address, direction: Direction::Out, version: 1 };
+        Event::Up { peer: Arc::new(peer) }
+    }
+
+    fn refused() -> Event {
+        let target = Target { node: Some(TWO), host: "localhost".to_owned(), port: 1 };
+        Event::NotDialed { target: Arc::new(target), failure: DialFailure::Refused, failures: 1 }
+    }
+
+    fn process(number: u8) -> Uuid {
+        Uuid::from_random([number; 16])
+    }
+
+    #[test]
+    fn a_refusal_from_before_a_node_led_does_not_say_that_the_leader_has_ended() {
+        let watching = Watching::new(BrokerId(3), Duration::from_secs(9));
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        watching.observe_at(at(0), &up(process(1)));
+        watching.observe_at(at(1), &refused());
+        // It came back, leads since then, and is not connected with this node yet.
+        assert_eq!(watching.ended_since(TWO, at(2)), None);
+        watching.observe_at(at(3), &refused());
+        assert_eq!(watching.ended_since(TWO, at(2)), Some(process(1)));
+    }
+
+    #[test]
+    fn a_connection_that_breaks_does_not_say_that_the_process_behind_it_has_ended() {
+        let watching = Watching::new(BrokerId(3), Duration::from_secs(9));
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        watching.observe_at(at(0), &up(process(1)));
+        watching.observe_at(at(2), &refused());
+        assert_eq!(watching.ended_since(TWO, at(1)), Some(process(1)));
+        watching.observe_at(at(3), &up(process(2)));
+        assert_eq!(watching.ended_since(TWO, at(1)), None);
     }
 }

@@ -225,12 +225,12 @@ fn describe_partition(
     }
 }
 
-/// Who serves, and who did until a moment ago: see [`crate::cluster::Departed`].
+/// Who serves, and once on a connection who did until a moment ago: see [`crate::cluster::Departed`].
 fn brokers(call: &Call, image: &ClusterImage) -> Vec<MetadataResponseBroker> {
     let now = call.server.clock.moment();
     image
         .brokers()
-        .filter(|broker| !broker.fenced || call.server.departed.is_named(broker, now))
+        .filter(|broker| !broker.fenced || call.server.departed.name_to(call.peer, broker, now))
         .filter_map(|broker| {
             let (host, port) = call.endpoint_of(broker)?;
             Some(MetadataResponseBroker {

@@ -35,6 +35,9 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(180);
 const RECOVER_LIMIT: Duration = Duration::from_secs(90);
 /// What a run looks at before a kill, and at the least behind it.
 pub const STEADY: Duration = Duration::from_secs(2);
+/// How long leaders stay where they are before one of them is killed: franz-go looks at the metadata not more often than
+/// once in five seconds, and what is measured is a failure, not two moves in a row.
+const CALM: Duration = Duration::from_millis(5500);
 /// How long a client may take to begin with another partition, before that.
 const TURNING: Duration = Duration::from_millis(500);
 /// Acknowledgements must have come for so long to flow again.
@@ -94,6 +97,7 @@ impl Session<'_> {
             topics: topics.clone(),
             clients: Vec::new(),
             refused: Outcomes::new(),
+            moved_us: now_us(),
         };
         let outcomes = running.perform(&scratch);
         let durability =
@@ -127,6 +131,8 @@ struct Running<'a> {
     clients: Vec<Client>,
     /// Clients that could not be started.
     refused: Outcomes,
+    /// When a leadership moved last, without a kill.
+    moved_us: u64,
 }
 
 impl Running<'_> {
@@ -298,10 +304,11 @@ impl Running<'_> {
         loop {
             let turned_us = now_us();
             self.taking_part().for_each(|client| client.producing.turn_to(partition));
+            let calm_us = (self.moved_us + micros(CALM)).saturating_sub(turned_us);
             self.wait_until_all_flow(
                 partition,
                 turned_us,
-                Duration::ZERO,
+                Duration::from_micros(calm_us),
                 self.session.steady + TURNING,
             )?;
             ensure!(self.taking_part().next().is_some(), "no client sends: {}", self.faults());
@@ -353,6 +360,7 @@ impl Running<'_> {
     fn move_home(&mut self, partition: i32) -> Result<()> {
         let moved_us = now_us();
         self.bring_home()?;
+        self.moved_us = now_us();
         self.wait_until_all_flow(partition, moved_us, FLOWING, FLOWING)?;
         let around = Window { from_us: moved_us, until_us: now_us() };
         self.note(partition, around, |client| &mut client.moves);
