@@ -10,6 +10,8 @@ use crate::events::{DialFailure, Event, Observer};
 use crate::greeting::{Established, Peer};
 use crate::identity::Identity;
 use bytes::Bytes;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -62,7 +64,7 @@ impl CallError {
 enum State {
     /// A dial is under way, and none has failed since the last connection.
     Dialing,
-    Up(Arc<Calls>),
+    Up(Arc<Calls>, Option<Arc<OwnedFd>>),
     /// The last dial failed, for this reason.
     Failed(Arc<str>),
     Stopped,
@@ -122,8 +124,17 @@ impl Link {
     /// Who is there, if the link is up.
     pub fn peer(&self) -> Option<Arc<Peer>> {
         match &*self.shared.state.borrow() {
-            State::Up(calls) => Some(Arc::clone(calls.peer())),
+            State::Up(calls, _) => Some(Arc::clone(calls.peer())),
             _ => None,
+        }
+    }
+
+    /// Whether the link is up and, as far as the system knows at this moment, the other side has not closed it: the task that
+    /// carries the link may hear of that later than somebody whose own connection with the peer ended with it.
+    pub fn is_open(&self) -> bool {
+        match &*self.shared.state.borrow() {
+            State::Up(_, socket) => !socket.as_ref().is_some_and(|socket| is_closed(socket)),
+            _ => false,
         }
     }
 
@@ -168,7 +179,7 @@ impl Shared {
         let mut state = self.state.subscribe();
         loop {
             match &*state.borrow_and_update() {
-                State::Up(calls) => return Ok(Arc::clone(calls)),
+                State::Up(calls, _) => return Ok(Arc::clone(calls)),
                 State::Failed(reason) => return Err(CallError::NotConnected(reason.to_string())),
                 State::Stopped => return Err(CallError::NotConnected("the link stopped".into())),
                 State::Dialing => {}
@@ -227,7 +238,9 @@ impl Shared {
         let (calls, queued) = Calls::new(Arc::clone(&peer), self.config.calls_max);
         let calls = Arc::new(calls);
         self.observer.observe(&Event::Up { peer: Arc::clone(&peer) });
-        self.state.send_replace(State::Up(Arc::clone(&calls)));
+        // A descriptor of its own, which goes with the state: the task owns the connection.
+        let socket = established.stream.as_fd().try_clone_to_owned().ok().map(Arc::new);
+        self.state.send_replace(State::Up(Arc::clone(&calls), socket));
         let ending = tokio::select! {
             biased;
             () = stopped => {
@@ -249,4 +262,9 @@ impl Shared {
         self.observer.observe(&Event::NotDialed { target, failure, failures });
         if lasting { self.config.backoff_max } else { self.config.backoff(failures) }
     }
+}
+
+fn is_closed(socket: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(socket, PollFlags::RDHUP)];
+    poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }

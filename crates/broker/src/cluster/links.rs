@@ -224,6 +224,13 @@ impl ClusterLinks {
         self.links.get(node).is_some_and(|link| link.peer().is_some())
     }
 
+    /// Whether the connection with a process was there and is not any more, and nothing is known beyond that: it may have ended, or only
+    /// the connection.
+    pub(crate) fn is_lost(&self, node: BrokerId, process: Uuid) -> bool {
+        let is_open = self.links.get(node).is_none_or(|link| link.is_open());
+        !is_open && self.watching.was_seen(node, process)
+    }
+
     /// The process behind the link to a node, if the link is up.
     pub(super) fn process_of(&self, node: BrokerId) -> Option<Uuid> {
         Some(self.links.get(node)?.peer()?.hello.incarnation)

@@ -118,6 +118,11 @@ impl Watching {
         (at > since && state.seen.get(&node) == Some(&process)).then_some(process)
     }
 
+    /// Whether this is the process that was last seen behind the link to a node.
+    pub(super) fn was_seen(&self, node: BrokerId, process: Uuid) -> bool {
+        self.state.lock().seen.get(&node) == Some(&process)
+    }
+
     /// Whether the process that is registered for a broker is known to have ended, though the image does not say so yet.
     pub(crate) fn is_suspected(&self, image: &ClusterImage, broker: BrokerId) -> bool {
         let Some(known) = image.broker(broker).filter(|known| !known.fenced) else { return false };

@@ -71,12 +71,14 @@ fn wanted_topics(call: &Call, request: MetadataRequest) -> Option<Vec<MetadataRe
     Some(topics)
 }
 
-/// How long an answer waits for another leader of a partition whose leader's process has ended.
+/// How long an answer waits for another leader of a partition whose leader's process has ended, or may have.
 const SETTLE_MAX: Duration = Duration::from_millis(300);
+/// How often it is looked whether a connection that was lost is there again, which no step of the metadata tells.
+const LOST_LOOK: Duration = Duration::from_millis(10);
 
-/// The image; if it says that a partition of these topics is led by a broker that is known to be dead, the next one that
-/// does not, for a while. A client that is told of the dead leader again waits much longer before it asks
-/// once more.
+/// The image; if it says that a partition of these topics is led by a broker that is known to be dead, or whose connection
+/// with this one was lost a moment ago, the next one that does not, for a while. A client that is told of the dead leader again
+/// waits much longer before it asks once more (franz-go five seconds), and it may ask before this broker knows more than that.
 async fn settled_image(call: &Call, wanted: Option<&[MetadataRequestTopic]>) -> Arc<ClusterImage> {
     let server = &call.server;
     let mut applied = server.applied.clone();
@@ -90,8 +92,12 @@ async fn settled_image(call: &Call, wanted: Option<&[MetadataRequestTopic]>) -> 
     let settled = async {
         loop {
             let image = server.image();
-            if !names_the_dead(call, &image, wanted) || applied.changed().await.is_err() {
+            if !names_the_dead(call, &image, wanted) {
                 return image;
+            }
+            match tokio::time::timeout(LOST_LOOK, applied.changed()).await {
+                Ok(Err(_)) => return image,
+                Ok(Ok(())) | Err(_) => {}
             }
         }
     };
@@ -107,8 +113,13 @@ fn names_the_dead(
     image: &ClusterImage,
     wanted: Option<&[MetadataRequestTopic]>,
 ) -> bool {
-    let dead: Vec<BrokerId> =
-        image.brokers().map(|broker| broker.id).filter(|id| is_dead(call, image, *id)).collect();
+    let links = call.server.links.as_deref();
+    let is_lost = |id, process| links.is_some_and(|links| links.is_lost(id, process));
+    let dead: Vec<BrokerId> = image
+        .brokers()
+        .filter(|broker| is_dead(call, image, broker.id) || is_lost(broker.id, broker.incarnation))
+        .map(|broker| broker.id)
+        .collect();
     let is_led_so =
         |topic: &TopicImage| topic.partitions().any(|(_, state)| dead.contains(&state.leader));
     match wanted {
