@@ -160,3 +160,20 @@ async fn a_call_waits_for_the_first_dial() {
     within("the end", ended).await;
     link.stop();
 }
+
+#[tokio::test]
+async fn that_the_peer_closed_is_known_before_the_task_of_the_link_hears_of_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (link, mut events) = start_link(target(address, Some(2)), identity(1), config());
+    assert!(!link.is_open(), "nobody was there yet");
+    let peer = Raw::take(&listener, 2).await;
+    events.find(|event| matches!(event, Event::Up { .. }).then_some(())).await;
+    assert!(link.is_open());
+    drop(peer);
+    // Nothing is awaited in between: on the only thread of this test the task has had no turn.
+    assert!(link.peer().is_some() && !link.is_open());
+    events.find(|event| matches!(event, Event::Ended { .. }).then_some(())).await;
+    assert!(!link.is_open());
+    link.stop();
+}
