@@ -95,9 +95,8 @@ async fn settled_image(call: &Call, wanted: Option<&[MetadataRequestTopic]>) -> 
             if !names_the_dead(call, &image, wanted) {
                 return image;
             }
-            match tokio::time::timeout(LOST_LOOK, applied.changed()).await {
-                Ok(Err(_)) => return image,
-                Ok(Ok(())) | Err(_) => {}
+            if let Ok(Err(_)) = tokio::time::timeout(LOST_LOOK, applied.changed()).await {
+                return image;
             }
         }
     };
