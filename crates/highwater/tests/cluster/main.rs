@@ -385,8 +385,14 @@ fn what_cannot_hold_for_all_brokers_is_refused_before_anything_is_made() {
 /// Creates a topic that is led by each broker in turn.
 fn create_on_each(up: &Up) {
     up.run("topic create each -p 9 -r 1");
-    let described = up.run("topic describe each --format json");
-    let described: serde_json::Value = serde_json::from_str(&described).unwrap();
+    // The broker that is asked may be another one, and hear of the topic a moment later.
+    let mut described = Vec::new();
+    wait_until("the topic is described", || {
+        let output = try_run(&up.bootstrap, "topic describe each --format json");
+        described = output.stdout;
+        output.status.success()
+    });
+    let described: serde_json::Value = serde_json::from_slice(&described).unwrap();
     let mut leaders: Vec<i64> =
         described.as_array().unwrap().iter().map(|row| row["leader"].as_i64().unwrap()).collect();
     leaders.sort_unstable();
