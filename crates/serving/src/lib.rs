@@ -2,7 +2,7 @@
 //! the broker before that ([`choice`]), whether a request with an idempotency key was seen before ([`idempotency`]),
 //! whether a request comes from a page that may send one ([`visitors`]), what a role may do ([`rights`]), how records become server-sent events and
 //! where their readers go on ([`events`]), what a failure is called ([`error`]), and what an operator is shown of a
-//! cluster ([`overview`]) and of consumers that are behind ([`lag`]).
+//! cluster ([`overview`]) and of consumers that are behind ([`lag`]), and may have done ([`operation`]).
 //!
 //! The load generator and the laboratory choose partitions by the same code. Read [`choice`] first.
 //!
@@ -13,6 +13,7 @@ pub mod error;
 pub mod events;
 pub mod idempotency;
 pub mod lag;
+pub mod operation;
 pub mod overview;
 pub mod rights;
 pub mod visitors;

@@ -87,6 +87,11 @@ impl History {
         self.coarse.note(at_ms, codes);
     }
 
+    /// Whether anything was measured.
+    pub fn is_begun(&self) -> bool {
+        self.coarse.codes.iter().any(|codes| codes[0] != 0)
+    }
+
     /// The last hour, oldest first: the beginning of each slot in milliseconds, and what was measured.
     pub fn hour(&self) -> impl Iterator<Item = (i64, Option<Lag>)> + '_ {
         self.fine.points()

@@ -2,6 +2,7 @@
 
 pub mod arrivals;
 pub mod history;
+pub mod kept;
 
 /// How many records of a partition a group has not read, if it committed `committed` and the log reaches from `start` to
 /// `end` (exclusive). What retention has deleted is not counted: it cannot be read any more. A commit beyond the end,
