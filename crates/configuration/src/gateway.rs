@@ -101,6 +101,10 @@ pub struct Gateway {
     pub instances_max: usize,
     /// The key `gateway.instance.timeout.ms`.
     pub instance_timeout_ms: u64,
+    /// The key `console.write`.
+    pub console_write: bool,
+    /// The key `console.state.dir`; `None`: nothing was said. Empty: nowhere.
+    pub console_state_dir: Option<String>,
     /// The keys `gateway.client.*`.
     pub client: ClientKeys,
 }
@@ -149,6 +153,8 @@ impl Gateway {
             drain_ms: reading.get("gateway.drain.ms"),
             instances_max: reading.get("gateway.instances.max"),
             instance_timeout_ms: reading.get("gateway.instance.timeout.ms"),
+            console_write: reading.get("console.write"),
+            console_state_dir: reading.optional("console.state.dir"),
             client: ClientKeys::read(reading),
         }
     }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, LOCATION, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Response, StatusCode};
@@ -60,6 +60,15 @@ fn answer(
 /// A page.
 pub(crate) fn page(status: StatusCode, markup: Markup) -> Response<Bytes> {
     answer(status, "text/html; charset=utf-8", "no-store", markup.into_string().into())
+}
+
+/// What came of a form stands on another page: fetched anew, it is not sent again.
+pub(crate) fn see(other: &str) -> Response<Bytes> {
+    let mut response = answer(StatusCode::SEE_OTHER, "text/plain", "no-store", Bytes::new());
+    let location =
+        HeaderValue::try_from(other).expect("a path of this console has plain characters");
+    response.headers_mut().insert(LOCATION, location);
+    response
 }
 
 /// JSON.

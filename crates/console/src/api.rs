@@ -4,11 +4,13 @@
 use bytes::Bytes;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
+use serving::choice::{Row as Placed, Rule};
 use serving::lag::arrivals::Behind;
 use serving::lag::history::{History, Lag};
 use serving::overview::topic::Spread;
 
 use crate::Visit;
+use crate::actions::journal;
 use crate::answer::{json as answered, json_error};
 use crate::lookups::{self, Described, Setting};
 use crate::parts::text::Shown;
@@ -29,6 +31,21 @@ pub(crate) async fn answer(visit: &Visit<'_>, wanted: &Wanted) -> Response<Bytes
         Ok(value) => answered(StatusCode::OK, &value),
         Err((status, code, message)) => json_error(status, code, &message),
     }
+}
+
+fn distribution(topic: &str, rows: &[Placed]) -> Value {
+    let row = |row: &Placed| {
+        let pair = match row.rule {
+            Rule::Given => None,
+            Rule::Chosen(pair) => Some(pair),
+        };
+        json!({
+            "broker_strategy": pair.and_then(|pair| pair.broker).map_or("none", |broker| broker.name()),
+            "partitioner": pair.map_or("partition", |pair| pair.partition.name()),
+            "broker": row.broker, "partition": row.partition, "records": row.records,
+        })
+    };
+    json!({ "topic": topic, "counts": rows.iter().map(row).collect::<Vec<_>>() })
 }
 
 fn missing(code: u32, message: &str) -> Refused {
@@ -77,12 +94,34 @@ async fn value(visit: &Visit<'_>, wanted: &Wanted) -> Result<Value, Refused> {
             let known =
                 snapshot.groups.get(id).ok_or_else(|| missing(40407, "the group is not known"))?;
             let described = lookups::group(admin, id, &known.kind).await;
+            let rows = known.rows.as_deref().unwrap_or_default();
+            let oldest = visit.exact.of(visit.looker, rows).await;
             let mut value = group(known);
-            value["partitions"] =
-                list(known.rows.iter().flatten(), |row| group_row(row, described.as_ref().ok()));
+            value["partitions"] = list(rows, |row| {
+                let mut value = group_row(row, described.as_ref().ok());
+                let partition = model::TopicPartition::new(&*row.topic, row.partition);
+                value["oldest_unread_ms"] = json!(oldest.get(&partition));
+                value
+            });
             value["members"] = described.as_ref().map_or(Value::Null, members);
             value["history"] = history(&known.history);
             Ok(value)
+        }
+        Wanted::Actions => {
+            let entries = visit.desk.journal.entries();
+            let entries: Vec<Value> = entries.iter().take(ROWS_MAX).map(journal::value).collect();
+            Ok(json!({ "actions": entries }))
+        }
+        Wanted::Moves => crate::actions::moves_value(visit)
+            .await
+            .map_err(|why| (StatusCode::SERVICE_UNAVAILABLE, 50003, why)),
+        Wanted::Gateway => Ok(visit.front.counts()),
+        Wanted::Tail => Err(missing(404, "read the stream: GET /topics/{topic}/events")),
+        Wanted::Distribution => {
+            let topic = query.get("topic");
+            let topic =
+                topic.ok_or_else(|| invalid("topic: expected the name of a topic".to_owned()))?;
+            Ok(distribution(topic, &visit.front.distribution(topic)))
         }
         Wanted::Records => {
             let asked = Asked::of(query).map_err(invalid)?;

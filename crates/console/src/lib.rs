@@ -1,15 +1,18 @@
 //! The console: what an operator sees of a cluster. It is a Kafka client like any other, in front of Highwater or Apache
-//! Kafka, and it only reads: no request to it changes anything.
+//! Kafka, and it only reads, unless it is told that it may act: then each action is a form, a review, and a line in a log.
 //!
 //! Every list is drawn from one [`snapshot`], so that a page costs the brokers nothing, however many look at it. Read
-//! `look` (how a snapshot comes about), then `snapshot`, then one of `pages`. The formulas are in `serving::overview` and
-//! `serving::lag`.
+//! `look` (how a snapshot comes about), then `snapshot`, then one of `pages`, then `actions`. The formulas are in `serving::overview` and
+//! `serving::lag`, what an action is in `serving::operation`.
 //!
-//! Not here: sockets, HTTP and who may ask. The console answers paths ([`Console::answer`]); the gateway's listener brings
-//! them.
+//! Not here: sockets, HTTP and who may ask. The console answers paths ([`Console::answer`]) and takes forms
+//! ([`Console::take`]); the gateway's listener brings them, and is what records are sent over ([`Front`]).
 
+mod actions;
 mod answer;
 mod api;
+mod exact;
+mod front;
 mod look;
 mod lookups;
 mod pages;
@@ -19,26 +22,48 @@ mod records;
 mod route;
 mod snapshot;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use client::{Cluster, ClusterConfig};
 use hyper::Response;
+use serving::operation::Fields;
 
+pub use crate::front::{Front, Sending};
+
+use crate::actions::Desk;
+use crate::exact::Exact;
 use crate::look::Looker;
 use crate::query::Query;
 use crate::route::{Route, route};
+
+/// What a console is told.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Whether anything may be changed.
+    pub write: bool,
+    /// Where it keeps what a restart shall not lose; it exists. `None`: nowhere.
+    pub state_dir: Option<PathBuf>,
+}
 
 /// A console in front of one cluster. Nothing is asked of the cluster, and no task begins, before the first request.
 #[derive(Debug)]
 pub struct Console {
     looker: Looker,
+    desk: Desk,
+    exact: Exact,
 }
 
 impl Console {
-    /// A console in front of the cluster that is reached so.
-    pub fn new(cluster: ClusterConfig) -> Console {
-        Console { looker: Looker::new(Cluster::new(cluster)) }
+    /// A console in front of the cluster that is reached so. Reads what an earlier one has kept.
+    pub fn new(cluster: ClusterConfig, settings: Settings) -> Console {
+        let bootstrap = cluster.bootstrap.join(",");
+        Console {
+            desk: Desk::new(settings.write, settings.state_dir.as_ref(), bootstrap),
+            looker: Looker::new(Cluster::new(cluster), settings.state_dir.as_deref()),
+            exact: Exact::default(),
+        }
     }
 
     /// Whether this path is one of the console's.
@@ -46,8 +71,33 @@ impl Console {
         route(path).is_some()
     }
 
+    /// Whether this path takes a form.
+    pub fn takes(&self, path: &str) -> bool {
+        matches!(route(path), Some(Route::Do(_)))
+    }
+
+    /// Ends looking at the cluster, and writes what a restart shall not lose.
+    pub fn stop(&self) {
+        self.looker.stop();
+    }
+
+    fn visit<'a>(
+        &'a self,
+        front: &'a dyn Front,
+        snapshot: Arc<snapshot::Snapshot>,
+        query: Query,
+    ) -> Visit<'a> {
+        let Console { looker, desk, exact } = self;
+        Visit { looker, desk, exact, front, snapshot, query }
+    }
+
     /// The page, or the JSON, under a path. Paths that are not the console's are answered with 404.
-    pub async fn answer(&self, path: &str, query: Option<&str>) -> Response<Bytes> {
+    pub async fn answer(
+        &self,
+        path: &str,
+        query: Option<&str>,
+        front: &dyn Front,
+    ) -> Response<Bytes> {
         let Some(route) = route(path) else { return answer::nothing_here() };
         let query = Query::of(query);
         if let Route::Asset(asset) = route {
@@ -57,18 +107,41 @@ impl Console {
             Ok(snapshot) => snapshot,
             Err(reason) => return answer::no_snapshot(&route, &reason),
         };
-        let visit = Visit { looker: &self.looker, snapshot, query };
+        let visit = self.visit(front, snapshot, query);
         match route {
             Route::Api(wanted) => api::answer(&visit, &wanted).await,
             Route::Page(wanted) => pages::answer(&visit, &wanted).await,
+            Route::Do(kind) => {
+                let page = actions::form(&visit, kind).await;
+                pages::whole(&visit, "Actions", None, page)
+            }
             Route::Asset(asset) => answer::asset(asset),
         }
+    }
+
+    /// Takes a form that was sent to a path, and answers with a page. What it asks for is done before this returns.
+    pub async fn take(&self, path: &str, form: &[u8], front: &dyn Front) -> Response<Bytes> {
+        let Some(Route::Do(kind)) = route(path) else { return answer::nothing_here() };
+        let snapshot = match self.looker.snapshot().await {
+            Ok(snapshot) => snapshot,
+            Err(reason) => return answer::no_snapshot(&Route::Do(kind), &reason),
+        };
+        let query = Query::default();
+        let visit = self.visit(front, snapshot, query);
+        let fields = Fields::new(form_urlencoded::parse(form).map(|(name, text)| {
+            let text = query::as_typed(&name, &text);
+            (name.into_owned(), text)
+        }));
+        actions::take(&visit, kind, &fields).await
     }
 }
 
 /// One request: what is known, and what is asked besides the path.
 pub(crate) struct Visit<'a> {
     pub(crate) looker: &'a Looker,
+    pub(crate) desk: &'a Desk,
+    pub(crate) exact: &'a Exact,
+    pub(crate) front: &'a dyn Front,
     pub(crate) snapshot: Arc<snapshot::Snapshot>,
     pub(crate) query: Query,
 }

@@ -1,4 +1,9 @@
-//! What stands behind `?`.
+//! What stands behind `?`, and in forms.
+
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use serving::operation::Fields;
 
 /// The parameters of a request. Of two with one name the first counts; text that is not UTF-8 is mended.
 #[derive(Debug, Clone, Default)]
@@ -13,6 +18,11 @@ impl Query {
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// As the fields of a form.
+    pub(crate) fn fields(&self) -> Fields {
+        Fields::new(self.0.iter().cloned())
     }
 
     /// The same parameters under another path.
@@ -37,6 +47,25 @@ pub(crate) fn link(path: &str, parameters: &[(&str, &str)]) -> String {
     let given = parameters.iter().filter(|(_, value)| !value.is_empty());
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish();
     if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+}
+
+/// A text of a form as it was typed: browsers send every line break as two characters. A time becomes milliseconds since 1970.
+pub(crate) fn as_typed(name: &str, text: &str) -> String {
+    let text = text.replace("\r\n", "\n");
+    match name {
+        "time" => time(&text).map_or(text, |ms| ms.to_string()),
+        _ => text,
+    }
+}
+
+/// A time as people and programs write it, in milliseconds since 1970; without a zone it is UTC.
+pub(crate) fn time(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let zoned = || text.parse::<Timestamp>().ok();
+    let civil =
+        || text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok().map(|time| time.timestamp());
+    let found = text.parse().ok().or_else(|| zoned().or_else(civil).map(Timestamp::as_millisecond));
+    found.filter(|ms| *ms >= 0)
 }
 
 #[cfg(test)]

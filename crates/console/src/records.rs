@@ -5,9 +5,6 @@ use std::time::Duration;
 
 use client::consumer::look_once;
 use client::{Admin, ClientError, OffsetSpec, Once};
-use jiff::Timestamp;
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
 use model::{Offset, TopicPartition};
 use tokio::time::timeout;
 
@@ -86,15 +83,8 @@ impl Asked {
     }
 }
 
-/// A time as people and programs write it; without a zone it is UTC.
 fn time(text: &str) -> Result<i64, String> {
-    let text = text.trim();
-    let zoned = || text.parse::<Timestamp>().ok();
-    let civil =
-        || text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok().map(|time| time.timestamp());
-    let found = text.parse().ok().or_else(|| zoned().or_else(civil).map(Timestamp::as_millisecond));
-    found
-        .filter(|ms| *ms >= 0)
+    crate::query::time(text)
         .ok_or_else(|| "time: expected 2026-01-31T12:00:00Z, or milliseconds since 1970".to_owned())
 }
 

@@ -1,6 +1,8 @@
 //! From a path to what is shown. Names of topics and groups are arbitrary text, on other brokers than ours at least: they
 //! stand in the query, so that no name can be taken for a path.
 
+use serving::operation::Kind;
+
 use crate::answer::Asset;
 
 /// What is asked.
@@ -10,6 +12,8 @@ pub(crate) enum Route {
     Page(Wanted),
     /// The same as JSON.
     Api(Wanted),
+    /// An action: its form, and where that is sent.
+    Do(Kind),
     /// A file of the pages.
     Asset(Asset),
 }
@@ -33,6 +37,16 @@ pub(crate) enum Wanted {
     Group,
     /// Records of a partition: `?topic=&partition=`.
     Records,
+    /// Where records went that were sent over this gateway: `?topic=`.
+    Distribution,
+    /// Records as they come: `?topic=`.
+    Tail,
+    /// What the gateway counts.
+    Gateway,
+    /// Replicas that move.
+    Moves,
+    /// The log of actions; one of them: `?id=`.
+    Actions,
 }
 
 impl Wanted {
@@ -47,6 +61,11 @@ impl Wanted {
             Wanted::Groups => "groups",
             Wanted::Group => "group",
             Wanted::Records => "records",
+            Wanted::Distribution => "distribution",
+            Wanted::Tail => "tail",
+            Wanted::Gateway => "gateway",
+            Wanted::Moves => "moves",
+            Wanted::Actions => "actions",
         }
     }
 }
@@ -60,6 +79,12 @@ pub(crate) fn route(path: &str) -> Option<Route> {
     if let Some(name) = path.strip_prefix("/api/v1/") {
         return wanted(name).filter(|_| !name.is_empty()).map(Route::Api);
     }
+    if let Some(name) = path.strip_prefix("/api/status/") {
+        return status(name).map(Route::Api);
+    }
+    if let Some(name) = path.strip_prefix("/console/do/") {
+        return Kind::from_name(name).map(Route::Do);
+    }
     let name = path.strip_prefix("/console")?;
     match name.strip_prefix('/') {
         Some(name) if !name.is_empty() => wanted(name).map(Route::Page),
@@ -67,9 +92,40 @@ pub(crate) fn route(path: &str) -> Option<Route> {
     }
 }
 
+/// Paths of CMAK, whose scripts find here what they asked there for: `/api/status/CLUSTER/topics`. There is one cluster, by any
+/// name.
+fn status(path: &str) -> Option<Wanted> {
+    let (cluster, name) = path.split_once('/').unwrap_or(("", path));
+    match (cluster, name) {
+        ("", "clusters") => Some(Wanted::Overview),
+        ("", _) => None,
+        (_, "brokers") => Some(Wanted::Brokers),
+        (_, "topics" | "topicIdentities") => Some(Wanted::Topics),
+        (_, "consumersSummary") => Some(Wanted::Groups),
+        _ => None,
+    }
+}
+
 fn wanted(name: &str) -> Option<Wanted> {
-    use Wanted::{Broker, Brokers, Group, Groups, Overview, Records, Topic, Topics};
-    let all = [Overview, Brokers, Broker, Topics, Topic, Groups, Group, Records];
+    use Wanted::{
+        Actions, Broker, Brokers, Distribution, Gateway, Group, Groups, Moves, Overview, Records,
+        Tail, Topic, Topics,
+    };
+    let all = [
+        Overview,
+        Brokers,
+        Broker,
+        Topics,
+        Topic,
+        Groups,
+        Group,
+        Records,
+        Distribution,
+        Tail,
+        Gateway,
+        Moves,
+        Actions,
+    ];
     all.into_iter().find(|wanted| wanted.name() == name)
 }
 
@@ -84,6 +140,9 @@ mod tests {
         assert_eq!(route("/console/topics"), Some(Route::Page(Wanted::Topics)));
         assert_eq!(route("/console/group/"), Some(Route::Page(Wanted::Group)));
         assert_eq!(route("/api/v1/brokers"), Some(Route::Api(Wanted::Brokers)));
+        assert_eq!(route("/console/do/create-topic"), Some(Route::Do(Kind::CreateTopic)));
+        assert_eq!(route("/api/status/any/topics"), Some(Route::Api(Wanted::Topics)));
+        assert_eq!(route("/api/status/clusters"), Some(Route::Api(Wanted::Overview)));
         assert!(matches!(route("/console/assets/console.css"), Some(Route::Asset(_))));
     }
 
@@ -96,6 +155,14 @@ mod tests {
             "/consolex/topics",
             "/console/no",
             "/console//topics",
+            "/console/do",
+            "/console/do/",
+            "/console/do/nothing",
+            "/api/v1/do/create-topic",
+            "/api/status",
+            "/api/status/",
+            "/api/status/topics",
+            "/api/status/any/topics/more",
             "/console/topics/x",
             "/console/assets/../lib.rs",
             "/api/v1",

@@ -16,6 +16,7 @@ mod counts;
 mod door;
 mod events;
 mod front;
+mod inside;
 mod instances;
 mod lifetime;
 mod openapi;
@@ -29,6 +30,7 @@ mod settings;
 mod state;
 
 pub use door::{BindError, Door};
+pub use inside::Inside;
 pub use lifetime::{Gateway, open};
 pub use pages::{Making, Pages};
 pub use settings::{Access, EventSettings, InstanceSettings, Settings};

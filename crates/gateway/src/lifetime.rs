@@ -48,6 +48,7 @@ impl Drop for Threads {
 pub fn open(door: Door, settings: Settings) -> Gateway {
     let address = door.address();
     let shared = Arc::new(Shared::new(settings));
+    let _ = shared.address.set(address);
     let (stopping, stopped) = watch::channel(false);
     let threads = Arc::new(Threads::default());
     tokio::spawn(begin(door, Arc::clone(&shared), Arc::clone(&threads), stopped));
@@ -140,6 +141,9 @@ impl Gateway {
             warn!(
                 "some requests to the gateway were not finished in time; their connections are closed"
             );
+        }
+        if let Some(pages) = &self.shared.settings.pages {
+            pages.stop();
         }
         drop(self.threads);
     }

@@ -1,5 +1,5 @@
 //! Pages that another room shows on the gateway's listener: a console. The gateway lets visitors in, keeps time and closes
-//! connections; what a page shows is not its business.
+//! connections; what a page shows, and what a form that is sent to it does, is not its business.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -7,14 +7,26 @@ use std::pin::Pin;
 use bytes::Bytes;
 use hyper::Response;
 
+use crate::inside::Inside;
+
 /// A page that is being made.
 pub type Making<'a> = Pin<Box<dyn Future<Output = Response<Bytes>> + Send + 'a>>;
 
-/// Pages under paths of their own, to be read and nothing else: GET and HEAD.
+/// Pages under paths of their own: GET and HEAD to read them, POST to send a form.
 pub trait Pages: Debug + Send + Sync {
     /// Whether this path is one of theirs.
     fn has(&self, path: &str) -> bool;
 
     /// The page under this path. Runs on the gateway's threads.
-    fn page<'a>(&'a self, path: &'a str, query: Option<&'a str>) -> Making<'a>;
+    fn page<'a>(&'a self, path: &'a str, query: Option<&'a str>, inside: &'a Inside) -> Making<'a>;
+
+    /// Whether a form may be sent to this path.
+    fn takes(&self, path: &str) -> bool;
+
+    /// Takes a form, in the encoding of pages without files, and answers with a page. Runs to its end, even if whoever sent it
+    /// leaves.
+    fn take<'a>(&'a self, path: &'a str, form: &'a [u8], inside: &'a Inside) -> Making<'a>;
+
+    /// The gateway stops, and no more is asked: what is to be kept is written.
+    fn stop(&self);
 }

@@ -16,12 +16,14 @@ use crate::admin;
 use crate::answer::{Answer, distribution, failed, nothing};
 use crate::counts::{Asked, OfProcess, Shown};
 use crate::events::{self, Opened};
+use crate::inside::Inside;
 use crate::instances;
 use crate::openapi;
 use crate::outgoing::Outgoing;
+use crate::pages::Pages;
 use crate::produce::{Target, produce, v3};
 use crate::read::{clusters, records, view};
-use crate::request::body::discard;
+use crate::request::body::{collect, discard};
 use crate::request::{Allowed, NoRoute, Parameters, Route, route, routed};
 use crate::settings::Access;
 use crate::state::Shared;
@@ -48,7 +50,7 @@ pub(crate) async fn answer(
     let routed = routed(&parts.method, parts.uri.path());
     let mut asked = routed.as_ref().map_or(Asked::Nothing, |routed| Asked::Route(routed.at));
     let answered = match visit(shared, &parts) {
-        Ok(()) => match page(shared, &parts).await {
+        Ok(()) => match page(shared, &parts, &mut body).await {
             Some(page) => {
                 asked = Asked::Page;
                 page
@@ -135,17 +137,50 @@ fn listed_origin<'a>(shared: &Shared, headers: &'a HeaderMap) -> Option<&'a Head
     origin.to_str().is_ok_and(is_listed).then_some(origin)
 }
 
-/// A page that is shown besides; `None` if the path is the gateway's own.
-async fn page(shared: &Shared, parts: &Parts) -> Option<Result<Served, ApiError>> {
+/// A page that is shown besides, or that takes a form; `None` if the path is the gateway's own.
+async fn page(
+    shared: &Arc<Shared>,
+    parts: &Parts,
+    body: &mut Option<Incoming>,
+) -> Option<Result<Served, ApiError>> {
     let path = parts.uri.path();
     let pages = shared.settings.pages.as_ref().filter(|pages| pages.has(path))?;
-    if !matches!(parts.method, Method::GET | Method::HEAD) {
-        return Some(no_route(NoRoute::Method(Allowed::READ)).map(Served::Answer));
+    let takes = pages.takes(path);
+    let inside = Inside::new(shared);
+    Some(match parts.method {
+        Method::GET | Method::HEAD => match may(shared, "read") {
+            Ok(()) => Ok(Served::Page(pages.page(path, parts.uri.query(), &inside).await)),
+            Err(error) => Err(error),
+        },
+        Method::POST if takes => take_form(shared, Arc::clone(pages), parts, body).await,
+        _ if takes => no_route(NoRoute::Method(Allowed::READ_AND_POST)).map(Served::Answer),
+        _ => no_route(NoRoute::Method(Allowed::READ)).map(Served::Answer),
+    })
+}
+
+/// Hands a form to the pages. In a task of its own: what it asks for is done to its end, and written down, if the browser leaves.
+async fn take_form(
+    shared: &Arc<Shared>,
+    pages: Arc<dyn Pages>,
+    parts: &Parts,
+    body: &mut Option<Incoming>,
+) -> Result<Served, ApiError> {
+    may(shared, "produce")?;
+    let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|text| text.to_str().ok());
+    let is_form = |text: &str| {
+        let media_type = text.split(';').next().unwrap_or_default().trim();
+        media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+    };
+    if !content_type.is_some_and(is_form) {
+        let words = "expected a form: application/x-www-form-urlencoded";
+        return Err(ApiError::new(Kind::MediaType, words));
     }
-    if let Err(error) = may(shared, "read") {
-        return Some(Err(error));
-    }
-    Some(Ok(Served::Page(pages.page(path, parts.uri.query()).await)))
+    let incoming = body.as_mut().expect("only a stream takes the body");
+    let form = collect(incoming, &shared.settings, &shared.bodies).await?;
+    let (path, inside) = (parts.uri.path().to_owned(), Inside::new(shared));
+    let taking = tokio::spawn(async move { pages.take(&path, &form.bytes, &inside).await });
+    let lost = |_| ApiError::new(Kind::Unavailable, "the action ended before it was answered");
+    taking.await.map(Served::Page).map_err(lost)
 }
 
 async fn respond(

@@ -1,6 +1,7 @@
 //! What all connections of a gateway share.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, Semaphore, watch};
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) lanes: Lanes,
     /// Held while all topics are listed.
     pub(crate) listing: Mutex<()>,
+    /// Where it listens, once it does.
+    pub(crate) address: OnceLock<SocketAddr>,
     stopping: watch::Sender<bool>,
     /// When it was last looked whether brokers can be reached, and whether one could.
     reached: Mutex<Option<(Instant, bool)>>,
@@ -53,6 +56,7 @@ impl Shared {
             lanes: Lanes::new(topics.cluster()),
             topics,
             listing: Mutex::default(),
+            address: OnceLock::new(),
             stopping: watch::Sender::new(false),
             reached: Mutex::default(),
             settings,

@@ -69,6 +69,14 @@ pub(super) const KEYS: &[Key] = &[
     Key::int("gateway.instance.timeout.ms", "300000").at_least(1).doc(
         "How long a consumer instance stays without a request; then it leaves its group and is forgotten.",
     ),
+    Key::boolean("console.write", "false").doc(
+        "Whether the console may change the cluster: produce, create, delete, reset, move. Only where the gateway \
+         listens on this machine's own address.",
+    ),
+    Key::null("console.state.dir", Kind::String).doc(
+        "A folder for what the console keeps over a restart: the log of actions, and groups' lag over a day. Unset: \
+         console, in the first log directory of the broker; nothing is kept without a broker. Empty: nothing is kept.",
+    ),
     Key::null("gateway.client.sasl.jaas.config", Kind::Password).doc(
         "Who logs in at the brokers, as sasl.jaas.config of Kafka's clients: PlainLoginModule or ScramLoginModule \
          with username and password.",

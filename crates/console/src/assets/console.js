@@ -1,33 +1,123 @@
-// Keeps a page fresh: every 15 seconds, while it is seen and not being used, its content is fetched anew and replaced.
-// Without this script everything works but that.
+// Keeps a page fresh: every 15 seconds, while it is seen and not being used, its content is fetched anew and replaced; parts
+// that are marked so, more often. Without this script everything works but that.
 "use strict";
 (() => {
-  const switcher = document.getElementById("refresh");
-  if (!switcher) return;
   const PERIOD_MS = 15000;
   const KEY = "highwater-console-refresh";
-  switcher.closest("[hidden]").hidden = false;
-  switcher.checked = localStorage.getItem(KEY) !== "off";
-  switcher.addEventListener("change", () => localStorage.setItem(KEY, switcher.checked ? "on" : "off"));
-  const busy = () => {
-    const main = document.getElementById("main");
-    const selection = document.getSelection();
-    return document.hidden || !switcher.checked || main.contains(document.activeElement)
-      || main.querySelector("details[open]") || (selection && !selection.isCollapsed);
+  const parsed = async (address) => {
+    const answer = await fetch(address, { cache: "no-store" });
+    if (!answer.ok) throw new Error(answer.status);
+    return new DOMParser().parseFromString(await answer.text(), "text/html");
   };
-  const refresh = async () => {
-    if (busy()) return;
-    try {
-      const answer = await fetch(location.href, { cache: "no-store" });
-      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-      if (!answer.ok || busy()) return;
-      for (const id of ["main", "as-of"]) {
-        const [here, there] = [document.getElementById(id), fresh.getElementById(id)];
-        if (here && there) here.replaceWith(document.adoptNode(there));
+  const replace = (id, fresh) => {
+    const [here, there] = [document.getElementById(id), fresh.getElementById(id)];
+    if (here && there) here.replaceWith(document.adoptNode(there));
+  };
+
+  // The page as a whole.
+  const switcher = document.getElementById("refresh");
+  if (switcher) {
+    const main = () => document.getElementById("main");
+    switcher.closest("[hidden]").hidden = false;
+    switcher.checked = localStorage.getItem(KEY) !== "off";
+    switcher.addEventListener("change", () => localStorage.setItem(KEY, switcher.checked ? "on" : "off"));
+    const busy = () => {
+      const selection = document.getSelection();
+      return document.hidden || !switcher.checked || main().contains(document.activeElement)
+        || main().querySelector("details[open], form.act, [data-stays]") || (selection && !selection.isCollapsed);
+    };
+    const refresh = async () => {
+      if (busy()) return;
+      try {
+        const fresh = await parsed(location.href);
+        if (!busy()) for (const id of ["main", "as-of"]) replace(id, fresh);
+      } catch {
+        document.getElementById("as-of")?.classList.add("bad");
       }
-    } catch {
-      document.getElementById("as-of")?.classList.add("bad");
+    };
+    setInterval(refresh, PERIOD_MS);
+  }
+
+  // Parts that say how often, and from where.
+  const live = () => document.querySelector("[data-live]");
+  const again = async () => {
+    const part = live();
+    if (!part) return;
+    const pause = Number(part.dataset.live) || PERIOD_MS;
+    if (!document.hidden && !part.contains(document.activeElement)) {
+      try {
+        replace(part.id, await parsed(part.dataset.from || location.href));
+      } catch { /* The next one may succeed. */ }
     }
+    setTimeout(again, pause);
   };
-  setInterval(refresh, PERIOD_MS);
+  if (live()) setTimeout(again, Number(live().dataset.live));
+
+  // Records as they come. What they hold is text, never markup; what is not seen is written as it is called.
+  const table = document.getElementById("tail");
+  if (table) {
+    const KEPT = 200;
+    const SHOWN = 4096;
+    const body = table.tBodies[0];
+    const [pause, state] = ["tail-pause", "tail-state"].map((id) => document.getElementById(id));
+    let source = null;
+    let [count, waiting] = [0, []];
+    const visible = (text) => text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => c === "\n" || c === "\t" ? c : `\\u{${c.codePointAt(0).toString(16)}}`);
+    const words = (value) => {
+      if (value === null) return "null";
+      if (typeof value === "object") return `base64 ${value.base64}`;
+      return value;
+    };
+    const cell = (row, text, name, tag = "td") => {
+      const cell = document.createElement(tag);
+      if (tag === "th") cell.scope = "row";
+      if (name) cell.className = name;
+      const shown = visible(text.slice(0, SHOWN)) + (text.length > SHOWN ? " …" : "");
+      if (name === "value") cell.appendChild(document.createElement("pre")).textContent = shown;
+      else cell.textContent = shown;
+      row.append(cell);
+    };
+    const draw = () => {
+      const rows = waiting.splice(0).slice(-KEPT).reverse().map((record) => {
+        const row = document.createElement("tr");
+        cell(row, String(record.partition), "number");
+        cell(row, String(record.offset), "number", "th");
+        cell(row, Number.isNaN(new Date(record.timestamp).getTime()) ? "–" : new Date(record.timestamp).toISOString(), "time");
+        cell(row, words(record.key));
+        cell(row, words(record.value), "value");
+        cell(row, record.headers.map((header) => `${header.key}: ${words(header.value)}`).join("\n") || "–");
+        return row;
+      });
+      if (rows.length) {
+        body.querySelector(".empty")?.parentElement.remove();
+        body.prepend(...rows);
+        while (body.rows.length > KEPT) body.lastElementChild.remove();
+      }
+      if (source) state.textContent = `${count} records have come`;
+    };
+    const contains = table.dataset.contains;
+    const follow = () => {
+      source = new EventSource(table.dataset.tail);
+      pause.textContent = "Pause";
+      source.onopen = () => { state.textContent = `${count} records have come`; };
+      source.onmessage = (event) => {
+        const record = JSON.parse(event.data);
+        if (contains && !words(record.value).includes(contains)) return;
+        count += 1;
+        waiting.push(record);
+        if (waiting.length > KEPT) waiting.shift();
+      };
+      source.addEventListener("gap", (event) => { state.textContent = `a gap: ${event.data}`; });
+      source.onerror = () => {
+        state.textContent = source.readyState === EventSource.CLOSED ? "the gateway has refused: look at the filters" : "the gateway does not answer; trying again";
+      };
+    };
+    const rest = (why) => { source?.close(); source = null; pause.textContent = "Go on"; state.textContent = why; };
+    pause.hidden = false;
+    pause.addEventListener("click", () => source ? rest(`paused after ${count} records`) : follow());
+    // A page that is not seen holds no connection: a browser has six for each host.
+    document.addEventListener("visibilitychange", () => { if (document.hidden && source) rest("paused while the page was not seen"); });
+    setInterval(draw, 250);
+    follow();
+  }
 })();

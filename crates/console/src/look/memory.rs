@@ -1,4 +1,5 @@
-//! What is remembered from round to round: ends of logs, and how far groups were behind. Bounded, and lost with the process.
+//! What is remembered from round to round: ends of logs, and how far groups were behind. Bounded; ends are lost with the process,
+//! histories are kept by [`super::kept`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,6 +21,13 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    /// With histories of an earlier console.
+    pub(super) fn of(histories: Vec<(String, History)>) -> Memory {
+        let groups = histories.into_iter().take(GROUPS_MAX);
+        let groups = groups.map(|(group, history)| (group, Arc::new(history))).collect();
+        Memory { groups, ..Memory::default() }
+    }
+
     /// Takes in the ends of one round; partitions that are gone are forgotten.
     pub(super) fn note_ends(
         &mut self,

@@ -1,9 +1,12 @@
 //! Looking at the cluster: every 15 seconds while pages are asked for, each minute otherwise, and not at all before
 //! the first request. Rounds never take more than a fifth of the time, so that a cluster that answers slowly is asked less.
 
+mod kept;
 mod memory;
 mod round;
 
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,6 +17,7 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use crate::snapshot::Snapshot;
+use kept::Kept;
 use memory::Memory;
 
 /// Between two rounds while pages are asked for.
@@ -30,6 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(8);
 const PATIENCE_FOR_NEWER: Duration = Duration::from_secs(2);
 /// A round that took so long is followed by a rest of so many times that.
 const REST: u32 = 4;
+
+/// Between two writings of what a restart shall not lose.
+const WRITTEN_EVERY: Duration = Duration::from_secs(300);
 
 /// Requests that read records at a time: each may expand a batch, and what all of them hold is bounded by that.
 const READERS_MAX: usize = 4;
@@ -49,12 +56,15 @@ pub(crate) struct Looker {
 
 struct Shared {
     admin: Admin,
+    kept: Kept,
     seen: watch::Sender<Seen>,
     looked_at: Mutex<Instant>,
     /// When the last round ended.
     ended: Mutex<Option<Instant>>,
     /// A page is asked for again.
     wake: Notify,
+    /// The last look is not worth anything any more.
+    is_stale: AtomicBool,
 }
 
 impl std::fmt::Debug for Shared {
@@ -72,16 +82,29 @@ impl Drop for Looker {
 }
 
 impl Looker {
-    pub(crate) fn new(cluster: Cluster) -> Looker {
+    /// `dir`: where is kept what a restart shall not lose.
+    pub(crate) fn new(cluster: Cluster, dir: Option<&Path>) -> Looker {
         let shared = Shared {
             admin: Admin::new(cluster),
+            kept: Kept::within(dir),
             seen: watch::Sender::new(None),
             looked_at: Mutex::new(Instant::now()),
             ended: Mutex::default(),
             wake: Notify::new(),
+            is_stale: AtomicBool::new(false),
         };
         let readers = Semaphore::new(READERS_MAX);
         Looker { shared: Arc::new(shared), readers, task: Mutex::default() }
+    }
+
+    /// Ends looking, and writes what a restart shall not lose.
+    pub(crate) fn stop(&self) {
+        if let Some(task) = lock(&self.task).take() {
+            task.abort();
+        }
+        if let Some(Ok(snapshot)) = &*self.shared.seen.borrow() {
+            self.shared.kept.write(snapshot);
+        }
     }
 
     /// For what is asked besides.
@@ -110,6 +133,13 @@ impl Looker {
         seen.borrow().clone().unwrap_or_else(|| Err(slow()))
     }
 
+    /// Something was changed: the next page shows it, if the cluster does.
+    pub(crate) fn look_again(&self) {
+        *lock(&self.shared.ended) = None;
+        self.shared.is_stale.store(true, Ordering::Relaxed);
+        self.shared.wake.notify_one();
+    }
+
     /// Begins to look, unless that has begun.
     fn begin(&self) {
         let mut task = lock(&self.task);
@@ -120,7 +150,8 @@ impl Looker {
 }
 
 async fn look(shared: Arc<Shared>) {
-    let mut memory = Memory::default();
+    let mut memory = Memory::of(shared.kept.read());
+    let mut written = Instant::now();
     loop {
         let began = Instant::now();
         let slow =
@@ -131,7 +162,14 @@ async fn look(shared: Arc<Shared>) {
             debug!(%reason, "the console could not look at the cluster");
         }
         *lock(&shared.ended) = Some(Instant::now());
-        shared.seen.send_replace(Some(looked.map(Arc::new)));
+        let looked = looked.map(Arc::new);
+        shared.seen.send_replace(Some(looked.clone()));
+        if let Ok(snapshot) = looked
+            && written.elapsed() >= WRITTEN_EVERY
+        {
+            shared.kept.write_aside(&snapshot).await;
+            written = Instant::now();
+        }
         rest(&shared, began.elapsed()).await;
     }
 }
@@ -144,7 +182,8 @@ async fn rest(shared: &Shared, took: Duration) {
         let is_watched = lock(&shared.looked_at).elapsed() < LOOKED_AT;
         let pause = if is_watched { WATCHED } else { UNWATCHED };
         let left = pause.saturating_sub(ended.elapsed());
-        if left.is_zero() || timeout(left, shared.wake.notified()).await.is_err() {
+        let is_stale = shared.is_stale.swap(false, Ordering::Relaxed);
+        if is_stale || left.is_zero() || timeout(left, shared.wake.notified()).await.is_err() {
             return;
         }
     }

@@ -1,16 +1,19 @@
 //! Groups: all of them, and one.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use maud::{Markup, html};
+use model::TopicPartition;
+use serving::operation::Kind;
 
 use super::{
-    Page, fact, gaps, group_link, group_state, history, lacking, no_rows, table, topic_link,
+    Page, fact, gaps, group_link, group_state, history, lacking, no_rows, offers, table, topic_link,
 };
 use crate::Visit;
 use crate::lookups::{self, Described};
 use crate::parts::listing::{Column, Listing};
-use crate::parts::number::{UNKNOWN, behind, count, maybe};
+use crate::parts::number::{UNKNOWN, behind, count, duration, maybe};
 use crate::parts::text::visible;
 use crate::query::link;
 use crate::snapshot::{GroupRow, GroupView};
@@ -93,6 +96,8 @@ pub(super) async fn one(visit: &Visit<'_>) -> Page {
         return Page::missing("Group", id, "/console/groups");
     };
     let described = lookups::group(visit.looker.admin(), id, &group.kind).await;
+    let shown = group.rows.as_deref().unwrap_or_default();
+    let oldest = visit.exact.of(visit.looker, &shown[..shown.len().min(ROWS_MAX)]).await;
     let of_members = described.as_ref().ok();
     let state = of_members.map_or(&*group.state, |described| &*described.state);
     let body = html! {
@@ -108,10 +113,11 @@ pub(super) async fn one(visit: &Visit<'_>) -> Page {
             (fact("Assignor", html! { (assignor(of_members)) }))
             (fact("Coordinator", super::broker_link(group.coordinator)))
         }
+        (offers(visit, &[(Kind::MoveGroup, "Reset offsets"), (Kind::DeleteGroup, "Delete")], ("group", id)))
         h2 { "Lag over time" }
         (history::charts(visit, group))
         h2 { "Partitions" }
-        (offsets(group, of_members))
+        (offsets(group, of_members, &oldest, visit.snapshot.taken_ms))
         h2 { "Members" }
         @match &described {
             Ok(described) => (members(described)),
@@ -134,7 +140,12 @@ fn covered(group: &GroupView, described: Option<&Described>) -> String {
     super::percent(serving::overview::percent(owned, rows.len(), 100))
 }
 
-fn offsets(group: &GroupView, described: Option<&Described>) -> Markup {
+fn offsets(
+    group: &GroupView,
+    described: Option<&Described>,
+    oldest: &HashMap<TopicPartition, i64>,
+    now_ms: i64,
+) -> Markup {
     let rows = match &group.rows {
         Ok(rows) => rows,
         Err(why) => return lacking("committed offsets could not be had", why),
@@ -144,23 +155,33 @@ fn offsets(group: &GroupView, described: Option<&Described>) -> Markup {
         html! {
             table {
                 caption {
-                    "Behind: how long ago the oldest unread record arrived, right within one look (15 s, or a minute); ≥ if it was there before the first"
+                    "Behind: how long ago the oldest unread record arrived, right within one look (15 s, or a minute); ≥ if it was there before the first. Oldest unread: the age of that record by its own timestamp"
                     @if rows.len() > ROWS_MAX { ". The first " (ROWS_MAX) " are shown" }
                 }
                 thead { tr {
                     th scope="col" { "Topic" } th.number scope="col" { "Partition" } th.number scope="col" { "Committed" }
-                    th.number scope="col" { "End" } th.number scope="col" { "Lag" } th.number scope="col" { "Behind" } th scope="col" { "Owner" }
+                    th.number scope="col" { "End" } th.number scope="col" { "Lag" } th.number scope="col" { "Behind" } th.number scope="col" { "Oldest unread" }
+                    th scope="col" { "Owner" }
                 } }
                 tbody {
-                    @if rows.is_empty() { (no_rows(7, "It has committed no offset.")) }
-                    @for row in rows.iter().take(ROWS_MAX) { (offset_row(row, described)) }
+                    @if rows.is_empty() { (no_rows(8, "It has committed no offset.")) }
+                    @for row in rows.iter().take(ROWS_MAX) { (offset_row(row, described, oldest, now_ms)) }
                 }
             }
         },
     )
 }
 
-fn offset_row(row: &GroupRow, described: Option<&Described>) -> Markup {
+fn offset_row(
+    row: &GroupRow,
+    described: Option<&Described>,
+    oldest: &HashMap<TopicPartition, i64>,
+    now_ms: i64,
+) -> Markup {
+    let oldest = match row.lag {
+        Some(0) => Some(0),
+        _ => oldest.get(&TopicPartition::new(&*row.topic, row.partition)).map(|at| now_ms - at),
+    };
     let owner = described.and_then(|described| described.owner(&row.topic, row.partition));
     let index = row.partition.to_string();
     let at = row.committed.to_string();
@@ -174,6 +195,7 @@ fn offset_row(row: &GroupRow, described: Option<&Described>) -> Markup {
             td.number { (maybe(row.end)) }
             td.number { (maybe(row.lag)) }
             td.number { (behind(row.behind)) }
+            td.number { @match oldest { Some(ms) => (duration(ms)), None => (UNKNOWN) } }
             td.name { @match owner { Some(member) => (visible(&member.id)), None => (UNKNOWN) } }
         }
     }

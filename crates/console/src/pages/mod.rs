@@ -1,16 +1,21 @@
 //! Pages. What all of them share is here: head, navigation, footer, and what says that something is missing. No page holds a
 //! style or a script of its own; names are written by [`visible`], and markup is escaped by maud.
 
+mod actions;
 mod brokers;
+pub(crate) mod distribution;
+mod gateway;
 mod groups;
 mod history;
 mod overview;
 mod records;
+mod tail;
 mod topics;
 
 use bytes::Bytes;
 use hyper::{Response, StatusCode};
 use maud::{DOCTYPE, Markup, html};
+use serving::operation::Kind;
 
 use crate::Visit;
 use crate::answer;
@@ -21,14 +26,14 @@ use crate::route::Wanted;
 use crate::snapshot::{BrokerState, PartitionState, Snapshot};
 
 /// A page that was made: its title, its parts, and its status.
-struct Page {
-    status: StatusCode,
-    title: String,
-    body: Markup,
+pub(crate) struct Page {
+    pub(crate) status: StatusCode,
+    pub(crate) title: String,
+    pub(crate) body: Markup,
 }
 
 impl Page {
-    fn new(title: impl Into<String>, body: Markup) -> Page {
+    pub(crate) fn new(title: impl Into<String>, body: Markup) -> Page {
         Page { status: StatusCode::OK, title: title.into(), body }
     }
 
@@ -55,10 +60,27 @@ pub(crate) async fn answer(visit: &Visit<'_>, wanted: &Wanted) -> Response<Bytes
         Wanted::Groups => groups::list(visit),
         Wanted::Group => groups::one(visit).await,
         Wanted::Records => records::page(visit).await,
+        Wanted::Distribution => distribution::page(visit),
+        Wanted::Tail => tail::page(visit),
+        Wanted::Gateway => gateway::page(visit),
+        Wanted::Moves => crate::actions::moves_page(visit).await,
+        Wanted::Actions => actions::page(visit),
     };
-    let (section, snapshot) = (section(wanted), &*visit.snapshot);
-    let json = visit.query.under(&format!("/api/v1/{}", wanted.name()));
-    let shown = Shown { section, snapshot, json };
+    // The stream itself is what programs read.
+    let json =
+        (*wanted != Wanted::Tail).then(|| visit.query.under(&format!("/api/v1/{}", wanted.name())));
+    whole(visit, section(wanted), json, page)
+}
+
+/// A page within its frame: which part of the navigation it belongs to, and where the same is as JSON.
+pub(crate) fn whole(
+    visit: &Visit<'_>,
+    section: &'static str,
+    json: Option<String>,
+    page: Page,
+) -> Response<Bytes> {
+    let (snapshot, may_act) = (&*visit.snapshot, visit.desk.is_open);
+    let shown = Shown { section, snapshot, json, may_act };
     answer::page(page.status, layout(&page.title, Some(shown), &page.body))
 }
 
@@ -73,12 +95,15 @@ pub(crate) fn without_snapshot(title: &str, reason: &str) -> Markup {
 }
 
 /// The parts of the console, as the navigation names them.
-const SECTIONS: [(&str, &str); 5] = [
+const SECTIONS: [(&str, &str); 8] = [
     ("Overview", "/console"),
     ("Brokers", "/console/brokers"),
     ("Topics", "/console/topics"),
     ("Groups", "/console/groups"),
     ("Records", "/console/records"),
+    ("Tail", "/console/tail"),
+    ("Gateway", "/console/gateway"),
+    ("Actions", "/console/actions"),
 ];
 
 fn section(wanted: &Wanted) -> &'static str {
@@ -88,6 +113,9 @@ fn section(wanted: &Wanted) -> &'static str {
         Wanted::Topics | Wanted::Topic => "Topics",
         Wanted::Groups | Wanted::Group => "Groups",
         Wanted::Records => "Records",
+        Wanted::Tail => "Tail",
+        Wanted::Gateway | Wanted::Distribution => "Gateway",
+        Wanted::Moves | Wanted::Actions => "Actions",
     }
 }
 
@@ -97,7 +125,9 @@ struct Shown<'a> {
     section: &'static str,
     snapshot: &'a Snapshot,
     /// Where the same is as JSON.
-    json: String,
+    json: Option<String>,
+    /// Whether anything may be changed.
+    may_act: bool,
 }
 
 fn layout(title: &str, shown: Option<Shown<'_>>, body: &Markup) -> Markup {
@@ -135,8 +165,12 @@ fn layout(title: &str, shown: Option<Shown<'_>>, body: &Markup) -> Markup {
                 }
                 main #main tabindex="-1" { (body) }
                 footer {
-                    span { "Reads only: nothing here changes the cluster." }
-                    @if let Some(shown) = &shown { a href=(shown.json) { "This page as JSON" } }
+                    @if shown.as_ref().is_some_and(|shown| shown.may_act) {
+                        span { "Actions change the cluster, after a review; each is " a href="/console/actions" { "written down" } "." }
+                    } @else {
+                        span { "Reads only: nothing here changes the cluster." }
+                    }
+                    @if let Some(json) = shown.as_ref().and_then(|shown| shown.json.as_ref()) { a href=(json) { "This page as JSON" } }
                     span hidden { label { input #refresh type="checkbox"; "Refresh every 15 s" } }
                 }
             }
@@ -164,13 +198,26 @@ fn lacking(what: &str, why: impl std::fmt::Display) -> Markup {
 }
 
 /// A table with its scroll box, which the keyboard reaches.
-fn table(label: &str, body: Markup) -> Markup {
+pub(crate) fn table(label: &str, body: Markup) -> Markup {
     html! { div.table tabindex="0" role="region" aria-label=(label) { (body) } }
 }
 
 /// A row that says that there are none.
-fn no_rows(columns: usize, words: &str) -> Markup {
+pub(crate) fn no_rows(columns: usize, words: &str) -> Markup {
     html! { tr { td.empty colspan=(columns) { (words) } } }
+}
+
+/// What can be done about a topic or group, if anything may be.
+fn offers(visit: &Visit<'_>, offers: &[(Kind, &str)], subject: (&str, &str)) -> Markup {
+    html! {
+        @if visit.desk.is_open {
+            nav.buttons aria-label="Actions" {
+                @for (kind, words) in offers {
+                    a.button href=(link(&crate::actions::path(*kind), &[subject])) { (words) }
+                }
+            }
+        }
+    }
 }
 
 /// A fact: its name and its value.
@@ -236,7 +283,7 @@ fn broker_link(id: i32) -> Markup {
 }
 
 /// Ids with commas; those that are missing from `others` stand out.
-fn ids(ids: &[i32]) -> String {
+pub(crate) fn ids(ids: &[i32]) -> String {
     ids.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
 }
 

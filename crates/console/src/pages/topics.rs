@@ -3,10 +3,11 @@
 use std::cmp::Ordering;
 
 use maud::{Markup, html};
+use serving::operation::Kind;
 
 use super::{
-    Page, alarm, broker_link, fact, gaps, ids, no_rows, partition_state, percent, settings, table,
-    topic_link,
+    Page, alarm, broker_link, fact, gaps, ids, no_rows, offers, partition_state, percent, settings,
+    table, topic_link,
 };
 use crate::Visit;
 use crate::lookups;
@@ -18,6 +19,16 @@ use crate::snapshot::{PartitionView, TopicView};
 
 /// Partitions that the page of one topic shows.
 const PARTITIONS_MAX: usize = 1000;
+
+/// What can be done about a topic.
+const OFFERS: [(Kind, &str); 6] = [
+    (Kind::Produce, "Produce"),
+    (Kind::AddPartitions, "Add partitions"),
+    (Kind::AlterTopic, "Change configuration"),
+    (Kind::ElectLeaders, "Elect leaders"),
+    (Kind::Reassign, "Move replicas"),
+    (Kind::DeleteTopic, "Delete"),
+];
 
 static COLUMNS: [Column; 11] = [
     Column { name: "name", label: "Topic", is_number: false },
@@ -66,6 +77,7 @@ pub(super) fn list(visit: &Visit<'_>) -> Page {
     };
     let body = html! {
         h1 { "Topics" }
+        (offers(visit, &[(Kind::CreateTopic, "Create a topic")], ("topic", "")))
         (gaps(snapshot))
         (listing.search_form("Name contains", internal))
         (table("Topics", html! {
@@ -130,6 +142,8 @@ pub(super) async fn one(visit: &Visit<'_>) -> Page {
             (fact("Summed offsets", html! { (maybe(topic.summed_offsets())) }))
             (fact("Size", html! { (size(topic.size_bytes())) }))
         }
+        (offers(visit, &OFFERS, ("topic", name)))
+        p { a href=(link("/console/tail", &[("topic", name)])) { "Follow its records as they come" } }
         h2 { "Partitions" }
         (partitions(topic))
         h2 { "By broker" }

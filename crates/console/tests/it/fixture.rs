@@ -12,10 +12,14 @@ use client::{
     ProducerConfig, Record,
 };
 use configuration::BrokerConfig;
-use console::Console;
-use gateway::{Access, Door, EventSettings, Gateway, InstanceSettings, Making, Pages, Settings};
+use console::{Console, Front, Sending};
+use gateway::{
+    Access, Door, EventSettings, Gateway, Inside, InstanceSettings, Making, Pages, Settings,
+};
 use model::{Offset, TopicPartition};
 use serde_json::Value;
+use serving::choice::{Pair, Row};
+use serving::operation::NewRecord;
 use serving::visitors::Doorkeeper;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,13 +32,56 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 struct Shown(Console);
 
+/// The gateway as the console uses it: neither knows the other.
+struct Behind<'a>(&'a Inside);
+
+impl Front for Behind<'_> {
+    fn send<'a>(
+        &'a self,
+        topic: &'a str,
+        records: &'a [NewRecord],
+        pair: Pair,
+        partition: Option<i32>,
+    ) -> Sending<'a> {
+        Box::pin(self.0.send(topic, records, pair, partition))
+    }
+
+    fn distribution(&self, topic: &str) -> Vec<Row> {
+        self.0.distribution(topic)
+    }
+
+    fn topics(&self) -> Vec<String> {
+        self.0.topics()
+    }
+
+    fn counts(&self) -> serde_json::Value {
+        self.0.counts()
+    }
+
+    fn address(&self) -> String {
+        self.0.address().map(|at| at.to_string()).unwrap_or_default()
+    }
+}
+
 impl Pages for Shown {
     fn has(&self, path: &str) -> bool {
         self.0.has(path)
     }
 
-    fn page<'a>(&'a self, path: &'a str, query: Option<&'a str>) -> Making<'a> {
-        Box::pin(self.0.answer(path, query))
+    fn page<'a>(&'a self, path: &'a str, query: Option<&'a str>, inside: &'a Inside) -> Making<'a> {
+        Box::pin(async move { self.0.answer(path, query, &Behind(inside)).await })
+    }
+
+    fn takes(&self, path: &str) -> bool {
+        self.0.takes(path)
+    }
+
+    fn take<'a>(&'a self, path: &'a str, form: &'a [u8], inside: &'a Inside) -> Making<'a> {
+        Box::pin(async move { self.0.take(path, form, &Behind(inside)).await })
+    }
+
+    fn stop(&self) {
+        self.0.stop();
     }
 }
 
@@ -43,6 +90,8 @@ pub struct World {
     pub broker: RunningBroker,
     pub gateway: Gateway,
     pub cluster: Cluster,
+    /// What the console keeps.
+    pub kept: Option<TempDir>,
     pub _dir: TempDir,
 }
 
@@ -62,10 +111,15 @@ impl Answer {
 
 /// A gateway with a console, in front of the brokers behind this address.
 pub fn open(bootstrap: &str, access: Access) -> Gateway {
+    open_with(bootstrap, access, console::Settings::default())
+}
+
+/// The same, with a console that is told this.
+pub fn open_with(bootstrap: &str, access: Access, console: console::Settings) -> Gateway {
     let mut cluster = ClusterConfig::new(bootstrap);
     cluster.call_timeout = Duration::from_secs(5);
     let settings = Settings {
-        pages: Some(Arc::new(Shown(Console::new(cluster.clone())))),
+        pages: Some(Arc::new(Shown(Console::new(cluster.clone(), console)))),
         cluster,
         threads: Some(2),
         memory_bytes: 64 << 20,
@@ -89,6 +143,20 @@ impl World {
     }
 
     pub async fn start_with(access: Access) -> World {
+        World::start_as(access, console::Settings::default()).await
+    }
+
+    /// With a console that may act, and keeps its log in a folder of its own.
+    pub async fn start_open() -> World {
+        let kept = tempfile::tempdir().unwrap();
+        let settings =
+            console::Settings { write: true, state_dir: Some(kept.path().to_path_buf()) };
+        let mut world = World::start_as(Access::Produce, settings).await;
+        world.kept = Some(kept);
+        world
+    }
+
+    async fn start_as(access: Access, console: console::Settings) -> World {
         let dir = tempfile::tempdir().unwrap();
         let config = BrokerConfig::from_pairs([
             ("log.dirs", dir.path().to_str().unwrap()),
@@ -99,8 +167,8 @@ impl World {
         let broker = broker::start(config.unwrap()).await.unwrap();
         let bootstrap = broker.listeners()[0].to_string();
         let cluster = Cluster::connect(ClusterConfig::new(&bootstrap)).await.unwrap();
-        let gateway = open(&bootstrap, access);
-        World { broker, gateway, cluster, _dir: dir }
+        let gateway = open_with(&bootstrap, access, console);
+        World { broker, gateway, cluster, kept: None, _dir: dir }
     }
 
     pub fn admin(&self) -> Admin {
@@ -155,6 +223,16 @@ impl World {
         ask(self.gateway.address(), "GET", target, "host: localhost\r\n").await
     }
 
+    /// Sends a form.
+    pub async fn post(&self, target: &str, fields: &[(&str, &str)]) -> Answer {
+        let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        let headers = format!(
+            "host: localhost\r\ncontent-type: application/x-www-form-urlencoded\r\ncontent-length: {}\r\n",
+            form.len()
+        );
+        send(self.gateway.address(), "POST", target, &headers, &form).await
+    }
+
     /// JSON as soon as it is as wanted: a snapshot is some seconds old.
     pub async fn json_when(&self, target: &str, is: impl Fn(&Value) -> bool) -> Value {
         let wanted = async {
@@ -172,6 +250,16 @@ impl World {
         }
     }
 
+    /// Another gateway with a console in front of the same brokers, in place of the one that is there.
+    pub async fn again(mut self) -> World {
+        let kept = self.kept.as_ref().map(|kept| kept.path().to_path_buf());
+        let bootstrap = self.broker.listeners()[0].to_string();
+        let settings = console::Settings { write: true, state_dir: kept };
+        let fresh = open_with(&bootstrap, Access::Produce, settings);
+        std::mem::replace(&mut self.gateway, fresh).stop().await;
+        self
+    }
+
     pub async fn stop(self) {
         self.gateway.stop().await;
         self.broker.stop_within(PATIENCE).await;
@@ -180,8 +268,13 @@ impl World {
 
 /// One request on a connection of its own.
 pub async fn ask(at: SocketAddr, method: &str, target: &str, headers: &str) -> Answer {
+    send(at, method, target, headers, "").await
+}
+
+/// The same with a body.
+pub async fn send(at: SocketAddr, method: &str, target: &str, headers: &str, body: &str) -> Answer {
     let mut stream = TcpStream::connect(at).await.unwrap();
-    let request = format!("{method} {target} HTTP/1.1\r\n{headers}connection: close\r\n\r\n");
+    let request = format!("{method} {target} HTTP/1.1\r\n{headers}connection: close\r\n\r\n{body}");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut read = Vec::new();
     timeout(PATIENCE, stream.read_to_end(&mut read)).await.expect("an answer in time").unwrap();

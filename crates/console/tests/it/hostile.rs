@@ -102,7 +102,7 @@ const OUTAGE_PAGE_MAX: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_goes_away_is_said_and_no_page_hangs() {
-    let World { broker, gateway, cluster, _dir } = World::start().await;
+    let World { broker, gateway, cluster, _dir, .. } = World::start().await;
     let get = async |target| ask(gateway.address(), "GET", target, "host: localhost\r\n").await;
     assert_eq!(get("/console").await.status, 200);
     drop(cluster);

@@ -1,7 +1,9 @@
 //! The console over real sockets, through the gateway's listener, in front of a real broker in this process.
 
+mod acting;
 mod fixture;
 mod hostile;
+mod kept;
 mod numbers;
 mod readonly;
 mod records;

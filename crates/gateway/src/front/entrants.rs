@@ -30,6 +30,11 @@ impl Entrants {
         Entrants { counts: Arc::default(), all_max, per_address_max }
     }
 
+    /// How many connections there are.
+    pub(crate) fn count(&self) -> usize {
+        self.counts.lock().expect("no code under it panics").all
+    }
+
     /// Counts a connection from this address; `None` if it is one too many.
     pub(crate) fn enter(&self, address: IpAddr) -> Option<Entered> {
         let address = address.to_canonical();

@@ -45,6 +45,11 @@ impl Instances {
         &self.settings
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.kept().by_name.len()
+    }
+
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().expect("no code under it panics")
     }

@@ -8,6 +8,7 @@
 
 mod fate;
 mod handler;
+mod inner;
 mod job;
 mod keys;
 mod sending;
@@ -18,5 +19,6 @@ mod way;
 
 pub(crate) use fate::of_refusal;
 pub(crate) use handler::{Target, produce};
+pub(crate) use inner::send;
 pub(crate) use keys::Keys;
 pub(crate) use topics::{LOOKUP_MAX, Topics, no_topic, unavailable};

@@ -105,6 +105,14 @@ impl Topics {
         self.known.read().expect("no code under it panics").get(name).cloned()
     }
 
+    /// The names of the topics that were produced to, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let known = self.known.read().expect("no code under it panics");
+        let mut names: Vec<String> = known.keys().cloned().collect();
+        names.sort();
+        names
+    }
+
     /// The topic of this name, asked for if it is not known.
     pub(crate) async fn get(&self, name: &str) -> Result<Arc<Topic>, ApiError> {
         if let Some(topic) = self.known(name) {

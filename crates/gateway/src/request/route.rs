@@ -146,6 +146,8 @@ pub struct Allowed {
 impl Allowed {
     /// What is only read.
     pub const READ: Allowed = Allowed { get: true, post: false, delete: false };
+    /// What is read, and takes a form.
+    pub const READ_AND_POST: Allowed = Allowed { get: true, post: true, delete: false };
 
     fn add(&mut self, verb: Verb) {
         match verb {

@@ -1,17 +1,20 @@
 //! A gateway out of its configuration, with the console on its listener: beside a broker, or alone.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use client::{ClusterConfig, ConnectionConfig, Security};
 use configuration::{Anonymous, Gateway};
-use console::Console;
-use gateway::{Access, Door, EventSettings, InstanceSettings, Making, Pages, Settings};
+use console::{Console, Front, Sending};
+use gateway::{Access, Door, EventSettings, Inside, InstanceSettings, Making, Pages, Settings};
+use serving::choice::{Pair, Row};
+use serving::operation::NewRecord;
 use serving::visitors::Doorkeeper;
 use tracing::warn;
 
+use super::start::in_url;
 use crate::command_config;
 use crate::failure::Failure;
 
@@ -72,12 +75,13 @@ pub fn cluster(bootstrap: &str, security: Security) -> ClusterConfig {
 }
 
 /// What the gateway is told that listens at `address`. `connections_max`: how many connections there is room for, if
-/// the configuration says nothing else.
+/// the configuration says nothing else. `log_dir`: the first one of the broker beside it.
 pub fn settings(
     gateway: &Gateway,
     cluster: ClusterConfig,
     address: SocketAddr,
     connections_max: usize,
+    log_dir: Option<&Path>,
 ) -> Settings {
     // Only this machine's own users come in there.
     let access = match gateway.anonymous {
@@ -90,7 +94,10 @@ pub fn settings(
         client_id: "highwater-console".to_owned(),
         ..cluster.connection.clone()
     };
-    let console = Console::new(ClusterConfig { connection: of_console, ..cluster.clone() });
+    let console = Console::new(
+        ClusterConfig { connection: of_console, ..cluster.clone() },
+        console_settings(gateway, address, log_dir),
+    );
     Settings {
         cluster,
         pages: Some(Arc::new(ConsolePages(console))),
@@ -116,16 +123,86 @@ pub fn settings(
     }
 }
 
-/// The console as the gateway shows it: neither knows the other.
+/// What the console is told. What it cannot have it does without, with a word: the broker beside it goes on.
+fn console_settings(
+    gateway: &Gateway,
+    address: SocketAddr,
+    log_dir: Option<&Path>,
+) -> console::Settings {
+    let is_own = address.ip().to_canonical().is_loopback();
+    if gateway.console_write && !is_own {
+        warn!(
+            "console.write is not followed: the gateway listens for other machines, whose users have no names yet"
+        );
+    }
+    let dir = match gateway.console_state_dir.as_deref() {
+        Some("") => None,
+        Some(dir) => Some(PathBuf::from(dir)),
+        None => log_dir.map(|dir| dir.join("console")),
+    };
+    let made = dir.filter(|dir| match std::fs::create_dir_all(dir) {
+        Ok(()) => true,
+        Err(error) => {
+            warn!(dir = %dir.display(), %error, "the console keeps nothing: its folder cannot be made");
+            false
+        }
+    });
+    console::Settings { write: gateway.console_write && is_own, state_dir: made }
+}
+
+/// The console as the gateway shows it.
 #[derive(Debug)]
 struct ConsolePages(Console);
+
+/// The gateway as the console uses it: neither knows the other.
+struct Behind<'a>(&'a Inside);
+
+impl Front for Behind<'_> {
+    fn send<'a>(
+        &'a self,
+        topic: &'a str,
+        records: &'a [NewRecord],
+        pair: Pair,
+        partition: Option<i32>,
+    ) -> Sending<'a> {
+        Box::pin(self.0.send(topic, records, pair, partition))
+    }
+
+    fn distribution(&self, topic: &str) -> Vec<Row> {
+        self.0.distribution(topic)
+    }
+
+    fn topics(&self) -> Vec<String> {
+        self.0.topics()
+    }
+
+    fn counts(&self) -> serde_json::Value {
+        self.0.counts()
+    }
+
+    fn address(&self) -> String {
+        self.0.address().map(in_url).unwrap_or_default()
+    }
+}
 
 impl Pages for ConsolePages {
     fn has(&self, path: &str) -> bool {
         self.0.has(path)
     }
 
-    fn page<'a>(&'a self, path: &'a str, query: Option<&'a str>) -> Making<'a> {
-        Box::pin(self.0.answer(path, query))
+    fn page<'a>(&'a self, path: &'a str, query: Option<&'a str>, inside: &'a Inside) -> Making<'a> {
+        Box::pin(async move { self.0.answer(path, query, &Behind(inside)).await })
+    }
+
+    fn takes(&self, path: &str) -> bool {
+        self.0.takes(path)
+    }
+
+    fn take<'a>(&'a self, path: &'a str, form: &'a [u8], inside: &'a Inside) -> Making<'a> {
+        Box::pin(async move { self.0.take(path, form, &Behind(inside)).await })
+    }
+
+    fn stop(&self) {
+        self.0.stop();
     }
 }

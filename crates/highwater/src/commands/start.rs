@@ -171,8 +171,9 @@ fn beside(broker: &RunningBroker, config: &BrokerConfig, door: Door) -> Gateway 
     let mut cluster = front::cluster(&at, Security::default());
     cluster.addresses.insert(config.node_id.0, at);
     let (address, connections) = (door.address(), broker.gateway_connections());
-    let gateway =
-        gateway::open(door, front::settings(&config.gateway, cluster, address, connections));
+    let log_dir = config.log_dirs.first().map(|dir| &**dir);
+    let settings = front::settings(&config.gateway, cluster, address, connections, log_dir);
+    let gateway = gateway::open(door, settings);
     broker.show(gateway.metrics());
     gateway
 }
