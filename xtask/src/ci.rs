@@ -63,6 +63,7 @@ const CLIENTS: &[Step] = &[
     cargo("real clients", &["xt", "clients", "--output", "target/clients.json"]),
     cargo("clients in front of a protected Apache Kafka", &["xt", "secured"]),
     cargo("a real text, with crashes", &["xt", "realtext"]),
+    cargo("a real browser", &["xt", "browser"]),
 ];
 
 /// Runs the steps; the first that fails ends it.

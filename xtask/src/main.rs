@@ -1,6 +1,7 @@
 //! The project's own tasks: a dispatcher. Each task is a module of its own; nothing is decided here.
 
 mod bench;
+mod browser;
 mod ci;
 mod clients;
 mod codegen;
@@ -35,6 +36,8 @@ enum Task {
     /// Measure Highwater and Apache Kafka side by side
     #[command(subcommand)]
     Bench(bench::Task),
+    /// Open the console in a real browser, look every page over, and act by mouse and keyboard
+    Browser(browser::Arguments),
     /// Run every check, as continuous integration does
     Ci(ci::Arguments),
     /// Run real clients against a fresh Highwater, or against Apache Kafka
@@ -65,6 +68,7 @@ enum Task {
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Bench(task) => bench::task(&task),
+        Task::Browser(arguments) => browser::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Clients(arguments) => clients::run(&arguments),
         Task::Kafka(task) => apache_kafka::task(task),

@@ -163,7 +163,13 @@ pub(super) async fn reset(admin: &Admin, group: &str, rows: &[Row]) -> Told {
     match admin.alter_group_offsets(group, &offsets).await {
         Ok(mut results) => {
             results.sort_by(|a, b| a.0.cmp(&b.0));
-            Told::each(results, "moved")
+            let to: HashMap<String, i64> =
+                rows.iter().map(|row| (partition(row).to_string(), row.to)).collect();
+            let named = results.into_iter().map(|(name, result)| {
+                let to = to.get(&name).copied();
+                (format!("{name}, offset {}", maybe(to)), result)
+            });
+            Told::each(named, "moved there")
         }
         Err(error) => Told::failed(error),
     }

@@ -70,7 +70,7 @@ fn end(end: End) -> Markup {
 
 /// One action, with what came of it.
 fn told(entry: &Entry) -> Markup {
-    let is_bad = entry.end == End::Failed;
+    let (is_good, is_bad) = (entry.end == End::Done, entry.end == End::Failed);
     let next = match &*entry.kind {
         "produce" => link("/console/do/produce", &[("topic", &entry.subject)]),
         "reassign" | "cancel-moves" => "/console/moves".to_owned(),
@@ -82,7 +82,7 @@ fn told(entry: &Entry) -> Markup {
         _ => "/console/topics".to_owned(),
     };
     html! {
-        section.notice.bad[is_bad] role="status" aria-label="What came of it" {
+        section.notice.good[is_good].bad[is_bad] role="status" aria-label="What came of it" {
             h2 { (visible(&entry.kind)) " " (visible(&entry.subject)) ": " (end(entry.end)) }
             ul { @for line in &entry.lines { li { (visible(line)) } } }
             pre.command tabindex="0" { code { (visible(&entry.command)) } }

@@ -1,0 +1,239 @@
+// A real browser in front of the console of a cluster that is under load: every page in both colour schemes, on a desktop and on a
+// phone, looked over by axe within the console's own content policy; then actions, by mouse and by keyboard.
+// CONSOLE: the gateway's URL. BOOTSTRAP, HIGHWATER: the cluster, and the program that is asked for lag. SHOTS: a folder for pictures.
+"use strict";
+const { execFileSync } = require("node:child_process");
+const fs = require("node:fs");
+const path = require("node:path");
+const { chromium } = require("playwright-core");
+const axeSource = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+const base = process.env.CONSOLE;
+const shots = process.env.SHOTS;
+const findings = [];
+const found = (what) => { findings.push(what); console.log(`not so: ${what}`); };
+const check = (holds, what) => { if (!holds) found(what); };
+
+const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+  "--disable-component-update", "--disable-sync"];
+const SIZES = { desktop: { width: 1280, height: 900 }, phone: { width: 390, height: 844 } };
+const TOPIC = "orders";
+const GROUP = "billing";
+const PAGES = {
+  overview: "/console",
+  brokers: "/console/brokers",
+  broker: "/console/broker?id=1",
+  topics: "/console/topics",
+  topic: `/console/topic?name=${TOPIC}`,
+  groups: "/console/groups",
+  group: `/console/group?id=${GROUP}`,
+  records: `/console/records?topic=${TOPIC}&partition=0&offset=earliest&limit=5`,
+  actions: "/console/actions",
+  moves: "/console/moves",
+  produce: `/console/do/produce?topic=${TOPIC}`,
+  create: "/console/do/create-topic",
+  reset: `/console/do/move-group?group=${GROUP}`,
+  reassign: `/console/do/reassign?topic=${TOPIC}`,
+  tail: `/console/tail?topic=${TOPIC}`,
+  gateway: "/console/gateway",
+  distribution: `/console/distribution?topic=${TOPIC}`,
+  missing: "/console/topic?name=not-there",
+};
+
+// Records that go in while pages are looked at: a load that a browser's pages change under.
+const produce = async (count) => {
+  const records = Array.from({ length: count }, (_, n) => ({ key: `k${n}`, value: `{"order":${n},"total":"9.90"}` }));
+  const answer = await fetch(`${base}/topics/${TOPIC}?partitioner=round-robin`, {
+    method: "POST", headers: { "content-type": "application/vnd.kafka.json.v2+json" }, body: JSON.stringify({ records }),
+  });
+  if (!answer.ok) throw new Error(`producing: ${answer.status} ${await answer.text()}`);
+};
+const load = () => {
+  let goes = true;
+  const loop = (async () => {
+    while (goes) {
+      await produce(50);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  })();
+  return async () => { goes = false; await loop; };
+};
+
+const highwater = (...words) => execFileSync(process.env.HIGHWATER, words, {
+  encoding: "utf8", env: { ...process.env, HIGHWATER_BOOTSTRAP_SERVER: process.env.BOOTSTRAP },
+});
+
+const watch = (page, name) => {
+  page.on("console", (message) => { if (message.type() === "error" && !/status of (404|422)/.test(message.text())) found(`${name}: ${message.text()}`); });
+  page.on("pageerror", (error) => found(`${name}: ${error}`));
+  page.on("requestfailed", (request) => {
+    if (!/ERR_ABORTED/.test(request.failure().errorText)) found(`${name}: ${request.url()} ${request.failure().errorText}`);
+  });
+};
+
+// The inspector's own world: the page's policy holds as it is, for whoever tests too.
+const axe = async (page, session, name) => {
+  const { result, exceptionDetails } = await session.send("Runtime.evaluate", {
+    expression: `${axeSource}; axe.run({ resultTypes: ["violations"] }).then((r) => JSON.stringify(r.violations.map((v) => [v.id, v.nodes.map((n) => n.target.join(" ") + ": " + n.failureSummary)])))`,
+    awaitPromise: true, returnByValue: true,
+  });
+  if (exceptionDetails) return found(`${name}: axe: ${exceptionDetails.text} ${exceptionDetails.exception?.description ?? ""}`);
+  for (const [id, nodes] of JSON.parse(result.value)) found(`${name}: ${id}: ${nodes.slice(0, 3).join(" | ")}`);
+};
+
+const look = async (browser) => {
+  for (const [size, viewport] of Object.entries(SIZES)) {
+    for (const colorScheme of ["light", "dark"]) {
+      const context = await browser.newContext({ viewport, colorScheme, locale: "en-GB" });
+      const page = await context.newPage();
+      const session = await context.newCDPSession(page);
+      for (const [name, address] of Object.entries(PAGES)) {
+        const shot = `${name}-${size}-${colorScheme}`;
+        if (!page.listenerCount("console")) watch(page, shot);
+        const answer = await page.goto(base + address, { waitUntil: "load" });
+        // A stream fills its table, and its page must hold while it does.
+        if (name === "tail") await page.waitForSelector("#tail th[scope=row]", { timeout: 10000 }).catch(() => found(`${shot}: no record comes`));
+        check(name === "missing" || answer.status() === 200, `${shot}: status ${answer.status()}`);
+        check((answer.headers()["content-security-policy"] ?? "").startsWith("default-src 'self'"), `${shot}: no content policy`);
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+        check(wide <= 0, `${shot}: ${wide} pixels too wide`);
+        await axe(page, session, shot);
+        await page.screenshot({ path: path.join(shots, `${shot}.png`), fullPage: name !== "tail" });
+      }
+      await context.close();
+    }
+  }
+};
+
+// How somebody acts: where the next thing is, and how it is used.
+const MOUSE = {
+  async press(_page, button) { await button.hover(); await button.click(); },
+  async fill(_page, field, value) {
+    await field.click();
+    if (await field.evaluate((node) => node.tagName) === "SELECT") await field.selectOption(value);
+    else await field.fill(value);
+  },
+};
+const KEYBOARD = {
+  // Tab until it has the focus, which must be seen.
+  async reach(page, element) {
+    for (let steps = 0; steps < 300; steps += 1) {
+      if (await element.evaluate((node) => node === document.activeElement)) {
+        const outline = await element.evaluate((node) => getComputedStyle(node).outlineStyle);
+        return check(outline !== "none", "the focus is not seen");
+      }
+      await page.keyboard.press("Tab");
+    }
+    found(`no way by keyboard to ${await element.evaluate((node) => node.outerHTML.slice(0, 80))}`);
+    await element.focus();
+  },
+  async press(page, button) { await this.reach(page, button); await page.keyboard.press("Enter"); },
+  async fill(page, field, value) {
+    await this.reach(page, field);
+    if (await field.evaluate((node) => node.tagName) !== "SELECT") {
+      await page.keyboard.press("ControlOrMeta+A");
+      return page.keyboard.type(value);
+    }
+    for (let steps = 0; steps < 20 && await field.inputValue() !== value; steps += 1) await page.keyboard.press("ArrowDown");
+    check(await field.inputValue() === value, `no way by keyboard to the choice ${value}`);
+  },
+};
+
+// Fills a form in and reviews it; gives what carries it out.
+const act = async (page, fields, button, hand) => {
+  for (const [name, value] of Object.entries(fields)) {
+    await hand.fill(page, page.locator(`form[method=post] [name="${name}"]:not([type=hidden])`), value);
+  }
+  await hand.press(page, page.getByRole("button", { name: "Review" }));
+  await page.waitForSelector("form.act input[name=token]", { state: "attached" });
+  return async () => {
+    await hand.press(page, page.getByRole("button", { name: button, exact: true }));
+    await page.waitForSelector("section[role=status]");
+    return page.locator("section[role=status]").innerText();
+  };
+};
+
+const actions = async (browser) => {
+  const context = await browser.newContext({ viewport: SIZES.desktop, colorScheme: "light" });
+  const page = await context.newPage();
+  watch(page, "actions");
+  for (const [way, hand] of [["mouse", MOUSE], ["keyboard", KEYBOARD]]) {
+    const topic = `made-by-${way}`;
+    await page.goto(`${base}/console/topics`);
+    await hand.press(page, page.getByRole("link", { name: "Create a topic" }));
+    await page.waitForSelector("form[method=post]");
+    let told = await (await act(page, { topic, partitions: "3" }, "Create a topic", hand))();
+    check(/done/.test(told), `create by ${way}: ${told}`);
+
+    await page.goto(`${base}/console/topic?name=${topic}`);
+    check(await page.locator("h1").innerText() === topic, `${topic} is not shown after it was made`);
+    await hand.press(page, page.getByRole("link", { name: "Produce" }));
+    await page.waitForSelector("form[method=post]");
+    const run = await act(page, { partitioner: "round-robin", key: "k{n}", value: "v{n}", count: "6" }, "Produce records", hand);
+    told = await run();
+    check(/record 5: partition/.test(told), `produce by ${way}: ${told}`);
+    await page.goto(`${base}/console/do/produce?topic=${topic}`);
+    const rows = await page.locator("#distribution tbody tr").count();
+    check(rows === 3, `bars after produce by ${way}: ${rows} rows`);
+
+    await page.goto(`${base}/console/group?id=${GROUP}`);
+    await hand.press(page, page.getByRole("link", { name: "Reset offsets" }));
+    await page.waitForSelector("form[method=post]");
+    const reset = await act(page, { to: way === "mouse" ? "earliest" : "shift", ...(way === "mouse" ? {} : { shift: "7" }) }, "Reset a group's offsets", hand);
+    check(await page.getByText("nothing has been done").count() === 1, `no dry run by ${way}`);
+    if (way === "mouse") await page.screenshot({ path: path.join(shots, "dry-run-desktop-light.png"), fullPage: true });
+    told = await reset();
+    check(/moved/.test(told), `reset by ${way}: ${told}`);
+  }
+  await page.screenshot({ path: path.join(shots, "told-desktop-light.png"), fullPage: true });
+
+  // Bars move while a page is open, without a reload.
+  await page.goto(`${base}/console/do/produce?topic=${TOPIC}`);
+  const sum = () => page.locator("#distribution caption").first().innerText();
+  const before = await sum();
+  await produce(100);
+  await page.waitForFunction((old) => document.querySelector("#distribution caption").innerText !== old, before, { timeout: 10000 })
+    .catch(() => found("the bars do not move"));
+  await page.screenshot({ path: path.join(shots, "bars-desktop-light.png"), fullPage: true });
+
+  // A topic is deleted only if its name is typed.
+  await page.goto(`${base}/console/do/delete-topic?topic=made-by-mouse`);
+  await page.getByRole("button", { name: "Review" }).click();
+  await page.waitForSelector("#typed");
+  await page.screenshot({ path: path.join(shots, "delete-desktop-light.png"), fullPage: true });
+  await page.locator("#typed").fill("made-by-mouse");
+  await page.getByRole("button", { name: "Delete a topic" }).click();
+  check(/done/.test(await page.locator("section[role=status]").innerText()), "delete");
+  await context.close();
+};
+
+// Lag as the console says it, and as the command line does, with the load at rest.
+const lag = async () => {
+  const ours = (await (await fetch(`${base}/api/v1/group?id=${GROUP}`)).json()).lag;
+  const rows = JSON.parse(highwater("group", "describe", GROUP, "--format", "json"));
+  const theirs = rows.reduce((sum, row) => sum + (row.lag ?? 0), 0);
+  check(ours === theirs && theirs > 0, `lag: the console says ${ours}, the command line ${theirs}`);
+  console.log(`lag of ${GROUP}: ${ours} and ${theirs}`);
+};
+
+const main = async () => {
+  // With a profile of its own, which is empty, in a folder that goes with it.
+  const maker = await chromium.launch({ executablePath: process.env.CHROMIUM, headless: true, args: FLAGS });
+  try {
+    await produce(300);
+    highwater("consume", TOPIC, "--group", GROUP, "--count", "90");
+    const stop = load();
+    await look(maker);
+    await stop();
+    await actions(maker);
+    // The next look of the console is after the last record.
+    await new Promise((resolve) => setTimeout(resolve, 16000));
+    await lag();
+  } finally {
+    await maker.close();
+  }
+  console.log(`${Object.keys(PAGES).length * 4} pages, ${findings.length} findings`);
+  process.exitCode = findings.length ? 1 : 0;
+};
+
+main().catch((error) => { console.error(error); process.exitCode = 1; });
