@@ -14,8 +14,10 @@ use crate::ports;
 use crate::process::{self, Guarded};
 
 mod cluster;
+mod front;
 
 pub use cluster::Cluster;
+pub use front::Front;
 
 /// How long a broker may take until it accepts connections, recovery included.
 const START_LIMIT: Duration = Duration::from_secs(120);

@@ -3,3 +3,4 @@
 pub mod load;
 pub mod stamp;
 pub mod tools;
+pub mod web;

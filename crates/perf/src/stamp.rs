@@ -14,6 +14,9 @@
 //! after 71 minutes, its sequence after 4,294,967,296 records of a partition. Values below 16 bytes
 //! bear no mark: of them only the number can be compared.
 //!
+//! Where a gateway chooses the partition, marks are bound to [`ANYWHERE`], and sequence numbers are those of all the
+//! producer's records: they rise within each partition all the same.
+//!
 //! Not here: reading and writing, which is [`load`](crate::load).
 
 mod checker;
@@ -22,4 +25,6 @@ mod mark;
 
 pub use checker::{Acknowledged, Checker, Findings, Verdict};
 pub use intervals::Intervals;
-pub use mark::{LONG_BYTES, SHORT_BYTES, Stamp, checksum_of_rest, is_stamped, stamp_bytes};
+pub use mark::{
+    ANYWHERE, LONG_BYTES, SHORT_BYTES, Stamp, checksum_of_rest, is_stamped, stamp_bytes,
+};

@@ -1,7 +1,7 @@
 //! The load engine: producers and consumers that cost little themselves, and say what was measured.
 //!
 //! Each producer and each consumer is a thread with a runtime of its own, so that its sender shares
-//! its core and nothing is handed from one core to another. Read [`ProduceLoad`] and
+//! its core and nothing is handed from one core to another. Over HTTP, [`post`] produces and [`subscribe`] reads. Read [`ProduceLoad`] and
 //! [`ConsumeLoad`] first, then [`ProduceReport`] and [`ConsumeReport`]; of the code, `produce`.
 //!
 //! Not here: which experiments there are, how often each is run, and what the numbers mean.
@@ -10,7 +10,9 @@ mod clock;
 mod config;
 mod consume;
 mod merge;
+mod post;
 mod produce;
+mod push;
 mod recorder;
 mod report;
 mod run;
@@ -21,6 +23,8 @@ mod values;
 mod verify;
 
 pub use config::{ConsumeLoad, Keys, Payload, ProduceLoad, Sizes};
+pub use post::{PostLoad, PostReport, Steps, post};
+pub use push::{PushForm, PushLoad, PushReport, pushed, subscribe};
 pub use report::{ConsumeReport, LATENCY_MAX_US, ProduceReport, Window, histogram};
 pub use run::{both, consume, produce};
 pub use serving::choice::Strategy;

@@ -67,7 +67,7 @@ pub fn both(
     })
 }
 
-fn check_produce(load: &ProduceLoad) -> Result<(), LoadError> {
+pub(super) fn check_produce(load: &ProduceLoad) -> Result<(), LoadError> {
     let usage = |text: &str| Err(LoadError::Usage(text.to_owned()));
     let mix = |sizes: &Sizes| match sizes {
         Sizes::Mix(mix) => mix.iter().map(|(share, _)| share.max(0.0)).sum::<f64>() > 0.0,
@@ -98,14 +98,14 @@ fn check_consume(load: &ConsumeLoad) -> Result<(), LoadError> {
 }
 
 /// Producers that are under way.
-struct Producers<'scope> {
+pub(super) struct Producers<'scope> {
     threads: Threads<'scope, ProducerOutcome>,
 }
 
 impl<'scope> Producers<'scope> {
     /// Starts them all, waits until each is connected, and lets them begin at one moment, when the
     /// clock is started.
-    fn begin<'env>(
+    pub(super) fn begin<'env>(
         scope: &'scope Scope<'scope, 'env>,
         load: &'env ProduceLoad,
         stop: &'env Stop,
@@ -130,7 +130,7 @@ impl<'scope> Producers<'scope> {
         Ok(Producers { threads })
     }
 
-    fn finish(self) -> Result<Vec<ProducerOutcome>, LoadError> {
+    pub(super) fn finish(self) -> Result<Vec<ProducerOutcome>, LoadError> {
         self.threads.into_iter().map(join).collect()
     }
 }

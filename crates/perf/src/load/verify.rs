@@ -74,7 +74,10 @@ async fn read_back(
     consumer.assign(&partitions).await?;
     let mut left = ends(&consumer, &partitions).await?;
     let mut read = HashMap::new();
-    let mut checker = Checker::new(run);
+    let mut checker = match expected {
+        Some(acknowledged) if acknowledged.anywhere => Checker::anywhere(run),
+        _ => Checker::new(run),
+    };
     let (mut scratch, mut heard) = (Vec::new(), Instant::now());
     let is_missing = |checker: &mut Checker| expected.is_some_and(|all| checker.lacks_any_of(all));
     loop {

@@ -1,7 +1,7 @@
 //! What was acknowledged against what was found.
 
 use super::intervals::Intervals;
-use super::mark::{Stamp, is_stamped};
+use super::mark::{ANYWHERE, Stamp, is_stamped};
 use std::collections::BTreeMap;
 
 /// Where records of one producer stand in one order: topic, partition, producer.
@@ -40,6 +40,8 @@ pub struct Acknowledged {
     pub run: u32,
     /// Records that were sent, acknowledged or not.
     pub sent: u64,
+    /// Whether the marks are bound to no partition.
+    pub anywhere: bool,
     /// Sequence numbers of what was acknowledged.
     lines: BTreeMap<Line, Intervals>,
     /// Records among them too short for a mark.
@@ -50,6 +52,11 @@ impl Acknowledged {
     /// Nothing yet.
     pub fn new(run: u32) -> Acknowledged {
         Acknowledged { run, ..Acknowledged::default() }
+    }
+
+    /// Nothing yet, of records whose marks are bound to no partition.
+    pub fn anywhere(run: u32) -> Acknowledged {
+        Acknowledged { anywhere: true, ..Acknowledged::new(run) }
     }
 
     /// Notes that the records from `first` to below `end` of a producer are safe.
@@ -67,6 +74,7 @@ impl Acknowledged {
     /// Takes in what other producers were told.
     pub fn absorb(&mut self, other: Acknowledged) {
         self.run = other.run;
+        self.anywhere |= other.anywhere;
         self.sent += other.sent;
         self.unmarked += other.unmarked;
         for (line, numbers) in other.lines {
@@ -174,6 +182,8 @@ impl Findings {
 #[derive(Debug)]
 pub struct Checker {
     run: u32,
+    /// Whether the marks are bound to no partition.
+    anywhere: bool,
     /// What is known of the partition that is being read: few producers.
     topic: String,
     partition: i32,
@@ -186,11 +196,17 @@ impl Checker {
     pub fn new(run: u32) -> Checker {
         Checker {
             run,
+            anywhere: false,
             topic: String::new(),
             partition: -1,
             current: Vec::new(),
             findings: Findings::default(),
         }
+    }
+
+    /// One that looks for the records of this run whose marks are bound to no partition.
+    pub fn anywhere(run: u32) -> Checker {
+        Checker { anywhere: true, ..Checker::new(run) }
     }
 
     /// Says where the next records are from.
@@ -216,10 +232,35 @@ impl Checker {
             self.findings.unmarked += 1;
             return None;
         }
-        let Some(stamp) = Stamp::read(value, self.partition) else {
+        let bound_to = if self.anywhere { ANYWHERE } else { self.partition };
+        let Some(stamp) = Stamp::read(value, bound_to) else {
             self.findings.damaged += 1;
             return None;
         };
+        self.note(stamp, value)
+    }
+
+    /// Takes a record's value of which only the topic and the number of its partitions are known. Where its mark is
+    /// damaged nobody can say which partition it was in.
+    pub fn take_from(&mut self, topic: &str, partitions: i32, value: &[u8]) -> Option<Stamp> {
+        if !is_stamped(value.len()) {
+            self.findings.unmarked += 1;
+            return None;
+        }
+        // Neighbours mostly come from one partition.
+        let first = if self.topic == topic { self.partition } else { 0 };
+        let others = (0..partitions).filter(|partition| *partition != first);
+        let Some((partition, stamp)) = Stamp::find(value, std::iter::once(first).chain(others))
+        else {
+            self.findings.damaged += 1;
+            return None;
+        };
+        self.turn_to(topic, partition);
+        self.note(stamp, value)
+    }
+
+    /// Counts a whole mark; gives it back if it is of this run.
+    fn note(&mut self, stamp: Stamp, value: &[u8]) -> Option<Stamp> {
         if !stamp.is_of(self.run, value.len()) {
             self.findings.foreign += 1;
             return None;
@@ -394,6 +435,33 @@ mod tests {
         assert!(!checker.lacks_any_of(&acknowledged));
         let verdict = checker.finish().verdict(&acknowledged);
         assert_eq!((verdict.duplicated, verdict.lost, verdict.found), (2, 0, 4));
+    }
+
+    #[test]
+    fn of_pushed_values_the_partition_is_found() {
+        let mut acknowledged = Acknowledged::new(1);
+        let mut checker = Checker::new(1);
+        for (partition, sequence) in [(0, 0), (2, 0), (2, 1), (0, 1), (1, 0)] {
+            acknowledged.insert("t", partition, 0, sequence, sequence + 1);
+            let stamp = checker.take_from("t", 3, &value(0, sequence, partition));
+            assert_eq!(stamp.map(|stamp| stamp.sequence), Some(sequence));
+        }
+        assert_eq!(checker.take_from("t", 3, &value(0, 1, 3)), None, "there is no partition 3");
+        let verdict = checker.finish().verdict(&acknowledged);
+        assert_eq!((verdict.found, verdict.damaged, verdict.lost, verdict.reordered), (5, 1, 0, 0));
+    }
+
+    #[test]
+    fn marks_that_are_bound_to_no_partition_are_found_in_any_and_in_order() {
+        let mut acknowledged = Acknowledged::anywhere(1);
+        let mut checker = Checker::anywhere(1);
+        for (sequence, partition) in [(0, 1), (1, 0), (3, 0), (2, 0), (4, 1)] {
+            acknowledged.insert("t", partition, 0, sequence, sequence + 1);
+            checker.turn_to("t", partition);
+            assert!(checker.take(Some(&value(0, sequence, ANYWHERE))).is_some());
+        }
+        let verdict = checker.finish().verdict(&acknowledged);
+        assert_eq!((verdict.found, verdict.lost, verdict.reordered), (5, 0, 1));
     }
 
     #[test]

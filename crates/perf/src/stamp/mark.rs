@@ -8,6 +8,9 @@ pub const SHORT_BYTES: usize = 16;
 const MAGIC: u32 = 0x4857_5350;
 const SHORT_MAGIC: u16 = 0x4857;
 
+/// The partition of marks that are bound to none: of records whose partition is chosen when they have been marked.
+pub const ANYWHERE: i32 = -1;
+
 /// What a mark says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
@@ -15,7 +18,7 @@ pub struct Stamp {
     pub run: u32,
     /// The producer within the run; a short mark knows its low 16 bits only.
     pub producer: u32,
-    /// Which of the producer's records of that partition, from 0.
+    /// Which of the producer's records of that partition, from 0; of all its records, if the mark is bound to none.
     pub sequence: u64,
     /// When it was meant to be sent, in nanoseconds on a clock of the caller's; a short mark keeps
     /// microseconds, modulo 2^32.
@@ -61,14 +64,25 @@ impl Stamp {
     /// Reads the mark of a value that was found in this partition; `None` if there is no whole one:
     /// the value was damaged, is in the wrong place, or never was marked.
     pub fn read(value: &[u8], partition: i32) -> Option<Stamp> {
+        Stamp::find(value, [partition]).map(|(_, stamp)| stamp)
+    }
+
+    /// Reads the mark of a value that is in one of these partitions, and says in which: values that are pushed do not
+    /// tell.
+    pub fn find(value: &[u8], partitions: impl IntoIterator<Item = i32>) -> Option<(i32, Stamp)> {
         let size = stamp_bytes(value.len());
         if size == 0 {
             return None;
         }
         let (summed, sum) = value[..size].split_at(size - 4);
-        if sum != checksum(summed, partition, checksum_of_rest(value)).to_be_bytes() {
-            return None;
-        }
+        let rest = checksum_of_rest(value);
+        let is_in = |partition: &i32| sum == checksum(summed, *partition, rest).to_be_bytes();
+        let partition = partitions.into_iter().find(is_in)?;
+        Some((partition, Stamp::of_bytes(summed, size)?))
+    }
+
+    /// What the bytes of a mark of this size say, once their checksum was found right.
+    fn of_bytes(summed: &[u8], size: usize) -> Option<Stamp> {
         let u32_at = |at: usize| u32::from_be_bytes(summed[at..at + 4].try_into().expect("four"));
         let u16_at = |at: usize| u16::from_be_bytes(summed[at..at + 2].try_into().expect("two"));
         let u64_at = |at: usize| u64::from_be_bytes(summed[at..at + 8].try_into().expect("eight"));
