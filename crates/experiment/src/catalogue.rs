@@ -4,7 +4,7 @@
 //! Not here: in which order cells are run (`plan`), what was concluded (`claims`).
 
 use crate::definition::{Experiment, Level, Levels, Need, Report};
-use crate::workload::{Delivery, Kind, Via, Workload};
+use crate::workload::{Console, Delivery, Kind, Via, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -328,14 +328,17 @@ fn checked(experiment: &Experiment, table: toml::Table) -> Result<Workload, Cata
 /// What a cell needs of a target beside one broker.
 pub fn needs(experiment: &Experiment, workload: &Workload) -> Vec<Need> {
     let mut needs = experiment.needs.clone();
-    if workload.brokers > 1 && !experiment.fewer_brokers {
+    // Of fewer brokers other counts come out, and they would not be wrong.
+    let counts_brokers = workload.kind == Kind::Distribute && workload.partitions_per_broker;
+    if workload.brokers > 1 && (counts_brokers || !experiment.fewer_brokers) {
         needs.push(Need::Cluster);
     }
-    if workload.via == Via::Gateway {
+    let is_over_http = workload.via == Via::Gateway || workload.delivery != Delivery::Pull;
+    if is_over_http || workload.console != Console::Off {
         needs.push(Need::Gateway);
     }
-    if workload.delivery != Delivery::Pull {
-        needs.push(Need::Push);
+    if workload.delivery == Delivery::WebSocket {
+        needs.push(Need::WebSocket);
     }
     needs.sort();
     needs.dedup();
@@ -359,6 +362,7 @@ pub fn cost_seconds(workload: &Workload) -> f64 {
     let bytes = workload.mean_bytes().max(1.0);
     let rate = match workload.kind {
         // One request after the other.
+        Kind::Balance if workload.via == Via::Gateway => at(2_500.0),
         Kind::Balance => at(10_000.0),
         Kind::Deliver if workload.live => at(200_000.0),
         Kind::Consume if emulates_slow_egress(workload) => 131_072.0 / bytes,

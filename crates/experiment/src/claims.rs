@@ -350,4 +350,6 @@ fn beyond(experiment: &str, predicate: &Predicate, rows: &Rows) -> Option<String
 }
 
 #[cfg(test)]
+mod in_front;
+#[cfg(test)]
 mod tests;

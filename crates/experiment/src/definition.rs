@@ -98,10 +98,10 @@ pub struct Report {
 pub enum Need {
     /// As many brokers as the cell asks for.
     Cluster,
-    /// HTTP produce.
+    /// A gateway: HTTP, server-sent events, the console.
     Gateway,
-    /// Server-sent events and WebSocket.
-    Push,
+    /// A gateway that speaks WebSocket.
+    WebSocket,
 }
 
 /// One experiment.

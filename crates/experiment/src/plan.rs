@@ -32,7 +32,7 @@ pub struct Ability {
     pub target: String,
     /// Brokers that it can have at most.
     pub brokers: u32,
-    /// What it has beside Kafka's protocol: [`Need::Gateway`], [`Need::Push`].
+    /// What it has beside Kafka's protocol: [`Need::Gateway`], [`Need::WebSocket`].
     pub provides: Vec<Need>,
 }
 
@@ -254,8 +254,8 @@ fn missing(ability: &Ability, needs: &[Need], workload: &Workload) -> Vec<Need> 
 fn why(target: &str, missing: &[Need], workload: &Workload) -> String {
     let one = |need: &Need| match need {
         Need::Cluster => format!("a cluster of {} brokers", workload.brokers.max(2)),
-        Need::Gateway => "producing over HTTP".to_owned(),
-        Need::Push => "push to subscribers".to_owned(),
+        Need::Gateway => "a gateway".to_owned(),
+        Need::WebSocket => "a gateway that speaks WebSocket".to_owned(),
     };
     let missing: Vec<String> = missing.iter().map(one).collect();
     format!("{target} does not have {}", missing.join(" and "))

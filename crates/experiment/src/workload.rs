@@ -98,6 +98,28 @@ pub enum Via {
     Gateway,
 }
 
+/// What a manager of the cluster does beside the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Console {
+    /// There is none.
+    Off,
+    /// It looks at the cluster every minute, and nobody looks at it.
+    Collecting,
+    /// A browser has a page of it open: it looks every 15 seconds, and the page is fetched as often.
+    PageOpen,
+}
+
+/// What a round's counts count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CountBy {
+    /// The records of each partition; of those of one number on all brokers, where each broker has partitions of its own.
+    Partition,
+    /// The records of each broker.
+    Broker,
+}
+
 /// Whether a producer fills every value anew, as Kafka's tool does since 3.0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -143,6 +165,11 @@ pub struct Workload {
     pub min_isr: u32,
     /// Partitions of the topic.
     pub partitions: u32,
+    /// Whether each broker has so many partitions of its own, as in the CS6 report: brokers times that number in all, each
+    /// broker the preferred leader of its share.
+    pub partitions_per_broker: bool,
+    /// What is counted where it is looked at where records went.
+    pub count_by: CountBy,
     /// Producers, each with its own connections.
     pub producers: u32,
     /// Consumers, all in one group.
@@ -199,6 +226,10 @@ pub struct Workload {
     pub credit: u32,
     /// Direct, or through what.
     pub via: Via,
+    /// Records of a request to the gateway.
+    pub records_per_request: u32,
+    /// What a manager of the cluster does meanwhile.
+    pub console: Console,
     /// Round trip added between clients and brokers, milliseconds.
     pub rtt_ms: f64,
     /// A named emulation, or empty.
@@ -229,6 +260,8 @@ impl Default for Workload {
             replication: 1,
             min_isr: 1,
             partitions: 1,
+            partitions_per_broker: false,
+            count_by: CountBy::Partition,
             producers: 1,
             consumers: 0,
             connections: 1,
@@ -257,6 +290,8 @@ impl Default for Workload {
             live: false,
             credit: 0,
             via: Via::Direct,
+            records_per_request: 1,
+            console: Console::Off,
             rtt_ms: 0.0,
             emulate: String::new(),
             topics: 1,
@@ -303,6 +338,12 @@ impl Era {
 }
 
 impl Workload {
+    /// Partitions of the topic in all, on a cluster of so many brokers.
+    pub fn partitions_on(&self, brokers: u32) -> u32 {
+        let of_each = self.partitions.max(1);
+        if self.partitions_per_broker { of_each * brokers.max(1) } else { of_each }
+    }
+
     /// `acks`, as given or of the era.
     pub fn acks(&self) -> Acks {
         self.acks.unwrap_or(self.era.acks())

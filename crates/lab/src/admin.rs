@@ -70,10 +70,15 @@ async fn make_topics(
     names_made: &mut Vec<String>,
 ) -> Result<()> {
     let min_isr = workload.min_isr.min(replication).max(1);
+    let assignments = match workload.partitions_per_broker {
+        true => per_broker(admin, partitions, replication).await?,
+        false => Vec::new(),
+    };
     let (partitions_i32, replication) = (partitions.try_into()?, replication.try_into()?);
     for names in names.chunks(TOPICS_AT_ONCE) {
         let topic = |name: &String| NewTopic {
             configs: vec![("min.insync.replicas".to_owned(), min_isr.to_string())],
+            assignments: assignments.clone(),
             ..NewTopic::new(name, partitions_i32, replication)
         };
         let topics: Vec<NewTopic> = names.iter().map(topic).collect();
@@ -86,6 +91,24 @@ async fn make_topics(
         wait_for_leaders(admin, names, partitions).await?;
     }
     Ok(())
+}
+
+/// The replicas of each partition, where every broker is the first one of as many: the first broker's come first.
+async fn per_broker(admin: &Admin, partitions: u32, replication: u32) -> Result<Vec<Vec<i32>>> {
+    let brokers: Vec<i32> = admin.describe_all().await?.brokers.keys().copied().collect();
+    Ok(assigned(brokers, partitions as usize, replication as usize))
+}
+
+/// `partitions` shared out among these brokers, which are put in order, in runs of equal length; further replicas are on
+/// the brokers behind the first.
+fn assigned(mut brokers: Vec<i32>, partitions: usize, replication: usize) -> Vec<Vec<i32>> {
+    brokers.sort_unstable();
+    let of_each = partitions.div_ceil(brokers.len().max(1)).max(1);
+    let replicas = |partition: usize| {
+        let from = partition / of_each;
+        (from..from + replication).map(|at| brokers[at % brokers.len()]).collect()
+    };
+    (0..partitions).map(replicas).collect()
 }
 
 async fn wait_for_leaders(admin: &Admin, names: &[String], partitions: u32) -> Result<()> {
@@ -234,4 +257,17 @@ fn sorted(found: HashMap<model::TopicPartition, client::FoundOffset>) -> Vec<u64
         found.into_iter().map(|(p, found)| (p.partition.0, end(found.offset))).collect();
     ends.sort_unstable();
     ends.into_iter().map(|(_, end)| end).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_broker_is_the_first_of_as_many_partitions() {
+        let all = assigned(vec![3, 1, 2], 6, 2);
+        assert_eq!(all, [[1, 2], [1, 2], [2, 3], [2, 3], [3, 1], [3, 1]]);
+        assert_eq!(assigned(vec![7], 2, 1), [[7], [7]]);
+        assert_eq!(assigned(vec![1, 2], 3, 1), [[1], [1], [2]]);
+    }
 }

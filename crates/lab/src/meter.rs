@@ -1,4 +1,4 @@
-//! What a round costs: CPU of brokers and clients, memory, disk, and what the host took away.
+//! What a round costs: CPU of brokers, clients and what stands between them, memory, disk, and what the host took away.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,12 +9,27 @@ use anyhow::Result;
 use peer::procfs;
 use rustix::time::{ClockId, clock_gettime};
 
+/// What the columns of a gateway are called.
+pub const GATEWAY: &str = "gateway";
+/// And those of a proxy.
+pub const PROXY: &str = "proxy";
 /// Bytes in the GB of CPU-seconds per GB, as in the comparison with Apache Kafka.
 const GB: f64 = 1e9;
+
+/// A process between clients and brokers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Between {
+    /// What its columns are called: `gateway` or `proxy`.
+    pub name: &'static str,
+    /// Its process.
+    pub pid: u32,
+}
 
 /// Counters at the beginning of a round.
 pub struct Meter {
     pids: Vec<u32>,
+    between: Option<Between>,
+    between_cpu_s: f64,
     began: Instant,
     brokers_cpu_s: f64,
     own_cpu_s: f64,
@@ -37,14 +52,34 @@ pub struct Used {
     pub busy_share: f64,
     /// Memory of the brokers now, MiB.
     pub brokers_rss_mib: Option<f64>,
+    /// What the process between clients and brokers used.
+    pub between: Option<UsedBetween>,
+}
+
+/// What a process between clients and brokers used.
+#[derive(Debug, Clone, Copy)]
+pub struct UsedBetween {
+    /// What its columns are called.
+    pub name: &'static str,
+    /// CPU seconds.
+    pub cpu_s: f64,
+    /// Memory now, MiB; 0 if nobody tells.
+    pub rss_mib: f64,
 }
 
 impl Meter {
-    /// Looks at the counters.
+    /// Looks at the counters of brokers, and of this process.
     pub fn start(pids: &[u32]) -> Result<Meter> {
+        Meter::start_with(pids, None)
+    }
+
+    /// Looks at the counters, those of a process between clients and brokers too.
+    pub fn start_with(pids: &[u32], between: Option<Between>) -> Result<Meter> {
         let (busy_s, steal_s) = procfs::machine_cpu_s()?;
         Ok(Meter {
             pids: pids.to_vec(),
+            between,
+            between_cpu_s: between.map_or(Ok(0.0), |between| procfs::cpu_s(between.pid))?,
             began: Instant::now(),
             brokers_cpu_s: cpu_s(pids)?,
             own_cpu_s: own_cpu_s(),
@@ -68,7 +103,13 @@ impl Meter {
             steal_share: (steal_s - self.steal_s) / (elapsed_s * cores),
             busy_share: (busy_s - self.busy_s) / (elapsed_s * cores),
             brokers_rss_mib: local.then(|| resident.iter().sum()),
+            between: self.between.map(|between| self.used_between(between)).transpose()?,
         })
+    }
+
+    fn used_between(&self, Between { name, pid }: Between) -> Result<UsedBetween> {
+        let cpu_s = procfs::cpu_s(pid)? - self.between_cpu_s;
+        Ok(UsedBetween { name, cpu_s, rss_mib: procfs::resident_mib(pid).unwrap_or(0.0) })
     }
 }
 
@@ -92,6 +133,9 @@ impl Used {
             put("broker_cpu_s_per_gb", cpu_s / gb);
         }
         put("client_cpu_s_per_mrec", self.own_cpu_s / million);
+        if let Some(between) = self.between {
+            put(&format!("{}_cpu_s_per_mrec", between.name), between.cpu_s / million);
+        }
     }
 
     /// As metrics of a round of so many requests that carry no records.
@@ -114,6 +158,10 @@ impl Used {
         }
         if let Some(mib) = self.brokers_rss_mib {
             put("broker_rss_mib", mib);
+        }
+        if let Some(between) = self.between.filter(|between| between.name == GATEWAY) {
+            put("gateway_cpu_share", between.cpu_s / (self.elapsed_s * cores));
+            put("gateway_rss_mib", between.rss_mib);
         }
         put("steal_share", self.steal_share);
         put("machine_busy_share", self.busy_share);

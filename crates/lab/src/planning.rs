@@ -176,7 +176,7 @@ pub fn profile(profile: Profile) -> ProfileName {
 
 fn ability(target: &Target) -> Result<Ability> {
     let provides =
-        [Need::Gateway, Need::Push].into_iter().filter(|need| target.offers(*need)).collect();
+        [Need::Gateway, Need::WebSocket].into_iter().filter(|need| target.offers(*need)).collect();
     let brokers = match target.brokers_max() {
         Some(brokers) => brokers,
         // The ones that are there have to do.
@@ -233,8 +233,8 @@ pub fn waits(experiment: &Experiment) -> Result<Vec<Need>> {
         let workload: Workload = catalogue::workload(experiment, ProfileName::Quick, &none, &cell)?;
         needs.extend(catalogue::needs(experiment, &workload));
     }
-    // Whatever the lab starts can be several brokers.
-    needs.retain(|need| *need != Need::Cluster);
+    // Whatever the lab starts can be several brokers, and has what it puts in front of them.
+    needs.retain(|need| !Target::Embedded.offers(*need));
     needs.sort_unstable();
     needs.dedup();
     Ok(needs)

@@ -17,14 +17,23 @@ pub fn list(report: Option<&str>) -> Result<()> {
             catalogue::reports().iter().map(|report| report.id.as_str()).collect();
         ensure!(known.contains(&id), "there is no report {id}; there are {}", known.join(", "));
     }
+    let mut waits = false;
     say!("{:<22} {:>5} {:>7}  {:<13} TITLE", "ID", "CELLS", "QUICK", "WAITS FOR");
     for one in catalogue::reports().iter().filter(|one| report.is_none_or(|id| one.id == id)) {
         say!("\n{} ({})", one.title, one.year);
         for experiment in &one.experiments {
             line(experiment)?;
+            waits |= !planning::waits(experiment)?.is_empty();
         }
     }
-    say!("\nGateway and push are not there yet: what needs them waits.");
+    say!(
+        "\n{}",
+        match waits {
+            true =>
+                "What an experiment waits for is not there yet: cells that need it are left out.",
+            false => "Nothing waits: every cell can be run.",
+        }
+    );
     Ok(())
 }
 
@@ -52,7 +61,7 @@ fn need(need: &Need) -> &'static str {
     match need {
         Need::Cluster => "cluster",
         Need::Gateway => "gateway",
-        Need::Push => "push",
+        Need::WebSocket => "web-socket",
     }
 }
 

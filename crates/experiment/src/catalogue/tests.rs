@@ -364,10 +364,16 @@ fn cells_need_what_their_levels_say() {
         )
     };
     assert_eq!(needs_of("cs6-1", ("delivery", "pull")), []);
-    assert_eq!(needs_of("cs6-1", ("delivery", "web-socket")), [Need::Push]);
+    assert_eq!(needs_of("cs6-1", ("delivery", "sse")), [Need::Gateway]);
+    assert_eq!(needs_of("cs6-1", ("delivery", "web-socket")), [Need::Gateway, Need::WebSocket]);
     assert_eq!(needs_of("cs6-3", ("brokers", "1")), []);
     assert!(needs_of("cs6-3", ("brokers", "2")).contains(&Need::Cluster));
-    assert_eq!(needs_of("cs6-4", ("strategy", "random")), []);
+    assert_eq!(needs_of("cs6-4", ("via", "direct")), []);
+    assert_eq!(needs_of("cs6-4", ("via", "gateway")), [Need::Gateway]);
+    assert_eq!(needs_of("cs6-6", ("via", "gateway")), [Need::Cluster, Need::Gateway]);
+    assert_eq!(needs_of("cs6-6", ("via", "direct")), []);
+    assert_eq!(needs_of("x-console", ("console", "off")), []);
+    assert_eq!(needs_of("x-console", ("console", "page-open")), [Need::Gateway]);
     assert_eq!(needs_of("x-proxy", ("via", "gateway")), [Need::Gateway]);
     assert_eq!(needs_of("ibm-resilient", ("brokers", "3")), [Need::Cluster]);
     assert_eq!(needs_of("mif-grid", ("acks", "all")), [Need::Cluster]);

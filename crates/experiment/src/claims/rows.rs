@@ -234,7 +234,12 @@ fn derive_row(experiment: &Experiment, row: &mut Row) {
         metric(row, "broker_cpu_s_per_mrec").filter(|cpu| cpu.value > 0.0),
         metric(row, "client_cpu_s_per_mrec"),
     ) {
-        fill(row, "machine_cpu_share", share.times(1.0 + client.value / brokers.value));
+        let between = ["gateway_cpu_s_per_mrec", "proxy_cpu_s_per_mrec"]
+            .iter()
+            .filter_map(|name| Some(metric(row, name)?.value))
+            .sum::<f64>();
+        let others = (client.value + between) / brokers.value;
+        fill(row, "machine_cpu_share", share.times(1.0 + others));
     }
     let full = catalogue::ProfileName::Full;
     let workload = catalogue::workload(experiment, full, &toml::Table::new(), &row.cell);

@@ -8,7 +8,7 @@ fn ability(target: &str, brokers: u32, provides: &[Need]) -> Ability {
 }
 
 fn two(brokers: u32) -> Vec<Ability> {
-    let all = [Need::Gateway, Need::Push];
+    let all = [Need::Gateway, Need::WebSocket];
     vec![ability("highwater", brokers, &all), ability("apache-kafka", brokers, &all)]
 }
 
@@ -193,7 +193,7 @@ fn what_a_target_lacks_makes_cells_wait() {
         plan.cells.iter().filter(|cell| cell.experiment == experiment).collect()
     };
     assert_eq!(waits("x-proxy", "highwater")[0].needs, [Need::Gateway]);
-    assert_eq!(waits("x-proxy", "highwater")[0].why, "highwater does not have producing over HTTP");
+    assert_eq!(waits("x-proxy", "highwater")[0].why, "highwater does not have a gateway");
     assert_eq!(
         waits("ibm-tuning", "highwater")[0].why,
         "highwater does not have a cluster of 3 brokers"
@@ -286,8 +286,8 @@ fn nothing_to_run_is_an_empty_plan() {
 }
 
 #[test]
-fn a_quick_run_of_everything_measures_less_than_28_minutes() {
+fn a_quick_run_of_everything_measures_less_than_30_minutes() {
     let plan = planned("all", two(9));
     let minutes = plan.cost_seconds() / 60.0;
-    assert!(minutes < 28.0, "{minutes:.1}");
+    assert!(minutes < 30.0, "{minutes:.1}");
 }

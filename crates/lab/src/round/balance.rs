@@ -1,23 +1,23 @@
-//! Records go one by one through a balancer that chooses their partition or broker: read, decide, send, wait until
-//! forwarded. The balancer is this loop, until there is a gateway; the next record is read when the last one is
-//! acknowledged, as in the CS6 report.
+//! Records go one by one through a balancer that chooses their partition and broker: read, decide, send, wait until
+//! forwarded. The balancer is this loop; the next record is read when the last one is acknowledged, as in the CS6 report.
+//! Through a gateway: `post`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use client::metadata::Partition;
 use client::{Cluster, ClusterConfig, Producer, Record};
 use experiment::workload::Strategy;
 use hdrhistogram::Histogram;
 use perf::load::{ProduceLoad, Values, histogram};
 use perf::stamp::{Acknowledged, Stamp};
-use serving::choice::{Among, Chooser};
+use serving::choice::{Among, Balancer, BrokerStrategy, Chooser, Layout, Pair, PartitionFacts};
 
 use super::ground::Ground;
 use super::measured::{Measured, VERIFY_IDLE};
 use super::translate;
 use crate::admin::block_on;
-use crate::meter::Meter;
 
 /// Where the time of a record goes, nanoseconds.
 struct Steps {
@@ -27,8 +27,16 @@ struct Steps {
     forward: u64,
 }
 
-/// Who chooses: the broker first and then one of its partitions, where any partition will do; else the partition.
-struct Choice {
+/// Who chooses.
+enum Choice {
+    /// Broker and partition, where each broker has partitions of its own.
+    Both(Layout, Balancer),
+    /// One partition of all.
+    One(OfAll),
+}
+
+/// The broker first and then one of its partitions, where any partition will do; else the partition.
+struct OfAll {
     partition: Chooser,
     broker: Option<Chooser>,
     /// The partitions that each broker leads, by the order of the brokers' ids.
@@ -37,14 +45,45 @@ struct Choice {
 }
 
 impl Choice {
-    fn new(ground: &Ground<'_>, load: &ProduceLoad, leaders: Vec<(i32, Option<i32>)>) -> Choice {
+    fn new(ground: &Ground<'_>, load: &ProduceLoad, partitions: &[Partition]) -> Result<Choice> {
+        if !ground.workload.partitions_per_broker {
+            let leaders = partitions.iter().map(|p| (p.index, p.leader)).collect();
+            return Ok(Choice::One(OfAll::new(ground, load, leaders)));
+        }
+        let broker = translate::strategy_of(ground.workload.broker_strategy).name();
+        let broker = BrokerStrategy::from_name(broker);
+        let pair = Pair {
+            broker: Some(broker.context("brokers are chosen at random, in turn, or by a key")?),
+            partition: load.strategy,
+        };
+        let facts = |partition: &Partition| PartitionFacts {
+            preferred_leader: partition.replicas.first().copied(),
+            is_led: partition.leader.is_some(),
+        };
+        let layout = Layout::new(&partitions.iter().map(facts).collect::<Vec<_>>());
+        Ok(Choice::Both(layout, Balancer::new(pair, load.producer.batch_bytes, ground.seed)))
+    }
+
+    fn partition(&mut self, key: Option<&[u8]>, size_bytes: usize) -> Result<i32> {
+        match self {
+            Choice::Both(layout, balancer) => {
+                let chosen = balancer.choose(key, size_bytes, layout, |_| false);
+                Ok(chosen.context("no broker prefers to lead a partition")?.partition)
+            }
+            Choice::One(choice) => Ok(choice.partition(key, size_bytes)),
+        }
+    }
+}
+
+impl OfAll {
+    fn new(ground: &Ground<'_>, load: &ProduceLoad, leaders: Vec<(i32, Option<i32>)>) -> OfAll {
         let mut led: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
         for (partition, leader) in &leaders {
             led.entry(leader.unwrap_or(-1)).or_default().push(*partition);
         }
         let chooser = |strategy| Chooser::new(strategy, load.producer.batch_bytes, ground.seed);
         let any = ground.workload.strategy == Strategy::Random;
-        Choice {
+        OfAll {
             partition: chooser(load.strategy),
             broker: any.then(|| chooser(translate::strategy_of(ground.workload.broker_strategy))),
             led: led.into_values().collect(),
@@ -87,21 +126,20 @@ async fn forward_all(ground: &Ground<'_>) -> Result<Measured> {
     let producer = Producer::new(cluster.clone(), config).await?;
     let topic = producer.topic(topic_name).await?;
     let mut values = Values::new(&load.sizes, &load.keys, load.payload, ground.seed);
-    let leaders =
-        cluster.topic(topic_name).await?.partitions.iter().map(|p| (p.index, p.leader)).collect();
-    let mut choice = Choice::new(ground, &load, leaders);
+    let partitions = cluster.topic(topic_name).await?.partitions.clone();
+    let mut choice = Choice::new(ground, &load, &partitions)?;
     let mut sums = Steps { read: 0, decide: 0, send: 0, forward: 0 };
     let (mut times, mut bytes, mut records) = (histogram(), 0u64, 0u64);
     let mut acknowledged = Acknowledged::new(ground.number);
     let mut next_in: Vec<u64> = vec![0; ground.partitions as usize];
-    let meter = Meter::start(&ground.pids)?;
+    let meter = ground.meter()?;
     let began = Instant::now();
     while records < workload.records && !ground.stop.is_stopped() {
         let from = Instant::now();
         values.draw();
         let read = Instant::now();
         let size_bytes = values.value().len();
-        let partition = choice.partition(values.key(), size_bytes);
+        let partition = choice.partition(values.key(), size_bytes)?;
         if let Some(run) = ground.stamp() {
             let sequence = next_in[partition as usize];
             values.stamp(&Stamp { run, producer: 0, sequence, time_ns: 0 }, partition);

@@ -7,7 +7,6 @@ use perf::load::{self, ProduceReport};
 use super::ground::Ground;
 use super::measured::Measured;
 use super::translate;
-use crate::meter::Meter;
 
 /// Bytes of a MiB.
 const MIB: f64 = 1_048_576.0;
@@ -19,7 +18,7 @@ pub fn run(ground: &Ground<'_>) -> Result<Measured> {
     let mut load =
         translate::consumers(&ground.clients_at, &ground.topics, workload, &group, ground.stamp());
     load.records = filled.acknowledged;
-    let meter = Meter::start(&ground.pids)?;
+    let meter = ground.meter()?;
     let report = load::consume(&load, &ground.stop)?;
     let used = meter.used()?;
     let (elapsed_s, rebalance_s) = (report.elapsed.as_secs_f64(), report.rebalance.as_secs_f64());

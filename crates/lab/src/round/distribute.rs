@@ -55,23 +55,28 @@ pub fn run(ground: &Ground<'_>) -> Result<Measured> {
     if chosen != there {
         measured.warnings.push(format!("chosen {chosen:?}, in the topic {there:?}"));
     }
-    if let Ok(skew) = stats::counts::skew(&there) {
-        measured.put("max_over_mean", skew.max_over_mean);
-        measured.put("coefficient_of_variation", skew.coefficient_of_variation);
-        measured.put("empty_partitions", skew.empty as f64);
-    }
-    if let Ok(p) = stats::counts::even_p(&there) {
-        measured.put("chi_squared_p", p);
-    }
     measured.counts = there;
+    put_skew(&mut measured);
     if ground.verify {
         measured.judge(&load::verify(&ground.brokers_at, &report.acknowledgements, VERIFY_IDLE)?);
     }
     Ok(measured)
 }
 
-/// Nanoseconds of one choice.
-fn ns_per_decision(ground: &Ground<'_>) -> Result<f64> {
+/// How uneven the counts of a round are.
+pub fn put_skew(measured: &mut Measured) {
+    if let Ok(skew) = stats::counts::skew(&measured.counts) {
+        measured.put("max_over_mean", skew.max_over_mean);
+        measured.put("coefficient_of_variation", skew.coefficient_of_variation);
+        measured.put("empty_partitions", skew.empty as f64);
+    }
+    if let Ok(p) = stats::counts::even_p(&measured.counts) {
+        measured.put("chi_squared_p", p);
+    }
+}
+
+/// Nanoseconds of one choice of a partition.
+pub fn ns_per_decision(ground: &Ground<'_>) -> Result<f64> {
     let load = translate::producers(
         &ground.clients_at,
         &ground.topics,
@@ -86,7 +91,8 @@ fn ns_per_decision(ground: &Ground<'_>) -> Result<f64> {
             (values.key().map(<[u8]>::to_vec), values.value().len())
         })
         .collect();
-    let partitions: Vec<i32> = (0..ground.partitions as i32).collect();
+    let of_each = ground.partitions / ground.spread();
+    let partitions: Vec<i32> = (0..of_each as i32).collect();
     let among = Among::all(&partitions);
     let mut chooser = Chooser::new(load.strategy, load.producer.batch_bytes, ground.seed);
     let (began, mut decisions) = (Instant::now(), 0u64);

@@ -1,10 +1,14 @@
-//! What a round stands on: a cluster that serves, fresh topics, perhaps a proxy in front.
+//! What a round stands on: a cluster that serves, fresh topics, perhaps a proxy or a gateway in front.
 
 use std::path::PathBuf;
+
+use anyhow::{Context, Result};
 
 use experiment::workload::Workload;
 use perf::load::Stop;
 use proxy::Proxy;
+
+use crate::meter::{Between, Meter};
 
 /// What a round stands on.
 pub struct Ground<'a> {
@@ -14,6 +18,10 @@ pub struct Ground<'a> {
     pub brokers_at: String,
     /// The proxy in front of them, if there is one.
     pub proxy: Option<&'a Proxy>,
+    /// The gateway in front of them, `host:port`, if there is one.
+    pub gateway: Option<String>,
+    /// The process of what is in front of them, for its costs.
+    pub between: Option<Between>,
     /// The brokers' processes, if the lab started them.
     pub pids: Vec<u32>,
     /// Where their logs are, if so.
@@ -22,7 +30,7 @@ pub struct Ground<'a> {
     pub workload: &'a Workload,
     /// Fresh topics.
     pub topics: Vec<String>,
-    /// Partitions of each.
+    /// Partitions of each in all.
     pub partitions: u32,
     /// Decides everything random.
     pub seed: u64,
@@ -35,6 +43,21 @@ pub struct Ground<'a> {
 }
 
 impl Ground<'_> {
+    /// Looks at the counters of all that takes part.
+    pub fn meter(&self) -> Result<Meter> {
+        Meter::start_with(&self.pids, self.between)
+    }
+
+    /// Where the gateway is.
+    pub fn gateway(&self) -> Result<&str> {
+        self.gateway.as_deref().context("there is no gateway in front of this round's brokers")
+    }
+
+    /// How many brokers the topics are spread over where each has partitions of its own; 1 otherwise.
+    pub fn spread(&self) -> u32 {
+        self.partitions / self.workload.partitions.max(1)
+    }
+
     /// What the records are marked with.
     pub fn stamp(&self) -> Option<u32> {
         self.verify.then_some(self.number)

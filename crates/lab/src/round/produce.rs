@@ -9,7 +9,7 @@ use super::ground::Ground;
 use super::measured::{Measured, VERIFY_IDLE};
 use super::tool::{self, Summary, Whose};
 use super::translate;
-use crate::meter::{Meter, disk_per_byte};
+use crate::meter::disk_per_byte;
 
 /// How often the tool fills the client's buffer when no rate is offered: twice to warm up, four times to be counted.
 const BUFFERS: f64 = 6.0;
@@ -37,7 +37,7 @@ fn ours(ground: &Ground<'_>) -> Result<Measured> {
         ground.seed,
         ground.stamp(),
     )?;
-    let meter = Meter::start(&ground.pids)?;
+    let meter = ground.meter()?;
     let mut measured = Measured::default();
     let report = if workload.consumers == 0 {
         load::produce(&produce, &ground.stop)?
@@ -174,7 +174,7 @@ fn by_tool(ground: &Ground<'_>, whose: Whose) -> Result<Measured> {
     let topic = ground.topics.first().context("a round has a topic")?;
     ensure!(workload.producers <= 1 && workload.consumers == 0, "the tool is one producer");
     let records = tool_records(workload);
-    let meter = Meter::start(&ground.pids)?;
+    let meter = ground.meter()?;
     let told = tool::produce(whose, &ground.clients_at, topic, workload, records)?;
     let summary = told.summary;
     let used = meter.used()?;

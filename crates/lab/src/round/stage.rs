@@ -1,16 +1,18 @@
-//! One round from nothing to numbers: topics made, a proxy put up where the cell wants one, the work done, all of it
-//! taken down again.
+//! One round from nothing to numbers: topics made, a proxy or a gateway put up where the cell wants one, the work done, all
+//! of it taken down again.
 
 use anyhow::{Context, Result, bail};
 use experiment::round::Durability;
-use experiment::workload::{Kind, Via, Workload};
+use experiment::workload::{Acks, Console, Delivery, Kind, Via, Workload};
+use peer::highwater::Front;
 use perf::load::Stop;
 use proxy::{Proxy, ProxyConfig, Shape};
 
 use super::ground::Ground;
 use super::measured::Measured;
-use super::{balance, consume, deliver, distribute, metadata, produce};
+use super::{balance, console, consume, deliver, distribute, metadata, post, produce};
 use crate::admin;
+use crate::meter::{self, Between};
 use crate::target::Cluster;
 
 /// A round that is about to be performed.
@@ -39,7 +41,7 @@ impl Stage<'_> {
         let workload = self.workload;
         let brokers = self.cluster.brokers.max(1);
         let replication = workload.replication.min(brokers).max(1);
-        let partitions = workload.partitions.max(1);
+        let partitions = workload.partitions_on(brokers);
         let count = workload.topics.max(1);
         let topics: Vec<String> = match count {
             1 => vec![self.name.clone()],
@@ -66,13 +68,26 @@ impl Stage<'_> {
         let durability = match workload.kind {
             // Nothing is acknowledged.
             Kind::Metadata => Durability::Unknown,
+            // A gateway waits for all in-sync replicas, whatever is asked for.
+            _ if workload.via == Via::Gateway => {
+                admin::durability(bootstrap, &topics[0], Acks::All, replication)
+            }
             _ => admin::durability(bootstrap, &topics[0], workload.acks(), replication),
         };
         let proxy = self.proxy()?;
+        let front = self.front()?;
+        let clients_at = match (&proxy, &front) {
+            (Some(proxy), _) => proxy.bootstrap(),
+            (None, Some((meter::PROXY, front))) => front.address().to_owned(),
+            (None, _) => bootstrap.clone(),
+        };
+        let gateway = front.as_ref().filter(|(name, _)| *name == meter::GATEWAY);
         let ground = Ground {
-            clients_at: proxy.as_ref().map_or_else(|| bootstrap.clone(), |proxy| proxy.bootstrap()),
+            clients_at,
             brokers_at: bootstrap.clone(),
             proxy: proxy.as_ref().map(|standing| &standing.proxy),
+            gateway: gateway.map(|(_, front)| front.address().to_owned()),
+            between: front.as_ref().map(|(name, front)| Between { name, pid: front.pid() }),
             pids: self.cluster.pids.clone(),
             data_folders: self.cluster.data_folders.clone(),
             workload,
@@ -83,31 +98,73 @@ impl Stage<'_> {
             verify: self.verify,
             stop: self.stop.clone(),
         };
-        let measured = match workload.kind {
-            Kind::Produce => produce::run(&ground),
-            Kind::Consume => consume::run(&ground),
-            Kind::Deliver => deliver::run(&ground),
-            Kind::Balance => balance::run(&ground),
-            Kind::Distribute => distribute::run(&ground),
-            Kind::Metadata => metadata::run(&ground),
-            Kind::Failover => bail!("brokers are killed in sessions of several clients"),
+        let measured = match workload.console {
+            Console::Off => perform_kind(&ground),
+            Console::Collecting | Console::PageOpen => {
+                console::beside(&ground, || perform_kind(&ground))
+            }
+        };
+        let measured = match &front {
+            Some((name, front)) => measured
+                .with_context(|| format!("the last words of the {name}: {}", front.last_words())),
+            None => measured,
         };
         Ok((measured?, durability))
     }
 
+    /// What stands in front of the brokers as a process of its own: what a round of before was in front of would still
+    /// hold its topics.
+    fn front(&self) -> Result<Option<(&'static str, Front)>> {
+        let (workload, cluster) = (self.workload, self.cluster);
+        let (program, bootstrap) = (&cluster.front, &cluster.bootstrap);
+        let over_http = workload.via == Via::Gateway || workload.delivery != Delivery::Pull;
+        if over_http || workload.console != Console::Off {
+            let front =
+                Front::gateway(program, bootstrap, &[]).context("cannot put up a gateway")?;
+            return Ok(Some((meter::GATEWAY, front)));
+        }
+        if workload.via == Via::Proxy && self.shape()?.is_none() {
+            let front = Front::proxy(program, bootstrap).context("cannot put up a proxy")?;
+            return Ok(Some((meter::PROXY, front)));
+        }
+        Ok(None)
+    }
+
+    /// The proxy in this process, for cells that want a network of another kind: the program's own has none.
     fn proxy(&self) -> Result<Option<Standing>> {
+        let Some(shape) = self.shape()? else { return Ok(None) };
+        Standing::up(&self.cluster.bootstrap, shape, self.seed).map(Some)
+    }
+
+    fn shape(&self) -> Result<Option<Shape>> {
         let workload = self.workload;
-        let shape = match workload.emulate.as_str() {
+        Ok(Some(match workload.emulate.as_str() {
             "" if workload.rtt_ms > 0.0 => Shape::rtt(workload.rtt_ms),
-            "" if workload.via == Via::Proxy => Shape::default(),
+            // Answers are compared with the ports that it has.
+            "" if workload.via == Via::Proxy && workload.kind == Kind::Metadata => Shape::default(),
             "" => return Ok(None),
             name => {
                 proxy::emulation(name)
                     .with_context(|| format!("there is no emulation {name}"))?
                     .shape
             }
-        };
-        Standing::up(&self.cluster.bootstrap, shape, self.seed).map(Some)
+        }))
+    }
+}
+
+fn perform_kind(ground: &Ground<'_>) -> Result<Measured> {
+    match (ground.workload.kind, ground.workload.via) {
+        (Kind::Produce, Via::Gateway) => post::produce(ground),
+        (Kind::Balance, Via::Gateway) => post::balance(ground),
+        (Kind::Distribute, Via::Gateway) => post::distribute(ground),
+        (_, Via::Gateway) => bail!("nothing but producing goes through a gateway as `via`"),
+        (Kind::Produce, _) => produce::run(ground),
+        (Kind::Consume, _) => consume::run(ground),
+        (Kind::Deliver, _) => deliver::run(ground),
+        (Kind::Balance, _) => balance::run(ground),
+        (Kind::Distribute, _) => distribute::run(ground),
+        (Kind::Metadata, _) => metadata::run(ground),
+        (Kind::Failover, _) => bail!("brokers are killed in sessions of several clients"),
     }
 }
 

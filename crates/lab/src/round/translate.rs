@@ -12,7 +12,7 @@ use serving::choice;
 /// Room that a request needs beside the largest record's value, bytes.
 const REQUEST_SLACK_BYTES: usize = 4096;
 /// How long consumers wait for more when nothing comes.
-const IDLE: Duration = Duration::from_secs(20);
+pub const IDLE: Duration = Duration::from_secs(20);
 
 /// Producers for this workload. `stamp` marks the values with the number of the round.
 pub fn producers(

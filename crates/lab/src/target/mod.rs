@@ -107,8 +107,10 @@ impl Target {
     pub fn offers(&self, need: Need) -> bool {
         match need {
             Need::Cluster => self.brokers_max() != Some(1),
-            // No target has a gateway yet.
-            Need::Gateway | Need::Push => false,
+            // The lab puts it in front, whatever the target.
+            Need::Gateway => true,
+            // The gateway does not speak it yet.
+            Need::WebSocket => false,
         }
     }
 
@@ -149,6 +151,8 @@ pub struct Cluster {
     pub pids: Vec<u32>,
     /// Where their logs are, if so.
     pub data_folders: Vec<PathBuf>,
+    /// The program whose gateway and proxy stand in front of them.
+    pub front: PathBuf,
     /// What keeps them alive.
     keeper: started::Keeper,
 }

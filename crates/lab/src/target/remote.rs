@@ -76,6 +76,7 @@ pub(super) fn cluster(address: &str, shape: &Shape) -> Result<Cluster> {
         // The CPU of some of them says nothing.
         pids: if all_here { pids } else { Vec::new() },
         data_folders: if all_here { data_folders(address) } else { Vec::new() },
+        front: std::env::current_exe()?,
         keeper: Keeper::Others,
     })
 }

@@ -101,6 +101,7 @@ pub(super) fn highwater(program: &Path, shape: &Shape) -> Result<Cluster> {
         brokers: count,
         pids: servers.iter().map(Server::pid).collect(),
         data_folders,
+        front: program.to_owned(),
         keeper: Keeper::Highwater { servers: Mutex::new(servers), _folder: folder },
     })
 }
@@ -118,6 +119,7 @@ pub(super) fn apache_kafka(shape: &Shape) -> Result<Cluster> {
         brokers: count,
         pids: brokers.pids(),
         data_folders: (0..count as usize).map(|index| brokers.data_folder(index)).collect(),
+        front: std::env::current_exe()?,
         keeper: Keeper::ApacheKafka(Mutex::new(brokers)),
     })
 }
