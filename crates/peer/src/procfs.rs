@@ -80,6 +80,18 @@ pub fn resident_mib(pid: u32) -> Result<f64> {
     Ok(kib_of(&status, "VmRSS:").context("no VmRSS")? / 1024.0)
 }
 
+/// Memory that the kernel has for itself, sockets' buffers among it, in MiB.
+pub fn kernel_mib() -> Result<f64> {
+    let meminfo = fs::read_to_string("/proc/meminfo")?;
+    let slab = kib_of(&meminfo, "Slab:").context("no Slab")?;
+    let sockets = fs::read_to_string("/proc/net/sockstat")?;
+    let pages = sockets.split_once(" mem ").and_then(|(_, rest)| {
+        rest.split_whitespace().next().and_then(|pages| pages.parse::<f64>().ok())
+    });
+    // Pages of 4 KiB, as on all machines that this runs on.
+    Ok((slab + pages.context("no memory of TCP")? * 4.0) / 1024.0)
+}
+
 /// Memory of the machine that is free, in MiB; caches don't count.
 pub fn free_mib() -> Result<f64> {
     let meminfo = fs::read_to_string("/proc/meminfo")?;

@@ -10,6 +10,7 @@ mod bars;
 mod broker;
 mod figures;
 mod floor;
+mod gateway;
 mod generator;
 mod load;
 mod machine;
@@ -47,6 +48,8 @@ pub enum Task {
     Peer(Peer),
     /// Compare the load generator with librdkafka: CPU per record
     Load(load::Load),
+    /// Measure what stands in front of brokers: gateway, streams, proxy, console
+    Gateway(gateway::Gateway),
     /// Make the tables again from the folders of earlier runs; of a row's runs the last folder counts
     Report(Again),
 }
@@ -103,6 +106,7 @@ pub fn task(task: &Task) -> Result<()> {
     match task {
         Task::Peer(arguments) => peer(arguments),
         Task::Load(arguments) => load::compare(arguments),
+        Task::Gateway(arguments) => gateway::measure(arguments),
         Task::Report(arguments) => again(arguments),
     }
 }

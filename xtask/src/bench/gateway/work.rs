@@ -1,0 +1,143 @@
+//! What a round of each row does, and the figures that come out.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use peer::procfs;
+
+use super::super::figures::Figures;
+use super::rows::Work;
+use super::stand::{Programs, Stand};
+
+/// Seconds of a round, and of a quick one.
+const SECONDS: (f64, f64) = (10.0, 1.5);
+/// How long the console is watched while it collects: two looks, and a quick look at one.
+const COLLECTING: (Duration, Duration) = (Duration::from_secs(31), Duration::from_secs(16));
+/// How often the console's pages are fetched meanwhile, so that it looks every 15 seconds.
+const PAGE_EVERY: Duration = Duration::from_secs(5);
+/// A quick round has so many times fewer subscribers, topics, groups.
+const QUICK: u32 = 10;
+
+/// Runs a round; `quick`, or one that does not count: with a part of the volume.
+pub fn round(programs: &Programs, work: Work, quick: bool) -> Result<Figures> {
+    let stand = Stand::start(programs)?;
+    let seconds = if quick { SECONDS.1 } else { SECONDS.0 }.to_string();
+    let of_many = |count: u32| (if quick { count / QUICK } else { count }).to_string();
+    match work {
+        Work::Post { connections } => post(&stand, connections, &seconds),
+        Work::Batch => batch(&stand, &seconds),
+        Work::Idle { subscribers } => idle(&stand, &of_many(subscribers)),
+        Work::Push { subscribers, rate } => push(&stand, (subscribers, rate), &seconds),
+        Work::FanOut { subscribers } => {
+            stand.load(&["fan-out", "--subscribers", &of_many(subscribers)]).map(|(line, _)| line)
+        }
+        Work::Proxy { rate } => proxy(&stand, rate, &seconds),
+        Work::Console => console(&stand, quick),
+    }
+}
+
+fn figure(figures: &Figures, name: &str) -> Result<f64> {
+    figures.get(name).copied().with_context(|| format!("the load tells no {name}"))
+}
+
+fn post(stand: &Stand<'_>, connections: u32, seconds: &str) -> Result<Figures> {
+    let connections = connections.to_string();
+    let arguments =
+        ["--partitions", "4", "--seconds", seconds, "post", "--connections", &connections];
+    let (mut figures, cpu) = stand.load(&arguments)?;
+    let records = figure(&figures, "all_records")?;
+    figures.insert("gateway_us".to_owned(), cpu.gateway_s * 1e6 / records);
+    figures.insert("broker_us".to_owned(), cpu.broker_s * 1e6 / records);
+    Ok(figures)
+}
+
+fn batch(stand: &Stand<'_>, seconds: &str) -> Result<Figures> {
+    let common = ["--partitions", "4", "--seconds", seconds, "--topic"];
+    let over_http = [&common[..], &["http", "post", "--connections", "4", "--records", "100"]];
+    let (mut figures, http) = stand.load(&over_http.concat())?;
+    let http_us = (http.gateway_s + http.broker_s) * 1e6 / figure(&figures, "all_records")?;
+    let (native, cpu) = stand.load(&[&common[..], &["native", "native"]].concat())?;
+    let native_us = (cpu.client_s + cpu.broker_s) * 1e6 / figure(&native, "all_records")?;
+    figures.insert("http_us".to_owned(), http_us);
+    figures.insert("native_us".to_owned(), native_us);
+    figures.insert("times_native".to_owned(), http_us / native_us);
+    Ok(figures)
+}
+
+fn idle(stand: &Stand<'_>, subscribers: &str) -> Result<Figures> {
+    stand.load(&["fan-out", "--subscribers", "1", "--records", "1"])?;
+    let pid = stand.gateway.pid();
+    let (before, kernel_before) = (procfs::resident_mib(pid)?, procfs::kernel_mib()?);
+    let held = stand.hold(&["idle", "--subscribers", subscribers])?;
+    let (after, kernel_after) = (procfs::resident_mib(pid)?, procfs::kernel_mib()?);
+    Stand::let_go(held)?;
+    let each_kib = |before: f64, after: f64| -> Result<f64> {
+        Ok((after - before) * 1024.0 / subscribers.parse::<f64>()?)
+    };
+    Ok(Figures::from([
+        ("each_kib".to_owned(), each_kib(before, after)?),
+        ("kernel_kib".to_owned(), each_kib(kernel_before, kernel_after)?),
+    ]))
+}
+
+fn push(stand: &Stand<'_>, (subscribers, rate): (u32, u32), seconds: &str) -> Result<Figures> {
+    let (subscribers, rate) = (subscribers.to_string(), rate.to_string());
+    let arguments = ["--seconds", seconds, "--rate", &rate, "push", "--subscribers", &subscribers];
+    let (mut figures, cpu) = stand.load(&arguments)?;
+    let deliveries = figure(&figures, "deliveries")?;
+    figures.insert("delivery_us".to_owned(), cpu.gateway_s * 1e6 / deliveries);
+    let wrong = figure(&figures, "lost")? + figure(&figures, "gaps")?;
+    *figures.entry("missing".to_owned()).or_default() += wrong;
+    Ok(figures)
+}
+
+fn proxy(stand: &Stand<'_>, rate: u32, seconds: &str) -> Result<Figures> {
+    let rate_text = rate.to_string();
+    let common =
+        ["--seconds", seconds, "--bytes", "1024", "--rate", &rate_text, "--partitions", "3"];
+    let (direct, _) = stand.load(&[&common[..], &["--topic", "direct", "pair"]].concat())?;
+    let front = stand.proxy()?;
+    let proxied = [&common[..], &["--topic", "proxied", "pair"]].concat();
+    let (proxied, _) = stand.load_at(front.address(), &proxied)?;
+    let proxy_s = procfs::cpu_s(front.pid())?;
+    front.stop()?;
+    let added =
+        |name: &str| -> Result<f64> { Ok(figure(&proxied, name)? - figure(&direct, name)?) };
+    let per_s = figure(&proxied, "records_per_s")?;
+    let mut figures = Figures::from([
+        ("p50_added_ms".to_owned(), added("p50_ms")?),
+        ("p99_added_ms".to_owned(), added("p99_ms")?),
+        ("e2e_p50_added_ms".to_owned(), added("e2e_p50_ms")?),
+        ("direct_share".to_owned(), per_s / figure(&direct, "records_per_s")?),
+        // What is produced is read as well: the proxy carries each byte twice.
+        ("proxy_s_per_gb".to_owned(), proxy_s * 1e9 / (2.0 * figure(&proxied, "all_bytes")?)),
+        ("lost".to_owned(), figure(&proxied, "lost")?),
+    ]);
+    if rate > 0 {
+        figures.insert("kept_share".to_owned(), per_s / f64::from(rate));
+    }
+    Ok(figures)
+}
+
+fn console(stand: &Stand<'_>, quick: bool) -> Result<Figures> {
+    let part = if quick { QUICK } else { 1 };
+    let (topics, groups) = ((10_000 / part).to_string(), (1000 / part).to_string());
+    stand.load(&["fill", "--topics", &topics, "--groups", &groups])?;
+    let pid = stand.gateway.pid();
+    let before_mib = procfs::resident_mib(pid)?;
+    let (mut figures, _) = stand.load(&["pages"])?;
+    let (before_s, watched) =
+        (procfs::cpu_s(pid)?, if quick { COLLECTING.1 } else { COLLECTING.0 });
+    let mut left = watched;
+    while !left.is_zero() {
+        let pause = left.min(PAGE_EVERY);
+        thread::sleep(pause);
+        left -= pause;
+        stand.load(&["pages", "--times", "0"])?;
+    }
+    let used_s = procfs::cpu_s(pid)? - before_s;
+    figures.insert("collecting_share".to_owned(), used_s / watched.as_secs_f64());
+    figures.insert("memory_mib".to_owned(), procfs::resident_mib(pid)? - before_mib);
+    Ok(figures)
+}
