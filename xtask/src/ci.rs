@@ -62,6 +62,7 @@ const CLIENTS: &[Step] = &[
     cargo("fuzz, shortly", &["xt", "fuzz", "--seconds", "5"]),
     cargo("real clients", &["xt", "clients", "--output", "target/clients.json"]),
     cargo("clients in front of a protected Apache Kafka", &["xt", "secured"]),
+    cargo("others' readers of events, and examples with curl", &["xt", "events"]),
     cargo("a real text, with crashes", &["xt", "realtext"]),
     cargo("a real browser", &["xt", "browser"]),
 ];

@@ -8,6 +8,7 @@
 mod kafka_tools;
 mod kcat;
 mod programs;
+mod proxied;
 pub mod report;
 mod restarts;
 mod scenario;
@@ -41,6 +42,9 @@ pub struct Arguments {
     /// those of --scenario
     #[arg(long, value_name = "TIME", value_parser = restarts::duration)]
     restart_every: Option<Duration>,
+    /// Put `highwater proxy` between the clients and the brokers
+    #[arg(long)]
+    proxy: bool,
     /// Only these clients (may be repeated or separated by commas)
     #[arg(long = "client", value_delimiter = ',')]
     clients: Vec<String>,
@@ -73,7 +77,7 @@ impl Arguments {
 
     /// Where results go: only a whole run may overwrite the committed file.
     fn output(&self) -> Option<PathBuf> {
-        let whole = self.clients.is_empty() && self.scenarios.is_empty();
+        let whole = self.clients.is_empty() && self.scenarios.is_empty() && !self.proxy;
         let file = whole.then(|| repository().join("docs/clients.json"));
         self.output.clone().or(file)
     }
@@ -87,6 +91,9 @@ impl Arguments {
         if let Some(every) = self.restart_every {
             heading += &format!(", of which one is killed every {} s", every.as_secs_f64());
         }
+        if self.proxy {
+            heading += ", through the proxy";
+        }
         heading
     }
 
@@ -99,6 +106,8 @@ impl Arguments {
     }
 }
 
+pub use programs::{node_modules, python_environment};
+
 /// The program of the client library `client`, installed and ready to run.
 pub fn program(client: &str) -> Result<programs::Installed> {
     programs::installed(client)
@@ -110,7 +119,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return list();
     }
     arguments.check()?;
-    let target = Target::start(&arguments.target, arguments.brokers)?;
+    let mut target = Target::start(&arguments.target, arguments.brokers)?;
+    let proxy = arguments.proxy.then(|| proxied::stand_before(&mut target)).transpose()?;
     println!("target: {} {} at {}\n", arguments.heading(), target.version, target.bootstrap);
     report::print_heading();
     let rows = match arguments.restart_every {
@@ -122,6 +132,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(path) = arguments.output() {
         report::write(&path, &arguments.heading(), Run { version: target.version.clone(), rows })?;
         println!("written: {}", path.display());
+    }
+    if let Some(proxy) = proxy {
+        proxy.stop()?;
     }
     target.stop()?;
     if let Some(last_words) = died {

@@ -6,11 +6,14 @@ mod ci;
 mod clients;
 mod codegen;
 mod compatibility;
+mod events;
 mod failover;
+mod front;
 mod fuzz;
 mod golden;
 mod highwater;
 mod invariants;
+mod openapi;
 mod readers;
 mod realtext;
 mod repository;
@@ -49,12 +52,16 @@ enum Task {
     Compatibility(compatibility::Arguments),
     /// Write crates/wire/src/generated from the message schemas of Kafka's client jar
     Codegen(codegen::Arguments),
+    /// Read event streams with others' programs while the gateway is killed, and run the examples of Confluent's documentation
+    Events,
     /// Run the laboratory's x-failover with all clients that can be installed here
     Failover(failover::Arguments),
     /// Run every fuzz target for a short while
     Fuzz(fuzz::Arguments),
     /// Write crates/wire/testdata/golden: what Kafka's own classes make of every message
     Golden,
+    /// Have schemathesis compare a real gateway with its OpenAPI document
+    Openapi(openapi::Arguments),
     /// Send a real text of a million lines through the broker and compare every byte
     Realtext(realtext::Arguments),
     /// Run Highwater's clients in front of an Apache Kafka with TLS and logins
@@ -74,9 +81,11 @@ fn main() -> anyhow::Result<()> {
         Task::Kafka(task) => apache_kafka::task(task),
         Task::Compatibility(arguments) => compatibility::run(&arguments),
         Task::Codegen(arguments) => codegen::run(&arguments),
+        Task::Events => events::run(),
         Task::Failover(arguments) => failover::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Golden => golden::run(),
+        Task::Openapi(arguments) => openapi::run(&arguments),
         Task::Realtext(arguments) => realtext::run(&arguments),
         Task::Secured => secured::run(),
         Task::Tidy => tidy::run(),

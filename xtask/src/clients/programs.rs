@@ -205,15 +205,20 @@ fn install(program: &Program) -> Result<Installed> {
     }
 }
 
-/// A virtual environment with the pinned versions of all three Python clients.
-fn install_python(conformance: &Path, client: &str) -> Result<Installed> {
-    let requirements = conformance.join("python/requirements.txt");
-    let folder = cache::once(&stamped("python", &[&requirements])?, |fresh| {
-        eprintln!("installing the Python clients …");
+/// A virtual environment with these pinned packages, made once.
+pub fn python_environment(requirements: &Path) -> Result<PathBuf> {
+    let requirements = requirements.to_owned();
+    cache::once(&stamped("python", &[&requirements])?, |fresh| {
+        eprintln!("installing {} …", requirements.display());
         must_run(process::command("python3").args(["-m", "venv"]).arg(fresh))?;
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
         must_run(process::command(fresh.join("bin/python")).args(pip).arg(&requirements))
-    })?;
+    })
+}
+
+/// The Python clients, all three in one environment.
+fn install_python(conformance: &Path, client: &str) -> Result<Installed> {
+    let folder = python_environment(&conformance.join("python/requirements.txt"))?;
     Ok(Installed {
         program: folder.join("bin/python"),
         arguments: vec![conformance.join(client).join("main.py").into()],
@@ -227,20 +232,26 @@ fn install_python(conformance: &Path, client: &str) -> Result<Installed> {
 /// The modules of `package-lock.json`, beside the cache; CommonJS finds them by NODE_PATH.
 fn install_node(conformance: &Path, client: &str) -> Result<Installed> {
     let source = conformance.join(client);
+    let modules = node_modules(&source)?;
+    Ok(Installed {
+        program: "node".into(),
+        arguments: vec![source.join("main.js").into()],
+        environment: vec![("NODE_PATH", modules.into())],
+    })
+}
+
+/// The modules of the `package-lock.json` in this folder, installed once.
+pub fn node_modules(source: &Path) -> Result<PathBuf> {
     let files = [source.join("package.json"), source.join("package-lock.json")];
     let folder = cache::once(&stamped("node", &[&files[0], &files[1]])?, |fresh| {
-        eprintln!("installing {client} …");
+        eprintln!("installing {} …", files[0].display());
         for file in &files {
             fs::copy(file, fresh.join(file.file_name().expect("both are files")))?;
         }
         let ci = ["ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"];
         must_run(process::command("npm").args(ci).current_dir(fresh))
     })?;
-    Ok(Installed {
-        program: "node".into(),
-        arguments: vec![source.join("main.js").into()],
-        environment: vec![("NODE_PATH", folder.join("node_modules").into())],
-    })
+    Ok(folder.join("node_modules"))
 }
 
 /// Go programs are built each time: the compiler's own cache makes that quick.

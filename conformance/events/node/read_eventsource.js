@@ -1,0 +1,10 @@
+// eventsource: the standard's own interface; it comes again by itself.
+const { EventSource } = require("eventsource");
+
+let left = Number(process.env.COUNT);
+const events = new EventSource(process.env.URL);
+events.onmessage = event => {
+  console.log(event.data);
+  left -= 1;
+  if (left === 0) events.close();
+};

@@ -1,0 +1,15 @@
+// eventsource-client: an iterator; it comes again by itself.
+const { createEventSource } = require("eventsource-client");
+
+async function main() {
+  let left = Number(process.env.COUNT);
+  const events = createEventSource({ url: process.env.URL });
+  for await (const { data } of events) {
+    console.log(data);
+    left -= 1;
+    if (left === 0) break;
+  }
+  events.close();
+}
+
+main();
