@@ -44,7 +44,7 @@ const PAGES = {
 const produce = async (count) => {
   const records = Array.from({ length: count }, (_, n) => ({ key: `k${n}`, value: `{"order":${n},"total":"9.90"}` }));
   const answer = await fetch(`${base}/topics/${TOPIC}?partitioner=round-robin`, {
-    method: "POST", headers: { "content-type": "application/vnd.kafka.json.v2+json" }, body: JSON.stringify({ records }),
+    method: "POST", headers: { "content-type": "application/vnd.kafka.text.v2+json" }, body: JSON.stringify({ records }),
   });
   if (!answer.ok) throw new Error(`producing: ${answer.status} ${await answer.text()}`);
 };

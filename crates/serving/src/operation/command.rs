@@ -110,7 +110,7 @@ fn of_produce(produce: &Produce, at: &Reached<'_>) -> String {
         in_path(&produce.topic),
         query(produce)
     ));
-    words.option("--header", Some(&"Content-Type: application/vnd.kafka.json.v2+json"));
+    words.option("--header", Some(&"Content-Type: application/vnd.kafka.text.v2+json"));
     let (key, value) = produce.record(0);
     let mut record = serde_json::Map::new();
     let mut put = |name: &str, text: Option<String>| {
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(
             command(&Operation::Produce(produce), &AT),
             "curl 'http://127.0.0.1:8082/topics/t?broker=round-robin&partitioner=cs6-mod' --header \
-             'Content-Type: application/vnd.kafka.json.v2+json' --data \
+             'Content-Type: application/vnd.kafka.text.v2+json' --data \
              '{\"records\":[{\"headers\":[{\"key\":\"h\",\"value\":\"MQ==\"}],\"key\":\"k0\",\"value\":\"it'\\''s\"}]}'   \
              # the first of 2 records"
         );
