@@ -28,7 +28,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use client::{Cluster, ClusterConfig};
 use hyper::Response;
-use serving::operation::Fields;
+use serving::operation::{By, Fields};
 
 pub use crate::front::{Front, Sending};
 
@@ -83,12 +83,13 @@ impl Console {
 
     fn visit<'a>(
         &'a self,
+        by: By<'a>,
         front: &'a dyn Front,
         snapshot: Arc<snapshot::Snapshot>,
         query: Query,
     ) -> Visit<'a> {
         let Console { looker, desk, exact } = self;
-        Visit { looker, desk, exact, front, snapshot, query }
+        Visit { looker, desk, exact, by, front, snapshot, query }
     }
 
     /// The page, or the JSON, under a path. Paths that are not the console's are answered with 404.
@@ -96,6 +97,7 @@ impl Console {
         &self,
         path: &str,
         query: Option<&str>,
+        by: By<'_>,
         front: &dyn Front,
     ) -> Response<Bytes> {
         let Some(route) = route(path) else { return answer::nothing_here() };
@@ -107,7 +109,7 @@ impl Console {
             Ok(snapshot) => snapshot,
             Err(reason) => return answer::no_snapshot(&route, &reason),
         };
-        let visit = self.visit(front, snapshot, query);
+        let visit = self.visit(by, front, snapshot, query);
         match route {
             Route::Api(wanted) => api::answer(&visit, &wanted).await,
             Route::Page(wanted) => pages::answer(&visit, &wanted).await,
@@ -120,14 +122,20 @@ impl Console {
     }
 
     /// Takes a form that was sent to a path, and answers with a page. What it asks for is done before this returns.
-    pub async fn take(&self, path: &str, form: &[u8], front: &dyn Front) -> Response<Bytes> {
+    pub async fn take(
+        &self,
+        path: &str,
+        form: &[u8],
+        by: By<'_>,
+        front: &dyn Front,
+    ) -> Response<Bytes> {
         let Some(Route::Do(kind)) = route(path) else { return answer::nothing_here() };
         let snapshot = match self.looker.snapshot().await {
             Ok(snapshot) => snapshot,
             Err(reason) => return answer::no_snapshot(&Route::Do(kind), &reason),
         };
         let query = Query::default();
-        let visit = self.visit(front, snapshot, query);
+        let visit = self.visit(by, front, snapshot, query);
         let fields = Fields::new(form_urlencoded::parse(form).map(|(name, text)| {
             let text = query::as_typed(&name, &text);
             (name.into_owned(), text)
@@ -141,6 +149,7 @@ pub(crate) struct Visit<'a> {
     pub(crate) looker: &'a Looker,
     pub(crate) desk: &'a Desk,
     pub(crate) exact: &'a Exact,
+    pub(crate) by: By<'a>,
     pub(crate) front: &'a dyn Front,
     pub(crate) snapshot: Arc<snapshot::Snapshot>,
     pub(crate) query: Query,

@@ -7,6 +7,8 @@ use std::pin::Pin;
 use bytes::Bytes;
 use hyper::Response;
 
+use serving::operation::By;
+
 use crate::inside::Inside;
 
 /// A page that is being made.
@@ -17,15 +19,27 @@ pub trait Pages: Debug + Send + Sync {
     /// Whether this path is one of theirs.
     fn has(&self, path: &str) -> bool;
 
-    /// The page under this path. Runs on the gateway's threads.
-    fn page<'a>(&'a self, path: &'a str, query: Option<&'a str>, inside: &'a Inside) -> Making<'a>;
+    /// The page under this path, for somebody who may look. Runs on the gateway's threads.
+    fn page<'a>(
+        &'a self,
+        path: &'a str,
+        query: Option<&'a str>,
+        by: By<'a>,
+        inside: &'a Inside,
+    ) -> Making<'a>;
 
     /// Whether a form may be sent to this path.
     fn takes(&self, path: &str) -> bool;
 
     /// Takes a form, in the encoding of pages without files, and answers with a page. Runs to its end, even if whoever sent it
-    /// leaves.
-    fn take<'a>(&'a self, path: &'a str, form: &'a [u8], inside: &'a Inside) -> Making<'a>;
+    /// leaves. Whether somebody may have it done is the pages' business.
+    fn take<'a>(
+        &'a self,
+        path: &'a str,
+        form: &'a [u8],
+        by: By<'a>,
+        inside: &'a Inside,
+    ) -> Making<'a>;
 
     /// The gateway stops, and no more is asked: what is to be kept is written.
     fn stop(&self);

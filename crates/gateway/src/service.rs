@@ -10,6 +10,8 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use metrics::{Source, Sources};
 use serving::error::{ApiError, Kind};
+use serving::operation::By;
+use serving::rights::{Rights, Role};
 use serving::visitors::Visit;
 
 use crate::admin;
@@ -27,6 +29,9 @@ use crate::request::body::{collect, discard};
 use crate::request::{Allowed, NoRoute, Parameters, Route, route, routed};
 use crate::settings::Access;
 use crate::state::Shared;
+
+/// Who asks, as long as nobody has a name.
+const NOBODY: &str = "anonymous";
 
 /// What a request is answered with.
 enum Served {
@@ -149,13 +154,25 @@ async fn page(
     let inside = Inside::new(shared);
     Some(match parts.method {
         Method::GET | Method::HEAD => match may(shared, "read") {
-            Ok(()) => Ok(Served::Page(pages.page(path, parts.uri.query(), &inside).await)),
+            Ok(()) => {
+                let by = By { name: NOBODY, rights: &rights(shared) };
+                Ok(Served::Page(pages.page(path, parts.uri.query(), by, &inside).await))
+            }
             Err(error) => Err(error),
         },
         Method::POST if takes => take_form(shared, Arc::clone(pages), parts, body).await,
         _ if takes => no_route(NoRoute::Method(Allowed::READ_AND_POST)).map(Served::Answer),
         _ => no_route(NoRoute::Method(Allowed::READ)).map(Served::Answer),
     })
+}
+
+/// What everybody may do. Who reaches a gateway on this machine's own address may all that its pages are told that they may.
+fn rights(shared: &Shared) -> Rights {
+    match shared.settings.access {
+        Access::Health => Rights::NONE,
+        Access::Read => Rights::of(Role::Read),
+        Access::Produce => Rights::of(Role::Admin),
+    }
 }
 
 /// Hands a form to the pages. In a task of its own: what it asks for is done to its end, and written down, if the browser leaves.
@@ -178,7 +195,11 @@ async fn take_form(
     let incoming = body.as_mut().expect("only a stream takes the body");
     let form = collect(incoming, &shared.settings, &shared.bodies).await?;
     let (path, inside) = (parts.uri.path().to_owned(), Inside::new(shared));
-    let taking = tokio::spawn(async move { pages.take(&path, &form.bytes, &inside).await });
+    let rights = rights(shared);
+    let taking = tokio::spawn(async move {
+        let by = By { name: NOBODY, rights: &rights };
+        pages.take(&path, &form.bytes, by, &inside).await
+    });
     let lost = |_| ApiError::new(Kind::Unavailable, "the action ended before it was answered");
     taking.await.map(Served::Page).map_err(lost)
 }

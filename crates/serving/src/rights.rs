@@ -258,7 +258,7 @@ mod tests {
         }
         let named = Topics::Named(vec!["orders".to_owned()]);
         assert!(named.have("orders") && !named.have("orders.eu") && !named.have(""));
-        assert!(!Topics::Under(Vec::new()).have(""), "no prefix is no topic");
+        assert!(!Topics::Under(Vec::new()).have(""), "without a prefix there is nothing");
     }
 
     #[test]

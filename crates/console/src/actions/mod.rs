@@ -30,9 +30,6 @@ use token::{Refused, Tokens};
 
 pub(crate) use moves::{page as moves_page, value as moves_value};
 
-/// What everybody is called as long as nobody has a name.
-const ANYBODY: &str = "anonymous";
-
 /// Where actions are decided and written down.
 #[derive(Debug)]
 pub(crate) struct Desk {
@@ -124,6 +121,9 @@ pub(crate) async fn take(visit: &Visit<'_>, kind: Kind, fields: &Fields) -> Resp
         Ok(asked) => asked,
         Err(invalid) => return refused(visit, kind, fields, &invalid),
     };
+    if let Err(lack) = visit.by.rights.may(asked.deed()) {
+        return not_allowed(visit, kind, &lack.to_string());
+    }
     match fields.get("step") {
         Some("run") => run(visit, asked, fields).await,
         _ => reviewed(visit, &asked, fields).await,
@@ -145,7 +145,7 @@ async fn reviewed(visit: &Visit<'_>, asked: &Operation, fields: &Fields) -> Resp
     let kept = fields.iter().filter(|(name, _)| !["step", "token", "typed", "rows"].contains(name));
     let kept = kept.map(|(name, text)| (name.to_owned(), text.to_owned()));
     let kept = Fields::new(kept.chain(review.fields.iter().cloned()));
-    let token = visit.desk.tokens.issue(kind, &kept, ANYBODY, now_ms());
+    let token = visit.desk.tokens.issue(kind, &kept, visit.by.name, now_ms());
     let body = html! {
         p.crumbs { "Review" }
         h1 { (kind.title()) @if !asked.subject().is_empty() { ": " (visible(asked.subject())) } }
@@ -181,7 +181,7 @@ async fn run(visit: &Visit<'_>, asked: Operation, fields: &Fields) -> Response<B
         let why = format!("the name {:?} was not typed: nothing was done", asked.subject());
         return problem(visit, kind, &why);
     }
-    let head = match desk.tokens.take(kind, fields, ANYBODY, now_ms()) {
+    let head = match desk.tokens.take(kind, fields, visit.by.name, now_ms()) {
         Ok(head) => head,
         Err(Refused::Taken(Some(id))) => return answer::see(&format!("/console/actions?id={id}")),
         Err(refused) => return problem(visit, kind, words_of(refused)),
@@ -189,7 +189,7 @@ async fn run(visit: &Visit<'_>, asked: Operation, fields: &Fields) -> Response<B
     let entry = Entry {
         id: 0,
         at_ms: now_ms(),
-        who: ANYBODY.to_owned(),
+        who: visit.by.name.to_owned(),
         kind: kind.name().to_owned(),
         subject: asked.subject().to_owned(),
         command: line(visit, &asked),
@@ -225,6 +225,16 @@ fn problem(visit: &Visit<'_>, kind: Kind, why: &str) -> Response<Bytes> {
         p { a href="/console/actions" { "Actions" } }
     };
     let page = Page { status: StatusCode::CONFLICT, title: kind.title().to_owned(), body };
+    pages::whole(visit, "Actions", None, page)
+}
+
+/// Somebody may not have it done.
+fn not_allowed(visit: &Visit<'_>, kind: Kind, why: &str) -> Response<Bytes> {
+    let body = html! {
+        h1 { (kind.title()) }
+        div.notice.bad role="alert" { p { (visible(why)) ": nothing was done" } }
+    };
+    let page = Page { status: StatusCode::FORBIDDEN, title: kind.title().to_owned(), body };
     pages::whole(visit, "Actions", None, page)
 }
 

@@ -285,3 +285,18 @@ async fn what_the_brokers_refuse_is_told_in_words() {
     }
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_only_read_has_nothing_done() {
+    let settings = console::Settings { write: true, state_dir: None };
+    let world = World::start_as(gateway::Access::Read, settings).await;
+    for kind in serving::operation::Kind::ALL {
+        let path = format!("/console/do/{}", kind.name());
+        for step in ["review", "run"] {
+            let fields = [("topic", "t"), ("group", "g"), ("total", "2"), ("step", step)];
+            assert_eq!(world.post(&path, &fields).await.status, 403, "{path} {step}");
+        }
+    }
+    assert!(world.admin().describe_all().await.unwrap().topics.is_empty());
+    world.stop().await;
+}

@@ -19,7 +19,7 @@ use gateway::{
 use model::{Offset, TopicPartition};
 use serde_json::Value;
 use serving::choice::{Pair, Row};
-use serving::operation::NewRecord;
+use serving::operation::{By, NewRecord};
 use serving::visitors::Doorkeeper;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -68,16 +68,28 @@ impl Pages for Shown {
         self.0.has(path)
     }
 
-    fn page<'a>(&'a self, path: &'a str, query: Option<&'a str>, inside: &'a Inside) -> Making<'a> {
-        Box::pin(async move { self.0.answer(path, query, &Behind(inside)).await })
+    fn page<'a>(
+        &'a self,
+        path: &'a str,
+        query: Option<&'a str>,
+        by: By<'a>,
+        inside: &'a Inside,
+    ) -> Making<'a> {
+        Box::pin(async move { self.0.answer(path, query, by, &Behind(inside)).await })
     }
 
     fn takes(&self, path: &str) -> bool {
         self.0.takes(path)
     }
 
-    fn take<'a>(&'a self, path: &'a str, form: &'a [u8], inside: &'a Inside) -> Making<'a> {
-        Box::pin(async move { self.0.take(path, form, &Behind(inside)).await })
+    fn take<'a>(
+        &'a self,
+        path: &'a str,
+        form: &'a [u8],
+        by: By<'a>,
+        inside: &'a Inside,
+    ) -> Making<'a> {
+        Box::pin(async move { self.0.take(path, form, by, &Behind(inside)).await })
     }
 
     fn stop(&self) {
@@ -156,7 +168,7 @@ impl World {
         world
     }
 
-    async fn start_as(access: Access, console: console::Settings) -> World {
+    pub async fn start_as(access: Access, console: console::Settings) -> World {
         let dir = tempfile::tempdir().unwrap();
         let config = BrokerConfig::from_pairs([
             ("log.dirs", dir.path().to_str().unwrap()),

@@ -10,7 +10,7 @@ use configuration::{Anonymous, Gateway};
 use console::{Console, Front, Sending};
 use gateway::{Access, Door, EventSettings, Inside, InstanceSettings, Making, Pages, Settings};
 use serving::choice::{Pair, Row};
-use serving::operation::NewRecord;
+use serving::operation::{By, NewRecord};
 use serving::visitors::Doorkeeper;
 use tracing::warn;
 
@@ -190,16 +190,28 @@ impl Pages for ConsolePages {
         self.0.has(path)
     }
 
-    fn page<'a>(&'a self, path: &'a str, query: Option<&'a str>, inside: &'a Inside) -> Making<'a> {
-        Box::pin(async move { self.0.answer(path, query, &Behind(inside)).await })
+    fn page<'a>(
+        &'a self,
+        path: &'a str,
+        query: Option<&'a str>,
+        by: By<'a>,
+        inside: &'a Inside,
+    ) -> Making<'a> {
+        Box::pin(async move { self.0.answer(path, query, by, &Behind(inside)).await })
     }
 
     fn takes(&self, path: &str) -> bool {
         self.0.takes(path)
     }
 
-    fn take<'a>(&'a self, path: &'a str, form: &'a [u8], inside: &'a Inside) -> Making<'a> {
-        Box::pin(async move { self.0.take(path, form, &Behind(inside)).await })
+    fn take<'a>(
+        &'a self,
+        path: &'a str,
+        form: &'a [u8],
+        by: By<'a>,
+        inside: &'a Inside,
+    ) -> Making<'a> {
+        Box::pin(async move { self.0.take(path, form, by, &Behind(inside)).await })
     }
 
     fn stop(&self) {

@@ -11,6 +11,7 @@ pub mod reassign;
 pub mod reset;
 
 use crate::choice::{Pair, Rule};
+use crate::rights::{Deed, Rights};
 pub use fields::{Fields, Invalid};
 use reassign::Move;
 use reset::{Row, Target};
@@ -96,6 +97,15 @@ impl Kind {
             Kind::LiftThrottle => "Lift the throttle",
         }
     }
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub struct By<'a> {
+    /// As it stands in logs.
+    pub name: &'a str,
+    /// What it may do.
+    pub rights: &'a Rights,
 }
 
 /// One operation, with all that it needs.
@@ -261,6 +271,22 @@ impl Operation {
         }
     }
 
+    /// What somebody must be allowed for it.
+    pub fn deed(&self) -> Deed<'_> {
+        let subject = self.subject();
+        match self.kind() {
+            Kind::Produce => Deed::Produce(subject),
+            Kind::CreateTopic => Deed::CreateTopic(subject),
+            Kind::AddPartitions => Deed::AddPartitions(subject),
+            Kind::AlterTopic => Deed::AlterTopic(subject),
+            Kind::DeleteTopic => Deed::DeleteTopic(subject),
+            Kind::MoveGroup => Deed::MoveGroup,
+            Kind::DeleteGroup => Deed::DeleteGroup,
+            Kind::ElectLeaders => Deed::ElectLeaders,
+            Kind::Reassign | Kind::CancelMoves | Kind::LiftThrottle => Deed::Reassign,
+        }
+    }
+
     /// What it is about: the name of a topic or group; empty for the cluster.
     pub fn subject(&self) -> &str {
         match self {
@@ -284,6 +310,7 @@ impl Operation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rights::{Role, Topics};
 
     #[test]
     fn every_name_leads_to_its_operation() {
@@ -291,5 +318,34 @@ mod tests {
             assert_eq!(Kind::from_name(kind.name()), Some(kind));
         }
         assert_eq!(Kind::from_name("Produce"), None);
+    }
+
+    #[test]
+    fn who_may_read_may_do_nothing_and_whose_topics_are_some_keeps_to_them() {
+        let topic = || "orders".to_owned();
+        let all = [
+            Operation::CreateTopic {
+                topic: topic(),
+                partitions: None,
+                replicas: None,
+                settings: Vec::new(),
+            },
+            Operation::AddPartitions { topic: topic(), total: 2 },
+            Operation::AlterTopic { topic: topic(), set: Vec::new(), delete: Vec::new() },
+            Operation::DeleteTopic { topic: topic() },
+            Operation::DeleteGroup { group: topic() },
+            Operation::ElectLeaders { topic: Some(topic()) },
+            Operation::CancelMoves { topic: Some(topic()) },
+            Operation::LiftThrottle,
+        ];
+        let some = |prefix: &str| Rights {
+            role: Some(Role::Admin),
+            topics: Topics::Under(vec![prefix.to_owned()]),
+        };
+        let may = |rights: &Rights| all.iter().filter(|o| rights.may(o.deed()).is_ok()).count();
+        assert_eq!(may(&Rights::of(Role::Read)), 0);
+        assert_eq!(may(&Rights::of(Role::Write)), 2);
+        assert_eq!(may(&Rights::of(Role::Admin)), all.len());
+        assert_eq!((may(&some("ord")), may(&some("other"))), (4, 0));
     }
 }
