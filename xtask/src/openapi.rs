@@ -46,6 +46,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let broker = highwater::start(&folder.path().join("data"), 0, &[])?;
     let gateway = Gateway::start(&program, &broker.bootstrap(), 0, &[])?;
+    let document = ask(&gateway.address, "GET", "/openapi", &[], "")?;
+    ensure!(document.content_type == "application/json", "no document: {document:?}");
     let known = Known::make(&gateway.address)?;
     let mut command = process::command(python.join("bin/python"));
     command.args(["-m", "schemathesis.cli", "--no-color", "--config-file"]);
