@@ -169,32 +169,51 @@ impl PartitionSync {
     /// whole log directory offline. But what was deleted meanwhile cannot fail: its files were moved
     /// away, which says nothing of the disk.
     pub fn run(self) -> Result<Option<Synced>, PartitionError> {
-        let result = self.ticket.run();
-        let mut state = self.partition.lock();
+        self.run_noted(|_| ())
+    }
+
+    /// As [`PartitionSync::run`]. `note` writes down how far, before anybody is told: what was
+    /// acknowledged is then known as synced to a start after the process was killed.
+    pub fn run_noted(self, note: impl FnOnce(&Synced)) -> Result<Option<Synced>, PartitionError> {
+        let (partition, up_to) = (Arc::clone(&self.partition), self.ticket.up_to());
+        let Some(synced) = self.sync()? else { return Ok(None) };
+        note(&synced);
+        let mut state = partition.lock();
         state.sync.running = None;
-        if self.partition.status() == Status::Deleted {
+        if partition.status() == Status::Deleted {
             return Ok(None);
         }
-        let up_to = self.ticket.up_to();
+        // It may have been truncated since.
+        let reached = synced.up_to.min(state.log.synced_below());
+        let effects = state.replica.step(Event::Synced { synced: reached });
+        partition.tell_synced(&state);
+        partition.publish(state, effects);
+        if reached < up_to {
+            // What was written since a truncation has been asked for by nobody.
+            partition.request_sync();
+        }
+        Ok(Some(synced))
+    }
+
+    /// Syncs, and tells nobody but the log. No other sync begins before it is told.
+    fn sync(self) -> Result<Option<Synced>, PartitionError> {
+        let result = self.ticket.run();
+        let mut state = self.partition.lock();
+        if self.partition.status() == Status::Deleted {
+            state.sync.running = None;
+            return Ok(None);
+        }
         match state.log.finish_sync(self.ticket, result) {
-            Ok(synced) => {
-                let epochs = state.log.tell_epochs(synced);
-                let effects = state.replica.step(Event::Synced { synced });
-                self.partition.tell_synced(&state);
-                self.partition.publish(state, effects);
-                if synced < up_to {
-                    // Truncated in the meantime: what was written since has been asked for by nobody.
-                    self.partition.request_sync();
-                }
-                Ok(Some(Synced { up_to: synced, epochs }))
-            }
+            Ok(up_to) => Ok(Some(Synced { up_to, epochs: state.log.tell_epochs(up_to) })),
             // Nothing was synced, and nothing was lost: it is tried again.
             Err(error) if !error.is_fatal() => {
+                state.sync.running = None;
                 drop(state);
                 self.partition.request_sync();
                 Ok(None)
             }
             Err(error) => {
+                state.sync.running = None;
                 let effects = state.replica.step(Event::Failed);
                 self.partition.publish(state, effects);
                 Err(error.into())

@@ -37,8 +37,11 @@ pub type Synced = (Arc<Partition>, partition::Synced);
 pub trait SyncObserver: Send + Sync {
     /// A sync failed, or what was written ahead could not be cut off: the whole log directory is offline from then on (S9).
     fn sync_failed(&self, partition: &Arc<Partition>, cause: &PartitionError);
-    /// A round in this directory, counted from 0, is over. Those who waited have been told already.
-    fn round_ended(&self, directory: usize, synced: &[Synced]);
+    /// So far a partition of this directory, counted from 0, is synced. Nobody was told yet: what is
+    /// acknowledged is noted first.
+    fn synced(&self, directory: usize, synced: &Synced);
+    /// A round in this directory is over. Those who waited have been told already.
+    fn round_ended(&self, _directory: usize, _synced: &[Synced]) {}
 }
 
 /// The threads of all log directories.
@@ -256,13 +259,14 @@ impl Directory {
 
     fn sync(&self, sync: PartitionSync) -> Option<Synced> {
         let (began, partition) = (Instant::now(), Arc::clone(sync.partition()));
-        match sync.run() {
-            Ok(synced) => {
-                let took = began.elapsed();
-                self.counters.syncs.observe(took);
-                self.syncs.observe(took);
-                synced.map(|synced| (partition, synced))
-            }
+        let note = |synced: &partition::Synced| {
+            let took = began.elapsed();
+            self.counters.syncs.observe(took);
+            self.syncs.observe(took);
+            self.observer.synced(self.number, &(Arc::clone(&partition), synced.clone()));
+        };
+        match sync.run_noted(note) {
+            Ok(synced) => synced.map(|synced| (partition, synced)),
             Err(cause) => {
                 self.observer.sync_failed(&partition, &cause);
                 None
@@ -383,16 +387,26 @@ mod tests {
     const NEVER_MS: u64 = 3_600_000;
 
     /// Passes on what the flusher tells.
-    struct Told(Mutex<mpsc::Sender<(usize, Vec<Synced>)>>);
+    struct Told {
+        rounds: Mutex<mpsc::Sender<(usize, Vec<Synced>)>>,
+        noted: Noted,
+    }
+
+    /// What clients had been told when it was to be noted how far a partition is synced, and that.
+    type Noted = Arc<Mutex<Vec<(Offset, Offset)>>>;
 
     impl SyncObserver for Told {
         fn sync_failed(&self, partition: &Arc<Partition>, cause: &PartitionError) {
             panic!("{}: {cause}", partition.topic_partition());
         }
 
+        fn synced(&self, _: usize, (partition, synced): &Synced) {
+            self.noted.lock().push((partition.high_watermark(), synced.up_to));
+        }
+
         fn round_ended(&self, directory: usize, synced: &[Synced]) {
             // Who listens no more has seen enough.
-            let _ = self.0.lock().send((directory, synced.to_vec()));
+            let _ = self.rounds.lock().send((directory, synced.to_vec()));
         }
     }
 
@@ -401,6 +415,7 @@ mod tests {
         queues: Vec<Arc<SyncQueue>>,
         flusher: Flusher,
         rounds: mpsc::Receiver<(usize, Vec<Synced>)>,
+        noted: Noted,
     }
 
     /// A test that fails must not wait for a flusher that waits at the gate.
@@ -420,9 +435,11 @@ mod tests {
             (0..directories).for_each(|at| disk.create_dir_all(&dir(at)).unwrap());
             let queues: Vec<Arc<SyncQueue>> = (0..directories).map(|_| Arc::default()).collect();
             let (sender, rounds) = mpsc::channel();
-            let told: Arc<dyn SyncObserver> = Arc::new(Told(Mutex::new(sender)));
+            let noted = Noted::default();
+            let told = Told { rounds: Mutex::new(sender), noted: Arc::clone(&noted) };
+            let told: Arc<dyn SyncObserver> = Arc::new(told);
             let flusher = Flusher::start(queues.clone(), delay_ms, &Arc::default(), &told).unwrap();
-            Bench { disk, queues, flusher, rounds }
+            Bench { disk, queues, flusher, rounds, noted }
         }
 
         fn partition(&self, directory: usize, index: i32) -> Arc<Partition> {
@@ -590,7 +607,26 @@ mod tests {
             self.0.lock().push((partition.status(), cause.to_string()));
         }
 
-        fn round_ended(&self, _: usize, _: &[Synced]) {}
+        fn synced(&self, _: usize, _: &Synced) {}
+    }
+
+    #[test]
+    fn it_is_noted_how_far_before_anybody_is_told() {
+        let bench = Bench::new(1, NEVER_MS);
+        let partitions: Vec<_> = (0..5).map(|index| bench.partition(0, index)).collect();
+        for needed in 1..=3 {
+            for partition in &partitions {
+                append(partition, Acks::All);
+            }
+            let mut ended = 0;
+            while ended < partitions.len() {
+                ended += bench.next_round().1.len();
+            }
+            let mut noted = std::mem::take(&mut *bench.noted.lock());
+            noted.sort_unstable();
+            // A process that dies in between has acknowledged nothing that the journal does not know.
+            assert_eq!(noted, vec![(Offset(needed - 1), Offset(needed)); partitions.len()]);
+        }
     }
 
     #[test]

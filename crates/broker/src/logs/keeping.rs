@@ -1,6 +1,6 @@
 //! Keeping the journals true while the broker runs.
 //!
-//! - After a round of syncs: [`Logs::note_synced`]. One write, no sync of its own.
+//! - After each sync, before those who wait are told: [`Logs::note_synced`]. One write, no sync of its own.
 //! - Before DeleteRecords' answer, and before retention moves a file: [`Logs::commit_starts`] with the
 //!   new log starts, all at once: one sync a directory.
 //! - Around compaction's swap: [`Logs::swap`].
@@ -31,7 +31,8 @@ const TOGETHER_FROM: usize = 256;
 const COMPARED_AT_ONCE: usize = 1024;
 
 impl Logs {
-    /// Remembers how far the partitions of one directory are synced. Never waits for a disk.
+    /// Remembers how far partitions of one directory are synced: below that, nothing is an incomplete tail
+    /// to the start after a kill. Never waits for a disk.
     pub fn note_synced(&self, at: usize, synced: &[Synced]) {
         let directory = &self.directories[at];
         // Held until it is entered: a cut that begins now is entered behind it.

@@ -559,8 +559,8 @@ impl SyncObserver for Logs {
         }
     }
 
-    fn round_ended(&self, directory: usize, synced: &[Synced]) {
-        self.note_synced(directory, synced);
+    fn synced(&self, directory: usize, synced: &Synced) {
+        self.note_synced(directory, std::slice::from_ref(synced));
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use model::{BrokerEpoch, LeaderEpoch, Offset, Timestamp};
 use parking_lot::{Mutex, MutexGuard};
@@ -37,6 +37,8 @@ pub struct Journal {
     writer: Mutex<Writer>,
     /// Held by the thread that writes a snapshot; taken before the others.
     rewriting: Mutex<()>,
+    /// Whether `writer` is held, or about to be, by a thread that waits for the disk.
+    replacing: AtomicBool,
     /// Held by the thread that syncs; taken before `writer`.
     syncing: Mutex<()>,
     /// The last seq that is durable.
@@ -143,6 +145,7 @@ impl Journal {
             dir: dir.to_owned(),
             writer: Mutex::new(writer),
             rewriting: Mutex::default(),
+            replacing: AtomicBool::new(false),
             syncing: Mutex::default(),
             durable: AtomicU64::new(durable),
             noted: Mutex::default(),
@@ -178,18 +181,23 @@ impl Journal {
         self.sync(seq)
     }
 
-    /// Remembers that everything below these offsets is synced: written after each round of syncs,
-    /// carried by the next sync of the journal. Cheap; never waits for the disk or another writer.
+    /// Remembers that everything below these offsets is synced: written before those are told who waited
+    /// for that, carried by the next sync of the journal. Cheap; never waits for the disk. While files get
+    /// their names, which takes syncs, it is written behind that.
     pub fn note_synced(
         &self,
         synced: impl IntoIterator<Item = (Key, Offset)>,
     ) -> Result<(), StorageError> {
         self.noted.lock().extend(synced);
-        match self.writer.try_lock() {
-            Some(mut writer) => self.write_noted(&mut writer),
-            // Whoever has the lock may be writing a snapshot. The next one who writes takes it along.
-            None => Ok(()),
-        }
+        let mut writer = match self.replacing.load(Ordering::Acquire) {
+            false => self.writer.lock(),
+            true => match self.writer.try_lock() {
+                Some(writer) => writer,
+                // The next one who writes takes it along.
+                None => return Ok(()),
+            },
+        };
+        self.write_noted(&mut writer)
     }
 
     /// Remembers where leader epochs began: written before the synced offsets that are noted next, and
@@ -265,6 +273,7 @@ impl Journal {
         let prepared = Files::prepare_snapshot(&*self.disk, &self.dir, &state, seq);
         drop(state);
         let _turn = self.syncing.lock();
+        let _replacing = Replacing::begin(&self.replacing);
         let mut writer = self.usable()?;
         self.write_noted(&mut writer)?;
         let behind = frames_from(&writer, position).during("read", &self.dir.join(JOURNAL));
@@ -289,6 +298,7 @@ impl Journal {
     ) -> Result<(), StorageError> {
         let _one = self.rewriting.lock();
         let _turn = self.syncing.lock();
+        let _replacing = Replacing::begin(&self.replacing);
         let mut writer = self.usable()?;
         self.write_noted(&mut writer)?;
         for entry in writer.state.concerning(entries) {
@@ -410,6 +420,22 @@ impl Journal {
             writer.state.apply(entry).expect("the entry concerns what is known");
         }
         Ok(())
+    }
+}
+
+/// For as long as a thread that waits for the disk holds the writer.
+struct Replacing<'a>(&'a AtomicBool);
+
+impl Replacing<'_> {
+    fn begin(replacing: &AtomicBool) -> Replacing<'_> {
+        replacing.store(true, Ordering::Release);
+        Replacing(replacing)
+    }
+}
+
+impl Drop for Replacing<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 

@@ -2,6 +2,7 @@
 //! tried again, a failed sync may not.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -267,13 +268,21 @@ fn a_synced_offset_that_is_noted_while_epochs_are_written_waits_for_its_own_epoc
     journal.commit(&[Entry::Of(key(0), opened("t")), Entry::Of(key(1), opened("t"))]).unwrap();
     journal.note_epochs([(key(0), LeaderEpoch(4), Offset(5))]);
     gated.close_to_writes(dir());
+    let noting = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| journal.append(&[Entry::Of(key(0), Fact::Start(Offset(1)))]));
         assert!(gated.wait_for(1, Duration::from_secs(60)), "the epoch is being written");
         journal.note_epochs([(key(1), LeaderEpoch(7), Offset(20))]);
-        journal.note_synced([(key(1), Offset(30))]).unwrap();
+        let noter = scope.spawn(|| {
+            noting.store(true, Ordering::Release);
+            journal.note_synced([(key(1), Offset(30))])
+        });
+        while !noting.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
         gated.open_gate();
         writer.join().unwrap().unwrap();
+        noter.join().unwrap().unwrap();
     });
     let known = reopened(&disk.snapshot()).partition(&key(1)).unwrap();
     assert!(known.synced == Offset(0) || known.newest_epoch() == LeaderEpoch(7), "{known:?}");
