@@ -2,7 +2,8 @@
 //! nothing in the batch tells that one of them is not what was written.
 //!
 //! Its neighbours do. Offsets rise in every log. In a dense part, in which only this log assigned them,
-//! each batch begins where the one before ends. Its epoch is the one that the epoch history has there. Where records were compacted away, or Kafka wrote, a base offset that stays within a gap
+//! each batch begins where the one before ends: compaction leaves an empty batch where it took others away. Its epoch is the one
+//! that the epoch history has there. Where Kafka wrote, or an earlier version compacted, a base offset that stays within a gap
 //! cannot be told from the right one; epochs can.
 
 use model::{BatchHeader, LeaderEpoch, Offset};
@@ -37,6 +38,13 @@ impl Stamps {
     fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
         let begun = self.epochs.partition_point(|(_, start)| *start <= offset);
         begun.checked_sub(1).map(|last| self.epochs[last].0)
+    }
+
+    /// The epoch that an empty batch has in the place of batches from `offset` on, where it is known, and
+    /// before which offset such a batch ends: another epoch begins there.
+    pub(crate) fn epoch_of_gap(&self, offset: Offset) -> (Option<LeaderEpoch>, Option<Offset>) {
+        let next = self.epochs.iter().map(|(_, start)| *start).find(|start| *start > offset);
+        (self.epoch_at(offset), next)
     }
 
     /// A chain of batches of a segment that ends before the offset `end`. `expected`: where its first

@@ -114,7 +114,6 @@ impl Logs {
     /// A follower's log may have gaps from now on: its leader's has. It is in the journal before, or the next start would take
     /// what is missing for lost.
     pub fn allow_gaps(&self, partition: &Partition) -> Result<(), PartitionError> {
-        // As compaction says it, of no segment.
         self.commit_facts(partition, [Fact::Swapped(Vec::new())])?;
         partition.allow_gaps()
     }
@@ -159,7 +158,7 @@ impl Logs {
         let directory = &self.directories[at];
         let _still = directory.checkpointing.lock();
         let entry = |fact| [Entry::Of(key_of(partition), fact)];
-        directory.journal()?.commit(&entry(Fact::Swapped(replaced)))?;
+        directory.journal()?.commit(&entry(Fact::Compacted(replaced)))?;
         let done = finish()?;
         let segments = partition.with_log(Log::sealed_segments);
         let sealed = entry(Fact::Sealed { complete: true, segments });

@@ -12,7 +12,9 @@
 //! What stays besides: tombstones and the markers of empty transactions until their delete horizon
 //! (KIP-534), which the first compaction that meets them sets; the last batch of every producer that
 //! the log knows, if only as an empty one, or its next retry would pass for new; and the last batch
-//! of every new segment, likewise, so that no offset is missing between segments.
+//! of every new segment, likewise, so that no offset is missing between segments. Within a segment an
+//! empty batch stands where batches went, if no offset was missing before: then each batch begins where
+//! the one before ends, and a base offset that is not the right one is noticed.
 
 mod aborted;
 mod offset_map;

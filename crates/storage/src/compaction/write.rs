@@ -1,8 +1,12 @@
 //! Writing the new segments of a compaction, under temporary names and durably.
+//!
+//! Where no offset is missing before, none is missing afterwards: an empty batch stands where nothing is
+//! left. Base offsets are outside of checksums, and in a gap none could be told from another.
 
 use std::sync::Arc;
 
-use model::{BatchHeader, Offset};
+use model::batch::{self, HEADER_BYTES};
+use model::{BatchHeader, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use super::aborted::Aborted;
 use super::offset_map::OffsetMap;
@@ -39,6 +43,8 @@ struct Target {
     /// Bytes of batches written or collected.
     size: u64,
     collected: Vec<u8>,
+    /// Behind the last batch, as far as its place is known.
+    next: Offset,
     /// Gathers the index entries.
     indexes: Segment,
     changed: bool,
@@ -99,6 +105,10 @@ impl<'a> Writing<'a> {
         let plan = self.plan;
         let treatment = self.treatment(met, is_last);
         self.tally.bytes_read += met.header.size_bytes as u64;
+        if stands_for_nothing(&met.header) && !treatment.keep_empty {
+            // Made anew, if nothing takes its place.
+            return Ok(());
+        }
         self.tally.records_read += met.header.record_count as u64;
         let clock = Clock { now: plan.now, delete_retention_ms: plan.config.delete_retention_ms };
         let (map, until) = (self.map, self.until);
@@ -112,11 +122,11 @@ impl<'a> Writing<'a> {
         target.changed |= left != Left::Unchanged;
         match left {
             Left::Nothing => Ok(()),
-            Left::Unchanged => plan.put(target, &met.header, met.bytes),
+            Left::Unchanged => plan.put(target, met.source, &met.header, met.bytes),
             Left::Rewritten => {
                 let header = BatchHeader::decode(&self.rewriter.batch)
                     .map_err(|e| plan.unreadable(met.source, met.at, ScanError::Batch(e)))?;
-                plan.put(target, &header, &self.rewriter.batch)
+                plan.put(target, met.source, &header, &self.rewriter.batch)
             }
         }
     }
@@ -130,7 +140,7 @@ impl<'a> Writing<'a> {
     ) -> Result<(), StorageError> {
         self.tally.batches_unreadable += 1;
         self.plan.note_unreadable(met, reason);
-        self.plan.put(target, &met.header, met.bytes)
+        self.plan.put(target, met.source, &met.header, met.bytes)
     }
 
     fn treatment(&mut self, met: &Met<'_>, is_last: bool) -> Treatment {
@@ -166,10 +176,65 @@ impl CompactionPlan {
         };
         let file = open().during("create", &path)?;
         let indexes = Segment::unscanned(base);
-        Ok(Target { base, file, size: 0, collected: Vec::new(), indexes, changed: false })
+        Ok(Target {
+            base,
+            file,
+            size: 0,
+            collected: Vec::new(),
+            next: base,
+            indexes,
+            changed: false,
+        })
     }
 
+    /// Writes a batch of `source`, and empty ones before it if it does not follow the one before.
     fn put(
+        &self,
+        target: &mut Target,
+        source: &Source,
+        header: &BatchHeader,
+        batch: &[u8],
+    ) -> Result<(), StorageError> {
+        // Of a damaged batch the offsets may be what is wrong.
+        if header.base_offset >= target.next && header.next_offset() <= source.end {
+            while let Some(empty) = self.gap(target.next, header) {
+                let mut bytes = vec![0; HEADER_BYTES];
+                empty.encode(&mut bytes);
+                batch::write_checksum(&mut bytes);
+                self.collect_batch(target, &empty, &bytes)?;
+                target.next = empty.next_offset();
+            }
+            target.next = header.next_offset();
+        }
+        self.collect_batch(target, header, batch)
+    }
+
+    /// The empty batch that begins at `from`, in front of `next`; `None` if there is no gap, or there may
+    /// be one.
+    fn gap(&self, from: Offset, next: &BatchHeader) -> Option<BatchHeader> {
+        if from >= next.base_offset || !self.stamps.is_dense(from) {
+            return None;
+        }
+        let (epoch, until) = self.stamps.epoch_of_gap(from);
+        let until = until.map_or(next.base_offset, |until| until.min(next.base_offset));
+        let last_offset_delta = i32::try_from(until.0 - from.0 - 1).unwrap_or(i32::MAX);
+        Some(BatchHeader {
+            base_offset: from,
+            size_bytes: HEADER_BYTES as u32,
+            leader_epoch: epoch.unwrap_or(next.leader_epoch),
+            crc: 0,
+            attributes: 0,
+            last_offset_delta,
+            base_timestamp: Timestamp::NONE,
+            max_timestamp: Timestamp::NONE,
+            producer_id: ProducerId::NONE,
+            producer_epoch: ProducerEpoch::NONE,
+            base_sequence: Sequence::NONE,
+            record_count: 0,
+        })
+    }
+
+    fn collect_batch(
         &self,
         target: &mut Target,
         header: &BatchHeader,
@@ -200,8 +265,11 @@ impl CompactionPlan {
         let (offsets, times) = target.indexes.into_entries();
         self.write_index(target.base, OFFSET_INDEX, &offsets)?;
         self.write_index(target.base, TIME_INDEX, &times)?;
-        let replaced = sources.iter().map(|source| (source.base, source.size)).collect();
-        Ok(Group { replaced, size: target.size, changed: target.changed })
+        let replaced: Vec<_> = sources.iter().map(|source| (source.base, source.size)).collect();
+        // Empty batches may have come, or gone.
+        let changed =
+            target.changed || target.size != replaced.iter().map(|(_, size)| size).sum::<u64>();
+        Ok(Group { replaced, size: target.size, changed })
     }
 
     fn write_index<E: Entry>(
@@ -221,6 +289,11 @@ impl CompactionPlan {
         };
         write().during("write", &path)
     }
+}
+
+/// Whether a batch only says that nothing is left of its offsets.
+fn stands_for_nothing(header: &BatchHeader) -> bool {
+    header.record_count == 0 && !header.producer_id.is_idempotent() && !header.is_control()
 }
 
 /// Whether no later record of the same key is known. A record without a key has no place in a

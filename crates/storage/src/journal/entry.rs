@@ -86,9 +86,12 @@ pub enum Fact {
         /// The segments.
         segments: Vec<SealedSegment>,
     },
-    /// These segments are being replaced by compaction: nothing is known of them until the next
-    /// [`Fact::Sealed`]. Durable before the first rename.
+    /// Offsets may be missing from now on. Earlier versions said so of each compaction, with the bases of
+    /// the segments: as [`Fact::Compacted`].
     Swapped(Vec<Offset>),
+    /// These segments are being replaced by compaction, which leaves no gap: nothing is known of them until
+    /// the next [`Fact::Sealed`]. Durable before the first rename.
+    Compacted(Vec<Offset>),
     /// The log starts here: durable before the answer, and before any file goes.
     Start(Offset),
     /// The log is cut here: durable before the cut.
@@ -144,6 +147,7 @@ const EPOCH: u8 = 16;
 const DERIVED: u8 = 17;
 const BEGUN: u8 = 18;
 const JOINED: u8 = 19;
+const COMPACTED: u8 = 20;
 
 /// Flags of an opened partition.
 const FSYNC: u8 = 1;
@@ -228,8 +232,9 @@ fn encode(fact: &Fact, out: &mut Vec<u8>) {
                 out.extend_from_slice(&segment.size_bytes.to_be_bytes());
             }
         }
-        Fact::Swapped(bases) => {
-            out.push(SWAPPED);
+        Fact::Swapped(bases) | Fact::Compacted(bases) => {
+            let has_gaps = matches!(fact, Fact::Swapped(_));
+            out.push(if has_gaps { SWAPPED } else { COMPACTED });
             out.extend_from_slice(&(bases.len() as u32).to_be_bytes());
             bases.iter().for_each(|base| put_offset(out, *base));
         }
@@ -324,9 +329,10 @@ fn decode(kind: u8, reader: &mut Reader<'_>) -> Result<Fact, Unreadable> {
             let read = |_| Ok(SealedSegment { base: reader.offset()?, size_bytes: reader.u64()? });
             Fact::Sealed { complete, segments: (0..count).map(read).collect::<Result<_, _>>()? }
         }
-        SWAPPED => {
+        kind @ (SWAPPED | COMPACTED) => {
             let count = reader.u32()?;
-            Fact::Swapped((0..count).map(|_| reader.offset()).collect::<Result<_, _>>()?)
+            let bases = (0..count).map(|_| reader.offset()).collect::<Result<_, _>>()?;
+            if kind == SWAPPED { Fact::Swapped(bases) } else { Fact::Compacted(bases) }
         }
         START => Fact::Start(reader.offset()?),
         TRUNCATED => Fact::Truncated(reader.offset()?),

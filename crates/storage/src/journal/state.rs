@@ -65,9 +65,10 @@ impl PartitionState {
             Fact::Epoch(epoch, start) => self.begin_epoch(*epoch, *start),
             Fact::Synced(offset) => self.synced = self.synced.max(*offset),
             Fact::Sealed { complete, segments } => self.seal(*complete, segments),
-            Fact::Swapped(bases) => {
-                // Compaction leaves gaps between batches.
-                self.opened.dense_from = None;
+            Fact::Swapped(bases) | Fact::Compacted(bases) => {
+                if matches!(fact, Fact::Swapped(_)) {
+                    self.opened.dense_from = None;
+                }
                 if let Some(sealed) = &mut self.sealed {
                     sealed.retain(|segment| !bases.contains(&segment.base));
                 }

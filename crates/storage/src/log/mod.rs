@@ -101,7 +101,7 @@ pub struct Log {
     opened_at: Timestamp,
     /// Below it the log was compacted once.
     pub(crate) cleaned_below: Offset,
-    /// From here on, and from `cleaned_below` on, no offset is missing; `None` while that is not known.
+    /// From here on no offset is missing; `None` while that is not known.
     dense_from: Option<Offset>,
     /// Whether the next segment is being made: nothing is appended meanwhile.
     is_rolling: bool,

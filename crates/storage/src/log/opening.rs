@@ -59,8 +59,8 @@ pub struct Opening {
     pub log_start_offset: Offset,
     /// Below it the log was compacted once; or 0.
     pub cleaned_below: Offset,
-    /// From here on, and from `cleaned_below` on, no offset is missing and leader epochs never fall,
-    /// for this log assigned them. Batches that were taken over with gaps must have moved it, durably,
+    /// From here on no offset is missing and leader epochs never fall, for this log assigned them, and
+    /// compaction leaves no gap. Batches that were taken over with gaps must have moved it, durably,
     /// before they were acknowledged.
     pub dense_from: Option<Offset>,
     /// The leader epoch of the partition in the metadata. From `dense_from` on no batch has a larger
@@ -166,7 +166,7 @@ impl Trust<'_> {
     /// Whether an offset missing at `offset` is damage.
     pub(super) fn is_dense(&self, offset: Offset) -> bool {
         let from = self.opening.dense_from;
-        from.is_some_and(|from| offset >= from.max(self.opening.cleaned_below))
+        from.is_some_and(|from| offset >= from)
     }
 
     /// Why a batch at `offset` that stands where `due` is due, behind one with the epoch `before`, cannot

@@ -164,9 +164,8 @@ impl Log {
 
     /// What the stamps of batches must be from `offset` on.
     pub(crate) fn stamps_from(&self, offset: Offset) -> Stamps {
-        let dense = self.dense_from.map(|from| from.max(self.cleaned_below));
         let epochs = if self.epochs_fall { &[] } else { self.epochs.entries() };
-        Stamps::new(dense.unwrap_or(Offset(i64::MAX)), offset, epochs)
+        Stamps::new(self.dense_from.unwrap_or(Offset(i64::MAX)), offset, epochs)
     }
 
     /// Counts what makes positions in files mean something else: a look-up from before is void.

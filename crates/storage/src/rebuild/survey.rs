@@ -227,7 +227,7 @@ impl Reading<'_> {
     }
 
     fn is_dense(&self, offset: Offset) -> bool {
-        self.known.dense_from.is_some_and(|from| offset >= from.max(self.known.cleaned_below))
+        self.known.dense_from.is_some_and(|from| offset >= from)
     }
 
     /// Notes what lies between the offset that is due and a whole batch.

@@ -49,7 +49,7 @@ pub fn random_entry(rng: &mut Rng) -> Entry {
 
 fn random_fact(rng: &mut Rng) -> Fact {
     let offset = Offset(rng.i64(0..1000));
-    match rng.u8(..17) {
+    match rng.u8(..18) {
         0..3 => opened(["orders", "a.b", "t"][rng.usize(..3)]),
         3 => Fact::Checkpoint(random_checkpoint(rng)),
         4 => Fact::Sealed { complete: rng.bool(), segments: random_segments(rng) },
@@ -71,6 +71,7 @@ fn random_fact(rng: &mut Rng) -> Fact {
             has_producers: rng.bool(),
             tells_newer: rng.bool(),
         }),
+        16 => Fact::Compacted(random_segments(rng).iter().map(|segment| segment.base).collect()),
         15 => Fact::Epoch(LeaderEpoch(rng.i32(0..9)), offset),
         _ => Fact::Synced(offset),
     }

@@ -89,6 +89,8 @@ struct Remembered {
     derived: Option<Derived>,
     /// Those that the log told since.
     newer_epochs: Vec<(LeaderEpoch, Offset)>,
+    /// From here on no offset is missing: gaps were allowed before.
+    dense_from: Offset,
 }
 
 impl Remembered {
@@ -110,6 +112,7 @@ impl Remembered {
         self.synced = self.synced.min(end);
         self.derived = None;
         self.newer_epochs.retain(|(_, start)| *start < end);
+        self.dense_from = self.dense_from.min(end);
     }
 }
 
@@ -153,7 +156,8 @@ impl World {
         let disk = SimDisk::new();
         disk.create_dir_all(dir().parent().unwrap()).unwrap();
         disk.sync_dir("/".as_ref()).unwrap();
-        let log = open(&disk, &config, Opening::unknown(NOW));
+        let opening = Opening { dense_from: Some(Offset(0)), ..Opening::unknown(NOW) };
+        let log = open(&disk, &config, opening);
         World {
             disk,
             config,
@@ -262,6 +266,9 @@ impl World {
             base = base.plus(2);
         }
         self.append(&bytes);
+        if gap > 0 && batches > 0 {
+            self.remembered.dense_from = self.log.log_end_offset();
+        }
     }
 
     fn checkpoint(&mut self) {
@@ -390,6 +397,7 @@ impl World {
             synced: self.remembered.synced,
             derived: self.remembered.derived.clone(),
             newer_epochs: self.remembered.newer_epochs.clone(),
+            dense_from: Some(self.remembered.dense_from),
             ..Opening::unknown(self.now)
         }
     }

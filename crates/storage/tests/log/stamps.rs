@@ -128,17 +128,63 @@ fn looks(log: &Log, written: &Written, what: &str) -> usize {
 fn a_flipped_stamp_is_told_wherever_the_reader_begins() {
     let place = Place::small();
     let written = filled(&place);
-    assert_eq!(looks(&open(&place, &written).unwrap(), &written, "undamaged"), 0);
-    for path in files(&place, ".log") {
+    flip_all_stamps(&place, &written);
+}
+
+#[test]
+fn a_base_offset_that_moves_to_where_compaction_took_batches_away_is_told() {
+    let config = LogConfig {
+        segment_bytes: 700,
+        cleanup: CleanupPolicy { delete: false, compact: true },
+        min_cleanable_dirty_ratio: 0.0,
+        ..LogConfig::default()
+    };
+    let place = Place::with(config);
+    // Every third record is one of a key of its own, the others give way to later ones.
+    let keyed = |n: usize| if n.is_multiple_of(3) { vec![n as u8] } else { vec![255] };
+    let mut written = filled_with(&place, |n| {
+        let value = Some(vec![7; 60]);
+        Batch::records(vec![(NOW.plus_ms(n as i64), Some(keyed(n)), value)])
+    });
+    let mut log = open(&place, &written).unwrap();
+    let resuming = log.resuming().map(|resuming| resuming.run().unwrap());
+    resuming.into_iter().for_each(|resumed| log.finish_resuming(resumed));
+    let plan = log.plan_compaction(NOW, log.log_end_offset()).unwrap().expect("sealed segments");
+    let compaction = plan.run(1 << 20, [1, 2], &mut |_| true).unwrap().expect("it has its time");
+    let _ = log.finish_compaction(compaction).unwrap();
+    let slice = |offset| log.read(offset, log.log_end_offset(), 1 << 20, true).unwrap();
+    written.batches.clear();
+    let mut next = Offset(0);
+    while let Some(found) = slice(next) {
+        written.batches.extend(checked(&found).0);
+        next = next_offset(&written.batches[written.batches.len() - 1]);
+    }
+    let headers: Vec<_> =
+        written.batches.iter().map(|batch| BatchHeader::decode(batch).unwrap()).collect();
+    let empty = headers.iter().filter(|header| header.record_count == 0).count();
+    assert!(empty > 0 && headers.len() < BATCHES, "{headers:?}");
+    assert!(headers.is_sorted_by(|one, next| one.next_offset() == next.base_offset));
+    written.found = (0..=BATCHES).map(|ms| search(&log, ms).unwrap()).collect();
+    // What is compacted once more without news stays as it is.
+    assert!(log.plan_compaction(NOW, log.log_end_offset()).unwrap().is_none());
+    log.close().unwrap();
+    drop(log);
+    flip_all_stamps(&place, &written);
+}
+
+/// No bit of what stands before a checksum may be another one without a word.
+fn flip_all_stamps(place: &Place, written: &Written) {
+    assert_eq!(looks(&open(place, written).unwrap(), written, "undamaged"), 0);
+    for path in files(place, ".log") {
         let bytes = std::fs::read(&path).unwrap();
         let mut at = 0;
         while at < bytes.len() {
             for bit in 0..STAMP_BYTES * 8 {
                 let what = format!("{} byte {} bit {}", path.display(), at + bit / 8, bit % 8);
                 flip(&path, at + bit / 8, (bit % 8) as u8);
-                match open(&place, &written) {
+                match open(place, written) {
                     Ok(log) => {
-                        assert!(looks(&log, &written, &what) > 0, "{what}: believed");
+                        assert!(looks(&log, written, &what) > 0, "{what}: believed");
                         for (ms, right) in written.found.iter().enumerate() {
                             match search(&log, ms) {
                                 Ok(found) => assert_eq!(found, *right, "{what}: by time {ms}"),
