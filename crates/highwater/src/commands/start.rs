@@ -42,11 +42,14 @@ pub fn run(typed: &Start, report: Reporting) -> Result<ExitCode, Failure> {
     // The broker brings the threads of its data path; here only signals are waited for.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new("cannot start").detail(error))?;
+    // Before anything else listens: a signal that another one takes is none that ends the program any more.
+    let listening = runtime.block_on(async { Signals::listen() });
+    let signals = listening.map_err(|error| Failure::new("cannot start").detail(error))?;
     let hasty = typed.child_of.is_none();
     if hasty {
         end_at_second_signal();
     }
-    let code = runtime.block_on(serve(config, hasty));
+    let code = runtime.block_on(serve(config, signals, hasty));
     // What a start that was given up still does on other threads is not waited for: a broker that
     // ends in the middle of a recovery begins it again at the next start.
     runtime.shutdown_background();
@@ -54,13 +57,13 @@ pub fn run(typed: &Start, report: Reporting) -> Result<ExitCode, Failure> {
 }
 
 /// Ends the process at the second signal, whatever the first one waits for: a start that recovers
-/// may not look at signals for a long time.
+/// may not look at signals for a long time. The first one from now on is seen, too.
 fn end_at_second_signal() {
-    std::thread::spawn(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let Ok(runtime) = runtime else { return };
-        runtime.block_on(async {
-            let Ok(mut signals) = Signals::listen() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let Ok(runtime) = runtime else { return };
+    let Ok(mut signals) = runtime.block_on(async { Signals::listen() }) else { return };
+    std::thread::spawn(move || {
+        runtime.block_on(async move {
             signals.next().await;
             signals.next().await;
             std::process::exit(i32::from(EXIT_CODE_INTERRUPTED));
@@ -120,9 +123,12 @@ pub fn say(warning: &Warning) {
 }
 
 /// `hasty`: a second signal does not wait for an orderly end.
-async fn serve(config: BrokerConfig, hasty: bool) -> Result<ExitCode, Failure> {
+async fn serve(
+    config: BrokerConfig,
+    mut signals: Signals,
+    hasty: bool,
+) -> Result<ExitCode, Failure> {
     let cannot_start = || Failure::new("the broker cannot start");
-    let mut signals = Signals::listen().map_err(|error| cannot_start().detail(error))?;
     if config.gateway.client.get("security.protocol").is_some_and(|said| said != "PLAINTEXT") {
         let detail = "gateway.client.security.protocol: the gateway beside a broker reaches that broker, whose listener \
                       has neither TLS nor logins";
