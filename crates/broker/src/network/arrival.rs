@@ -3,7 +3,8 @@
 //! Slow is no fault while there is room: a producer behind a thin line may take minutes. Under pressure
 //! the incomplete frame that brought the fewest bytes a second of late goes, the largest of several, one
 //! at a time; never one that is whole, never one of the last seconds. *Of late*, because a stranger may
-//! send much at once and then nothing.
+//! send much at once and then nothing. Frames that hold little go only where all of them hold much: a thin
+//! line is not what memory is short for.
 //!
 //! Time in which the broker itself did not read, for lack of memory or because an earlier request is not
 //! done, makes no frame slow, unless it holds more than 1 MiB: of large frames that wait for each other
@@ -32,6 +33,8 @@ const APART: Duration = Duration::from_millis(100);
 
 /// Frames that hold more than this many bytes grow older while they wait for memory.
 const LARGE_BYTES: u64 = 1 << 20;
+/// Frames that hold less go only if slow ones of them hold more than this part of the gate together.
+const SMALL_FRAMES_PART: u64 = 8;
 /// Over how long "of late" is.
 const WINDOW: Duration = Duration::from_secs(5);
 
@@ -120,9 +123,13 @@ impl SlowFrames {
             *last = Some(now);
         }
         let frames = self.frames.lock();
+        let is_small = |seen: &Seen| seen.bytes <= LARGE_BYTES;
+        let small = frames.iter().map(|(_, frame)| *frame.seen.lock()).filter(is_small);
+        let small_may_go =
+            small.map(|seen| seen.bytes).sum::<u64>() > gate.bytes_max() as u64 / SMALL_FRAMES_PART;
         let candidates = frames.iter().filter_map(|(_, frame)| {
             let seen = *frame.seen.lock();
-            let may_go = seen.held_for(now) >= GIVEN_UP_FROM;
+            let may_go = seen.held_for(now) >= GIVEN_UP_FROM && (small_may_go || !is_small(&seen));
             let goes_already = frame.given_up.load(Ordering::Relaxed);
             (may_go && !goes_already).then_some((seen, frame))
         });
@@ -268,7 +275,7 @@ mod tests {
     fn the_slowest_goes_and_only_under_pressure() {
         let (start, frames) = (Instant::now(), Arc::new(SlowFrames::default()));
         let at = start + Duration::from_secs(20);
-        let bytes = [MIB, 500, 70_000];
+        let bytes = [3 * MIB, 2 * MIB, 500];
         let mut arrivals = arrivals(&frames, &bytes, start, 20);
         let mut verdicts_after = |used_mib| {
             let (memory, _charge) = gate(used_mib);
@@ -281,13 +288,30 @@ mod tests {
     }
 
     #[test]
+    fn frames_that_hold_little_go_only_where_all_of_them_hold_much() {
+        let (start, at_s) = (Instant::now(), 20);
+        let at = start + Duration::from_secs(at_s);
+        for (count, goes) in [(15, false), (17, true)] {
+            let frames = Arc::new(SlowFrames::default());
+            let bytes = [vec![MIB; count], vec![70_000]].concat();
+            let mut arrivals = arrivals(&frames, &bytes, start, at_s);
+            let (memory, _charge) = gate(120);
+            frames.relieve(&memory.frames, at);
+            let slow = arrivals.last_mut().expect("one more than so many");
+            let expected = if goes { Verdict::GivenUp } else { Verdict::Fine };
+            assert_eq!(slow.look(Some(0), 70_000, true, at), expected, "beside {count}");
+        }
+    }
+
+    #[test]
     fn a_young_frame_is_never_given_up() {
         let (start, frames) = (Instant::now(), Arc::new(SlowFrames::default()));
-        let mut arrivals = arrivals(&frames, &[1], start, 9);
+        let mut arrivals = arrivals(&frames, &[2 * MIB], start, 9);
         let (memory, _charge) = gate(128);
         let at = start + Duration::from_secs(9);
         frames.relieve(&memory.frames, at);
-        assert_eq!((frames.count(), arrivals[0].look(Some(0), 1, true, at)), (1, Verdict::Fine));
+        let look = arrivals[0].look(Some(0), 2 * MIB, true, at);
+        assert_eq!((frames.count(), look), (1, Verdict::Fine));
         drop(arrivals);
         assert_eq!(frames.count(), 0);
     }
