@@ -2,6 +2,7 @@
 //! the crate `broker`, how it is talked to in `client`; here is only what a person types and sees.
 
 mod address;
+mod amounts;
 mod arguments;
 mod command_config;
 mod commands;

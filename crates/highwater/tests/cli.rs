@@ -300,7 +300,7 @@ fn what_was_acknowledged_is_there_after_a_stop_and_the_files_are_whole() {
     let dump = highwater(&format!("log dump --format json {}", log.display()));
     let found = String::from_utf8(dump.stdout.clone()).unwrap();
     assert!(found.contains("\"finding\":\"damage\""), "{found}");
-    assert!(failure(dump).contains("1 places are damaged"));
+    assert!(failure(dump).contains("damage in 1 place"));
 }
 
 #[test]

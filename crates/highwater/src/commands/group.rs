@@ -13,6 +13,7 @@ use serde::Serialize;
 use wire::describe_groups::DescribedGroup;
 use wire::{DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest};
 
+use crate::amounts::counted;
 use crate::arguments::{Connection, Group};
 use crate::commands::cluster_access::{PATIENCE, block_on, connect, failed, named_partitions};
 use crate::commands::outcome::Outcomes;
@@ -318,9 +319,9 @@ impl Seek<'_> {
         let cannot = |error| self.cannot(&error);
         let group = ask(&cluster, self.group).await.map_err(cannot)?;
         if !group.members.is_empty() {
-            let members = group.members.len();
+            let members = counted(group.members.len() as u64, "member");
             return Err(Failure::new(format!("group {} was not moved", self.group))
-                .detail(format!("it has {members} members, which go on from where they are"))
+                .detail(format!("it has {members}, which would go on from where they are"))
                 .hint("stop its consumers first"));
         }
         let committed = committed_offsets(&cluster, self.group, None).await.map_err(cannot)?;

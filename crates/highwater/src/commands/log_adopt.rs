@@ -12,6 +12,7 @@ use storage::log_dir::{Aside, partition_of};
 use storage::stopped::{Adoption, Source, Stopped, StoppedError};
 
 use super::stopped_folder::{self, failed, losses, say};
+use crate::amounts::counted;
 use crate::arguments::Adopt;
 use crate::failure::Failure;
 
@@ -209,9 +210,9 @@ fn adopt(stopped: &Stopped, adoption: &Adoption, typed: &Adopt) -> Result<(), Fa
         return say(format_args!("{target}: has the records of {} already", source.dir.display()));
     }
     let what = format!(
-        "{} records in {} batches, {} bytes, from {}",
-        survey.records,
-        survey.batches,
+        "{} in {}, {} bytes, from {}",
+        counted(survey.records, "record"),
+        counted(survey.batches, "batch"),
         survey.bytes,
         source.dir.display()
     );

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use storage::disk::RealDisk;
 
 use super::stopped_folder;
+use crate::amounts::counted;
 use crate::failure::{Failure, on_output};
 use crate::output::Format;
 use crate::pattern::Bytes;
@@ -90,7 +91,7 @@ impl<W: Write> Dump<W> {
         self.written.and_then(|()| self.out.flush()).map_err(on_output)?;
         match self.damage_count {
             0 => Ok(ExitCode::SUCCESS),
-            count => Err(Failure::new(format!("{count} places are damaged"))
+            count => Err(Failure::new(format!("damage in {}", counted(count, "place")))
                 .detail("they are marked `damage` above")
                 .hint("docs/log_format.md says what a start does about each")),
         }

@@ -8,6 +8,7 @@ use model::TopicPartition;
 use storage::stopped::{Ailment, Stopped, StoppedError};
 
 use super::stopped_folder::{self, failed, losses, say};
+use crate::amounts::counted;
 use crate::failure::Failure;
 
 /// Shows the partition, and mends it if `yes`.
@@ -43,8 +44,10 @@ fn describe(ailment: &Ailment) -> Result<(), Failure> {
     say(format_args!("{name} is refused: {reason}"))?;
     match survey.range {
         Some((first, behind)) => say(format_args!(
-            "whole: {} records in {} batches, {} bytes, offsets from {first} up to {behind}",
-            survey.records, survey.batches, survey.bytes
+            "whole: {} in {}, {} bytes, offsets from {first} up to {behind}",
+            counted(survey.records, "record"),
+            counted(survey.batches, "batch"),
+            survey.bytes
         ))?,
         None => say("whole: no batch")?,
     }

@@ -12,6 +12,7 @@ use client::producer::{BatchReport, Producer, ProducerConfig, Record, TopicProdu
 use model::Compression;
 use tokio::sync::mpsc;
 
+use crate::amounts::{counted, size};
 use crate::arguments::{Acks, Codec, Produce};
 use crate::commands::cluster_access::{block_on, connect, failed, topic_to_write};
 use crate::commands::waiting::Waiting;
@@ -157,14 +158,16 @@ async fn say_when_stuck(typed: &Produce, tally: &Mutex<Tally>, producer: &Produc
 fn report(tally: &Tally, began: Instant, sent: Result<(), Failure>) -> Result<ExitCode, Failure> {
     let Tally { acknowledged, bytes, .. } = *tally;
     let seconds = began.elapsed().as_secs_f64();
-    let (rate, megabytes) = (acknowledged as f64 / seconds, bytes as f64 / 1e6);
+    let rate = acknowledged as f64 / seconds;
     anstream::eprintln!(
-        "{acknowledged} records acknowledged in {seconds:.2} s ({rate:.0} records/s), \
-         {megabytes:.1} MB in batches"
+        "{} acknowledged in {seconds:.2} s ({rate:.0} records/s), {} in batches",
+        counted(acknowledged, "record"),
+        size(bytes)
     );
     match &tally.first_error {
         Some(error) => {
-            let failure = failed(format!("{} records were not acknowledged", tally.failed), error);
+            let failure =
+                failed(format!("not acknowledged: {}", counted(tally.failed, "record")), error);
             // What a broker refused for good is not in the log.
             Err(match error.is_retriable() {
                 true => failure.hint(

@@ -14,6 +14,7 @@ use storage::log_dir::LockError;
 use storage::stopped::{Stopped, StoppedError};
 use storage::{Lost, StorageError};
 
+use crate::amounts::counted;
 use crate::failure::{Failure, on_output};
 use crate::moment;
 
@@ -87,7 +88,7 @@ pub fn failed(primary: String, error: StoppedError) -> Failure {
 pub fn losses(lost: &[Lost]) -> Vec<String> {
     let mut lines: Vec<String> = lost.iter().take(LOSSES_SHOWN).map(loss).collect();
     if lost.len() > LOSSES_SHOWN {
-        lines.push(format!("and {} places more", lost.len() - LOSSES_SHOWN));
+        lines.push(format!("and {} more", counted((lost.len() - LOSSES_SHOWN) as u64, "place")));
     }
     lines
 }

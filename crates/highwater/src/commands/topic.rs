@@ -12,6 +12,7 @@ use wire::create_topics::{CreatableTopic, CreatableTopicConfig};
 use wire::delete_topics::DeleteTopicState;
 use wire::{CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, Request};
 
+use crate::amounts::counted;
 use crate::arguments::{Changes, Connection, Pair, Topic};
 use crate::commands::cluster_access::{PATIENCE, block_on, connect, failed, no_topic};
 use crate::commands::config::{self, Whose};
@@ -161,7 +162,7 @@ async fn add_partitions(name: &str, total: i32, connection: &Connection) -> Resu
         .map_err(|error| failed(&wanted, &error))?;
     let mut outcomes = Outcomes::default();
     for topic in &response.results {
-        let done = format!("{total} partitions");
+        let done = counted(u64::from(total.unsigned_abs()), "partition");
         outcomes.take(&topic.name, &done, topic.error(), topic.error_message.as_deref());
     }
     outcomes.finish(&wanted)
