@@ -477,6 +477,42 @@ fn a_directory_that_cannot_be_opened_takes_only_its_partitions_along() {
 }
 
 #[test]
+fn nothing_is_made_in_a_directory_that_failed() {
+    let disk = SimDisk::new();
+    let logs = start(&disk, &["data"]).unwrap();
+    settle(&logs, None).unwrap();
+    let partition = open(&logs, FIRST).unwrap();
+    append(&logs, &partition, &["a"]);
+    logs.fail(&partition, &"it does not answer");
+    let names = disk.list(Path::new("data")).unwrap();
+    let other = || {
+        let name = TopicPartition::new("other", 0);
+        let epoch = LeaderEpoch(3);
+        let (config, durability) = (Arc::new(LogConfig::default()), Durability::Fsync);
+        let wanted = Wanted { name, topic_id: SECOND, config, durability, epoch };
+        logs.open(&[wanted], 6, 2, NOW).remove(0).map(|_| ())
+    };
+    assert!(matches!(other(), Err(StorageError::Failed { .. })), "{:?}", other());
+    assert_eq!(disk.list(Path::new("data")).unwrap(), names);
+}
+
+#[test]
+fn a_topic_made_again_is_compacted_though_the_one_before_could_not_be() {
+    let disk = SimDisk::new();
+    let logs = start(&disk, &["data"]).unwrap();
+    settle(&logs, None).unwrap();
+    let partition = open(&logs, FIRST).unwrap();
+    logs.note_uncleanable(&partition);
+    assert!(logs.is_uncleanable(&partition));
+    assert_eq!(logs.uncleanable(), [name()]);
+    partition.mark_deleted();
+    logs.delete(&[Gone { topic_id: FIRST, name: name(), delay_ms: 0 }]);
+    let again = open(&logs, SECOND).unwrap();
+    assert!(!logs.is_uncleanable(&again));
+    assert!(logs.uncleanable().is_empty());
+}
+
+#[test]
 fn a_directory_that_is_not_where_it_was_has_failed() {
     let place = tempfile::tempdir().unwrap();
     let (kept, lost) = (place.path().join("kept"), place.path().join("lost"));
