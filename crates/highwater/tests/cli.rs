@@ -9,7 +9,8 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 
 const HIGHWATER: &str = env!("CARGO_BIN_EXE_highwater");
@@ -380,6 +381,41 @@ fn a_closed_terminal_stops_a_broker_cleanly() {
     let mut broker = Broker::start();
     kill_process(Pid::from_child(&broker.process), Signal::HUP).unwrap();
     assert!(broker.process.wait().unwrap().success(), "an orderly stop ends with 0");
+}
+
+/// Whether the process does anything but die of a signal.
+fn catches(process: &Child, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+    let caught = u64::from_str_radix(line.trim(), 16).expect("a mask of signals");
+    caught & (1 << (signal.as_raw() - 1)) != 0
+}
+
+#[test]
+fn a_signal_in_the_first_moments_of_a_start_is_not_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP].into_iter().cycle().take(45) {
+        let mut process = Command::new(HIGHWATER)
+            .args(["--log-level", "error", "start", "--data-dir"])
+            .arg(folder.path().join("data"))
+            .args(["--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", "http.listener="])
+            .args(["--set", "gateway.listener="])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        // As soon as it is heard at all: from then on it kills no more.
+        while !catches(&process, signal) {
+            assert!(process.try_wait().unwrap().is_none(), "it ended by itself");
+        }
+        kill_process(Pid::from_child(&process), signal).unwrap();
+        let ended = pidfd_open(Pid::from_child(&process), PidfdFlags::empty()).unwrap();
+        let patience = Timespec { tv_sec: 120, tv_nsec: 0 };
+        let heard = poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&patience)).unwrap() == 1;
+        let _ = process.kill();
+        let status = process.wait().unwrap();
+        assert!(heard, "{signal:?} was lost: {status}");
+    }
 }
 
 #[test]
