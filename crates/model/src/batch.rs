@@ -311,6 +311,21 @@ impl BatchHeader {
         self.base_sequence.plus(self.last_offset_delta)
     }
 
+    /// Whether it only holds the place of batches of which compaction left nothing: it has no record and no marker, and
+    /// tells of no producer.
+    pub fn is_placeholder(&self) -> bool {
+        self.record_count == 0 && !self.producer_id.is_idempotent() && !self.is_control()
+    }
+
+    /// The whole batch of a header without records, with its checksum.
+    pub fn encode_empty(&self) -> [u8; HEADER_BYTES] {
+        assert!(self.record_count == 0 && self.size_bytes as usize == HEADER_BYTES, "{self:?}");
+        let mut bytes = [0; HEADER_BYTES];
+        self.encode(&mut bytes);
+        write_checksum(&mut bytes);
+        bytes
+    }
+
     /// Writes the header over the front of `bytes`, checksum included as it stands.
     pub fn encode(&self, bytes: &mut [u8]) {
         assert!(bytes.len() >= HEADER_BYTES, "the header needs {HEADER_BYTES} bytes");

@@ -3,6 +3,7 @@
 //! A follower believes no byte that it has not checked: length, checksum, offsets and leader epochs, before the
 //! lock. It judges no producer: that was the leader's business, and the leader's verdict is replicated.
 
+use model::batch::HEADER_BYTES;
 use model::{BatchHeader, LeaderEpoch, Offset, Timestamp};
 use replication::{Divergence, EpochEnd, Event, FetchFrom, LeaderAnswer, Next, Truncation};
 use storage::{CutTicket, Log};
@@ -139,8 +140,13 @@ impl Partition {
             self.publish(state, effects);
             return Ok(Followed::Appended { log_end, delete_below });
         }
+        let trimmed = behind(state.log.log_end_offset(), records, headers);
+        let (records, headers) = match &trimmed {
+            Some((records, headers)) => (records.as_slice(), headers.as_slice()),
+            None => (records, headers),
+        };
         check_follows(&state, &headers[0], headers)?;
-        if !state.log.may_have_gaps() && has_gaps(state.log.log_end_offset(), headers) {
+        if has_new_gap(&state.log, headers) {
             self.publish(state, effects);
             return Ok(Followed::Gaps);
         }
@@ -280,6 +286,30 @@ fn check_pair(before: &BatchHeader, header: &BatchHeader) -> Result<(), Partitio
     )))
 }
 
+/// What the leader sent, if its first batch begins before the end of this log and only holds the place of others: then it
+/// begins at that end. The leader's compaction makes one such batch of many, and this log may end between them.
+fn behind(
+    log_end: Offset,
+    records: &[u8],
+    headers: &[BatchHeader],
+) -> Option<(Vec<u8>, Vec<BatchHeader>)> {
+    let first = headers[0];
+    if first.base_offset >= log_end || first.next_offset() <= log_end || !first.is_placeholder() {
+        return None;
+    }
+    let (last, rest) = (first.last_offset(), records.get(first.size_bytes as usize..)?);
+    let first = BatchHeader {
+        base_offset: log_end,
+        size_bytes: HEADER_BYTES as u32,
+        last_offset_delta: i32::try_from(last.0 - log_end.0).ok()?,
+        ..first
+    };
+    let bytes = first.encode_empty();
+    let first = BatchHeader::decode(&bytes).ok()?;
+    let headers = std::iter::once(first).chain(headers[1..].iter().copied()).collect();
+    Some(([&bytes[..], rest].concat(), headers))
+}
+
 /// Batches must follow what is here: behind it, and of no smaller leader epoch than the last record. Whether offsets are missing in
 /// between is the leader's business, whatever the topic's policy is now: its log is what is copied.
 fn check_follows(
@@ -300,12 +330,13 @@ fn check_follows(
     )))
 }
 
-/// Whether offsets are missing in these batches, or between them and the log's end.
-fn has_gaps(log_end: Offset, headers: &[BatchHeader]) -> bool {
-    let mut due = log_end;
-    headers
-        .iter()
-        .any(|header| header.base_offset > std::mem::replace(&mut due, header.next_offset()))
+/// Whether offsets are missing in these batches, or between them and the log's end, where nothing says yet that they may be.
+fn has_new_gap(log: &Log, headers: &[BatchHeader]) -> bool {
+    let mut due = log.log_end_offset();
+    headers.iter().any(|header| {
+        let from = std::mem::replace(&mut due, header.next_offset());
+        header.base_offset > from && !log.may_have_gap_at(from)
+    })
 }
 
 fn divergence(state: &State, (epoch, end): (LeaderEpoch, Offset)) -> Divergence {

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use model::batch::Batches;
+use model::batch::{self, Batches, HEADER_BYTES};
 use model::record::BatchBuilder;
 use model::{
-    BrokerEpoch, BrokerId, Durability, LeaderEpoch, Moment, Offset, ProducerEpoch, ProducerId,
-    Sequence, Timestamp, TopicPartition, Uuid,
+    BatchHeader, BrokerEpoch, BrokerId, Durability, LeaderEpoch, Moment, Offset, ProducerEpoch,
+    ProducerId, Sequence, Timestamp, TopicPartition, Uuid,
 };
 use partition::{
     Acks, Append, AssignedReplica, Assignment, Fate, Followed, FollowerFetch, Isolation,
@@ -316,6 +316,78 @@ fn gaps_are_taken_whatever_the_topics_policy_is_once_they_are_known_to_be_there(
         assert!(matches!(pair.take_in(&damaged), Err(PartitionError::Batch(_))));
         assert_eq!(pair.follower.log_end(), Offset(10));
     }
+}
+
+/// A follower that was away ends between batches of which the leader's compaction has made one empty batch since.
+#[test]
+fn a_follower_that_ends_within_what_was_compacted_away_goes_on_from_there() {
+    let log = LogConfig {
+        segment_bytes: 1000,
+        cleanup: CleanupPolicy { delete: false, compact: true },
+        min_cleanable_dirty_ratio: 0.0,
+        ..LogConfig::default()
+    };
+    let settings = Settings { log: Arc::new(log), ..page_cache() };
+    for known in 0..30 {
+        let pair = Pair::new(&settings);
+        for _ in 0..30 {
+            append(&pair.leader, BatchBuilder::new()).unwrap();
+        }
+        let before = pair.leader.bytes();
+        let size: usize =
+            Batches::new(&before).take(known).map(|batch| batch.unwrap().1.len()).sum();
+        pair.take_in(&before[..size]).unwrap();
+        pair.leader.partition.checkpoint(1).unwrap();
+        served(&pair.leader, 30, LeaderEpoch(3)).unwrap();
+        let plan = pair.leader.partition.plan_compaction(NOW).unwrap().expect("sealed segments");
+        let compaction = plan.run(1 << 20, [1, 2], &mut |_| true).unwrap().unwrap();
+        let _ = pair.leader.partition.finish_compaction(compaction).unwrap();
+        pair.copy();
+        assert_eq!(pair.follower.log_end(), Offset(30), "{known} batches were known");
+        let lead = pair.leader.bytes();
+        assert!(lead.len() < before.len() / 2, "one empty batch for many");
+        pair.fail_over();
+        let (follow, mut due) = (pair.follower.bytes(), Offset(0));
+        assert!(follow.starts_with(&before[..size]));
+        for (header, _) in Batches::new(&follow).map(Result::unwrap) {
+            assert_eq!(header.base_offset, due, "{known} batches were known");
+            due = header.next_offset();
+        }
+        let last = |bytes: &[u8]| bytes[bytes.len() - before.len() / 30..].to_vec();
+        assert!(last(&follow) == last(&lead));
+    }
+}
+
+#[test]
+fn what_reaches_back_over_the_end_is_refused_unless_it_is_empty() {
+    let empty = |first: i64, last: i64, epoch: i32, change: fn(&mut BatchHeader)| {
+        let mut header = BatchHeader::decode(&sent(first, epoch)).unwrap();
+        header.size_bytes = HEADER_BYTES as u32;
+        header.last_offset_delta = (last - first) as i32;
+        header.record_count = 0;
+        change(&mut header);
+        header.encode_empty().to_vec()
+    };
+    let pair = Pair::new(&page_cache());
+    pair.take_in(&[sent(0, 2), sent(1, 2)].concat()).unwrap();
+    let mut with_record = BatchHeader::decode(&sent(1, 3)).unwrap();
+    with_record.last_offset_delta = 3;
+    let mut records = sent(1, 3);
+    with_record.encode(&mut records);
+    batch::write_checksum(&mut records);
+    for (what, records) in [
+        ("nothing behind the end", empty(0, 1, 3, |_| ())),
+        ("an epoch that falls", empty(1, 5, 1, |_| ())),
+        ("a producer's last batch", empty(1, 5, 3, |header| header.producer_id = ProducerId(1))),
+        ("a marker", empty(1, 5, 3, |header| header.attributes = 0x20)),
+        ("a record", records),
+    ] {
+        let taken = pair.take_in(&records);
+        assert!(matches!(taken, Err(PartitionError::Replicated(_))), "{what}: {taken:?}");
+        assert_eq!(pair.follower.log_end(), Offset(2), "{what}");
+    }
+    pair.take_in(&[empty(1, 5, 3, |_| ()), sent(6, 3)].concat()).unwrap();
+    assert_eq!(pair.follower.log_end(), Offset(7));
 }
 
 #[test]

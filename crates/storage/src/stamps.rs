@@ -40,13 +40,6 @@ impl Stamps {
         begun.checked_sub(1).map(|last| self.epochs[last].0)
     }
 
-    /// The epoch that an empty batch has in the place of batches from `offset` on, where it is known, and
-    /// before which offset such a batch ends: another epoch begins there.
-    pub(crate) fn epoch_of_gap(&self, offset: Offset) -> (Option<LeaderEpoch>, Option<Offset>) {
-        let next = self.epochs.iter().map(|(_, start)| *start).find(|start| *start > offset);
-        (self.epoch_at(offset), next)
-    }
-
     /// A chain of batches of a segment that ends before the offset `end`. `expected`: where its first
     /// batch begins, or in a part that is not dense, begins at the earliest; `None` if that is not known.
     pub(crate) fn chain(&self, expected: Option<Offset>, end: Offset) -> Chain<'_> {

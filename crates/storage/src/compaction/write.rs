@@ -1,11 +1,12 @@
 //! Writing the new segments of a compaction, under temporary names and durably.
 //!
-//! Where no offset is missing before, none is missing afterwards: an empty batch stands where nothing is
-//! left. Base offsets are outside of checksums, and in a gap none could be told from another.
+//! Where no offset is missing before, none is missing afterwards: an empty batch takes the place of those that
+//! went, with their leader epoch. Base offsets are outside of checksums, and in a gap none could be told from
+//! another.
 
 use std::sync::Arc;
 
-use model::batch::{self, HEADER_BYTES};
+use model::batch::HEADER_BYTES;
 use model::{BatchHeader, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use super::aborted::Aborted;
@@ -43,8 +44,8 @@ struct Target {
     /// Bytes of batches written or collected.
     size: u64,
     collected: Vec<u8>,
-    /// Behind the last batch, as far as its place is known.
-    next: Offset,
+    /// Empty batches for those that went since the last one that stayed, one for each leader epoch.
+    gone: Vec<BatchHeader>,
     /// Gathers the index entries.
     indexes: Segment,
     changed: bool,
@@ -105,8 +106,9 @@ impl<'a> Writing<'a> {
         let plan = self.plan;
         let treatment = self.treatment(met, is_last);
         self.tally.bytes_read += met.header.size_bytes as u64;
-        if stands_for_nothing(&met.header) && !treatment.keep_empty {
-            // Made anew, if nothing takes its place.
+        if met.header.is_placeholder() && !treatment.keep_empty {
+            // Made anew, together with its neighbours.
+            plan.let_go(target, &met.header);
             return Ok(());
         }
         self.tally.records_read += met.header.record_count as u64;
@@ -121,12 +123,15 @@ impl<'a> Writing<'a> {
         self.tally.records_kept += self.rewriter.kept as u64;
         target.changed |= left != Left::Unchanged;
         match left {
-            Left::Nothing => Ok(()),
-            Left::Unchanged => plan.put(target, met.source, &met.header, met.bytes),
+            Left::Nothing => {
+                plan.let_go(target, &met.header);
+                Ok(())
+            }
+            Left::Unchanged => plan.put(target, &met.header, met.bytes),
             Left::Rewritten => {
                 let header = BatchHeader::decode(&self.rewriter.batch)
                     .map_err(|e| plan.unreadable(met.source, met.at, ScanError::Batch(e)))?;
-                plan.put(target, met.source, &header, &self.rewriter.batch)
+                plan.put(target, &header, &self.rewriter.batch)
             }
         }
     }
@@ -140,7 +145,7 @@ impl<'a> Writing<'a> {
     ) -> Result<(), StorageError> {
         self.tally.batches_unreadable += 1;
         self.plan.note_unreadable(met, reason);
-        self.plan.put(target, met.source, &met.header, met.bytes)
+        self.plan.put(target, &met.header, met.bytes)
     }
 
     fn treatment(&mut self, met: &Met<'_>, is_last: bool) -> Treatment {
@@ -181,57 +186,45 @@ impl CompactionPlan {
             file,
             size: 0,
             collected: Vec::new(),
-            next: base,
+            gone: Vec::new(),
             indexes,
             changed: false,
         })
     }
 
-    /// Writes a batch of `source`, and empty ones before it if it does not follow the one before.
+    /// Notes a batch of which nothing stays. Where offsets may be missing anyway, nothing takes its place.
+    fn let_go(&self, target: &mut Target, header: &BatchHeader) {
+        if !self.stamps.is_dense(header.base_offset) {
+            return;
+        }
+        if let Some(last) = target.gone.last_mut()
+            && last.leader_epoch == header.leader_epoch
+            && last.next_offset() == header.base_offset
+            && let Ok(delta) = i32::try_from(header.last_offset().0 - last.base_offset.0)
+        {
+            last.last_offset_delta = delta;
+            last.max_timestamp = last.max_timestamp.max(header.max_timestamp);
+            return;
+        }
+        target.gone.push(empty_for(header));
+    }
+
+    /// Writes a batch that stays, and the empty ones before it.
     fn put(
         &self,
         target: &mut Target,
-        source: &Source,
         header: &BatchHeader,
         batch: &[u8],
     ) -> Result<(), StorageError> {
-        // Of a damaged batch the offsets may be what is wrong.
-        if header.base_offset >= target.next && header.next_offset() <= source.end {
-            while let Some(empty) = self.gap(target.next, header) {
-                let mut bytes = vec![0; HEADER_BYTES];
-                empty.encode(&mut bytes);
-                batch::write_checksum(&mut bytes);
-                self.collect_batch(target, &empty, &bytes)?;
-                target.next = empty.next_offset();
-            }
-            target.next = header.next_offset();
-        }
+        self.put_empty(target)?;
         self.collect_batch(target, header, batch)
     }
 
-    /// The empty batch that begins at `from`, in front of `next`; `None` if there is no gap, or there may
-    /// be one.
-    fn gap(&self, from: Offset, next: &BatchHeader) -> Option<BatchHeader> {
-        if from >= next.base_offset || !self.stamps.is_dense(from) {
-            return None;
+    fn put_empty(&self, target: &mut Target) -> Result<(), StorageError> {
+        for empty in std::mem::take(&mut target.gone) {
+            self.collect_batch(target, &empty, &empty.encode_empty())?;
         }
-        let (epoch, until) = self.stamps.epoch_of_gap(from);
-        let until = until.map_or(next.base_offset, |until| until.min(next.base_offset));
-        let last_offset_delta = i32::try_from(until.0 - from.0 - 1).unwrap_or(i32::MAX);
-        Some(BatchHeader {
-            base_offset: from,
-            size_bytes: HEADER_BYTES as u32,
-            leader_epoch: epoch.unwrap_or(next.leader_epoch),
-            crc: 0,
-            attributes: 0,
-            last_offset_delta,
-            base_timestamp: Timestamp::NONE,
-            max_timestamp: Timestamp::NONE,
-            producer_id: ProducerId::NONE,
-            producer_epoch: ProducerEpoch::NONE,
-            base_sequence: Sequence::NONE,
-            record_count: 0,
-        })
+        Ok(())
     }
 
     fn collect_batch(
@@ -259,6 +252,7 @@ impl CompactionPlan {
 
     /// Writes what is left and the indexes, all of it durably.
     fn end_target(&self, mut target: Target, sources: &[Source]) -> Result<Group, StorageError> {
+        self.put_empty(&mut target)?;
         self.write_collected(&mut target)?;
         let path = cleaned_path(&self.home, target.base, LOG);
         target.file.sync().during("sync", &path)?;
@@ -291,9 +285,20 @@ impl CompactionPlan {
     }
 }
 
-/// Whether a batch only says that nothing is left of its offsets.
-fn stands_for_nothing(header: &BatchHeader) -> bool {
-    header.record_count == 0 && !header.producer_id.is_idempotent() && !header.is_control()
+/// The empty batch that has the offsets, the leader epoch and the time of one that went: a segment is as old
+/// as its batches.
+fn empty_for(gone: &BatchHeader) -> BatchHeader {
+    BatchHeader {
+        size_bytes: HEADER_BYTES as u32,
+        crc: 0,
+        attributes: 0,
+        base_timestamp: Timestamp::NONE,
+        producer_id: ProducerId::NONE,
+        producer_epoch: ProducerEpoch::NONE,
+        base_sequence: Sequence::NONE,
+        record_count: 0,
+        ..*gone
+    }
 }
 
 /// Whether no later record of the same key is known. A record without a key has no place in a

@@ -43,6 +43,7 @@ impl Log {
     pub fn begin_cut(&mut self, to: Offset) -> Result<Option<CutTicket>, StorageError> {
         self.usable()?;
         if to >= self.log_end {
+            self.end_gaps(to);
             return Ok(None);
         }
         Ok(Some(self.begin(Cut::Behind(to))))

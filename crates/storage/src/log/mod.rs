@@ -132,9 +132,10 @@ impl Log {
         self.home.unreadable.take()
     }
 
-    /// Whether offsets may be missing between batches that are appended now: nothing says of the log that none are.
-    pub fn may_have_gaps(&self) -> bool {
-        self.dense_from.is_none_or(|from| from > self.log_end)
+    /// Whether offsets may be missing from this one on, where batches are appended now: nothing says of the log that none
+    /// are.
+    pub fn may_have_gap_at(&self, offset: Offset) -> bool {
+        self.dense_from.is_none_or(|from| from > offset)
     }
 
     /// Batches with offsets missing in between are appended from now on. The caller remembers it, durably, before: for the next

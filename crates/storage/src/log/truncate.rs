@@ -21,6 +21,7 @@ impl Log {
     pub fn truncate_to(&mut self, offset: Offset) -> Result<(), StorageError> {
         self.usable()?;
         if offset >= self.log_end {
+            self.end_gaps(offset);
             return Ok(());
         }
         if offset < self.segments[0].base {
@@ -30,6 +31,12 @@ impl Log {
         self.failing(result)?;
         self.assert_ordered();
         Ok(())
+    }
+
+    /// At or behind `end` there is nothing. What comes there has no gap, if nothing says so anew: so the next opening
+    /// will be told by whoever noted the cut.
+    pub(super) fn end_gaps(&mut self, end: Offset) {
+        self.dense_from = self.dense_from.map(|from| from.min(end));
     }
 
     fn truncate_within(&mut self, offset: Offset) -> Result<(), StorageError> {
@@ -77,7 +84,7 @@ impl Log {
         durability.synced = durability.synced.min(end);
         durability.recovery_point = durability.recovery_point.min(end);
         self.cleaned_below = self.cleaned_below.min(end);
-        self.dense_from = self.dense_from.map(|from| from.min(end));
+        self.end_gaps(end);
         while self.snapshots.last().is_some_and(|offset| *offset > end) {
             let offset = self.snapshots.pop().expect("it has a last one");
             self.remove_snapshot(offset)?;
@@ -128,7 +135,7 @@ impl Log {
         self.sync_names_now()?;
         (self.log_start, self.log_end) = (offset, offset);
         self.cleaned_below = offset;
-        self.dense_from = self.dense_from.map(|from| from.min(offset));
+        self.end_gaps(offset);
         self.durability.synced = offset;
         self.durability.recovery_point = offset;
         self.durability.unchecked_bytes = 0;

@@ -180,18 +180,19 @@ fn behind_a_cut_no_offset_may_be_missing_where_none_was() {
     let place = Place::small();
     drop(filled(&place, 20));
     let mut log = place.open_unclean(Offset(0));
-    assert!(log.may_have_gaps(), "nothing is known of it");
+    assert!(log.may_have_gap_at(log.log_end_offset()), "nothing is known of it");
     log.begin_dense();
-    assert!(!log.may_have_gaps());
+    assert!(!log.may_have_gap_at(log.log_end_offset()));
     log.truncate_to(Offset(10)).unwrap();
-    assert!(!log.may_have_gaps(), "appended to from an earlier end on");
+    assert!(!log.may_have_gap_at(log.log_end_offset()), "appended to from an earlier end on");
     log.truncate_fully_and_start_at(Offset(5)).unwrap();
-    assert!(!log.may_have_gaps());
+    assert!(!log.may_have_gap_at(log.log_end_offset()));
     log.allow_gaps();
     log.begin_dense();
-    assert!(!log.may_have_gaps(), "from the end on");
+    assert!(!log.may_have_gap_at(log.log_end_offset()), "from the end on");
+    assert!(log.may_have_gap_at(Offset(log.log_end_offset().0 - 1)), "before it there may be some");
     log.allow_gaps();
-    assert!(log.may_have_gaps());
+    assert!(log.may_have_gap_at(log.log_end_offset()));
 }
 
 #[test]

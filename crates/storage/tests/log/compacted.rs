@@ -6,7 +6,7 @@ use model::batch::Batches;
 use model::{BatchHeader, Offset, Timestamp};
 use storage::compaction::{Compacted, CompactionPlan};
 use storage::disk::RealDisk;
-use storage::{CleanupPolicy, Log, ProducerVerdict};
+use storage::{CleanupPolicy, Log, Opening, ProducerVerdict};
 
 use crate::fixture::*;
 
@@ -229,6 +229,38 @@ fn the_last_batch_of_every_producer_stays_if_only_as_an_empty_one() {
         );
         assert_eq!(retry(producer, sequence + 1), ProducerVerdict::Accept);
     }
+}
+
+/// Empty batches keep the time of those whose place they take, or a segment of nothing else would never be old enough to go,
+/// nor what is behind it.
+#[test]
+fn a_segment_of_which_nothing_is_left_is_as_old_as_what_it_held() {
+    let mut place = place();
+    place.config.cleanup = CleanupPolicy { delete: true, compact: true };
+    place.config.retention_ms = 1000;
+    let dense = || Opening { dense_from: Some(Offset(0)), ..Opening::unknown(NOW) };
+    let mut log = place.try_open(dense()).unwrap();
+    for n in 0..40 {
+        append(&mut log, &keyed("key", Some("value"), n));
+    }
+    seal(&mut log, 500);
+    append(&mut log, &keyed("key", Some("value"), 5000));
+    seal(&mut log, 5001);
+    let _ = compact(&mut log);
+    assert_eq!(kept(&log).len(), 1);
+    let first = log.read(Offset(0), log.log_end_offset(), 61, true).unwrap().unwrap();
+    let mut bytes = vec![0; first.size_bytes as usize];
+    first.file.read_at(&mut bytes, first.position).unwrap();
+    let header = BatchHeader::decode_checked(&bytes).unwrap();
+    assert!(header.is_placeholder() && header.max_timestamp > NOW, "{header:?}");
+    let end = log.log_end_offset();
+    assert!(log.retain(NOW.plus_ms(990), end).unwrap().is_empty(), "not yet");
+    log.close().unwrap();
+    drop(log);
+    let mut log = place.try_open(dense()).unwrap();
+    sync(&mut log);
+    assert!(!log.retain(NOW.plus_ms(2000), end).unwrap().is_empty(), "it is old");
+    assert!(log.log_start_offset() > Offset(0));
 }
 
 #[test]

@@ -267,7 +267,8 @@ impl World {
         }
         self.append(&bytes);
         if gap > 0 && batches > 0 {
-            self.remembered.dense_from = self.log.log_end_offset();
+            let from = &mut self.remembered.dense_from;
+            *from = self.log.log_end_offset().max(*from);
         }
     }
 
@@ -281,7 +282,8 @@ impl World {
     fn truncate(&mut self, to: Offset) {
         let to = to.max(self.high_watermark);
         self.log.truncate_to(to).unwrap();
-        self.remembered.truncate(self.log.log_end_offset());
+        let end = self.log.log_end_offset();
+        self.remembered.truncate(if to < self.expected.log_end { end } else { to });
         let keep = self.expected.batches.partition_point(|(h, _)| h.last_offset() < to);
         if to < self.expected.log_end {
             self.expected.truncate(keep);
@@ -570,6 +572,59 @@ fn a_log_that_was_emptied_twice_stays_where_it_begins() {
         world.empty(Offset(1));
         world.fail_power(seed);
         world.check();
+    }
+}
+
+fn appending(records: usize, new_epoch: bool) -> Step {
+    Step::Append { records, key: 0, later_ms: 0, producer: None, new_epoch }
+}
+
+/// A follower's log lost all that it had behind a gap. The owner notes each cut before it is made, this one too.
+#[test]
+fn a_cut_that_takes_nothing_ends_what_may_have_gaps() {
+    let append =
+        |records, key| Step::Append { records, key, later_ms: 0, producer: None, new_epoch: false };
+    for seed in 0..20 {
+        let steps = [
+            append(1, 0),
+            Step::AppendFollowing { batches: 1, gap: 1 },
+            Step::PowerFailure { seed },
+            Step::Truncate(60),
+            append(1, 2),
+            append(3, 0),
+            append(2, 0),
+            append(3, 2),
+            append(2, 0),
+            append(1, 0),
+            Step::Compact { memory: 60_000 },
+        ];
+        run(CleanupPolicy { delete: true, compact: true }, &steps);
+    }
+}
+
+/// Of the leader epoch of a batch below the log's start nothing is known but what the batch says. What took the place
+/// of batches there had the epoch of the next one that stayed, and the log was refused.
+#[test]
+fn what_goes_below_the_start_of_a_log_leaves_its_epoch() {
+    let following = |batches| Step::AppendFollowing { batches, gap: 0 };
+    let short = [appending(2, false), appending(1, true), Step::DeleteRecords(34), following(6)];
+    let cut = [
+        following(1),
+        appending(2, true),
+        Step::DeleteRecords(25),
+        appending(2, false),
+        Step::Truncate(60),
+        following(4),
+    ];
+    for history in [&short[..], &cut] {
+        for memory in [120, 216, 60_000] {
+            let last =
+                [Step::PowerFailure { seed: 0 }, Step::Reopen { clean: false }, Step::ReleaseFiles];
+            for last in last {
+                let steps = [history, &[Step::Compact { memory }, last]].concat();
+                run(CleanupPolicy { delete: true, compact: true }, &steps);
+            }
+        }
     }
 }
 
