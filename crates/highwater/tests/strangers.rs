@@ -95,13 +95,13 @@ fn produce_large(server: &Server, stop: &AtomicBool) -> Vec<Duration> {
     took
 }
 
-/// Batches of 750 kB through a line of 1 Mbit/s: six seconds each, and never closed. From ten seconds on it might be:
-/// the rest is for a machine that holds the line up.
+/// Batches of 1 MB through a line of 1 Mbit/s: eight seconds each and more on a machine that holds the line up, and
+/// never closed.
 fn produce_slowly(server: &Server, stop: &AtomicBool) -> usize {
     let mut conn = Conn::open(server.address);
     let mut count = 0;
     while !stop.load(Ordering::Relaxed) {
-        conn.send_slowly(&produce("slow", batch(1, 750_000)), 9, 125_000);
+        conn.send_slowly(&produce("slow", batch(1, 1_000_000)), 9, 125_000);
         let answer = conn.receive::<wire::ProduceRequest>(9);
         assert_eq!(answer.responses[0].partition_responses[0].error(), ErrorCode::None);
         count += 1;
