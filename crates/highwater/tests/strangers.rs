@@ -6,6 +6,7 @@ mod stranger {
     pub mod attacks;
     pub mod client;
     pub mod pace;
+    mod refused;
     pub mod server;
 }
 

@@ -592,7 +592,17 @@ fn read_text(disk: &dyn Disk, path: &Path) -> Result<Option<String>, StorageErro
 mod tests {
     use super::*;
     use crate::LogConfig;
-    use crate::disk::RealDisk;
+    use crate::disk::{RealDisk, SimDisk};
+
+    #[test]
+    fn a_directory_that_was_made_is_there_after_a_power_failure() {
+        for seed in 0..20 {
+            let disk = SimDisk::new();
+            let path = PathBuf::from("several/that/were/made");
+            LogDir::new(Arc::new(disk.clone()), path.clone()).unwrap();
+            assert!(disk.after_crash(seed).exists(&path), "seed {seed}");
+        }
+    }
 
     fn log_dir(dir: &Path) -> LogDir {
         LogDir::new(Arc::new(RealDisk), dir.to_owned()).unwrap()

@@ -156,3 +156,28 @@ async fn contradictions_are_refused_when_they_are_made_and_sets_are_checked_as_a
     assert_eq!(policy.as_deref(), Some("delete,compact"));
     broker.stop().await;
 }
+
+/// Whether this process has a thread of this name.
+fn has_thread(name: &str) -> bool {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
+    names.into_iter().any(|found| found.trim() == name)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn threads_of_the_cleaner_come_and_go_at_run_time() {
+    let broker = Broker::start_alone(&[("log.cleaner.backoff.ms", "20")]).await;
+    let mut conn = broker.connect().await;
+    for (count, is_there) in [("3", true), ("1", false), ("2", false), ("3", true)] {
+        let (error, message) =
+            change(&mut conn, "", &[("log.cleaner.threads", SET, Some(count))]).await;
+        assert_eq!(error, ErrorCode::None, "{message}");
+        let began = std::time::Instant::now();
+        while has_thread("cleaner-2") != is_there {
+            assert!(began.elapsed() < std::time::Duration::from_secs(120), "{count} threads");
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+    broker.stop().await;
+}

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, pidfd_open, pidfd_send_signal, prlimit,
+};
 use tempfile::TempDir;
 
 pub struct Server {
@@ -81,6 +83,23 @@ impl Server {
             std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with(name)).expect("it runs");
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    }
+
+    /// The descriptors that it has now.
+    pub fn descriptors(&self) -> Vec<u64> {
+        let listed = std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap();
+        let names = listed.flatten().map(|entry| entry.file_name());
+        names.filter_map(|name| name.to_string_lossy().parse().ok()).collect()
+    }
+
+    /// Has the system let it have so many descriptors from now on.
+    pub fn limit_descriptors(&self, max: u64) {
+        let pid = self.process.id();
+        let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("told");
+        let hard = line.split_whitespace().nth(4).expect("a soft and a hard one").parse().ok();
+        let limits = Rlimit { current: Some(max), maximum: hard };
+        prlimit(Some(Pid::from_child(&self.process)), Resource::Nofile, limits).unwrap();
     }
 
     /// Asks it to stop, and waits until it has: cleanly, or not within `patience`.
