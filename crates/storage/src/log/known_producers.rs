@@ -205,29 +205,35 @@ impl Log {
     /// What is to be done for durable files of the producers at the base of a segment: of what the
     /// batches before it tell of them and will not tell any more.
     pub(crate) fn keep_producers_at(&self, next: Offset) -> ProducersKept {
-        let home = self.home.clone();
-        let derive = match self.snapshots.contains(&next) || self.producers.len() == 0 {
-            true => None,
-            // A roll leaves them: so this log came from elsewhere, or its files were lost.
-            false => Some(Box::new(self.view())),
+        let is_needed = self.producers.len() > 0;
+        // A roll leaves files. If there are none, this log came from elsewhere, or they were lost; and what a roll
+        // leaves is not synced, so a power failure may have left only their names.
+        let known = match self.snapshots.contains(&next) {
+            true => Producers::default(),
+            false => self.producers.clone(),
         };
-        ProducersKept { home, is_needed: self.producers.len() > 0, next, derive }
+        let log = is_needed.then(|| Box::new(self.view_with(known)));
+        ProducersKept { next, log }
     }
 
     /// There are files of the producers at this offset.
     pub(crate) fn producers_are_kept(&mut self, kept: &ProducersKept) {
-        if let (true, Err(at)) = (kept.is_needed, self.snapshots.binary_search(&kept.next)) {
+        if let (true, Err(at)) = (kept.log.is_some(), self.snapshots.binary_search(&kept.next)) {
             self.snapshots.insert(at, kept.next);
         }
     }
 
     /// The log as it is now, to be read without its lock.
     pub(super) fn view(&self) -> Log {
+        self.view_with(self.producers.clone())
+    }
+
+    fn view_with(&self, producers: Producers) -> Log {
         Log {
             home: self.home.clone(),
             config: Arc::clone(&self.config),
             segments: self.segments.clone(),
-            producers: self.producers.clone(),
+            producers,
             epochs: EpochHistory::default(),
             epochs_unwritten: false,
             snapshots: self.snapshots.clone(),
@@ -271,38 +277,38 @@ impl Log {
 /// Files of the producers at the base of a segment, to be made durable. Running it needs no lock.
 #[derive(Debug)]
 pub(crate) struct ProducersKept {
-    home: Home,
-    /// Whether there is anything to tell.
-    is_needed: bool,
     next: Offset,
-    /// What the files are made of, if there are none.
-    derive: Option<Box<Log>>,
+    /// What the files are made of, if there are no good ones; `None` if there is nothing to tell.
+    log: Option<Box<Log>>,
 }
 
 impl ProducersKept {
-    /// Writes the files if there are none, and syncs them; their names are the caller's.
+    /// Writes the files if there are no good ones, and syncs them; their names are the caller's.
     pub(crate) fn run(&mut self) -> Result<(), StorageError> {
-        if !self.is_needed {
-            return Ok(());
+        let Some(log) = &mut self.log else { return Ok(()) };
+        let (home, next) = (log.home.clone(), self.next);
+        if log.snapshots.contains(&next) && log.load_own(next)?.is_some() {
+            return sync_files(&home, next);
         }
-        let disk = &self.home.disk;
-        if let Some(log) = &mut self.derive {
-            for (path, content) in files_of(&self.home, &log.producers_at(self.next)?, self.next) {
-                disk.write_atomically(&path, &content).during("write", &path)?;
-            }
-            return Ok(());
-        }
-        for suffix in [SNAPSHOT, PRODUCERS] {
-            let path = self.home.segment_path(self.next, suffix);
-            match disk.sync_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(error).during("sync", &path);
-                }
-                _ => {}
-            }
+        for (path, content) in files_of(&home, &log.producers_at(next)?, next) {
+            home.disk.write_atomically(&path, &content).during("write", &path)?;
         }
         Ok(())
     }
+}
+
+/// Syncs both files of an offset.
+fn sync_files(home: &Home, offset: Offset) -> Result<(), StorageError> {
+    for suffix in [SNAPSHOT, PRODUCERS] {
+        let path = home.segment_path(offset, suffix);
+        match home.disk.sync_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).during("sync", &path);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Removes both files of an offset.

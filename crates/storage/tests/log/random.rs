@@ -579,6 +579,42 @@ fn appending(records: usize, new_epoch: bool) -> Step {
     Step::Append { records, key: 0, later_ms: 0, producer: None, new_epoch }
 }
 
+/// What a roll leaves of the producers is not synced. A power failure left its name only, retention took the batches that
+/// tell the same, and a cut asked for it.
+#[test]
+fn producers_whose_batches_went_are_known_behind_a_power_failure_and_a_cut() {
+    let append = |records, producer| Step::Append {
+        records,
+        key: 0,
+        later_ms: 0,
+        producer,
+        new_epoch: false,
+    };
+    for seed in 0..200 {
+        let steps = [
+            append(3, None),
+            append(1, None),
+            append(1, Some(0)),
+            append(1, None),
+            Step::Checkpoint,
+            append(1, None),
+            append(3, None),
+            append(1, None),
+            append(1, None),
+            Step::Sync,
+            Step::Truncate(60),
+            Step::AppendFollowing { batches: 6, gap: 0 },
+            Step::Reopen { clean: true },
+            Step::PowerFailure { seed },
+            Step::Retain { bytes: 300 },
+            append(1, None),
+            Step::Checkpoint,
+            Step::Truncate(60),
+        ];
+        run(CleanupPolicy { delete: true, compact: false }, &steps);
+    }
+}
+
 /// A follower's log lost all that it had behind a gap. The owner notes each cut before it is made, this one too.
 #[test]
 fn a_cut_that_takes_nothing_ends_what_may_have_gaps() {
