@@ -34,6 +34,7 @@ use crate::logs::flusher::Flusher;
 use crate::network::arrival::SlowFrames;
 use crate::network::buffer::BufferPool;
 use crate::network::listener::Connections;
+use crate::network::lone::Lone;
 use crate::network::memory::RequestMemory;
 use crate::network::unsent::Unsent;
 use crate::producer_ids::ProducerIds;
@@ -137,6 +138,8 @@ pub struct Server {
     pub checking: Checking,
     /// Group commit.
     pub flusher: Flusher,
+    /// Whether the data threads have one connection to serve only.
+    pub lone: Lone,
     /// The log directories.
     pub logs: Arc<Logs>,
     /// The cluster's metadata and who decides it.
@@ -184,6 +187,20 @@ impl Server {
     /// The time by which records, producers and tombstones expire: see [`Clock::expiry_now`].
     pub fn expiry_now(&self) -> Timestamp {
         self.clock.expiry_now()
+    }
+
+    /// Syncs a partition on this data thread, which serves this connection and no other, if that is cheaper than to have it
+    /// synced. Whether it did.
+    pub fn sync_here(&self, partition: &Arc<Partition>) -> bool {
+        let Some(directory) = self.logs.directory_number(partition) else { return false };
+        self.lone.wait(|| self.flusher.sync_if_quick(directory, partition)).unwrap_or(false)
+    }
+
+    /// Writes zeros ahead of a log that [`Server::sync_here`] has synced, if it wants some.
+    pub fn write_ahead(&self, partition: &Arc<Partition>) {
+        if let Some(directory) = self.logs.directory_number(partition) {
+            self.flusher.write_ahead(directory, partition);
+        }
     }
 
     /// The cluster's metadata now.

@@ -4,6 +4,7 @@
 //! data runtime      one thread a core: connections, produce, fetch
 //! control runtime   the caller's: quorum, coordinators' timers, metadata, HTTP
 //! flusher threads   group commit, for each log directory its own
+//! watch thread      has the sockets watched while a data thread syncs
 //! chores thread     retention, checkpoints; cleaner threads: compaction; files thread: closing files in need
 //! removal thread    what was deleted
 //! ```
@@ -55,6 +56,7 @@ use crate::logs::removal::Removal;
 use crate::logs::{Assigned, Directory, Logs, LogsError, Process};
 use crate::network::buffer::BufferPool;
 use crate::network::listener::{BACKLOG_OF_HTTP, ConnectionLimits, Connections, accept, bind};
+use crate::network::lone::Lone;
 use crate::network::memory::RequestMemory;
 use crate::network::unsent::Unsent;
 use crate::observe::{self, Observer};
@@ -204,6 +206,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
 
     let counters = Arc::new(Counters::default());
     let flusher = start_flusher(&logs, config.log.sync_delay_ms, &counters)?;
+    let lone = Lone::start(data.handle(), data_threads(&config)).map_err(StartError::Threads)?;
     let clock = Clock::default().behind(logs.last_wall_clock());
     tell_clock(&clock);
     let group_config = coordinator::GroupConfig {
@@ -233,6 +236,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         topics: TopicTable::default(),
         fetch_sessions: FetchSessions::new(config.fetch.session_slots),
         flusher,
+        lone,
         checking: Checking::default(),
         logs,
         quorum,

@@ -22,6 +22,8 @@ pub(crate) struct SyncState {
     queued: [bool; URGENCIES],
     /// Up to where the sync reaches that runs, if one does.
     running: Option<Offset>,
+    /// Asked for by the flusher while a sync ran: asked for anew behind it.
+    again: Option<Urgency>,
     /// Replicas were handed everything below.
     pub(crate) handed_out: Offset,
     /// Bytes appended since the last sync began, as the queue has counted them.
@@ -33,6 +35,7 @@ impl Default for SyncState {
         SyncState {
             queued: [false; URGENCIES],
             running: None,
+            again: None,
             handed_out: Offset(0),
             unsynced_bytes: 0,
         }
@@ -66,8 +69,8 @@ impl Partition {
             return None;
         }
         if state.sync.running.is_some() {
-            let waker = self.demand(&mut state, urgency);
-            wake(state, waker);
+            // Another thread syncs it. Whoever gives this out would find it in the queue again and again meanwhile.
+            state.sync.again = state.sync.again.max(Some(urgency));
             return None;
         }
         self.sync_queue.taken_care_of(std::mem::take(&mut state.sync.unsynced_bytes));
@@ -79,6 +82,35 @@ impl Partition {
         };
         state.sync.running = Some(ticket.up_to());
         Some(PartitionSync { partition: Arc::clone(self), ticket })
+    }
+
+    /// Begins a sync of all that is written now, for a thread that serves requests and would only wait for it. `None`: that is the
+    /// flusher's, and nothing has changed: more than `bytes_max` bytes are to be written, more than one file is to be
+    /// synced, others decide as well when it is committed, or a sync runs already.
+    pub fn begin_small_sync(self: &Arc<Self>, bytes_max: u64) -> Option<PartitionSync> {
+        let mut state = self.lock();
+        let is_alone = state.replica.leadership().is_some_and(|term| term.isr().len() == 1);
+        let is_small = state.sync.running.is_none()
+            && state.sync.unsynced_bytes <= bytes_max
+            && state.settings.durability == Durability::Fsync;
+        if !is_alone || !is_small || self.status() != Status::Leading {
+            return None;
+        }
+        let ticket = state.log.begin_sync()?;
+        if !ticket.is_one_open_file() {
+            return None;
+        }
+        self.sync_queue.taken_care_of(std::mem::take(&mut state.sync.unsynced_bytes));
+        state.sync.running = Some(ticket.up_to());
+        Some(PartitionSync { partition: Arc::clone(self), ticket })
+    }
+
+    /// A sync has ended: asks for the next one, if the flusher wanted to begin it meanwhile.
+    fn demand_again(&self) {
+        let mut state = self.lock();
+        let again = state.sync.again.take();
+        let waker = again.and_then(|urgency| self.demand(&mut state, urgency));
+        wake(state, waker);
     }
 
     /// Asks for a sync of what is written now, if anything is not synced, although no caller waits.
@@ -175,6 +207,13 @@ impl PartitionSync {
     /// As [`PartitionSync::run`]. `note` writes down how far, before anybody is told: what was
     /// acknowledged is then known as synced to a start after the process was killed.
     pub fn run_noted(self, note: impl FnOnce(&Synced)) -> Result<Option<Synced>, PartitionError> {
+        let partition = Arc::clone(&self.partition);
+        let ended = self.run_and_tell(note);
+        partition.demand_again();
+        ended
+    }
+
+    fn run_and_tell(self, note: impl FnOnce(&Synced)) -> Result<Option<Synced>, PartitionError> {
         let (partition, up_to) = (Arc::clone(&self.partition), self.ticket.up_to());
         let Some(synced) = self.sync()? else { return Ok(None) };
         note(&synced);

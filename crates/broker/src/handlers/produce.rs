@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use model::{ErrorCode, LeaderEpoch, PartitionIndex, Timestamp, Uuid};
+use model::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
 use partition::{
     Acks, Append, Appended, Effort, Fate, Partition, PartitionError, Refusal, Status, WaiterKey,
 };
@@ -198,9 +198,9 @@ impl PutOff {
             }
             Err(put_off) => Some(put_off),
         });
-        // Only now: the flusher takes all partitions of the request in one round.
-        answers.iter().for_each(|answer| answer.outcome.want_committed());
+        // Of a whole request the connection asks for the syncs ([`ProduceInProgress::ask`]).
         let Some(next) = next else { return finish(self.produce, self.acks) };
+        self.produce.ask();
         self.left = std::iter::once(next).chain(left).collect();
         Ok(Dispatched::PutOff(Box::new(self)))
     }
@@ -402,10 +402,13 @@ impl Outcome {
         Outcome::Refused(Box::new(RefusedBatch { error_code, message, record_errors, known_epoch }))
     }
 
-    /// Asks for the sync that this waits for.
-    fn want_committed(&self) {
-        if let Outcome::Appended { appended, awaited: Some(partition), .. } = self {
-            partition.want_committed(appended.needed);
+    /// What this waits for.
+    fn awaited(&self) -> Option<(&Arc<Partition>, Offset)> {
+        match self {
+            Outcome::Appended { appended, awaited: Some(partition), .. } => {
+                Some((partition, appended.needed))
+            }
+            Outcome::Appended { awaited: None, .. } | Outcome::Refused(_) => None,
         }
     }
 
@@ -458,6 +461,19 @@ impl ProduceInProgress {
         }
         let written = out.compose(|writer, _| self.write(writer, asker));
         Poll::Ready(written.map_err(|error| Hangup(format!("cannot answer a Produce: {error}"))))
+    }
+
+    /// The partition that it waits for and the offset it needs there, if it waits for one only.
+    pub fn only_awaited(&self) -> Option<(&Arc<Partition>, Offset)> {
+        let mut awaited = self.answers.iter().filter_map(|answer| answer.outcome.awaited());
+        awaited.next().filter(|_| awaited.next().is_none())
+    }
+
+    /// Asks for the syncs that it waits for: only when all is appended, so that the flusher takes all partitions of a
+    /// request in one round.
+    pub fn ask(&self) {
+        let awaited = self.answers.iter().filter_map(|answer| answer.outcome.awaited());
+        awaited.for_each(|(partition, needed)| partition.want_committed(needed));
     }
 
     /// When the request came.

@@ -27,6 +27,12 @@ const SYNCS_AT_ONCE_MAX: usize = 16;
 const READER_INTERVAL: Duration = Duration::from_millis(1);
 /// Portions of zeros that are written after one round: the next one waits for them.
 const PORTIONS_A_ROUND_MAX: usize = 4;
+/// Most bytes that a data thread syncs itself.
+const SYNCED_HERE_BYTES_MAX: u64 = 64 << 10;
+/// A sync that takes longer is slow.
+const SLOW: Duration = Duration::from_millis(2);
+/// Behind a slow sync data threads do not sync in its directory for so many times as long as it took.
+const SHUNNED_TIMES: u32 = 4;
 /// Bytes of stack of a thread that syncs.
 const STACK_BYTES: usize = 256 * 1024;
 
@@ -75,6 +81,8 @@ impl Flusher {
                     counters: Arc::clone(counters),
                     syncs: Arc::default(),
                     observer: Arc::clone(observer),
+                    began: Instant::now(),
+                    shunned_until_us: AtomicU64::new(0),
                 })
             })
             .collect();
@@ -105,6 +113,26 @@ impl Flusher {
         let synced: Vec<Synced> = directory.sync(sync).into_iter().collect();
         directory.observer.round_ended(directory.number, &synced);
         directory.write_ahead(&synced);
+    }
+
+    /// Syncs a partition of this directory on the calling thread, which serves requests and has nothing else to do, if that
+    /// is one small sync on a device that is quick, and the flusher has no round to begin. Returns false, having done
+    /// nothing, if it is not.
+    pub fn sync_if_quick(&self, directory: usize, partition: &Arc<Partition>) -> bool {
+        let directory = &self.directories[directory];
+        if directory.queue.most_urgent() >= Some(Urgency::Reader) || !directory.is_quick() {
+            return false;
+        }
+        let Some(sync) = partition.begin_small_sync(SYNCED_HERE_BYTES_MAX) else { return false };
+        let synced: Vec<Synced> = directory.sync(sync).into_iter().collect();
+        directory.observer.round_ended(directory.number, &synced);
+        true
+    }
+
+    /// Writes zeros ahead of a log that [`Flusher::sync_if_quick`] has synced, if it wants some: when those who waited for the sync are
+    /// answered. No append of this thread can come in between, which would end the writing.
+    pub fn write_ahead(&self, directory: usize, partition: &Arc<Partition>) {
+        self.directories[directory].write_zeros(std::iter::once(partition));
     }
 
     /// Syncs what is not synced, then ends the threads.
@@ -157,6 +185,10 @@ struct Directory {
     /// How long syncs in this directory took.
     syncs: Arc<Durations>,
     observer: Arc<dyn SyncObserver>,
+    /// When the broker began to serve: the zero of the next field.
+    began: Instant,
+    /// No data thread syncs here before, in microseconds.
+    shunned_until_us: AtomicU64,
 }
 
 /// What the thread remembers from round to round.
@@ -243,8 +275,12 @@ impl Directory {
     /// Writes zeros ahead of the logs that want some, now that all requests that waited for the round are
     /// answered. The others have their turn after another round.
     fn write_ahead(&self, synced: &[Synced]) {
+        self.write_zeros(synced.iter().map(|(partition, _)| partition));
+    }
+
+    fn write_zeros<'a>(&self, partitions: impl Iterator<Item = &'a Arc<Partition>>) {
         let mut portions = 0;
-        for (partition, _) in synced {
+        for partition in partitions {
             match partition.write_ahead() {
                 AheadWritten::Nothing => continue,
                 AheadWritten::Done => {}
@@ -257,12 +293,22 @@ impl Directory {
         }
     }
 
+    /// Whether the last syncs here were quick.
+    fn is_quick(&self) -> bool {
+        let until = self.shunned_until_us.load(Ordering::Relaxed);
+        until == 0 || self.began.elapsed().as_micros() as u64 >= until
+    }
+
     fn sync(&self, sync: PartitionSync) -> Option<Synced> {
         let (began, partition) = (Instant::now(), Arc::clone(sync.partition()));
         let note = |synced: &partition::Synced| {
             let took = began.elapsed();
             self.counters.syncs.observe(took);
             self.syncs.observe(took);
+            if took > SLOW {
+                let until = self.began.elapsed() + took * SHUNNED_TIMES;
+                self.shunned_until_us.fetch_max(until.as_micros() as u64, Ordering::Relaxed);
+            }
             self.observer.synced(self.number, &(Arc::clone(&partition), synced.clone()));
         };
         match sync.run_noted(note) {
@@ -645,6 +691,8 @@ mod tests {
             counters: Arc::default(),
             syncs: Arc::default(),
             observer: Arc::clone(&failures) as Arc<dyn SyncObserver>,
+            began: Instant::now(),
+            shunned_until_us: AtomicU64::new(0),
         };
         for _ in 0..storage::LogConfig::default().ahead_after_syncs {
             append(&partition, Acks::Leader);
@@ -682,6 +730,100 @@ mod tests {
         assert_eq!(other.high_watermark(), Offset(0));
         bench.flusher.stop();
         assert_eq!(other.high_watermark(), Offset(1), "the stop waits for no timer");
+    }
+
+    /// Appends as `append` does with `acks=all`, but leaves the sync to a data thread.
+    fn append_unasked(partition: &Arc<Partition>, value_bytes: usize) -> Offset {
+        let mut batch = BatchBuilder::new();
+        batch.add(Timestamp(1), None, Some(&vec![b'v'; value_bytes]));
+        let how = Append { acks: Acks::All, now: Timestamp(1), internal: false };
+        partition.append(&mut batch.finish(), how).unwrap().needed
+    }
+
+    #[test]
+    fn a_data_thread_syncs_what_is_small_and_the_flusher_the_rest() {
+        let bench = Bench::new(1, NEVER_MS);
+        let partition = bench.partition(0, 0);
+        let is_synced_here = || bench.flusher.sync_if_quick(0, &partition);
+        append_unasked(&partition, 1);
+        assert!(!is_synced_here(), "the names are to be synced as well");
+        append(&partition, Acks::All);
+        bench.next_round();
+        assert!(!is_synced_here(), "there is nothing to be synced");
+        // The simulated disk is quick; a thread that was held up by others is not.
+        let shun_until = |us| {
+            bench.flusher.directories[0].shunned_until_us.store(us, Ordering::Relaxed);
+        };
+        shun_until(0);
+        let needed = append_unasked(&partition, 1);
+        assert!(is_synced_here());
+        assert_eq!(bench.next_round().1[0].1.up_to, needed);
+        assert_eq!(partition.high_watermark(), needed);
+        append_unasked(&partition, SYNCED_HERE_BYTES_MAX as usize);
+        shun_until(0);
+        assert!(!is_synced_here(), "too large");
+        append(&partition, Acks::All);
+        bench.next_round();
+        let needed = append_unasked(&partition, 1);
+        shun_until(u64::MAX);
+        assert!(!is_synced_here(), "the device is slow");
+        partition.want_committed(needed);
+        assert_eq!(bench.next_round().1[0].1.up_to, needed);
+    }
+
+    #[test]
+    fn a_slow_sync_keeps_data_threads_from_waiting_for_the_device() {
+        let bench = Bench::new(1, NEVER_MS);
+        let partition = bench.partition(0, 0);
+        append(&partition, Acks::All);
+        bench.next_round();
+        bench.disk.close(&dir(0));
+        append(&partition, Acks::All);
+        assert!(bench.disk.wait_for(1, PATIENCE));
+        std::thread::sleep(SLOW * 2);
+        bench.disk.open_gate();
+        bench.next_round();
+        assert!(bench.flusher.directories[0].shunned_until_us.load(Ordering::Relaxed) > 0);
+    }
+
+    #[test]
+    fn a_data_thread_that_syncs_runs_over_zeros_too() {
+        let bench = Bench::new(1, NEVER_MS);
+        let partition = bench.partition(0, 0);
+        append(&partition, Acks::All);
+        bench.next_round();
+        let mut syncs = 1;
+        while partition.with_log(|log| log.ahead_bytes()) == 0 {
+            syncs += 1;
+            assert!(
+                syncs <= storage::LogConfig::default().ahead_after_syncs,
+                "small syncs in a row"
+            );
+            append_unasked(&partition, 1);
+            // The simulated disk is quick; a thread that was held up by others is not.
+            bench.flusher.directories[0].shunned_until_us.store(0, Ordering::Relaxed);
+            assert!(bench.flusher.sync_if_quick(0, &partition));
+            bench.next_round();
+            bench.flusher.write_ahead(0, &partition);
+        }
+    }
+
+    #[test]
+    fn a_partition_that_another_thread_syncs_is_taken_up_behind_that() {
+        let bench = Bench::new(1, NEVER_MS);
+        let partition = bench.partition(0, 0);
+        append(&partition, Acks::Leader);
+        let elsewhere = partition.begin_sync(Urgency::Later).unwrap();
+        let needed = append(&partition, Acks::All);
+        // The flusher finds that it cannot sync it now, and sleeps.
+        let until = Instant::now() + PATIENCE;
+        while bench.queues[0].most_urgent() == Some(Urgency::Now) {
+            assert!(Instant::now() < until);
+            std::thread::yield_now();
+        }
+        assert!(elsewhere.run().unwrap().is_some());
+        assert_eq!(bench.next_round().1[0].1.up_to, needed);
+        assert_eq!(partition.high_watermark(), needed);
     }
 
     #[test]

@@ -23,12 +23,15 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::BufMut;
+use model::Offset;
+use partition::Partition;
 use storage::disk::reserve;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 use tracing::error;
 
+use crate::handlers::produce::ProduceInProgress;
 use crate::handlers::{self, Dispatched, PutOff, Session};
 use crate::server::Server;
 
@@ -48,6 +51,8 @@ const TURN_MAX: Duration = Duration::from_millis(1);
 /// Bytes of answers to one connection that may wait to be sent before reading stops. Ranges of
 /// files count, but hold no memory.
 const QUEUED_BYTES_MAX: u64 = 8 << 20;
+/// From one durable request to the next: a connection on which they come less often has another thread sync.
+const OFTEN: Duration = Duration::from_millis(2);
 /// How often a connection that reads nothing, though bytes have come, looks whether its peer is
 /// still there.
 const HANGUP_LOOK: Duration = Duration::from_secs(1);
@@ -97,6 +102,14 @@ pub struct Connection {
     outbox: Outbox,
     /// Requests in progress, oldest first.
     line: VecDeque<Slot>,
+    /// Its number among those of the broker.
+    number: u64,
+    /// When a durable request came last.
+    durable_at: Option<Instant>,
+    /// What all in the line wait for, if this thread is to sync it before it asks them.
+    own_sync: Option<(Arc<Partition>, Offset)>,
+    /// What this thread has synced, until the answers are sent.
+    synced: Option<Arc<Partition>>,
     /// The request at the front of the inbox, if it was begun and waits for a file to be closed.
     put_off: Option<Box<PutOff>>,
     timer: Pin<Box<Sleep>>,
@@ -137,6 +150,7 @@ impl Connection {
         let answers = server.memory.decoded.charge();
         let now = Instant::now();
         let armed = now + limits.connection_idle_max;
+        let number = server.lone.number();
         Connection {
             stream,
             server,
@@ -144,6 +158,10 @@ impl Connection {
             inbox,
             outbox: Outbox::default(),
             line: VecDeque::new(),
+            number,
+            durable_at: None,
+            own_sync: None,
+            synced: None,
             put_off: None,
             timer: Box::pin(tokio::time::sleep_until(armed.into())),
             armed,
@@ -183,19 +201,51 @@ impl Connection {
         let mut began = None;
         loop {
             let now = Instant::now();
+            self.server.lone.served(self.number, now);
             if now.duration_since(*began.get_or_insert(now)) > TURN_MAX {
                 // Woken again behind the others of this thread, and behind a look at the sockets.
                 let _ = pin!(tokio::task::yield_now()).poll(cx);
                 return Poll::Pending;
             }
+            self.sync_own();
             self.answer(cx, now)?;
-            let again = self.send(cx, now)? | self.receive(cx, now)?;
+            let mut again = self.send(cx, now)?;
+            if let Some(partition) = self.synced.take() {
+                self.server.write_ahead(&partition);
+            }
+            again |= self.receive(cx, now)?;
             if self.is_drained() {
                 return Poll::Ready(Ok(()));
             }
             if !again {
                 return self.wait(cx, now);
             }
+        }
+    }
+
+    /// Has what a request appended synced: by this thread, behind all that is to be taken in now, or by another. This thread does it
+    /// while it has nobody else to serve, and small requests for one partition come often.
+    fn ask_for_syncs(&mut self, produce: &ProduceInProgress, now: Instant) {
+        let Some((partition, needed)) = produce.only_awaited() else { return produce.ask() };
+        let comes_often = self.durable_at.is_some_and(|before| now - before <= OFTEN);
+        self.durable_at = Some(now);
+        let joins = match &self.own_sync {
+            None => self.line.is_empty() && comes_often,
+            Some((own, _)) => Arc::ptr_eq(own, partition),
+        };
+        if joins && self.server.lone.is_alone(self.number, now) {
+            self.own_sync = Some((Arc::clone(partition), needed));
+        } else {
+            produce.ask();
+        }
+    }
+
+    /// Syncs what this thread is to sync, or leaves that to the flusher.
+    fn sync_own(&mut self) {
+        let Some((partition, needed)) = self.own_sync.take() else { return };
+        match self.server.sync_here(&partition) {
+            true => self.synced = Some(partition),
+            false => partition.want_committed(needed),
         }
     }
 
@@ -320,7 +370,12 @@ impl Connection {
                 None => handlers::dispatch(&self.server, &mut self.session, frame, charge, now)?,
             };
             match dispatched {
-                Dispatched::Slot(slot) => self.line.push_back(slot),
+                Dispatched::Slot(slot) => {
+                    if let Slot::Produce(produce) = &slot {
+                        self.ask_for_syncs(produce, now);
+                    }
+                    self.line.push_back(slot);
+                }
                 Dispatched::NoAnswer => {}
                 Dispatched::PutOff(put_off) => {
                     self.inbox.put_back(size_bytes);
@@ -452,6 +507,9 @@ fn unsent(server: &Server, failure: SendFailure) -> Ending {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        if let Some((partition, needed)) = self.own_sync.take() {
+            partition.want_committed(needed);
+        }
         self.session.end(&self.server);
     }
 }

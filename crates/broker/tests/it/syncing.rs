@@ -143,3 +143,41 @@ async fn a_stop_syncs_what_nobody_waits_for() {
     assert_eq!(offset_at(&mut conn, "stopped", -1).await, 3);
     broker.stop().await;
 }
+
+/// One connection alone, whose thread syncs small requests itself; then there is another one.
+#[tokio::test]
+async fn a_connection_that_is_alone_is_answered_as_one_among_others() {
+    let broker = Broker::start(&[NEVER]).await;
+    let mut alone = broker.connect().await;
+    alone.create_topic("alone", &[]).await;
+    let mut end = 0;
+    let mut next = |answer: wire::ProduceResponse| {
+        let partition = &answer.responses[0].partition_responses[0];
+        assert_eq!((partition.error(), partition.base_offset), (ErrorCode::None, end));
+        end += 1;
+    };
+    for number in 0..400 {
+        // One at a time, and several in flight, which are answered in their order.
+        let in_flight = if number % 2 == 0 { 1 } else { 5 };
+        let mut sent = Vec::new();
+        for _ in 0..in_flight {
+            let request = produce_request("alone", -1, batch(&["v"]));
+            sent.push(alone.send(&request, PRODUCE).await);
+        }
+        for correlation in sent {
+            next(alone.receive::<wire::ProduceRequest>(PRODUCE, correlation).await);
+        }
+    }
+    let mut other = broker.connect().await;
+    for _ in 0..20 {
+        for conn in [&mut alone, &mut other] {
+            next(conn.call(&produce_request("alone", -1, batch(&["v"])), PRODUCE).await);
+        }
+    }
+    assert_eq!(other.end_offset("alone").await, end);
+    let copy = broker.start_on_copy().await;
+    let mut conn = copy.connect().await;
+    assert_eq!(conn.end_offset("alone").await, end, "a process killed now has all of it");
+    copy.stop().await;
+    broker.stop().await;
+}

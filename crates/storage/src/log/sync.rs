@@ -145,6 +145,12 @@ impl SyncTicket {
         self.up_to
     }
 
+    /// Whether running it is a sync of one file that is open, and nothing else.
+    pub fn is_one_open_file(&self) -> bool {
+        let is_open = matches!(self.files.as_slice(), [(_, Some(_))]);
+        is_open && self.directories.is_empty() && self.metadata.is_none()
+    }
+
     /// Syncs the files, the oldest first, then the directories. After an error nothing may be believed
     /// of what the ticket covers.
     pub fn run(&self) -> io::Result<()> {
