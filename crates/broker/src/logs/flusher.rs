@@ -787,6 +787,29 @@ mod tests {
     }
 
     #[test]
+    fn a_failed_sync_of_a_data_thread_is_told_as_one_of_the_flusher_is() {
+        let (mut bench, disk) = (Bench::new(1, NEVER_MS), SimDisk::new());
+        disk.create_dir_all(&dir(0)).unwrap();
+        let failures = Arc::new(Failures(Mutex::default()));
+        let observer = Arc::clone(&failures) as Arc<dyn SyncObserver>;
+        bench.flusher.stop();
+        bench.flusher =
+            Flusher::start(bench.queues.clone(), NEVER_MS, &Arc::default(), &observer).unwrap();
+        let partition = bench.partition_on(Arc::new(disk.clone()), 0, 0);
+        append(&partition, Acks::Leader);
+        assert!(partition.begin_sync(Urgency::Now).unwrap().run().unwrap().is_some());
+        append_unasked(&partition, 1);
+        disk.fail_at(disk.operation_count(), Errno::IO);
+        assert!(bench.flusher.sync_if_quick(0, &partition), "the flusher has nothing to do");
+        assert!(!bench.flusher.sync_if_quick(0, &partition), "it is offline");
+        bench.flusher.write_ahead(0, &partition);
+        bench.flusher.stop();
+        let failures = failures.0.lock();
+        assert!(matches!(&failures[..], [(Status::Offline, _)]), "{failures:?}");
+        assert_eq!(partition.high_watermark(), Offset(1), "nobody is told that it is committed");
+    }
+
+    #[test]
     fn a_data_thread_that_syncs_runs_over_zeros_too() {
         let bench = Bench::new(1, NEVER_MS);
         let partition = bench.partition(0, 0);

@@ -110,6 +110,8 @@ pub struct Connection {
     own_sync: Option<(Arc<Partition>, Offset)>,
     /// What this thread has synced, until the answers are sent.
     synced: Option<Arc<Partition>>,
+    /// Whether this turn may have woken others, whom no thread but this one can serve before the turn ends.
+    may_have_woken: bool,
     /// The request at the front of the inbox, if it was begun and waits for a file to be closed.
     put_off: Option<Box<PutOff>>,
     timer: Pin<Box<Sleep>>,
@@ -162,6 +164,7 @@ impl Connection {
             durable_at: None,
             own_sync: None,
             synced: None,
+            may_have_woken: false,
             put_off: None,
             timer: Box::pin(tokio::time::sleep_until(armed.into())),
             armed,
@@ -199,15 +202,17 @@ impl Connection {
 
     fn run(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ending>> {
         let mut began = None;
+        self.may_have_woken = false;
         loop {
             let now = Instant::now();
             self.server.lone.served(self.number, now);
-            if now.duration_since(*began.get_or_insert(now)) > TURN_MAX {
+            let is_over = now.duration_since(*began.get_or_insert(now)) > TURN_MAX;
+            if is_over || (self.own_sync.is_some() && self.may_have_woken) {
                 // Woken again behind the others of this thread, and behind a look at the sockets.
                 let _ = pin!(tokio::task::yield_now()).poll(cx);
                 return Poll::Pending;
             }
-            self.sync_own();
+            self.sync_own(now);
             self.answer(cx, now)?;
             let mut again = self.send(cx, now)?;
             if let Some(partition) = self.synced.take() {
@@ -240,11 +245,18 @@ impl Connection {
         }
     }
 
-    /// Syncs what this thread is to sync, or leaves that to the flusher.
-    fn sync_own(&mut self) {
+    /// Syncs what this thread is to sync, or leaves that to the flusher: another connection may have been served since it
+    /// was asked for.
+    fn sync_own(&mut self, now: Instant) {
         let Some((partition, needed)) = self.own_sync.take() else { return };
-        match self.server.sync_here(&partition) {
-            true => self.synced = Some(partition),
+        let is_alone = self.server.lone.is_alone(self.number, now);
+        match is_alone && self.server.sync_here(&partition) {
+            true => {
+                // A consumer waits for what is committed now. It stands in the slot of this thread's runtime from which no other
+                // thread takes it.
+                self.may_have_woken = true;
+                self.synced = Some(partition);
+            }
             false => partition.want_committed(needed),
         }
     }
@@ -371,8 +383,9 @@ impl Connection {
             };
             match dispatched {
                 Dispatched::Slot(slot) => {
-                    if let Slot::Produce(produce) = &slot {
-                        self.ask_for_syncs(produce, now);
+                    match &slot {
+                        Slot::Produce(produce) => self.ask_for_syncs(produce, now),
+                        _ => self.may_have_woken = true,
                     }
                     self.line.push_back(slot);
                 }
