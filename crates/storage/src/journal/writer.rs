@@ -272,6 +272,20 @@ impl Journal {
         };
         let prepared = Files::prepare_snapshot(&*self.disk, &self.dir, &state, seq);
         drop(state);
+        let replaced = self.replace_journal(prepared, seq, position);
+        // What was noted meanwhile was left to the next one who writes.
+        let written = self.write_noted(&mut self.writer.lock());
+        replaced.and(written)
+    }
+
+    /// Begins a new journal behind a prepared snapshot, which holds what the frames up to `seq` say, with the frames from
+    /// this position on.
+    fn replace_journal(
+        &self,
+        prepared: Result<(Arc<dyn DiskFile>, u64), StorageError>,
+        seq: u64,
+        position: u64,
+    ) -> Result<(), StorageError> {
         let _turn = self.syncing.lock();
         let _replacing = Replacing::begin(&self.replacing);
         let mut writer = self.usable()?;

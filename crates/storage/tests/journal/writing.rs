@@ -259,6 +259,27 @@ fn no_synced_offset_is_written_without_the_epochs_below_it() {
     assert_eq!(disk.operation_count(), before);
 }
 
+/// A sync that ends while the journal's files are replaced waits for no disk, and is acknowledged. It is in the new journal
+/// though nobody writes there afterwards.
+#[test]
+fn a_synced_offset_that_is_noted_while_the_journal_is_replaced_is_in_the_new_one() {
+    let disk = SimDisk::new();
+    drop(created(&disk));
+    let gated = GatedDisk::new(Arc::new(disk.clone()));
+    let journal = Journal::open(Arc::new(gated.clone()), dir(), true).unwrap().unwrap();
+    journal.commit(&[Entry::Of(key(0), opened("t"))]).unwrap();
+    gated.close(&dir().join("highwater-partitions.journal.tmp"));
+    std::thread::scope(|scope| {
+        let rewriter = scope.spawn(|| journal.rewrite());
+        let is_replacing = gated.wait_for(1, Duration::from_secs(60));
+        let noted = journal.note_synced([(key(0), Offset(7))]);
+        gated.open_gate();
+        assert!(is_replacing && noted.is_ok());
+        rewriter.join().unwrap().unwrap();
+    });
+    assert_eq!(reopened(&disk.snapshot()).partition(&key(0)).unwrap().synced, Offset(7));
+}
+
 #[test]
 fn a_synced_offset_that_is_noted_while_epochs_are_written_waits_for_its_own_epoch() {
     let disk = SimDisk::new();
