@@ -9,9 +9,10 @@ use crate::ending::Ending;
 use crate::events::{DialFailure, Event, Observer};
 use crate::greeting::{Established, Peer};
 use crate::identity::Identity;
+use crate::standing;
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -239,7 +240,7 @@ impl Shared {
         let calls = Arc::new(calls);
         self.observer.observe(&Event::Up { peer: Arc::clone(&peer) });
         // A descriptor of its own, which goes with the state: the task owns the connection.
-        let socket = established.stream.as_fd().try_clone_to_owned().ok().map(Arc::new);
+        let socket = standing::above(&established.stream).map(Arc::new);
         self.state.send_replace(State::Up(Arc::clone(&calls), socket));
         let ending = tokio::select! {
             biased;

@@ -13,6 +13,7 @@ use crate::ending::Ending;
 use crate::events::Direction;
 use crate::framed::{First, HELLO_HEAD_BYTES, read_first, read_frame};
 use crate::identity::Identity;
+use crate::standing::raised;
 use model::BrokerId;
 use std::fmt;
 use std::net::SocketAddr;
@@ -148,7 +149,7 @@ impl Greeter<'_> {
         direction: Direction,
     ) -> Established {
         let peer = Peer { hello, address: self.address, direction, version };
-        Established { stream, peer: Arc::new(peer) }
+        Established { stream: raised(stream), peer: Arc::new(peer) }
     }
 
     async fn greet_as_dialer<S: AsyncRead + AsyncWrite + Unpin>(

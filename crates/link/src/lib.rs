@@ -24,6 +24,7 @@ mod greeting;
 mod identity;
 mod links;
 mod serving;
+mod standing;
 
 pub mod codec;
 pub mod service;

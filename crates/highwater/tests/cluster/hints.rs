@@ -1,6 +1,8 @@
 //! What a client is told that asks the wrong broker, or waits at one that does not lead any more (KIP-951): the new
 //! leader together with its address, and only what the client does not know.
 
+use std::io::Read;
+
 use client::{Connection, ConnectionConfig};
 use model::record::BatchBuilder;
 use model::{ErrorCode, Timestamp, Uuid};
@@ -22,6 +24,8 @@ const FOREVER_MS: i32 = 600_000;
 /// Versions that name topics by name and by id, the last without hints and the first with them.
 const PRODUCE: (i16, i16) = (9, 10);
 const FETCH: (i16, i16) = (15, 16);
+/// Less than what a broker waits for news of a leader whose link ended.
+const WAITED: Duration = Duration::from_millis(200);
 
 /// What an answer says of who leads: broker, leader epoch, and where that broker is.
 type Hint = Option<(i32, i32, String)>;
@@ -174,6 +178,38 @@ fn who_asks_the_wrong_broker_is_told_the_leader_with_its_address() {
         }
     });
     up.stop();
+}
+
+/// A client hears that its broker was killed by the end of its connection, and asks another broker at once. The links between
+/// the brokers ended before that, so nobody is sent back to the dead one without the broker having waited for news.
+#[test]
+fn who_hears_of_a_kill_and_asks_at_once_is_not_sent_back_to_the_dead() {
+    let (_place, folder) = place();
+    let up = Up::of(&folder, 3, &[]);
+    let deciding = controller(&up.bootstrap);
+    let others: Vec<i32> = (1..=3).filter(|id| *id != deciding).collect();
+    let (victim, asked) = (others[0], others[1]);
+    let address = |id: i32| up.brokers[id as usize - 1].address.clone();
+    block_on(async {
+        let leader = open(&address(victim)).await;
+        create(&leader, "moved", &[victim, asked, deciding]).await;
+        first_record(&leader).await;
+        until_led(&address(asked), "moved", |(leader, ..)| *leader == victim).await;
+        let at = open(&address(asked)).await;
+        let connect = |_| std::net::TcpStream::connect(address(victim)).unwrap();
+        let mut connections: Vec<_> = (0..500).map(connect).collect();
+        up.brokers[victim as usize - 1].signal(Signal::KILL);
+        // The system closes the newest first, so the first of them is among the last.
+        for connection in [499, 0] {
+            let read = connections[connection].read(&mut [0]);
+            assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+            let began = Instant::now();
+            let (leader, ..) = led(&at, "moved").await;
+            let waited = began.elapsed();
+            assert!(leader != victim || waited >= WAITED, "sent back after {waited:?}");
+        }
+    });
+    drop(up);
 }
 
 #[test]
