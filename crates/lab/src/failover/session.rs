@@ -141,6 +141,7 @@ impl Running<'_> {
         self.start_clients(scratch);
         self.settle(true).context("before the first kill")?;
         self.wait_until_ready()?;
+        self.visit_all()?;
         for number in 0..self.session.workload.kills {
             self.kill(number).with_context(|| format!("at the kill {}", number + 1))?;
             ensure!(self.taking_part().next().is_some(), "no client is left: {}", self.faults());
@@ -257,6 +258,17 @@ impl Running<'_> {
             client.out = Some(format!("it was not ready within {READY_LIMIT:?}"));
         }
         ensure!(self.taking_part().next().is_some(), "no client is ready: {}", self.faults());
+        Ok(())
+    }
+
+    /// Has every client send to every broker before the first of them is killed, as one does that has run for a while: librdkafka
+    /// connects to brokers as it needs them, and one that has met its leader only must find another before it can ask who leads.
+    fn visit_all(&mut self) -> Result<()> {
+        for leader in self.brokers.ids() {
+            let (partition, turned_us) = (self.brokers.partition_of(leader)?, now_us());
+            self.taking_part().for_each(|client| client.producing.turn_to(partition));
+            self.wait_until_all_flow(partition, turned_us, Duration::ZERO, FLOWING)?;
+        }
         Ok(())
     }
 
