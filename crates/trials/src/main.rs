@@ -1,9 +1,11 @@
-//! The whole program where it hurts: the power fails under load, disks are lost, files of its data folder are damaged.
+//! The whole program where it hurts: the power fails under load, disks are lost, files of its data folder are damaged, the
+//! machine is full.
 //!
 //! Brokers run as users run them, as processes on real folders; what they answer is judged from outside. The same faults,
 //! at every single operation but on a simulated disk, are in the tests of the room `storage`.
 
 mod adoption;
+mod busy;
 mod damage;
 mod ledger;
 mod picture;
@@ -31,6 +33,8 @@ enum Trial {
     Powerloss(powerloss::Arguments),
     /// Kill one of three brokers, and take its disk away: how soon it is in sync again
     Rejoin(rejoin::Arguments),
+    /// Load three brokers for an hour with all that the machine has: none may be fenced
+    Busy(busy::Arguments),
     /// Open data folders of an earlier version: every record must be served, and nothing removed
     Adoption(adoption::Arguments),
     /// Flip bits, cut and remove files of a data folder: nothing may be believed that is not so
@@ -41,6 +45,7 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().trial {
         Trial::Powerloss(arguments) => powerloss::run(&arguments),
         Trial::Rejoin(arguments) => rejoin::run(&arguments),
+        Trial::Busy(arguments) => busy::run(&arguments),
         Trial::Adoption(arguments) => adoption::run(&arguments),
         Trial::Damage(arguments) => damage::run(&arguments),
     }

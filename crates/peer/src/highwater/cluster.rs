@@ -90,6 +90,13 @@ impl Cluster {
         Ok(Cluster { binary: binary.to_owned(), nodes })
     }
 
+    /// Sets a key of one broker alone, from its next start on; `index` counts from 0.
+    pub fn set(&mut self, index: usize, key: &str, value: &str) {
+        let settings = &mut self.nodes[index].settings;
+        settings.retain(|(set, _)| set != key);
+        settings.push((key.to_owned(), value.to_owned()));
+    }
+
     /// How many brokers it has, whether they run or not.
     #[must_use]
     pub fn count(&self) -> usize {
