@@ -30,6 +30,8 @@ impl Written {
 pub enum Kind {
     /// The request cannot be read.
     Malformed,
+    /// Nobody has said who asks, or not truly.
+    Unidentified,
     /// The request is not allowed.
     Forbidden,
     /// The cluster does not allow it.
@@ -89,8 +91,9 @@ const fn row(kind: Kind, status: u16, error_code: u32, retriable: bool) -> Row {
 }
 
 /// Every kind, in the order of [`Kind`].
-const TABLE: [Row; 23] = [
+const TABLE: [Row; 24] = [
     row(Kind::Malformed, 400, 400, false),
+    row(Kind::Unidentified, 401, 401, false),
     row(Kind::Forbidden, 403, 403, false),
     row(Kind::Unauthorized, 403, 40301, false),
     row(Kind::NotFound, 404, 404, false),

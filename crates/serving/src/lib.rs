@@ -1,6 +1,7 @@
 //! What a gateway in front of Kafka decides, without a socket, a clock or a thread: the partition of a record, and
 //! the broker before that ([`choice`]), whether a request with an idempotency key was seen before ([`idempotency`]),
-//! whether a request comes from a page that may send one ([`visitors`]), what a role may do ([`rights`]), how records become server-sent events and
+//! whether a request comes from a page that may send one ([`visitors`]), who there is ([`users`], [`claims`])
+//! and what each may do ([`rights`]), how records become server-sent events and
 //! where their readers go on ([`events`]), what a failure is called ([`error`]), and what an operator is shown of a
 //! cluster ([`overview`]) and of consumers that are behind ([`lag`]), and may have done ([`operation`]).
 //!
@@ -9,6 +10,7 @@
 //! Not here: HTTP, connections, and the protocol of Kafka.
 
 pub mod choice;
+pub mod claims;
 pub mod error;
 pub mod events;
 pub mod idempotency;
@@ -16,4 +18,5 @@ pub mod lag;
 pub mod operation;
 pub mod overview;
 pub mod rights;
+pub mod users;
 pub mod visitors;

@@ -4,7 +4,7 @@
 //! Names, sizes, configurations and lag are seen by everybody who may look at all; records are read and written within one's
 //! topics only, and what touches the cluster as a whole, a group for example, is for those whose topics are all of them.
 //!
-//! Not here: who a visitor is, and whether a page may send the request ([`crate::visitors`]).
+//! Not here: who a visitor is ([`crate::users`]), and whether a page may send the request ([`crate::visitors`]).
 
 use std::fmt;
 
@@ -187,6 +187,17 @@ impl Rights {
         Rights { role: Some(role), topics: Topics::All }
     }
 
+    /// Whether this may be done to some topic, if it is one that is done to a topic.
+    ///
+    /// # Errors
+    /// It may not: this is missing.
+    pub fn may_somewhere(&self, deed: Deed<'_>) -> Result<(), Lack> {
+        match self.may(deed) {
+            Err(Lack::Topic(_)) => Ok(()),
+            other => other,
+        }
+    }
+
     /// Whether this may be done.
     ///
     /// # Errors
@@ -253,6 +264,8 @@ mod tests {
             let needs_all = deed.needs().is_some() && deed.topic().is_none() && deed != Deed::Look;
             let lacks = if needs_all { Err(Lack::Cluster) } else { Ok(()) };
             assert_eq!(ours.may(deed), lacks, "{deed:?}");
+            let somewhere = if needs_all { Err(Lack::Cluster) } else { Ok(()) };
+            assert_eq!(others.may_somewhere(deed), somewhere, "{deed:?}");
             let of_topic = deed.topic().map(|topic| Err(Lack::Topic(topic.to_owned())));
             assert_eq!(others.may(deed), of_topic.unwrap_or(lacks), "{deed:?}");
         }

@@ -25,6 +25,23 @@ pub struct Visit<'a> {
     pub reads: bool,
 }
 
+impl Visit<'_> {
+    /// Whether a page of this very host sends the request: asked of what changes something and was let in by a cookie, which a
+    /// browser sends along with whatever it is made to send.
+    ///
+    /// # Errors
+    /// Nothing says so.
+    pub fn of_own_page(&self) -> Result<(), Refused> {
+        let host = self.host.ok_or(Refused::NoHost)?;
+        match (self.origin, self.fetch_site) {
+            (Some(origin), _) if is_same(origin, host) => Ok(()),
+            (Some(origin), _) => Err(Refused::ForeignOrigin(origin.to_owned())),
+            (None, Some("same-origin")) => Ok(()),
+            (None, _) => Err(Refused::UnknownPage),
+        }
+    }
+}
+
 /// Why a request is not answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
@@ -36,6 +53,8 @@ pub enum Refused {
     ForeignOrigin(String),
     /// A page of another site sends the request, and does not say which.
     CrossSite,
+    /// Nothing says that a page of ours sends the request, and a cookie alone is not believed.
+    UnknownPage,
 }
 
 impl fmt::Display for Refused {
@@ -50,6 +69,9 @@ impl fmt::Display for Refused {
             Refused::ForeignOrigin(origin) => write!(
                 f,
                 "pages of {origin:?} may not send this: add that origin to gateway.cors.origins to allow it"
+            ),
+            Refused::UnknownPage => f.write_str(
+                "a cookie alone is not believed where something is changed: send Origin, as browsers do, or Authorization",
             ),
             Refused::CrossSite => f.write_str(
                 "pages of other sites may not send this: add their origins to gateway.cors.origins to allow it",
@@ -224,6 +246,35 @@ mod tests {
             let reads = Visit { reads: true, ..from(origin) };
             assert_eq!(keeper().admit(&reads), Ok(()), "{origin}");
         }
+    }
+
+    #[test]
+    fn a_cookie_is_believed_from_a_page_of_ours_alone() {
+        let visit = |origin, fetch_site| Visit {
+            host: Some("gateway.example.org:8443"),
+            origin,
+            fetch_site,
+            reads: false,
+        };
+        for own in [
+            visit(Some("https://gateway.example.org:8443"), None),
+            visit(Some("https://GATEWAY.example.org:8443"), Some("same-origin")),
+            visit(None, Some("same-origin")),
+        ] {
+            assert_eq!(own.of_own_page(), Ok(()), "{own:?}");
+        }
+        for other in [
+            visit(None, None),
+            visit(None, Some("same-site")),
+            visit(None, Some("none")),
+            // Listed, and still another page than ours.
+            visit(Some("https://app.example.org"), Some("same-origin")),
+            visit(Some("https://gateway.example.org"), None),
+            visit(Some("null"), None),
+        ] {
+            assert!(other.of_own_page().is_err(), "{other:?}");
+        }
+        assert_eq!(Visit::default().of_own_page(), Err(Refused::NoHost));
     }
 
     #[test]

@@ -4,3 +4,4 @@
 mod events;
 mod idempotency;
 mod vectors;
+mod who;
