@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use configuration::{BrokerConfig, Listener};
+use configuration::{BrokerConfig, HostPort, Listener};
 use metadata::decide::{
     BrokerRef, CreateCluster, FeatureChange, FeatureUpdate, KnownDirectories, RegisterBroker,
     RegisterBroker2, UpdateFeatures, features_of_new_cluster,
@@ -415,28 +415,55 @@ async fn open_links(
     Ok(Some(links))
 }
 
-/// Metrics and health, on the control runtime.
+/// Metrics and health, on the control runtime: where `http.listener` says, and where `metrics.listener` says.
 async fn serve_http(
     server: &Arc<Server>,
     beside: Sources,
-    mut stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<bool>,
 ) -> Result<Option<SocketAddr>, StartError> {
-    let Some(at) = server.config().http.bind.clone() else { return Ok(None) };
+    let config = server.config();
+    let (at, also) = (config.http.bind.clone(), config.http.metrics.clone());
+    let is_named = config.http.is_named;
+    let mut sockets = Vec::new();
+    for (at, may_move) in [(at, !is_named), (also, false)] {
+        sockets.push(match at {
+            Some(at) => Some(bind_http(&at, may_move).await?),
+            None => None,
+        });
+    }
+    let first = sockets[0].as_ref().and_then(|socket| socket.local_addr().ok());
+    let observed: Arc<dyn telemetry::Observed> = Arc::new(Observer::new(server));
+    let doors: Vec<_> = sockets
+        .into_iter()
+        .flatten()
+        .map(|socket| telemetry::Door::new(socket, server.limits.descriptors.http))
+        .collect();
+    if !doors.is_empty() {
+        let telemetry = telemetry::Telemetry::new(observed, beside);
+        tokio::spawn(async move {
+            if let Err(cause) = telemetry::serve(doors, telemetry, stopped).await {
+                error!(%cause, "metrics and health are not served any more");
+            }
+        });
+    }
+    Ok(first)
+}
+
+/// Listens for HTTP; a port that nobody named and that is taken is left for a free one.
+async fn bind_http(at: &HostPort, may_move: bool) -> Result<TcpListener, StartError> {
     let address = format!("{}:{}", at.host, at.port);
     let failed = |source| StartError::BindHttp { address: address.clone(), source };
     let resolved = resolve(&at.host, at.port).await.map_err(failed)?;
-    let socket = bind(resolved, BACKLOG_OF_HTTP).map_err(failed)?;
-    let bound = socket.local_addr().map_err(failed)?;
-    let observed: Arc<dyn telemetry::Observed> = Arc::new(Observer::new(server));
-    let door = telemetry::Door::new(socket, server.limits.descriptors.http);
-    tokio::spawn(async move {
-        let stop = async move { stopped.wait_for(|stopping| *stopping).await.map_or((), drop) };
-        let telemetry = telemetry::Telemetry::new(observed, beside);
-        if let Err(cause) = telemetry::serve(door, telemetry, stop).await {
-            error!(%cause, "metrics and health are not served any more");
+    match bind(resolved, BACKLOG_OF_HTTP) {
+        Err(cause) if may_move && cause.kind() == io::ErrorKind::AddrInUse => {
+            let socket =
+                bind(SocketAddr::new(resolved.ip(), 0), BACKLOG_OF_HTTP).map_err(failed)?;
+            let moved = socket.local_addr().map_err(failed)?;
+            warn!("port {} is taken: metrics and health are at {moved}", at.port);
+            Ok(socket)
         }
-    });
-    Ok(Some(bound))
+        bound => bound.map_err(failed),
+    }
 }
 
 /// Makes the cluster if there is none, and registers this process.

@@ -42,8 +42,12 @@ pub struct Advertised {
 /// Where metrics and health are served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Http {
-    /// Where to bind; `None`: nowhere.
+    /// Where to bind; `None`: nowhere. The key `http.listener`.
     pub bind: Option<HostPort>,
+    /// Whether that was said: a port that was named and is taken ends the start, the default one is left for another.
+    pub is_named: bool,
+    /// Where metrics and health are besides. The key `metrics.listener`.
+    pub metrics: Option<HostPort>,
 }
 
 /// Numbers of threads.
@@ -328,7 +332,13 @@ fn read_http(reading: &Reading<'_>) -> Http {
     reading.require(bind.is_some() || text.is_empty(), "http.listener", || {
         "expected host:port, or nothing".to_owned()
     });
-    Http { bind }
+    let also: Option<String> = reading.optional("metrics.listener");
+    let also = also.filter(|text| !text.is_empty());
+    let metrics = also.as_deref().and_then(HostPort::parse);
+    reading.require(metrics.is_some() || also.is_none(), "metrics.listener", || {
+        "expected host:port, or nothing".to_owned()
+    });
+    Http { bind, is_named: reading.configuration.is_set("http.listener"), metrics }
 }
 
 fn read_threads(reading: &Reading<'_>) -> Threads {
@@ -476,7 +486,8 @@ mod tests {
         assert_eq!(config.listeners.len(), 1);
         assert_eq!(config.listeners[0].bind.to_string(), ":9092");
         assert_eq!(config.listeners[0].advertised, Advertised { host: None, port: Some(9092) });
-        assert_eq!(config.http.bind.unwrap().to_string(), ":8080");
+        assert_eq!(config.http.bind.unwrap().to_string(), "127.0.0.1:8080");
+        assert!(!config.http.is_named && config.http.metrics.is_none());
         assert_eq!(config.threads.data, None);
         assert_eq!(config.offsets.partitions, 50);
     }
@@ -585,6 +596,7 @@ mod tests {
             (&[("offset.metadata.max.bytes", "20000")], "from 0 to 10922"),
             (&[("group.initial.rebalance.delay.ms", "-1")], "at least 0"),
             (&[("http.listener", "8080")], "host:port, or nothing"),
+            (&[("metrics.listener", "9644")], "host:port, or nothing"),
             (&[("socket.send.buffer.bytes", "0")], "-1, or an integer of at least 1"),
         ] {
             let found = problem(pairs);

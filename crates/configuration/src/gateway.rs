@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use super::layers::Configuration;
 use super::listener::HostPort;
@@ -81,6 +82,10 @@ pub struct Gateway {
     pub advertised_url: Option<String>,
     /// The key `gateway.anonymous`.
     pub anonymous: Anonymous,
+    /// The key `gateway.users.file`.
+    pub users_file: Option<PathBuf>,
+    /// The key `console.key.file`.
+    pub key_file: Option<PathBuf>,
     /// The key `gateway.cors.origins`.
     pub cors_origins: Vec<String>,
     /// The key `gateway.threads`; `None`: one for each core.
@@ -143,6 +148,8 @@ impl Gateway {
                 "produce" => Anonymous::Produce,
                 _ => Anonymous::Nothing,
             },
+            users_file: file(reading, "gateway.users.file"),
+            key_file: file(reading, "console.key.file"),
             cors_origins: reading.get("gateway.cors.origins"),
             threads: reading.optional("gateway.threads"),
             memory_bytes: reading.get("gateway.memory.bytes"),
@@ -158,6 +165,12 @@ impl Gateway {
             client: ClientKeys::read(reading),
         }
     }
+}
+
+/// A file that is named; an empty name is none.
+fn file(reading: &Reading<'_>, key: &'static str) -> Option<PathBuf> {
+    let name: Option<String> = reading.optional(key);
+    name.filter(|name| !name.is_empty()).map(PathBuf::from)
 }
 
 #[cfg(test)]

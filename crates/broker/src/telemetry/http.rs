@@ -1,7 +1,7 @@
 //! The HTTP side of telemetry: `/metrics`, `/public_metrics` and `/healthz`. Runs on the control
 //! threads; looking at the broker happens on two threads of its own, one for metrics, one for health.
 
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::io;
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use serde_json::json;
+use tokio::sync::watch;
 
 use super::door::Door;
 use super::observed::Trouble;
@@ -36,17 +37,27 @@ fn router(telemetry: Telemetry) -> io::Result<Router> {
         .route("/metrics", get(|State(looks)| metrics(looks, Depth::All)))
         .route("/public_metrics", get(|State(looks)| metrics(looks, Depth::Public)))
         .route("/healthz", get(healthz))
+        .route("/readyz", get(healthz))
         .with_state(looks))
 }
 
-/// Serves the routes to those that come through `door` until `stop` is ready, then lets answers under
-/// way finish.
+/// Serves the routes to those that come through one of the doors until told to stop, then lets answers under way finish. All doors
+/// share the looks at the broker.
 pub async fn serve(
-    door: Door,
+    doors: Vec<Door>,
     telemetry: Telemetry,
-    stop: impl Future<Output = ()> + Send + 'static,
+    stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    axum::serve(door, router(telemetry)?).with_graceful_shutdown(stop).await
+    let router = router(telemetry)?;
+    let serving = doors.into_iter().map(|door| {
+        let mut stopped = stopped.clone();
+        let stop = async move { stopped.wait_for(|stopping| *stopping).await.map_or((), drop) };
+        tokio::spawn(axum::serve(door, router.clone()).with_graceful_shutdown(stop).into_future())
+    });
+    for served in serving.collect::<Vec<_>>() {
+        served.await.map_err(io::Error::other)??;
+    }
+    Ok(())
 }
 
 /// Serves the metrics of another program than a broker, and that it is alive, as [`serve`] does.

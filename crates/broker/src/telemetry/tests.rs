@@ -222,10 +222,14 @@ async fn metrics_and_health_are_served_until_the_stop() {
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let serving = tokio::spawn(serve(Door::new(listener, 10), numbers(troubles), async {
-            let _ = stopped.await;
-        }));
+        let second = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let also = second.local_addr().unwrap();
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let doors = vec![Door::new(listener, 10), Door::new(second, 10)];
+        let serving = tokio::spawn(serve(doors, numbers(troubles), stopped));
+        for path in ["/healthz", "/readyz", "/metrics"] {
+            assert!(!get(also, path).await.starts_with("HTTP/1.1 404"), "{path}");
+        }
         let health = get(address, "/healthz").await;
         assert!(health.starts_with(status), "{health}");
         let found: serde_json::Value =
@@ -237,7 +241,7 @@ async fn metrics_and_health_are_served_until_the_stop() {
         assert!(metrics.contains("\nkafka_log_log_size{topic=\"orders\",partition=\"0\"} 4096"));
         assert!(get(address, "/public_metrics").await.contains("\nkafka_brokers 2"));
         assert!(get(address, "/nothing").await.starts_with("HTTP/1.1 404"));
-        stop.send(()).unwrap();
+        stop.send(true).unwrap();
         serving.await.unwrap().unwrap();
     }
 }
@@ -247,7 +251,11 @@ async fn narrow() -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let door = Door::new(listener, 2).with_header_max(Duration::from_millis(500));
-    tokio::spawn(serve(door, numbers(Vec::new()), std::future::pending()));
+    let (never, stopped) = tokio::sync::watch::channel(false);
+    tokio::spawn(async move {
+        let _never = never;
+        serve(vec![door], numbers(Vec::new()), stopped).await
+    });
     address
 }
 

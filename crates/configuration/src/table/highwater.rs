@@ -20,9 +20,13 @@ pub(super) const KEYS: &[Key] = &[
         "With durability=fsync: how long a write that no request waits for (acks=0 or 1, no consumer \
          at the end of the log) may stay unsynced. A loss of power loses at most so much of it.",
     ),
-    Key::string("http.listener", ":8080").doc(
+    Key::string("http.listener", "127.0.0.1:8080").doc(
         "Where metrics and health are served over HTTP: host:port. No host: all interfaces; \
-         port 0: any free one; empty: nowhere.",
+         port 0: any free one; empty: nowhere. If the default is taken, it moves to a free port and says so.",
+    ),
+    Key::null("metrics.listener", Kind::String).doc(
+        "Another address for metrics and health, for those who scrape them from elsewhere, for example :9644. Nothing else is \
+         served there. Unset: none.",
     ),
     Key::string("gateway.listener", "127.0.0.1:8082").doc(
         "Where the gateway listens for HTTP: host:port. No host: all interfaces; port 0: any free one; \
@@ -33,8 +37,12 @@ pub(super) const KEYS: &[Key] = &[
          addresses and names without a dot aside.",
     ),
     Key::string("gateway.anonymous", "none").one_of(&["none", "read", "produce"]).doc(
-        "What everybody may do over a gateway that listens on another address than this machine's own: \
-         nothing, read, or read and produce. On this machine's own address all is allowed.",
+        "What everybody may do over a gateway that listens on another address than this machine's own, or that has users: \
+         nothing, read, or read and produce. On this machine's own address, without users, all is allowed.",
+    ),
+    Key::null("gateway.users.file", Kind::String).doc(
+        "The file of users, which `highwater user` makes and changes; it is read again when it changes. With it nobody is let in \
+         on any address without a name, gateway.anonymous aside.",
     ),
     Key::list("gateway.cors.origins", "").doc(
         "Origins of web pages that may send records and read answers, such as https://app.example.org.",
@@ -71,11 +79,15 @@ pub(super) const KEYS: &[Key] = &[
     ),
     Key::boolean("console.write", "false").doc(
         "Whether the console may change the cluster: produce, create, delete, reset, move. Only where the gateway \
-         listens on this machine's own address.",
+         listens on this machine's own address, or knows users.",
     ),
     Key::null("console.state.dir", Kind::String).doc(
         "A folder for what the console keeps over a restart: the log of actions, and groups' lag over a day. Unset: \
          console, in the first log directory of the broker; nothing is kept without a broker. Empty: nothing is kept.",
+    ),
+    Key::null("console.key.file", Kind::String).doc(
+        "The key that signs the cookies of logins and the tickets of streams; a file that is missing is made. Gateways behind one \
+         address share it. Unset: a new key at each start, which ends all logins.",
     ),
     Key::null("gateway.client.sasl.jaas.config", Kind::Password).doc(
         "Who logs in at the brokers, as sasl.jaas.config of Kafka's clients: PlainLoginModule or ScramLoginModule \
