@@ -8,6 +8,7 @@ use serving::choice::{Row as Placed, Rule};
 use serving::lag::arrivals::Behind;
 use serving::lag::history::{History, Lag};
 use serving::overview::topic::Spread;
+use serving::rights::Deed;
 
 use crate::Visit;
 use crate::actions::journal;
@@ -126,6 +127,9 @@ async fn value(visit: &Visit<'_>, wanted: &Wanted) -> Result<Value, Refused> {
         Wanted::Records => {
             let asked = Asked::of(query).map_err(invalid)?;
             let (topic, partition) = (&*asked.partition.topic, asked.partition.partition.0);
+            if let Err(lack) = visit.by.rights.may(Deed::Read(topic)) {
+                return Err((StatusCode::FORBIDDEN, 40301, lack.to_string()));
+            }
             if snapshot.partition(topic, partition).is_none() {
                 return Err(missing(40402, "the partition is not known"));
             }

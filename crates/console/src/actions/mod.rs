@@ -243,7 +243,7 @@ fn closed() -> Page {
         h1 { "Nothing can be changed here" }
         div.notice { p {
             "This console only reads. To allow actions, start it with " code { "console.write=true" }
-            ", listening on this machine's own address alone."
+            ", listening on this machine's own address or with users (" code { "gateway.users.file" } ")."
         } }
         p { a href="/console" { "Overview" } }
     };

@@ -2,6 +2,7 @@
 
 use hyper::StatusCode;
 use maud::{Markup, html};
+use serving::rights::Deed;
 
 use super::{Page, no_rows, table};
 use crate::Visit;
@@ -20,6 +21,9 @@ pub(super) async fn page(visit: &Visit<'_>) -> Page {
     let asked = Asked::of(query);
     let (status, result) = match &asked {
         Err(reason) => (StatusCode::UNPROCESSABLE_ENTITY, Err(reason.clone())),
+        Ok(asked) if !may_read(visit, &asked.partition.topic) => {
+            (StatusCode::FORBIDDEN, Err("the topic is not one of yours".to_owned()))
+        }
         Ok(asked) if visit.snapshot.partition(topic, asked.partition.partition.0).is_none() => {
             (StatusCode::NOT_FOUND, Err("the cluster has no such partition".to_owned()))
         }
@@ -38,6 +42,10 @@ pub(super) async fn page(visit: &Visit<'_>) -> Page {
         }
     };
     Page { status, title: format!("Records of {topic}"), body }
+}
+
+fn may_read(visit: &Visit<'_>, topic: &str) -> bool {
+    visit.by.rights.may(Deed::Read(topic)).is_ok()
 }
 
 /// What can be asked. A form of GET: its address can be kept.
