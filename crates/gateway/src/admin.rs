@@ -6,6 +6,7 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use model::ErrorCode;
 use serving::error::{ApiError, Kind};
+use serving::rights::Deed;
 use tokio::time::timeout;
 
 use crate::answer::Answer;
@@ -14,6 +15,7 @@ use crate::produce::{LOOKUP_MAX, of_refusal, unavailable};
 use crate::request::body::collect;
 use crate::request::new_topic;
 use crate::state::Shared;
+use crate::who::Visitor;
 
 /// Creates the topic that the body describes.
 pub(crate) async fn create_topic(
@@ -24,6 +26,7 @@ pub(crate) async fn create_topic(
     let body = collect(body, &shared.settings, &shared.bodies).await?;
     check_type(&parts.headers, &body.bytes)?;
     let topic = new_topic(&body.bytes)?;
+    shared.allow(Visitor::of(parts), Deed::CreateTopic(&topic.name))?;
     let admin = Admin::new(shared.topics.cluster().clone());
     let created = timeout(LOOKUP_MAX, admin.create_topic(&topic)).await;
     let late = |_| unavailable(&"no broker answered within 5 s, and the topic may be there");

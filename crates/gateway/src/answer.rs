@@ -134,6 +134,11 @@ impl Answer {
         self
     }
 
+    /// Not to be kept by whoever passes it on.
+    pub(crate) fn unstored(self) -> Answer {
+        self.with(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
+    }
+
     /// Says where the time went.
     pub(crate) fn timed(self, timing: &str) -> Answer {
         let value = HeaderValue::from_str(timing);

@@ -28,9 +28,11 @@ pub mod request;
 mod service;
 mod settings;
 mod state;
+pub mod who;
 
 pub use door::{BindError, Door};
 pub use inside::Inside;
 pub use lifetime::{Gateway, open};
 pub use pages::{Making, Pages};
 pub use settings::{Access, EventSettings, InstanceSettings, Settings};
+pub use who::SigningKey;

@@ -10,9 +10,9 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use metrics::{Source, Sources};
 use serving::error::{ApiError, Kind};
-use serving::operation::By;
-use serving::rights::{Rights, Role};
-use serving::visitors::Visit;
+use serving::operation;
+use serving::rights::Deed;
+use serving::visitors::{Refused, Visit};
 
 use crate::admin;
 use crate::answer::{Answer, distribution, failed, nothing};
@@ -27,10 +27,10 @@ use crate::produce::{Target, produce, v3};
 use crate::read::{clusters, records, view};
 use crate::request::body::{collect, discard};
 use crate::request::{Allowed, NoRoute, Parameters, Route, route, routed};
-use crate::settings::Access;
 use crate::state::Shared;
+use crate::who::{self, By, Visitor};
 
-/// Who asks, as long as nobody has a name.
+/// Who asks, if nobody by name, as it stands in logs.
 const NOBODY: &str = "anonymous";
 
 /// What a request is answered with.
@@ -46,15 +46,16 @@ pub(crate) async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Outgoing>, Box<Opened>> {
     let is_stream = is_stream(&request);
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let mut body = Some(body);
     // A length beside chunks is not to be believed, and the parser has taken it away: a request in chunks is
     // the last of its connection, so that whatever follows it is never taken for a request (RFC 9112, 6.1).
     let is_chunked = parts.headers.contains_key(header::TRANSFER_ENCODING);
     let began = Instant::now();
+    let let_in = let_in(shared, &mut parts).await;
     let routed = routed(&parts.method, parts.uri.path());
     let mut asked = routed.as_ref().map_or(Asked::Nothing, |routed| Asked::Route(routed.at));
-    let answered = match visit(shared, &parts) {
+    let answered = match let_in {
         Ok(()) => match page(shared, &parts, &mut body).await {
             Some(page) => {
                 asked = Asked::Page;
@@ -84,6 +85,13 @@ pub(crate) async fn answer(
         }
     };
     let mut response = match answered {
+        Err(error) if error.kind == Kind::Unidentified => {
+            // A browser that is shown a page is sent to the form; its own window for passwords knows no way out.
+            let is_page = matches!(asked, Asked::Page);
+            let sent = is_page.then(|| who::sent_to_login(shared, &parts)).flatten();
+            sent.unwrap_or_else(|| failed(&error).with(header::WWW_AUTHENTICATE, challenge(&parts)))
+                .into_response()
+        }
         Err(error) => failed(&error).into_response(),
         Ok(Served::Page(page)) => page.map(Outgoing::from),
         Ok(Served::Answer(mut answer)) => {
@@ -114,8 +122,40 @@ pub(crate) fn is_stream(request: &Request<Incoming>) -> bool {
         && matches!(routed(), Ok(Route::ProduceV3 { .. }))
 }
 
-/// Whether a request may be answered, by the host that it names and the page that it comes from.
-fn visit(shared: &Shared, parts: &Parts) -> Result<(), ApiError> {
+/// What a client is asked for that has not said who it is. Scripts of pages in a browser must not make it open its own window.
+fn challenge(parts: &Parts) -> HeaderValue {
+    let is_browser = parts.headers.contains_key("sec-fetch-mode");
+    HeaderValue::from_static(match is_browser {
+        true => "Bearer realm=\"highwater\"",
+        false => "Basic realm=\"highwater\", charset=\"UTF-8\"",
+    })
+}
+
+/// Lets a request in, or not: by the host that it names and the page that it comes from, and by who it says that it is. Who
+/// that is stays with the request.
+async fn let_in(shared: &Shared, parts: &mut Parts) -> Result<(), ApiError> {
+    let forbidden = |refused: Refused| ApiError::new(Kind::Forbidden, refused.to_string());
+    let visit = visit(parts)?;
+    shared.settings.doorkeeper.admit(&visit).map_err(forbidden)?;
+    let parameters = Parameters::of(parts.uri.query());
+    // A ticket opens streams and nothing else.
+    let is_stream = || matches!(route(&parts.method, parts.uri.path()), Ok(Route::Events { .. }));
+    let ticket = parameters.get("ticket").filter(|_| is_stream());
+    // A browser asks before it sends, without saying who it is.
+    let visitor = match parts.method == Method::OPTIONS {
+        true => shared.who.nobody().clone(),
+        false => shared.who.identify(&parts.headers, ticket).await?,
+    };
+    if let (By::Cookie(_), false) = (visitor.by, matches!(parts.method, Method::GET | Method::HEAD))
+    {
+        visit.of_own_page().map_err(forbidden)?;
+    }
+    parts.extensions.insert(visitor);
+    Ok(())
+}
+
+/// What a request says of where it comes from.
+fn visit(parts: &Parts) -> Result<Visit<'_>, ApiError> {
     let text = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
     if parts.headers.get_all(header::HOST).iter().nth(1).is_some() {
         return Err(ApiError::new(Kind::Malformed, "there is more than one header Host"));
@@ -123,16 +163,16 @@ fn visit(shared: &Shared, parts: &Parts) -> Result<(), ApiError> {
     let authority = parts.uri.authority().map(|authority| authority.as_str());
     // Clients of HTTP/1.0 need not name a host, and no browser is one of them.
     let unnamed = (parts.version == Version::HTTP_10).then_some("localhost");
-    let visit = Visit {
+    Ok(Visit {
         host: authority.or_else(|| text(header::HOST)).or(unnamed),
         origin: text(header::ORIGIN),
         fetch_site: text(HeaderName::from_static("sec-fetch-site")),
-        // Records that an instance has given are not given again: no page takes them by a picture's address.
+        // Records that an instance has given are not given again: no page takes them by a picture's address. What asks for
+        // another protocol does not merely read either.
         reads: matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS)
+            && !parts.headers.contains_key(header::UPGRADE)
             && (parts.method == Method::OPTIONS || !parts.uri.path().starts_with("/consumers/")),
-    };
-    let refused = shared.settings.doorkeeper.admit(&visit);
-    refused.map_err(|refused| ApiError::new(Kind::Forbidden, refused.to_string()))
+    })
 }
 
 /// The page that a request comes from, if it may read the answer.
@@ -151,28 +191,30 @@ async fn page(
     let path = parts.uri.path();
     let pages = shared.settings.pages.as_ref().filter(|pages| pages.has(path))?;
     let takes = pages.takes(path);
-    let inside = Inside::new(shared);
+    let visitor = Visitor::of(parts);
     Some(match parts.method {
-        Method::GET | Method::HEAD => match may(shared, "read") {
-            Ok(()) => {
-                let by = By { name: NOBODY, rights: &rights(shared) };
-                Ok(Served::Page(pages.page(path, parts.uri.query(), by, &inside).await))
+        Method::GET | Method::HEAD => {
+            // Style and script of the page with the form of the login, too. Whose records are shown is asked by the page.
+            let is_asset = path.starts_with("/console/assets/");
+            match shared.allow(visitor, if is_asset { Deed::Greet } else { Deed::Look }) {
+                Ok(()) => {
+                    let inside = Inside::new(shared);
+                    let page = pages.page(path, parts.uri.query(), named(visitor), &inside);
+                    Ok(Served::Page(page.await))
+                }
+                Err(error) => Err(error),
             }
-            Err(error) => Err(error),
-        },
+        }
         Method::POST if takes => take_form(shared, Arc::clone(pages), parts, body).await,
         _ if takes => no_route(NoRoute::Method(Allowed::READ_AND_POST)).map(Served::Answer),
         _ => no_route(NoRoute::Method(Allowed::READ)).map(Served::Answer),
     })
 }
 
-/// What everybody may do. Who reaches a gateway on this machine's own address may all that its pages are told that they may.
-fn rights(shared: &Shared) -> Rights {
-    match shared.settings.access {
-        Access::Health => Rights::NONE,
-        Access::Read => Rights::of(Role::Read),
-        Access::Produce => Rights::of(Role::Admin),
-    }
+/// Who asks, as pages are told.
+fn named(visitor: &Visitor) -> operation::By<'_> {
+    let name = if visitor.name.is_empty() { NOBODY } else { &visitor.name };
+    operation::By { name, rights: &visitor.rights }
 }
 
 /// Hands a form to the pages. In a task of its own: what it asks for is done to its end, and written down, if the browser leaves.
@@ -182,7 +224,9 @@ async fn take_form(
     parts: &Parts,
     body: &mut Option<Incoming>,
 ) -> Result<Served, ApiError> {
-    may(shared, "produce")?;
+    let visitor = Visitor::of(parts).clone();
+    // The least that a form does is to send a record; what this one needs is asked by the pages.
+    shared.allow_somewhere(&visitor, Deed::Produce(""))?;
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|text| text.to_str().ok());
     let is_form = |text: &str| {
         let media_type = text.split(';').next().unwrap_or_default().trim();
@@ -195,10 +239,8 @@ async fn take_form(
     let incoming = body.as_mut().expect("only a stream takes the body");
     let form = collect(incoming, &shared.settings, &shared.bodies).await?;
     let (path, inside) = (parts.uri.path().to_owned(), Inside::new(shared));
-    let rights = rights(shared);
     let taking = tokio::spawn(async move {
-        let by = By { name: NOBODY, rights: &rights };
-        pages.take(&path, &form.bytes, by, &inside).await
+        pages.take(&path, &form.bytes, named(&visitor), &inside).await
     });
     let lost = |_| ApiError::new(Kind::Unavailable, "the action ended before it was answered");
     taking.await.map(Served::Page).map_err(lost)
@@ -220,12 +262,24 @@ async fn respond(
         Ok(route) => route,
         Err(none) => return no_route(none),
     };
-    let needed = needed(&route);
-    if let Some(needed) = needed {
-        may(shared, needed)?;
+    allow(shared, Visitor::of(parts), &route)?;
+    if let Some(coding) =
+        parts.headers.get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity")
+    {
+        // Nothing is expanded here, so that nothing can be expanded to more than there is memory for.
+        let words = format!("Content-Encoding is {coding:?}: send the body as it is");
+        return Err(ApiError::new(Kind::MediaType, words));
     }
     // Health is told to the end, and a stream of events has words of its own for it.
-    let is_told = needed.is_none() || matches!(route, Route::Events { .. });
+    let is_told = matches!(
+        route,
+        Route::About
+            | Route::Alive
+            | Route::Ready
+            | Route::Metrics
+            | Route::Document
+            | Route::Events { .. }
+    );
     if shared.is_stopping() && !is_told {
         return Err(ApiError::new(Kind::Unavailable, "the gateway stops"));
     }
@@ -235,6 +289,11 @@ async fn respond(
         Route::Ready => Ok(ready(shared).await),
         Route::Metrics => Ok(counted(shared)),
         Route::Document => Ok(Answer::of("application/json", openapi::document())),
+        Route::Me => Ok(who::me(Visitor::of(parts))),
+        Route::Ticket => who::issue(shared, parts, body).await,
+        Route::LoginPage => Ok(who::login_page(shared, parameters.get("next"))),
+        Route::LogIn => who::log_in(shared, parts, body).await,
+        Route::LogOut => Ok(who::log_out(shared, parts)),
         Route::CreateTopic => admin::create_topic(shared, parts, body).await,
         Route::Distribution => {
             let missing =
@@ -292,40 +351,35 @@ fn no_route(none: NoRoute) -> Result<Answer, ApiError> {
     }
 }
 
-/// What everybody must be allowed, for this to be answered; `None` if it always is.
-fn needed(route: &Route<'_>) -> Option<&'static str> {
-    match route {
-        Route::About | Route::Alive | Route::Ready | Route::Metrics | Route::Document => None,
+/// Whether somebody may ask this.
+fn allow(shared: &Shared, visitor: &Visitor, route: &Route<'_>) -> Result<(), ApiError> {
+    let deed = match route {
+        Route::About
+        | Route::Alive
+        | Route::Ready
+        | Route::Metrics
+        | Route::Document
+        | Route::Me
+        | Route::LoginPage
+        | Route::LogIn
+        | Route::LogOut => Deed::Greet,
         Route::Distribution
-        | Route::Events { .. }
         | Route::EventCounts
         | Route::KeyCounts
         | Route::Cluster(_)
-        | Route::Clusters { .. }
-        | Route::Records { .. } => Some("read"),
-        // A member of a group takes partitions from others, and commits.
-        Route::NewInstance { .. }
-        | Route::Instance { .. }
-        | Route::CreateTopic
-        | Route::Produce { .. }
-        | Route::ProduceV3 { .. } => Some("produce"),
-    }
-}
-
-/// Whether everybody may do this.
-fn may(shared: &Shared, needed: &str) -> Result<(), ApiError> {
-    let holds = match shared.settings.access {
-        Access::Health => false,
-        Access::Read => needed == "read",
-        Access::Produce => true,
+        | Route::Clusters { .. } => Deed::Look,
+        Route::Events { topics } => {
+            let mut topics = topics.split(',');
+            return topics.try_for_each(|topic| shared.allow(visitor, Deed::Read(topic)));
+        }
+        Route::Records { topic, .. } => Deed::Read(topic),
+        Route::NewInstance { .. } | Route::Instance { .. } => Deed::Join,
+        Route::Produce { topic, .. } | Route::ProduceV3 { topic, .. } => Deed::Produce(topic),
+        // Their bodies name the topic, and it is looked at there.
+        Route::CreateTopic => return shared.allow_somewhere(visitor, Deed::CreateTopic("")),
+        Route::Ticket => return shared.allow_somewhere(visitor, Deed::Read("")),
     };
-    let words = || {
-        format!(
-            "this gateway listens for other machines, whose users have no names yet: set \
-             gateway.anonymous={needed}, or have it listen on 127.0.0.1"
-        )
-    };
-    if holds { Ok(()) } else { Err(ApiError::new(Kind::Forbidden, words())) }
+    shared.allow(visitor, deed)
 }
 
 fn about() -> Answer {

@@ -1,5 +1,6 @@
 //! What a gateway is told: plain values.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use serving::visitors::Doorkeeper;
 pub use crate::events::EventSettings;
 pub use crate::instances::InstanceSettings;
 use crate::pages::Pages;
+use crate::who::SigningKey;
 
 /// What everybody may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub enum Access {
     Read,
     /// Read and produce.
     Produce,
+    /// All that there is to do.
+    Everything,
 }
 
 /// How a gateway works.
@@ -48,6 +52,12 @@ pub struct Settings {
     pub events: EventSettings,
     /// What everybody may do.
     pub access: Access,
+    /// The file of users, if there are any.
+    pub users_file: Option<PathBuf>,
+    /// What signs cookies and tickets; `None`: a key of this process.
+    pub key: Option<SigningKey>,
+    /// Whether clients come by TLS alone, here or at a proxy in front: cookies are then sent over nothing else.
+    pub is_secure: bool,
     /// Which hosts and pages are served.
     pub doorkeeper: Doorkeeper,
     /// What is shown besides, if anything.

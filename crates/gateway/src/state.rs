@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use serving::error::{ApiError, Kind};
+use serving::rights::{Deed, Lack, Role};
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::timeout;
 
@@ -14,6 +16,7 @@ use crate::instances::Instances;
 use crate::produce::{Keys, Topics};
 use crate::read::Lanes;
 use crate::settings::Settings;
+use crate::who::{By, Visitor, Who};
 
 /// How long it is believed whether brokers can be reached.
 const FRESH: Duration = Duration::from_secs(1);
@@ -24,6 +27,7 @@ const REACH_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) entrants: Entrants,
+    pub(crate) who: Who,
     pub(crate) counts: Counts,
     /// A permit for each byte that bodies may hold, and records that are read.
     pub(crate) bodies: Arc<Semaphore>,
@@ -47,6 +51,7 @@ impl Shared {
         let half_bytes = settings.memory_bytes / 2;
         let topics = Topics::new(&settings.cluster, half_bytes, settings.request_bytes_max);
         Shared {
+            who: Who::new(settings.users_file.clone(), settings.key.clone(), settings.access),
             entrants: Entrants::new(settings.connections_max, settings.connections_per_address_max),
             counts: Counts::default(),
             bodies: Arc::new(Semaphore::new(half_bytes.min(Semaphore::MAX_PERMITS))),
@@ -67,6 +72,52 @@ impl Shared {
     pub(crate) fn body_bytes(&self) -> usize {
         let room = (self.settings.memory_bytes / 2).min(Semaphore::MAX_PERMITS);
         room - self.bodies.available_permits().min(room)
+    }
+
+    /// Whether somebody may do this.
+    ///
+    /// # Errors
+    /// It may not, and is told what is missing.
+    pub(crate) fn allow(&self, visitor: &Visitor, deed: Deed<'_>) -> Result<(), ApiError> {
+        visitor.rights.may(deed).map_err(|lack| self.refusal(visitor, &lack))
+    }
+
+    /// Whether somebody may do this to some topic, which the body of the request will name.
+    ///
+    /// # Errors
+    /// It may not, and is told what is missing.
+    pub(crate) fn allow_somewhere(
+        &self,
+        visitor: &Visitor,
+        deed: Deed<'_>,
+    ) -> Result<(), ApiError> {
+        visitor.rights.may_somewhere(deed).map_err(|lack| self.refusal(visitor, &lack))
+    }
+
+    fn refusal(&self, visitor: &Visitor, lack: &Lack) -> ApiError {
+        let is_nobody = visitor.by == By::Nothing;
+        if is_nobody && self.who.has_users() {
+            let words =
+                format!("{lack}, and nobody has logged in: send Authorization (Basic or Bearer)");
+            return ApiError::new(Kind::Unidentified, words);
+        }
+        let Lack::Role(needed) = lack else {
+            return ApiError::new(Kind::Forbidden, lack.to_string());
+        };
+        if !is_nobody {
+            let words = format!("{lack}, and {:?} has less", visitor.name);
+            return ApiError::new(Kind::Forbidden, words);
+        }
+        // What anybody may be allowed.
+        let anonymous = match needed {
+            Role::Read | Role::Produce => format!("gateway.anonymous={needed}"),
+            Role::Write | Role::Admin => "listen on 127.0.0.1".to_owned(),
+        };
+        let words = format!(
+            "{lack}, and this gateway listens for other machines and knows no users: make one by `highwater user add \
+             NAME --role {needed} --users-file FILE` and start the gateway with gateway.users.file=FILE (or {anonymous})"
+        );
+        ApiError::new(Kind::Forbidden, words)
     }
 
     pub(crate) fn begin_to_stop(&self) {

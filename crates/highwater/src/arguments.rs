@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use configuration::HostPort;
 use model::TopicPartition;
+use serving::rights::Role;
 
 use crate::address::bootstrap_servers;
 use crate::logging;
@@ -61,6 +62,9 @@ pub enum Command {
     /// List, show, move and delete consumer groups
     #[command(subcommand)]
     Group(Group),
+    /// Make, list and remove those who may come to a gateway and its console
+    #[command(subcommand)]
+    User(User),
     /// Send lines of standard input or a file as records
     Produce(Produce),
     /// Write records to standard output
@@ -206,6 +210,71 @@ pub struct Connection {
     /// A file of properties, as Kafka's tools take: security.protocol, sasl.*, ssl.*
     #[arg(long, value_name = "FILE", env = "HIGHWATER_COMMAND_CONFIG")]
     pub command_config: Option<PathBuf>,
+}
+
+/// `user …`
+#[derive(Debug, Subcommand)]
+pub enum User {
+    /// Make a user; a password that is not said is made up and shown once
+    Add {
+        /// The user's name
+        name: String,
+        /// What it may do: read, produce (and join groups), write (make topics, move groups), admin (all)
+        #[arg(long, value_name = "ROLE", value_parser = role)]
+        role: Role,
+        /// Prefixes of the topics that the role holds for, separated by commas; * is all topics
+        #[arg(long, value_name = "PREFIX,…", default_value = "*")]
+        topics: String,
+        /// Take the password from the first line of this file; - is standard input
+        #[arg(long, value_name = "FILE", conflicts_with = "no_password")]
+        password_file: Option<PathBuf>,
+        /// Give it no password: it comes with tokens only
+        #[arg(long)]
+        no_password: bool,
+        /// Change a user that is there already; its tokens stay
+        #[arg(long)]
+        replace: bool,
+        #[command(flatten)]
+        users_file: UsersFile,
+    },
+    /// Make a token for a user, and show it once
+    Token {
+        /// The user's name
+        name: String,
+        #[command(flatten)]
+        users_file: UsersFile,
+    },
+    /// List all users
+    #[command(visible_alias = "ls")]
+    List {
+        #[command(flatten)]
+        listing: Listing,
+        #[command(flatten)]
+        users_file: UsersFile,
+    },
+    /// Remove a user with its tokens, or one of its tokens
+    #[command(visible_alias = "rm")]
+    Remove {
+        /// The user's name
+        name: String,
+        /// Only this token, by the digits that list shows
+        #[arg(long, value_name = "DIGITS")]
+        token: Option<String>,
+        #[command(flatten)]
+        users_file: UsersFile,
+    },
+}
+
+/// Where the users are.
+#[derive(Debug, Args)]
+pub struct UsersFile {
+    /// The file of users [key: gateway.users.file]
+    #[arg(long = "users-file", value_name = "FILE", env = "HIGHWATER_GATEWAY_USERS_FILE")]
+    pub path: PathBuf,
+}
+
+fn role(text: &str) -> Result<Role, &'static str> {
+    Role::from_name(text).ok_or("write read, produce, write or admin")
 }
 
 /// How to write the answer.

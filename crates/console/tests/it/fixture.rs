@@ -144,6 +144,9 @@ pub fn open_with(bootstrap: &str, access: Access, console: console::Settings) ->
         events: EventSettings::default(),
         instances: InstanceSettings::default(),
         access,
+        users_file: None,
+        key: None,
+        is_secure: false,
         doorkeeper: Doorkeeper::default(),
     };
     gateway::open(Door::bind("127.0.0.1", 0, false).unwrap(), settings)
@@ -151,7 +154,7 @@ pub fn open_with(bootstrap: &str, access: Access, console: console::Settings) ->
 
 impl World {
     pub async fn start() -> World {
-        World::start_with(Access::Produce).await
+        World::start_with(Access::Everything).await
     }
 
     pub async fn start_with(access: Access) -> World {
@@ -163,7 +166,7 @@ impl World {
         let kept = tempfile::tempdir().unwrap();
         let settings =
             console::Settings { write: true, state_dir: Some(kept.path().to_path_buf()) };
-        let mut world = World::start_as(Access::Produce, settings).await;
+        let mut world = World::start_as(Access::Everything, settings).await;
         world.kept = Some(kept);
         world
     }
@@ -267,7 +270,7 @@ impl World {
         let kept = self.kept.as_ref().map(|kept| kept.path().to_path_buf());
         let bootstrap = self.broker.listeners()[0].to_string();
         let settings = console::Settings { write: true, state_dir: kept };
-        let fresh = open_with(&bootstrap, Access::Produce, settings);
+        let fresh = open_with(&bootstrap, Access::Everything, settings);
         std::mem::replace(&mut self.gateway, fresh).stop().await;
         self
     }

@@ -134,7 +134,7 @@ async fn a_cluster_that_goes_away_is_said_and_no_page_hangs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_is_not_there_is_said_and_then_found() {
     let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let gateway = open(&nowhere.to_string(), Access::Produce);
+    let gateway = open(&nowhere.to_string(), Access::Everything);
     let page = ask(gateway.address(), "GET", "/console", "host: localhost\r\n").await;
     assert_eq!(page.status, 503);
     assert!(

@@ -6,6 +6,7 @@ use std::sync::Weak;
 use metrics::{Families, Source, process};
 
 use crate::state::Shared;
+use crate::who::LoginCounts;
 
 /// Shows a gateway. It does not keep it alive.
 pub(crate) struct Shown(pub(crate) Weak<Shared>);
@@ -15,6 +16,7 @@ impl Source for Shown {
         let Some(shared) = self.0.upgrade() else { return Ok(()) };
         write_connections(families, &shared)?;
         shared.counts.requests.write(families)?;
+        write_logins(families, &shared.who.counts)?;
         write_records(families, &shared)?;
         write_events(families, &shared)
     }
@@ -40,6 +42,15 @@ fn write_connections(families: &mut Families<'_>, shared: &Shared) -> fmt::Resul
         "Connections turned away by gateway.connections.max or gateway.connections.per.address.max",
         shared.counts.refused.get(),
     )
+}
+
+fn write_logins(families: &mut Families<'_>, counts: &LoginCounts) -> fmt::Result {
+    let help = "Passwords and tokens that were looked at: passwords that were right, what was wrong, and passwords for which there was no turn";
+    families.counters("highwater_gateway_logins", help, |row| {
+        row(&[("result", "accepted")], counts.accepted.get())?;
+        row(&[("result", "refused")], counts.refused.get())?;
+        row(&[("result", "turned_away")], counts.turned_away.get())
+    })
 }
 
 fn write_records(families: &mut Families<'_>, shared: &Shared) -> fmt::Result {

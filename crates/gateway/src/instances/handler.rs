@@ -20,6 +20,7 @@ use crate::request::body::collect;
 use crate::request::instances::{check_name, creation};
 use crate::request::{Parameters, Wish};
 use crate::state::Shared;
+use crate::who::Visitor;
 
 /// Bytes that an instance is charged for as long as it is there: its consumer, its names, its connections.
 const INSTANCE_BYTES: usize = 16 * 1024;
@@ -51,9 +52,10 @@ pub(crate) async fn create(
     check_type(&parts.headers, &body.bytes)?;
     check_name("group", group)?;
     let creation = creation(&body.bytes)?;
+    let owner = &*Visitor::of(parts).name;
     let mut charge = Charge::new(&shared.bodies);
     charge.add(INSTANCE_BYTES)?;
-    let name = shared.instances.make(shared.topics.cluster(), group, creation, charge)?;
+    let name = shared.instances.make(shared.topics.cluster(), owner, group, creation, charge)?;
     let here =
         shared.instances.settings().advertised_url.as_deref().map(|url| url.trim_end_matches('/'));
     let here = here.map_or_else(|| format!("http://{}", host(parts)), str::to_owned);
@@ -82,14 +84,15 @@ pub(crate) async fn answer(
         let words = "records that are read are not given again: expected GET";
         return Err(ApiError::new(Kind::Method, words));
     }
-    let instance = shared.instances.find(group, name)?;
+    let owner = &*Visitor::of(parts).name;
+    let instance = shared.instances.find(owner, group, name)?;
     instance.touch();
     let body = collect(body, &shared.settings, &shared.bodies).await?;
     check_type(&parts.headers, &body.bytes)?;
     let work = Work::of(&instance, wish, parameters, &parts.headers, &body.bytes)?;
     drop(body);
     let Some(work) = work else {
-        let instance = shared.instances.take(group, name)?;
+        let instance = shared.instances.take(owner, group, name)?;
         let closing = tokio::spawn(async move { instance.close().await });
         // What is left of it goes on by itself: its name is free already.
         let _ = timeout(CLOSE_MAX, closing).await;

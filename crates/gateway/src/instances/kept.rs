@@ -17,8 +17,8 @@ use crate::request::instances::Creation;
 /// The longest pause between two looks at all instances; a rebalance of a group waits for its members so long.
 const SWEEP_MAX: Duration = Duration::from_millis(250);
 
-/// A group and the name of an instance in it.
-type Name = (String, String);
+/// Who made an instance, its group, and its name. One user's instances are not there for another.
+type Name = (String, String, String);
 
 /// All instances.
 pub(crate) struct Instances {
@@ -66,6 +66,7 @@ impl Instances {
     pub(super) fn make(
         self: &Arc<Self>,
         cluster: &Cluster,
+        owner: &str,
         group: &str,
         creation: Creation,
         charge: Charge,
@@ -76,7 +77,7 @@ impl Instances {
         if kept.is_closed {
             return Err(ApiError::new(Kind::Unavailable, "the gateway stops"));
         }
-        let key = (group.to_owned(), name.clone());
+        let key = (owner.to_owned(), group.to_owned(), name.clone());
         if kept.by_name.contains_key(&key) {
             let words = format!(
                 "group {group:?} has an instance {name:?} already: delete it, or take another name"
@@ -103,8 +104,13 @@ impl Instances {
     ///
     /// # Errors
     /// There is none.
-    pub(super) fn find(&self, group: &str, name: &str) -> Result<Arc<Instance>, ApiError> {
-        let key = (group.to_owned(), name.to_owned());
+    pub(super) fn find(
+        &self,
+        owner: &str,
+        group: &str,
+        name: &str,
+    ) -> Result<Arc<Instance>, ApiError> {
+        let key = (owner.to_owned(), group.to_owned(), name.to_owned());
         self.kept().by_name.get(&key).cloned().ok_or_else(no_instance)
     }
 
@@ -112,8 +118,13 @@ impl Instances {
     ///
     /// # Errors
     /// There is none of this name.
-    pub(super) fn take(&self, group: &str, name: &str) -> Result<Arc<Instance>, ApiError> {
-        let key = (group.to_owned(), name.to_owned());
+    pub(super) fn take(
+        &self,
+        owner: &str,
+        group: &str,
+        name: &str,
+    ) -> Result<Arc<Instance>, ApiError> {
+        let key = (owner.to_owned(), group.to_owned(), name.to_owned());
         self.kept().by_name.remove(&key).ok_or_else(no_instance)
     }
 

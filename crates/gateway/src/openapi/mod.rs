@@ -12,7 +12,7 @@ use crate::request::{Entry, TABLE, Verb};
 const SOURCE: &str = include_str!("document.json");
 
 /// Statuses that every route may answer: what cannot be read, and who may not ask.
-const ALWAYS: [u16; 2] = [400, 403];
+const ALWAYS: [u16; 3] = [400, 401, 403];
 
 /// The document as it is sent.
 pub(crate) fn document() -> Bytes {

@@ -20,6 +20,7 @@ use crate::request::draft::Draft;
 use crate::request::wanted::{Reading, Wanted, raw, reading, wanted};
 use crate::request::{Parameters, idempotency_key, what_is_asked};
 use crate::state::Shared;
+use crate::who::Visitor;
 
 /// Where the records of a request go, by its path.
 pub(crate) struct Target<'a> {
@@ -94,8 +95,7 @@ impl<'a> Asked<'a> {
 
     fn name(&self, key: &str) -> Name {
         Name {
-            // There are no users yet.
-            principal: String::new(),
+            principal: Visitor::of(self.parts).name.to_string(),
             path: self.parts.uri.path().to_owned(),
             key: key.to_owned(),
         }

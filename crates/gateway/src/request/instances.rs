@@ -236,7 +236,7 @@ pub fn places(body: &[u8]) -> Result<Option<Vec<Place>>, ApiError> {
 ///
 /// # Errors
 /// The body is not JSON, or not of this form.
-pub(super) fn object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
+pub(crate) fn object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     let read: Result<Object<T>, _> = serde_json::from_slice(body);
     read.map(|Object(read)| read).map_err(|error| unreadable(&error, ""))
 }

@@ -19,6 +19,16 @@ pub enum Route<'a> {
     Metrics,
     /// The OpenAPI document.
     Document,
+    /// Who asks, and what it may do.
+    Me,
+    /// A ticket for streams.
+    Ticket,
+    /// The page with the form of the login.
+    LoginPage,
+    /// To log in.
+    LogIn,
+    /// To log out.
+    LogOut,
     /// To create a topic.
     CreateTopic,
     /// To produce records.
@@ -255,6 +265,11 @@ pub const TABLE: &[Entry] = &[
     post("produceV3", "/v3/clusters/{cluster}/topics/{topic}/records", |at| {
         Ok(Route::ProduceV3 { cluster: at.name(0)?, topic: at.name(1)? })
     }),
+    get("me", "/api/v1/me", |_| Ok(Route::Me)),
+    post("createTicket", "/api/v1/tickets", |_| Ok(Route::Ticket)),
+    get("loginPage", "/console/login", |_| Ok(Route::LoginPage)),
+    post("logIn", "/console/login", |_| Ok(Route::LogIn)),
+    post("logOut", "/console/logout", |_| Ok(Route::LogOut)),
     get("distribution", "/api/v1/gateway/distribution", |_| Ok(Route::Distribution)),
     get("eventCounts", "/api/v1/gateway/events", |_| Ok(Route::EventCounts)),
     get("keyCounts", "/api/v1/gateway/idempotency", |_| Ok(Route::KeyCounts)),

@@ -57,7 +57,10 @@ pub fn settings(bootstrap: &str) -> Settings {
         drain: PATIENCE,
         events: EventSettings::default(),
         instances: InstanceSettings::default(),
-        access: Access::Produce,
+        access: Access::Everything,
+        users_file: None,
+        key: None,
+        is_secure: false,
         doorkeeper: Doorkeeper::default(),
         pages: None,
     }

@@ -93,12 +93,19 @@ impl Connection {
                 None => assert!(self.more().await, "closed before an answer: {:?}", self.read),
             }
         };
-        let head = String::from_utf8(self.read.drain(..end).collect()).unwrap().to_lowercase();
-        let mut lines = head.split("\r\n");
+        let whole = String::from_utf8(self.read.drain(..end).collect()).unwrap();
+        let head = whole.to_lowercase();
+        let mut lines = whole.split("\r\n");
         let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        // A cookie is what it is; of all else the case does not count.
+        let value = |name: &str, value: &str| match name {
+            "set-cookie" => value.to_owned(),
+            _ => value.to_lowercase(),
+        };
         let headers = lines
             .filter_map(|line| line.split_once(": "))
-            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+            .map(|(name, said)| (name.to_lowercase(), said))
+            .map(|(name, said)| (name.clone(), value(&name, said)));
         let answer = Answer { status, headers: headers.collect(), body: String::new() };
         (head, answer)
     }

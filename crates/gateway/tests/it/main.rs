@@ -18,3 +18,4 @@ mod slow_readers;
 mod strangers;
 mod streaming;
 mod version3;
+mod who;

@@ -73,6 +73,24 @@ async fn heads_that_make_no_sense_end_their_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_was_sent_is_expanded() {
+    let world = World::start().await;
+    world.create("t", 1, &[]).await;
+    let mut connection = world.connect().await;
+    for coding in ["gzip", "br", "deflate, gzip", "x"] {
+        for path in ["/topics/t", "/topics/t/raw"] {
+            let headers = [("content-encoding", coding), ("content-type", "application/json")];
+            let answer = connection.ask("POST", path, &headers, &[0x1f, 0x8b, 8, 0]).await;
+            assert_eq!(answer.status, 415, "{coding} {path}: {answer:?}");
+        }
+    }
+    let plain = [("content-encoding", "identity")];
+    assert_eq!(connection.ask("POST", "/topics/t/raw", &plain, b"v").await.status, 200);
+    assert_eq!(world.ends("t").await, [1]);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_request_may_come_byte_by_byte() {
     let world = World::start().await;
     world.create("t", 1, &[]).await;

@@ -8,7 +8,9 @@ use std::time::Duration;
 use client::{ClusterConfig, ConnectionConfig, Security};
 use configuration::{Anonymous, Gateway};
 use console::{Console, Front, Sending};
-use gateway::{Access, Door, EventSettings, Inside, InstanceSettings, Making, Pages, Settings};
+use gateway::{
+    Access, Door, EventSettings, Inside, InstanceSettings, Making, Pages, Settings, SigningKey,
+};
 use serving::choice::{Pair, Row};
 use serving::operation::{By, NewRecord};
 use serving::visitors::Doorkeeper;
@@ -40,6 +42,22 @@ pub fn door(gateway: &Gateway) -> Result<Option<Door>, Failure> {
         warn!("port {taken} is taken: the gateway listens on {}", door.address());
     }
     Ok(Some(door))
+}
+
+/// Reads what says who may come in: the file of users, which must be usable at the start, and the key for cookies.
+pub fn who(gateway: &Gateway) -> Result<Option<SigningKey>, Failure> {
+    if let Some(file) = &gateway.users_file {
+        gateway::who::check_file(file).map_err(|error| {
+            Failure::new("the gateway cannot start")
+                .detail(format!("{} (gateway.users.file): {error}", file.display()))
+                .hint("make the file by highwater user add NAME --role admin --users-file FILE")
+        })?;
+    }
+    let Some(file) = &gateway.key_file else { return Ok(None) };
+    SigningKey::of_file(file).map(Some).map_err(|error| {
+        let detail = format!("{} (console.key.file): {error}", file.display());
+        Failure::new("the gateway cannot start").detail(detail)
+    })
 }
 
 /// How a gateway alone is to reach its brokers: by the file that was named, or by `gateway.client.*`.
@@ -82,10 +100,12 @@ pub fn settings(
     address: SocketAddr,
     connections_max: usize,
     log_dir: Option<&Path>,
+    key: Option<SigningKey>,
 ) -> Settings {
-    // Only this machine's own users come in there.
+    // Only this machine's own users come in there, unless something stands in front; with users it is said who may.
+    let is_own = address.ip().to_canonical().is_loopback() && gateway.users_file.is_none();
     let access = match gateway.anonymous {
-        _ if address.ip().to_canonical().is_loopback() => Access::Produce,
+        _ if is_own => Access::Everything,
         Anonymous::Nothing => Access::Health,
         Anonymous::Read => Access::Read,
         Anonymous::Produce => Access::Produce,
@@ -116,6 +136,9 @@ pub fn settings(
             advertised_url: gateway.advertised_url.clone(),
         },
         access,
+        users_file: gateway.users_file.clone(),
+        key,
+        is_secure: gateway.advertised_url.as_deref().is_some_and(|url| url.starts_with("https://")),
         doorkeeper: Doorkeeper::new(
             gateway.advertised_url.as_deref(),
             gateway.cors_origins.iter().map(String::as_str),
@@ -129,10 +152,11 @@ fn console_settings(
     address: SocketAddr,
     log_dir: Option<&Path>,
 ) -> console::Settings {
-    let is_own = address.ip().to_canonical().is_loopback();
-    if gateway.console_write && !is_own {
+    // Elsewhere it must be known who asks.
+    let is_known = address.ip().to_canonical().is_loopback() || gateway.users_file.is_some();
+    if gateway.console_write && !is_known {
         warn!(
-            "console.write is not followed: the gateway listens for other machines, whose users have no names yet"
+            "console.write is not followed: the gateway listens for other machines and knows no users (gateway.users.file)"
         );
     }
     let dir = match gateway.console_state_dir.as_deref() {
@@ -147,7 +171,7 @@ fn console_settings(
             false
         }
     });
-    console::Settings { write: gateway.console_write && is_own, state_dir: made }
+    console::Settings { write: gateway.console_write && is_known, state_dir: made }
 }
 
 /// The console as the gateway shows it.

@@ -38,7 +38,8 @@ pub fn run(typed: &Gateway, report: Reporting) -> Result<ExitCode, Failure> {
             .hint("say where to listen, for example --listener 127.0.0.1:8082"));
     };
     let cluster = front::cluster(&typed.connection.bootstrap_server, security);
-    let settings = front::settings(&gateway, cluster, door.address(), room, None);
+    let key = front::who(&gateway)?;
+    let settings = front::settings(&gateway, cluster, door.address(), room, None, key);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new("cannot start").detail(error))?;
     let code = runtime.block_on(serve(door, settings, &typed.connection.bootstrap_server));

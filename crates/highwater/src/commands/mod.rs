@@ -28,6 +28,7 @@ mod sources;
 mod start;
 mod stopped_folder;
 mod topic;
+mod user;
 mod waiting;
 
 use std::process::ExitCode;
@@ -46,6 +47,7 @@ pub fn run(program: Program) -> Result<ExitCode, Failure> {
         Command::Proxy(typed) => proxy::run(&typed, reporting),
         Command::Topic(command) => topic::run(&command),
         Command::Group(command) => group::run(&command),
+        Command::User(command) => user::run(&command),
         Command::Produce(typed) => produce::run(&typed),
         Command::Consume(typed) => consume::run(&typed),
         Command::Config(command) => run_config(&command),

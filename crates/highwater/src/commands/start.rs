@@ -9,7 +9,7 @@ use broker::{RunningBroker, StartError};
 use clap::ValueEnum;
 use client::Security;
 use configuration::{BrokerConfig, Configuration, Warning};
-use gateway::{Door, Gateway};
+use gateway::{Door, Gateway, SigningKey};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
@@ -138,13 +138,14 @@ async fn serve(
     }
     // Before the broker, which would have to be stopped again if the gateway's port is taken.
     let door = front::door(&config.gateway)?;
+    let key = if door.is_some() { front::who(&config.gateway)? } else { None };
     let starting = broker::start(config.clone());
     let broker = tokio::select! {
         started = starting => started.map_err(|error| not_started(&error))?,
         () = signals.next() => return Ok(ExitCode::from(EXIT_CODE_INTERRUPTED)),
     };
     broker.set_log_levels(Arc::new(logging::Loggers));
-    let gateway = door.map(|door| beside(&broker, &config, door));
+    let gateway = door.map(|door| beside(&broker, &config, door, key));
     let at = gateway.as_ref().map(Gateway::address);
     let text = announcement(&config, &broker.listeners(), broker.http(), at);
     let mut out = std::io::stdout();
@@ -172,13 +173,18 @@ async fn serve(
 
 /// Opens the gateway beside a broker: it reaches this broker where that listens, and the others as brokers reach each
 /// other. What clients are told may not lead anywhere from inside a container.
-fn beside(broker: &RunningBroker, config: &BrokerConfig, door: Door) -> Gateway {
+fn beside(
+    broker: &RunningBroker,
+    config: &BrokerConfig,
+    door: Door,
+    key: Option<SigningKey>,
+) -> Gateway {
     let at = in_url(broker.inter_broker());
     let mut cluster = front::cluster(&at, Security::default());
     cluster.addresses.insert(config.node_id.0, at);
     let (address, connections) = (door.address(), broker.gateway_connections());
     let log_dir = config.log_dirs.first().map(|dir| &**dir);
-    let settings = front::settings(&config.gateway, cluster, address, connections, log_dir);
+    let settings = front::settings(&config.gateway, cluster, address, connections, log_dir, key);
     let gateway = gateway::open(door, settings);
     broker.show(gateway.metrics());
     gateway
@@ -191,7 +197,7 @@ fn not_started(error: &StartError) -> Failure {
             "stop what listens there, or choose another port: --set listeners=PLAINTEXT://:9192",
         ),
         StartError::BindHttp { .. } => failure.hint(
-            "choose another port by --set http.listener=:8081, or go without metrics and health by \
+            "choose another port by --set http.listener=127.0.0.1:8081, or go without metrics and health by \
              --set http.listener=",
         ),
         _ => failure,

@@ -1,0 +1,146 @@
+//! Credentials that were verified lately. To hash a password for every request would allow fifty a second: so what was verified
+//! is known for a minute, by a keyed hash under which nobody can look for it. Requests with the same credentials that come
+//! together wait for one check.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use ring::hmac;
+use tokio::sync::watch;
+
+use super::book::Book;
+use super::passwords::{BYTES_MAX, Checker};
+use super::tokens::random;
+
+/// How long credentials are known.
+const KNOWN_FOR: Duration = Duration::from_secs(60);
+/// Credentials that are known at a time.
+const KNOWN_MAX: usize = 10_000;
+
+/// What credentials are worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// They were verified within the last minute.
+    Known,
+    /// They are right.
+    Verified,
+    /// They are not.
+    Wrong,
+    /// That cannot be found out now.
+    Busy,
+}
+
+type Mac = [u8; 32];
+
+enum Entry {
+    /// Verified then, for the user as it stood in the file.
+    Known { at: Instant, stamp: u64 },
+    /// Being checked.
+    Checking(watch::Receiver<Option<Outcome>>),
+}
+
+/// Checks credentials, each once.
+pub(super) struct Logins {
+    key: hmac::Key,
+    checker: Checker,
+    entries: Mutex<HashMap<Mac, Entry>>,
+}
+
+impl Logins {
+    pub(super) fn new() -> Logins {
+        Logins {
+            key: hmac::Key::new(hmac::HMAC_SHA256, &random::<32>()),
+            checker: Checker::new(),
+            entries: Mutex::default(),
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<Mac, Entry>> {
+        self.entries.lock().expect("no code under it panics")
+    }
+
+    /// The stamp is part of it: a user whose entry has changed is another one.
+    fn mac(&self, name: &str, password: &str, stamp: u64) -> Mac {
+        let mut context = hmac::Context::with_key(&self.key);
+        // A name has no colon.
+        for part in [&stamp.to_be_bytes()[..], name.as_bytes(), b":", password.as_bytes()] {
+            context.update(part);
+        }
+        context.sign().as_ref().try_into().expect("HMAC-SHA256 has 32 bytes")
+    }
+
+    /// What these credentials are worth.
+    pub(super) async fn check(
+        self: &Arc<Self>,
+        book: &Arc<Book>,
+        name: &str,
+        password: &str,
+    ) -> Outcome {
+        if password.len() > BYTES_MAX || name.contains(':') {
+            return Outcome::Wrong;
+        }
+        let known = book.user(name);
+        let (stamp, hash) = known.map_or((0, None), |known| (known.stamp, known.password.clone()));
+        let mac = self.mac(name, password, stamp);
+        let mut told = {
+            let mut entries = self.entries();
+            match entries.get(&mac) {
+                Some(Entry::Known { at, stamp: then })
+                    if at.elapsed() < KNOWN_FOR && *then == stamp =>
+                {
+                    return Outcome::Known;
+                }
+                Some(Entry::Checking(told)) => told.clone(),
+                _ => {
+                    let (tell, told) = watch::channel(None);
+                    entries.insert(mac, Entry::Checking(told.clone()));
+                    let (logins, password) = (Arc::clone(self), password.to_owned());
+                    // In a task of its own: the client that began it may leave while others wait.
+                    tokio::spawn(async move {
+                        let outcome = logins.find_out(mac, stamp, password, hash).await;
+                        tell.send_replace(Some(outcome));
+                    });
+                    told
+                }
+            }
+        };
+        let outcome = told.wait_for(Option::is_some).await;
+        outcome.ok().and_then(|outcome| *outcome).unwrap_or(Outcome::Busy)
+    }
+
+    async fn find_out(
+        &self,
+        mac: Mac,
+        stamp: u64,
+        password: String,
+        hash: Option<String>,
+    ) -> Outcome {
+        let checked = self.checker.check(password, hash).await;
+        let mut entries = self.entries();
+        match checked {
+            Ok(true) => {
+                if entries.len() > KNOWN_MAX {
+                    entries.retain(|_, entry| match entry {
+                        Entry::Known { at, .. } => at.elapsed() < KNOWN_FOR / 2,
+                        Entry::Checking(_) => true,
+                    });
+                }
+                match entries.len() > KNOWN_MAX {
+                    // Users so many are checked each time, and wait.
+                    true => drop(entries.remove(&mac)),
+                    false => drop(entries.insert(mac, Entry::Known { at: Instant::now(), stamp })),
+                }
+                Outcome::Verified
+            }
+            Ok(false) => {
+                entries.remove(&mac);
+                Outcome::Wrong
+            }
+            Err(_) => {
+                entries.remove(&mac);
+                Outcome::Busy
+            }
+        }
+    }
+}
