@@ -8,8 +8,9 @@ use hyper::{Response, StatusCode};
 use serving::choice::{Row, Rule};
 use serving::error::{ApiError, Kind};
 
-use crate::events::Opened;
+use crate::front::Handover;
 use crate::outgoing::{Outgoing, Parts};
+use crate::{events, sockets};
 
 /// The type of answers that REST proxies have too.
 const OF_PROXIES: &str = "application/vnd.kafka.v2+json";
@@ -25,8 +26,8 @@ pub(crate) struct Answer {
     content_type: &'static str,
     body: Bytes,
     headers: HeaderMap,
-    /// The stream that goes on in place of an answer.
-    stream: Option<Box<Opened>>,
+    /// What the connection is used for in place of an answer.
+    handover: Option<Box<Handover>>,
     /// What goes on behind `body`.
     parts: Option<Parts>,
 }
@@ -81,7 +82,7 @@ impl Answer {
             content_type,
             body: body.into(),
             headers: HeaderMap::new(),
-            stream: None,
+            handover: None,
             parts: None,
         }
     }
@@ -109,8 +110,14 @@ impl Answer {
     }
 
     /// No answer of the HTTP library's: the connection is handed over.
-    pub(crate) fn stream(opened: Opened) -> Answer {
-        Answer { stream: Some(Box::new(opened)), ..Answer::event_stream(String::new()) }
+    pub(crate) fn stream(opened: events::Opened) -> Answer {
+        let handover = Some(Box::new(Handover::Events(opened)));
+        Answer { handover, ..Answer::event_stream(String::new()) }
+    }
+
+    /// No answer of the HTTP library's, either.
+    pub(crate) fn socket(opened: sockets::Opened) -> Answer {
+        Answer { handover: Some(Box::new(Handover::Socket(opened))), ..nothing() }
     }
 
     /// JSON objects that are made while they are sent.
@@ -118,9 +125,9 @@ impl Answer {
         Answer { parts: Some(parts), ..Answer::json("") }
     }
 
-    /// The stream that the connection is handed over for.
-    pub(crate) fn take_stream(&mut self) -> Option<Box<Opened>> {
-        self.stream.take()
+    /// What the connection is handed over for.
+    pub(crate) fn take_handover(&mut self) -> Option<Box<Handover>> {
+        self.handover.take()
     }
 
     /// The same with another status.

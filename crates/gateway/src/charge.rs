@@ -7,6 +7,7 @@ use serving::error::{ApiError, Kind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes that are charged until this is dropped.
+#[derive(Debug)]
 pub(crate) struct Charge {
     /// A permit for each byte.
     room: Arc<Semaphore>,

@@ -3,8 +3,8 @@
 //!
 //! [`Door`] is the socket, [`open`] begins to listen, [`Gateway::stop`] ends that. Of the code, read `front` (who is let
 //! in, and how long anything may take), then `request` (what is asked), then `produce` (how records are sent and what
-//! is answered), `read` (how they are read), `events` (how they are pushed) and `instances` (how members of groups
-//! read by GET). What is decided by values alone is in
+//! is answered), `read` (how they are read), `events` (how they are pushed), `sockets` (the same and more over
+//! WebSocket) and `instances` (how members of groups read by GET). What is decided by values alone is in
 //! the room `serving`.
 //!
 //! Threads of its own begin with the first connection: a broker whose gateway is not used pays for a socket only.
@@ -27,6 +27,7 @@ mod read;
 pub mod request;
 mod service;
 mod settings;
+mod sockets;
 mod state;
 pub mod who;
 

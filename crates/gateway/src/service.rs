@@ -17,10 +17,8 @@ use serving::visitors::{Refused, Visit};
 use crate::admin;
 use crate::answer::{Answer, distribution, failed, nothing};
 use crate::counts::{Asked, OfProcess, Shown};
-use crate::events::{self, Opened};
+use crate::front::Handover;
 use crate::inside::Inside;
-use crate::instances;
-use crate::openapi;
 use crate::outgoing::Outgoing;
 use crate::pages::Pages;
 use crate::produce::{Target, produce, v3};
@@ -29,6 +27,7 @@ use crate::request::body::{collect, discard};
 use crate::request::{Allowed, NoRoute, Parameters, Route, route, routed};
 use crate::state::Shared;
 use crate::who::{self, By, Visitor};
+use crate::{events, instances, openapi, sockets};
 
 /// Who asks, if nobody by name, as it stands in logs.
 const NOBODY: &str = "anonymous";
@@ -40,11 +39,11 @@ enum Served {
     Page(Response<Bytes>),
 }
 
-/// Answers a request; or hands back the stream that its connection is to be used for.
+/// Answers a request; or hands back what its connection is to be used for.
 pub(crate) async fn answer(
     shared: &Arc<Shared>,
     request: Request<Incoming>,
-) -> Result<Response<Outgoing>, Box<Opened>> {
+) -> Result<Response<Outgoing>, Box<Handover>> {
     let is_stream = is_stream(&request);
     let (mut parts, body) = request.into_parts();
     let mut body = Some(body);
@@ -95,10 +94,16 @@ pub(crate) async fn answer(
         Err(error) => failed(&error).into_response(),
         Ok(Served::Page(page)) => page.map(Outgoing::from),
         Ok(Served::Answer(mut answer)) => {
-            if let Some(mut stream) = answer.take_stream() {
-                stream.origin = listed_origin(shared, &parts.headers).cloned();
-                shared.counts.requests.count(asked, 200, None);
-                return Err(stream);
+            if let Some(mut handover) = answer.take_handover() {
+                let status = match &mut *handover {
+                    Handover::Events(stream) => {
+                        stream.origin = listed_origin(shared, &parts.headers).cloned();
+                        200
+                    }
+                    Handover::Socket(_) => 101,
+                };
+                shared.counts.requests.count(asked, status, None);
+                return Err(handover);
             }
             answer.into_response()
         }
@@ -168,10 +173,11 @@ fn visit(parts: &Parts) -> Result<Visit<'_>, ApiError> {
         origin: text(header::ORIGIN),
         fetch_site: text(HeaderName::from_static("sec-fetch-site")),
         // Records that an instance has given are not given again: no page takes them by a picture's address. What asks for
-        // another protocol does not merely read either.
+        // another protocol does not merely read either: what a WebSocket says, any page may read that has opened it.
         reads: matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS)
             && !parts.headers.contains_key(header::UPGRADE)
-            && (parts.method == Method::OPTIONS || !parts.uri.path().starts_with("/consumers/")),
+            && (parts.method == Method::OPTIONS
+                || !["/consumers/", "/ws/"].iter().any(|own| parts.uri.path().starts_with(own))),
     })
 }
 
@@ -312,6 +318,13 @@ async fn respond(
         }
         Route::Events { .. } if shared.is_stopping() => Ok(events::weather()),
         Route::Events { topics } => events::open(&shared.events, &topics, &parameters, parts).await,
+        Route::Socket { .. } | Route::SocketReader { .. } | Route::SocketProducer { .. } => {
+            if !body.is_end_stream() {
+                let words = "a request for a WebSocket has no body";
+                return Err(ApiError::new(Kind::Malformed, words));
+            }
+            sockets::open(shared, &route, &parameters, parts).await
+        }
         Route::Produce { topic, partition, raw } => {
             let target = Target { topic: &topic, partition, raw };
             produce(shared, target, &parameters, parts, body).await
@@ -368,11 +381,12 @@ fn allow(shared: &Shared, visitor: &Visitor, route: &Route<'_>) -> Result<(), Ap
         | Route::KeyCounts
         | Route::Cluster(_)
         | Route::Clusters { .. } => Deed::Look,
-        Route::Events { topics } => {
+        Route::Events { topics } | Route::Socket { topics } => {
             let mut topics = topics.split(',');
             return topics.try_for_each(|topic| shared.allow(visitor, Deed::Read(topic)));
         }
-        Route::Records { topic, .. } => Deed::Read(topic),
+        Route::Records { topic, .. } | Route::SocketReader { topic } => Deed::Read(topic),
+        Route::SocketProducer { topic } => Deed::Produce(topic),
         Route::NewInstance { .. } | Route::Instance { .. } => Deed::Join,
         Route::Produce { topic, .. } | Route::ProduceV3 { topic, .. } => Deed::Produce(topic),
         // Their bodies name the topic, and it is looked at there.

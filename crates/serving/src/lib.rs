@@ -2,7 +2,8 @@
 //! the broker before that ([`choice`]), whether a request with an idempotency key was seen before ([`idempotency`]),
 //! whether a request comes from a page that may send one ([`visitors`]), who there is ([`users`], [`claims`])
 //! and what each may do ([`rights`]), how records become server-sent events and
-//! where their readers go on ([`events`]), what a failure is called ([`error`]), and what an operator is shown of a
+//! where their readers go on ([`events`]), what WebSockets carry and who has acknowledged
+//! what ([`push`]), what a failure is called ([`error`]), and what an operator is shown of a
 //! cluster ([`overview`]) and of consumers that are behind ([`lag`]), and may have done ([`operation`]).
 //!
 //! The load generator and the laboratory choose partitions by the same code. Read [`choice`] first.
@@ -17,6 +18,7 @@ pub mod idempotency;
 pub mod lag;
 pub mod operation;
 pub mod overview;
+pub mod push;
 pub mod rights;
 pub mod users;
 pub mod visitors;

@@ -15,6 +15,8 @@ pub(crate) struct Counts {
     pub(crate) requests: Requests,
     /// Connections that carry requests.
     pub(crate) http: Level,
+    /// WebSockets.
+    pub(crate) sockets: Level,
     /// Connections that were turned away, because as many as may be were open.
     pub(crate) refused: Counter,
 }

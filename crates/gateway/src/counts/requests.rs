@@ -7,9 +7,9 @@ use metrics::{Counter, Durations, Families};
 use crate::request::{TABLE, Verb};
 
 /// Statuses that are counted apart, ascending; others are counted together.
-const CODES: [u16; 21] = [
-    200, 204, 301, 303, 400, 401, 403, 404, 405, 406, 408, 409, 412, 413, 415, 416, 422, 429, 500,
-    503, 504,
+const CODES: [u16; 23] = [
+    101, 200, 204, 301, 303, 400, 401, 403, 404, 405, 406, 408, 409, 412, 413, 415, 416, 422, 426,
+    429, 500, 503, 504,
 ];
 
 /// Requests of one route.

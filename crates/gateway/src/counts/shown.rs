@@ -35,7 +35,8 @@ fn write_connections(families: &mut Families<'_>, shared: &Shared) -> fmt::Resul
     let help = "Connections that are open, by what they carry";
     families.gauges("highwater_gateway_connections", help, |row| {
         row(&[("kind", "http")], shared.counts.http.get() as f64)?;
-        row(&[("kind", "sse")], shared.events.counts.readers.get() as f64)
+        row(&[("kind", "sse")], shared.events.counts.streams.get() as f64)?;
+        row(&[("kind", "websocket")], shared.counts.sockets.get() as f64)
     })?;
     families.counter(
         "highwater_gateway_connections_refused",

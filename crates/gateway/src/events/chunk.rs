@@ -8,7 +8,8 @@ use std::time::Instant;
 use client::{ClientError, ConsumerRecord, Fetched};
 use model::batch::Batches;
 use serving::events::encoding::{self, Event};
-use serving::events::{Position, Projection, TopicHash, notice};
+use serving::events::{Form, Position, Projection, TopicHash, notice};
+use serving::push::frame;
 
 use super::budget::{Budget, Held};
 
@@ -144,7 +145,11 @@ impl Making<'_> {
             other => other.to_string(),
         };
         let first = behind.offset;
-        notice::write_error(of.topic, of.partition, first, &words, &mut self.draft.bytes);
+        let out = &mut self.draft.bytes;
+        match self.projection.form {
+            Form::Frame(_) => frame::write_error(of.topic, of.partition, first, &words, out),
+            _ => notice::write_error(of.topic, of.partition, first, &words, out),
+        }
         self.draft.mark(behind);
     }
 

@@ -49,8 +49,10 @@ impl From<Reason> for Missed {
 /// Of all streams of a gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Streams that are open.
+    /// Readers: event streams, and WebSockets that read as those do.
     pub(crate) readers: Level,
+    /// Event streams that are open.
+    pub(crate) streams: Level,
     /// Records that were made into events, once for each projection.
     pub(super) encoded: Counter,
     /// Events that were handed to sockets.

@@ -32,9 +32,11 @@ use client::{Cluster, ClusterConfig, PrivateLane};
 use serving::events::pace;
 use tokio::sync::{Semaphore, mpsc};
 
-pub(crate) use counts::Counts;
-pub(crate) use open::{Opened, open, weather};
+pub(crate) use counts::{Closed, Counts};
+pub(crate) use open::{Asked, Begin, Opened, names, open, reader_in_time, weather};
+pub(crate) use reader::{Piece, Reader, Step};
 pub(crate) use serve::serve;
+pub(crate) use writer::tune;
 
 use budget::Budget;
 use feed::Feeds;
@@ -67,7 +69,7 @@ impl Default for EventSettings {
 
 /// All event streams of a gateway.
 pub(crate) struct Events {
-    settings: EventSettings,
+    pub(crate) settings: EventSettings,
     cluster: Cluster,
     /// Connections of reads of the past: nothing else waits behind them.
     lane: PrivateLane,

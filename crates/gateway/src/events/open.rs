@@ -11,12 +11,12 @@ use serving::error::{ApiError, Kind};
 use serving::events::id::{self, ID_BYTES_MAX, PARTITIONS_MAX};
 use serving::events::pace::Return;
 use serving::events::query::TOPICS_MAX;
-use serving::events::{Query, ResumeId, notice};
+use serving::events::{Form, Query, ResumeId, notice};
 use tokio::time::timeout;
 
 use super::feed::Feed;
 use super::places::{self, Begun};
-use super::reader::{Manner, Place, Reader};
+use super::reader::{Manner, Place, Reader, write_gap};
 use super::{Events, topics};
 use crate::answer::{self, Answer};
 use crate::request::Parameters;
@@ -36,10 +36,19 @@ pub(crate) struct Opened {
 }
 
 /// What is asked, read.
-struct Asked<'a> {
-    topics: Vec<&'a str>,
-    query: Query,
-    id: Option<ResumeId>,
+pub(crate) struct Asked<'a> {
+    pub(crate) topics: Vec<&'a str>,
+    pub(crate) query: Query,
+    pub(crate) id: Option<ResumeId>,
+}
+
+/// A reader that can begin.
+pub(crate) struct Begin {
+    pub(crate) reader: Reader,
+    /// What there is to be said before: gaps between where the client was and where it begins.
+    pub(crate) notices: Vec<Vec<u8>>,
+    /// Whether it has come to the end that it was to read to.
+    is_read: bool,
 }
 
 /// Opens a stream of these topics, named with commas between them; or says why there is none.
@@ -82,16 +91,48 @@ fn read<'a>(
     let id = header.or(query.last_event_id.as_deref()).filter(|id| !id.is_empty());
     let id = id.map(ResumeId::read).transpose();
     let id = id.map_err(|error| malformed(format!("Last-Event-ID: {error}")))?;
-    let mut topics: Vec<_> = topics.split(',').collect();
-    topics.sort_unstable();
-    topics.dedup();
-    if topics.len() > TOPICS_MAX {
-        return Err(malformed(format!("more than {TOPICS_MAX} topics in one stream")));
+    Ok(Asked { topics: names(topics)?, query, id })
+}
+
+/// The topics of one stream, which are named with commas between them, in their order.
+///
+/// # Errors
+/// There are too many.
+pub(crate) fn names(topics: &str) -> Result<Vec<&str>, ApiError> {
+    let mut names: Vec<_> = topics.split(',').collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.len() > TOPICS_MAX {
+        let words = format!("more than {TOPICS_MAX} topics in one stream");
+        return Err(ApiError::new(Kind::Malformed, words));
     }
-    Ok(Asked { topics, query, id })
+    Ok(names)
 }
 
 async fn begin(events: &Events, asked: &Asked<'_>, parts: &Parts) -> Result<Answer, ApiError> {
+    let Begin { reader, notices, is_read } = reader(events, asked).await?;
+    if is_read && asked.id.is_some() {
+        // A client that came again has everything: it need not come again.
+        return Ok(answer::nothing());
+    }
+    Ok(Answer::stream(Opened {
+        reader,
+        origin: None,
+        is_chunked: parts.version == Version::HTTP_11,
+        notices: notices.concat(),
+    }))
+}
+
+/// A reader of what is asked, at the place where it begins; waits for the cluster for some seconds.
+///
+/// # Errors
+/// What is asked cannot be had, now or ever.
+pub(crate) async fn reader_in_time(events: &Events, asked: &Asked<'_>) -> Result<Begin, ApiError> {
+    let late = |_| Err(topics::unavailable(&"no broker answered within 5 s"));
+    timeout(OPEN_MAX, reader(events, asked)).await.unwrap_or_else(late)
+}
+
+async fn reader(events: &Events, asked: &Asked<'_>) -> Result<Begin, ApiError> {
     let query = &asked.query;
     let feeds = feeds(events, asked).await?;
     let wishes: Vec<_> = feeds
@@ -110,18 +151,17 @@ async fn begin(events: &Events, asked: &Asked<'_>, parts: &Parts) -> Result<Answ
         begun.map_err(|error| topics::failed(&error, asked.topics[0]))?
     };
     let is_read = |one: &Begun| one.end.is_some_and(|end| one.position.next() >= end);
-    if query.until_end && asked.id.is_some() && begun.iter().all(is_read) {
-        // A client that came again has everything: it need not come again.
-        return Ok(answer::nothing());
-    }
+    let is_read = query.until_end && begun.iter().all(is_read);
+    let is_told_texts = matches!(query.projection.form, Form::Frame(_));
     let mut projection = query.projection.clone();
-    projection.ids = (wishes.len() == 1).then_some(query.id_style);
+    projection.ids = (wishes.len() == 1 && !is_told_texts).then_some(query.id_style);
     let (mut list, mut notices) = (Vec::new(), Vec::new());
     for ((feed, _), Begun { position, gap, end }) in wishes.into_iter().zip(begun) {
         if let Some(gap) = gap {
-            let partition = &feed.partition;
             events.counts.gaps.count(gap.reason.into());
-            notice::write_gap(&partition.topic, partition.partition.0, &gap, &mut notices);
+            let mut notice = Vec::new();
+            write_gap(is_told_texts, &feed.partition, &gap, &mut notice);
+            notices.push(notice);
         }
         let many = || topics::unavailable(&"too many different filters");
         let track = feed.track(&projection).ok_or_else(many)?;
@@ -133,13 +173,8 @@ async fn begin(events: &Events, asked: &Asked<'_>, parts: &Parts) -> Result<Answ
         (&*partition.topic, partition.partition.0)
     });
     let id_bytes_max = id::bytes_max(id_style, named);
-    let manner = Manner { id_style, id_every, id_bytes_max, slow, lag_max };
-    Ok(Answer::stream(Opened {
-        reader: Reader::new(list, manner, limit, &events.counts),
-        origin: None,
-        is_chunked: parts.version == Version::HTTP_11,
-        notices,
-    }))
+    let manner = Manner { id_style, id_every, id_bytes_max, slow, lag_max, is_told_texts };
+    Ok(Begin { reader: Reader::new(list, manner, limit, &events.counts), notices, is_read })
 }
 
 /// The feeds of all partitions of the stream, by topic and partition.
@@ -166,7 +201,8 @@ async fn feeds(events: &Events, asked: &Asked<'_>) -> Result<Vec<Arc<Feed>>, Api
         feeds.extend(partitions.iter().map(|partition| events.feeds.get(&topic, *partition)));
     }
     let named = feeds.iter().map(|feed| (&*feed.partition.topic, feed.partition.partition.0));
-    if id::bytes_max(asked.query.id_style, named) > ID_BYTES_MAX {
+    let has_ids = !matches!(asked.query.projection.form, Form::Frame(_));
+    if has_ids && id::bytes_max(asked.query.id_style, named) > ID_BYTES_MAX {
         return Err(ApiError::new(Kind::Malformed, TOO_LONG));
     }
     Ok(feeds)

@@ -55,6 +55,10 @@ pub(super) fn wish(start: &Start, id: Option<&ResumeId>, feed: &Feed) -> Wish {
             Start::Latest => Wish::Latest,
             Start::Offset(offset) => at(*offset),
             Start::Time(time) => Wish::Time(*time),
+            Start::Behind(list) => {
+                let found = list.iter().find(|(known, _)| *known == partition);
+                found.map_or(Wish::Earliest, |(_, offset)| at(*offset))
+            }
             Start::Offsets(list) => {
                 let found = list.iter().find(|(known, _)| *known == partition);
                 found.map_or(Wish::Latest, |(_, offset)| at(*offset))

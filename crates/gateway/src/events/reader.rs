@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::ClientError;
+use model::TopicPartition;
 use serving::events::notice::{self, End};
 use serving::events::pace::{Slow, Verdict, verdict};
 use serving::events::{Gap, IdStyle, Passed, Position, Reason, id};
+use serving::push::frame;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -66,17 +68,21 @@ pub(super) struct Manner {
     pub(super) id_bytes_max: usize,
     pub(super) slow: Slow,
     pub(super) lag_max: Option<u64>,
+    /// Whether it is told texts, and not events: those have no ids.
+    pub(super) is_told_texts: bool,
 }
 
 /// A reader.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(crate) struct Reader {
     places: Box<[Place]>,
     /// Rings when a partition has something, or has changed.
     bell: Arc<Notify>,
     manner: Manner,
     /// Events that may be sent still.
     left: u64,
+    /// Events that it takes until it has acknowledged some.
+    credit: u64,
     /// The place that is looked at first: all have their turn.
     turn: usize,
     /// Whether places have moved on since the last id.
@@ -86,7 +92,7 @@ pub(super) struct Reader {
 
 /// Events to be sent.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     pub(super) chunk: Arc<Chunk>,
     pub(super) feed: Arc<Feed>,
     at: usize,
@@ -97,7 +103,7 @@ pub(super) struct Piece {
 
 /// What is next.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// These events.
     Send(Piece),
     /// This notice.
@@ -129,23 +135,32 @@ impl Reader {
             bell,
             manner,
             left: limit.unwrap_or(u64::MAX),
+            credit: u64::MAX,
             turn: 0,
             has_moved: false,
             counts: Arc::clone(counts),
         }
     }
 
-    pub(super) fn bell(&self) -> &Arc<Notify> {
+    pub(crate) fn bell(&self) -> &Arc<Notify> {
         &self.bell
     }
 
+    /// Says how many events the reader takes now.
+    pub(crate) fn set_credit(&mut self, credit: u64) {
+        self.credit = credit;
+    }
+
     /// What is next. Places move on with what is returned.
-    pub(super) fn step(&mut self) -> Step {
+    pub(crate) fn step(&mut self) -> Step {
         if self.left == 0 {
             return Step::Finish(End::Limit);
         }
         if self.places.iter().any(|place| place.feed.is_over()) {
             return Step::Leave;
+        }
+        if self.credit == 0 {
+            return Step::Wait(None);
         }
         let now = Instant::now();
         let mut wake_at: Option<Instant> = None;
@@ -206,14 +221,16 @@ impl Reader {
         self.counts.gaps.count(gap.reason.into());
         let mut out = Vec::new();
         let partition = &self.places[at].feed.partition;
-        notice::write_gap(&partition.topic, partition.partition.0, gap, &mut out);
-        self.write_id_block(&mut out);
+        write_gap(self.manner.is_told_texts, partition, gap, &mut out);
+        if !self.manner.is_told_texts {
+            self.write_id_block(&mut out);
+        }
         out
     }
 
     /// Moves a place behind a chunk; its events from that place on, if it has some.
     fn pass(&mut self, at: usize, chunk: Arc<Chunk>) -> Option<Piece> {
-        let left = self.left.min(self.piece_events_max());
+        let left = self.left.min(self.credit).min(self.piece_events_max());
         let place = &mut self.places[at];
         let is_new = place.was_at_end;
         let next = place.position.next();
@@ -231,6 +248,7 @@ impl Reader {
         place.position = behind;
         place.retry_at = None;
         self.left -= (last - first) as u64;
+        self.credit -= (last - first) as u64;
         self.counts.sent.add((last - first) as u64);
         if first == last {
             self.has_moved = true;
@@ -313,7 +331,7 @@ impl Reader {
     }
 
     /// Reads the past of a place; a notice, if there is a gap.
-    pub(super) async fn catch_up(&mut self, events: &Events, at: usize) -> Option<Vec<u8>> {
+    pub(crate) async fn catch_up(&mut self, events: &Events, at: usize) -> Option<Vec<u8>> {
         let place = &self.places[at];
         let next = place.position.next();
         let caught_up = match catch_up(events, &place.feed, &place.track, next).await {
@@ -363,7 +381,23 @@ impl Place {
     }
 }
 
+/// Says a gap in the words of a reader.
+pub(super) fn write_gap(texts: bool, partition: &TopicPartition, gap: &Gap, out: &mut Vec<u8>) {
+    let write = if texts { frame::write_gap } else { notice::write_gap };
+    write(&partition.topic, partition.partition.0, gap, out);
+}
+
 impl Piece {
+    /// The bytes of its events one by one.
+    pub(crate) fn each(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.marks.clone().map(|at| &self.chunk.bytes[self.bytes_of(at..at + 1)])
+    }
+
+    /// How many events it has.
+    pub(crate) fn count(&self) -> usize {
+        self.marks.len()
+    }
+
     /// The events' bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.chunk.bytes[self.bytes_of(self.marks.clone())]
@@ -380,7 +414,7 @@ impl Piece {
     }
 
     /// Whether memory is short, and this chunk is kept for one reader that takes nothing.
-    pub(super) fn is_burden(&self) -> bool {
+    pub(crate) fn is_burden(&self) -> bool {
         self.chunk.is_forgotten() && self.feed.is_short_of_memory()
     }
 }

@@ -26,6 +26,7 @@ pub(crate) async fn serve(
 ) {
     let settings = shared.events.settings;
     let counts = &shared.events.counts;
+    let _counted = counts.streams.raised();
     let writer = Writer::new(stream, opened.is_chunked, settings.blocked_max, counts);
     let closed = match run(writer, opened, &shared, &mut stopped).await {
         Ok(closed) => closed,

@@ -145,7 +145,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-fn tune(stream: &TcpStream) -> io::Result<()> {
+/// Limits what the system keeps for a reader, and how long it takes to notice that one is gone.
+pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_AFTER))?;
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;

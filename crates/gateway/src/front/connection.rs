@@ -1,8 +1,9 @@
 //! One connection: its requests one after the other, until it is closed, or the gateway stops, or one of them asks for
-//! events: then the connection is handed over, and is that stream's alone.
+//! events or a WebSocket: then the connection is handed over, and is that stream's alone.
 
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
@@ -13,7 +14,7 @@ use tokio::sync::watch;
 use tracing::debug;
 
 use super::guest::{EndOfBoth, Guest, Pace};
-use crate::events::Opened;
+use crate::front::Handover;
 use crate::lifetime::told_to_stop;
 use crate::outgoing::Outgoing;
 use crate::service;
@@ -26,20 +27,28 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
 /// The HTTP library has read a request, and shall not answer it.
 #[derive(Debug, thiserror::Error)]
-#[error("handed over to a stream of events")]
+#[error("handed over")]
 struct HandedOver;
 
-/// Serves it to its end, or until it is to be used for a stream: then both are returned.
+/// A connection that is to be used otherwise.
+pub(super) struct Handed {
+    pub(super) stream: TcpStream,
+    /// What the client has sent behind its request already.
+    pub(super) read: Bytes,
+    pub(super) handover: Box<Handover>,
+}
+
+/// Serves it to its end, or until it is to be used otherwise.
 pub(super) async fn serve(
     stream: TcpStream,
     shared: Arc<Shared>,
     mut stopped: watch::Receiver<bool>,
-) -> Option<(TcpStream, Box<Opened>)> {
+) -> Option<Handed> {
     // An answer is one write; a later part of it must not wait for the acknowledgement of the first.
     let _ = stream.set_nodelay(true);
     let pace = Pace::default();
     let guest = Guest::new(stream, pace.clone(), shared.settings.head_timeout);
-    let handed_over = Arc::<Mutex<Option<Box<Opened>>>>::default();
+    let handed_over = Arc::<Mutex<Option<Box<Handover>>>>::default();
     let answer = service_fn(|mut request: Request<Incoming>| {
         let (shared, pace) = (Arc::clone(&shared), pace.clone());
         let handed_over = Arc::clone(&handed_over);
@@ -50,8 +59,8 @@ pub(super) async fn serve(
             pace.begin();
         }
         async move {
-            let mut answer = service::answer(&shared, request).await.map_err(|opened| {
-                *handed_over.lock().expect("no code under it panics") = Some(opened);
+            let mut answer = service::answer(&shared, request).await.map_err(|handover| {
+                *handed_over.lock().expect("no code under it panics") = Some(handover);
                 HandedOver
             });
             let goes_on = |response: &mut Response<Outgoing>| {
@@ -76,9 +85,10 @@ pub(super) async fn serve(
             (&mut served).await
         }
     };
-    if let Some(opened) = handed_over.lock().expect("no code under it panics").take() {
-        // Requests that were sent behind this one are never answered: the stream is the last of its connection.
-        return Some((served.into_parts().io.into_inner().into_stream(), opened));
+    if let Some(handover) = handed_over.lock().expect("no code under it panics").take() {
+        let parts = served.into_parts();
+        let stream = parts.io.into_inner().into_stream();
+        return Some(Handed { stream, read: parts.read_buf, handover });
     }
     if let Err(cause) = result {
         debug!(%cause, "a connection to the gateway ended");

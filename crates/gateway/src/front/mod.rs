@@ -11,13 +11,24 @@ use std::sync::Arc;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tracing::debug;
 
-use crate::events;
 use crate::lifetime::{accept, told_to_stop};
 use crate::state::Shared;
+use crate::{events, sockets};
 
+use connection::Handed;
 pub(crate) use entrants::Entrants;
 pub(crate) use guest::Pace;
+
+/// What a connection is used for when the HTTP library has read its last request.
+#[derive(Debug)]
+pub(crate) enum Handover {
+    /// A stream of events.
+    Events(events::Opened),
+    /// A WebSocket.
+    Socket(sockets::Opened),
+}
 
 /// Serves `first`, then all others that come, until told to stop.
 pub(crate) async fn accept_all(
@@ -40,12 +51,22 @@ pub(crate) async fn accept_all(
                 let _counted = shared.counts.http.raised();
                 connection::serve(stream, Arc::clone(&shared), stopped.clone()).await
             };
-            let Some((stream, opened)) = served else { return drop(entered) };
+            let Some(Handed { stream, read, handover }) = served else { return drop(entered) };
             // In a task of its own, which is as small as a reader is: there may be thousands for hours.
-            tokio::spawn(async move {
-                events::serve(stream, *opened, shared, stopped).await;
-                drop(entered);
-            });
+            match *handover {
+                // What was sent behind the request is never answered: the stream is the last of its connection.
+                Handover::Events(opened) => drop(tokio::spawn(async move {
+                    events::serve(stream, opened, shared, stopped).await;
+                    drop(entered);
+                })),
+                Handover::Socket(opened) => drop(tokio::spawn(async move {
+                    if let Err(cause) = events::tune(&stream) {
+                        debug!(%cause, "a socket keeps the system's own limits");
+                    }
+                    sockets::serve(stream, read, opened, shared, stopped).await;
+                    drop(entered);
+                })),
+            }
         });
     };
     begin(first);

@@ -19,7 +19,7 @@ use super::object::Object;
 pub const RECORDS_MAX: usize = 20_000;
 
 /// Base64 with or without padding: clients have both.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
+pub(super) const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );

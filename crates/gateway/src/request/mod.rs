@@ -5,6 +5,7 @@ pub(crate) mod body;
 pub mod cloud_events;
 pub mod draft;
 mod form;
+pub mod frames;
 mod idempotency_key;
 pub mod instances;
 mod json_text;

@@ -59,6 +59,21 @@ pub enum Route<'a> {
         /// The topics, as they were named, with commas between them.
         topics: Cow<'a, str>,
     },
+    /// To be sent the records of topics as they come, over a WebSocket.
+    Socket {
+        /// The topics, as they were named, with commas between them.
+        topics: Cow<'a, str>,
+    },
+    /// The same of one topic, in Pulsar's words.
+    SocketReader {
+        /// The topic, as it was named.
+        topic: Cow<'a, str>,
+    },
+    /// To produce records over a WebSocket, in Pulsar's words.
+    SocketProducer {
+        /// The topic, as it was named.
+        topic: Cow<'a, str>,
+    },
     /// What is known of event streams.
     EventCounts,
     /// What is known of requests with an `Idempotency-Key`.
@@ -260,6 +275,13 @@ pub const TABLE: &[Entry] = &[
         Ok(Route::Records { topic: at.name(0)?, partition: at.partition(1)? })
     }),
     get("events", "/topics/{topics}/events", |at| Ok(Route::Events { topics: at.name(0)? })),
+    get("socket", "/ws/topics/{topics}", |at| Ok(Route::Socket { topics: at.name(0)? })),
+    get("socketReader", "/ws/v2/reader/persistent/public/default/{topic}", |at| {
+        Ok(Route::SocketReader { topic: at.name(0)? })
+    }),
+    get("socketProducer", "/ws/v2/producer/persistent/public/default/{topic}", |at| {
+        Ok(Route::SocketProducer { topic: at.name(0)? })
+    }),
     get("clusters", "/v3/clusters", |_| Ok(Route::Clusters { id: None })),
     get("cluster", "/v3/clusters/{cluster}", |at| Ok(Route::Clusters { id: Some(at.name(0)?) })),
     post("produceV3", "/v3/clusters/{cluster}/topics/{topic}/records", |at| {

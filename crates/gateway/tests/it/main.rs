@@ -18,4 +18,7 @@ mod slow_readers;
 mod strangers;
 mod streaming;
 mod version3;
+mod websocket;
+mod websocket_client;
+mod websocket_hostile;
 mod who;

@@ -16,6 +16,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::filter::Filter;
 use super::id::{self, IdStyle, Passed, Position, TopicHash};
+use crate::push::frame::{self, Dialect};
 
 /// What the data of an event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -25,6 +26,8 @@ pub enum Form {
     Value,
     /// A JSON object with everything that the record has.
     Record,
+    /// No event, but a text for a WebSocket.
+    Frame(Dialect),
 }
 
 /// What decides how the records of a partition look: readers with the same one share chunks.
@@ -71,6 +74,10 @@ pub fn write<'a>(
     if !projection.filter.wants(event.key, headers.clone()) {
         return false;
     }
+    if let Form::Frame(dialect) = projection.form {
+        frame::write_record(dialect, projection.base64, event, headers, 0, out);
+        return true;
+    }
     if let Some(style) = projection.ids {
         let position = Position { offset: event.offset, leader_epoch: event.leader_epoch };
         let Event { topic, topic_hash, partition, .. } = *event;
@@ -81,7 +88,12 @@ pub fn write<'a>(
     }
     match projection.form {
         Form::Value => write_value(projection.base64, event.value, out),
-        Form::Record => write_record(projection.base64, event, headers, out),
+        Form::Record => {
+            out.extend(b"data: ");
+            write_json_record(projection.base64, event, headers, out);
+            out.push(b'\n');
+        }
+        Form::Frame(_) => unreachable!("written above"),
     }
     out.push(b'\n');
     true
@@ -117,7 +129,7 @@ fn write_base64(value: &[u8], out: &mut Vec<u8>) {
 
 /// `{"topic":…,"partition":…,"offset":…,"timestamp":…,"key":…,"value":…,"headers":[{"key":…,"value":…}]}`. JSON has no
 /// line breaks of its own here, so one line is enough.
-fn write_record<'a>(
+pub(crate) fn write_json_record<'a>(
     base64: bool,
     event: &Event<'_>,
     headers: impl Iterator<Item = (&'a str, Option<&'a [u8]>)>,
@@ -126,7 +138,7 @@ fn write_record<'a>(
     let Event { topic, partition, offset, timestamp_ms, .. } = event;
     write!(
         out,
-        "data: {{\"topic\":\"{topic}\",\"partition\":{partition},\"offset\":{offset},\"timestamp\":{timestamp_ms},\"key\":"
+        "{{\"topic\":\"{topic}\",\"partition\":{partition},\"offset\":{offset},\"timestamp\":{timestamp_ms},\"key\":"
     )
     .expect(TAKES);
     write_json(base64, event.key, out);
@@ -140,7 +152,7 @@ fn write_record<'a>(
         write_json(base64, value, out);
         out.push(b'}');
     }
-    out.extend(b"]}\n");
+    out.extend(b"]}");
 }
 
 const TAKES: &str = "a Vec takes every write";
@@ -154,6 +166,6 @@ fn write_json(base64: bool, bytes: Option<&[u8]>, out: &mut Vec<u8>) {
     }
 }
 
-fn write_text(text: &str, out: &mut Vec<u8>) {
+pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) {
     serde_json::to_writer(out, text).expect("a text is a JSON string, and a Vec takes every write");
 }

@@ -52,11 +52,18 @@ pub enum End {
     Reached,
 }
 
+impl End {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            End::Limit => "limit",
+            End::Reached => "end",
+        }
+    }
+}
+
 /// Says that a stream ends. A client that closes at it gets no more; one that does not comes again.
 pub fn write_end(end: End, out: &mut Vec<u8>) {
-    let reason = match end {
-        End::Limit => "limit",
-        End::Reached => "end",
-    };
+    let reason = end.name();
     writeln!(out, "event: end\ndata: {{\"reason\":\"{reason}\"}}\n").expect(TAKES);
 }

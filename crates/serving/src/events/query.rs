@@ -21,6 +21,8 @@ pub enum Start {
     Offset(i64),
     /// At these offsets: partition, offset.
     Offsets(Vec<(i32, i64)>),
+    /// At these offsets, partition and offset, and at the first record of all other partitions.
+    Behind(Vec<(i32, i64)>),
     /// At the first record that is not older, in milliseconds since 1970.
     Time(i64),
 }

@@ -1,0 +1,65 @@
+//! Records that come one by one, each with an answer of its own.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serving::choice::Pair;
+use serving::error::{ApiError, Kind};
+use tokio::time::{Instant, timeout_at};
+
+use super::sending::{ANSWER_MAX, late, send_all};
+use crate::request::draft::Draft;
+use crate::state::Shared;
+
+/// What becomes of a record: its partition and its offset.
+pub(crate) type Landing = Pin<Box<dyn Future<Output = Result<(i32, i64), ApiError>> + Send>>;
+
+/// Where records go that come one by one.
+#[derive(Debug)]
+pub(crate) struct One {
+    topic: String,
+    pair: Pair,
+}
+
+impl One {
+    /// To this topic, which there must be.
+    ///
+    /// # Errors
+    /// There is no such topic, or it cannot be written to, or not now.
+    pub(crate) async fn to(shared: &Shared, topic: &str, pair: Pair) -> Result<One, ApiError> {
+        shared.topics.get(topic).await?;
+        Ok(One { topic: topic.to_owned(), pair })
+    }
+
+    pub(crate) fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    /// Sends a record, or refuses it; what becomes of it is decided whether that is waited for or not.
+    pub(crate) async fn send(&self, shared: &Arc<Shared>, draft: &Draft<'_>) -> Landing {
+        let topic = match shared.topics.get(&self.topic).await {
+            Ok(topic) => topic,
+            Err(error) => return refused(error),
+        };
+        if self.pair.needs_key() && draft.key.is_none() {
+            let words = "there is no key, which the partitioner needs: give one, or choose another partitioner";
+            return refused(ApiError::new(Kind::Unprocessable, words));
+        }
+        let drafts = std::slice::from_ref(draft);
+        let slots = send_all(&shared.topics, &topic, topic.way(), drafts, None, self.pair);
+        let deadline = Instant::now() + ANSWER_MAX;
+        let shared = Arc::clone(shared);
+        Box::pin(async move {
+            let slot = slots.into_iter().next().expect("one record has one slot");
+            let settled = slot.settled(&shared.topics, &topic);
+            let landed = timeout_at(deadline, settled).await.unwrap_or_else(|_| Err(late()))?;
+            let choice = slot.choice.expect("a record with an offset is in a partition");
+            Ok((choice.partition, landed.offset))
+        })
+    }
+}
+
+fn refused(error: ApiError) -> Landing {
+    Box::pin(std::future::ready(Err(error)))
+}

@@ -1,0 +1,109 @@
+//! The opening handshake (RFC 6455, 4.2): whether a request asks for a WebSocket, and what it is answered with.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, StatusCode, Version};
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use serving::error::{ApiError, Kind};
+
+use crate::answer::{Answer, failed};
+
+/// What is hashed behind a client's key: it shows that the answer comes from who knows WebSockets, and no more.
+const BEHIND_KEY: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// The version of the protocol.
+const VERSION: &str = "13";
+/// Bytes of a client's key, before it is base64.
+const KEY_BYTES: usize = 16;
+
+/// What the request is answered with, if it asks for a WebSocket.
+///
+/// # Errors
+/// It does not, or not in a way that is known: with the answer.
+pub(super) fn accept(parts: &Parts) -> Result<String, Box<Answer>> {
+    let headers = &parts.headers;
+    let is_upgrade = parts.method == Method::GET
+        && parts.version == Version::HTTP_11
+        && has(headers, header::UPGRADE, "websocket")
+        && has(headers, header::CONNECTION, "upgrade");
+    let version = headers.get(header::SEC_WEBSOCKET_VERSION).map(HeaderValue::as_bytes);
+    if !is_upgrade || version != Some(VERSION.as_bytes()) {
+        return Err(Box::new(upgrade_required()));
+    }
+    let key = headers.get(header::SEC_WEBSOCKET_KEY).and_then(|key| key.to_str().ok());
+    let is_key = |key: &&str| BASE64_STANDARD.decode(key).is_ok_and(|key| key.len() == KEY_BYTES);
+    let Some(key) = key.filter(is_key) else {
+        let words = "Sec-WebSocket-Key: expected base64 of 16 bytes";
+        return Err(Box::new(failed(&ApiError::new(Kind::Malformed, words))));
+    };
+    let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{BEHIND_KEY}").as_bytes());
+    Ok(BASE64_STANDARD.encode(hash))
+}
+
+/// Whether a header, which is a list, has this word.
+fn has(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
+    let values = headers.get_all(name);
+    let mut words =
+        values.iter().filter_map(|value| value.to_str().ok()).flat_map(|v| v.split(','));
+    words.any(|known| known.trim().eq_ignore_ascii_case(word))
+}
+
+fn upgrade_required() -> Answer {
+    let words = "there is a WebSocket under this path: expected GET with Upgrade: websocket and Sec-WebSocket-Version: 13";
+    failed(&ApiError::new(Kind::Malformed, words))
+        .with_status(StatusCode::UPGRADE_REQUIRED)
+        .with(header::UPGRADE, HeaderValue::from_static("websocket"))
+        .with(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static(VERSION))
+}
+
+/// The head of the answer.
+pub(super) fn head(accept: &str) -> String {
+    format!(
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+         sec-websocket-accept: {accept}\r\n\r\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Request;
+
+    use super::*;
+
+    fn asked(headers: &[(&str, &str)]) -> Result<String, u16> {
+        let mut request = Request::builder().method("GET").uri("/ws/topics/t");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        accept(&parts).map_err(|answer| answer.status())
+    }
+
+    #[test]
+    fn the_answer_is_that_of_the_standard() {
+        // RFC 6455, 1.3.
+        let headers = [
+            ("upgrade", "WebSocket"),
+            ("connection", "keep-alive, Upgrade"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ];
+        assert_eq!(asked(&headers).as_deref(), Ok("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+        for left_out in 0..3 {
+            let mut fewer = headers.to_vec();
+            fewer.remove(left_out);
+            assert_eq!(asked(&fewer), Err(426), "{left_out}");
+        }
+        for (at, value) in [(2, "8"), (0, "h2c"), (1, "close")] {
+            let mut other = headers;
+            other[at].1 = value;
+            assert_eq!(asked(&other), Err(426), "{value}");
+        }
+        for key in ["", "dGhlIHNhbXBsZSBub25jZQ", "AAAA"] {
+            let mut other = headers;
+            other[3].1 = key;
+            assert_eq!(asked(&other), Err(400), "{key}");
+        }
+    }
+}

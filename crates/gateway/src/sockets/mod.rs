@@ -1,0 +1,153 @@
+//! WebSockets: records pushed to browsers and programs, and taken from them, in the shape of Apache Pulsar's endpoints.
+//!
+//! The request is read by the HTTP library like any other, and answered here: then the connection is the socket's alone.
+//! Read [`handshake`] (what is asked), [`socket`] (one connection and its bounds), then what is done with it: [`reading`]
+//! and [`producing`]. What texts say is in `request::frames` and in `serving::push`.
+
+mod handshake;
+mod line;
+mod producing;
+mod reading;
+mod socket;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::http::request::Parts;
+use serving::error::{ApiError, Kind};
+use serving::events::{Form, Projection, Query};
+use serving::push::query::check_producer;
+use serving::push::{Credit, Dialect, ReaderQuery};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::watch;
+
+use crate::answer::Answer;
+use crate::charge::Charge;
+use crate::events::{self, Asked, Begin};
+use crate::produce::One;
+use crate::request::wanted::wanted;
+use crate::request::{Parameters, Route};
+use crate::state::Shared;
+use reading::Reading;
+use socket::{End, Limits, Socket};
+
+/// What every socket is charged for as long as it is there: its task, its buffers, and what is written ahead.
+const SOCKET_BYTES: usize = 32 * 1024;
+/// Bytes of what a client says that sends no records.
+const SAID_BYTES_MAX: usize = 64 * 1024;
+
+/// A socket that can begin: its connection is handed over with it.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    accept: String,
+    work: Work,
+    charge: Charge,
+}
+
+/// What is done with it.
+#[derive(Debug)]
+enum Work {
+    Read(Box<Reading>),
+    Produce(One),
+}
+
+/// Opens a socket for this route, or says why there is none.
+///
+/// # Errors
+/// What is asked makes no sense, or cannot be had, now or ever.
+pub(crate) async fn open(
+    shared: &Arc<Shared>,
+    route: &Route<'_>,
+    parameters: &Parameters<'_>,
+    parts: &Parts,
+) -> Result<Answer, ApiError> {
+    let accept = match handshake::accept(parts) {
+        Ok(accept) => accept,
+        Err(answer) => return Ok(*answer),
+    };
+    let mut charge = Charge::new(&shared.bodies);
+    charge.add(SOCKET_BYTES)?;
+    let work = match route {
+        Route::Socket { topics } => native(shared, topics, parameters).await?,
+        Route::SocketReader { topic } => reader(shared, topic, parameters).await?,
+        Route::SocketProducer { topic } => {
+            check_producer(parameters.iter()).map_err(|error| malformed(&error))?;
+            let wanted = wanted(parameters, &parts.headers)?;
+            Work::Produce(One::to(shared, topic, wanted.pair).await?)
+        }
+        _ => unreachable!("only these routes lead here"),
+    };
+    Ok(Answer::socket(Opened { accept, work, charge }))
+}
+
+fn malformed(error: &impl ToString) -> ApiError {
+    ApiError::new(Kind::Malformed, error.to_string())
+}
+
+/// Records in our own words: what event streams can be asked, but for ids.
+async fn native(
+    shared: &Shared,
+    topics: &str,
+    parameters: &Parameters<'_>,
+) -> Result<Work, ApiError> {
+    let of_streams = ["id", "data", "lastEventId", "group"];
+    if let Some((name, _)) = parameters.iter().find(|(name, _)| of_streams.contains(name)) {
+        let words = format!(
+            "{name}: it is for event streams; texts name their offsets: go on with from=PARTITION:OFFSET,…"
+        );
+        return Err(ApiError::new(Kind::Malformed, words));
+    }
+    let mut query = Query::read(parameters.iter()).map_err(|error| malformed(&error))?;
+    query.projection.form = Form::Frame(Dialect::Native);
+    let asked = Asked { topics: events::names(topics)?, query, id: None };
+    let Begin { reader, notices, .. } = events::reader_in_time(&shared.events, &asked).await?;
+    Ok(Work::Read(Box::new(Reading { reader, notices, credit: None })))
+}
+
+/// Records in Pulsar's words.
+async fn reader(
+    shared: &Shared,
+    topic: &str,
+    parameters: &Parameters<'_>,
+) -> Result<Work, ApiError> {
+    let ReaderQuery { start, queue } =
+        ReaderQuery::read(topic, parameters.iter()).map_err(|error| malformed(&error))?;
+    let projection = Projection { form: Form::Frame(Dialect::Pulsar), ..Projection::default() };
+    let query = Query { start, projection, ..Query::default() };
+    let asked = Asked { topics: vec![topic], query, id: None };
+    let Begin { reader, notices, .. } = events::reader_in_time(&shared.events, &asked).await?;
+    Ok(Work::Read(Box::new(Reading { reader, notices, credit: Some(Credit::pushed(queue)) })))
+}
+
+/// Serves a socket on a connection of which the request was read. `read`: what the client has sent behind it.
+pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    read: Bytes,
+    opened: Opened,
+    shared: Arc<Shared>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let Opened { accept, work, charge } = opened;
+    let _counted = shared.counts.sockets.raised();
+    let head = handshake::head(&accept);
+    if stream.write_all(head.as_bytes()).await.is_err() {
+        return;
+    }
+    let message_bytes_max = match work {
+        Work::Produce(_) => shared.settings.request_bytes_max,
+        Work::Read(_) => SAID_BYTES_MAX,
+    };
+    let events = shared.events.settings;
+    let limits = Limits {
+        message_bytes_max,
+        blocked_max: events.blocked_max,
+        ping_every: events.ping_every,
+    };
+    let mut socket = Socket::new(stream, read, limits, &shared.bodies).await;
+    let end: End = match work {
+        Work::Read(reading) => reading::serve(&mut socket, *reading, &shared, &mut stopped).await,
+        Work::Produce(one) => producing::serve(&mut socket, one, &shared, &mut stopped).await,
+    };
+    socket.close(&end).await;
+    drop(charge);
+}

@@ -1,0 +1,147 @@
+//! Records from a client, one a text, and where each went. They are sent as they come and answered in their order, when they
+//! are acknowledged.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serving::error::ApiError;
+use serving::push::{frame, message_id};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::socket::{End, Socket, Turn};
+use crate::charge::Charge;
+use crate::lifetime::told_to_stop;
+use crate::produce::{Landing, One};
+use crate::request::frames::{Produced, produced};
+use crate::state::Shared;
+
+/// Records of one connection that are not answered.
+const WAITING_MAX: usize = 1000;
+/// What one of them takes, beside its context and its bytes, which are the producer's.
+const WAITING_BYTES: usize = 512;
+
+/// A record that was sent.
+struct Waiting {
+    /// What becomes of it: its partition and its offset.
+    landing: Landing,
+    context: Option<String>,
+    _charge: Charge,
+}
+
+/// Serves a producer to its end.
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: &mut Socket<S>,
+    one: One,
+    shared: &Arc<Shared>,
+    stopped: &mut watch::Receiver<bool>,
+) -> End {
+    let mut waiting = VecDeque::new();
+    let end = run(socket, &one, &mut waiting, shared, stopped).await;
+    let end = end.unwrap_or_else(|end| end);
+    if let End::Told(..) = end {
+        // What was sent is answered, also at a stop: the client would not know what became of it.
+        let _ = finish(socket, &one, &mut waiting).await;
+    }
+    end
+}
+
+async fn run<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: &mut Socket<S>,
+    one: &One,
+    waiting: &mut VecDeque<Waiting>,
+    shared: &Arc<Shared>,
+    stopped: &mut watch::Receiver<bool>,
+) -> Result<End, End> {
+    loop {
+        tokio::task::coop::consume_budget().await;
+        if shared.is_stopping() {
+            return Ok(End::away("the gateway stops"));
+        }
+        // Who takes no answers, or is not answered, sends no more.
+        let hears = socket.has_room() && waiting.len() < WAITING_MAX;
+        let wake_at = socket.look_at();
+        tokio::select! {
+            turn = socket.turn(hears) => {
+                if let Turn::Heard(text) = turn?
+                    && let Some(sent) = take(socket, one, shared, &text).await?
+                {
+                    waiting.push_back(sent);
+                }
+            }
+            result = front(waiting) => answer(socket, one, waiting, result)?,
+            () = told_to_stop(stopped) => {}
+            () = sleep_until(wake_at) => {}
+        }
+        if Instant::now() >= socket.look_at() {
+            socket.look()?;
+        }
+    }
+}
+
+/// Sends what the client said; `None` if it is answered already.
+async fn take<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: &mut Socket<S>,
+    one: &One,
+    shared: &Arc<Shared>,
+    text: &str,
+) -> Result<Option<Waiting>, End> {
+    let refuse = |socket: &mut Socket<S>, error: &ApiError, context: Option<&str>| {
+        socket.put(frame::not_produced(error, context).as_bytes()).map(|()| None)
+    };
+    let Produced { draft, context } = match produced(text) {
+        Ok(produced) => produced,
+        Err((error, context)) => return refuse(socket, &error, context.as_deref()),
+    };
+    let mut charge = Charge::new(&shared.bodies);
+    let bytes = WAITING_BYTES + context.as_ref().map_or(0, |context| context.len());
+    if let Err(error) = charge.add(bytes) {
+        return refuse(socket, &error, context.as_deref());
+    }
+    // Behind those that wait: answers keep their order.
+    let landing = one.send(shared, &draft).await;
+    let context = context.map(|context| context.into_owned());
+    Ok(Some(Waiting { landing, context, _charge: charge }))
+}
+
+/// What became of the first that waits; never, if none does.
+async fn front(waiting: &mut VecDeque<Waiting>) -> Result<(i32, i64), ApiError> {
+    match waiting.front_mut() {
+        Some(first) => Pin::new(&mut first.landing).await,
+        None => pending().await,
+    }
+}
+
+/// Tells the client what became of the first.
+fn answer<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: &mut Socket<S>,
+    one: &One,
+    waiting: &mut VecDeque<Waiting>,
+    result: Result<(i32, i64), ApiError>,
+) -> Result<(), End> {
+    let first = waiting.pop_front();
+    let context = first.as_ref().and_then(|first| first.context.as_deref());
+    let text = match result {
+        Ok((partition, offset)) => {
+            frame::produced(&message_id::write(one.topic(), partition, offset), context)
+        }
+        Err(error) => frame::not_produced(&error, context),
+    };
+    socket.put(text.as_bytes())
+}
+
+/// Answers all that waits.
+async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: &mut Socket<S>,
+    one: &One,
+    waiting: &mut VecDeque<Waiting>,
+) -> Result<(), End> {
+    while !waiting.is_empty() {
+        let result = front(waiting).await;
+        answer(socket, one, waiting, result)?;
+    }
+    Ok(())
+}
