@@ -115,6 +115,12 @@ impl Answer {
         Answer { handover, ..Answer::event_stream(String::new()) }
     }
 
+    /// The same for a member of a group.
+    pub(crate) fn member(opened: events::OpenedMember) -> Answer {
+        let handover = Some(Box::new(Handover::Member(Box::new(opened))));
+        Answer { handover, ..Answer::event_stream(String::new()) }
+    }
+
     /// No answer of the HTTP library's, either.
     pub(crate) fn socket(opened: sockets::Opened) -> Answer {
         Answer { handover: Some(Box::new(Handover::Socket(opened))), ..nothing() }

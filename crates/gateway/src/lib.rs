@@ -4,7 +4,7 @@
 //! [`Door`] is the socket, [`open`] begins to listen, [`Gateway::stop`] ends that. Of the code, read `front` (who is let
 //! in, and how long anything may take), then `request` (what is asked), then `produce` (how records are sent and what
 //! is answered), `read` (how they are read), `events` (how they are pushed), `sockets` (the same and more over
-//! WebSocket) and `instances` (how members of groups read by GET). What is decided by values alone is in
+//! WebSocket), `groups` (members that records are pushed to) and `instances` (how members of groups read by GET). What is decided by values alone is in
 //! the room `serving`.
 //!
 //! Threads of its own begin with the first connection: a broker whose gateway is not used pays for a socket only.
@@ -16,6 +16,7 @@ mod counts;
 mod door;
 mod events;
 mod front;
+mod groups;
 mod inside;
 mod instances;
 mod lifetime;
@@ -36,4 +37,6 @@ pub use inside::Inside;
 pub use lifetime::{Gateway, open};
 pub use pages::{Making, Pages};
 pub use settings::{Access, EventSettings, InstanceSettings, Settings};
+#[doc(hidden)]
+pub use sockets::echo;
 pub use who::SigningKey;

@@ -27,7 +27,7 @@ use crate::request::body::{collect, discard};
 use crate::request::{Allowed, NoRoute, Parameters, Route, route, routed};
 use crate::state::Shared;
 use crate::who::{self, By, Visitor};
-use crate::{events, instances, openapi, sockets};
+use crate::{events, groups, instances, openapi, sockets};
 
 /// Who asks, if nobody by name, as it stands in logs.
 const NOBODY: &str = "anonymous";
@@ -97,6 +97,10 @@ pub(crate) async fn answer(
             if let Some(mut handover) = answer.take_handover() {
                 let status = match &mut *handover {
                     Handover::Events(stream) => {
+                        stream.origin = listed_origin(shared, &parts.headers).cloned();
+                        200
+                    }
+                    Handover::Member(stream) => {
                         stream.origin = listed_origin(shared, &parts.headers).cloned();
                         200
                     }
@@ -269,6 +273,10 @@ async fn respond(
         Err(none) => return no_route(none),
     };
     allow(shared, Visitor::of(parts), &route)?;
+    if matches!(route, Route::Events { .. }) && parameters.get("group").is_some() {
+        // A member of a group takes partitions from others, and commits.
+        shared.allow(Visitor::of(parts), Deed::Join)?;
+    }
     if let Some(coding) =
         parts.headers.get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity")
     {
@@ -317,8 +325,12 @@ async fn respond(
             Err(ApiError::new(Kind::Malformed, "a request for events has no body"))
         }
         Route::Events { .. } if shared.is_stopping() => Ok(events::weather()),
-        Route::Events { topics } => events::open(&shared.events, &topics, &parameters, parts).await,
-        Route::Socket { .. } | Route::SocketReader { .. } | Route::SocketProducer { .. } => {
+        Route::Events { topics } => events::open(shared, &topics, &parameters, parts).await,
+        Route::AckInGroup { group } => groups::acknowledge(shared, &group, body).await,
+        Route::Socket { .. }
+        | Route::SocketReader { .. }
+        | Route::SocketConsumer { .. }
+        | Route::SocketProducer { .. } => {
             if !body.is_end_stream() {
                 let words = "a request for a WebSocket has no body";
                 return Err(ApiError::new(Kind::Malformed, words));
@@ -387,7 +399,11 @@ fn allow(shared: &Shared, visitor: &Visitor, route: &Route<'_>) -> Result<(), Ap
         }
         Route::Records { topic, .. } | Route::SocketReader { topic } => Deed::Read(topic),
         Route::SocketProducer { topic } => Deed::Produce(topic),
-        Route::NewInstance { .. } | Route::Instance { .. } => Deed::Join,
+        Route::SocketConsumer { topic, .. } => {
+            shared.allow(visitor, Deed::Join)?;
+            Deed::Read(topic)
+        }
+        Route::NewInstance { .. } | Route::Instance { .. } | Route::AckInGroup { .. } => Deed::Join,
         Route::Produce { topic, .. } | Route::ProduceV3 { topic, .. } => Deed::Produce(topic),
         // Their bodies name the topic, and it is looked at there.
         Route::CreateTopic => return shared.allow_somewhere(visitor, Deed::CreateTopic("")),

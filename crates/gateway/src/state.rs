@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use crate::counts::Counts;
 use crate::events::Events;
 use crate::front::Entrants;
+use crate::groups::Groups;
 use crate::instances::Instances;
 use crate::produce::{Keys, Topics};
 use crate::read::Lanes;
@@ -36,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) keys: Arc<Keys>,
     pub(crate) events: Events,
     pub(crate) instances: Arc<Instances>,
+    /// Members of groups that records are pushed to.
+    pub(crate) groups: Arc<Groups>,
     pub(crate) lanes: Lanes,
     /// Held while all topics are listed.
     pub(crate) listing: Mutex<()>,
@@ -57,6 +60,7 @@ impl Shared {
             bodies: Arc::new(Semaphore::new(half_bytes.min(Semaphore::MAX_PERMITS))),
             events: Events::new(&settings.cluster, settings.events),
             instances: Arc::new(Instances::new(settings.instances.clone())),
+            groups: Arc::new(Groups::new(topics.cluster().private_lane())),
             keys: Arc::new(Keys::new(settings.memory_bytes)),
             lanes: Lanes::new(topics.cluster()),
             topics,

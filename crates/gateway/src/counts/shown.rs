@@ -68,7 +68,9 @@ fn write_records(families: &mut Families<'_>, shared: &Shared) -> fmt::Result {
     let help = "Requests that are remembered by their Idempotency-Key";
     families.gauge("highwater_gateway_idempotency_entries", help, shared.keys.len() as f64)?;
     let help = "Consumer instances that are there";
-    families.gauge("highwater_gateway_instances", help, shared.instances.len() as f64)
+    families.gauge("highwater_gateway_instances", help, shared.instances.len() as f64)?;
+    let help = "Members of groups that records are pushed to";
+    families.gauge("highwater_gateway_group_sessions", help, shared.groups.len() as f64)
 }
 
 fn write_events(families: &mut Families<'_>, shared: &Shared) -> fmt::Result {

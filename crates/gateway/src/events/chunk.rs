@@ -18,7 +18,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// Bytes of events that are made of one answer of a broker; what is behind them is asked again.
 const ENCODED_BYTES_MAX: usize = 1 << 20;
 /// To how many bytes a batch may expand. Highwater takes twice as much by default, Kafka any: readers are told of those.
-const EXPANDED_BYTES_MAX: usize = 64 << 20;
+pub(crate) const EXPANDED_BYTES_MAX: usize = 64 << 20;
 /// What a chunk costs beside its bytes and marks: itself, its entries.
 const OVERHEAD_BYTES: usize = 256;
 /// A buffer for expanded batches that is larger than this is given back.
@@ -203,7 +203,7 @@ pub(super) fn make(
 }
 
 /// The end of the batch that cannot be read.
-fn behind_damaged(fetched: &Fetched, error: &ClientError) -> Option<Position> {
+pub(crate) fn behind_damaged(fetched: &Fetched, error: &ClientError) -> Option<Position> {
     let ClientError::Corrupt { offset, .. } = error else { return None };
     let mut headers = Batches::new(fetched.batches()).map_while(Result::ok);
     let (header, _) = headers.find(|(header, _)| header.base_offset.0 == *offset)?;

@@ -17,6 +17,7 @@ mod catch_up;
 mod chunk;
 mod counts;
 mod feed;
+mod membership;
 mod open;
 mod places;
 mod reader;
@@ -32,7 +33,9 @@ use client::{Cluster, ClusterConfig, PrivateLane};
 use serving::events::pace;
 use tokio::sync::{Semaphore, mpsc};
 
+pub(crate) use chunk::{EXPANDED_BYTES_MAX, behind_damaged};
 pub(crate) use counts::{Closed, Counts};
+pub(crate) use membership::{OpenedMember, serve_member};
 pub(crate) use open::{Asked, Begin, Opened, names, open, reader_in_time, weather};
 pub(crate) use reader::{Piece, Reader, Step};
 pub(crate) use serve::serve;

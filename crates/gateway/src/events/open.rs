@@ -17,9 +17,10 @@ use tokio::time::timeout;
 use super::feed::Feed;
 use super::places::{self, Begun};
 use super::reader::{Manner, Place, Reader, write_gap};
-use super::{Events, topics};
+use super::{Events, membership, topics};
 use crate::answer::{self, Answer};
 use crate::request::Parameters;
+use crate::state::Shared;
 
 /// How long a client waits for the cluster to say where its stream begins.
 const OPEN_MAX: Duration = Duration::from_secs(5);
@@ -56,13 +57,19 @@ pub(crate) struct Begin {
 /// # Errors
 /// The request makes no sense, or may not be answered, now and later.
 pub(crate) async fn open(
-    events: &Events,
+    shared: &Arc<Shared>,
     topics: &str,
     parameters: &Parameters<'_>,
     parts: &Parts,
 ) -> Result<Answer, ApiError> {
-    let asked = read(topics, parameters, parts)?;
-    let opened = timeout(OPEN_MAX, begin(events, &asked, parts)).await;
+    let mut asked = read(topics, parameters, parts)?;
+    if let Some(group) = asked.query.group.take() {
+        return match membership::open(shared, asked, group, parts).await {
+            Err(error) if error.kind.retriable() => Ok(weather()),
+            opened => opened,
+        };
+    }
+    let opened = timeout(OPEN_MAX, begin(&shared.events, &asked, parts)).await;
     match opened.unwrap_or_else(|_| Err(topics::unavailable(&"no broker answered within 5 s"))) {
         Err(error) if error.kind.retriable() => Ok(weather()),
         // A topic that was there may be about to be made anew.
@@ -214,14 +221,18 @@ const TOO_LONG: &str =
 
 /// The head of the answer.
 pub(super) fn head(opened: &Opened) -> Vec<u8> {
+    head_of(opened.is_chunked, opened.origin.as_ref())
+}
+
+pub(super) fn head_of(is_chunked: bool, origin: Option<&HeaderValue>) -> Vec<u8> {
     let mut head = Vec::from(
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store, no-transform\r\n\
          x-accel-buffering: no\r\nconnection: close\r\n",
     );
-    if opened.is_chunked {
+    if is_chunked {
         head.extend(b"transfer-encoding: chunked\r\n");
     }
-    if let Some(origin) = &opened.origin {
+    if let Some(origin) = origin {
         for (name, value) in
             [(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.as_bytes()), (header::VARY, b"Origin")]
         {

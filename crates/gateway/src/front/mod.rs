@@ -26,6 +26,8 @@ pub(crate) use guest::Pace;
 pub(crate) enum Handover {
     /// A stream of events.
     Events(events::Opened),
+    /// A stream of events for a member of a group.
+    Member(Box<events::OpenedMember>),
     /// A WebSocket.
     Socket(sockets::Opened),
 }
@@ -57,6 +59,10 @@ pub(crate) async fn accept_all(
                 // What was sent behind the request is never answered: the stream is the last of its connection.
                 Handover::Events(opened) => drop(tokio::spawn(async move {
                     events::serve(stream, opened, shared, stopped).await;
+                    drop(entered);
+                })),
+                Handover::Member(opened) => drop(tokio::spawn(async move {
+                    events::serve_member(stream, *opened, shared, stopped).await;
                     drop(entered);
                 })),
                 Handover::Socket(opened) => drop(tokio::spawn(async move {

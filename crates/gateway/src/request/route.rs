@@ -69,6 +69,18 @@ pub enum Route<'a> {
         /// The topic, as it was named.
         topic: Cow<'a, str>,
     },
+    /// To be sent the records of a topic as a consumer of a subscription, in Pulsar's words.
+    SocketConsumer {
+        /// The topic, as it was named.
+        topic: Cow<'a, str>,
+        /// The subscription: a group of this name.
+        subscription: Cow<'a, str>,
+    },
+    /// To acknowledge what an event stream has sent to a member of a group.
+    AckInGroup {
+        /// The group, as it was named.
+        group: Cow<'a, str>,
+    },
     /// To produce records over a WebSocket, in Pulsar's words.
     SocketProducer {
         /// The topic, as it was named.
@@ -279,6 +291,12 @@ pub const TABLE: &[Entry] = &[
     get("socketReader", "/ws/v2/reader/persistent/public/default/{topic}", |at| {
         Ok(Route::SocketReader { topic: at.name(0)? })
     }),
+    get(
+        "socketConsumer",
+        "/ws/v2/consumer/persistent/public/default/{topic}/{subscription}",
+        |at| Ok(Route::SocketConsumer { topic: at.name(0)?, subscription: at.name(1)? }),
+    ),
+    post("ackInGroup", "/groups/{group}/ack", |at| Ok(Route::AckInGroup { group: at.name(0)? })),
     get("socketProducer", "/ws/v2/producer/persistent/public/default/{topic}", |at| {
         Ok(Route::SocketProducer { topic: at.name(0)? })
     }),

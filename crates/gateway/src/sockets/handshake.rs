@@ -37,8 +37,13 @@ pub(super) fn accept(parts: &Parts) -> Result<String, Box<Answer>> {
         let words = "Sec-WebSocket-Key: expected base64 of 16 bytes";
         return Err(Box::new(failed(&ApiError::new(Kind::Malformed, words))));
     };
+    Ok(answer_to(key))
+}
+
+/// What shows that a client's key was read.
+pub(super) fn answer_to(key: &str) -> String {
     let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{BEHIND_KEY}").as_bytes());
-    Ok(BASE64_STANDARD.encode(hash))
+    BASE64_STANDARD.encode(hash)
 }
 
 /// Whether a header, which is a list, has this word.

@@ -1,9 +1,11 @@
 //! WebSockets: records pushed to browsers and programs, and taken from them, in the shape of Apache Pulsar's endpoints.
 //!
 //! The request is read by the HTTP library like any other, and answered here: then the connection is the socket's alone.
-//! Read [`handshake`] (what is asked), [`socket`] (one connection and its bounds), then what is done with it: [`reading`]
-//! and [`producing`]. What texts say is in `request::frames` and in `serving::push`.
+//! Read [`handshake`] (what is asked), [`socket`] (one connection and its bounds), then what is done with it: [`reading`],
+//! [`consuming`] (with `groups`) and [`producing`]. What texts say is in `request::frames` and in `serving::push`.
 
+mod consuming;
+mod echo;
 mod handshake;
 mod line;
 mod producing;
@@ -17,7 +19,7 @@ use hyper::http::request::Parts;
 use serving::error::{ApiError, Kind};
 use serving::events::{Form, Projection, Query};
 use serving::push::query::check_producer;
-use serving::push::{Credit, Dialect, ReaderQuery};
+use serving::push::{ConsumerQuery, Credit, Dialect, ReaderQuery};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 
@@ -28,6 +30,8 @@ use crate::produce::One;
 use crate::request::wanted::wanted;
 use crate::request::{Parameters, Route};
 use crate::state::Shared;
+use consuming::Consuming;
+pub use echo::echo;
 use reading::Reading;
 use socket::{End, Limits, Socket};
 
@@ -48,6 +52,7 @@ pub(crate) struct Opened {
 #[derive(Debug)]
 enum Work {
     Read(Box<Reading>),
+    Consume(Box<Consuming>),
     Produce(One),
 }
 
@@ -70,6 +75,11 @@ pub(crate) async fn open(
     let work = match route {
         Route::Socket { topics } => native(shared, topics, parameters).await?,
         Route::SocketReader { topic } => reader(shared, topic, parameters).await?,
+        Route::SocketConsumer { topic, subscription } => {
+            let query =
+                ConsumerQuery::read(parameters.iter()).map_err(|error| malformed(&error))?;
+            Work::Consume(Box::new(consuming::open(shared, topic, subscription, &query).await?))
+        }
         Route::SocketProducer { topic } => {
             check_producer(parameters.iter()).map_err(|error| malformed(&error))?;
             let wanted = wanted(parameters, &parts.headers)?;
@@ -90,7 +100,7 @@ async fn native(
     topics: &str,
     parameters: &Parameters<'_>,
 ) -> Result<Work, ApiError> {
-    let of_streams = ["id", "data", "lastEventId", "group"];
+    let of_streams = ["id", "data", "lastEventId", "group", "instance", "ack"];
     if let Some((name, _)) = parameters.iter().find(|(name, _)| of_streams.contains(name)) {
         let words = format!(
             "{name}: it is for event streams; texts name their offsets: go on with from=PARTITION:OFFSET,…"
@@ -135,17 +145,21 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     }
     let message_bytes_max = match work {
         Work::Produce(_) => shared.settings.request_bytes_max,
-        Work::Read(_) => SAID_BYTES_MAX,
+        Work::Read(_) | Work::Consume(_) => SAID_BYTES_MAX,
     };
     let events = shared.events.settings;
     let limits = Limits {
         message_bytes_max,
         blocked_max: events.blocked_max,
         ping_every: events.ping_every,
+        takes_bytes: false,
     };
     let mut socket = Socket::new(stream, read, limits, &shared.bodies).await;
     let end: End = match work {
         Work::Read(reading) => reading::serve(&mut socket, *reading, &shared, &mut stopped).await,
+        Work::Consume(consuming) => {
+            consuming::serve(&mut socket, *consuming, &shared, &mut stopped).await
+        }
         Work::Produce(one) => producing::serve(&mut socket, one, &shared, &mut stopped).await,
     };
     socket.close(&end).await;

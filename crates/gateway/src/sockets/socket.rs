@@ -48,6 +48,8 @@ pub(crate) struct Limits {
     pub(crate) blocked_max: Duration,
     /// How often the client is asked whether it lives.
     pub(crate) ping_every: Duration,
+    /// Whether messages of bytes are taken, and not texts alone.
+    pub(crate) takes_bytes: bool,
 }
 
 /// Why it ends.
@@ -80,6 +82,11 @@ impl End {
         End::told(CloseCode::Again, words)
     }
 
+    /// What is asked for cannot be had.
+    pub(crate) fn failed(words: impl Into<Cow<'static, str>>) -> End {
+        End::told(CloseCode::Error, words)
+    }
+
     fn told(code: CloseCode, words: impl Into<Cow<'static, str>>) -> End {
         End::Told(code.into(), words.into())
     }
@@ -103,6 +110,8 @@ impl End {
 pub(crate) enum Turn {
     /// The client has sent this.
     Heard(Utf8Bytes),
+    /// The client has sent these, and not a text.
+    HeardBytes(Bytes),
     /// All that was put has been taken by the system.
     Taken,
 }
@@ -171,13 +180,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     pub(crate) fn put(&mut self, text: &[u8]) -> Result<(), End> {
         let text = Utf8Bytes::try_from(Bytes::copy_from_slice(text));
         let text = text.expect("what is said is written as UTF-8");
-        let ahead = self.ahead_bytes + text.len();
+        self.put_message(Message::Text(text))
+    }
+
+    /// The same with any message.
+    pub(super) fn put_message(&mut self, message: Message) -> Result<(), End> {
+        let ahead = self.ahead_bytes + message.len();
         // One text may be as large as a record: what every connection may hold is charged with it, and the rest here.
         if self.charge.set(ahead.saturating_sub(AHEAD_BYTES)).is_err() {
             return Err(End::later("the gateway has no memory for the next message now"));
         }
         self.ahead_bytes = ahead;
-        self.send(Message::Text(text))
+        self.send(message)
     }
 
     fn send(&mut self, message: Message) -> Result<(), End> {
@@ -218,8 +232,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 Some(Err(error)) => return Poll::Ready(Err(End::of(&error))),
                 Some(Ok(message)) => message,
             };
-            if let Some(text) = self.hear(message)? {
-                return Poll::Ready(Ok(Turn::Heard(text)));
+            if let Some(turn) = self.hear(message)? {
+                return Poll::Ready(Ok(turn));
             }
             if self.is_dirty {
                 // A pong is to be written, and whether that can be is looked at first.
@@ -235,11 +249,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let _ = self.charge.set(0);
     }
 
-    fn hear(&mut self, message: Message) -> Result<Option<Utf8Bytes>, End> {
+    fn hear(&mut self, message: Message) -> Result<Option<Turn>, End> {
         self.heard_at = Instant::now();
         self.stream.get_mut().message_is_whole();
         match message {
-            Message::Text(text) => return Ok(Some(text)),
+            Message::Text(text) => return Ok(Some(Turn::Heard(text))),
+            Message::Binary(bytes) if self.limits.takes_bytes => {
+                return Ok(Some(Turn::HeardBytes(bytes)));
+            }
             Message::Binary(_) => {
                 return Err(End::told(CloseCode::Unsupported, "texts are expected, not bytes"));
             }

@@ -2,6 +2,7 @@
 
 mod choosing;
 mod cloud_events;
+mod event_groups;
 mod event_stream;
 mod fixture;
 mod gate;
@@ -20,5 +21,6 @@ mod streaming;
 mod version3;
 mod websocket;
 mod websocket_client;
+mod websocket_groups;
 mod websocket_hostile;
 mod who;

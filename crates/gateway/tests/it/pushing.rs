@@ -365,7 +365,8 @@ async fn a_request_that_makes_no_sense_is_refused_for_good() {
     world.create("t", 2, &[]).await;
     let mut connection = world.connect().await;
     for (target, status, part) in [
-        ("/topics/t/events?group=g", 400, "not supported yet"),
+        ("/topics/t/events?group=g&partitions=0", 400, "leave it out"),
+        ("/topics/t/events?instance=i", 400, "only with group="),
         ("/topics/t/events?form=earliest", 400, "unknown parameter"),
         ("/topics/t/events?from=x", 400, "from: invalid value"),
         ("/topics/t/events?filter=x", 400, "filter: invalid condition"),

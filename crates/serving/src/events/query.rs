@@ -50,6 +50,21 @@ pub struct Query {
     pub lag_max: Option<u64>,
     /// The id to go on from, for clients that cannot send a header.
     pub last_event_id: Option<String>,
+    /// The group that the reader is a member of, if it is to be.
+    pub group: Option<GroupQuery>,
+}
+
+/// What a member of a group asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GroupQuery {
+    /// The group.
+    pub group: String,
+    /// The name under which the member comes again.
+    pub instance: Option<String>,
+    /// Whether what was written counts as acknowledged.
+    pub acks_sent: bool,
+    /// Whether a group without an offset begins at the first record, and not behind the last.
+    pub from_earliest: bool,
 }
 
 /// Why nothing can be sent.
@@ -74,14 +89,21 @@ pub enum QueryError {
     /// A parameter is there twice.
     #[error("{0} is there twice")]
     Twice(&'static str),
-    /// Groups are not there yet.
+    /// The parameter makes no sense for a member of a group.
     #[error(
-        "group: reading as a member of a group over HTTP is not supported yet: leave it out, and go on by Last-Event-ID"
+        "{0}: a group says which partitions a member reads, and where it goes on: leave it out"
     )]
-    Group,
+    InGroup(&'static str),
+    /// The parameter is for members of groups alone.
+    #[error("{0}: only with group=")]
+    WithoutGroup(&'static str),
 }
 
-const NAMES: [&str; 12] = [
+/// What members of groups may ask for.
+const OF_MEMBERS: [&str; 9] =
+    ["from", "filter", "id", "encoding", "data", "lastEventId", "group", "instance", "ack"];
+
+const NAMES: [&str; 14] = [
     "from",
     "partitions",
     "until",
@@ -94,6 +116,8 @@ const NAMES: [&str; 12] = [
     "data",
     "lastEventId",
     "group",
+    "instance",
+    "ack",
 ];
 
 impl Query {
@@ -114,10 +138,37 @@ impl Query {
             }
             query.take(NAMES[at], value)?;
         }
+        query.check_group(&seen)?;
         if let (Start::Offsets(offsets), None) = (&query.start, &query.partitions) {
             query.partitions = Some(offsets.iter().map(|(partition, _)| *partition).collect());
         }
         Ok(query)
+    }
+
+    fn member(&mut self) -> &mut GroupQuery {
+        self.group.get_or_insert_with(GroupQuery::default)
+    }
+
+    /// Checks that members of groups ask for what they may, and others not for what is theirs.
+    fn check_group(&mut self, seen: &[bool; NAMES.len()]) -> Result<(), QueryError> {
+        let seen = || NAMES.iter().zip(seen).filter(|(_, seen)| **seen).map(|(name, _)| *name);
+        let is_member = seen().any(|name| name == "group");
+        if let Some(name) = seen().find(|name| matches!(*name, "instance" | "ack") && !is_member) {
+            return Err(QueryError::WithoutGroup(name));
+        }
+        let Some(group) = &mut self.group else { return Ok(()) };
+        if let Some(name) = seen().find(|name| !OF_MEMBERS.contains(name)) {
+            return Err(QueryError::InGroup(name));
+        }
+        match self.start {
+            Start::Earliest => group.from_earliest = true,
+            Start::Latest => {}
+            _ => return Err(QueryError::InGroup("from")),
+        }
+        match self.id_every {
+            true => Err(QueryError::InGroup("id")),
+            false => Ok(()),
+        }
     }
 
     fn take(&mut self, name: &'static str, value: &str) -> Result<(), QueryError> {
@@ -163,7 +214,10 @@ impl Query {
                 _ => return Err(invalid("value or record")),
             },
             "lastEventId" => self.last_event_id = Some(value.to_owned()),
-            "group" => return Err(QueryError::Group),
+            "group" => self.member().group = value.to_owned(),
+            "instance" => self.member().instance = Some(value.to_owned()),
+            "ack" if value == "sent" => self.member().acks_sent = true,
+            "ack" => return Err(invalid("sent")),
             _ => return Err(QueryError::Unknown(name.to_owned())),
         }
         Ok(())

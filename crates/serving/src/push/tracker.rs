@@ -73,6 +73,11 @@ impl Tracker {
         self.open.len()
     }
 
+    /// Whether a message was sent and is not acknowledged.
+    pub fn is_open(&self, offset: i64) -> bool {
+        self.open.contains_key(&offset)
+    }
+
     /// Notes a message that is sent for the first time. Its offset is not below [`Tracker::passed`].
     pub fn send(&mut self, offset: i64) {
         assert!(offset >= self.passed, "offset {offset} was passed before: {}", self.passed);

@@ -355,10 +355,15 @@ fn queries_say_what_is_asked() {
         ("limit=0", "limit: invalid value"),
         ("filter=x", "filter: invalid condition"),
         ("limit=1&limit=2", "limit is there twice"),
-        ("group=g", "not supported yet"),
     ] {
         let said = read(invalid).unwrap_err().to_string();
         assert!(said.contains(part), "{invalid}: {said}");
     }
-    assert_eq!(read("group="), Err(QueryError::Group));
+    assert_eq!(read("group=g&partitions=0"), Err(QueryError::InGroup("partitions")));
+    assert_eq!(read("group=g&from=3"), Err(QueryError::InGroup("from")));
+    assert_eq!(read("group=g&id=every"), Err(QueryError::InGroup("id")));
+    assert_eq!(read("ack=sent"), Err(QueryError::WithoutGroup("ack")));
+    let member =
+        read("from=earliest&group=g&instance=i&ack=sent&filter=key:k").unwrap().group.unwrap();
+    assert!(member.from_earliest && member.acks_sent && member.instance.as_deref() == Some("i"));
 }

@@ -1,0 +1,199 @@
+//! Event streams with `group=`: a member of a group, whose records come as events.
+//!
+//! What is acknowledged is what an id says that the client sends: by `POST /groups/{group}/ack`, or as `Last-Event-ID` when it
+//! comes again with the same `instance=`. With `ack=sent` everything is that was written.
+
+use std::io;
+use std::sync::Arc;
+
+use client::Cluster;
+use hyper::Version;
+use hyper::header::HeaderValue;
+use hyper::http::request::Parts;
+use model::TopicPartition;
+use serving::error::{ApiError, Kind};
+use serving::events::id::PARTITIONS_MAX;
+use serving::events::pace::Return;
+use serving::events::query::GroupQuery;
+use serving::events::{IdStyle, Passed, Position, TopicHash, id, notice};
+use serving::push::Tracker;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tracing::debug;
+
+use super::counts::Closed;
+use super::open::{self, Asked};
+use super::writer::Writer;
+use crate::answer::Answer;
+use crate::charge::Charge;
+use crate::groups::{Acking, CHARGED_BYTES, Session, Wanted, existing};
+use crate::lifetime::told_to_stop;
+use crate::produce::of_refusal;
+use crate::request::instances::check_name;
+use crate::state::Shared;
+
+/// Bytes of events that are written at once; the id follows them.
+const WRITE_BYTES: usize = 64 * 1024;
+
+/// A stream of a member that can begin.
+pub(crate) struct OpenedMember {
+    session: Session,
+    id_style: IdStyle,
+    pub(crate) origin: Option<HeaderValue>,
+    is_chunked: bool,
+}
+
+impl std::fmt::Debug for OpenedMember {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OpenedMember")
+    }
+}
+
+/// Opens a stream of a member of a group.
+pub(super) async fn open(
+    shared: &Arc<Shared>,
+    asked: Asked<'_>,
+    group: GroupQuery,
+    parts: &Parts,
+) -> Result<Answer, ApiError> {
+    check_name("group", &group.group)?;
+    if let Some(instance) = &group.instance {
+        check_name("instance", instance)?;
+    }
+    let mut partitions = 0;
+    for topic in &asked.topics {
+        partitions += existing(shared, topic).await?.partitions.len();
+    }
+    if partitions > PARTITIONS_MAX {
+        return Err(ApiError::new(Kind::Malformed, "more than 256 partitions in one stream"));
+    }
+    let mut charge = Charge::new(&shared.bodies);
+    charge.add(CHARGED_BYTES)?;
+    let entry = shared.groups.enter(&group.group, false)?;
+    let wanted = Wanted {
+        topics: asked.topics.iter().map(|topic| (*topic).to_owned()).collect(),
+        from_earliest: group.from_earliest,
+        acking: if group.acks_sent { Acking::Sent } else { Acking::ById },
+        projection: asked.query.projection.clone(),
+        // Without a name that it had before, nobody knows whether the partitions were its own.
+        id: asked.id.filter(|_| group.instance.is_some()),
+        instance: group.instance,
+        group: group.group,
+    };
+    let session = Session::new(shared.topics.cluster(), &shared.groups, wanted, entry, charge);
+    Ok(Answer::member(OpenedMember {
+        session: session.map_err(|error| of_refusal(&error))?,
+        id_style: asked.query.id_style,
+        origin: None,
+        is_chunked: parts.version == Version::HTTP_11,
+    }))
+}
+
+/// Writes the stream to a connection of which the request was read, and leaves the group.
+pub(crate) async fn serve_member(
+    stream: TcpStream,
+    opened: OpenedMember,
+    shared: Arc<Shared>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let counts = &shared.events.counts;
+    let _counted = counts.streams.raised();
+    let OpenedMember { mut session, id_style, origin, is_chunked } = opened;
+    let settings = shared.events.settings;
+    let mut writer = Writer::new(stream, is_chunked, settings.blocked_max, counts);
+    let head = open::head_of(is_chunked, origin.as_ref());
+    let member = Member { session: &mut session, id_style, shared: &shared };
+    let closed = match member.run(&mut writer, &head, &mut stopped).await {
+        Ok(closed) => {
+            let mut last = Vec::new();
+            notice::write_retry(Return::SentAway.retry_ms(fastrand::f64()), &mut last);
+            let written = writer.body(&last, b"", || shared.is_stopping()).await;
+            if written.is_ok() {
+                let _ = writer.finish().await;
+            }
+            closed
+        }
+        Err(cause) => {
+            debug!(%cause, "a reader of events is gone");
+            if cause.kind() == io::ErrorKind::TimedOut { Closed::Blocked } else { Closed::Left }
+        }
+    };
+    counts.closed.count(closed);
+    session.close().await;
+}
+
+struct Member<'a> {
+    session: &'a mut Session,
+    id_style: IdStyle,
+    shared: &'a Shared,
+}
+
+impl Member<'_> {
+    async fn run(
+        self,
+        writer: &mut Writer<'_>,
+        head: &[u8],
+        stopped: &mut watch::Receiver<bool>,
+    ) -> io::Result<Closed> {
+        writer.head(head).await?;
+        let mut first = Vec::new();
+        notice::write_retry(Return::Broken.retry_ms(fastrand::f64()), &mut first);
+        writer.body(&first, b"", || self.shared.is_stopping()).await?;
+        let ping_every = self.shared.events.settings.ping_every;
+        let mut ping_at = Instant::now() + ping_every;
+        while !self.shared.is_stopping() {
+            tokio::task::coop::consume_budget().await;
+            let (mut events, mut count) = (Vec::new(), 0);
+            while events.len() < WRITE_BYTES
+                && let Some(out) = self.session.take(true, true)
+            {
+                count += u64::from(out.is_message());
+                events.extend(out.text());
+            }
+            if !events.is_empty() {
+                let mut id = Vec::new();
+                self.write_id(&mut id);
+                writer.body(&events, &id, || self.shared.is_stopping()).await?;
+                self.session.was_written();
+                self.shared.events.counts.sent.add(count);
+                ping_at = Instant::now() + ping_every;
+                continue;
+            }
+            tokio::select! {
+                gone_on = self.session.next(true, false) => if let Err(failure) = gone_on {
+                    debug!(cause = %failure.0, "a member of a group cannot go on");
+                    return Ok(Closed::Changed);
+                },
+                () = writer.gone() => return Ok(Closed::Left),
+                () = told_to_stop(stopped) => {}
+                () = sleep_until(ping_at) => {}
+            }
+            if Instant::now() >= ping_at {
+                writer.body(notice::PING, b"", || self.shared.is_stopping()).await?;
+                ping_at = Instant::now() + ping_every;
+            }
+        }
+        Ok(Closed::Stopping)
+    }
+
+    /// The id of all partitions that the member has.
+    fn write_id(&self, out: &mut Vec<u8>) {
+        let all: Vec<(&TopicPartition, &Tracker)> = self.session.trackers().collect();
+        let hashes: Vec<TopicHash> =
+            all.iter().map(|(partition, _)| hash(self.session.cluster(), partition)).collect();
+        let passed = all.iter().zip(&hashes).map(|((partition, tracker), hash)| Passed {
+            topic: &partition.topic,
+            topic_hash: *hash,
+            partition: partition.partition.0,
+            position: Position { offset: tracker.passed() - 1, leader_epoch: -1 },
+        });
+        notice::write_id(out, |out| id::write(self.id_style, passed, out));
+    }
+}
+
+fn hash(cluster: &Cluster, partition: &TopicPartition) -> TopicHash {
+    let metadata = cluster.metadata();
+    let topic = metadata.topics.get(&partition.topic);
+    topic.map_or(TopicHash(0), |topic| TopicHash::of_id(&topic.id.0))
+}

@@ -1,0 +1,169 @@
+//! Records pushed to members of groups: by WebSocket in Pulsar's shape, and by event streams with `group=`. Each is a member of
+//! a consumer group with a consumer of its own, so there are few.
+//!
+//! A [`Session`] reads what the group gives it, knows what its client has acknowledged, and commits that. Read [`session`],
+//! then [`settling`] (where it begins), then [`reading`] (records as texts).
+
+mod acking;
+mod reading;
+mod session;
+mod settling;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use client::metadata::Topic;
+use client::{Admin, PrivateLane};
+use serving::error::{ApiError, Kind};
+use serving::events::ResumeId;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use crate::produce::{LOOKUP_MAX, no_topic, unavailable};
+use crate::state::Shared;
+
+pub(crate) use acking::acknowledge;
+pub(crate) use session::{Acking, CHARGED_BYTES, Session, Wanted};
+
+/// Members at a time.
+const SESSIONS_MAX: usize = 200;
+/// Acknowledgements by HTTP that wait for their session.
+const ASKED_MAX: usize = 16;
+
+/// An acknowledgement that came by HTTP: all before this id is done, in the partitions that the session has.
+pub(crate) struct AckById {
+    pub(crate) id: Arc<ResumeId>,
+    /// Is told in how many partitions that is so.
+    pub(crate) tell: oneshot::Sender<usize>,
+}
+
+/// All members.
+pub(crate) struct Groups {
+    kept: Mutex<Kept>,
+    /// Connections by which single records are read again.
+    pub(crate) lane: Arc<PrivateLane>,
+}
+
+#[derive(Default)]
+struct Kept {
+    next: u64,
+    seats: HashMap<u64, Seat>,
+}
+
+struct Seat {
+    group: String,
+    is_exclusive: bool,
+    asks: mpsc::Sender<AckById>,
+}
+
+/// A member's place, until it is dropped.
+pub(crate) struct Entry {
+    groups: Arc<Groups>,
+    number: u64,
+    asked: mpsc::Receiver<AckById>,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Entry({})", self.number)
+    }
+}
+
+impl Groups {
+    /// None yet.
+    pub(crate) fn new(lane: PrivateLane) -> Groups {
+        Groups { kept: Mutex::default(), lane: Arc::new(lane) }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().expect("no code under it panics")
+    }
+
+    /// Members that there are.
+    pub(crate) fn len(&self) -> usize {
+        self.kept().seats.len()
+    }
+
+    /// A place in a group. `is_exclusive`: for one that shares it with nobody.
+    ///
+    /// # Errors
+    /// There are as many as there may be, or one of them shares the group with nobody.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        group: &str,
+        is_exclusive: bool,
+    ) -> Result<Entry, ApiError> {
+        let mut kept = self.kept();
+        let mut others = kept.seats.values().filter(|seat| seat.group == group);
+        if others.any(|other| is_exclusive || other.is_exclusive) {
+            return Err(taken(group));
+        }
+        if kept.seats.len() >= SESSIONS_MAX {
+            let words = format!(
+                "this gateway has {SESSIONS_MAX} members of groups that records are pushed to, as many as it may"
+            );
+            return Err(ApiError::new(Kind::Full, words));
+        }
+        kept.next += 1;
+        let number = kept.next;
+        let (asks, asked) = mpsc::channel(ASKED_MAX);
+        kept.seats.insert(number, Seat { group: group.to_owned(), is_exclusive, asks });
+        Ok(Entry { groups: Arc::clone(self), number, asked })
+    }
+
+    /// The members of a group, to be asked.
+    fn members(&self, group: &str) -> Vec<mpsc::Sender<AckById>> {
+        let kept = self.kept();
+        let of_group = kept.seats.values().filter(|seat| seat.group == group);
+        of_group.map(|seat| seat.asks.clone()).collect()
+    }
+}
+
+impl Entry {
+    /// The next acknowledgement that came by HTTP.
+    pub(crate) async fn asked(&mut self) -> AckById {
+        match self.asked.recv().await {
+            Some(asked) => asked,
+            // The sender is kept as long as this is.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.groups.kept().seats.remove(&self.number);
+    }
+}
+
+/// Checks that there is such a topic, for readers.
+///
+/// # Errors
+/// There is none, or that cannot be told now.
+pub(crate) async fn existing(shared: &Shared, name: &str) -> Result<Arc<Topic>, ApiError> {
+    let topic = shared.topics.existing(name).await?;
+    if topic.is_internal { Err(no_topic(name)) } else { Ok(topic) }
+}
+
+fn taken(group: &str) -> ApiError {
+    let words = format!(
+        "subscription {group:?} is Exclusive or has a consumer already: wait until that one has left, or take \
+         subscriptionType=Failover or Shared in all of them"
+    );
+    ApiError::new(Kind::Exclusive, words)
+}
+
+/// Refuses a group that has members, in whatever process.
+///
+/// # Errors
+/// It has, or that cannot be told now.
+pub(crate) async fn check_empty(admin: &Admin, group: &str) -> Result<(), ApiError> {
+    let described = timeout(LOOKUP_MAX, admin.describe_group(group)).await;
+    match described.map_err(|_| unavailable(&"no broker answered within 5 s"))? {
+        Ok(described) if !described.members.is_empty() => Err(taken(group)),
+        Ok(_) => Ok(()),
+        Err(error) if error.is_retriable() => Err(unavailable(&error)),
+        // A group that there is not yet.
+        Err(_) => Ok(()),
+    }
+}

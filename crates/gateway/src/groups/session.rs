@@ -1,0 +1,550 @@
+//! One member of a group whose records are pushed: its consumer, what its client has and has acknowledged, and what is
+//! committed. The consumer does one thing at a time, in the background of whoever serves the client: poll, find out where to
+//! begin, commit. Whoever serves the client calls [`Session::next`] again and again, and may drop that at any time.
+
+use std::collections::{BTreeMap, HashMap};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::offsets::CommittedOffset;
+use client::{ClientError, Cluster, Consumer, ConsumerConfig, Fetched, OffsetReset};
+use model::{ErrorCode, Offset, TopicPartition};
+use serving::events::{Gap, Projection, Reason, ResumeId};
+use serving::push::Tracker;
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::debug;
+
+use super::reading::{Out, Rereading, Shelf};
+use super::settling::{Begun, settle};
+use super::{AckById, Entry, Groups};
+use crate::charge::Charge;
+
+/// Bytes that a fetch asks a broker for.
+const FETCH_BYTES: i32 = 256 * 1024;
+/// How long a poll waits for records: acknowledgements that come meanwhile are committed behind it.
+const POLL: Duration = Duration::from_millis(250);
+/// How often it is looked whether the group shares its partitions out, while no records are wanted.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often acknowledgements are committed.
+const COMMIT_EVERY: Duration = Duration::from_millis(100);
+/// How long a session rests after brokers failed, or memory was short.
+const REST: Duration = Duration::from_millis(500);
+/// After so long without a heartbeat a member is gone: another one, after a kill of its gateway, waits no longer.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long other members wait for one that does not join again.
+const REBALANCE_MAX: Duration = Duration::from_secs(60);
+/// A member whose client takes nothing does not poll, and stays a member nevertheless.
+const POLL_INTERVAL_MAX: Duration = Duration::from_secs(365 * 86_400);
+/// How long the last commit and leaving the group may take.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
+
+/// How a client acknowledges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Acking {
+    /// Each message, in any order.
+    Each,
+    /// All before an id.
+    ById,
+    /// By having been sent something.
+    Sent,
+}
+
+/// What a session is for.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) group: String,
+    pub(crate) topics: Vec<String>,
+    /// `group.instance.id`.
+    pub(crate) instance: Option<String>,
+    /// Whether a group without an offset begins at the first record, and not behind the last.
+    pub(crate) from_earliest: bool,
+    pub(crate) acking: Acking,
+    pub(crate) projection: Projection,
+    /// Where the client was, if it is to go on there.
+    pub(crate) id: Option<ResumeId>,
+}
+
+/// Why a session ends.
+#[derive(Debug)]
+pub(crate) struct Failure(pub(crate) String);
+
+/// What the consumer has done.
+enum Done {
+    Polled(Result<Vec<Fetched>, ClientError>),
+    Settled(Result<Vec<Begun>, ClientError>),
+    Committed(HashMap<TopicPartition, CommittedOffset>, Result<(), ClientError>),
+}
+
+type Work = Pin<Box<dyn Future<Output = (Consumer, Done)> + Send>>;
+
+/// A member.
+pub(crate) struct Session {
+    cluster: Cluster,
+    groups: Arc<Groups>,
+    wanted: Wanted,
+    /// `None` while it works, and after the end.
+    consumer: Option<Consumer>,
+    work: Option<Work>,
+    /// A record that is read again.
+    rereading: Option<Rereading>,
+    /// The group's generation that `trackers` are of, once [`Session::is_settled`].
+    generation: i32,
+    is_settled: bool,
+    trackers: BTreeMap<TopicPartition, Tracker>,
+    /// Where partitions begin of which the group has no offset: committed before anything is sent, or a client that comes
+    /// again would begin somewhere else.
+    starts: HashMap<TopicPartition, i64>,
+    /// Offsets that the client has acknowledged, if it does not acknowledge each message.
+    acked: HashMap<TopicPartition, i64>,
+    /// Records that are on their way to the client.
+    shelf: Shelf,
+    began: Instant,
+    commit_at: Instant,
+    rest_until: Instant,
+    charge: Charge,
+    entry: Entry,
+}
+
+impl Session {
+    /// A member that has not joined yet.
+    pub(crate) fn new(
+        cluster: &Cluster,
+        groups: &Arc<Groups>,
+        wanted: Wanted,
+        entry: Entry,
+        charge: Charge,
+    ) -> Result<Session, ClientError> {
+        let config = ConsumerConfig {
+            group_instance_id: wanted.instance.clone(),
+            session_timeout: SESSION_TIMEOUT,
+            rebalance_timeout: REBALANCE_MAX,
+            poll_interval_max: POLL_INTERVAL_MAX,
+            // Only for places that retention has passed: where a group begins is settled here.
+            offset_reset: OffsetReset::Earliest,
+            auto_commit: None,
+            read_committed: true,
+            fetch_bytes_max: FETCH_BYTES,
+            partition_bytes_max: FETCH_BYTES,
+            prefetch: false,
+            ..ConsumerConfig::group(&wanted.group)
+        };
+        let mut consumer = Consumer::new(cluster.clone(), config);
+        let topics: Vec<&str> = wanted.topics.iter().map(String::as_str).collect();
+        consumer.subscribe(&topics)?;
+        let now = Instant::now();
+        Ok(Session {
+            cluster: cluster.clone(),
+            groups: Arc::clone(groups),
+            shelf: Shelf::new(wanted.projection.clone()),
+            wanted,
+            consumer: Some(consumer),
+            work: None,
+            rereading: None,
+            generation: -1,
+            is_settled: false,
+            trackers: BTreeMap::new(),
+            starts: HashMap::new(),
+            acked: HashMap::new(),
+            began: now,
+            commit_at: now,
+            rest_until: now,
+            charge,
+            entry,
+        })
+    }
+
+    /// The partitions that it has, and what is known of each.
+    pub(crate) fn trackers(&self) -> impl Iterator<Item = (&TopicPartition, &Tracker)> + Clone {
+        self.trackers.iter()
+    }
+
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Notes that all that was taken is written.
+    pub(crate) fn was_written(&mut self) {
+        if self.wanted.acking == Acking::Sent {
+            let all = self.trackers.iter();
+            self.acked =
+                all.map(|(partition, tracker)| (partition.clone(), tracker.passed())).collect();
+        }
+    }
+
+    /// Messages that are sent and not acknowledged.
+    pub(crate) fn open_count(&self) -> usize {
+        self.trackers.values().map(Tracker::open_count).sum()
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    /// Whether records may be sent: it is known where to go on after a loss of everything here.
+    fn is_ready(&self) -> bool {
+        self.is_settled && self.starts.is_empty()
+    }
+
+    /// The next that the client is to be sent; `takes`: whether it takes messages, too; `again`: such that it had before.
+    pub(crate) fn take(&mut self, takes: bool, again: bool) -> Option<Out> {
+        if !self.is_ready() {
+            return None;
+        }
+        loop {
+            let out = self.shelf.take(takes, again)?;
+            match &out {
+                Out::Message { partition, offset, .. } => {
+                    let tracker = self.trackers.get_mut(partition);
+                    let Some(tracker) = tracker.filter(|tracker| *offset >= tracker.passed())
+                    else {
+                        continue;
+                    };
+                    match self.wanted.acking {
+                        Acking::Each => tracker.send(*offset),
+                        Acking::ById | Acking::Sent => tracker.pass(*offset + 1),
+                    }
+                }
+                Out::Again { partition, offset, .. } => {
+                    // Acknowledged while it was read again, or given to another member.
+                    let tracker = self.trackers.get(partition);
+                    if !tracker.is_some_and(|tracker| tracker.is_open(*offset)) {
+                        continue;
+                    }
+                }
+                Out::Pass { partition, next } => {
+                    if let Some(tracker) = self.trackers.get_mut(partition) {
+                        tracker.pass(*next);
+                    }
+                    continue;
+                }
+                Out::Notice(_) => {}
+            }
+            return Some(out);
+        }
+    }
+
+    /// The tracker of a partition that it has.
+    pub(crate) fn tracker(&mut self, topic: &str, partition: i32) -> Option<&mut Tracker> {
+        self.trackers.get_mut(&TopicPartition::new(topic, partition))
+    }
+
+    /// Has a message be sent again after this time.
+    pub(crate) fn nack(&mut self, topic: &str, partition: i32, offset: i64, after_ms: u64) {
+        let due_ms = self.now_ms().saturating_add(after_ms);
+        if let Some(tracker) = self.tracker(topic, partition) {
+            tracker.nack(offset, due_ms);
+        }
+    }
+
+    /// Acknowledges all before an id; in how many partitions that is so.
+    pub(crate) fn ack_by_id(&mut self, id: &ResumeId) -> usize {
+        let mut count = 0;
+        for (partition, tracker) in &self.trackers {
+            let Some(next) = super::settling::next_by_id(&self.cluster, id, partition) else {
+                continue;
+            };
+            // What was never sent is not acknowledged.
+            let next = next.min(tracker.passed());
+            let known = self.acked.entry(partition.clone()).or_insert(next);
+            *known = (*known).max(next);
+            count += 1;
+        }
+        count
+    }
+
+    /// What is to be committed now.
+    fn to_commit(&self) -> HashMap<TopicPartition, CommittedOffset> {
+        let starts = self.starts.iter().map(|(partition, offset)| (partition, *offset));
+        let done = self.trackers.iter().filter_map(|(partition, tracker)| {
+            let offset = match self.wanted.acking {
+                Acking::Each => tracker.to_commit(),
+                Acking::ById | Acking::Sent => {
+                    let acked = self.acked.get(partition).copied();
+                    acked.filter(|acked| *acked > tracker.last_committed())
+                }
+            };
+            Some((partition, offset?))
+        });
+        let all = starts.chain(done);
+        all.map(|(partition, offset)| (partition.clone(), CommittedOffset::at(Offset(offset))))
+            .collect()
+    }
+
+    /// Goes on: does what is to be done next, or waits until something is. `wants`: whether the client takes messages now;
+    /// `rereads`: whether it takes such that it had before.
+    ///
+    /// # Errors
+    /// The session cannot go on.
+    pub(crate) async fn next(&mut self, wants: bool, rereads: bool) -> Result<(), Failure> {
+        self.begin(wants);
+        self.reread(rereads);
+        let wake_at = self.wake_at();
+        tokio::select! {
+            AckById { id, tell } = self.entry.asked() => {
+                // Who asked may have gone.
+                let _ = tell.send(self.ack_by_id(&id));
+                Ok(())
+            }
+            (consumer, done) = finished(&mut self.work) => {
+                self.work = None;
+                self.consumer = Some(consumer);
+                self.settle_work(done)
+            }
+            (again, result) = finished(&mut self.rereading) => {
+                self.rereading = None;
+                if !self.shelf.take_reread(again.clone(), result) {
+                    let due_ms = self.now_ms() + REST.as_millis() as u64;
+                    if let Some(tracker) = self.trackers.get_mut(&again.partition) {
+                        tracker.nack(again.offset, due_ms);
+                    }
+                }
+                Ok(())
+            }
+            () = sleep_until(wake_at) => Ok(()),
+        }
+    }
+
+    fn wake_at(&self) -> Instant {
+        let due_ms = self.trackers.values().filter_map(Tracker::next_due_ms).min();
+        let due = due_ms.map(|due_ms| self.began + Duration::from_millis(due_ms));
+        let now = Instant::now();
+        // Not at once again, where what is due waits for the one before it.
+        let due = due.map(|due| due.max(now + Duration::from_millis(1)));
+        let commit = (self.work.is_none()).then_some(self.commit_at.max(self.rest_until));
+        let commit = commit.filter(|commit| *commit > now);
+        [due, commit].into_iter().flatten().min().unwrap_or(now + LOOK_EVERY).min(now + LOOK_EVERY)
+    }
+
+    /// Begins what is to be done next, if anything is.
+    fn begin(&mut self, wants: bool) {
+        let now = Instant::now();
+        if self.work.is_some() || now < self.rest_until {
+            return;
+        }
+        let Some(consumer) = self.consumer.take() else { return };
+        let must_join = consumer.must_join();
+        let is_member = self.generation >= 0;
+        if is_member && !self.is_settled && !must_join {
+            let from_earliest = self.wanted.from_earliest;
+            self.work = Some(Box::pin(async move {
+                let found = settle(&consumer, from_earliest).await;
+                (consumer, Done::Settled(found))
+            }));
+            return;
+        }
+        // Before it joins again is the last moment.
+        if self.is_settled && (now >= self.commit_at || must_join) {
+            let offsets = self.to_commit();
+            if !offsets.is_empty() {
+                self.work = Some(Box::pin(commit(consumer, offsets)));
+                return;
+            }
+        }
+        if must_join || wants && self.is_ready() && self.shelf.is_empty() {
+            let mut consumer = consumer;
+            for (partition, at) in self.shelf.take_refetch() {
+                // It is assigned, or else read by another member.
+                let _ = consumer.seek(&partition, at);
+            }
+            let wait = if must_join { Duration::ZERO } else { POLL };
+            self.work = Some(Box::pin(poll(consumer, wait)));
+            return;
+        }
+        self.consumer = Some(consumer);
+    }
+
+    /// Begins to read a record again that is due.
+    fn reread(&mut self, rereads: bool) {
+        if !rereads || !self.is_ready() || self.rereading.is_some() {
+            return;
+        }
+        let now_ms = self.now_ms();
+        let due = self.trackers.iter_mut().find_map(|(partition, tracker)| {
+            tracker.take_due(now_ms).map(|again| (partition.clone(), again))
+        });
+        if let Some((partition, again)) = due {
+            self.rereading = Some(super::reading::reread(&self.groups.lane, partition, again));
+        }
+    }
+
+    fn settle_work(&mut self, done: Done) -> Result<(), Failure> {
+        match done {
+            Done::Polled(Ok(fetched)) => {
+                self.take_fetched(fetched);
+                Ok(())
+            }
+            Done::Settled(Ok(begun)) => {
+                self.take_begun(begun);
+                Ok(())
+            }
+            Done::Committed(offsets, Ok(())) => {
+                self.commit_at = Instant::now() + COMMIT_EVERY;
+                for (partition, committed) in offsets {
+                    self.starts.remove(&partition);
+                    if let Some(tracker) = self.trackers.get_mut(&partition) {
+                        tracker.committed(committed.offset.0);
+                    }
+                }
+                Ok(())
+            }
+            Done::Committed(_, Err(error)) => {
+                self.commit_at = Instant::now() + REST;
+                // What is not committed now is committed once the member has joined again, or comes again.
+                self.starts_again(&error);
+                self.fail(&error)
+            }
+            Done::Polled(Err(error)) | Done::Settled(Err(error)) => self.fail(&error),
+        }
+    }
+
+    /// A member that the group does not know any more settles anew, and it joins by its next poll.
+    fn starts_again(&mut self, error: &ClientError) {
+        let is_over = matches!(
+            error.code(),
+            Some(
+                ErrorCode::IllegalGeneration
+                    | ErrorCode::UnknownMemberId
+                    | ErrorCode::RebalanceInProgress
+            )
+        );
+        if is_over {
+            self.is_settled = false;
+            self.shelf.clear();
+            self.generation = -1;
+            self.starts.clear();
+        }
+    }
+
+    /// Rests after what may be over soon; everything else ends the session.
+    fn fail(&mut self, error: &ClientError) -> Result<(), Failure> {
+        let is_of_group = matches!(
+            error.code(),
+            Some(
+                ErrorCode::IllegalGeneration
+                    | ErrorCode::UnknownMemberId
+                    | ErrorCode::RebalanceInProgress
+            )
+        );
+        if !error.is_retriable() && !is_of_group {
+            return Err(Failure(error.to_string()));
+        }
+        debug!(group = %self.wanted.group, %error, "a member that records are pushed to waits");
+        self.rest_until = Instant::now() + REST;
+        Ok(())
+    }
+
+    fn take_fetched(&mut self, fetched: Vec<Fetched>) {
+        let consumer = self.consumer.as_mut().expect("it has just come back");
+        let generation = consumer.generation_id().unwrap_or(-1);
+        if generation != self.generation || !self.is_settled {
+            // Records that were read in between are read again from where it is settled to begin.
+            self.generation = generation;
+            self.is_settled = false;
+            self.starts.clear();
+            self.shelf.clear();
+            return;
+        }
+        let bytes = fetched.iter().map(Fetched::size_bytes).sum::<usize>();
+        let has_room = self.charge.set(CHARGED_BYTES + bytes).is_ok();
+        for fetched in fetched {
+            let at = fetched.fetch_offset;
+            let Some(tracker) = self.trackers.get_mut(&fetched.partition).filter(|_| has_room)
+            else {
+                let _ = consumer.seek(&fetched.partition, at);
+                continue;
+            };
+            let ahead = self.shelf.behind(&fetched.partition);
+            let from = ahead.unwrap_or(tracker.passed());
+            if at.0 != from {
+                let reason = if at.0 > from { Reason::Retention } else { Reason::Cut };
+                self.shelf.say_gap(&fetched.partition, &Gap { reason, from, to: at.0 });
+            }
+            if at.0 < from {
+                *tracker = Tracker::new(at.0);
+            }
+            if ahead.is_none() {
+                tracker.pass(at.0);
+            }
+            self.shelf.put(fetched);
+        }
+        if !has_room {
+            self.rest_until = Instant::now() + REST;
+        }
+    }
+
+    fn take_begun(&mut self, begun: Vec<Begun>) {
+        let consumer = self.consumer.as_mut().expect("it has just come back");
+        let mut before = std::mem::take(&mut self.trackers);
+        self.acked.retain(|partition, _| begun.iter().any(|begun| begun.partition == *partition));
+        for Begun { partition, committed, start } in begun {
+            // If nobody else has committed meanwhile, the client goes on with what it has.
+            let same = before.remove(&partition).filter(|tracker| {
+                committed.is_some_and(|committed| committed == tracker.last_committed())
+            });
+            let mut tracker = same.unwrap_or_else(|| Tracker::new(start));
+            if let Some(id) = &self.wanted.id
+                && let Some(next) = super::settling::next_by_id(&self.cluster, id, &partition)
+                && next > tracker.passed()
+            {
+                tracker.pass(next);
+                self.acked.insert(partition.clone(), next);
+            }
+            if committed.is_none() {
+                self.starts.insert(partition.clone(), start);
+            }
+            // It is assigned: nothing has joined since.
+            let _ = consumer.seek(&partition, Offset(tracker.passed()));
+            self.trackers.insert(partition, tracker);
+        }
+        // An id counts once: behind it, what is acknowledged does.
+        self.wanted.id = None;
+        self.is_settled = true;
+    }
+
+    /// Commits what is acknowledged and leaves the group, within some seconds.
+    pub(crate) async fn close(mut self) {
+        let closing = async {
+            if let Some(work) = self.work.take() {
+                let (consumer, done) = work.await;
+                self.consumer = Some(consumer);
+                let _ = self.settle_work(done);
+            }
+            let offsets = if self.is_settled { self.to_commit() } else { HashMap::new() };
+            let Some(mut consumer) = self.consumer.take() else { return };
+            if !offsets.is_empty()
+                && let Err(error) = consumer.commit_offsets(&offsets).await
+            {
+                debug!(group = %self.wanted.group, %error, "the last commit of a member failed");
+            }
+            let _ = consumer.close().await;
+        };
+        if timeout(CLOSE_MAX, closing).await.is_err() {
+            debug!(group = %self.wanted.group, "a member has not left its group in time");
+        }
+    }
+}
+
+/// What a member is charged for as long as it is there, beside its connection: its consumer and its trackers.
+pub(crate) const CHARGED_BYTES: usize = 64 * 1024;
+
+async fn poll(mut consumer: Consumer, wait: Duration) -> (Consumer, Done) {
+    let polled = consumer.poll(wait).await;
+    (consumer, Done::Polled(polled))
+}
+
+async fn commit(
+    mut consumer: Consumer,
+    offsets: HashMap<TopicPartition, CommittedOffset>,
+) -> (Consumer, Done) {
+    let committed = consumer.commit_offsets(&offsets).await;
+    (consumer, Done::Committed(offsets, committed))
+}
+
+/// What comes of a work that is under way; never, if none is.
+async fn finished<T>(work: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
+    match work {
+        Some(work) => work.as_mut().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,98 @@
+//! Event streams of members of groups: what is acknowledged, and where a member goes on.
+
+use std::time::Duration;
+
+use client::Admin;
+use model::TopicPartition;
+
+use crate::event_stream::EventStream;
+use crate::fixture::{PATIENCE, World};
+
+fn numbered(range: std::ops::Range<usize>) -> Vec<String> {
+    range.map(|i| format!("v{i}")).collect()
+}
+
+async fn until_committed(world: &World, offset: i64) {
+    let admin = Admin::new(world.cluster.clone());
+    let committed = async {
+        loop {
+            let offsets = admin.group_offsets("g").await.unwrap();
+            let known = offsets.get(&TopicPartition::new("t", 0)).map(|known| known.offset.0);
+            if known == Some(offset) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, committed).await.is_ok(), "never committed {offset}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_acknowledges_by_the_id_of_an_event() {
+    let world = World::start().await;
+    world.create("t", 1, &[]).await;
+    world.fill("t", 0, numbered(0..10)).await;
+    let address = world.gateway.address();
+    let target = "/topics/t/events?from=earliest&group=g";
+    let mut stream = EventStream::open(address, target, None).await;
+    assert_eq!(stream.values(10).await, numbered(0..10));
+    stream.next_id().await;
+    let mut post = world.connect().await;
+    let answer = post.post("/groups/g/ack", "text/plain", "t/0@3").await;
+    assert_eq!(answer.status, 204, "{answer:?}");
+    until_committed(&world, 4).await;
+    // Never behind what was sent, nor back.
+    let id = stream.id.clone();
+    for id in ["t/0@1", &*id] {
+        assert_eq!(post.post("/groups/g/ack", "text/plain", id).await.status, 204);
+    }
+    until_committed(&world, 10).await;
+    for (group, body, status) in [
+        ("g", "nonsense@", 400),
+        ("g", "u/0@3", 409),
+        ("other", "t/0@3", 409),
+        ("g", "\u{7f}", 400),
+    ] {
+        let answer = post.post(&format!("/groups/{group}/ack"), "text/plain", body).await;
+        assert_eq!(answer.status, status, "{group} {body}: {answer:?}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_comes_again_by_its_name_says_what_is_done() {
+    let world = World::start().await;
+    world.create("t", 2, &[]).await;
+    world.fill("t", 0, numbered(0..20)).await;
+    let address = world.gateway.address();
+    let target = "/topics/t/events?from=earliest&group=g&instance=i";
+    let mut stream = EventStream::open(address, target, None).await;
+    assert_eq!(stream.values(20).await, numbered(0..20));
+    // As a browser does that broke off after the eighth event; the member's own partitions stay its own.
+    let id = r#"[{"topic":"t","partition":0,"offset":7},{"topic":"t","partition":1,"offset":-1}]"#;
+    let mut again = EventStream::open(address, target, Some(id)).await;
+    assert_eq!(again.values(12).await, numbered(8..20));
+    until_committed(&world, 8).await;
+    drop((stream, again));
+    // Without a name the group's own offset counts.
+    let nameless = "/topics/t/events?from=earliest&group=g";
+    let later = r#"[{"topic":"t","partition":0,"offset":15}]"#;
+    let mut stream = EventStream::open(address, nameless, Some(later)).await;
+    assert_eq!(stream.values(12).await, numbered(8..20));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_ack_sent_what_was_written_is_done() {
+    let world = World::start().await;
+    world.create("t", 1, &[]).await;
+    world.fill("t", 0, numbered(0..10)).await;
+    let target = "/topics/t/events?from=earliest&group=g&ack=sent";
+    let mut stream = EventStream::open(world.gateway.address(), target, None).await;
+    assert_eq!(stream.values(10).await, numbered(0..10));
+    until_committed(&world, 10).await;
+    world.fill("t", 0, numbered(10..12)).await;
+    assert_eq!(stream.values(2).await, numbered(10..12));
+    until_committed(&world, 12).await;
+    world.stop().await;
+}
