@@ -190,6 +190,8 @@ CloudEvents 1.0 by their HTTP and Kafka protocol bindings. Where it differs:
 - v3: the cluster's id must be the one of the cluster; a key or value needs a `type`; one record that fails has its error's status. The gateway's `/v3/clusters` has ids and nothing else.
 - Consumer instances of v2 are served, without `topic_pattern`. An offset in a commit is the next one to read, as in Strimzi's bridge; Confluent's proxy adds one. An instance joins its group again by itself; the proxies wait for a read.
 - Avro, Protobuf and JSON Schema are not served. The rest of v3 and administration over HTTP are not served yet; server-sent events are, with KafkaSSE's ids if wanted.
+- Of Pulsar's WebSocket API: producer, reader and consumer under `/ws/v2`, tenant and namespace `public/default`. A subscription is a consumer group, so `Key_Shared`, dead-letter topics and acknowledgement
+  time-outs are not served, and after a reconnect a consumer gets again what lies above the lowest message that is not acknowledged. `messageId` is base64 of `topic:partition:offset`.
 
 ## The proxy
 

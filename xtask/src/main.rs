@@ -22,6 +22,7 @@ mod sources;
 mod test_programs;
 mod tidy;
 mod trials;
+mod websocket;
 mod words;
 
 use clap::{Parser, Subcommand};
@@ -70,6 +71,8 @@ enum Task {
     Tidy,
     /// Fail the power, damage data folders, open those of earlier versions
     Trial(trials::Arguments),
+    /// Judge the gateway's WebSockets by Autobahn's suite
+    Websocket(websocket::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -90,5 +93,6 @@ fn main() -> anyhow::Result<()> {
         Task::Secured => secured::run(),
         Task::Tidy => tidy::run(),
         Task::Trial(arguments) => trials::run(&arguments),
+        Task::Websocket(arguments) => websocket::run(&arguments),
     }
 }
