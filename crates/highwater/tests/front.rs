@@ -116,13 +116,22 @@ fn a_request_that_is_refused_is_told_and_counts_for_nothing() {
 
 #[test]
 fn every_subscriber_gets_every_record_once_and_in_order() {
-    let stand = Stand::start(3);
-    let live = ProduceLoad { offered: 4000.0, ..stand.records(2000) };
-    let (produced, read) = pushed(&live, &stand.subscribers(3, 3), &Stop::default()).unwrap();
-    assert_eq!((produced.acknowledged, read.records, read.gaps), (2000, 6000, 0), "{read:?}");
-    let verdict = read.findings.verdict(&produced.acknowledgements);
-    assert!(verdict.is_clean() && verdict.found == 2000, "{verdict:?}");
-    assert_eq!(read.end_to_end.len(), 6000);
+    let forms = [
+        PushForm::Events,
+        PushForm::WebSocket { credit: 1 },
+        PushForm::WebSocket { credit: 100 },
+    ];
+    for form in forms {
+        let stand = Stand::start(3);
+        let live = ProduceLoad { offered: 4000.0, ..stand.records(2000) };
+        let load = PushLoad { form, ..stand.subscribers(3, 3) };
+        let (produced, read) = pushed(&live, &load, &Stop::default()).unwrap();
+        let seen = (produced.acknowledged, read.records, read.gaps);
+        assert_eq!(seen, (2000, 6000, 0), "{form:?}: {:?}", read.errors);
+        let verdict = read.findings.verdict(&produced.acknowledgements);
+        assert!(verdict.is_clean() && verdict.found == 2000, "{form:?}: {verdict:?}");
+        assert_eq!(read.end_to_end.len(), 6000, "{form:?}");
+    }
 }
 
 #[test]

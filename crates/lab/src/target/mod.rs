@@ -108,9 +108,7 @@ impl Target {
         match need {
             Need::Cluster => self.brokers_max() != Some(1),
             // The lab puts it in front, whatever the target.
-            Need::Gateway => true,
-            // The gateway does not speak it yet.
-            Need::WebSocket => false,
+            Need::Gateway | Need::WebSocket => true,
         }
     }
 
