@@ -249,9 +249,8 @@ async fn take_form(
     let incoming = body.as_mut().expect("only a stream takes the body");
     let form = collect(incoming, &shared.settings, &shared.bodies).await?;
     let (path, inside) = (parts.uri.path().to_owned(), Inside::new(shared));
-    let taking = tokio::spawn(async move {
-        pages.take(&path, &form.bytes, named(&visitor), &inside).await
-    });
+    let taking =
+        tokio::spawn(async move { pages.take(&path, &form.bytes, named(&visitor), &inside).await });
     let lost = |_| ApiError::new(Kind::Unavailable, "the action ended before it was answered");
     taking.await.map(Served::Page).map_err(lost)
 }

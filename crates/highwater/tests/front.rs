@@ -116,11 +116,8 @@ fn a_request_that_is_refused_is_told_and_counts_for_nothing() {
 
 #[test]
 fn every_subscriber_gets_every_record_once_and_in_order() {
-    let forms = [
-        PushForm::Events,
-        PushForm::WebSocket { credit: 1 },
-        PushForm::WebSocket { credit: 100 },
-    ];
+    let forms =
+        [PushForm::Events, PushForm::WebSocket { credit: 1 }, PushForm::WebSocket { credit: 100 }];
     for form in forms {
         let stand = Stand::start(3);
         let live = ProduceLoad { offered: 4000.0, ..stand.records(2000) };

@@ -74,8 +74,10 @@ async fn no_request_changes_anything() {
 async fn no_broker_is_asked_before_the_first_page() {
     // In front of an address that counts who comes.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let gateway =
-        crate::fixture::open(&listener.local_addr().unwrap().to_string(), gateway::Access::Everything);
+    let gateway = crate::fixture::open(
+        &listener.local_addr().unwrap().to_string(),
+        gateway::Access::Everything,
+    );
     let health = ask(gateway.address(), "GET", "/healthz", "host: localhost\r\n").await;
     let style =
         ask(gateway.address(), "GET", "/console/assets/console.css", "host: localhost\r\n").await;

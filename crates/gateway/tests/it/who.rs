@@ -34,7 +34,7 @@ fn needs(id: &str) -> Option<Role> {
         | "openapi.json" | "me" | "loginPage" | "logIn" | "logOut" => None,
         "brokers" | "topics" | "topic" | "partitions" | "partition" | "offsets" | "records"
         | "events" | "clusters" | "cluster" | "distribution" | "eventCounts" | "keyCounts"
-        | "createTicket" => Some(Role::Read),
+        | "createTicket" | "socket" | "socketReader" => Some(Role::Read),
         "produce"
         | "produceRaw"
         | "produceToPartition"
@@ -52,7 +52,10 @@ fn needs(id: &str) -> Option<Role> {
         | "instanceRecords"
         | "seek"
         | "seekToBeginning"
-        | "seekToEnd" => Some(Role::Produce),
+        | "seekToEnd"
+        | "socketConsumer"
+        | "socketProducer"
+        | "ackInGroup" => Some(Role::Produce),
         "createTopic" => Some(Role::Write),
         other => panic!("say here what the route {other} needs"),
     }
@@ -168,9 +171,17 @@ async fn every_route_is_answered_to_the_roles_that_may_and_to_no_other() {
         let bearer = people.bearer(LIMITED);
         let headers = [("authorization", bearer.as_str())];
         let answer = ask(&world, entry.verb, entry.pattern, &headers).await;
-        let reads_t = ["records", "events"].contains(&entry.id);
+        let reads_t = ["records", "events", "socket", "socketReader"].contains(&entry.id);
         let refused = reads_t || needed.is_some_and(|needed| needed > Role::Read);
         assert_eq!(answer.status == 403, refused, "{}: {answer:?}", entry.id);
+    }
+    // To be sent records as a member of a group takes partitions from others.
+    for (name, role) in USERS {
+        let bearer = people.bearer(name);
+        let mut connection = world.connect().await;
+        let headers = [("authorization", bearer.as_str())];
+        let member = connection.ask("HEAD", "/topics/t/events?group=g", &headers, b"").await;
+        assert_eq!(member.status == 403, role < Role::Produce, "{name}: {member:?}");
     }
     assert_eq!(world.ends("t").await.iter().sum::<i64>(), raws_that_may());
     let bearer = people.bearer("boss");
