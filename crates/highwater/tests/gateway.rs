@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Mutex;
 use std::thread;
 
+use peer::procfs;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -48,8 +49,12 @@ impl Process {
         line.unwrap_or_else(|| panic!("{:?}", self.said)).to_owned()
     }
 
+    /// Of a stop the system takes its time: threads run on until each has heard of it.
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+        while signal == Signal::STOP && !procfs::stands_still(self.child.id()).unwrap_or(false) {
+            thread::yield_now();
+        }
     }
 
     /// Stops it as systems do; what it reported.

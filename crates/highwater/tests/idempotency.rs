@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use peer::procfs;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -50,8 +51,12 @@ impl Broker {
         format!("127.0.0.1:{}", self.port)
     }
 
+    /// Of a stop the system takes its time: threads run on until each has heard of it.
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
+        while signal == Signal::STOP && !procfs::stands_still(self.process.id()).unwrap_or(false) {
+            thread::yield_now();
+        }
     }
 
     fn kill(&mut self) {

@@ -17,6 +17,7 @@ use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use peer::procfs;
@@ -52,8 +53,12 @@ impl Broker {
         self.address.rsplit_once(':').unwrap().1.parse().unwrap()
     }
 
+    /// Of a stop the system takes its time: threads run on until each has heard of it.
     fn signal(&self, signal: Signal) {
         kill_process(pid(self.pid), signal).unwrap();
+        while signal == Signal::STOP && !procfs::stands_still(self.pid).unwrap_or(false) {
+            thread::yield_now();
+        }
     }
 }
 
