@@ -165,7 +165,8 @@ impl<'a> View<'a> {
         let lost = self.lost.map(|(broker, _)| broker);
         let is_eligible = |id: &BrokerId| self.image.is_eligible(*id) && self.is_served(at, *id);
         let may_lead = |id: &BrokerId| is_eligible(id) && lost != Some(*id);
-        let last = old.last_known_leader;
+        // Who this very registration takes the place of counts here already.
+        let last = if old.has_leader() { BrokerId::NONE } else { self.last_known_leader(old) };
         let may_lead_again = |id: &BrokerId| {
             may_lead(id) || old.replicas.contains(id) && is_planted(Mutant::FencedLastLeader)
         };
