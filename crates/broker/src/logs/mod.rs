@@ -490,18 +490,20 @@ impl Logs {
 
     /// Removes deleted files: those that have waited for `file.delete.delay.ms`, and the folders of
     /// a directory that has no room. Large files go piece by piece, with a `pause` behind each, unless room is
-    /// needed; when that returns `false` the rest is left.
-    pub fn empty_trash(&self, pause: &mut dyn FnMut() -> bool) {
-        let mut pause = || {
-            let is_needed = self.directories.iter().any(|directory| directory.room.is_full());
-            is_needed || pause()
-        };
-        self.trash.empty(&*self.disk, &mut pause);
+    /// needed; `pause` is told how long ([`removal::pause`]), and when it returns `false` the rest is left.
+    pub fn empty_trash(&self, pause: &mut dyn FnMut(Duration) -> bool) {
         let now = Instant::now();
         let is_due = |leftover: &mut Leftover| {
             leftover.due <= now || self.directories[leftover.directory].room.is_full()
         };
         let leftovers: Vec<_> = self.leftovers.lock().extract_if(.., is_due).collect();
+        let folders: u64 = leftovers.iter().map(|leftover| self.bytes_below(&leftover.path)).sum();
+        let waiting = folders + self.trash.due_bytes();
+        let mut pause = || {
+            let is_needed = self.directories.iter().any(|directory| directory.room.is_full());
+            is_needed || pause(removal::pause(waiting, self.usable_bytes()))
+        };
+        self.trash.empty(&*self.disk, &mut pause);
         for leftover in leftovers {
             match self.remove(&leftover, &mut pause) {
                 Ok(true) => {}
@@ -512,6 +514,18 @@ impl Logs {
                 }
             }
         }
+    }
+
+    /// Bytes of a folder's files; what cannot be looked at counts nothing.
+    fn bytes_below(&self, folder: &Path) -> u64 {
+        let names = self.disk.list(folder).unwrap_or_default();
+        names.iter().filter_map(|name| self.disk.size(&folder.join(name)).ok()).sum()
+    }
+
+    /// Bytes that may still be written where there is least room.
+    fn usable_bytes(&self) -> Option<u64> {
+        let usable = self.directories.iter().filter_map(|directory| directory.volume_bytes().ok());
+        usable.map(|(_, usable)| usable.max(0) as u64).min()
     }
 
     /// Removes a folder; whether nothing of it is left.

@@ -8,6 +8,7 @@ mod zeros;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use model::record::BatchBuilder;
 use model::{
@@ -22,7 +23,7 @@ use storage::disk::{Disk, RealDisk, SimDisk};
 use storage::journal::{Entry, Fact, Key, Opened};
 use storage::{CleanupPolicy, LogConfig, StorageError};
 
-use super::{Assigned, Directory, Gone, Logs, LogsError, Process, Wanted};
+use super::{Assigned, Directory, Gone, Leftover, Logs, LogsError, Process, Wanted};
 
 const ME: BrokerId = BrokerId(1);
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
@@ -145,7 +146,7 @@ fn live(disk: &SimDisk) -> Vec<Promise> {
     promise(Some(SECOND), 0, 0);
     let partition = open(&logs, SECOND).unwrap();
     assert_eq!(ends(&partition), (0, 0), "nothing is inherited");
-    logs.empty_trash(&mut || true);
+    logs.empty_trash(&mut |_| true);
     append(&logs, &partition, &["b"; 5]);
     promise(Some(SECOND), 0, 5);
     logs.close(BrokerEpoch(1), NOW);
@@ -228,15 +229,43 @@ fn a_deleted_folder_stays_for_its_delay_unless_there_is_no_room_or_the_broker_st
         partition.mark_deleted();
         logs.delete(&[Gone { topic_id: FIRST, name: name(), delay_ms }]);
         assert_eq!(put_aside(&disk), 1);
-        logs.empty_trash(&mut || true);
+        logs.empty_trash(&mut |_| true);
         assert_eq!(put_aside(&disk), stays, "after {delay_ms} ms, full: {is_full}");
         logs.sync_journals();
         drop((logs, partition));
         let logs = start(&disk, &["data"]).unwrap();
         settle(&logs, None).unwrap();
-        logs.empty_trash(&mut || true);
+        logs.empty_trash(&mut |_| true);
         assert_eq!(put_aside(&disk), 0, "nobody reads what was deleted before the start");
     }
+}
+
+#[test]
+fn deleted_folders_that_are_much_of_what_is_free_go_without_pauses() {
+    let place = tempfile::tempdir().unwrap();
+    let paths = [place.path().join("data")];
+    let (cluster, quorum) = (Some(Uuid([7; 16])), place.path().join("quorum"));
+    let logs = Logs::open_directories(Arc::new(RealDisk), &paths, process(), cluster, &quorum, NOW);
+    let (logs, _) = logs.unwrap();
+    let free = logs.usable_bytes().expect("the system tells what is free");
+    let paused = |bytes: u64| {
+        let path = paths[0].join("t-0.7-delete");
+        fs::create_dir_all(&path).unwrap();
+        // Nothing is written: a file without blocks is freed like any other.
+        let file = fs::File::create(path.join("00000000000000000000.log")).unwrap();
+        file.set_len(bytes).unwrap();
+        let key = Key { topic_id: FIRST, partition: PartitionIndex(0) };
+        logs.leftovers.lock().push(Leftover { directory: 0, key, path, due: Instant::now() });
+        let mut told = None;
+        logs.empty_trash(&mut |pause| {
+            told = Some(pause);
+            false
+        });
+        logs.leftovers.lock().clear();
+        told.expect("a file of several pieces has pauses")
+    };
+    assert!(paused(5 << 20) > Duration::ZERO);
+    assert_eq!(paused(free), Duration::ZERO, "{free} bytes are free");
 }
 
 fn log_files(disk: &SimDisk) -> Vec<PathBuf> {
@@ -330,12 +359,12 @@ fn a_stray_folder_is_left_and_most_of_them_refuse_the_start() {
     // A deletion that was decided, and not acted upon before the crash.
     settle(&logs, None).unwrap();
     assert_eq!(logs.strays().len(), 1);
-    logs.empty_trash(&mut || true);
+    logs.empty_trash(&mut |_| true);
     assert!(disk.exists(Path::new("data/t-0")), "its deletion was not requested");
     // Its name is needed.
     let partition = open(&logs, SECOND).unwrap();
     assert_eq!(ends(&partition), (0, 0));
-    logs.empty_trash(&mut || true);
+    logs.empty_trash(&mut |_| true);
     let names = disk.list(Path::new("data")).unwrap();
     assert!(names.iter().any(|name| name.ends_with("-stray")), "{names:?}");
 }

@@ -21,6 +21,13 @@ impl Trash {
         self.waiting.lock().push((Instant::now() + delay, segment));
     }
 
+    /// Bytes of the files that may be removed now.
+    pub fn due_bytes(&self) -> u64 {
+        let now = Instant::now();
+        let waiting = self.waiting.lock();
+        waiting.iter().filter(|(at, _)| *at <= now).map(|(_, segment)| segment.size_bytes).sum()
+    }
+
     /// Removes what is due, with pauses; what is left because `pause` says so, or because it cannot be
     /// removed, is found and removed when the log is opened again.
     pub fn empty(&self, disk: &dyn Disk, pause: &mut dyn FnMut() -> bool) {
