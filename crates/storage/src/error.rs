@@ -89,7 +89,18 @@ pub enum StorageError {
 /// known.
 pub(crate) const FAILED_CUT: &str = "cut off a failed write to";
 
+/// The operation of an error behind which the files of a compaction may be half in place.
+pub(crate) const FAILED_SWAP: &str = "put a compacted segment in place with";
+
 impl StorageError {
+    /// The same cause, met during another operation.
+    pub(crate) fn of_operation(self, operation: &'static str) -> StorageError {
+        match self {
+            StorageError::Io { path, source, .. } => StorageError::Io { operation, path, source },
+            other => other,
+        }
+    }
+
     /// Whether the log directory is not to be trusted with further writes (S9): the caller takes
     /// it offline. That no file can be opened because too many are open counts not, for nothing was
     /// tried on the disk; nor does a write for which there was no room, see
@@ -108,7 +119,7 @@ impl StorageError {
     pub fn is_full(&self) -> bool {
         let StorageError::Io { operation, source, .. } = self else { return false };
         let errno = Errno::from_io_error(source);
-        !matches!(*operation, "sync" | FAILED_CUT)
+        !matches!(*operation, "sync" | FAILED_CUT | FAILED_SWAP)
             && matches!(errno, Some(Errno::NOSPC | Errno::DQUOT))
     }
 
@@ -117,7 +128,8 @@ impl StorageError {
     pub fn lacks_resources(&self) -> bool {
         let StorageError::Io { operation, source, .. } = self else { return false };
         let no_memory = Errno::from_io_error(source) == Some(Errno::NOMEM);
-        lacks_descriptors(source) || (no_memory && *operation == "open")
+        let was_done = *operation == FAILED_SWAP;
+        !was_done && (lacks_descriptors(source) || (no_memory && *operation == "open"))
     }
 
     pub(crate) fn damaged(

@@ -159,14 +159,18 @@ impl Logs {
         let _still = directory.checkpointing.lock();
         let entry = |fact| [Entry::Of(key_of(partition), fact)];
         directory.journal()?.commit(&entry(Fact::Compacted(replaced)))?;
-        let done = finish()?;
+        let done = finish();
+        if done.is_err() && partition.with_log(|log| log.failure().is_some()) {
+            return done;
+        }
+        // Found without room, say, the old ones are still there.
         let segments = partition.with_log(Log::sealed_segments);
         let sealed = entry(Fact::Sealed { complete: true, segments });
         if let Err(cause) = directory.journal().and_then(|journal| journal.append(&sealed)) {
-            // The swap is done; the next checkpoint enters what is there.
+            // The next checkpoint enters what is there.
             self.journal_failed(at, &cause);
         }
-        Ok(done)
+        done
     }
 
     fn by_directory<'a>(

@@ -19,6 +19,8 @@ use partition::{
     Acks, Append, AssignedReplica, Assignment, Followed, Isolation, Partition, PartitionError,
     ReadRequest, ReplicaAnswer, Settings, Standing, Status, Urgency,
 };
+use rustix::io::Errno;
+use storage::compaction::Compaction;
 use storage::disk::{Disk, RealDisk, SimDisk};
 use storage::journal::{Entry, Fact, Key, Opened};
 use storage::{CleanupPolicy, LogConfig, StorageError};
@@ -315,10 +317,9 @@ fn what_is_missing_is_missed_after_a_clean_stop_too() {
     }
 }
 
-#[test]
-fn a_segment_that_compaction_made_is_missed_at_once() {
-    let disk = SimDisk::new();
-    let (logs, partition) = written_and_open(&disk, true);
+/// A log of one key, and what its compaction made.
+fn compacted(disk: &SimDisk) -> (Logs, Arc<Partition>, Compaction) {
+    let (logs, partition) = written_and_open(disk, true);
     partition.set_settings(Arc::new(Settings {
         log: Arc::new(LogConfig {
             segment_bytes: 300,
@@ -330,22 +331,53 @@ fn a_segment_that_compaction_made_is_missed_at_once() {
     }));
     let plan = partition.plan_compaction(NOW).unwrap().expect("one key is written twenty times");
     let compaction = plan.run(1 << 20, [1, 2], &mut |_| true).unwrap().expect("it has its time");
-    let replaced = compaction.replaces();
-    let finish = || partition.finish_compaction(compaction);
-    let done = logs.swap(&partition, replaced, finish).unwrap();
-    assert!(done.freed_bytes > 0, "there was something to compact");
-    // No checkpoint, and the process is killed.
+    (logs, partition, compaction)
+}
+
+/// No checkpoint, and the process is killed: the next start takes the log, and refuses it if any sealed segment is gone.
+fn assert_sealed_are_missed(disk: &SimDisk) {
     let opened = |disk: &SimDisk| {
         let logs = start(disk, &["data"]).unwrap();
         settle(&logs, Some(FIRST)).unwrap();
         open(&logs, FIRST).map(|_| ())
     };
     assert_eq!(opened(&disk.snapshot()).map_err(|cause| cause.to_string()), Ok(()));
-    for made in &log_files(&disk)[..log_files(&disk).len() - 1] {
+    for sealed in &log_files(disk)[..log_files(disk).len() - 1] {
         let damaged = disk.snapshot();
-        damaged.remove_file(made).unwrap();
-        assert!(opened(&damaged).is_err(), "{} is gone", made.display());
+        damaged.remove_file(sealed).unwrap();
+        assert!(opened(&damaged).is_err(), "{} is gone", sealed.display());
     }
+}
+
+#[test]
+fn a_segment_that_compaction_made_is_missed_at_once() {
+    let disk = SimDisk::new();
+    let (logs, partition, compaction) = compacted(&disk);
+    let replaced = compaction.replaces();
+    let finish = || partition.finish_compaction(compaction);
+    let done = logs.swap(&partition, replaced, finish).unwrap();
+    assert!(done.freed_bytes > 0, "there was something to compact");
+    assert_sealed_are_missed(&disk);
+}
+
+#[test]
+fn a_segment_that_compaction_found_no_room_to_replace_is_missed_at_once() {
+    let disk = SimDisk::new();
+    let (logs, partition, compaction) = compacted(&disk);
+    let names = disk.list(Path::new("data/t-0")).unwrap();
+    let replaced = compaction.replaces();
+    let finish = || {
+        disk.fail_at(disk.operation_count(), Errno::NOSPC);
+        partition.finish_compaction(compaction).map(drop)
+    };
+    let Err(PartitionError::Storage(cause)) = logs.swap(&partition, replaced, finish) else {
+        panic!("its first write found no room");
+    };
+    assert!(cause.is_full(), "{cause}");
+    let left = disk.list(Path::new("data/t-0")).unwrap();
+    let written: Vec<_> = names.iter().filter(|name| name.ends_with(".cleaned")).collect();
+    assert!(!written.is_empty() && left.iter().all(|name| !written.contains(&name)), "{left:?}");
+    assert_sealed_are_missed(&disk);
 }
 
 #[test]

@@ -30,7 +30,7 @@ use model::{Offset, ProducerEpoch, ProducerId, Timestamp};
 
 use crate::disk::DiskFile;
 use crate::log::DeletedSegment;
-use crate::names::{self, CLEANED, Home};
+use crate::names::{self, CLEANED, Home, LOG, OFFSET_INDEX, TIME_INDEX};
 use crate::producers::transactions::{self, AbortedTransaction};
 use crate::segment::{Peak, Segment};
 use crate::stamps::Stamps;
@@ -79,11 +79,33 @@ struct Group {
     changed: bool,
 }
 
-/// What a compaction made, to be put in place by [`Log::finish_compaction`].
+/// Files of new segments under their temporary names. They go with this, unless they are kept for the swap: a disk
+/// without room is not to be filled by what came to nothing.
+#[derive(Debug)]
+struct Cleaned {
+    home: Home,
+    bases: Vec<Offset>,
+}
+
+impl Cleaned {
+    /// From now on the files stay, whatever becomes of this.
+    fn keep(&mut self) {
+        self.bases.clear();
+    }
+}
+
+impl Drop for Cleaned {
+    fn drop(&mut self) {
+        self.bases.iter().for_each(|base| remove_cleaned(&self.home, *base));
+    }
+}
+
+/// What a compaction made, to be put in place by [`Log::finish_compaction`]. Dropped before, its files are removed.
 #[derive(Debug)]
 #[must_use = "the new segments are not in place yet"]
 pub struct Compaction {
     groups: Vec<Group>,
+    cleaned: Cleaned,
     cleaned_below: Offset,
     generation: u64,
     /// What it did.
@@ -311,6 +333,13 @@ impl CompactionChoice {
             generation: self.generation,
             now: self.now,
         })
+    }
+}
+
+/// Removes what was written of a new segment. What stays behind is removed when the log is opened.
+fn remove_cleaned(home: &Home, base: Offset) {
+    for suffix in [LOG, OFFSET_INDEX, TIME_INDEX] {
+        let _ = home.disk.remove_file(&cleaned_path(home, base, suffix));
     }
 }
 

@@ -7,7 +7,7 @@ use model::{BatchHeader, Offset};
 use super::aborted::Aborted;
 use super::offset_map::OffsetMap;
 use super::write::Writing;
-use super::{Compaction, CompactionPlan, Source, Tally};
+use super::{Cleaned, Compaction, CompactionPlan, Source, Tally};
 use crate::names::LOG;
 use crate::producers::transactions::Marker;
 use crate::scan::{BatchScan, ScanError};
@@ -26,7 +26,7 @@ pub(super) struct Met<'a> {
 impl CompactionPlan {
     /// Does the work: takes at most `memory_bytes` for keys, hashed under `hash_key`, which should
     /// be random. `pace` is told of bytes read and written as it goes on; it may slow the work down,
-    /// and ends it by `false`: then nothing comes of it (`None`).
+    /// and ends it by `false`: then nothing comes of it (`None`). Whatever ends it, no file is left.
     ///
     /// A batch whose records cannot be read stays as it is. Fails with [`StorageError::Damaged`] where
     /// not even the end of a batch can be told: the log is not to be compacted any more until somebody
@@ -43,14 +43,17 @@ impl CompactionPlan {
         tally.keys = map.len() as u64;
         let mut groups = Vec::new();
         let mut writing = Writing::new(self, &map, until, tally);
+        let mut cleaned = Cleaned { home: self.home.clone(), bases: Vec::new() };
         for sources in self.grouped(until) {
+            cleaned.bases.push(sources[0].base);
             match writing.group(sources, pace)? {
                 Some(group) => groups.push(group),
                 None => return Ok(None),
             }
         }
         let tally = writing.tally;
-        Ok(Some(Compaction { groups, cleaned_below: until, generation: self.generation, tally }))
+        let (cleaned_below, generation) = (until, self.generation);
+        Ok(Some(Compaction { groups, cleaned, cleaned_below, generation, tally }))
     }
 
     /// Reads the dirty part for the last offset of every key. Returns up to where the map speaks:

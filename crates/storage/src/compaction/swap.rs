@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use model::Offset;
 
-use super::{Compacted, Compaction, Group, cleaned_path};
-use crate::error::Context;
+use super::{Compacted, Compaction, Group, cleaned_path, remove_cleaned};
+use crate::error::{Context, FAILED_SWAP};
 use crate::log::{DeletedSegment, ProducersKept, rename_deleted};
 use crate::names::{self, Home, LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TRANSACTION_INDEX};
 use crate::producers::transactions;
@@ -27,6 +27,8 @@ pub struct SwapTicket {
     producers: Option<ProducersKept>,
     /// Below it the log is compacted afterwards, if all groups are in place.
     cleaned_below: Option<Offset>,
+    /// Whether names may have changed.
+    has_begun: bool,
 }
 
 impl Log {
@@ -36,7 +38,7 @@ impl Log {
     ///
     /// Until [`Log::finish_swap`] open files stay open: whoever opened a segment by its name could meet
     /// another one. Touches no file.
-    pub fn begin_swap(&mut self, compaction: Compaction) -> SwapTicket {
+    pub fn begin_swap(&mut self, mut compaction: Compaction) -> SwapTicket {
         let mut valid = compaction.generation == self.generation && self.failure().is_none();
         let producers = if valid { self.producers_behind(&compaction) } else { None };
         let (mut swaps, mut unwanted) = (Vec::new(), Vec::new());
@@ -52,17 +54,21 @@ impl Log {
             }
         }
         let cleaned_below = valid.then_some(compaction.cleaned_below);
+        compaction.cleaned.keep();
         self.is_swapping = true;
-        SwapTicket { home: self.home.clone(), swaps, unwanted, producers, cleaned_below }
+        let (home, has_begun) = (self.home.clone(), false);
+        SwapTicket { home, swaps, unwanted, producers, cleaned_below, has_begun }
     }
 
-    /// Takes the new segments in. Fails as [`SwapTicket::run`] has: the log takes no more writes.
+    /// Takes the new segments in. Fails as [`SwapTicket::run`] has. If that was for lack of room or descriptors the log is
+    /// as it was; otherwise it takes no more writes, and goes on reading the files that it has open: their names may
+    /// be those of others.
     pub fn finish_swap(
         &mut self,
         ticket: SwapTicket,
         result: Result<Vec<DeletedSegment>, StorageError>,
     ) -> Result<Compacted, StorageError> {
-        self.is_swapping = false;
+        self.is_swapping = ticket.has_begun && result.is_err();
         let deleted = self.failing(result)?;
         let before = self.size_bytes();
         if let Some(kept) = &ticket.producers {
@@ -96,46 +102,91 @@ impl Log {
 
 impl SwapTicket {
     /// Renames, durably when it returns. Returns what is to be removed later.
+    ///
+    /// What needs room or descriptors comes first: if there are none nothing was renamed, and the new segments are
+    /// removed. Where only some of them can be put in place the rest is given up. Any other failure is fatal.
     pub fn run(&mut self) -> Result<Vec<DeletedSegment>, StorageError> {
-        let mut deleted = Vec::new();
-        if let Some(producers) = &mut self.producers {
-            producers.run()?;
-        }
-        for (group, replaced) in &self.swaps {
-            replaced.iter().try_for_each(|segment| segment.hold(&self.home))?;
-            self.swap(group, &mut deleted)?;
-        }
-        for base in &self.unwanted {
-            for suffix in [LOG, OFFSET_INDEX, TIME_INDEX] {
-                // What stays behind is removed when the log is opened.
-                let _ = self.home.disk.remove_file(&cleaned_path(&self.home, *base, suffix));
+        let mut result = self.prepare().and_then(|()| self.put_all_in_place());
+        if let Err(error) = result {
+            if self.has_begun {
+                return Err(error.of_operation(FAILED_SWAP));
             }
+            self.give_up(0);
+            result = Err(error);
+        }
+        self.unwanted.iter().for_each(|base| remove_cleaned(&self.home, *base));
+        result
+    }
+
+    fn put_all_in_place(&mut self) -> Result<Vec<DeletedSegment>, StorageError> {
+        let mut deleted = Vec::new();
+        for number in 0..self.swaps.len() {
+            match self.begin_group(number) {
+                Err(error) if self.has_begun && error.is_full() => {
+                    self.give_up(number);
+                    break;
+                }
+                begun => begun?,
+            }
+            self.has_begun = true;
+            self.put_in_place(number, &mut deleted)?;
         }
         Ok(deleted)
     }
 
-    /// The swap: after the first step, opening the log completes it; before, opening undoes it.
-    fn swap(&self, group: &Group, deleted: &mut Vec<DeletedSegment>) -> Result<(), StorageError> {
+    /// Leaves the segments of this group and of those behind it as they are.
+    fn give_up(&mut self, first: usize) {
+        let rest = self.swaps.drain(first..).map(|(group, _)| group.replaced[0].0);
+        self.unwanted.extend(rest);
+        self.cleaned_below = None;
+    }
+
+    /// Makes durable what is to be so before, and opens what is read meanwhile.
+    fn prepare(&mut self) -> Result<(), StorageError> {
+        if let Some(producers) = &mut self.producers {
+            producers.run()?;
+        }
+        let mut replaced = self.swaps.iter().flat_map(|(_, replaced)| replaced);
+        replaced.try_for_each(|segment| segment.hold(&self.home))
+    }
+
+    fn rename(&self, from: PathBuf, to: PathBuf) -> Result<(), StorageError> {
+        self.home.disk.rename(&from, &to).during("rename", &from)
+    }
+
+    fn swap_path(&self, base: Offset) -> PathBuf {
+        self.home.dir.join(names::file_name(base, LOG) + SWAP)
+    }
+
+    /// The first step of a group's swap: behind it, opening the log completes the swap; before, opening undoes it.
+    fn begin_group(&self, number: usize) -> Result<(), StorageError> {
+        let base = self.swaps[number].0.replaced[0].0;
+        self.rename(cleaned_path(&self.home, base, LOG), self.swap_path(base))
+    }
+
+    /// The steps behind it.
+    fn put_in_place(
+        &self,
+        number: usize,
+        deleted: &mut Vec<DeletedSegment>,
+    ) -> Result<(), StorageError> {
         let home = &self.home;
-        let base = group.replaced[0].0;
+        let replaced = &self.swaps[number].0.replaced;
+        let base = replaced[0].0;
         let sync = || home.disk.sync_dir(&home.dir).during("sync", &home.dir);
-        let rename =
-            |from: PathBuf, to: PathBuf| home.disk.rename(&from, &to).during("rename", &from);
-        let swap = home.dir.join(names::file_name(base, LOG) + SWAP);
-        rename(cleaned_path(home, base, LOG), swap.clone())?;
         sync()?;
         for suffix in [OFFSET_INDEX, TIME_INDEX] {
-            rename(cleaned_path(home, base, suffix), home.segment_path(base, suffix))?;
+            self.rename(cleaned_path(home, base, suffix), home.segment_path(base, suffix))?;
         }
         // No record of an aborted transaction is left, so nothing need be known of them.
         let aborted = home.segment_path(base, TRANSACTION_INDEX);
         transactions::store_aborted(home, &aborted, &[])?;
-        for (old, size) in &group.replaced[1..] {
+        for (old, size) in &replaced[1..] {
             let paths = rename_deleted(home, *old)?;
             deleted.push(DeletedSegment::new(paths, *old, *size));
         }
         sync()?;
-        rename(swap, home.segment_path(base, LOG))?;
+        self.rename(self.swap_path(base), home.segment_path(base, LOG))?;
         sync()
     }
 }

@@ -299,7 +299,8 @@ impl RetentionTicket {
     }
 }
 
-/// Gives a segment's files the names of deleted ones.
+/// Gives a segment's files the names of deleted ones. A name may be longer than its place in the directory: where the
+/// disk has no room for another one the file goes at once.
 pub(crate) fn rename_deleted(home: &Home, base: Offset) -> Result<Vec<PathBuf>, StorageError> {
     const SUFFIXES: [&str; 6] = [
         names::LOG,
@@ -316,6 +317,9 @@ pub(crate) fn rename_deleted(home: &Home, base: Offset) -> Result<Vec<PathBuf>, 
         match home.disk.rename(&from, &to) {
             Ok(()) => paths.push(to),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {
+                home.disk.remove_file(&from).during("remove", &from)?;
+            }
             Err(error) => return Err(error).during("rename", &from),
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use model::{Compression, Offset};
+use rustix::io::Errno;
 use storage::disk::SimDisk;
 use storage::{CleanupPolicy, Log, LogConfig};
 
@@ -152,4 +153,86 @@ fn nothing_of_an_interrupted_compaction_stays_behind() {
             names.iter().filter(|name| passing.iter().any(|end| name.ends_with(end))).collect();
         assert!(left.is_empty(), "{what}: {left:?}");
     });
+}
+
+/// Whether the log serves what it must, with the files that it has open and those that it opens now.
+fn check_serving(load: &mut Load) -> Result<(), String> {
+    let durable = load.timeline.synced;
+    check(&load.log, &load.timeline, durable)?;
+    load.log.release_files();
+    check(&load.log, &load.timeline, durable)
+}
+
+fn passing_names(disk: &SimDisk) -> Vec<String> {
+    use storage::disk::Disk;
+    let passing = [".cleaned", ".swap", ".tmp"];
+    let mut names = disk.list(&load::partition_dir()).unwrap();
+    names.retain(|name| passing.iter().any(|end| name.ends_with(end)));
+    names
+}
+
+/// A compaction that finds no room changes nothing, leaves nothing behind that takes room, and can be done again; what cannot be
+/// taken back ends the writing, and what is read stays right either way.
+#[test]
+fn no_room_at_any_operation_of_a_compaction_changes_nothing_that_is_read() {
+    let script = script(46, 60);
+    let whole = run(46, 60);
+    let (mut given_up, mut failed) = (0, 0);
+    for step in whole.steps.iter().filter(|step| step.action == Action::Compact) {
+        for operation in step.operations.clone() {
+            let mut load = Load::new(config());
+            load.disk.fail_at(operation, Errno::NOSPC);
+            let mut rest = script.iter();
+            let error = rest.by_ref().find_map(|action| load.run(*action).err());
+            let what = load.disk.operations()[operation as usize].to_string();
+            let Some(error) = error else { continue };
+            let what = format!("{what} ({operation}): {error}");
+            assert_eq!(check_serving(&mut load), Ok(()), "{what}");
+            if error.is_full() {
+                given_up += 1;
+                assert_eq!(load.log.failure(), None, "{what}");
+                assert_eq!(passing_names(&load.disk), Vec::<String>::new(), "{what}");
+                load.run(Action::Compact).unwrap_or_else(|error| panic!("{what}: {error}"));
+                for action in rest {
+                    load.run(*action).unwrap_or_else(|error| panic!("{what}: {error}"));
+                }
+            } else {
+                failed += 1;
+                assert!(error.is_fatal() && load.log.failure().is_some(), "{what}");
+            }
+            let log = load::open(&load.disk.snapshot(), load.config(), load.now()).unwrap();
+            assert_eq!(check(&log, &load.timeline, load.timeline.synced), Ok(()), "{what}");
+        }
+    }
+    assert!(given_up > 50, "{given_up} given up, {failed} failed");
+}
+
+/// A compaction that is ended before its time leaves nothing.
+#[test]
+fn a_compaction_that_is_ended_leaves_no_file() {
+    let mut load = Load::new(config());
+    for action in script(47, 60).into_iter().filter(|action| *action != Action::Compact) {
+        load.run(action).unwrap();
+    }
+    let paces = |most: usize| {
+        let mut left = most;
+        move |_| {
+            left = left.saturating_sub(1);
+            left > 0
+        }
+    };
+    let mut ended = 0;
+    for most in 1.. {
+        let plan = load.log.plan_compaction(load.now(), load.timeline.synced).unwrap().unwrap();
+        let done = plan.run(1 << 20, [1, 2], &mut paces(most)).unwrap();
+        let is_done = done.is_some();
+        // Not put in its place, as when the partition is deleted meanwhile.
+        drop(done);
+        assert_eq!(passing_names(&load.disk), Vec::<String>::new(), "ended after {most} batches");
+        if is_done {
+            break;
+        }
+        ended += 1;
+    }
+    assert!(ended > 20, "{ended}");
 }
