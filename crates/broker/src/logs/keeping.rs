@@ -82,7 +82,8 @@ impl Logs {
     }
 
     /// Cuts a follower's log at this offset, where its leader's parts from it, if that is still to be done. It is in the
-    /// journal before, or a start after a crash in between would take what is gone for lost.
+    /// journal before, or a start after a crash in between would take what is gone for lost. A batch that reaches over the
+    /// offset goes as a whole: below what the journal was told the log's own bound holds (`storage::ceiling`).
     pub fn cut(&self, partition: &Partition, to: Offset) -> Result<(), PartitionError> {
         if partition.next() != Next::Cut(to) {
             return Ok(());

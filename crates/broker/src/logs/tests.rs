@@ -437,6 +437,92 @@ fn a_refused_partition_is_put_aside_whole_and_begins_anew_whatever_crash_comes()
     }
 }
 
+/// That the replica follows broker 2 in this leader epoch.
+fn following_in(leader_epoch: i32) -> Assignment {
+    let replica = |broker| AssignedReplica { broker, standing: Standing::Absent };
+    let leader = BrokerId(2);
+    Assignment {
+        leader,
+        leader_epoch: LeaderEpoch(leader_epoch),
+        partition_epoch: leader_epoch,
+        replicas: vec![replica(leader), replica(ME)],
+        isr: vec![leader],
+        recovering: false,
+    }
+}
+
+/// A cut whose end lies within a batch, which goes as a whole: what the journal was told is more than what is left. The next
+/// start takes nothing for lost, wherever the power fails, and neither does the one behind it.
+#[test]
+fn a_cut_through_a_batch_is_no_loss_to_the_next_start() {
+    let disk = SimDisk::new();
+    disk.keep_history();
+    let logs = start(&disk, &["data"]).unwrap();
+    settle(&logs, None).unwrap();
+    let partition = open(&logs, FIRST).unwrap();
+    fn answer(epoch: i32, records: &[u8]) -> ReplicaAnswer<'_> {
+        ReplicaAnswer {
+            asked_in: LeaderEpoch(epoch),
+            diverging: None,
+            high_watermark: Offset(3),
+            log_start: Offset(0),
+            records,
+        }
+    }
+    let take = |offset, epoch| {
+        let mut batch = BatchBuilder::new().placed(Offset(offset), LeaderEpoch(epoch));
+        for _ in 0..3 {
+            batch.add(NOW, Some(b"key"), Some(&[7; 30]));
+        }
+        let followed = partition.follow_answer(&answer(epoch, &batch.finish()), NOW).unwrap();
+        assert!(matches!(followed, Followed::Appended { .. }), "{followed:?}");
+    };
+    let sync = || {
+        partition.request_sync();
+        let synced = partition.begin_sync(Urgency::Now).and_then(|it| it.run().unwrap());
+        logs.note_synced(0, &[(Arc::clone(&partition), synced.expect("there was something"))]);
+        logs.sync_journals();
+    };
+    partition.assign(following_in(4), Moment::START);
+    for offset in [0, 3, 6, 9] {
+        take(offset, 4);
+    }
+    sync();
+    let from = disk.operation_count() as usize;
+    partition.assign(following_in(5), Moment::START);
+    let parts = ReplicaAnswer { diverging: Some((LeaderEpoch(4), Offset(7))), ..answer(5, &[]) };
+    let Followed::Cut(cut) = partition.follow_answer(&parts, NOW).unwrap() else {
+        panic!("the leader's log has another history");
+    };
+    logs.cut(&partition, cut.to).unwrap();
+    assert_eq!((cut.to, ends(&partition).1), (Offset(7), 6));
+    logs.sync_journals();
+    let cut = disk.operation_count() as usize;
+    take(6, 5);
+    sync();
+    let synced = disk.operation_count() as usize;
+    logs.checkpoint(NOW);
+    logs.sync_journals();
+    let end_of = |disk: &SimDisk, what: &str| {
+        let logs = start(disk, &["data"]).unwrap_or_else(|error| panic!("{what}: {error}"));
+        settle(&logs, Some(FIRST)).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let opened = open_in(&logs, FIRST, LeaderEpoch(6));
+        ends(&opened.unwrap_or_else(|error| panic!("{what}: {error}"))).1
+    };
+    for (at, found) in disk.history().into_iter().enumerate().skip(from) {
+        for crash in 0..4 {
+            let what = format!("operation {at} ({from}, {cut}, {synced}), crash {crash}");
+            // The process is killed, or the power fails.
+            let left = if crash == 0 { found.snapshot() } else { found.after_crash(crash) };
+            let end = end_of(&left, &what);
+            let expected = if at < cut { 6..=12 } else { 6..=9 };
+            assert!(expected.contains(&end) && (at < synced || end == 9), "{what}: ends at {end}");
+            assert_eq!(end_of(&left.snapshot(), &format!("{what}, again")), end, "{what}");
+            end_of(&left.after_crash(9), &format!("{what}, then power fails"));
+        }
+    }
+}
+
 /// A follower's log with offsets missing, as its leader's has them: the next start takes nothing for lost, wherever the power
 /// fails, and a log that was not allowed any gap is refused.
 #[test]
@@ -446,17 +532,7 @@ fn gaps_that_were_allowed_are_no_damage_to_the_next_start() {
     let logs = start(&disk, &["data"]).unwrap();
     settle(&logs, None).unwrap();
     let partition = open(&logs, FIRST).unwrap();
-    let replica = |broker| AssignedReplica { broker, standing: Standing::Absent };
-    let leader = BrokerId(2);
-    let follow = Assignment {
-        leader,
-        leader_epoch: LeaderEpoch(4),
-        partition_epoch: 4,
-        replicas: vec![replica(leader), replica(ME)],
-        isr: vec![leader],
-        recovering: false,
-    };
-    partition.assign(follow, Moment::START);
+    partition.assign(following_in(4), Moment::START);
     let take = |offset| {
         let mut batch = BatchBuilder::new().placed(Offset(offset), LeaderEpoch(4));
         batch.add(NOW, Some(b"key"), Some(&[7; 60]));
