@@ -12,7 +12,7 @@ use model::{
 };
 use partition::{
     Acks, Append, Appended, Fate, Isolation, Partition, PartitionError, PartitionSync, Read,
-    ReadRequest, SyncQueue, Urgency,
+    ReadRequest, Urgency,
 };
 use storage::disk::SimDisk;
 use storage::{DeletedSegment, ReadCursor, StorageError};
@@ -22,6 +22,7 @@ use crate::groups::Groups;
 use crate::message::{ClientId, Fetched, PartitionId, Refused, Request, Response};
 use crate::network::Address;
 use crate::start::{LogDirectory, OFFSETS, TOPIC};
+use crate::syncs::Syncs;
 
 /// Bytes of one answer to a fetch, but for a larger batch.
 const FETCH_BYTES_MAX: u32 = 900;
@@ -88,7 +89,7 @@ pub(crate) struct Broker {
     /// Where each client's last fetch of a partition ended, as fetch sessions remember it.
     cursors: BTreeMap<(ClientId, PartitionId), ReadCursor>,
     /// Partitions with something to sync.
-    sync_queue: Arc<SyncQueue>,
+    sync_queue: Syncs,
     /// What is left of a round of syncs.
     syncing: Vec<PartitionSync>,
     /// The disk failed: the log directory, and with it this broker, is of no use any more.
@@ -104,7 +105,7 @@ impl Broker {
         now: Timestamp,
     ) -> Result<Broker, StorageError> {
         let log_dir = LogDirectory::new(disk)?;
-        let sync_queue = Arc::default();
+        let sync_queue = Syncs::new();
         let partitions = log_dir.open(controller, &sync_queue, now)?;
         let groups = Groups::load(Arc::clone(&partitions[OFFSETS]), now)?;
         Ok(Broker {

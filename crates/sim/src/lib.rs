@@ -21,6 +21,7 @@ mod network;
 mod plan;
 mod producer;
 mod start;
+mod syncs;
 mod trace;
 mod world;
 

@@ -18,6 +18,7 @@ use crate::network::{Address, Link};
 use crate::plan::{PARTITIONS, Plan};
 use crate::producer::Producer;
 use crate::start::{OFFSETS, OFFSETS_TOPIC, TOPIC};
+use crate::syncs;
 use crate::trace::Trace;
 
 /// How long after the last fault everything must have come to rest.
@@ -201,7 +202,7 @@ impl World {
         {
             violation = Some(Violation { invariant, at: self.now, what });
         }
-        Outcome {
+        let outcome = Outcome {
             trace: self.trace.digest(),
             events: self.events,
             ended: self.now,
@@ -210,7 +211,10 @@ impl World {
             compactions: self.compactions,
             controllers: 0,
             violation,
-        }
+        };
+        drop(self);
+        syncs::assert_none_left();
+        outcome
     }
 
     fn happen(&mut self, event: Event) -> Result<(), Broken> {

@@ -11,7 +11,7 @@ use model::{
 use node::fetcher::{Answered, Ask, Effects, Event, Fetcher, Key, ReplicaAnswerError};
 use partition::{
     Acks, Append, Appended, Assignment, Fate, FollowerFetch, Isolation, IsrAnswer, Partition,
-    PartitionError, PartitionSync, ReadRequest, ReplicaRead, SyncQueue, Urgency,
+    PartitionError, PartitionSync, ReadRequest, ReplicaRead, Urgency,
 };
 use storage::StorageError;
 use storage::disk::SimDisk;
@@ -23,6 +23,7 @@ use crate::invariant::Invariant;
 use crate::message::{Fetched, PartitionId, Refused, Response};
 use crate::network::Address;
 use crate::start::{LogDirectory, OpenedReplicas, cluster_settings};
+use crate::syncs::Syncs;
 
 /// Bytes of one answer for a partition, but for a larger batch.
 const FETCH_BYTES_MAX: u32 = 900;
@@ -73,7 +74,7 @@ pub(crate) struct ClusterBroker {
     assigned: BTreeMap<PartitionId, Assignment>,
     fetchers: BTreeMap<BrokerId, Fetcher>,
     waiting: Vec<Waiting>,
-    sync_queue: Arc<SyncQueue>,
+    sync_queue: Syncs,
     syncing: Vec<PartitionSync>,
     outgoing: Vec<Outgoing>,
     /// The disk failed.
@@ -91,7 +92,7 @@ impl ClusterBroker {
         now: Timestamp,
     ) -> Result<ClusterBroker, StorageError> {
         let log_dir = LogDirectory::new(disk)?;
-        let sync_queue: Arc<SyncQueue> = Arc::default();
+        let sync_queue = Syncs::new();
         let settings = cluster_settings(plan.durability, plan.min_insync);
         let opened = log_dir.open_replicas(id, &settings, &sync_queue, now)?;
         let OpenedReplicas { partitions, clean, stopped_in, made_anew } = opened;

@@ -39,6 +39,7 @@ use crate::network::Address;
 use crate::plan::PARTITIONS;
 use crate::producer::Producer;
 use crate::start::{TOPIC, TOPIC_ID};
+use crate::syncs;
 use crate::trace::Trace;
 use crate::world::Outcome;
 
@@ -273,7 +274,7 @@ impl Cluster {
         {
             violation = Some(Violation { invariant, at: self.now, what });
         }
-        Outcome {
+        let outcome = Outcome {
             trace: self.trace.digest(),
             events: self.events,
             ended: self.now,
@@ -282,7 +283,10 @@ impl Cluster {
             compactions: 0,
             controllers: self.controllers,
             violation,
-        }
+        };
+        drop(self);
+        syncs::assert_none_left();
+        outcome
     }
 
     fn happen(&mut self, event: Event) -> Result<(), Broken> {
