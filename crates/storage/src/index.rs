@@ -509,7 +509,8 @@ mod tests {
     }
 
     fn home(dir: &std::path::Path) -> Home {
-        Home { disk: Arc::new(RealDisk), dir: dir.to_owned(), unreadable: Arc::default() }
+        let (unreadable, set_aside) = Default::default();
+        Home { disk: Arc::new(RealDisk), dir: dir.to_owned(), unreadable, set_aside }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use model::Offset;
 
@@ -53,6 +54,8 @@ pub(crate) struct Home {
     pub(crate) dir: PathBuf,
     /// Batches met whose records cannot be read.
     pub(crate) unreadable: Arc<Unreadable>,
+    /// How many files were given the name of a deleted one since the log was opened.
+    pub(crate) set_aside: Arc<AtomicU64>,
 }
 
 impl Home {
@@ -64,6 +67,13 @@ impl Home {
     /// The path of a segment's file.
     pub(crate) fn segment_path(&self, base: Offset, suffix: &str) -> PathBuf {
         self.dir.join(file_name(base, suffix))
+    }
+
+    /// What a segment's file is called when it is deleted. Each name is used once while the log is open: the file that had it
+    /// before may still wait to be freed in pieces, and a rename over it would free it at once.
+    pub(crate) fn deleted_path(&self, base: Offset, suffix: &str) -> PathBuf {
+        let number = self.set_aside.fetch_add(1, Ordering::Relaxed);
+        self.dir.join(format!("{}.{number}{DELETED}", file_name(base, suffix)))
     }
 
     /// The directory above; a partition's directory is never a root.

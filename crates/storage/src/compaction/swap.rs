@@ -7,7 +7,7 @@ use model::Offset;
 
 use super::{Compacted, Compaction, Group, cleaned_path, remove_cleaned};
 use crate::error::{Context, FAILED_SWAP};
-use crate::log::{DeletedSegment, ProducersKept, rename_deleted};
+use crate::log::{DeletedSegment, ProducersKept, rename_deleted, set_aside};
 use crate::names::{self, Home, LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TRANSACTION_INDEX};
 use crate::producers::transactions;
 use crate::segment::Segment;
@@ -185,6 +185,10 @@ impl SwapTicket {
             let paths = rename_deleted(home, *old)?;
             deleted.push(DeletedSegment::new(paths, *old, *size));
         }
+        // A rename over it would free all of it at once.
+        let (_, size) = replaced[0];
+        let first = set_aside(home, base, LOG)?;
+        deleted.extend(first.map(|path| DeletedSegment::new(vec![path], base, size)));
         sync()?;
         self.rename(self.swap_path(base), home.segment_path(base, LOG))?;
         sync()

@@ -66,7 +66,7 @@ impl Log {
         config: Arc<LogConfig>,
         opening: Opening,
     ) -> Result<Log, StorageError> {
-        let home = Home { disk, dir, unreadable: Arc::default() };
+        let home = Home { disk, dir, unreadable: Arc::default(), set_aside: Arc::default() };
         let mut found = tidy(&home)?;
         let ceiling = if found.has_ceiling { ceiling::load(&home)? } else { None };
         let trust = Trust::new(&opening, ceiling);

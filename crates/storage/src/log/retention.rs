@@ -8,6 +8,7 @@
 //! durable, [`Log::begin_retention`] takes the segments out of the log, and [`RetentionTicket::run`]
 //! renames their files, in any order: an opening expects no whole log before the log start.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use super::Log;
 use super::known_producers::{self, ProducersKept};
 use crate::disk::{Disk, removal};
 use crate::error::Context;
-use crate::names::{self, DELETED, Home};
+use crate::names::{self, Home};
 use crate::segment::Segment;
 use crate::{LogConfig, StorageError};
 
@@ -299,8 +300,7 @@ impl RetentionTicket {
     }
 }
 
-/// Gives a segment's files the names of deleted ones. A name may be longer than its place in the directory: where the
-/// disk has no room for another one the file goes at once.
+/// Gives a segment's files the names of deleted ones, and returns those that there are.
 pub(crate) fn rename_deleted(home: &Home, base: Offset) -> Result<Vec<PathBuf>, StorageError> {
     const SUFFIXES: [&str; 6] = [
         names::LOG,
@@ -310,18 +310,25 @@ pub(crate) fn rename_deleted(home: &Home, base: Offset) -> Result<Vec<PathBuf>, 
         names::SNAPSHOT,
         names::PRODUCERS,
     ];
-    let mut paths = Vec::with_capacity(SUFFIXES.len());
-    for suffix in SUFFIXES {
-        let from = home.segment_path(base, suffix);
-        let to = home.dir.join(names::file_name(base, suffix) + DELETED);
-        match home.disk.rename(&from, &to) {
-            Ok(()) => paths.push(to),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {
-                home.disk.remove_file(&from).during("remove", &from)?;
-            }
-            Err(error) => return Err(error).during("rename", &from),
+    let set_aside = |suffix| set_aside(home, base, suffix).transpose();
+    SUFFIXES.into_iter().filter_map(set_aside).collect()
+}
+
+/// Gives a file of a segment the name of a deleted one; `None` if it is not there. The name is longer than its place in the
+/// directory may be: where the disk has no room for another place the file goes at once.
+pub(crate) fn set_aside(
+    home: &Home,
+    base: Offset,
+    suffix: &str,
+) -> Result<Option<PathBuf>, StorageError> {
+    let (from, to) = (home.segment_path(base, suffix), home.deleted_path(base, suffix));
+    match home.disk.rename(&from, &to) {
+        Ok(()) => Ok(Some(to)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::StorageFull => {
+            home.disk.remove_file(&from).during("remove", &from)?;
+            Ok(None)
         }
+        Err(error) => Err(error).during("rename", &from),
     }
-    Ok(paths)
 }

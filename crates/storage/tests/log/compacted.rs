@@ -105,6 +105,33 @@ fn the_last_value_of_every_key_stays_at_its_offset() {
     assert_eq!(log.recovery().unwrap().cut_bytes, 0);
 }
 
+/// What compaction replaces waits for its removal under a name of its own, the first segment of each group too, however often
+/// that is replaced: nothing is freed by a rename.
+#[test]
+fn all_that_is_replaced_waits_to_be_removed() {
+    let place = place();
+    let mut log = place.open_unclean(Offset(0));
+    let (mut waiting, mut freed) = (Vec::new(), 0);
+    for round in 0..4i64 {
+        for n in 0..100 {
+            append(&mut log, &keyed(&format!("key{}", n % 23), Some("v"), 1000 * round + n));
+        }
+        seal(&mut log, 1000 * round + 500);
+        let done = compact(&mut log);
+        freed += done.freed_bytes;
+        waiting.extend(done.deleted);
+    }
+    let is_deleted = |name: &String| name.contains(".log.") && name.ends_with(".deleted");
+    assert_eq!(place.names().iter().filter(|name| is_deleted(name)).count(), waiting.len());
+    let sizes: u64 = waiting.iter().map(|segment| segment.size_bytes).sum();
+    let held = place.names().into_iter().filter(is_deleted);
+    let held: u64 = held.map(|name| place.disk().size(&place.path(&name)).unwrap()).sum();
+    assert_eq!(held, sizes);
+    assert!(held > freed, "{held} bytes wait, {freed} were freed: some took the place of others");
+    waiting.iter().for_each(|segment| segment.remove(&RealDisk).unwrap());
+    assert!(!place.names().iter().any(|name| name.ends_with(".deleted")));
+}
+
 #[test]
 fn the_same_with_little_memory_takes_several_rounds() {
     let place = place();
