@@ -71,6 +71,15 @@ impl fmt::Debug for ClientKeys {
     }
 }
 
+/// The keys `gateway.tls.*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The key `gateway.tls.certificate.file`.
+    pub certificate: PathBuf,
+    /// The key `gateway.tls.key.file`.
+    pub key: PathBuf,
+}
+
 /// The gateway. A field's documentation is that of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gateway {
@@ -86,6 +95,8 @@ pub struct Gateway {
     pub users_file: Option<PathBuf>,
     /// The key `console.key.file`.
     pub key_file: Option<PathBuf>,
+    /// The keys `gateway.tls.*`; `None`: clients come without TLS.
+    pub tls: Option<TlsFiles>,
     /// The key `gateway.cors.origins`.
     pub cors_origins: Vec<String>,
     /// The key `gateway.threads`; `None`: one for each core.
@@ -126,6 +137,11 @@ impl Gateway {
         Ok(gateway)
     }
 
+    /// How addresses of the gateway begin: by TLS or without.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
     pub(super) fn read(reading: &Reading<'_>) -> Gateway {
         let text: String = reading.get("gateway.listener");
         let bind = HostPort::parse(&text);
@@ -150,6 +166,7 @@ impl Gateway {
             },
             users_file: file(reading, "gateway.users.file"),
             key_file: file(reading, "console.key.file"),
+            tls: tls_files(reading),
             cors_origins: reading.get("gateway.cors.origins"),
             threads: reading.optional("gateway.threads"),
             memory_bytes: reading.get("gateway.memory.bytes"),
@@ -163,6 +180,24 @@ impl Gateway {
             console_write: reading.get("console.write"),
             console_state_dir: reading.optional("console.state.dir"),
             client: ClientKeys::read(reading),
+        }
+    }
+}
+
+/// A certificate without a key, or the other way round, is refused.
+fn tls_files(reading: &Reading<'_>) -> Option<TlsFiles> {
+    const CERTIFICATE: &str = "gateway.tls.certificate.file";
+    const KEY: &str = "gateway.tls.key.file";
+    match (file(reading, CERTIFICATE), file(reading, KEY)) {
+        (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+        (certificate, key) => {
+            for (missing, is_needed) in [(KEY, certificate.is_some()), (CERTIFICATE, key.is_some())]
+            {
+                reading.require(!is_needed, missing, || {
+                    "TLS needs both gateway.tls.certificate.file and gateway.tls.key.file; they may name one file".to_owned()
+                });
+            }
+            None
         }
     }
 }
@@ -191,6 +226,20 @@ mod tests {
         assert!(!default.is_named);
         assert!(gateway(&[("gateway.listener", "127.0.0.1:8082")]).unwrap().is_named);
         assert_eq!(gateway(&[("gateway.listener", "")]).unwrap().bind, None);
+    }
+
+    #[test]
+    fn a_certificate_and_its_key_come_together() {
+        const FILES: [&str; 2] = ["gateway.tls.certificate.file", "gateway.tls.key.file"];
+        let both = gateway(&[(FILES[0], "a.pem"), (FILES[1], "b.pem")]).unwrap();
+        let named = TlsFiles { certificate: "a.pem".into(), key: "b.pem".into() };
+        assert_eq!((both.scheme(), both.tls), ("https", Some(named)));
+        let none = gateway(&[(FILES[0], "")]).unwrap();
+        assert_eq!((none.scheme(), none.tls), ("http", None));
+        for (said, missing) in [(FILES[0], FILES[1]), (FILES[1], FILES[0])] {
+            let refused = gateway(&[(said, "a.pem")]).unwrap_err().to_string();
+            assert!(refused.contains(missing) && refused.contains("needs both"), "{refused}");
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub mod value;
 pub use broker_config::{Advertised, BrokerConfig, Http, Listener, LogDefaults, Threads};
 pub use change::{RefusedChange, Scope};
 pub use describe::{ConfigSource, Described, Synonym};
-pub use gateway::{Anonymous, ClientKeys, Gateway};
+pub use gateway::{Anonymous, ClientKeys, Gateway, TlsFiles};
 pub use layers::{Assigned, Configuration, Loaded};
 pub use listener::{HostPort, Voter};
 pub use near::nearest;

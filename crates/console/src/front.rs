@@ -31,6 +31,6 @@ pub trait Front: Send + Sync {
     /// What it counts, as JSON.
     fn counts(&self) -> Value;
 
-    /// `host:port` of its listener.
-    fn address(&self) -> String;
+    /// The URL of its listener, as this machine reaches it.
+    fn url(&self) -> String;
 }

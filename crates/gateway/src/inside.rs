@@ -73,6 +73,11 @@ impl Inside {
     pub fn address(&self) -> Option<SocketAddr> {
         self.0.address.get().copied()
     }
+
+    /// How its addresses begin: `https` or `http`.
+    pub fn scheme(&self) -> &'static str {
+        self.0.settings.scheme()
+    }
 }
 
 fn draft(record: &NewRecord) -> Draft<'_> {

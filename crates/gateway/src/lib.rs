@@ -33,6 +33,7 @@ mod state;
 pub mod who;
 
 pub use door::{BindError, Door};
+pub use front::{Tls, TlsError};
 pub use inside::Inside;
 pub use lifetime::{Gateway, open};
 pub use pages::{Making, Pages};

@@ -8,6 +8,7 @@ use client::ClusterConfig;
 use serving::visitors::Doorkeeper;
 
 pub use crate::events::EventSettings;
+use crate::front::Tls;
 pub use crate::instances::InstanceSettings;
 use crate::pages::Pages;
 use crate::who::SigningKey;
@@ -23,6 +24,13 @@ pub enum Access {
     Produce,
     /// All that there is to do.
     Everything,
+}
+
+impl Settings {
+    /// How addresses of this gateway begin: by TLS or without.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
 }
 
 /// How a gateway works.
@@ -56,6 +64,8 @@ pub struct Settings {
     pub users_file: Option<PathBuf>,
     /// What signs cookies and tickets; `None`: a key of this process.
     pub key: Option<SigningKey>,
+    /// What clients are shown, who then come by TLS alone; `None`: they come without.
+    pub tls: Option<Arc<Tls>>,
     /// Whether clients come by TLS alone, here or at a proxy in front: cookies are then sent over nothing else.
     pub is_secure: bool,
     /// Which hosts and pages are served.

@@ -6,11 +6,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use peer::procfs;
 use rustix::process::{Pid, Signal, kill_process};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -35,7 +37,8 @@ impl Process {
         let gateway = loop {
             let line = lines.next().unwrap_or_else(|| panic!("no gateway: {said:?}")).unwrap();
             said.push(line.clone());
-            if let Some(address) = line.strip_prefix("gateway: http://") {
+            let url = line.strip_prefix("gateway: http").map(|url| url.trim_start_matches('s'));
+            if let Some(address) = url.and_then(|url| url.strip_prefix("://")) {
                 break address.to_owned();
             }
         };
@@ -298,6 +301,61 @@ fn a_default_port_that_is_taken_is_left_with_a_word_and_a_named_one_ends_the_sta
     }
     assert!(!folder.path().join("other").exists(), "nothing was written before the port was known");
     drop(holder);
+}
+
+/// The page under a path, over TLS: its status.
+fn secure_page(address: &str, authority: &CertificateDer<'static>, path: &str) -> u16 {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").unwrap();
+    let session = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut stream = StreamOwned::new(session, TcpStream::connect(address).unwrap());
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut read = String::new();
+    stream.read_to_string(&mut read).unwrap();
+    read.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_gateway_that_has_a_certificate_speaks_tls_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let file = folder.path().join("gateway.pem");
+    std::fs::write(&file, made.cert.pem() + &made.signing_key.serialize_pem()).unwrap();
+    let (certificate, key) = (
+        format!("gateway.tls.certificate.file={}", file.display()),
+        format!("gateway.tls.key.file={}", file.display()),
+    );
+    let listener = "gateway.listener=127.0.0.1:0";
+    let arguments = start(&folder.path().join("data"), &[listener, &certificate, &key]);
+    let beside = Process::start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let broker = beside.broker();
+    let alone = ["gateway", "-b", &broker, "--set", listener, "--set", &certificate, "--set", &key];
+    let alone = Process::start(&alone);
+    for process in [&beside, &alone] {
+        assert!(process.said.iter().any(|line| line.starts_with("gateway: https://")));
+        assert_eq!(secure_page(&process.gateway, made.cert.der(), "/console/topics"), 200);
+        let (status, told) = page(&process.gateway, "/console/topics");
+        assert!(status == 400 && told.contains("https://"), "{told}");
+    }
+    alone.stop();
+    beside.stop();
+    // A file that cannot be used ends the start before anything is written.
+    std::fs::write(&file, made.cert.pem()).unwrap();
+    let other = folder.path().join("other");
+    let arguments = start(&other, &[listener, &certificate, &key]);
+    let output = Command::new(HIGHWATER).args(&arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("gateway.tls.key.file") && said.contains("no private key"), "{said}");
+    assert!(!other.exists());
 }
 
 #[test]

@@ -44,6 +44,13 @@ pub(super) const KEYS: &[Key] = &[
         "The file of users, which `highwater user` makes and changes; it is read again when it changes. With it nobody is let in \
          on any address without a name, gateway.anonymous aside.",
     ),
+    Key::null("gateway.tls.certificate.file", Kind::String).doc(
+        "The certificate that the gateway shows, in PEM, with what leads to its authority behind it. With it the gateway speaks \
+         TLS and nothing else. It is read again when it changes.",
+    ),
+    Key::null("gateway.tls.key.file", Kind::String).doc(
+        "The private key of gateway.tls.certificate.file, in PEM and without a password; it may be in the same file.",
+    ),
     Key::list("gateway.cors.origins", "").doc(
         "Origins of web pages that may send records and read answers, such as https://app.example.org.",
     ),

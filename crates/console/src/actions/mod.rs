@@ -269,7 +269,7 @@ fn back(asked: &Operation) -> String {
 
 /// The command that does the same.
 fn line(visit: &Visit<'_>, asked: &Operation) -> String {
-    let gateway = visit.front.address();
+    let gateway = visit.front.url();
     command(asked, &Reached { bootstrap: &visit.desk.bootstrap, gateway: &gateway })
 }
 

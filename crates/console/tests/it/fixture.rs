@@ -58,8 +58,8 @@ impl Front for Behind<'_> {
         self.0.counts()
     }
 
-    fn address(&self) -> String {
-        self.0.address().map(|at| at.to_string()).unwrap_or_default()
+    fn url(&self) -> String {
+        self.0.address().map(|at| format!("{}://{at}", self.0.scheme())).unwrap_or_default()
     }
 }
 
@@ -146,6 +146,7 @@ pub fn open_with(bootstrap: &str, access: Access, console: console::Settings) ->
         access,
         users_file: None,
         key: None,
+        tls: None,
         is_secure: false,
         doorkeeper: Doorkeeper::default(),
     };

@@ -19,4 +19,6 @@ pub(crate) struct Counts {
     pub(crate) sockets: Level,
     /// Connections that were turned away, because as many as may be were open.
     pub(crate) refused: Counter,
+    /// Connections that ended before TLS was agreed on.
+    pub(crate) failed_handshakes: Counter,
 }

@@ -42,6 +42,16 @@ fn write_connections(families: &mut Families<'_>, shared: &Shared) -> fmt::Resul
         "highwater_gateway_connections_refused",
         "Connections turned away by gateway.connections.max or gateway.connections.per.address.max",
         shared.counts.refused.get(),
+    )?;
+    families.counter(
+        "highwater_gateway_tls_handshakes_failed",
+        "Connections that ended before TLS was agreed on",
+        shared.counts.failed_handshakes.get(),
+    )?;
+    families.counter(
+        "highwater_gateway_tls_reloads_failed",
+        "Times that the files of certificate and key had changed and could not be used: the ones before are shown on",
+        shared.settings.tls.as_ref().map_or(0, |tls| tls.failed_reloads()),
     )
 }
 

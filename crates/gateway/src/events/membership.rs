@@ -17,7 +17,6 @@ use serving::events::pace::Return;
 use serving::events::query::GroupQuery;
 use serving::events::{IdStyle, Passed, Position, TopicHash, id, notice};
 use serving::push::Tracker;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
@@ -27,6 +26,7 @@ use super::open::{self, Asked};
 use super::writer::Writer;
 use crate::answer::Answer;
 use crate::charge::Charge;
+use crate::front::Transport;
 use crate::groups::{Acking, CHARGED_BYTES, Session, Wanted, existing};
 use crate::lifetime::told_to_stop;
 use crate::produce::of_refusal;
@@ -92,7 +92,7 @@ pub(super) async fn open(
 
 /// Writes the stream to a connection of which the request was read, and leaves the group.
 pub(crate) async fn serve_member(
-    stream: TcpStream,
+    stream: Transport,
     opened: OpenedMember,
     shared: Arc<Shared>,
     mut stopped: watch::Receiver<bool>,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serving::events::notice;
 use serving::events::pace::Return;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
@@ -14,12 +13,13 @@ use super::counts::{CatchingUp, Closed};
 use super::open::{self, Opened};
 use super::reader::{Reader, Step};
 use super::writer::Writer;
+use crate::front::Transport;
 use crate::lifetime::told_to_stop;
 use crate::state::Shared;
 
 /// Writes the stream to a connection of which the request was read.
 pub(crate) async fn serve(
-    stream: TcpStream,
+    stream: Transport,
     opened: Opened,
     shared: Arc<Shared>,
     mut stopped: watch::Receiver<bool>,
@@ -48,7 +48,7 @@ async fn run(
     let counts = &shared.events.counts;
     let mut catching_up = CatchingUp::default();
     let mut why = Closed::Stopping;
-    let mut reader = begin(&writer, opened, shared).await?;
+    let mut reader = begin(&mut writer, opened, shared).await?;
     let ping_every = shared.events.settings.ping_every;
     let mut ping_at = Instant::now() + ping_every;
     while !shared.is_stopping() {
@@ -114,7 +114,7 @@ async fn run(
 }
 
 /// The head, when to come again, the first id, and what was missed until here.
-async fn begin(writer: &Writer<'_>, opened: Opened, shared: &Shared) -> io::Result<Reader> {
+async fn begin(writer: &mut Writer<'_>, opened: Opened, shared: &Shared) -> io::Result<Reader> {
     let mut first = open::head(&opened);
     writer.head(&first).await?;
     first.clear();
@@ -128,7 +128,7 @@ async fn begin(writer: &Writer<'_>, opened: Opened, shared: &Shared) -> io::Resu
 }
 
 /// Has the client come again, at some time, where it is now.
-async fn send_away(writer: Writer<'_>, mut reader: Reader, shared: &Shared) -> io::Result<()> {
+async fn send_away(mut writer: Writer<'_>, mut reader: Reader, shared: &Shared) -> io::Result<()> {
     let mut last = Vec::new();
     notice::write_retry(Return::SentAway.retry_ms(fastrand::f64()), &mut last);
     reader.write_id_block(&mut last);

@@ -4,12 +4,13 @@ use std::io::{self, IoSlice};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::debug;
 
 use super::counts::Counts;
+use crate::front::Transport;
 
 /// Bytes that the system keeps for a reader that takes nothing. The default may grow to 4 MiB, of memory that all sockets of
 /// the machine share.
@@ -30,7 +31,7 @@ const HEARD_BYTES_MAX: usize = 64 * 1024;
 /// A reader's socket.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
-    stream: TcpStream,
+    stream: Transport,
     /// Whether the body goes in chunks; clients of HTTP/1.0 know none.
     is_chunked: bool,
     blocked_max: Duration,
@@ -40,27 +41,27 @@ pub(super) struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     pub(super) fn new(
-        stream: TcpStream,
+        stream: Transport,
         is_chunked: bool,
         blocked_max: Duration,
         counts: &'a Counts,
     ) -> Writer<'a> {
         // A socket that keeps its defaults costs memory and nothing else.
-        if let Err(cause) = tune(&stream) {
+        if let Err(cause) = tune(stream.tcp()) {
             debug!(%cause, "a socket keeps the system's own limits");
         }
         Writer { stream, is_chunked, blocked_max, heard_bytes: 0, counts }
     }
 
     /// Writes the head of the answer.
-    pub(super) async fn head(&self, head: &[u8]) -> io::Result<()> {
+    pub(super) async fn head(&mut self, head: &[u8]) -> io::Result<()> {
         self.write(&mut [IoSlice::new(head)], || false).await
     }
 
     /// Writes two parts of the body, each a chunk of its own; a part may be empty. `is_burden` says whether a reader that
     /// takes nothing must go at once.
     pub(super) async fn body(
-        &self,
+        &mut self,
         first: &[u8],
         second: &[u8],
         is_burden: impl Fn() -> bool,
@@ -89,18 +90,26 @@ impl<'a> Writer<'a> {
         if self.is_chunked {
             self.write(&mut [IoSlice::new(b"0\r\n\r\n")], || false).await?;
         }
-        self.stream.shutdown().await
+        // With TLS it says so first, if the socket takes that.
+        let ended = timeout(self.blocked_max, self.stream.shutdown()).await;
+        ended.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Fails when nothing was taken for too long, or when the reader is a burden then.
     async fn write(
-        &self,
+        &mut self,
         mut parts: &mut [IoSlice<'_>],
         is_burden: impl Fn() -> bool,
     ) -> io::Result<()> {
         let (mut blocked_since, mut counted) = (None, None);
-        while parts.iter().any(|part| !part.is_empty()) {
-            match self.stream.try_write_vectored(parts) {
+        loop {
+            let is_all = parts.iter().all(|part| part.is_empty());
+            let taken = match is_all {
+                true => self.stream.try_flush().map(|()| 0),
+                false => self.stream.try_write_vectored(parts),
+            };
+            match taken {
+                Ok(_) if is_all => return Ok(()),
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     IoSlice::advance_slices(&mut parts, written);
@@ -111,7 +120,7 @@ impl<'a> Writer<'a> {
                     let now = Instant::now();
                     let close_at = *blocked_since.get_or_insert(now) + self.blocked_max;
                     let look_at = close_at.min(now + LOOK_EVERY);
-                    let is_ready = timeout_at(look_at, self.stream.writable()).await.is_ok();
+                    let is_ready = timeout_at(look_at, self.stream.tcp().writable()).await.is_ok();
                     if !is_ready && (is_burden() || Instant::now() >= close_at) {
                         return Err(io::ErrorKind::TimedOut.into());
                     }
@@ -122,21 +131,15 @@ impl<'a> Writer<'a> {
                 Err(cause) => return Err(cause),
             }
         }
-        Ok(())
     }
 
     /// Waits until the reader goes away. It has nothing to say: what it sends is read, and thrown away.
     pub(super) async fn gone(&mut self) {
         let mut bytes = [0; 512];
         loop {
-            if self.stream.readable().await.is_err() {
-                return;
-            }
-            match self.stream.try_read(&mut bytes) {
-                Ok(0) => return,
+            match self.stream.read(&mut bytes).await {
+                Ok(0) | Err(_) => return,
                 Ok(read) => self.heard_bytes += read,
-                Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return,
             }
             if self.heard_bytes > HEARD_BYTES_MAX {
                 return;

@@ -9,11 +9,11 @@ use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tracing::debug;
 
 use super::guest::{EndOfBoth, Guest, Pace};
+use super::transport::Transport;
 use crate::front::Handover;
 use crate::lifetime::told_to_stop;
 use crate::outgoing::Outgoing;
@@ -32,7 +32,7 @@ struct HandedOver;
 
 /// A connection that is to be used otherwise.
 pub(super) struct Handed {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Transport,
     /// What the client has sent behind its request already.
     pub(super) read: Bytes,
     pub(super) handover: Box<Handover>,
@@ -40,12 +40,12 @@ pub(super) struct Handed {
 
 /// Serves it to its end, or until it is to be used otherwise.
 pub(super) async fn serve(
-    stream: TcpStream,
+    stream: Transport,
     shared: Arc<Shared>,
     mut stopped: watch::Receiver<bool>,
 ) -> Option<Handed> {
     // An answer is one write; a later part of it must not wait for the acknowledgement of the first.
-    let _ = stream.set_nodelay(true);
+    let _ = stream.tcp().set_nodelay(true);
     let pace = Pace::default();
     let guest = Guest::new(stream, pace.clone(), shared.settings.head_timeout);
     let handed_over = Arc::<Mutex<Option<Box<Handover>>>>::default();

@@ -9,9 +9,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
+
+use super::transport::Transport;
 
 /// How long a connection may be silent between two requests.
 const IDLE_MAX: Duration = Duration::from_secs(75);
@@ -110,7 +111,7 @@ impl Drop for EndOfBoth {
 /// The socket.
 #[derive(Debug)]
 pub(super) struct Guest {
-    stream: TcpStream,
+    stream: Transport,
     pace: Pace,
     head_timeout: Duration,
     /// Whether some bytes of a head have come.
@@ -126,7 +127,7 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    pub(super) fn new(stream: TcpStream, pace: Pace, head_timeout: Duration) -> Guest {
+    pub(super) fn new(stream: Transport, pace: Pace, head_timeout: Duration) -> Guest {
         // One that connects and says nothing is not idle: it has not even begun.
         let read_by = Instant::now() + head_timeout;
         let timer = Box::pin(tokio::time::sleep_until(read_by));
@@ -143,7 +144,7 @@ impl Guest {
     }
 
     /// The socket, to be written to without HTTP's library.
-    pub(super) fn into_stream(self) -> TcpStream {
+    pub(super) fn into_stream(self) -> Transport {
         self.stream
     }
 

@@ -6,7 +6,10 @@
 mod connection;
 mod entrants;
 mod guest;
+mod tls;
+mod transport;
 
+use std::io;
 use std::sync::Arc;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -20,6 +23,8 @@ use crate::{events, sockets};
 use connection::Handed;
 pub(crate) use entrants::Entrants;
 pub(crate) use guest::Pace;
+pub use tls::{Tls, TlsError};
+pub(crate) use transport::Transport;
 
 /// What a connection is used for when the HTTP library has read its last request.
 #[derive(Debug)]
@@ -51,7 +56,15 @@ pub(crate) async fn accept_all(
         tokio::spawn(async move {
             let served = {
                 let _counted = shared.counts.http.raised();
-                connection::serve(stream, Arc::clone(&shared), stopped.clone()).await
+                match secured(stream, &shared).await {
+                    Ok(transport) => {
+                        connection::serve(transport, Arc::clone(&shared), stopped.clone()).await
+                    }
+                    Err(cause) => {
+                        debug!(%cause, "a connection to the gateway ended before TLS was agreed on");
+                        None
+                    }
+                }
             };
             let Some(Handed { stream, read, handover }) = served else { return drop(entered) };
             // In a task of its own, which is as small as a reader is: there may be thousands for hours.
@@ -66,7 +79,7 @@ pub(crate) async fn accept_all(
                     drop(entered);
                 })),
                 Handover::Socket(opened) => drop(tokio::spawn(async move {
-                    if let Err(cause) = events::tune(&stream) {
+                    if let Err(cause) = events::tune(stream.tcp()) {
                         debug!(%cause, "a socket keeps the system's own limits");
                     }
                     sockets::serve(stream, read, opened, shared, stopped).await;
@@ -82,4 +95,16 @@ pub(crate) async fn accept_all(
             () = told_to_stop(&mut stopped) => return,
         }
     }
+}
+
+/// The connection as it is used from now on: under TLS, if there is a certificate.
+async fn secured(tcp: TcpStream, shared: &Shared) -> io::Result<Transport> {
+    let Some(tls) = &shared.settings.tls else { return Ok(Transport::Plain(tcp)) };
+    // An answer of the handshake must not wait for the acknowledgement of the one before.
+    let _ = tcp.set_nodelay(true);
+    let shaken = tls.accept(tcp, shared.settings.head_timeout).await;
+    if shaken.is_err() {
+        shared.counts.failed_handshakes.add(1);
+    }
+    shaken
 }

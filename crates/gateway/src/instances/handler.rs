@@ -58,7 +58,8 @@ pub(crate) async fn create(
     let name = shared.instances.make(shared.topics.cluster(), owner, group, creation, charge)?;
     let here =
         shared.instances.settings().advertised_url.as_deref().map(|url| url.trim_end_matches('/'));
-    let here = here.map_or_else(|| format!("http://{}", host(parts)), str::to_owned);
+    let here = here
+        .map_or_else(|| format!("{}://{}", shared.settings.scheme(), host(parts)), str::to_owned);
     let escaped = |name| utf8_percent_encode(name, ESCAPED);
     let base_uri = format!("{here}/consumers/{}/instances/{}", escaped(group), escaped(&name));
     let (name, base_uri) = (text(&name), text(&base_uri));

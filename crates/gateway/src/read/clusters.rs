@@ -36,7 +36,7 @@ pub(crate) async fn clusters(
 ) -> Result<Answer, ApiError> {
     let id = cluster_id(shared).await?;
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
-    let all = format!("http://{host}/v3/clusters");
+    let all = format!("{}://{host}/v3/clusters", shared.settings.scheme());
     let cluster = format!(
         "{{\"kind\":\"KafkaCluster\",\"metadata\":{{\"self\":{},\"resource_name\":{}}},\"cluster_id\":{}}}",
         text(&format!("{all}/{id}")),

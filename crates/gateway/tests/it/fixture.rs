@@ -60,6 +60,7 @@ pub fn settings(bootstrap: &str) -> Settings {
         access: Access::Everything,
         users_file: None,
         key: None,
+        tls: None,
         is_secure: false,
         doorkeeper: Doorkeeper::default(),
         pages: None,

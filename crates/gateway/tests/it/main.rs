@@ -18,6 +18,7 @@ mod refusing;
 mod slow_readers;
 mod strangers;
 mod streaming;
+mod tls;
 mod version3;
 mod websocket;
 mod websocket_client;

@@ -9,7 +9,7 @@ use client::{ClusterConfig, ConnectionConfig, Security};
 use configuration::{Anonymous, Gateway};
 use console::{Console, Front, Sending};
 use gateway::{
-    Access, Door, EventSettings, Inside, InstanceSettings, Making, Pages, Settings, SigningKey,
+    Access, Door, EventSettings, Inside, InstanceSettings, Making, Pages, Settings, SigningKey, Tls,
 };
 use serving::choice::{Pair, Row};
 use serving::operation::{By, NewRecord};
@@ -44,8 +44,28 @@ pub fn door(gateway: &Gateway) -> Result<Option<Door>, Failure> {
     Ok(Some(door))
 }
 
-/// Reads what says who may come in: the file of users, which must be usable at the start, and the key for cookies.
-pub fn who(gateway: &Gateway) -> Result<Option<SigningKey>, Failure> {
+/// What says who comes in, and what they are shown.
+#[derive(Default)]
+pub struct Keys {
+    signing: Option<SigningKey>,
+    tls: Option<Arc<Tls>>,
+}
+
+/// Reads the gateway's files, which must be usable at the start: that of users, the key for cookies, the certificate and its
+/// key.
+pub fn keys(gateway: &Gateway) -> Result<Keys, Failure> {
+    Ok(Keys { signing: who(gateway)?, tls: tls(gateway)?.map(Arc::new) })
+}
+
+fn tls(gateway: &Gateway) -> Result<Option<Tls>, Failure> {
+    let Some(files) = &gateway.tls else { return Ok(None) };
+    Tls::of_files(&files.certificate, &files.key).map(Some).map_err(|error| {
+        let detail = format!("gateway.tls.certificate.file, gateway.tls.key.file: {error}");
+        Failure::new("the gateway cannot start").detail(detail)
+    })
+}
+
+fn who(gateway: &Gateway) -> Result<Option<SigningKey>, Failure> {
     if let Some(file) = &gateway.users_file {
         gateway::who::check_file(file).map_err(|error| {
             Failure::new("the gateway cannot start")
@@ -100,7 +120,7 @@ pub fn settings(
     address: SocketAddr,
     connections_max: usize,
     log_dir: Option<&Path>,
-    key: Option<SigningKey>,
+    keys: Keys,
 ) -> Settings {
     // Only this machine's own users come in there, unless something stands in front; with users it is said who may.
     let is_own = address.ip().to_canonical().is_loopback() && gateway.users_file.is_none();
@@ -137,8 +157,10 @@ pub fn settings(
         },
         access,
         users_file: gateway.users_file.clone(),
-        key,
-        is_secure: gateway.advertised_url.as_deref().is_some_and(|url| url.starts_with("https://")),
+        key: keys.signing,
+        is_secure: keys.tls.is_some()
+            || gateway.advertised_url.as_deref().is_some_and(|url| url.starts_with("https://")),
+        tls: keys.tls,
         doorkeeper: Doorkeeper::new(
             gateway.advertised_url.as_deref(),
             gateway.cors_origins.iter().map(String::as_str),
@@ -204,8 +226,9 @@ impl Front for Behind<'_> {
         self.0.counts()
     }
 
-    fn address(&self) -> String {
-        self.0.address().map(in_url).unwrap_or_default()
+    fn url(&self) -> String {
+        let url = |at| format!("{}://{}", self.0.scheme(), in_url(at));
+        self.0.address().map(url).unwrap_or_default()
     }
 }
 

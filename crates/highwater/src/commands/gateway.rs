@@ -38,11 +38,12 @@ pub fn run(typed: &Gateway, report: Reporting) -> Result<ExitCode, Failure> {
             .hint("say where to listen, for example --listener 127.0.0.1:8082"));
     };
     let cluster = front::cluster(&typed.connection.bootstrap_server, security);
-    let key = front::who(&gateway)?;
-    let settings = front::settings(&gateway, cluster, door.address(), room, None, key);
+    let keys = front::keys(&gateway)?;
+    let scheme = gateway.scheme();
+    let settings = front::settings(&gateway, cluster, door.address(), room, None, keys);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new("cannot start").detail(error))?;
-    let code = runtime.block_on(serve(door, settings, &typed.connection.bootstrap_server));
+    let code = runtime.block_on(serve(door, settings, &typed.connection.bootstrap_server, scheme));
     runtime.shutdown_background();
     code
 }
@@ -62,11 +63,12 @@ async fn serve(
     door: ::gateway::Door,
     settings: ::gateway::Settings,
     bootstrap: &str,
+    scheme: &str,
 ) -> Result<ExitCode, Failure> {
     let cannot_start = |error| Failure::new("the gateway cannot start").detail(error);
     let mut signals = Signals::listen().map_err(cannot_start)?;
     let gateway = ::gateway::open(door, settings);
-    let text = announcement(gateway.address(), bootstrap);
+    let text = announcement(scheme, gateway.address(), bootstrap);
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(on_output)?;
     signals.next().await;
@@ -78,13 +80,13 @@ async fn serve(
 }
 
 /// Where it is, and how to try it. Programs that start a gateway on port 0 read the address off the first line.
-fn announcement(address: SocketAddr, bootstrap: &str) -> String {
+fn announcement(scheme: &str, address: SocketAddr, bootstrap: &str) -> String {
     let at = in_url(address);
     format!(
-        "gateway: http://{at}\n\
-         console: http://{at}/console\n\
+        "gateway: {scheme}://{at}\n\
+         console: {scheme}://{at}/console\n\
          cluster: {bootstrap}\n\
-         try: curl --data hello http://{at}/topics/greetings/raw\n"
+         try: curl --data hello {scheme}://{at}/topics/greetings/raw\n"
     )
 }
 
@@ -94,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_announcement_says_where_the_gateway_is() {
-        let text = announcement("0.0.0.0:8082".parse().unwrap(), "broker:9092");
+        let text = announcement("http", "0.0.0.0:8082".parse().unwrap(), "broker:9092");
         assert_eq!(
             text,
             "gateway: http://localhost:8082\nconsole: http://localhost:8082/console\ncluster: broker:9092\n\

@@ -9,12 +9,13 @@ use broker::{RunningBroker, StartError};
 use clap::ValueEnum;
 use client::Security;
 use configuration::{BrokerConfig, Configuration, Warning};
-use gateway::{Door, Gateway, SigningKey};
+use gateway::{Door, Gateway};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
 use crate::arguments::Program;
 use crate::arguments::Start;
+use crate::commands::front::Keys;
 use crate::commands::{front, sources};
 use crate::failure::{Failure, on_output};
 use crate::{logging, system};
@@ -138,14 +139,14 @@ async fn serve(
     }
     // Before the broker, which would have to be stopped again if the gateway's port is taken.
     let door = front::door(&config.gateway)?;
-    let key = if door.is_some() { front::who(&config.gateway)? } else { None };
+    let keys = if door.is_some() { front::keys(&config.gateway)? } else { Keys::default() };
     let starting = broker::start(config.clone());
     let broker = tokio::select! {
         started = starting => started.map_err(|error| not_started(&error))?,
         () = signals.next() => return Ok(ExitCode::from(EXIT_CODE_INTERRUPTED)),
     };
     broker.set_log_levels(Arc::new(logging::Loggers));
-    let gateway = door.map(|door| beside(&broker, &config, door, key));
+    let gateway = door.map(|door| beside(&broker, &config, door, keys));
     let at = gateway.as_ref().map(Gateway::address);
     let text = announcement(&config, &broker.listeners(), broker.http(), at);
     let mut out = std::io::stdout();
@@ -173,18 +174,13 @@ async fn serve(
 
 /// Opens the gateway beside a broker: it reaches this broker where that listens, and the others as brokers reach each
 /// other. What clients are told may not lead anywhere from inside a container.
-fn beside(
-    broker: &RunningBroker,
-    config: &BrokerConfig,
-    door: Door,
-    key: Option<SigningKey>,
-) -> Gateway {
+fn beside(broker: &RunningBroker, config: &BrokerConfig, door: Door, keys: Keys) -> Gateway {
     let at = in_url(broker.inter_broker());
     let mut cluster = front::cluster(&at, Security::default());
     cluster.addresses.insert(config.node_id.0, at);
     let (address, connections) = (door.address(), broker.gateway_connections());
     let log_dir = config.log_dirs.first().map(|dir| &**dir);
-    let settings = front::settings(&config.gateway, cluster, address, connections, log_dir, key);
+    let settings = front::settings(&config.gateway, cluster, address, connections, log_dir, keys);
     let gateway = gateway::open(door, settings);
     broker.show(gateway.metrics());
     gateway
@@ -248,8 +244,9 @@ fn announcement(
         let at = in_url(at);
         format!("http: http://{at}/metrics http://{at}/public_metrics http://{at}/healthz")
     }));
-    lines.extend(gateway.map(|at| format!("gateway: http://{}", in_url(at))));
-    lines.extend(gateway.map(|at| format!("console: http://{}/console", in_url(at))));
+    let gateway = gateway.map(|at| format!("{}://{}", config.gateway.scheme(), in_url(at)));
+    lines.extend(gateway.iter().map(|url| format!("gateway: {url}")));
+    lines.extend(gateway.iter().map(|url| format!("console: {url}/console")));
     if let Some(at) = listeners.first().copied().map(in_url) {
         if !config.topics.auto_create {
             lines.push(format!("try: highwater topic create greetings -b {at}"));
@@ -257,10 +254,9 @@ fn announcement(
         lines.push(format!("try: echo hello | highwater produce greetings -b {at}"));
         lines.push(format!("     kcat -b {at} -t greetings -C -e"));
     }
-    lines
-        .extend(gateway.map(|at| {
-            format!("     curl --data hello http://{}/topics/greetings/raw", in_url(at))
-        }));
+    lines.extend(
+        gateway.iter().map(|url| format!("     curl --data hello {url}/topics/greetings/raw")),
+    );
     lines.join("\n") + "\n"
 }
 

@@ -10,7 +10,7 @@ use crate::choice::{BrokerStrategy, Pair, Rule, Strategy};
 pub struct Reached<'a> {
     /// `host:port`, separated by commas.
     pub bootstrap: &'a str,
-    /// The gateway's own address, as in a URL.
+    /// The gateway's own URL.
     pub gateway: &'a str,
 }
 
@@ -104,12 +104,7 @@ fn of_move(words: &mut Words, at: &Reached<'_>, group: &str, topic: Option<&str>
 fn of_produce(produce: &Produce, at: &Reached<'_>) -> String {
     let mut words = Words::default();
     words.plain("curl");
-    words.word(&format!(
-        "http://{}/topics/{}{}",
-        at.gateway,
-        in_path(&produce.topic),
-        query(produce)
-    ));
+    words.word(&format!("{}/topics/{}{}", at.gateway, in_path(&produce.topic), query(produce)));
     words.option("--header", Some(&"Content-Type: application/vnd.kafka.text.v2+json"));
     let (key, value) = produce.record(0);
     let mut record = serde_json::Map::new();
@@ -241,7 +236,8 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const AT: Reached<'static> = Reached { bootstrap: "kafka-1:9092", gateway: "127.0.0.1:8082" };
+    const AT: Reached<'static> =
+        Reached { bootstrap: "kafka-1:9092", gateway: "http://127.0.0.1:8082" };
 
     #[test]
     fn commands_are_those_that_one_types() {
