@@ -17,7 +17,7 @@ use serving::visitors::{Refused, Visit};
 use crate::admin;
 use crate::answer::{Answer, distribution, failed, nothing};
 use crate::counts::{Asked, OfProcess, Shown};
-use crate::front::Handover;
+use crate::front::{Handover, Peer};
 use crate::inside::Inside;
 use crate::outgoing::Outgoing;
 use crate::pages::Pages;
@@ -153,7 +153,7 @@ async fn let_in(shared: &Shared, parts: &mut Parts) -> Result<(), ApiError> {
     // A browser asks before it sends, without saying who it is.
     let visitor = match parts.method == Method::OPTIONS {
         true => shared.who.nobody().clone(),
-        false => shared.who.identify(&parts.headers, ticket).await?,
+        false => shared.who.identify(&parts.headers, ticket, Peer::of(parts)).await?,
     };
     if let (By::Cookie(_), false) = (visitor.by, matches!(parts.method, Method::GET | Method::HEAD))
     {

@@ -14,7 +14,7 @@ use tracing::debug;
 
 use super::guest::{EndOfBoth, Guest, Pace};
 use super::transport::Transport;
-use crate::front::Handover;
+use crate::front::{Handover, Peer};
 use crate::lifetime::told_to_stop;
 use crate::outgoing::Outgoing;
 use crate::service;
@@ -46,12 +46,16 @@ pub(super) async fn serve(
 ) -> Option<Handed> {
     // An answer is one write; a later part of it must not wait for the acknowledgement of the first.
     let _ = stream.tcp().set_nodelay(true);
+    let peer = stream.tcp().peer_addr().map(|peer| Peer(peer.ip())).ok();
     let pace = Pace::default();
     let guest = Guest::new(stream, pace.clone(), shared.settings.head_timeout);
     let handed_over = Arc::<Mutex<Option<Box<Handover>>>>::default();
     let answer = service_fn(|mut request: Request<Incoming>| {
         let (shared, pace) = (Arc::clone(&shared), pace.clone());
         let handed_over = Arc::clone(&handed_over);
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
         if service::is_stream(&request) {
             pace.begin_both();
             request.extensions_mut().insert(pace.clone());

@@ -10,8 +10,10 @@ mod tls;
 mod transport;
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use hyper::http::request::Parts;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tracing::debug;
@@ -35,6 +37,17 @@ pub(crate) enum Handover {
     Member(Box<events::OpenedMember>),
     /// A WebSocket.
     Socket(sockets::Opened),
+}
+
+/// Where a request comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(IpAddr);
+
+impl Peer {
+    /// The address that a request came from; `None` if the system did not tell.
+    pub(crate) fn of(parts: &Parts) -> Option<IpAddr> {
+        parts.extensions.get().map(|Peer(address)| *address)
+    }
 }
 
 /// Serves `first`, then all others that come, until told to stop.

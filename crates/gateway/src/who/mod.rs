@@ -5,6 +5,7 @@
 //! (why a password is not hashed for every request) and [`signing`] (cookies and tickets).
 
 mod book;
+mod guesses;
 mod pages;
 pub mod passwords;
 mod remembered;
@@ -12,6 +13,7 @@ mod signing;
 mod tickets;
 pub mod tokens;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -114,7 +116,7 @@ impl Who {
         &self.nobody
     }
 
-    /// Who sends a request with these headers, and perhaps a ticket.
+    /// Who sends a request with these headers, and perhaps a ticket, from this address.
     ///
     /// # Errors
     /// It says who it is, and that is not true, or cannot be found out now.
@@ -122,6 +124,7 @@ impl Who {
         &self,
         headers: &HeaderMap,
         ticket: Option<&str>,
+        from: Option<IpAddr>,
     ) -> Result<Visitor, ApiError> {
         if let Some(ticket) = ticket {
             return self.of_ticket(ticket).await;
@@ -129,7 +132,7 @@ impl Who {
         let Some(keeper) = &self.keeper else { return Ok(self.nobody.clone()) };
         let book = keeper.book().await;
         if let Some(said) = credentials(headers)? {
-            return self.of_header(&book, said).await;
+            return self.of_header(&book, said, from).await;
         }
         if let Some(token) = subprotocol(headers) {
             return self.of_token(&book, token);
@@ -137,7 +140,12 @@ impl Who {
         Ok(self.of_cookie(&book, headers).unwrap_or_else(|| self.nobody.clone()))
     }
 
-    async fn of_header(&self, book: &Arc<Book>, said: &str) -> Result<Visitor, ApiError> {
+    async fn of_header(
+        &self,
+        book: &Arc<Book>,
+        said: &str,
+        from: Option<IpAddr>,
+    ) -> Result<Visitor, ApiError> {
         let (scheme, rest) = said.split_once(' ').unwrap_or((said, ""));
         if scheme.eq_ignore_ascii_case("bearer") {
             return self.of_token(book, rest.trim());
@@ -151,7 +159,7 @@ impl Who {
         else {
             return Err(refused("Authorization: expected a name and a password in base64"));
         };
-        self.of_password(book, name, password).await
+        self.of_password(book, name, password, from).await
     }
 
     /// Whoever has this name, if this is its password.
@@ -160,8 +168,9 @@ impl Who {
         book: &Arc<Book>,
         name: &str,
         password: &str,
+        from: Option<IpAddr>,
     ) -> Result<Visitor, ApiError> {
-        match self.logins.check(book, name, password).await {
+        match self.logins.check(book, name, password, from).await {
             known @ (Outcome::Known | Outcome::Verified) => {
                 self.counts.accepted.add(u64::from(known == Outcome::Verified));
                 let known = book.user(name).ok_or_else(wrong)?;
@@ -174,6 +183,12 @@ impl Who {
             Outcome::Wrong => {
                 self.counts.refused.add(1);
                 Err(wrong())
+            }
+            Outcome::TooMany => {
+                self.counts.turned_away.add(1);
+                let words = "too many wrong passwords came from this address: wait some seconds before the next one, or \
+                             use a token";
+                Err(ApiError::new(Kind::Full, words))
             }
             Outcome::Busy => {
                 self.counts.turned_away.add(1);

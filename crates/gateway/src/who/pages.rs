@@ -13,6 +13,7 @@ use super::signing::now_s;
 use super::tokens::random;
 use super::{By, COOKIE, Visitor, Who, cookie};
 use crate::answer::{Answer, text};
+use crate::front::Peer;
 use crate::request::Parameters;
 use crate::request::body::collect;
 use crate::state::Shared;
@@ -142,7 +143,8 @@ pub(crate) async fn log_in(
     let fields = Parameters::of(Some(&form));
     let field = |name| fields.get(name).unwrap_or_default();
     let book = keeper.book().await;
-    match shared.who.of_password(&book, field("name"), field("password")).await {
+    let (name, password) = (field("name"), field("password"));
+    match shared.who.of_password(&book, name, password, Peer::of(parts)).await {
         Ok(visitor) => {
             let claims = Claims {
                 good_for: Use::Session,

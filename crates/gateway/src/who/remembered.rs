@@ -3,6 +3,7 @@
 //! together wait for one check.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use ring::hmac;
 use tokio::sync::watch;
 
 use super::book::Book;
+use super::guesses::Guesses;
 use super::passwords::{BYTES_MAX, Checker};
 use super::tokens::random;
 
@@ -29,6 +31,8 @@ pub(super) enum Outcome {
     Wrong,
     /// That cannot be found out now.
     Busy,
+    /// It is not looked at: too many from the same address were wrong.
+    TooMany,
 }
 
 type Mac = [u8; 32];
@@ -44,6 +48,7 @@ enum Entry {
 pub(super) struct Logins {
     key: hmac::Key,
     checker: Checker,
+    guesses: Guesses,
     entries: Mutex<HashMap<Mac, Entry>>,
 }
 
@@ -52,6 +57,7 @@ impl Logins {
         Logins {
             key: hmac::Key::new(hmac::HMAC_SHA256, &random::<32>()),
             checker: Checker::new(),
+            guesses: Guesses::default(),
             entries: Mutex::default(),
         }
     }
@@ -70,12 +76,13 @@ impl Logins {
         context.sign().as_ref().try_into().expect("HMAC-SHA256 has 32 bytes")
     }
 
-    /// What these credentials are worth.
+    /// What these credentials are worth, which come from this address.
     pub(super) async fn check(
         self: &Arc<Self>,
         book: &Arc<Book>,
         name: &str,
         password: &str,
+        from: Option<IpAddr>,
     ) -> Outcome {
         if password.len() > BYTES_MAX || name.contains(':') {
             return Outcome::Wrong;
@@ -93,12 +100,18 @@ impl Logins {
                 }
                 Some(Entry::Checking(told)) => told.clone(),
                 _ => {
+                    if from.is_some_and(|from| !self.guesses.take(from, Instant::now())) {
+                        return Outcome::TooMany;
+                    }
                     let (tell, told) = watch::channel(None);
                     entries.insert(mac, Entry::Checking(told.clone()));
                     let (logins, password) = (Arc::clone(self), password.to_owned());
                     // In a task of its own: the client that began it may leave while others wait.
                     tokio::spawn(async move {
                         let outcome = logins.find_out(mac, stamp, password, hash).await;
+                        if let Some(from) = from.filter(|_| outcome != Outcome::Wrong) {
+                            logins.guesses.give_back(from, Instant::now());
+                        }
                         tell.send_replace(Some(outcome));
                     });
                     told

@@ -117,6 +117,11 @@ impl World {
         Admin::new(self.cluster.clone()).create_topic(&topic).await.unwrap();
     }
 
+    /// Where the broker is reached.
+    pub fn broker_address(&self) -> String {
+        self.broker.listeners()[0].to_string()
+    }
+
     pub async fn connect(&self) -> Connection {
         Connection::open(self.gateway.address()).await
     }

@@ -1,17 +1,18 @@
 //! Who may do what: every route of the router's own table, for every role; and those who say who they are, truly or not.
 
+use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use gateway::request::{TABLE, Verb};
 use gateway::who::{passwords, tokens};
-use gateway::{Access, Settings, SigningKey};
+use gateway::{Access, Door, Settings, SigningKey};
 use serde_json::json;
 use serving::rights::{Rights, Role, Topics};
 use serving::users::{Token, User, Users};
 
-use crate::fixture::World;
+use crate::fixture::{World, settings};
 use crate::http::{Answer, Connection};
 
 /// A user of each role, the weakest first: what it is called, and what it may do at most.
@@ -273,6 +274,53 @@ async fn twenty_logins_at_once_are_answered_each_and_none_hangs() {
     for one in all {
         assert_eq!(one.await.unwrap(), 200);
     }
+    world.stop().await;
+}
+
+/// An address of this machine that others reach it at; `None` where it is in no network. Nothing is sent to find out.
+fn outward() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket.local_addr().ok().map(|own| own.ip()).filter(|own| !own.is_loopback())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_guesses_from_one_address_keeps_nobody_else_from_logging_in() {
+    let Some(outward) = outward() else {
+        return println!("this machine is in no network: left out");
+    };
+    let people = People::new();
+    let world = people.world().await;
+    let users_file = Some(people.file());
+    let bootstrap = world.broker_address();
+    let settings = Settings { access: Access::Health, users_file, ..settings(&bootstrap) };
+    let gateway = gateway::open(Door::bind("0.0.0.0", 0, false).unwrap(), settings);
+    let port = gateway.address().port();
+    let asked = |from: IpAddr, said: String| async move {
+        let mut connection = Connection::open((from, port).into()).await;
+        connection.ask("GET", "/topics", &[("authorization", &said)], b"").await
+    };
+    let status = |from, said| async move { asked(from, said).await.status };
+    let right = || basic("boss", PASSWORD);
+    for _ in 0..3 {
+        assert_eq!(status(outward, right()).await, 200);
+    }
+    // One after the other, so that each has its turn; thirty would have theirs in two minutes.
+    let mut turned_away = 0;
+    for guess in 0..30 {
+        let answer = asked(outward, basic("boss", &format!("{guess}"))).await;
+        assert!([401, 429].contains(&answer.status), "{answer:?}");
+        if answer.status == 429 {
+            assert!(answer.body.contains("wrong passwords came from this address"), "{answer:?}");
+            turned_away += 1;
+        }
+    }
+    assert!((1..=20).contains(&turned_away), "{turned_away} of thirty");
+    // Whoever was known is served on, tokens are, and so are those who come from elsewhere.
+    assert_eq!(status(outward, right()).await, 200);
+    assert_eq!(status(outward, people.bearer("reader")).await, 200);
+    assert_eq!(status(IpAddr::from([127, 0, 0, 1]), basic("boss", "wrong")).await, 401);
+    gateway.stop().await;
     world.stop().await;
 }
 
