@@ -2,20 +2,7 @@
 
 use serde_json::Value;
 
-use crate::fixture::{Answer, World, send};
-
-/// The fields that a page hands on, as a browser would send them.
-fn hidden(page: &str) -> Vec<(String, String)> {
-    let text = |text: &str| {
-        text.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-    };
-    let field = |input: &str| {
-        let of =
-            |name: &str| Some(text(input.split(&format!("{name}=\"")).nth(1)?.split('"').next()?));
-        Some((of("name")?, of("value")?))
-    };
-    page.split("<input type=\"hidden\"").skip(1).filter_map(field).collect()
-}
+use crate::fixture::{Answer, World, hidden, send};
 
 /// Reviews an action.
 async fn review(world: &World, kind: &str, fields: &[(&str, &str)]) -> Answer {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,6 +129,15 @@ pub fn open(bootstrap: &str, access: Access) -> Gateway {
 
 /// The same, with a console that is told this.
 pub fn open_with(bootstrap: &str, access: Access, console: console::Settings) -> Gateway {
+    open_for(bootstrap, access, console, None)
+}
+
+fn open_for(
+    bootstrap: &str,
+    access: Access,
+    console: console::Settings,
+    users_file: Option<PathBuf>,
+) -> Gateway {
     let mut cluster = ClusterConfig::new(bootstrap);
     cluster.call_timeout = Duration::from_secs(5);
     let settings = Settings {
@@ -144,7 +154,7 @@ pub fn open_with(bootstrap: &str, access: Access, console: console::Settings) ->
         events: EventSettings::default(),
         instances: InstanceSettings::default(),
         access,
-        users_file: None,
+        users_file,
         key: None,
         tls: None,
         is_secure: false,
@@ -169,6 +179,16 @@ impl World {
             console::Settings { write: true, state_dir: Some(kept.path().to_path_buf()) };
         let mut world = World::start_as(Access::Everything, settings).await;
         world.kept = Some(kept);
+        world
+    }
+
+    /// With a console that may act, for the users in this file.
+    pub async fn start_for(users_file: &Path) -> World {
+        let settings = console::Settings { write: true, state_dir: None };
+        let mut world = World::start_as(Access::Health, settings.clone()).await;
+        let bootstrap = world.broker.listeners()[0].to_string();
+        let gateway = open_for(&bootstrap, Access::Health, settings, Some(users_file.to_owned()));
+        std::mem::replace(&mut world.gateway, gateway).stop().await;
         world
     }
 
@@ -209,6 +229,13 @@ impl World {
             producer.send(topic, &record).await.unwrap();
         }
         producer.flush().await.unwrap();
+    }
+
+    /// The end of a partition.
+    pub async fn end(&self, topic: &str, partition: i32) -> i64 {
+        let wanted = [(TopicPartition::new(topic, partition), client::OffsetSpec::Latest)];
+        let found = client::offsets::list_offsets(&self.cluster, &wanted, false).await.unwrap();
+        found[&wanted[0].0].offset.unwrap().0
     }
 
     /// Commits as an administrator does.
@@ -303,4 +330,17 @@ pub async fn send(at: SocketAddr, method: &str, target: &str, headers: &str, bod
 /// A name as it stands in a query.
 pub fn quoted(name: &str) -> String {
     name.bytes().map(|byte| format!("%{byte:02x}")).collect()
+}
+
+/// The fields that a page hands on, as a browser would send them.
+pub fn hidden(page: &str) -> Vec<(String, String)> {
+    let text = |text: &str| {
+        text.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    };
+    let field = |input: &str| {
+        let of =
+            |name: &str| Some(text(input.split(&format!("{name}=\"")).nth(1)?.split('"').next()?));
+        Some((of("name")?, of("value")?))
+    };
+    page.split("<input type=\"hidden\"").skip(1).filter_map(field).collect()
 }

@@ -7,4 +7,5 @@ mod kept;
 mod numbers;
 mod readonly;
 mod records;
+mod roles;
 mod scale;

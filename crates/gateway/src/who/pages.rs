@@ -178,7 +178,7 @@ pub(crate) fn log_out(shared: &Shared, parts: &Parts) -> Answer {
     if let Some(claims) =
         cookie(&parts.headers).and_then(|text| shared.who.signer.read(text, now_s))
     {
-        shared.who.signer.end(claims.id, claims.expires_s, now_s);
+        shared.who.signer.end(&claims, now_s);
     }
     see_other(LOGIN).with(header::SET_COOKIE, set_cookie(shared, "", 0))
 }

@@ -12,12 +12,12 @@ use std::time::SystemTime;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
-use serving::claims::Claims;
+use serving::claims::{Claims, Use};
 
 use super::tokens::random;
 
-/// Sessions that were ended before their time and are remembered.
-const ENDED_MAX: usize = 10_000;
+/// Sessions of one user that were ended before their time and are remembered one by one.
+const ENDED_MAX: usize = 64;
 /// Bytes of the longest text that is looked at.
 const TEXT_BYTES_MAX: usize = 8 * 1024;
 
@@ -87,8 +87,41 @@ impl SigningKey {
 /// Signs, and believes what it has signed.
 pub(super) struct Signer {
     key: hmac::Key,
-    /// Sessions that were ended, with when they would have ended by themselves.
-    ended: Mutex<HashMap<u128, u64>>,
+    /// What was ended, by user.
+    ended: Mutex<HashMap<String, Ended>>,
+}
+
+/// Sessions of a user that were ended before their time.
+///
+/// Of somebody who logs in and out all day not every session is remembered: as all last equally long, those that began before one that is
+/// forgotten are void with it. So what was ended stays so, and a user can void no sessions but its own.
+#[derive(Debug, Default)]
+struct Ended {
+    /// Each, with when it would have ended by itself. Invariant: at most [`ENDED_MAX`].
+    sessions: Vec<(u128, u64)>,
+    /// Sessions that would end by themselves until then are void.
+    before_s: u64,
+}
+
+impl Ended {
+    fn end(&mut self, id: u128, expires_s: u64, now_s: u64) {
+        self.sessions.retain(|(_, expires_s)| *expires_s > now_s);
+        self.sessions.push((id, expires_s));
+        if self.sessions.len() > ENDED_MAX {
+            let oldest = self.sessions.iter().map(|(_, expires_s)| *expires_s).min();
+            self.before_s = self.before_s.max(oldest.unwrap_or(0));
+            self.sessions.retain(|(_, expires_s)| *expires_s > self.before_s);
+        }
+    }
+
+    fn has(&self, id: u128, expires_s: u64) -> bool {
+        expires_s <= self.before_s || self.sessions.iter().any(|(ended, _)| *ended == id)
+    }
+
+    /// Whether all that it remembers has ended by itself.
+    fn is_over(&self, now_s: u64) -> bool {
+        self.before_s <= now_s && self.sessions.iter().all(|(_, expires_s)| *expires_s <= now_s)
+    }
 }
 
 impl Signer {
@@ -110,25 +143,25 @@ impl Signer {
         hmac::verify(&self.key, body.as_bytes(), &tag).ok()?;
         let body = String::from_utf8(URL_SAFE_NO_PAD.decode(body).ok()?).ok()?;
         let claims = Claims::parse(&body)?;
-        let is_ended =
-            || self.ended.lock().expect("no code under it panics").contains_key(&claims.id);
+        let is_ended = || {
+            let ended = self.ended.lock().expect("no code under it panics");
+            let of_user = ended.get(&claims.user).filter(|_| claims.good_for == Use::Session);
+            of_user.is_some_and(|ended| ended.has(claims.id, claims.expires_s))
+        };
         (!claims.is_void_at(now_s) && !is_ended()).then_some(claims)
     }
 
     /// From now on the session is void, in this process.
-    pub(super) fn end(&self, id: u128, expires_s: u64, now_s: u64) {
+    pub(super) fn end(&self, claims: &Claims, now_s: u64) {
         let mut ended = self.ended.lock().expect("no code under it panics");
-        ended.retain(|_, expires_s| *expires_s > now_s);
-        if ended.len() < ENDED_MAX {
-            ended.insert(id, expires_s);
-        }
+        ended.retain(|_, ended| !ended.is_over(now_s));
+        let of_user = ended.entry(claims.user.clone()).or_default();
+        of_user.end(claims.id, claims.expires_s, now_s);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serving::claims::Use;
-
     use super::*;
 
     fn claims() -> Claims {
@@ -153,8 +186,39 @@ mod tests {
             assert_eq!(signer.read(&text[..at], 0), None, "cut at {at}");
         }
         assert_eq!(Signer::new(&SigningKey::random()).read(&text, 0), None, "another key");
-        signer.end(7, 1000, 0);
-        assert_eq!(signer.read(&text, 0), None, "it was ended");
+        signer.end(&claims(), 0);
+        assert_eq!(signer.read(&text, 0), Some(claims()), "tickets are not logins");
+    }
+
+    #[test]
+    fn a_session_that_was_ended_stays_so_however_many_are() {
+        let signer = Signer::new(&SigningKey::random());
+        let session = |user: &str, id: u128, expires_s: u64| Claims {
+            good_for: Use::Session,
+            id,
+            expires_s,
+            user: user.to_owned(),
+            ..claims()
+        };
+        let is_believed = |session: &Claims| signer.read(&signer.sign(session), 0).is_some();
+        let others = session("bob", 1, 500);
+        let kept = session("alice", 999_999, 11_000);
+        // All of them within a second, and one after the other.
+        for (count, expires_s) in
+            [(5_000, |_| 600), (5_000, |id: u64| 1_000 + id)] as [(u64, fn(u64) -> u64); 2]
+        {
+            let made: Vec<_> =
+                (0..count).map(|id| session("alice", id.into(), expires_s(id))).collect();
+            for session in &made {
+                signer.end(session, 0);
+                assert!(!is_believed(session));
+            }
+            assert!(made.iter().all(|session| !is_believed(session)));
+            assert!(is_believed(&kept) && is_believed(&others));
+            assert!(signer.ended.lock().unwrap()["alice"].sessions.len() <= ENDED_MAX);
+        }
+        signer.end(&others, 20_000);
+        assert_eq!(signer.ended.lock().unwrap().len(), 1, "what is over is not remembered");
     }
 
     #[test]
