@@ -56,6 +56,10 @@ const TRIALS: &[Step] = &[
     ),
     cargo("folders of an earlier version", &["xt", "trial", "adoption"]),
     cargo("damaged folders", &["xt", "trial", "damage", "--count", "120"]),
+    cargo(
+        "a herd of readers",
+        &["xt", "trial", "herd", "--readers", "600", "--rate", "5", "--seconds", "3"],
+    ),
 ];
 
 const CLIENTS: &[Step] = &[

@@ -7,6 +7,7 @@
 mod adoption;
 mod busy;
 mod damage;
+mod herd;
 mod ledger;
 mod picture;
 mod powerloss;
@@ -35,6 +36,20 @@ enum Trial {
     Rejoin(rejoin::Arguments),
     /// Load three brokers for an hour with all that the machine has: none may be fenced
     Busy(busy::Arguments),
+    /// Readers of events by the ten thousand: a tenth stops reading, a gateway is killed, and its readers all come again
+    Herd(herd::Arguments),
+    /// What `herd` starts: readers that are told what to do on the standard input
+    #[command(hide = true)]
+    HerdReaders {
+        /// The number of the first one
+        #[arg(long)]
+        first: usize,
+        /// How many
+        #[arg(long)]
+        count: usize,
+        /// Where they read
+        gateways: Vec<String>,
+    },
     /// Open data folders of an earlier version: every record must be served, and nothing removed
     Adoption(adoption::Arguments),
     /// Flip bits, cut and remove files of a data folder: nothing may be believed that is not so
@@ -46,6 +61,10 @@ fn main() -> anyhow::Result<()> {
         Trial::Powerloss(arguments) => powerloss::run(&arguments),
         Trial::Rejoin(arguments) => rejoin::run(&arguments),
         Trial::Busy(arguments) => busy::run(&arguments),
+        Trial::Herd(arguments) => herd::run(&arguments),
+        Trial::HerdReaders { first, count, gateways } => {
+            herd::serve_readers(&gateways, first, count)
+        }
         Trial::Adoption(arguments) => adoption::run(&arguments),
         Trial::Damage(arguments) => damage::run(&arguments),
     }

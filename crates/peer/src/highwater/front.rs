@@ -37,7 +37,20 @@ impl Front {
     /// # Errors
     /// It cannot be started, or does not listen.
     pub fn gateway(binary: &Path, bootstrap: &str, settings: &[(&str, &str)]) -> Result<Front> {
-        let mut arguments = vec!["gateway", "-b", bootstrap, "--listener", "127.0.0.1:0"];
+        Front::gateway_at(binary, bootstrap, "127.0.0.1:0", settings)
+    }
+
+    /// The same with a gateway that listens at `listener`, as one that was killed did.
+    ///
+    /// # Errors
+    /// As [`Front::gateway`].
+    pub fn gateway_at(
+        binary: &Path,
+        bootstrap: &str,
+        listener: &str,
+        settings: &[(&str, &str)],
+    ) -> Result<Front> {
+        let mut arguments = vec!["gateway", "-b", bootstrap, "--listener", listener];
         let pairs: Vec<String> =
             settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
         arguments.extend(pairs.iter().flat_map(|pair| ["--set", pair.as_str()]));

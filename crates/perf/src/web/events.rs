@@ -28,6 +28,12 @@ pub struct EventParser {
 }
 
 impl EventParser {
+    /// One that begins behind this id.
+    #[must_use]
+    pub fn at(id: Vec<u8>) -> EventParser {
+        EventParser { id, ..EventParser::default() }
+    }
+
     /// The newest id: where a reader goes on. Empty before the first one.
     #[must_use]
     pub fn id(&self) -> &[u8] {
