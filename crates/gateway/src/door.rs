@@ -5,8 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddr
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections that may wait to be accepted.
-const BACKLOG: i32 = 1024;
+/// Connections that may wait to be accepted, at most; the system has a limit of its own (`net.core.somaxconn`). When a gateway
+/// is killed all of its readers come again at once, and whoever finds no place waits for seconds.
+const BACKLOG: i32 = 65_535;
 
 /// The address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
