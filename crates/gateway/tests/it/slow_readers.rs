@@ -1,11 +1,14 @@
 //! Readers that take nothing: what they cost the others, and what they lose.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use gateway::{EventSettings, Settings};
+use model::{Offset, TopicPartition};
 
 use crate::event_stream::{EventStream, Said};
 use crate::fixture::World;
+use crate::websocket_client::WebSocket;
 
 /// Values of 1 KiB, so that some thousands fill every buffer on the way.
 fn large(range: std::ops::Range<usize>) -> impl Iterator<Item = String> {
@@ -100,6 +103,57 @@ async fn a_stop_does_not_wait_for_a_reader_that_takes_nothing() {
     let stopped = tokio::time::timeout(Duration::from_secs(20), world.stop()).await;
     assert!(stopped.is_ok(), "it waits for the reader");
     drop(stuck);
+}
+
+/// Records are deleted under a stream that has not come to them: it goes on behind them, and says what it left out.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_deleted_before_an_open_stream_comes_to_it_is_said_to_be_left_out() {
+    const LEFT: usize = COUNT - 500;
+    let events =
+        EventSettings { blocked_max: crate::fixture::PATIENCE, ..EventSettings::default() };
+    let world = World::start_with(|settings| Settings { events, ..settings }).await;
+    world.create("t", 1, &[]).await;
+    world.fill("t", 0, large(0..COUNT)).await;
+    let address = world.gateway.address();
+    let mut reader = EventStream::open(address, "/topics/t/events?from=earliest", None).await;
+    let mut socket = WebSocket::open(address, "/ws/topics/t?from=earliest").await;
+    // Every buffer on the way to the reader is full, and it is far from the end.
+    world.until_count("blocked_readers", 1).await;
+    let before = HashMap::from([(TopicPartition::new("t", 0), Offset(LEFT as i64))]);
+    let admin = client::Admin::new(world.cluster.clone());
+    for (_, deleted) in admin.delete_records(&before).await.unwrap() {
+        assert_eq!(deleted.unwrap(), Offset(LEFT as i64));
+    }
+    let mut next = 0;
+    loop {
+        let (kind, data) = reader.event().await;
+        if kind == "gap" {
+            let gap: serde_json::Value = serde_json::from_str(&data).unwrap();
+            let expected = serde_json::json!({"topic": "t", "partition": 0, "reason": "retention",
+                "from": next, "to": LEFT});
+            assert_eq!(gap, expected);
+            break;
+        }
+        assert_eq!(number(&data), next, "everything before the gap came");
+        next += 1;
+    }
+    assert!(0 < next && next < LEFT, "{next}");
+    let rest = reader.values(COUNT - LEFT).await;
+    assert!(rest.iter().enumerate().all(|(at, value)| number(value) == LEFT + at));
+    // Nobody read the socket until now, either.
+    let (mut next, mut gaps) = (0, 0);
+    while next < COUNT {
+        let text = socket.text().await;
+        if text["type"] == "gap" {
+            assert_eq!((&text["from"], &text["to"]), (&next.into(), &LEFT.into()), "{text}");
+            (next, gaps) = (LEFT, gaps + 1);
+        } else {
+            assert_eq!(text["offset"], next, "{}", text["offset"]);
+            next += 1;
+        }
+    }
+    assert_eq!(gaps, 1);
+    world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
