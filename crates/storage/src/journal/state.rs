@@ -60,6 +60,7 @@ impl PartitionState {
             Fact::Checkpoint(checkpoint) => {
                 self.checkpoint = Some(*checkpoint);
                 self.synced = self.synced.max(checkpoint.recovery_point);
+                self.drop_deleted();
             }
             Fact::Derived(derived) => self.derive(derived),
             Fact::Epoch(epoch, start) => self.begin_epoch(*epoch, *start),
@@ -72,8 +73,12 @@ impl PartitionState {
                 if let Some(sealed) = &mut self.sealed {
                     sealed.retain(|segment| !bases.contains(&segment.base));
                 }
+                self.drop_deleted();
             }
-            Fact::Start(offset) => self.start_at(*offset),
+            Fact::Start(offset) => {
+                self.log_start = self.log_start.max(*offset);
+                self.drop_deleted();
+            }
             Fact::Truncated(end) => self.truncate(*end),
             Fact::Closed(end) => self.closed = Some(*end),
             Fact::Refused(refused) => self.refused = Some(Box::new(refused.clone())),
@@ -130,18 +135,21 @@ impl PartitionState {
         }
         self.sealed = Some(sealed);
         // Retention may have entered its intent and not moved the files yet.
-        self.start_at(self.log_start);
+        self.drop_deleted();
     }
 
-    /// Segments that end at or below `start` may be gone from now on.
-    fn start_at(&mut self, start: Offset) {
-        self.log_start = self.log_start.max(start);
+    /// Segments that end at or below the log's start may be gone: they need not exist from now on. To be called behind every
+    /// fact that the answer depends on, whatever their order: a state that is written anew has them in another one.
+    fn drop_deleted(&mut self) {
         let (active, start) = (self.checkpoint.and_then(|last| last.active), self.log_start);
         let Some(sealed) = &mut self.sealed else { return };
         let mut gone = sealed.partition_point(|segment| segment.base <= start).saturating_sub(1);
-        // The last one ends where the active segment began, at the latest.
-        let all_before = active.is_some_and(|active| active.base <= start);
-        if all_before && gone + 1 == sealed.len() {
+        // The last one ends where the active segment began, at the latest: unless it is that segment, sealed since the checkpoint.
+        if let (Some(active), Some(last)) = (active, sealed.last())
+            && gone + 1 == sealed.len()
+            && last.base < active.base
+            && active.base <= start
+        {
             gone += 1;
         }
         sealed.drain(..gone);
@@ -162,6 +170,7 @@ impl PartitionState {
             let kept = sealed.partition_point(|segment| segment.base < end).saturating_sub(1);
             sealed.truncate(kept);
         }
+        self.drop_deleted();
     }
 }
 

@@ -36,6 +36,11 @@ pub fn opened(topic: &str) -> Fact {
 
 /// An entry about one of nine partitions, most of which are open.
 pub fn random_entry(rng: &mut Rng) -> Entry {
+    random_entry_of(9, 1000, rng)
+}
+
+/// An entry about one of so many partitions, with offsets below this one: few and low ones meet.
+pub fn random_entry_of(partitions: u8, offsets: i64, rng: &mut Rng) -> Entry {
     if rng.u8(..40) == 0 {
         let process = Uuid([rng.u8(..9); 16]);
         return match rng.u8(..3) {
@@ -44,16 +49,18 @@ pub fn random_entry(rng: &mut Rng) -> Entry {
             _ => Entry::Joined(process),
         };
     }
-    Entry::Of(key(rng.u8(..9)), random_fact(rng))
+    Entry::Of(key(rng.u8(..partitions)), random_fact(offsets, rng))
 }
 
-fn random_fact(rng: &mut Rng) -> Fact {
-    let offset = Offset(rng.i64(0..1000));
+fn random_fact(offsets: i64, rng: &mut Rng) -> Fact {
+    let offset = Offset(rng.i64(0..offsets));
     match rng.u8(..18) {
         0..3 => opened(["orders", "a.b", "t"][rng.usize(..3)]),
-        3 => Fact::Checkpoint(random_checkpoint(rng)),
-        4 => Fact::Sealed { complete: rng.bool(), segments: random_segments(rng) },
-        5 => Fact::Swapped(random_segments(rng).iter().map(|segment| segment.base).collect()),
+        3 => Fact::Checkpoint(random_checkpoint(offsets, rng)),
+        4 => Fact::Sealed { complete: rng.bool(), segments: random_segments(offsets, rng) },
+        5 => Fact::Swapped(
+            random_segments(offsets, rng).iter().map(|segment| segment.base).collect(),
+        ),
         6 => Fact::Start(offset),
         7 => Fact::Truncated(offset),
         8 => Fact::Closed(offset),
@@ -71,14 +78,16 @@ fn random_fact(rng: &mut Rng) -> Fact {
             has_producers: rng.bool(),
             tells_newer: rng.bool(),
         }),
-        16 => Fact::Compacted(random_segments(rng).iter().map(|segment| segment.base).collect()),
+        16 => Fact::Compacted(
+            random_segments(offsets, rng).iter().map(|segment| segment.base).collect(),
+        ),
         15 => Fact::Epoch(LeaderEpoch(rng.i32(0..9)), offset),
         _ => Fact::Synced(offset),
     }
 }
 
-fn random_checkpoint(rng: &mut Rng) -> Checkpoint {
-    let end = rng.i64(0..1000);
+fn random_checkpoint(offsets: i64, rng: &mut Rng) -> Checkpoint {
+    let end = rng.i64(0..offsets);
     let active = ActiveSegment {
         base: Offset(rng.i64(0..=end)),
         end: Offset(end),
@@ -94,8 +103,8 @@ fn random_checkpoint(rng: &mut Rng) -> Checkpoint {
     }
 }
 
-fn random_segments(rng: &mut Rng) -> Vec<SealedSegment> {
-    let mut bases: Vec<i64> = (0..rng.usize(..5)).map(|_| rng.i64(0..1000)).collect();
+fn random_segments(offsets: i64, rng: &mut Rng) -> Vec<SealedSegment> {
+    let mut bases: Vec<i64> = (0..rng.usize(..5)).map(|_| rng.i64(0..offsets)).collect();
     bases.sort_unstable();
     bases.dedup();
     let size_bytes = rng.u64(0..1 << 30);

@@ -9,9 +9,10 @@ use fastrand::Rng;
 use model::{BrokerEpoch, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
 use rustix::io::Errno;
 use storage::disk::{Disk, GatedDisk, RealDisk, SimDisk};
-use storage::journal::{Entry, Fact, Journal, Key, PROCESSES_MAX, State, load};
+use storage::journal::{Checkpoint, Entry, Fact, Journal, Key, PROCESSES_MAX, State, load};
+use storage::{ActiveSegment, SealedSegment};
 
-use crate::fixture::{created, dir, key, opened, random_entry};
+use crate::fixture::{created, dir, key, opened, random_entry, random_entry_of};
 
 fn reopened(disk: &SimDisk) -> Journal {
     Journal::open(Arc::new(disk.clone()), dir(), true).unwrap().unwrap()
@@ -327,14 +328,48 @@ fn an_epoch_that_is_told_again_late_takes_no_newer_one_away() {
 
 #[test]
 fn a_state_that_is_written_anew_is_the_same() {
-    for seed in 0..5_000 {
+    for seed in 0..20_000 {
         let mut rng = Rng::with_seed(seed);
+        // Many partitions, or one of a few offsets only: what depends on the order of facts shows there.
+        let (partitions, offsets) = [(9, 1000), (1, 8)][usize::from(rng.bool())];
         let mut state = State::default();
         for _ in 0..rng.usize(1..40) {
-            apply(&mut state, &random_entry(&mut rng));
+            apply(&mut state, &random_entry_of(partitions, offsets, &mut rng));
         }
         let mut again = State::default();
         again.decode_entries(&state.encode_entries()).unwrap();
         assert_eq!(state.partitions, again.partitions, "seed {seed}");
     }
+}
+
+#[test]
+fn a_segment_that_was_active_at_the_last_checkpoint_and_holds_the_start_must_exist() {
+    let disk = SimDisk::new();
+    let journal = created(&disk);
+    let checkpoint = |base, end| {
+        let active = ActiveSegment { base: Offset(base), end: Offset(end), size_bytes: 100 };
+        Entry::Of(
+            key(0),
+            Fact::Checkpoint(Checkpoint {
+                recovery_point: active.end,
+                active: Some(active),
+                epoch: LeaderEpoch(0),
+                high_watermark: active.end,
+                cleaned_below: Offset(0),
+                at: Timestamp(0),
+            }),
+        )
+    };
+    let sealed = SealedSegment { base: Offset(0), size_bytes: 100 };
+    journal.commit(&[Entry::Of(key(0), opened("t")), checkpoint(0, 10)]).unwrap();
+    // The log was rolled at 10, records below 5 deleted, and a crash comes before the next checkpoint is whole.
+    journal.commit(&[Entry::Of(key(0), Fact::Start(Offset(5)))]).unwrap();
+    let sealing = Fact::Sealed { complete: false, segments: vec![sealed] };
+    journal.commit(&[Entry::Of(key(0), sealing)]).unwrap();
+    let known = || reopened(&disk.snapshot()).partition(&key(0)).unwrap().sealed.clone();
+    assert_eq!(known(), Some(vec![sealed]));
+    journal.commit(&[checkpoint(10, 12)]).unwrap();
+    assert_eq!(known(), Some(vec![sealed]));
+    journal.commit(&[Entry::Of(key(0), Fact::Start(Offset(10)))]).unwrap();
+    assert_eq!(known(), Some(Vec::new()));
 }
