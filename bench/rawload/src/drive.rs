@@ -55,6 +55,9 @@ pub struct Rate {
     /// How much of the start is left out of the latencies
     #[arg(long, default_value_t = 1.0)]
     warmup_seconds: f64,
+    /// Requests in flight on each connection at most; what is due then waits, and its latency counts from when it was due
+    #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
+    window: usize,
 }
 
 /// Requests of whole batches, as fast as the broker answers.
@@ -86,11 +89,15 @@ pub fn rate(arguments: &Rate) -> Result<String> {
         let now = drive.start.elapsed();
         while sent < total && intended(sent) <= now {
             let turn = usize::try_from(sent).expect("counts fit") % drive.connections.len();
+            if drive.connections[turn].outstanding() >= arguments.window {
+                break;
+            }
             drive.connections[turn].send(intended(sent))?;
             sent += 1;
         }
         ensure!(now < intended(total) + GRACE, "answers are missing after {now:.1?}");
-        let next = if sent < total { intended(sent) } else { now + GRACE };
+        let waits_for_answer = sent == total || intended(sent) <= now;
+        let next = if waits_for_answer { now + GRACE } else { intended(sent) };
         drive.wait(next.saturating_sub(drive.start.elapsed()))?;
     }
     drive.line()

@@ -124,11 +124,7 @@ pub struct TopicSize {
 }
 
 /// CreateTopics, all of one size.
-pub fn create_topics(
-    topics: &[String],
-    size: TopicSize,
-    configs: &[(String, String)],
-) -> Vec<u8> {
+pub fn create_topics(topics: &[String], size: TopicSize, configs: &[(String, String)]) -> Vec<u8> {
     let TopicSize { partitions, replicas } = size;
     let mut frame = Frame::new(Api::CreateTopics);
     frame.count(topics.len());

@@ -78,10 +78,7 @@ pub fn run(command: &Command) -> Result<String> {
             let mut caller = Caller::connect(arguments.names.bootstrap)?;
             let configs = arguments.configs.iter().map(|pair| split(pair));
             let configs = configs.collect::<Result<Vec<_>>>()?;
-            let size = TopicSize {
-                partitions: arguments.partitions,
-                replicas: arguments.replicas,
-            };
+            let size = TopicSize { partitions: arguments.partitions, replicas: arguments.replicas };
             // One topic a request otherwise: controllers bound the records of one request.
             let names = &arguments.names.topics;
             let at_once = if arguments.together { names.len() } else { 1 };

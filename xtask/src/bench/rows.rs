@@ -259,9 +259,14 @@ pub const ROWS: &[Row] = &[
         bars: &[
             bar("cpu_us_per_request", CPU_PER_REQUEST, Limit::Shown),
             bar(
-                "cpu_times_one_connection",
-                "CPU per request against one connection's",
+                "cpu_times_one_in_flight",
+                "CPU per request against one connection's with one in flight",
                 Limit::AtMost(1.5),
+            ),
+            bar(
+                "cpu_times_one_connection",
+                "CPU per request against one connection's with all that is due",
+                Limit::Shown,
             ),
             bar("p99_ms", "p99, ms", Limit::AtMost(5.0)),
         ],

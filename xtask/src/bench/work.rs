@@ -174,7 +174,8 @@ fn java_fetch(broker: &Broker, topic: &str, records: u64, fetch_bytes: u64) -> L
     Load::Java("kafka-consumer-perf-test", arguments, generator::java_consumer_figures)
 }
 
-/// The same rate over one connection, then over many. The figures are those of the many.
+/// The same rate over one connection, one request in flight and as many as are due, then over many connections. The figures are
+/// those of the many. With one in flight, each request wakes the broker, as those of many connections do.
 fn connections(
     meter: &Meter,
     broker: &Broker,
@@ -183,23 +184,32 @@ fn connections(
     many: u64,
 ) -> Result<Figures> {
     let (rate, seconds) = (rate.to_string(), (seconds + 1).to_string());
-    let run = |count: u64| {
+    let run = |count: u64, more: &[&str]| {
         meter.run_on_fresh_topic(broker, 1, |topic| {
             let count = count.to_string();
             let mut arguments =
                 words(&["rate", "--bootstrap", &broker.bootstrap(), "--topic", topic]);
             arguments.extend(words(&["--connections", &count, "--rate", &rate]));
             arguments.extend(words(&["--seconds", &seconds]));
+            arguments.extend(words(more));
             Load::Raw(arguments)
         })
     };
-    let one = run(1)?;
-    let mut figures = run(many)?;
-    let cost = |figures: &Figures| figures.get("cpu_us_per_request").copied();
-    let (one_us, many_us) = cost(&one).zip(cost(&figures)).context("no cost of a request")?;
-    figures.insert("cpu_us_per_request_of_one_connection".to_owned(), one_us);
-    figures.insert("cpu_times_one_connection".to_owned(), many_us / one_us);
-    figures.extend(one.get("p99_ms").map(|p99| ("p99_ms_of_one_connection".to_owned(), *p99)));
+    let (alone, streamed) = (run(1, &["--window", "1"])?, run(1, &[])?);
+    let mut figures = run(many, &[])?;
+    let cost = |figures: &Figures| {
+        figures.get("cpu_us_per_request").copied().context("no cost of a request")
+    };
+    let many_us = cost(&figures)?;
+    let mut compare = |with: &str, one: &Figures| -> Result<()> {
+        let one_us = cost(one)?;
+        figures.insert(format!("cpu_us_per_request_of_one_{with}"), one_us);
+        figures.insert(format!("cpu_times_one_{with}"), many_us / one_us);
+        figures.extend(one.get("p99_ms").map(|p99| (format!("p99_ms_of_one_{with}"), *p99)));
+        Ok(())
+    };
+    compare("in_flight", &alone)?;
+    compare("connection", &streamed)?;
     Ok(figures)
 }
 
