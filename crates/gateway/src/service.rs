@@ -146,21 +146,31 @@ async fn let_in(shared: &Shared, parts: &mut Parts) -> Result<(), ApiError> {
     let forbidden = |refused: Refused| ApiError::new(Kind::Forbidden, refused.to_string());
     let visit = visit(parts)?;
     shared.settings.doorkeeper.admit(&visit).map_err(forbidden)?;
+    // What its forms do is for its own pages: one that was listed could else read the leave to act out of an answer.
+    let is_form = parts.method == Method::POST && parts.uri.path().starts_with("/console/");
+    if is_form && visit.origin.is_some() {
+        visit.of_own_page().map_err(forbidden)?;
+    }
     let parameters = Parameters::of(parts.uri.query());
-    // A ticket opens streams and nothing else.
-    let is_stream = || matches!(route(&parts.method, parts.uri.path()), Ok(Route::Events { .. }));
-    let ticket = parameters.get("ticket").filter(|_| is_stream());
+    let ticket = parameters.get("ticket").filter(|_| takes_tickets(parts));
     // A browser asks before it sends, without saying who it is.
     let visitor = match parts.method == Method::OPTIONS {
         true => shared.who.nobody().clone(),
         false => shared.who.identify(&parts.headers, ticket, Peer::of(parts)).await?,
     };
-    if let (By::Cookie(_), false) = (visitor.by, matches!(parts.method, Method::GET | Method::HEAD))
-    {
+    if let (By::Cookie(_), false) = (visitor.by, visit.reads) {
         visit.of_own_page().map_err(forbidden)?;
     }
     parts.extensions.insert(visitor);
     Ok(())
+}
+
+/// Whether a ticket may stand in the address: it opens streams of those who only read, and nothing else.
+fn takes_tickets(parts: &Parts) -> bool {
+    matches!(
+        route(&parts.method, parts.uri.path()),
+        Ok(Route::Events { .. } | Route::Socket { .. } | Route::SocketReader { .. })
+    )
 }
 
 /// What a request says of where it comes from.
@@ -176,13 +186,25 @@ fn visit(parts: &Parts) -> Result<Visit<'_>, ApiError> {
         host: authority.or_else(|| text(header::HOST)).or(unnamed),
         origin: text(header::ORIGIN),
         fetch_site: text(HeaderName::from_static("sec-fetch-site")),
-        // Records that an instance has given are not given again: no page takes them by a picture's address. What asks for
-        // another protocol does not merely read either: what a WebSocket says, any page may read that has opened it.
-        reads: matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS)
-            && !parts.headers.contains_key(header::UPGRADE)
-            && (parts.method == Method::OPTIONS
-                || !["/consumers/", "/ws/"].iter().any(|own| parts.uri.path().starts_with(own))),
+        reads: reads(parts),
     })
+}
+
+/// Whether a request merely reads. Records that an instance has given are not given again, and who reads as a member of a group
+/// takes partitions from others, and commits: no page does that by a picture's address. What asks for another protocol
+/// does not merely read either: what a WebSocket says, any page may read that has opened it.
+fn reads(parts: &Parts) -> bool {
+    let path = parts.uri.path();
+    let joins = || Parameters::of(parts.uri.query()).get("group").is_some();
+    let takes = || {
+        ["/consumers/", "/ws/"].iter().any(|own| path.starts_with(own))
+            || path.ends_with("/events") && joins()
+    };
+    match parts.method {
+        Method::GET | Method::HEAD => !parts.headers.contains_key(header::UPGRADE) && !takes(),
+        Method::OPTIONS => !parts.headers.contains_key(header::UPGRADE),
+        _ => false,
+    }
 }
 
 /// The page that a request comes from, if it may read the answer.
@@ -247,7 +269,7 @@ async fn take_form(
         return Err(ApiError::new(Kind::MediaType, words));
     }
     let incoming = body.as_mut().expect("only a stream takes the body");
-    let form = collect(incoming, &shared.settings, &shared.bodies).await?;
+    let form = collect(incoming, shared).await?;
     let (path, inside) = (parts.uri.path().to_owned(), Inside::new(shared));
     let taking =
         tokio::spawn(async move { pages.take(&path, &form.bytes, named(&visitor), &inside).await });
@@ -266,7 +288,11 @@ async fn respond(
     if parts.method == Method::OPTIONS {
         return preflight(shared, &parts.headers);
     }
-    let parameters = Parameters::of(parts.uri.query());
+    let mut parameters = Parameters::of(parts.uri.query());
+    if Visitor::of(parts).by == By::Ticket {
+        // It has been looked at, and says nothing about what is asked.
+        parameters = parameters.without("ticket");
+    }
     let route = match route {
         Ok(route) => route,
         Err(none) => return no_route(none),

@@ -78,6 +78,11 @@ impl Claims {
         (claims.text() == text).then_some(claims)
     }
 
+    /// Whether its text can be read again: it is not too long.
+    pub fn is_readable(&self) -> bool {
+        self.text().len() <= BYTES_MAX
+    }
+
     /// Whether it is void at this time: seconds since 1970.
     pub fn is_void_at(&self, now_s: u64) -> bool {
         now_s >= self.expires_s

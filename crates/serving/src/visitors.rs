@@ -26,8 +26,8 @@ pub struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// Whether a page of this very host sends the request: asked of what changes something and was let in by a cookie, which a
-    /// browser sends along with whatever it is made to send.
+    /// Whether a page of this very host sends the request: asked of what does not merely read and was let in by a cookie, which a
+    /// browser sends along with whatever it is made to send; and of the console's forms.
     ///
     /// # Errors
     /// Nothing says so.
@@ -35,7 +35,7 @@ impl Visit<'_> {
         let host = self.host.ok_or(Refused::NoHost)?;
         match (self.origin, self.fetch_site) {
             (Some(origin), _) if is_same(origin, host) => Ok(()),
-            (Some(origin), _) => Err(Refused::ForeignOrigin(origin.to_owned())),
+            (Some(origin), _) => Err(Refused::OtherPage(origin.to_owned())),
             (None, Some("same-origin")) => Ok(()),
             (None, _) => Err(Refused::UnknownPage),
         }
@@ -51,6 +51,8 @@ pub enum Refused {
     ForeignHost(String),
     /// `Origin` is neither the gateway's own nor listed.
     ForeignOrigin(String),
+    /// `Origin` is not the gateway's own, where being listed is not enough.
+    OtherPage(String),
     /// A page of another site sends the request, and does not say which.
     CrossSite,
     /// Nothing says that a page of ours sends the request, and a cookie alone is not believed.
@@ -70,6 +72,9 @@ impl fmt::Display for Refused {
                 f,
                 "pages of {origin:?} may not send this: add that origin to gateway.cors.origins to allow it"
             ),
+            Refused::OtherPage(origin) => {
+                write!(f, "pages of {origin:?} may not send this, listed or not: only pages of this very host may")
+            }
             Refused::UnknownPage => f.write_str(
                 "a cookie alone is not believed where something is changed: send Origin, as browsers do, or Authorization",
             ),

@@ -25,7 +25,7 @@ pub(crate) async fn acknowledge(
     body: &mut Incoming,
 ) -> Result<Answer, ApiError> {
     check_name("group", group)?;
-    let body = collect(body, &shared.settings, &shared.bodies).await?;
+    let body = collect(body, shared).await?;
     let malformed = |words: String| ApiError::new(Kind::Malformed, words);
     let text = std::str::from_utf8(&body.bytes)
         .map_err(|_| malformed("the body is not the id of an event".to_owned()))?;

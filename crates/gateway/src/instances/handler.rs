@@ -48,7 +48,7 @@ pub(crate) async fn create(
     parts: &Parts,
     body: &mut Incoming,
 ) -> Result<Answer, ApiError> {
-    let body = collect(body, &shared.settings, &shared.bodies).await?;
+    let body = collect(body, shared).await?;
     check_type(&parts.headers, &body.bytes)?;
     check_name("group", group)?;
     let creation = creation(&body.bytes)?;
@@ -88,7 +88,7 @@ pub(crate) async fn answer(
     let owner = &*Visitor::of(parts).name;
     let instance = shared.instances.find(owner, group, name)?;
     instance.touch();
-    let body = collect(body, &shared.settings, &shared.bodies).await?;
+    let body = collect(body, shared).await?;
     check_type(&parts.headers, &body.bytes)?;
     let work = Work::of(&instance, wish, parameters, &parts.headers, &body.bytes)?;
     drop(body);

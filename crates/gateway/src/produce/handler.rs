@@ -113,7 +113,7 @@ pub(crate) async fn produce(
     let headers = &parts.headers;
     let asked = Asked::new(parts, wanted(parameters, headers)?)?;
     let (form, style) = Form::of(target.raw, parameters, headers)?;
-    let body = collect(body, &shared.settings, &shared.bodies).await?;
+    let body = collect(body, shared).await?;
     let job = Arc::new(Job::new(target.partition, asked.wanted, style));
     let sent = {
         let read = || form.drafts(&body.bytes, parameters, headers);

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::charge::Charge;
-use crate::settings::Settings;
+use crate::state::Shared;
 
 /// How long a body of no use is thrown away before its request is refused, so that a client that sends before it reads
 /// finds the answer.
@@ -25,32 +25,53 @@ pub(crate) struct Body {
     charge: Charge,
 }
 
-/// Reads a body within the limits of `settings`; `room` has a permit for each byte that all bodies together may hold. The
-/// bytes are charged as they arrive: a length that was only announced takes nothing.
-pub(crate) async fn collect(
+/// Bytes of a small body.
+pub(crate) const SMALL_BYTES_MAX: usize = 8 * 1024;
+
+/// Reads a body within the limits of the settings. The bytes are charged as they arrive: a length that was only announced
+/// takes nothing.
+pub(crate) async fn collect(body: &mut Incoming, shared: &Shared) -> Result<Body, ApiError> {
+    let bytes_max = shared.settings.request_bytes_max;
+    let too_large = || {
+        let words = format!("the body has more than {bytes_max} bytes (gateway.request.bytes.max)");
+        ApiError::new(Kind::TooLarge, words)
+    };
+    in_time(body, shared, &shared.bodies, bytes_max, too_large).await
+}
+
+/// Reads a body of at most [`SMALL_BYTES_MAX`]. It is charged to no room that others need: whoever has no leave at all, or none
+/// but to read, could fill that by bodies that never end.
+pub(crate) async fn collect_small(body: &mut Incoming, shared: &Shared) -> Result<Body, ApiError> {
+    let too_large = || {
+        let words =
+            format!("the body has more than {SMALL_BYTES_MAX} bytes, which is much for this");
+        ApiError::new(Kind::TooLarge, words)
+    };
+    let room = Arc::new(Semaphore::new(SMALL_BYTES_MAX));
+    in_time(body, shared, &room, SMALL_BYTES_MAX, too_large).await
+}
+
+async fn in_time(
     body: &mut Incoming,
-    settings: &Settings,
+    shared: &Shared,
     room: &Arc<Semaphore>,
+    bytes_max: usize,
+    too_large: impl Fn() -> ApiError,
 ) -> Result<Body, ApiError> {
-    let (bytes_max, announced) = (settings.request_bytes_max, body.size_hint().exact());
-    if announced.is_some_and(|length| length > bytes_max as u64) {
-        return Err(too_large(bytes_max));
+    if body.size_hint().exact().is_some_and(|length| length > bytes_max as u64) {
+        return Err(too_large());
     }
-    match timeout(settings.body_timeout, arrive(body, bytes_max, room)).await {
+    match timeout(shared.settings.body_timeout, arrive(body, bytes_max, room, too_large)).await {
         Ok(arrived) => arrived,
         Err(_) => Err(ApiError::new(Kind::Slow, "the body did not arrive in time")),
     }
-}
-
-fn too_large(bytes_max: usize) -> ApiError {
-    let words = format!("the body has more than {bytes_max} bytes (gateway.request.bytes.max)");
-    ApiError::new(Kind::TooLarge, words)
 }
 
 async fn arrive(
     body: &mut Incoming,
     bytes_max: usize,
     room: &Arc<Semaphore>,
+    too_large: impl Fn() -> ApiError,
 ) -> Result<Body, ApiError> {
     let mut whole = Body { bytes: Bytes::new(), charge: Charge::new(room) };
     let mut parts = BytesMut::new();
@@ -61,7 +82,7 @@ async fn arrive(
         // Trailers say nothing here.
         let Ok(data) = frame.into_data() else { continue };
         if whole.bytes.len() + parts.len() + data.len() > bytes_max {
-            return Err(too_large(bytes_max));
+            return Err(too_large());
         }
         whole.charge.add(data.len())?;
         if whole.bytes.is_empty() && parts.is_empty() {

@@ -18,6 +18,12 @@ impl<'a> Parameters<'a> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 
+    /// All others.
+    pub fn without(mut self, name: &str) -> Parameters<'a> {
+        self.0.retain(|(known, _)| known != name);
+        self
+    }
+
     /// The value of a name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
@@ -41,5 +47,8 @@ mod tests {
         assert_eq!(parameters.get("partitioner"), None);
         assert!(parameters.is_set("async") && !parameters.is_set("timing"));
         assert!(!Parameters::of(None).is_set("async"));
+        let others = parameters.without("key");
+        let names: Vec<_> = others.iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["broker", "async", "timing"]);
     }
 }

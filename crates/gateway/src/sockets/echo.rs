@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 use tokio_tungstenite::tungstenite::protocol::Message;
 
-use super::handshake::{answer_to, head};
+use super::handshake::{Accepted, answer_to, head};
 use super::socket::{End, Limits, Socket, Turn};
 
 /// Bytes of a request's head.
@@ -39,7 +39,8 @@ pub async fn echo<S: AsyncRead + AsyncWrite + Unpin>(
     let mut fields = text.lines().filter_map(|line| line.split_once(": "));
     let key = fields.rfind(|(name, _)| name.eq_ignore_ascii_case("sec-websocket-key"));
     let (_, key) = key.ok_or(io::ErrorKind::InvalidInput)?;
-    stream.write_all(head(&answer_to(key)).as_bytes()).await?;
+    let accepted = Accepted { key: answer_to(key), subprotocol: None };
+    stream.write_all(head(&accepted).as_bytes()).await?;
     let limits = Limits {
         message_bytes_max,
         blocked_max: Duration::from_secs(30),

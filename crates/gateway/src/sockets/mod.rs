@@ -32,6 +32,7 @@ use crate::request::{Parameters, Route};
 use crate::state::Shared;
 use consuming::Consuming;
 pub use echo::echo;
+use handshake::Accepted;
 use reading::Reading;
 use socket::{End, Limits, Socket};
 
@@ -43,7 +44,7 @@ const SAID_BYTES_MAX: usize = 64 * 1024;
 /// A socket that can begin: its connection is handed over with it.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    accept: String,
+    accepted: Accepted,
     work: Work,
     charge: Charge,
 }
@@ -66,8 +67,8 @@ pub(crate) async fn open(
     parameters: &Parameters<'_>,
     parts: &Parts,
 ) -> Result<Answer, ApiError> {
-    let accept = match handshake::accept(parts) {
-        Ok(accept) => accept,
+    let accepted = match handshake::accept(parts) {
+        Ok(accepted) => accepted,
         Err(answer) => return Ok(*answer),
     };
     let mut charge = Charge::new(&shared.bodies);
@@ -87,7 +88,7 @@ pub(crate) async fn open(
         }
         _ => unreachable!("only these routes lead here"),
     };
-    Ok(Answer::socket(Opened { accept, work, charge }))
+    Ok(Answer::socket(Opened { accepted, work, charge }))
 }
 
 fn malformed(error: &impl ToString) -> ApiError {
@@ -137,9 +138,9 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     shared: Arc<Shared>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let Opened { accept, work, charge } = opened;
+    let Opened { accepted, work, charge } = opened;
     let _counted = shared.counts.sockets.raised();
-    let head = handshake::head(&accept);
+    let head = handshake::head(&accepted);
     if stream.write_all(head.as_bytes()).await.is_err() {
         return;
     }

@@ -40,7 +40,7 @@ use signing::{Signer, now_s};
 /// The cookie of somebody who has logged in.
 const COOKIE: &str = "highwater-session";
 /// What a token stands behind among the subprotocols of a WebSocket, which a page can name and no header.
-const SUBPROTOCOL: &str = "bearer.";
+pub(crate) const BEARER: &str = "bearer.";
 
 /// How it is known who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -269,12 +269,17 @@ fn credentials(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
 
 fn subprotocol(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::UPGRADE)?;
-    let all = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
-    let mut named = all.filter_map(|value| value.to_str().ok()).flat_map(|list| list.split(','));
-    named.find_map(|name| name.trim().strip_prefix(SUBPROTOCOL))
+    subprotocols(headers).find_map(|name| name.strip_prefix(BEARER))
 }
 
-/// The last of its name: a browser sends the most special one first, and we set one of one path.
+/// The subprotocols of a WebSocket that a client offers, in its order.
+pub(crate) fn subprotocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let all = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
+    let lists = all.filter_map(|value| value.to_str().ok());
+    lists.flat_map(|list| list.split(',')).map(str::trim)
+}
+
+/// The first of its name: a browser sends the most special one first, and we set one of one path.
 fn cookie(headers: &HeaderMap) -> Option<&str> {
     let all = headers.get_all(header::COOKIE).iter();
     let mut pairs = all.filter_map(|value| value.to_str().ok()).flat_map(|list| list.split(';'));

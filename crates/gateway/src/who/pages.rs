@@ -15,7 +15,7 @@ use super::{By, COOKIE, Visitor, Who, cookie};
 use crate::answer::{Answer, text};
 use crate::front::Peer;
 use crate::request::Parameters;
-use crate::request::body::collect;
+use crate::request::body::collect_small;
 use crate::state::Shared;
 
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -137,7 +137,7 @@ pub(crate) async fn log_in(
     let Some(keeper) = &shared.who.keeper else {
         return Ok(login_page(shared, None).with_status(StatusCode::FORBIDDEN));
     };
-    let body = collect(body, &shared.settings, &shared.bodies).await?;
+    let body = collect_small(body, shared).await?;
     let form = String::from_utf8_lossy(&body.bytes).into_owned();
     drop(body);
     let fields = Parameters::of(Some(&form));

@@ -13,7 +13,7 @@ use super::signing::now_s;
 use super::tokens::random;
 use crate::answer::{Answer, text};
 use crate::instances::check_type;
-use crate::request::body::collect;
+use crate::request::body::collect_small;
 use crate::state::Shared;
 
 #[derive(Deserialize)]
@@ -29,7 +29,7 @@ pub(crate) async fn issue(
     body: &mut Incoming,
 ) -> Result<Answer, ApiError> {
     let visitor = Visitor::of(parts);
-    let body = collect(body, &shared.settings, &shared.bodies).await?;
+    let body = collect_small(body, shared).await?;
     check_type(&parts.headers, &body.bytes)?;
     let wanted: Wanted = crate::request::instances::object(&body.bytes)?;
     if !is_list(&wanted.topics) {
@@ -47,6 +47,10 @@ pub(crate) async fn issue(
         stamp: shared.who.stamp(visitor).await,
         user: visitor.name.to_string(),
     };
+    if !claims.is_readable() {
+        let words = "topics: their names are too long for one ticket: make several";
+        return Err(ApiError::new(Kind::Unprocessable, words));
+    }
     let ticket = text(&shared.who.sign(&claims));
     Ok(Answer::json(format!("{{\"ticket\":{ticket},\"expires_ms\":{}}}", expires_s * 1000))
         .unstored())

@@ -58,6 +58,7 @@ pub async fn handshake(
     let status: u16 = head[9..12].parse().unwrap();
     if status == 101 {
         assert!(head.contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo="), "{head}");
+        check_subprotocol(headers, &head);
         return Ok((stream, rest));
     }
     let length = head
@@ -68,6 +69,24 @@ pub async fn handshake(
         timeout(PATIENCE, stream.read_buf(&mut rest)).await.expect("a body").unwrap();
     }
     Err(Refused(status, String::from_utf8(rest).unwrap()))
+}
+
+/// As browsers do: a client that has offered subprotocols closes a connection that comes with none of them, and one that has
+/// offered none closes a connection that comes with one.
+fn check_subprotocol(asked: &[(&str, &str)], head: &str) {
+    let name = "sec-websocket-protocol";
+    let offered = asked.iter().filter(|(known, _)| *known == name);
+    let offered: Vec<String> = offered
+        .flat_map(|(_, list)| list.split(','))
+        .map(|one| one.trim().to_lowercase())
+        .collect();
+    let lines = head.lines().filter_map(|line| line.split_once(": "));
+    let chosen: Vec<&str> = lines.filter(|(known, _)| *known == name).map(|(_, one)| one).collect();
+    match &chosen[..] {
+        [] => assert!(offered.is_empty(), "none of {offered:?}: {head}"),
+        [one] => assert!(offered.iter().any(|known| known == one), "{one} of {offered:?}"),
+        more => panic!("{more:?}"),
+    }
 }
 
 impl WebSocket {

@@ -23,8 +23,8 @@ const USERS: [(&str, Role); 4] = [
     ("boss", Role::Admin),
 ];
 /// Reads `logs.…`, and nothing else.
-const LIMITED: &str = "limited";
-const PASSWORD: &str = "correct horse: battery";
+pub const LIMITED: &str = "limited";
+pub const PASSWORD: &str = "correct horse: battery";
 const FORM: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";
 
@@ -62,14 +62,14 @@ fn needs(id: &str) -> Option<Role> {
     }
 }
 
-struct People {
+pub struct People {
     dir: tempfile::TempDir,
     tokens: Vec<(String, String)>,
     users: Users,
 }
 
 impl People {
-    fn new() -> People {
+    pub fn new() -> People {
         let mut users = Users::default();
         let mut made = Vec::new();
         let under = Topics::Under(vec!["logs.".to_owned()]);
@@ -88,7 +88,7 @@ impl People {
         people
     }
 
-    fn file(&self) -> std::path::PathBuf {
+    pub fn file(&self) -> std::path::PathBuf {
         self.dir.path().join("users")
     }
 
@@ -99,16 +99,16 @@ impl People {
         std::fs::rename(new, self.file()).unwrap();
     }
 
-    fn bearer(&self, name: &str) -> String {
+    pub fn bearer(&self, name: &str) -> String {
         let token = &self.tokens.iter().find(|(known, _)| known == name).unwrap().1;
         format!("Bearer {token}")
     }
 
-    async fn world(&self) -> World {
+    pub async fn world(&self) -> World {
         self.world_with(Access::Health).await
     }
 
-    async fn world_with(&self, access: Access) -> World {
+    pub async fn world_with(&self, access: Access) -> World {
         let users_file = Some(self.file());
         World::start_with(|settings| Settings { access, users_file, ..settings }).await
     }
@@ -426,7 +426,7 @@ async fn requests_under_load_are_answered_while_the_file_changes() {
     world.stop().await;
 }
 
-async fn log_in(connection: &mut Connection, password: &str, next: &str) -> Answer {
+pub async fn log_in(connection: &mut Connection, password: &str, next: &str) -> Answer {
     let escape = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
     let form = format!("name=boss&password={}&next={}", escape(password), escape(next));
     connection.post("/console/login", FORM, form).await

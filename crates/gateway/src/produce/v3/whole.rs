@@ -27,7 +27,7 @@ pub(crate) async fn produce(
 ) -> Result<Answer, ApiError> {
     check_type(&parts.headers)?;
     let asked = Asked::new(parts, wanted(parameters, &parts.headers)?)?;
-    let body = collect(body, &shared.settings, &shared.bodies).await?;
+    let body = collect(body, shared).await?;
     let cluster_id = cluster_id(shared, target.cluster).await?;
     let reports = Arc::new(Reports::new(About::new(&cluster_id, target.topic)));
     let job = Arc::new(Job::new(None, asked.wanted, Style::Reports(Arc::clone(&reports))));
