@@ -17,6 +17,10 @@ use crate::tidy;
 
 /// The suite, of which 0.8.2 is the last that its own requirements install.
 const SUITE: &str = "autobahntestsuite==0.8.2";
+/// Begins the suite out of the folder that is its first argument. In PYTHONPATH alone its packages that share a name
+/// (zope.interface) would not be found.
+const PROGRAM: &str = "import site, sys; site.addsitedir(sys.argv.pop(1)); \
+                       from autobahntestsuite.wstest import run; sys.exit(run())";
 /// How a case may end: served, served otherwise than the suite would like where the standard leaves it open, or only told.
 const FINE: [&str; 4] = ["OK", "NON-STRICT", "INFORMATIONAL", "UNIMPLEMENTED"];
 /// Cases on compression.
@@ -69,11 +73,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     });
     let spec_file = folder.join("spec.json");
     std::fs::write(&spec_file, spec.to_string())?;
-    let program = "import sys; from autobahntestsuite.wstest import run; sys.exit(run())";
     let status = Command::new(&python)
-        .args(["-c", program, "-m", "fuzzingclient", "-s"])
+        .args(["-c", PROGRAM])
+        .arg(&library)
+        .args(["-m", "fuzzingclient", "-s"])
         .arg(&spec_file)
-        .env("PYTHONPATH", &library)
         .current_dir(&folder)
         .stdout(Stdio::null())
         .status()
