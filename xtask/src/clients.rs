@@ -8,7 +8,7 @@
 mod kafka_tools;
 mod kcat;
 mod programs;
-mod proxied;
+pub mod proxied;
 pub mod report;
 mod restarts;
 mod scenario;
@@ -77,7 +77,7 @@ impl Arguments {
 
     /// Where results go: only a whole run may overwrite the committed file.
     fn output(&self) -> Option<PathBuf> {
-        let whole = self.clients.is_empty() && self.scenarios.is_empty() && !self.proxy;
+        let whole = self.clients.is_empty() && self.scenarios.is_empty();
         let file = whole.then(|| repository().join("docs/clients.json"));
         self.output.clone().or(file)
     }

@@ -13,6 +13,7 @@ mod fuzz;
 mod golden;
 mod highwater;
 mod invariants;
+mod moved;
 mod openapi;
 mod readers;
 mod realtext;
@@ -61,6 +62,8 @@ enum Task {
     Fuzz(fuzz::Arguments),
     /// Write crates/wire/testdata/golden: what Kafka's own classes make of every message
     Golden,
+    /// Put the proxy in front of an Apache Kafka whose broker comes back at another port
+    Moved,
     /// Have schemathesis compare a real gateway with its OpenAPI document
     Openapi(openapi::Arguments),
     /// Send a real text of a million lines through the broker and compare every byte
@@ -88,6 +91,7 @@ fn main() -> anyhow::Result<()> {
         Task::Failover(arguments) => failover::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Golden => golden::run(),
+        Task::Moved => moved::run(),
         Task::Openapi(arguments) => openapi::run(&arguments),
         Task::Realtext(arguments) => realtext::run(&arguments),
         Task::Secured => secured::run(),

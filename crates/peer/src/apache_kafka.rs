@@ -353,6 +353,12 @@ fn own_listener((client, controller): (u16, u16), port: u16, extra: &[(&str, &st
     )
 }
 
+/// A node's properties with another port for its clients.
+fn at_port(properties: &str, before: u16, after: u16) -> String {
+    let listener = |port: u16| format!("PLAINTEXT://127.0.0.1:{port},");
+    properties.replace(&listener(before), &listener(after))
+}
+
 /// The properties of the file that Kafka ships, but for addresses, the data folder and the internal
 /// topics' replication, which must fit the number of nodes.
 fn properties(node: &Path, index: usize, ports: &[(u16, u16)], extra: &[(&str, &str)]) -> String {
@@ -483,6 +489,20 @@ impl Brokers {
         Ok(())
     }
 
+    /// Stops node `index`, counted from 0, and starts it again on its data with `port` for its clients. Returns when it serves
+    /// there.
+    ///
+    /// # Errors
+    /// It does not stop, or does not serve at the new port in time.
+    pub fn move_to(&mut self, index: usize, port: u16) -> Result<()> {
+        let file = self.node_folder(index).join("server.properties");
+        let moved = at_port(&fs::read_to_string(&file)?, self.nodes[index].port, port);
+        fs::write(&file, moved)?;
+        self.restart(index)?;
+        self.nodes[index].port = port;
+        self.wait_until_serves(index)
+    }
+
     /// Waits until node `index` serves, counted from 0.
     ///
     /// # Errors
@@ -541,6 +561,15 @@ mod tests {
     fn a_base_port_gives_each_node_two_neighbours() {
         assert_eq!(ports(2, Some(9092)).unwrap(), vec![(9092, 9093), (9094, 9095)]);
         assert!(ports(2, Some(65533)).is_err());
+    }
+
+    #[test]
+    fn a_node_that_moves_is_told_so_in_both_places_and_keeps_its_controllers_port() {
+        let before = properties(Path::new("/x"), 0, &[(71, 711)], &[]);
+        let after = at_port(&before, 71, 80);
+        let listeners = "listeners=PLAINTEXT://127.0.0.1:80,CONTROLLER://127.0.0.1:711\n";
+        assert_eq!(after.matches(listeners).count(), 2, "{after}");
+        assert!(!after.contains(":71,"), "{after}");
     }
 
     #[test]
