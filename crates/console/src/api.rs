@@ -110,7 +110,8 @@ async fn value(visit: &Visit<'_>, wanted: &Wanted) -> Result<Value, Refused> {
         }
         Wanted::Actions => {
             let entries = visit.desk.journal.entries();
-            let entries: Vec<Value> = entries.iter().take(ROWS_MAX).map(journal::value).collect();
+            let told = entries.into_iter().take(ROWS_MAX).map(|one| one.told_to(visit.by.rights));
+            let entries: Vec<Value> = told.map(|one| journal::value(&one)).collect();
             Ok(json!({ "actions": entries }))
         }
         Wanted::Moves => crate::actions::moves_value(visit)

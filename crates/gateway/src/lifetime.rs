@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{error, warn};
 
 use crate::counts::Shown;
@@ -20,6 +20,11 @@ use crate::state::Shared;
 
 /// How long accepting rests after the system refused it, for lack of file descriptors mostly.
 const REST_AFTER_FAILURE: Duration = Duration::from_millis(50);
+
+/// After which part of the time of a stop bodies that have not arrived are not waited for: their clients can still be answered.
+const LAST_CALL: f64 = 0.8;
+/// How long records and consumer instances are waited for at least, once no client is.
+const FLUSH_MIN: Duration = Duration::from_secs(2);
 
 /// A gateway that listens.
 pub struct Gateway {
@@ -127,19 +132,28 @@ impl Gateway {
     }
 
     /// Stops: takes no more connections and no more requests, waits for those under way as long as
-    /// [`Settings::drain`] says, and for records that were sent without waiting.
+    /// [`Settings::drain`] says, and as long, or two seconds if that is over, for records that were sent without waiting
+    /// and for consumer instances to leave their groups.
     pub async fn stop(self) {
         let drain = self.shared.settings.drain;
+        let end = Instant::now() + drain;
         self.shared.begin_to_stop();
         self.stopping.send_replace(true);
-        let drained = async {
-            // Each connection holds a receiver until it has ended.
-            self.stopping.closed().await;
-            self.shared.flush().await;
-        };
-        if timeout(drain, drained).await.is_err() {
+        // Each connection holds a receiver until it has ended.
+        if timeout(drain.mul_f64(LAST_CALL), self.stopping.closed()).await.is_err() {
+            self.shared.call_last();
+            if timeout_at(end, self.stopping.closed()).await.is_err() {
+                warn!(
+                    "some requests to the gateway were not finished in time; their connections are closed"
+                );
+            }
+        }
+        // Whatever a client does that would not end.
+        let flush_by = end.max(Instant::now() + FLUSH_MIN);
+        if timeout_at(flush_by, self.shared.flush()).await.is_err() {
             warn!(
-                "some requests to the gateway were not finished in time; their connections are closed"
+                "brokers have not answered in time: records that were sent without waiting may be lost, and consumer \
+                 instances stay in their groups until these time out"
             );
         }
         if let Some(pages) = &self.shared.settings.pages {

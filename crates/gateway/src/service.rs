@@ -80,7 +80,12 @@ pub(crate) async fn answer(
         Some(mut body) => {
             // What comes too slowly is not waited for again.
             let is_slow = answered.as_ref().is_err_and(|error| error.kind == Kind::Slow);
-            !is_slow && discard(&mut body).await
+            !is_slow
+                && tokio::select! {
+                    biased;
+                    is_read = discard(&mut body) => is_read,
+                    () = shared.last_call() => false,
+                }
         }
     };
     let mut response = match answered {

@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     /// Where it listens, once it does.
     pub(crate) address: OnceLock<SocketAddr>,
     stopping: watch::Sender<bool>,
+    /// Whether the time of a stop is nearly over.
+    last_call: watch::Sender<bool>,
     /// When it was last looked whether brokers can be reached, and whether one could.
     reached: Mutex<Option<(Instant, bool)>>,
 }
@@ -67,6 +69,7 @@ impl Shared {
             listing: Mutex::default(),
             address: OnceLock::new(),
             stopping: watch::Sender::new(false),
+            last_call: watch::Sender::new(false),
             reached: Mutex::default(),
             settings,
         }
@@ -136,6 +139,17 @@ impl Shared {
     pub(crate) async fn stopped(&self) {
         // The sender is here.
         let _ = self.stopping.subscribe().wait_for(|stops| *stops).await;
+    }
+
+    /// Says that the time of a stop is nearly over: what has not come by now is not waited for.
+    pub(crate) fn call_last(&self) {
+        self.last_call.send_replace(true);
+    }
+
+    /// Waits until the time of a stop is nearly over.
+    pub(crate) async fn last_call(&self) {
+        // The sender is here.
+        let _ = self.last_call.subscribe().wait_for(|called| *called).await;
     }
 
     /// Waits until nothing is under way to the brokers, and all consumer instances have left their groups.

@@ -67,7 +67,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     Key::int("gateway.connections.per.address.max", "2147483647")
         .at_least(1)
-        .doc("Connections at a time from one address."),
+        .doc("Connections at a time from one address; of IPv6, from one network of 64 bits."),
     Key::int("gateway.request.bytes.max", "1048576")
         .at_least(1)
         .doc("Bytes of the body of one request; a longer one is answered with 413."),

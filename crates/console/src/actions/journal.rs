@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
+use serving::operation::Kind;
+use serving::rights::{Deed, Rights};
 use tracing::{info, warn};
 
 /// Actions that are shown.
@@ -57,6 +59,20 @@ pub(crate) struct Entry {
     pub(crate) end: End,
     /// What came of it, in words.
     pub(crate) lines: Vec<String>,
+}
+
+impl Entry {
+    /// What somebody with these rights is told of it: a command that produces has a record in it, which not everybody may read
+    /// who may look.
+    pub(crate) fn told_to(mut self, rights: &Rights) -> Entry {
+        let has_record = self.kind == Kind::Produce.name();
+        if has_record && rights.may(Deed::Read(&self.subject)).is_err() {
+            self.command =
+                "# not shown: there is a record of this topic in it, which you may not read"
+                    .to_owned();
+        }
+        self
+    }
 }
 
 #[derive(Debug, Default)]

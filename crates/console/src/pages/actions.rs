@@ -15,7 +15,7 @@ const SHOWN: usize = 200;
 pub(super) fn page(visit: &Visit<'_>) -> Page {
     let journal = &visit.desk.journal;
     let wanted = visit.query.number("id").and_then(|id| u64::try_from(id).ok());
-    let one = wanted.and_then(|id| journal.get(id));
+    let one = wanted.and_then(|id| journal.get(id)).map(|one| one.told_to(visit.by.rights));
     let entries = journal.entries();
     let body = html! {
         h1 { "Actions" }

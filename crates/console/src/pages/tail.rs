@@ -29,7 +29,7 @@ pub(super) fn page(visit: &Visit<'_>) -> Page {
 fn form(query: &Query) -> Markup {
     let value = |name: &str| query.get(name).unwrap_or_default();
     let field = |name: &str, label: &str, hint: &str| {
-        html! { div.field { label for=(name) { (label) } input #(name) type="text" name=(name) value=(value(name)) placeholder=(hint) autocomplete="off" spellcheck="false"; } }
+        html! { div.field { label for=(name) { (label) } input #(name) type="text" name=(name) value=(visible(value(name))) placeholder=(hint) autocomplete="off" spellcheck="false"; } }
     };
     html! {
         form.search method="get" action="/console/tail" {

@@ -155,3 +155,36 @@ async fn every_action_is_for_the_roles_that_may_and_for_no_other() {
     assert_eq!(world.end("orders", 0).await, 4);
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_of_actions_shows_records_to_those_who_may_read_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("users");
+    let people = people(&file);
+    let world = World::start_for(&file).await;
+    world.create("orders", 1).await;
+    let token = |wanted: &str| &people.iter().find(|(name, ..)| *name == wanted).unwrap().2;
+    let words = ["secret-key", "secret-value", "secret-header"];
+    let record = [("topic", "orders"), ("key", words[0]), ("value", words[1])];
+    let asked = [&record[..], &[("headers", "x=secret-header"), ("step", "review")]].concat();
+    let reviewed = post(&world, Some(token("boss")), Kind::Produce, &asked).await;
+    let mut run = hidden(&reviewed.body);
+    run.push(("step".to_owned(), "run".to_owned()));
+    let run: Vec<_> = run.iter().map(|(name, text)| (&**name, &**text)).collect();
+    let done = post(&world, Some(token("boss")), Kind::Produce, &run).await;
+    assert_eq!(done.status, 303, "{done:?}");
+    for (name, may) in [("boss", true), ("reader", true), ("elsewhere", false)] {
+        let says = format!("host: localhost\r\nauthorization: Bearer {}\r\n", token(name));
+        for path in ["/api/v1/actions", "/console/actions?id=1", "/console/actions"] {
+            let told = send(world.gateway.address(), "GET", path, &says, "").await;
+            assert_eq!(told.status, 200, "{path} as {name}: {told:?}");
+            let is_list = path == "/console/actions";
+            for word in &words[..2] {
+                let is_shown = told.body.contains(word);
+                assert_eq!(is_shown, may && !is_list, "{path} as {name}: {}", told.body);
+            }
+            assert!(told.body.contains("orders"), "that it was done may be known: {}", told.body);
+        }
+    }
+    world.stop().await;
+}

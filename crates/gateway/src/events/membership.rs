@@ -110,7 +110,7 @@ pub(crate) async fn serve_member(
             notice::write_retry(Return::SentAway.retry_ms(fastrand::f64()), &mut last);
             let written = writer.body(&last, b"", || shared.is_stopping()).await;
             if written.is_ok() {
-                let _ = writer.finish().await;
+                let _ = writer.finish(|| shared.is_stopping()).await;
             }
             closed
         }

@@ -98,7 +98,7 @@ async fn run(
                 notice::write_end(end, &mut out);
                 reader.write_id_block(&mut out);
                 writer.body(&out, b"", || shared.is_stopping()).await?;
-                return writer.finish().await.map(|()| Closed::Ended);
+                return writer.finish(|| shared.is_stopping()).await.map(|()| Closed::Ended);
             }
             Step::LeaveSlow => {
                 why = Closed::Lag;
@@ -134,5 +134,5 @@ async fn send_away(mut writer: Writer<'_>, mut reader: Reader, shared: &Shared) 
     reader.write_id_block(&mut last);
     drop(reader);
     writer.body(&last, b"", || shared.is_stopping()).await?;
-    writer.finish().await
+    writer.finish(|| shared.is_stopping()).await
 }

@@ -1,12 +1,13 @@
 //! The socket of a reader: the head of the answer, chunks of HTTP, and how long a reader may take nothing.
 
 use std::io::{self, IoSlice};
+use std::pin::pin;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
 use super::counts::Counts;
@@ -85,14 +86,24 @@ impl<'a> Writer<'a> {
         self.write(&mut parts.map(IoSlice::new), is_burden).await
     }
 
-    /// Ends the body.
-    pub(super) async fn finish(mut self) -> io::Result<()> {
+    /// Ends the body. `is_burden` as for [`Writer::body`].
+    pub(super) async fn finish(mut self, is_burden: impl Fn() -> bool) -> io::Result<()> {
         if self.is_chunked {
-            self.write(&mut [IoSlice::new(b"0\r\n\r\n")], || false).await?;
+            self.write(&mut [IoSlice::new(b"0\r\n\r\n")], &is_burden).await?;
         }
         // With TLS it says so first, if the socket takes that.
-        let ended = timeout(self.blocked_max, self.stream.shutdown()).await;
-        ended.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        let close_at = Instant::now() + self.blocked_max;
+        let mut ending = pin!(self.stream.shutdown());
+        loop {
+            let look_at = close_at.min(Instant::now() + LOOK_EVERY);
+            match timeout_at(look_at, &mut ending).await {
+                Ok(ended) => return ended,
+                Err(_) if is_burden() || Instant::now() >= close_at => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                Err(_) => {}
+            }
+        }
     }
 
     /// Fails when nothing was taken for too long, or when the reader is a burden then.

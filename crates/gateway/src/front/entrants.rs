@@ -1,13 +1,31 @@
 //! How many connections there are, in all and from each address.
+//!
+//! An IPv6 address counts by its first 64 bits: whoever has one has all behind them.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
+
+/// The addresses that count as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Place(IpAddr);
+
+impl Place {
+    /// The one that an address is of: itself, or its network of 64 bits.
+    pub(crate) fn of(address: IpAddr) -> Place {
+        Place(match address.to_canonical() {
+            // All of them together would be one network of this machine's and of old forms of IPv4.
+            IpAddr::V6(own) if own.is_loopback() => IpAddr::V6(own),
+            IpAddr::V6(other) => IpAddr::V6(Ipv6Addr::from_bits(other.to_bits() >> 64 << 64)),
+            v4 => v4,
+        })
+    }
+}
 
 #[derive(Debug, Default)]
 struct Counts {
     all: usize,
-    by_address: HashMap<IpAddr, usize>,
+    by_place: HashMap<Place, usize>,
 }
 
 /// Counts connections, and refuses one too many.
@@ -22,7 +40,7 @@ pub(crate) struct Entrants {
 #[derive(Debug)]
 pub(crate) struct Entered {
     counts: Arc<Mutex<Counts>>,
-    address: IpAddr,
+    place: Place,
 }
 
 impl Entrants {
@@ -37,15 +55,15 @@ impl Entrants {
 
     /// Counts a connection from this address; `None` if it is one too many.
     pub(crate) fn enter(&self, address: IpAddr) -> Option<Entered> {
-        let address = address.to_canonical();
+        let place = Place::of(address);
         let mut counts = self.counts.lock().expect("no code under it panics");
-        let here = counts.by_address.get(&address).copied().unwrap_or(0);
+        let here = counts.by_place.get(&place).copied().unwrap_or(0);
         if counts.all >= self.all_max || here >= self.per_address_max {
             return None;
         }
         counts.all += 1;
-        counts.by_address.insert(address, here + 1);
-        Some(Entered { counts: Arc::clone(&self.counts), address })
+        counts.by_place.insert(place, here + 1);
+        Some(Entered { counts: Arc::clone(&self.counts), place })
     }
 }
 
@@ -53,10 +71,10 @@ impl Drop for Entered {
     fn drop(&mut self) {
         let mut counts = self.counts.lock().expect("no code under it panics");
         counts.all -= 1;
-        if let Some(here) = counts.by_address.get_mut(&self.address) {
+        if let Some(here) = counts.by_place.get_mut(&self.place) {
             *here -= 1;
             if *here == 0 {
-                counts.by_address.remove(&self.address);
+                counts.by_place.remove(&self.place);
             }
         }
     }
@@ -78,6 +96,17 @@ mod tests {
         drop(first);
         assert!(entrants.enter(one).is_some());
         drop(third);
-        assert!(!entrants.counts.lock().unwrap().by_address.contains_key(&two));
+        assert!(!entrants.counts.lock().unwrap().by_place.contains_key(&Place::of(two)));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address() {
+        let entrants = Entrants::new(100, 2);
+        let enter = |text: &str| entrants.enter(text.parse().unwrap());
+        let _here = [enter("2001:db8::1").unwrap(), enter("2001:db8::2:3:4:5").unwrap()];
+        assert!(enter("2001:db8::7").is_none(), "the third of one network");
+        assert!(enter("2001:db8:0:1::1").is_some(), "another network");
+        let _own = [enter("::1").unwrap(), enter("::1").unwrap()];
+        assert!(enter("::1").is_none() && enter("::2").is_some() && enter("10.0.0.1").is_some());
     }
 }

@@ -174,11 +174,14 @@ impl Guest {
         }
     }
 
-    /// Something goes out. Behind an answer the next request may take its time.
+    /// Something goes out. Behind an answer the next request may take its time; the answer may be written in many pieces, and
+    /// only the first of them tells that it has begun.
     fn was_written(&mut self) {
         self.write_by = None;
         if self.pace.was_answer() {
             self.in_head = false;
+        }
+        if self.pace.awaits_head() && !self.in_head {
             self.read_by = Instant::now() + IDLE_MAX;
         }
     }
@@ -254,5 +257,35 @@ impl AsyncWrite for Guest {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_is_taken_slowly_is_not_silence() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let pace = Pace::default();
+        let mut guest = Guest::new(Transport::Plain(stream), pace.clone(), Duration::from_secs(5));
+        pace.begin();
+        pace.end();
+        guest.was_written();
+        let mut read_by = guest.read_by;
+        for _ in 0..3 {
+            // Any moment later.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            guest.was_written();
+            assert!(guest.read_by > read_by, "a later piece of the same answer");
+            read_by = guest.read_by;
+        }
+        // The next head has begun: it must be whole in its own time, whatever is still written.
+        guest.was_read();
+        let in_head = guest.read_by;
+        guest.was_written();
+        assert_eq!(guest.read_by, in_head);
     }
 }

@@ -23,7 +23,7 @@ use crate::state::Shared;
 use crate::{events, sockets};
 
 use connection::Handed;
-pub(crate) use entrants::Entrants;
+pub(crate) use entrants::{Entrants, Place};
 pub(crate) use guest::Pace;
 pub use tls::{Tls, TlsError};
 pub(crate) use transport::Transport;

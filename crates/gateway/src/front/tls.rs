@@ -32,8 +32,8 @@ const UNSENT_BYTES_MAX: usize = 32 * 1024;
 /// The first byte of every connection with TLS: a record of its handshake.
 const HANDSHAKE: u8 = 0x16;
 /// What a client without TLS is told.
-const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length: 58\r\n\r\n\
-    this port speaks TLS: begin its address with https://, not";
+const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length: 53\r\n\r\n\
+    this port speaks TLS: begin its address with https://";
 
 /// Why a certificate and its key cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use serving::error::{ApiError, Kind};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::charge::Charge;
 use crate::state::Shared;
@@ -61,9 +61,17 @@ async fn in_time(
     if body.size_hint().exact().is_some_and(|length| length > bytes_max as u64) {
         return Err(too_large());
     }
-    match timeout(shared.settings.body_timeout, arrive(body, bytes_max, room, too_large)).await {
-        Ok(arrived) => arrived,
-        Err(_) => Err(ApiError::new(Kind::Slow, "the body did not arrive in time")),
+    let arriving = arrive(body, bytes_max, room, too_large);
+    tokio::select! {
+        biased;
+        arrived = arriving => arrived,
+        () = sleep(shared.settings.body_timeout) => {
+            Err(ApiError::new(Kind::Slow, "the body did not arrive in time"))
+        }
+        () = shared.last_call() => {
+            let words = "the gateway stops, and the body had not arrived";
+            Err(ApiError::new(Kind::Unavailable, words))
+        }
     }
 }
 

@@ -10,6 +10,8 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::front::Place;
+
 /// Wrong passwords in a row.
 const MOST: f64 = 10.0;
 /// How long it takes until one more may be wrong.
@@ -20,7 +22,7 @@ const ADDRESSES_MAX: usize = 10_000;
 /// Guesses by address.
 #[derive(Debug, Default)]
 pub(super) struct Guesses {
-    buckets: Mutex<HashMap<u128, Bucket>>,
+    buckets: Mutex<HashMap<Place, Bucket>>,
 }
 
 /// What is spent of a bucket, and when that was so.
@@ -37,13 +39,9 @@ impl Bucket {
     }
 }
 
-/// The addresses that count as one; `None`: not counted.
-fn place(address: IpAddr) -> Option<u128> {
-    match address.to_canonical() {
-        address if address.is_loopback() => None,
-        IpAddr::V4(address) => Some(u128::from(address.to_bits())),
-        IpAddr::V6(address) => Some(address.to_bits() >> 64 << 64),
-    }
+/// The place of an address; `None`: not counted.
+fn place(address: IpAddr) -> Option<Place> {
+    (!address.to_canonical().is_loopback()).then(|| Place::of(address))
 }
 
 impl Guesses {

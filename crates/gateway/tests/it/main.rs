@@ -17,6 +17,7 @@ mod pushing;
 mod reading;
 mod refusing;
 mod slow_readers;
+mod stopping;
 mod strangers;
 mod streaming;
 mod tickets;
