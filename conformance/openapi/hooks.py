@@ -1,4 +1,4 @@
-"""Names that exist, for half of what schemathesis makes up: with names by chance alone nothing but 404 would be seen."""
+"""Names and ids that exist, for much of what schemathesis makes up: with those by chance alone nothing but refusals would be seen."""
 
 import os
 
@@ -6,6 +6,7 @@ import schemathesis
 
 TOPIC = os.environ["TOPIC"]
 CLUSTER = os.environ["CLUSTER"]
+TICKET = os.environ["TICKET"]
 INSTANCES = os.environ["INSTANCES"].split(",")
 
 
@@ -19,13 +20,35 @@ def map_path_parameters(context, path_parameters):
     if not path_parameters:
         return path_parameters
     known = dict(path_parameters)
-    for parameter, value in (("topic", TOPIC), ("topics", TOPIC), ("cluster", CLUSTER)):
+    # Those of our document, and of the bridge's.
+    for parameter, value in (("topic", TOPIC), ("topics", TOPIC), ("topicname", TOPIC), ("cluster", CLUSTER)):
         if parameter in known and is_replaced(known[parameter]):
             known[parameter] = value
-    partition = known.get("partition")
-    if type(partition) is int and 0 <= partition < 2**31 and partition % 3 > 0:
-        known["partition"] = 0
-    if "name" in known and is_replaced(known["name"]) and is_replaced(known.get("group")):
-        number = len(known["group"]) % len(INSTANCES)
-        known["group"], known["name"] = "openapi", INSTANCES[number]
+    for parameter in ("partition", "partitionid"):
+        partition = known.get(parameter)
+        if type(partition) is int and 0 <= partition < 2**31 and partition % 3 > 0:
+            known[parameter] = 0
+    group = "group" if "group" in known else "groupid"
+    if "name" in known and is_replaced(known["name"]) and is_replaced(known.get(group)):
+        number = len(known[group]) % len(INSTANCES)
+        known[group], known["name"] = "openapi", INSTANCES[number]
     return known
+
+
+# An id is what the gateway sent with an event: no schema tells a whole one from a damaged one. In all three forms.
+IDS = [f"{TOPIC}/0@0", f"{TOPIC}/1@-1", f'[{{"topic":"{TOPIC}","partition":0,"offset":1}}]', "AQ"]
+
+
+@schemathesis.hook
+def map_case(context, case):
+    """Where a request is to be served, its id is one that could have come, and its ticket one that was given."""
+    if case.meta is None or not case.meta.generation.mode.is_positive:
+        return case
+    if isinstance(case.query, dict):
+        if isinstance(case.query.get("lastEventId"), str):
+            case.query["lastEventId"] = IDS[len(case.query["lastEventId"]) % len(IDS)]
+        if isinstance(case.query.get("ticket"), str):
+            case.query["ticket"] = TICKET
+    if case.operation.path == "/groups/{group}/ack" and isinstance(case.body, str):
+        case.body = IDS[len(case.body) % len(IDS)]
+    return case

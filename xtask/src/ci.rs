@@ -67,6 +67,10 @@ const CLIENTS: &[Step] = &[
     cargo("real clients", &["xt", "clients", "--output", "target/clients.json"]),
     cargo("clients in front of a protected Apache Kafka", &["xt", "secured"]),
     cargo("others' readers of events, and examples with curl", &["xt", "events"]),
+    cargo(
+        "requests made up from the OpenAPI document",
+        &["xt", "openapi", "--examples", "8", "--seconds", "45"],
+    ),
     cargo("a real text, with crashes", &["xt", "realtext"]),
     cargo("a real browser", &["xt", "browser"]),
 ];

@@ -94,6 +94,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::request::Embedded;
 
     /// Everything that the document refers to.
     fn references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
@@ -122,6 +123,56 @@ mod tests {
             let open = entry.pattern.matches('{').count();
             let given = operation["parameters"].as_array().map_or(0, Vec::len);
             assert!(given >= open, "{}", entry.pattern);
+        }
+    }
+
+    #[test]
+    fn the_pattern_of_filters_takes_what_is_a_filter_and_nothing_else() {
+        let document = made();
+        let pattern = &document["components"]["parameters"]["filter"]["schema"]["pattern"];
+        let pattern = regex::Regex::new(pattern.as_str().unwrap()).unwrap();
+        let seventeen = vec!["key:a"; 17].join(",");
+        for text in [
+            "",
+            "key:",
+            "key:user-*",
+            "key:a,",
+            "key:a,,",
+            ",key:a",
+            "key:a,header:kind=order,header:kind=*",
+            r"key:a\,b\*\",
+            r"key:a\,b\*\\",
+            r"key:a\",
+            "key:a*b",
+            "key:a\n*",
+            "header:=x",
+            "header:x",
+            "header:a=b=c",
+            r"header:\=b",
+            r"header:a\=b",
+            r"header:a\,b=c",
+            "yå",
+            &seventeen,
+            &seventeen[6..],
+        ] {
+            let is_filter = serving::events::Filter::read(text).is_ok();
+            assert_eq!(pattern.is_match(text), is_filter, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_pattern_of_base64_takes_what_the_records_may_have_and_nothing_else() {
+        let source: Value = serde_json::from_str(SOURCE).unwrap();
+        let header = &source["schemas"]["RecordHeader"]["properties"]["value"]["pattern"];
+        let pattern = regex::Regex::new(header.as_str().unwrap()).unwrap();
+        for text in [
+            "", "Zg==", "Zg=", "Zg", "Zh==", "Zm8=", "Zm8", "Zm9=", "Zm9v", "Z", "Zg===", "Zm9v=",
+            "Zm-_",
+        ] {
+            let body = format!(r#"{{"records":[{{"value":"{text}"}}]}}"#);
+            let is_taken =
+                crate::request::records::drafts(body.as_bytes(), Embedded::Binary).is_ok();
+            assert_eq!(pattern.is_match(text), is_taken, "{text:?}");
         }
     }
 

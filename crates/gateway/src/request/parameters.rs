@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use serving::error::{ApiError, Kind};
+
 /// Names and values, decoded. Of a name that is there several times the first counts.
 #[derive(Debug, Clone, Default)]
 pub struct Parameters<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
@@ -29,9 +31,21 @@ impl<'a> Parameters<'a> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
-    /// Whether a parameter is there and does not say no.
-    pub fn is_set(&self, name: &str) -> bool {
-        self.get(name).is_some_and(|value| !matches!(value, "false" | "0"))
+    /// Whether a parameter says yes: `true`, `1`, or its name alone. It says no if it is not there.
+    ///
+    /// # Errors
+    /// It says neither yes nor no.
+    pub fn is_set(&self, name: &str) -> Result<bool, ApiError> {
+        let Some(value) = self.get(name) else { return Ok(false) };
+        let is = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word));
+        match (is(&["true", "1", ""]), is(&["false", "0"])) {
+            (true, _) => Ok(true),
+            (_, true) => Ok(false),
+            _ => {
+                let words = format!("{name}: expected true or false");
+                Err(ApiError::new(Kind::Unprocessable, words))
+            }
+        }
     }
 }
 
@@ -45,10 +59,24 @@ mod tests {
         assert_eq!(parameters.get("broker"), Some("cs6-mod"));
         assert_eq!(parameters.get("key"), Some("a b c"));
         assert_eq!(parameters.get("partitioner"), None);
-        assert!(parameters.is_set("async") && !parameters.is_set("timing"));
-        assert!(!Parameters::of(None).is_set("async"));
         let others = parameters.without("key");
         let names: Vec<_> = others.iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["broker", "async", "timing"]);
+    }
+
+    #[test]
+    fn a_flag_says_yes_or_no() {
+        let async_of = |query| Parameters::of(Some(query)).is_set("async");
+        for yes in ["async", "async=", "async=true", "async=1", "async=True"] {
+            assert_eq!(async_of(yes), Ok(true), "{yes}");
+        }
+        for no in ["", "timing", "async=false", "async=0", "async=FALSE"] {
+            assert_eq!(async_of(no), Ok(false), "{no}");
+        }
+        for neither in ["async=yes", "async=2", "async=%00", "async=true,false"] {
+            let error = async_of(neither).unwrap_err();
+            assert_eq!(error.kind, Kind::Unprocessable, "{neither}");
+            assert!(error.message.contains("true or false"), "{neither}");
+        }
     }
 }

@@ -33,7 +33,7 @@ pub struct Wanted {
 /// How the records of this request are to be produced.
 ///
 /// # Errors
-/// A strategy has no such name.
+/// A strategy has no such name, or a flag says neither yes nor no.
 pub fn wanted(parameters: &Parameters<'_>, headers: &HeaderMap) -> Result<Wanted, ApiError> {
     let said = |name, header| {
         let of_header = || headers.get(header).and_then(|value: &HeaderValue| value.to_str().ok());
@@ -54,8 +54,8 @@ pub fn wanted(parameters: &Parameters<'_>, headers: &HeaderMap) -> Result<Wanted
     };
     Ok(Wanted {
         pair: Pair { broker, partition },
-        is_async: parameters.is_set("async"),
-        is_timed: parameters.is_set("timing"),
+        is_async: parameters.is_set("async")?,
+        is_timed: parameters.is_set("timing")?,
     })
 }
 

@@ -24,6 +24,37 @@ async fn the_document_has_every_path_under_both_its_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_record_and_no_error_in_json_is_in_the_document_too() {
+    let world = World::start().await;
+    world.create("t", 1, &[]).await;
+    let mut connection = world.connect().await;
+    let document = connection.get("/openapi").await.json();
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let reader = "/ws/v2/reader/persistent/public/default/";
+    for (method, pattern, path, headers, status) in [
+        ("POST", "/console/login", "/console/login".to_owned(), &form[..], 403),
+        ("POST", "/console/login", "/console/login".to_owned(), &[], 415),
+        ("POST", "/console/logout", "/console/logout".to_owned(), &[], 303),
+        ("GET", "/ws/topics/{topics}", "/ws/topics/t".to_owned(), &[], 426),
+        ("GET", &format!("{reader}{{topic}}"), format!("{reader}t?receiverQueueSize=x"), &[], 426),
+    ] {
+        let answer = connection.ask(method, &path, headers, b"").await;
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+        let operation = &document["paths"][pattern][method.to_lowercase()];
+        let mut known = &operation["responses"][status.to_string()];
+        if let Some(reference) = known["$ref"].as_str() {
+            known = document.pointer(reference.trim_start_matches('#')).unwrap();
+        }
+        assert!(known.is_object(), "{path}: {status} is not in the document");
+        let content_type = answer.header("content-type").unwrap_or_default();
+        let content_type = content_type.split(';').next().unwrap();
+        let described = &known["content"];
+        assert!(described.is_null() || described[content_type].is_object(), "{path}: {answer:?}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_topic_is_created_once_and_can_be_written_to_at_once() {
     let world = World::start().await;
     let mut connection = world.connect().await;

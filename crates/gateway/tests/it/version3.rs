@@ -57,7 +57,11 @@ async fn a_record_is_read_back_as_it_was_meant_and_its_answer_says_where_it_is()
         "cluster_id": world.cluster.metadata().cluster_id, "timestamp": "2023-11-14T22:13:20Z",
         "key": {"type": "STRING", "size": 1}, "value": {"type": "JSON", "size": 7}});
     assert_eq!((answer.status, answer.json()), (200, expected), "{answer:?}");
-    let two = "{\"partition_id\":0,\"value\":{\"type\":\"BINARY\",\"data\":\"AP8=\"}}{\"partition_id\":0}";
+    // Without data a value is null, whatever its type, as the document says.
+    let two = concat!(
+        r#"{"partition_id":0,"value":{"type":"BINARY","data":"AP8="}}"#,
+        r#"{"partition_id":0,"key":null,"value":{"type":"STRING","data":null},"timestamp":null}"#
+    );
     let two = reports(&connection.post(&path, "application/json; charset=utf-8", two).await);
     assert_eq!((two.len(), &two[0]["offset"], &two[1]["offset"]), (2, &json!(0), &json!(1)));
     let kept = world.read("t").await;
