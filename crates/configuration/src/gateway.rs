@@ -99,6 +99,8 @@ pub struct Gateway {
     pub tls: Option<TlsFiles>,
     /// The key `gateway.cors.origins`.
     pub cors_origins: Vec<String>,
+    /// The key `gateway.topic.partitioners`: rows `TOPIC=PARTITIONER`, as they were written.
+    pub topic_partitioners: Vec<String>,
     /// The key `gateway.threads`; `None`: one for each core.
     pub threads: Option<usize>,
     /// The key `gateway.memory.bytes`.
@@ -168,6 +170,7 @@ impl Gateway {
             key_file: file(reading, "console.key.file"),
             tls: tls_files(reading),
             cors_origins: reading.get("gateway.cors.origins"),
+            topic_partitioners: reading.get("gateway.topic.partitioners"),
             threads: reading.optional("gateway.threads"),
             memory_bytes: reading.get("gateway.memory.bytes"),
             connections_max: reading.optional("gateway.connections.max"),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::ClusterConfig;
+use serving::choice::OfTopics;
 use serving::visitors::Doorkeeper;
 
 pub use crate::events::EventSettings;
@@ -58,6 +59,8 @@ pub struct Settings {
     pub instances: InstanceSettings,
     /// How event streams are served.
     pub events: EventSettings,
+    /// How records are shared out where a request names no partitioner.
+    pub partitioners: Arc<OfTopics>,
     /// What everybody may do.
     pub access: Access,
     /// The file of users, if there are any.

@@ -54,6 +54,10 @@ pub(super) const KEYS: &[Key] = &[
     Key::list("gateway.cors.origins", "").doc(
         "Origins of web pages that may send records and read answers, such as https://app.example.org.",
     ),
+    Key::list("gateway.topic.partitioners", "").doc(
+        "How records are shared out over a topic's partitions where a request names no partitioner: TOPIC=PARTITIONER, with * at \
+         the end of TOPIC for any rest. A topic's own row counts before the longest beginning. Others: murmur2.",
+    ),
     Key::null("gateway.threads", Kind::Int)
         .at_least(1)
         .doc("Threads of the gateway, which begin with its first connection. Unset: one for each core."),

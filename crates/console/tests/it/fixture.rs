@@ -153,6 +153,7 @@ fn open_for(
         drain: PATIENCE,
         events: EventSettings::default(),
         instances: InstanceSettings::default(),
+        partitioners: Arc::default(),
         access,
         users_file,
         key: None,

@@ -18,7 +18,7 @@ use crate::request::body::collect;
 use crate::request::cloud_events::{binary, is_binary};
 use crate::request::draft::Draft;
 use crate::request::wanted::{Reading, Wanted, raw, reading, wanted};
-use crate::request::{Parameters, idempotency_key, what_is_asked};
+use crate::request::{Parameters, Trace, idempotency_key, what_is_asked};
 use crate::state::Shared;
 use crate::who::Visitor;
 
@@ -111,12 +111,18 @@ pub(crate) async fn produce(
     body: &mut Incoming,
 ) -> Result<Answer, ApiError> {
     let headers = &parts.headers;
-    let asked = Asked::new(parts, wanted(parameters, headers)?)?;
+    let by_default = shared.settings.partitioners.of(target.topic);
+    let asked = Asked::new(parts, wanted(parameters, headers, by_default)?)?;
     let (form, style) = Form::of(target.raw, parameters, headers)?;
     let body = collect(body, shared).await?;
     let job = Arc::new(Job::new(target.partition, asked.wanted, style));
     let sent = {
-        let read = || form.drafts(&body.bytes, parameters, headers);
+        let trace = Trace::of(headers);
+        let read = || {
+            let mut drafts = form.drafts(&body.bytes, parameters, headers)?;
+            drafts.iter_mut().for_each(|draft| trace.add_to(draft));
+            Ok(drafts)
+        };
         asked.send(shared, target.topic, &job, &body.bytes, &read).await?
     };
     // The records are in the producer's memory now.

@@ -16,6 +16,7 @@ mod parameters;
 pub mod read;
 pub mod records;
 mod route;
+mod trace;
 pub mod v3;
 pub mod wanted;
 
@@ -26,3 +27,4 @@ pub use lines::{Lines, drafts_of_lines};
 pub use new_topic::new_topic;
 pub use parameters::Parameters;
 pub use route::{Allowed, Entry, NoRoute, Part, Route, Routed, TABLE, Verb, Wish, route, routed};
+pub use trace::Trace;

@@ -30,11 +30,15 @@ pub struct Wanted {
     pub is_timed: bool,
 }
 
-/// How the records of this request are to be produced.
+/// How the records of this request are to be produced; `by_default` counts where it names no partitioner.
 ///
 /// # Errors
 /// A strategy has no such name, or a flag says neither yes nor no.
-pub fn wanted(parameters: &Parameters<'_>, headers: &HeaderMap) -> Result<Wanted, ApiError> {
+pub fn wanted(
+    parameters: &Parameters<'_>,
+    headers: &HeaderMap,
+    by_default: Strategy,
+) -> Result<Wanted, ApiError> {
     let said = |name, header| {
         let of_header = || headers.get(header).and_then(|value: &HeaderValue| value.to_str().ok());
         parameters.get(name).or_else(of_header)
@@ -47,7 +51,7 @@ pub fn wanted(parameters: &Parameters<'_>, headers: &HeaderMap) -> Result<Wanted
         })?),
     };
     let partition = match said("partitioner", "x-partitioner") {
-        None => Strategy::default(),
+        None => by_default,
         Some(name) => Strategy::from_name(name).ok_or_else(|| {
             unknown("partitioner", &Strategy::names().collect::<Vec<_>>().join(", "))
         })?,
@@ -189,12 +193,20 @@ mod tests {
 
     #[test]
     fn strategies_are_named_by_parameters_or_else_by_headers() {
-        let of = |query, pairs| wanted(&Parameters::of(Some(query)), &headers(pairs));
+        let of = |query, pairs| {
+            wanted(&Parameters::of(Some(query)), &headers(pairs), Strategy::default())
+        };
         assert_eq!(of("", &[]).unwrap().pair, Pair::default());
         let both = of("broker=cs6-mod", &[("x-broker", "random"), ("x-partitioner", "crc32")]);
         let pair = Pair { broker: Some(BrokerStrategy::Cs6Mod), partition: Strategy::Crc32 };
         assert_eq!(both.unwrap().pair, pair);
         assert_eq!(of("broker=none", &[]).unwrap().pair.broker, None);
+        let topics = |query| {
+            let wanted = wanted(&Parameters::of(Some(query)), &headers(&[]), Strategy::Random);
+            wanted.unwrap().pair.partition
+        };
+        assert_eq!(topics("broker=random"), Strategy::Random);
+        assert_eq!(topics("partitioner=murmur2"), Strategy::Murmur2);
         assert!(of("async=true&timing=1", &[]).is_ok_and(|w| w.is_async && w.is_timed));
         for query in ["broker=sticky", "broker=", "partitioner=murmur", "partitioner=Random"] {
             let error = of(query, &[]).unwrap_err();

@@ -83,7 +83,8 @@ pub(crate) async fn open(
         }
         Route::SocketProducer { topic } => {
             check_producer(parameters.iter()).map_err(|error| malformed(&error))?;
-            let wanted = wanted(parameters, &parts.headers)?;
+            let wanted =
+                wanted(parameters, &parts.headers, shared.settings.partitioners.of(topic))?;
             Work::Produce(One::to(shared, topic, wanted.pair).await?)
         }
         _ => unreachable!("only these routes lead here"),

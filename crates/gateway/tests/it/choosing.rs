@@ -1,6 +1,10 @@
 //! Broker and partition as they were asked for.
 
+use std::sync::Arc;
+
+use gateway::Settings;
 use serde_json::{Value, json};
+use serving::choice::OfTopics;
 
 use crate::fixture::World;
 use crate::http::Connection;
@@ -98,5 +102,31 @@ async fn a_formula_over_keys_refuses_records_without_one_and_sends_none_of_the_r
     let answer = connection.post("/topics/t/raw?partitioner=modulo", "text/plain", "v").await;
     assert_eq!(answer.status, 422);
     assert_eq!(world.ends("t").await, [0; 5]);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topics_own_partitioner_counts_unless_the_request_names_one() {
+    let rows = ["by-hash=hash-mod", "by-*=crc32"];
+    let partitioners = Arc::new(OfTopics::read(rows).unwrap());
+    let world = World::start_with(|settings| Settings { partitioners, ..settings }).await;
+    let mut connection = world.connect().await;
+    for (topic, query, expected) in [
+        ("by-hash", "", [2, 0, 0, 1, 2]),
+        ("by-crc", "?broker=none", [0, 2, 1, 1, 1]),
+        ("others", "", [4, 0, 1, 0, 0]),
+    ] {
+        world.create(topic, 5, &[]).await;
+        post_keys(&mut connection, &format!("/topics/{topic}{query}"), 1).await;
+        assert_eq!(world.ends(topic).await, expected, "{topic}");
+    }
+    // In version 3 and over WebSockets, too: such a partitioner needs keys.
+    let cluster = world.cluster.metadata().cluster_id.clone().unwrap();
+    let v3 = format!("/v3/clusters/{cluster}/topics/by-crc/records");
+    let keyless = connection.post(&v3, "application/json", "{}").await;
+    assert_eq!(keyless.status, 422, "{keyless:?}");
+    assert_eq!(connection.post("/topics/by-hash/raw", "x/y", "v").await.status, 422);
+    let named = connection.post("/topics/by-hash/raw?partitioner=random", "x/y", "v").await;
+    assert_eq!(named.status, 200, "{named:?}");
     world.stop().await;
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use broker::RunningBroker;
@@ -57,6 +58,7 @@ pub fn settings(bootstrap: &str) -> Settings {
         drain: PATIENCE,
         events: EventSettings::default(),
         instances: InstanceSettings::default(),
+        partitioners: Arc::default(),
         access: Access::Everything,
         users_file: None,
         key: None,

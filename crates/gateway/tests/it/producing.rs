@@ -197,3 +197,50 @@ async fn without_a_broker_requests_are_told_to_come_again() {
     assert_eq!(world.connect().await.get("/readyz").await.status, 200);
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_requests_trace_becomes_headers_of_its_records() {
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let world = World::start().await;
+    world.create("t", 1, &[]).await;
+    let mut connection = world.connect().await;
+    let v3 = crate::version3::path(&world, "t").await;
+    let text = ("content-type", "application/vnd.kafka.text.v2+json");
+    let json = ("content-type", "application/json");
+    let (parent, state) = (("traceparent", PARENT), ("tracestate", "a=1,b=2"));
+    let own = br#"{"records":[{"value":"a"},{"value":"b","headers":[{"key":"traceparent","value":"AQ=="}]}]}"#;
+    for (target, headers, body) in [
+        ("/topics/t/raw", &[parent, state][..], &b"v"[..]),
+        ("/topics/t", &[text, parent], own),
+        (&v3, &[json, parent], br#"{"value":{"type":"STRING","data":"v"}}"#),
+        ("/topics/t/raw", &[state], b"v"),
+        ("/topics/t/raw", &[("traceparent", "00-0-0-01")], b"v"),
+        // Who sends a request again has another span, and asks the same.
+        ("/topics/t/raw", &[parent, ("idempotency-key", "k")], b"once"),
+        ("/topics/t/raw", &[("idempotency-key", "k")], b"once"),
+    ] {
+        let answer = connection.ask("POST", target, headers, body).await;
+        assert_eq!(answer.status, 200, "{target} {headers:?}: {answer:?}");
+    }
+    let chunked = format!(
+        "POST {v3} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntraceparent: {PARENT}\r\n\
+         transfer-encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n"
+    );
+    connection.send(chunked).await;
+    assert_eq!(connection.closed().await.matches("\"error_code\":200").count(), 1);
+    let header = |name: &str, value: &[u8]| (name.to_owned(), Some(value.to_vec()));
+    let parent = || header("traceparent", PARENT.as_bytes());
+    let found: Vec<_> = world.read("t").await.into_iter().map(|record| record.headers).collect();
+    let expected = [
+        vec![parent(), header("tracestate", b"a=1,b=2")],
+        vec![parent()],
+        vec![header("traceparent", &[1])],
+        vec![parent()],
+        vec![],
+        vec![],
+        vec![parent()],
+        vec![parent()],
+    ];
+    assert_eq!(found, expected);
+    world.stop().await;
+}

@@ -11,7 +11,7 @@ use console::{Console, Front, Sending};
 use gateway::{
     Access, Door, EventSettings, Inside, InstanceSettings, Making, Pages, Settings, SigningKey, Tls,
 };
-use serving::choice::{Pair, Row};
+use serving::choice::{OfTopics, Pair, Row};
 use serving::operation::{By, NewRecord};
 use serving::visitors::Doorkeeper;
 use tracing::warn;
@@ -44,17 +44,23 @@ pub fn door(gateway: &Gateway) -> Result<Option<Door>, Failure> {
     Ok(Some(door))
 }
 
-/// What says who comes in, and what they are shown.
+/// What says who comes in, what they are shown, and where their records go.
 #[derive(Default)]
 pub struct Keys {
     signing: Option<SigningKey>,
     tls: Option<Arc<Tls>>,
+    partitioners: OfTopics,
 }
 
-/// Reads the gateway's files, which must be usable at the start: that of users, the key for cookies, the certificate and its
-/// key.
+/// Reads what must be usable at the start: the file of users, the key for cookies, the certificate and its key, the topics'
+/// partitioners.
 pub fn keys(gateway: &Gateway) -> Result<Keys, Failure> {
-    Ok(Keys { signing: who(gateway)?, tls: tls(gateway)?.map(Arc::new) })
+    let rows = gateway.topic_partitioners.iter().map(String::as_str);
+    let partitioners = OfTopics::read(rows).map_err(|error| {
+        let detail = format!("gateway.topic.partitioners: {error}");
+        Failure::new("the configuration cannot be used").detail(detail)
+    })?;
+    Ok(Keys { signing: who(gateway)?, tls: tls(gateway)?.map(Arc::new), partitioners })
 }
 
 fn tls(gateway: &Gateway) -> Result<Option<Tls>, Failure> {
@@ -155,6 +161,7 @@ pub fn settings(
             timeout: Duration::from_millis(gateway.instance_timeout_ms),
             advertised_url: gateway.advertised_url.clone(),
         },
+        partitioners: Arc::new(keys.partitioners),
         access,
         users_file: gateway.users_file.clone(),
         key: keys.signing,

@@ -12,6 +12,7 @@ mod chooser;
 mod distribution;
 mod hashes;
 mod layout;
+mod of_topics;
 mod strategy;
 
 pub use balancer::{Balancer, Choice};
@@ -19,4 +20,5 @@ pub use chooser::{Among, Chooser};
 pub use distribution::{Distribution, Row};
 pub use hashes::{crc32, cs6_mod, hash_mod, java_hash_code};
 pub use layout::{Layout, PartitionFacts, Share};
+pub use of_topics::{OfTopics, RowError};
 pub use strategy::{BrokerStrategy, Pair, Rule, Strategy};

@@ -26,7 +26,7 @@ use crate::outgoing::in_parts;
 use crate::request::body::discard;
 use crate::request::v3::{Described, Unread, record};
 use crate::request::wanted::wanted;
-use crate::request::{Parameters, idempotency_key};
+use crate::request::{Parameters, Trace, idempotency_key};
 use crate::state::Shared;
 
 /// Records of a stream that wait for their acknowledgements.
@@ -43,7 +43,8 @@ pub(crate) async fn stream(
     body: &mut Option<Incoming>,
 ) -> Result<Answer, ApiError> {
     check_type(&parts.headers)?;
-    let wanted = wanted(parameters, &parts.headers)?;
+    let by_default = shared.settings.partitioners.of(target.topic);
+    let wanted = wanted(parameters, &parts.headers, by_default)?;
     let refused = |words| Err(ApiError::new(Kind::Unprocessable, words));
     if wanted.is_async {
         return refused("async: each record of a stream is answered");
@@ -65,6 +66,7 @@ pub(crate) async fn stream(
         about: About::new(&cluster_id, target.topic),
         topic,
         pair: wanted.pair,
+        trace: Trace::of(&parts.headers).into_owned(),
         out,
         waiting: VecDeque::new(),
         taken: 0,
@@ -85,6 +87,8 @@ struct Stream {
     shared: Arc<Shared>,
     topic: Arc<Topic>,
     pair: Pair,
+    /// Of the whole stream, and so of each of its records.
+    trace: Trace<'static>,
     about: About,
     objects: Objects,
     out: mpsc::Sender<Bytes>,
@@ -181,6 +185,7 @@ impl Stream {
             }
             Ok(mut record) => {
                 stamp(&mut record, now_ms());
+                self.trace.add_to(&mut record.draft);
                 let drafts = [record.draft];
                 let (topics, way) = (&self.shared.topics, self.topic.way());
                 let mut slots = send_all(topics, &self.topic, way, &drafts, None, self.pair);

@@ -11,10 +11,10 @@ use super::super::job::{Job, Style};
 use super::report::{About, Reports};
 use super::{Target, check_type, cluster_id, now_ms, stamp};
 use crate::answer::Answer;
-use crate::request::Parameters;
 use crate::request::body::collect;
 use crate::request::v3::records;
 use crate::request::wanted::wanted;
+use crate::request::{Parameters, Trace};
 use crate::state::Shared;
 
 /// Produces what the body has, and answers when it is acknowledged.
@@ -26,15 +26,18 @@ pub(crate) async fn produce(
     body: &mut Incoming,
 ) -> Result<Answer, ApiError> {
     check_type(&parts.headers)?;
-    let asked = Asked::new(parts, wanted(parameters, &parts.headers)?)?;
+    let by_default = shared.settings.partitioners.of(target.topic);
+    let asked = Asked::new(parts, wanted(parameters, &parts.headers, by_default)?)?;
     let body = collect(body, shared).await?;
     let cluster_id = cluster_id(shared, target.cluster).await?;
     let reports = Arc::new(Reports::new(About::new(&cluster_id, target.topic)));
     let job = Arc::new(Job::new(None, asked.wanted, Style::Reports(Arc::clone(&reports))));
     let now_ms = now_ms();
     let sent = {
+        let trace = Trace::of(&parts.headers);
         let read = || {
             let mut records = records(&body.bytes)?;
+            records.iter_mut().for_each(|record| trace.add_to(&mut record.draft));
             records.iter_mut().for_each(|record| stamp(record, now_ms));
             reports.describe(records.iter().map(|record| record.described));
             Ok(records.into_iter().map(|record| record.draft).collect())
