@@ -195,8 +195,8 @@ CloudEvents 1.0 by their HTTP and Kafka protocol bindings. Where it differs:
 
 ## The proxy
 
-`highwater proxy` stands between any client and any cluster that speak Kafka's protocol without TLS: [gateway.md](gateway.md#the-proxy-of-kafkas-protocol). Tested with librdkafka and Highwater's own client in
-front of Highwater. What differs from a broker: the versions offered end where answers could not be rewritten; SaslHandshake begins with version 1; Fetch answers of more than 256 KiB name no new leader's address.
+`highwater proxy` stands between any client and any cluster that speak Kafka's protocol without TLS: [gateway.md](gateway.md#the-proxy-of-kafkas-protocol). All
+clients of the tables below go through it, in front of Highwater and of Apache Kafka. What differs from a broker: the versions offered end where answers could not be rewritten; SaslHandshake begins with version 1; Fetch answers of more than 256 KiB name no new leader's address.
 
 ## Highwater's clients
 
