@@ -6,10 +6,12 @@
 use gateway::request::read::{BYTES_MAX, RECORDS_MAX, piece};
 use gateway::request::wanted::{raw, reading, wanted};
 use gateway::request::cloud_events::{binary, is_binary};
-use gateway::request::{Parameters, Route, idempotency_key, route, what_is_asked};
+use gateway::request::draft::Draft;
+use gateway::request::{Parameters, Route, Trace, idempotency_key, route, what_is_asked};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method};
 use libfuzzer_sys::fuzz_target;
+use serving::choice::Strategy;
 use serving::visitors::{Doorkeeper, Visit};
 
 fuzz_target!(|input: &[u8]| {
@@ -33,7 +35,11 @@ fuzz_target!(|input: &[u8]| {
         assert!(topic.len() <= path.len() && partition.is_none_or(|partition| partition >= 0));
     }
     let parameters = Parameters::of(query);
-    let _ = wanted(&parameters, &headers);
+    let _ = wanted(&parameters, &headers, Strategy::default());
+    let (trace, mut traced) = (Trace::of(&headers), Draft::default());
+    trace.add_to(&mut traced);
+    assert!(traced.headers.first().is_none_or(|(name, _)| name == "traceparent"));
+    assert!(traced.headers.iter().flat_map(|(_, value)| value).map(|value| value.len()).sum::<usize>() <= 1024);
     let _ = reading(&parameters, &headers);
     if let Ok(draft) = raw(b"value", &parameters, &headers) {
         assert!(draft.headers.len() <= headers.len());
