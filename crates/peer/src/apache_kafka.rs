@@ -298,17 +298,40 @@ pub fn start_sized(
     extra: &[(&str, &str)],
     java_runtime: JavaRuntime,
 ) -> Result<Brokers> {
-    let home = install()?;
-    let folder = Scratch::make(Whose::Kafkas)?;
     let ports = ports(n, base_port)?;
     let own_ports = own_ports(&ports)?;
-    for index in 0..n {
+    let owned = || extra.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    let plan = |(ports, own_port): (&(u16, u16), u16)| NodePlan {
+        client: ports.0,
+        controller: ports.1,
+        properties: owned().chain(own_listener(*ports, own_port, extra)).collect(),
+    };
+    let plans: Vec<NodePlan> = ports.iter().zip(own_ports).map(plan).collect();
+    start_planned(&plans, java_runtime)
+}
+
+/// One node, before it is started.
+#[derive(Debug, Clone)]
+pub struct NodePlan {
+    /// The port of its listener for clients, without TLS or logins.
+    pub client: u16,
+    /// The port of its controller.
+    pub controller: u16,
+    /// Properties that come last, so they win.
+    pub properties: Vec<(String, String)>,
+}
+
+/// As [`start_sized`], each node by a plan of its own: for properties that are not the same on all, as those of listeners.
+pub fn start_planned(plans: &[NodePlan], java_runtime: JavaRuntime) -> Result<Brokers> {
+    let home = install()?;
+    let folder = Scratch::make(Whose::Kafkas)?;
+    let ports: Vec<(u16, u16)> = plans.iter().map(|plan| (plan.client, plan.controller)).collect();
+    for (index, plan) in plans.iter().enumerate() {
         let node = folder.path().join(format!("node-{}", index + 1));
         fs::create_dir_all(&node)?;
-        let own_listener = own_listener(ports[index], own_ports[index], extra);
-        let text = properties(&node, index, &ports, extra) + &own_listener;
+        let text = properties(&node, index, &ports, &plan.properties);
         fs::write(node.join("server.properties"), text)?;
-        storage::format(&home, &node, index + 1, extra)?;
+        storage::format(&home, &node, index + 1, &plan.properties)?;
     }
     let mut brokers = Brokers { nodes: Vec::new(), folder, java_runtime };
     for (index, (port, _)) in ports.iter().enumerate() {
@@ -339,18 +362,24 @@ fn own_ports(chosen: &[(u16, u16)]) -> Result<Vec<u16>> {
 
 /// The properties of a listener for replication alone, at `port`, if `inter.broker.listener.name` asks for one by another
 /// name than that of the clients' listener. They go behind the others, so they win.
-fn own_listener((client, controller): (u16, u16), port: u16, extra: &[(&str, &str)]) -> String {
+fn own_listener(
+    (client, controller): (u16, u16),
+    port: u16,
+    extra: &[(&str, &str)],
+) -> Vec<(String, String)> {
     let asked = extra.iter().find(|(key, _)| *key == "inter.broker.listener.name");
     let Some((_, name)) = asked.filter(|(_, name)| *name != "PLAINTEXT") else {
-        return String::new();
+        return Vec::new();
     };
     let listeners = format!(
         "PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller},{name}://127.0.0.1:{port}"
     );
     let map = format!("CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,{name}:PLAINTEXT");
-    format!(
-        "listeners={listeners}\nadvertised.listeners={listeners}\nlistener.security.protocol.map={map}\n"
-    )
+    vec![
+        ("listeners".to_owned(), listeners.clone()),
+        ("advertised.listeners".to_owned(), listeners),
+        ("listener.security.protocol.map".to_owned(), map),
+    ]
 }
 
 /// A node's properties with another port for its clients.
@@ -361,7 +390,12 @@ fn at_port(properties: &str, before: u16, after: u16) -> String {
 
 /// The properties of the file that Kafka ships, but for addresses, the data folder and the internal
 /// topics' replication, which must fit the number of nodes.
-fn properties(node: &Path, index: usize, ports: &[(u16, u16)], extra: &[(&str, &str)]) -> String {
+fn properties(
+    node: &Path,
+    index: usize,
+    ports: &[(u16, u16)],
+    extra: &[(String, String)],
+) -> String {
     let voters: Vec<String> = ports
         .iter()
         .enumerate()
@@ -574,7 +608,8 @@ mod tests {
 
     #[test]
     fn extra_properties_come_last_so_that_they_win() {
-        let text = properties(Path::new("/x"), 0, &[(1, 2)], &[("num.partitions", "7")]);
+        let extra = [("num.partitions".to_owned(), "7".to_owned())];
+        let text = properties(Path::new("/x"), 0, &[(1, 2)], &extra);
         assert!(text.rfind("num.partitions=7") > text.rfind("num.partitions=1"));
         assert!(text.contains("controller.quorum.voters=1@127.0.0.1:2\n"));
     }

@@ -18,7 +18,12 @@ const CHECKPOINT: &str = "bootstrap.checkpoint";
 const DECIDING: [&str; 4] = ["log.dir", "feature", "metadata.version", "unstable"];
 
 /// Formats the storage of the node with this id (from 1), whose `server.properties` lie in `node`.
-pub(super) fn format(home: &Path, node: &Path, id: usize, extra: &[(&str, &str)]) -> Result<()> {
+pub(super) fn format(
+    home: &Path,
+    node: &Path,
+    id: usize,
+    extra: &[(String, String)],
+) -> Result<()> {
     if extra.iter().any(|(key, _)| DECIDING.iter().any(|part| key.contains(part))) {
         return by_tool(home, node);
     }
