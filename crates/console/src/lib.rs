@@ -45,6 +45,9 @@ pub struct Settings {
     pub write: bool,
     /// Where it keeps what a restart shall not lose; it exists. `None`: nowhere.
     pub state_dir: Option<PathBuf>,
+    /// The file of properties that leads into the cluster, as it stands in the command lines that are shown. `None`: none is
+    /// needed.
+    pub command_config: Option<String>,
 }
 
 /// A console in front of one cluster. Nothing is asked of the cluster, and no task begins, before the first request.
@@ -58,9 +61,8 @@ pub struct Console {
 impl Console {
     /// A console in front of the cluster that is reached so. Reads what an earlier one has kept.
     pub fn new(cluster: ClusterConfig, settings: Settings) -> Console {
-        let bootstrap = cluster.bootstrap.join(",");
         Console {
-            desk: Desk::new(settings.write, settings.state_dir.as_ref(), bootstrap),
+            desk: Desk::new(&settings, cluster.bootstrap.join(",")),
             looker: Looker::new(Cluster::new(cluster), settings.state_dir.as_deref()),
             exact: Exact::default(),
         }

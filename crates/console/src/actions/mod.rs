@@ -11,7 +11,6 @@ mod perform;
 mod review;
 mod token;
 
-use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -21,10 +20,10 @@ use serving::operation::command::{Reached, command};
 use serving::operation::read::operation;
 use serving::operation::{Fields, Invalid, Kind, Operation};
 
-use crate::Visit;
 use crate::answer;
 use crate::pages::{self, Page};
 use crate::parts::text::visible;
+use crate::{Settings, Visit};
 use journal::{End, Entry, Journal};
 use token::{Refused, Tokens};
 
@@ -39,15 +38,17 @@ pub(crate) struct Desk {
     tokens: Tokens,
     /// How commands reach the cluster.
     bootstrap: String,
+    command_config: Option<String>,
 }
 
 impl Desk {
-    pub(crate) fn new(is_open: bool, dir: Option<&PathBuf>, bootstrap: String) -> Desk {
+    pub(crate) fn new(settings: &Settings, bootstrap: String) -> Desk {
         Desk {
-            is_open,
-            journal: Journal::open(dir.map(PathBuf::as_path)),
+            is_open: settings.write,
+            journal: Journal::open(settings.state_dir.as_deref()),
             tokens: Tokens::new(),
             bootstrap,
+            command_config: settings.command_config.clone(),
         }
     }
 }
@@ -270,7 +271,8 @@ fn back(asked: &Operation) -> String {
 /// The command that does the same.
 fn line(visit: &Visit<'_>, asked: &Operation) -> String {
     let gateway = visit.front.url();
-    command(asked, &Reached { bootstrap: &visit.desk.bootstrap, gateway: &gateway })
+    let Desk { bootstrap, command_config, .. } = visit.desk;
+    command(asked, &Reached { bootstrap, config: command_config.as_deref(), gateway: &gateway })
 }
 
 fn command_line(visit: &Visit<'_>, asked: &Operation) -> Markup {

@@ -275,7 +275,7 @@ async fn what_the_brokers_refuse_is_told_in_words() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_may_only_read_has_nothing_done() {
-    let settings = console::Settings { write: true, state_dir: None };
+    let settings = console::Settings { write: true, ..console::Settings::default() };
     let world = World::start_as(gateway::Access::Read, settings).await;
     for kind in serving::operation::Kind::ALL {
         let path = format!("/console/do/{}", kind.name());

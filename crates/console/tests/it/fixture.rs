@@ -176,8 +176,11 @@ impl World {
     /// With a console that may act, and keeps its log in a folder of its own.
     pub async fn start_open() -> World {
         let kept = tempfile::tempdir().unwrap();
-        let settings =
-            console::Settings { write: true, state_dir: Some(kept.path().to_path_buf()) };
+        let settings = console::Settings {
+            write: true,
+            state_dir: Some(kept.path().to_path_buf()),
+            ..console::Settings::default()
+        };
         let mut world = World::start_as(Access::Everything, settings).await;
         world.kept = Some(kept);
         world
@@ -185,7 +188,7 @@ impl World {
 
     /// With a console that may act, for the users in this file.
     pub async fn start_for(users_file: &Path) -> World {
-        let settings = console::Settings { write: true, state_dir: None };
+        let settings = console::Settings { write: true, ..console::Settings::default() };
         let mut world = World::start_as(Access::Health, settings.clone()).await;
         let bootstrap = world.broker.listeners()[0].to_string();
         let gateway = open_for(&bootstrap, Access::Health, settings, Some(users_file.to_owned()));
@@ -298,7 +301,8 @@ impl World {
     pub async fn again(mut self) -> World {
         let kept = self.kept.as_ref().map(|kept| kept.path().to_path_buf());
         let bootstrap = self.broker.listeners()[0].to_string();
-        let settings = console::Settings { write: true, state_dir: kept };
+        let settings =
+            console::Settings { write: true, state_dir: kept, ..console::Settings::default() };
         let fresh = open_with(&bootstrap, Access::Everything, settings);
         std::mem::replace(&mut self.gateway, fresh).stop().await;
         self

@@ -102,9 +102,23 @@ pub fn security(gateway: &Gateway, file: Option<&Path>) -> Result<Security, Fail
     })
 }
 
-/// How the brokers behind these addresses are reached.
-pub fn cluster(bootstrap: &str, security: Security) -> ClusterConfig {
-    ClusterConfig {
+/// What the console's command lines call the file of properties, where the gateway was told by its own keys.
+const SOME_FILE: &str = "client.properties";
+
+/// How a gateway reaches its brokers.
+pub struct Reach {
+    /// For its own clients.
+    pub cluster: ClusterConfig,
+    /// For the command lines that the console shows.
+    command_config: Option<String>,
+}
+
+/// How the brokers behind these addresses are reached; `file`: what says so, if it is a file.
+pub fn reach(bootstrap: &str, security: Security, file: Option<&Path>) -> Reach {
+    let is_open = security.protocol() == "PLAINTEXT";
+    let named = file.map(|file| file.display().to_string());
+    let command_config = named.or_else(|| (!is_open).then(|| SOME_FILE.to_owned()));
+    let cluster = ClusterConfig {
         connection: ConnectionConfig {
             client_id: "highwater-gateway".to_owned(),
             connect_timeout: CONNECT_MAX,
@@ -115,14 +129,15 @@ pub fn cluster(bootstrap: &str, security: Security) -> ClusterConfig {
         call_timeout: ANSWER_MAX,
         metadata_age_max: METADATA_AGE_MAX,
         ..ClusterConfig::new(bootstrap)
-    }
+    };
+    Reach { cluster, command_config }
 }
 
 /// What the gateway is told that listens at `address`. `connections_max`: how many connections there is room for, if
 /// the configuration says nothing else. `log_dir`: the first one of the broker beside it.
 pub fn settings(
     gateway: &Gateway,
-    cluster: ClusterConfig,
+    Reach { cluster, command_config }: Reach,
     address: SocketAddr,
     connections_max: usize,
     log_dir: Option<&Path>,
@@ -142,7 +157,7 @@ pub fn settings(
     };
     let console = Console::new(
         ClusterConfig { connection: of_console, ..cluster.clone() },
-        console_settings(gateway, address, log_dir),
+        console::Settings { command_config, ..console_settings(gateway, address, log_dir) },
     );
     Settings {
         cluster,
@@ -200,7 +215,8 @@ fn console_settings(
             false
         }
     });
-    console::Settings { write: gateway.console_write && is_known, state_dir: made }
+    let write = gateway.console_write && is_known;
+    console::Settings { write, state_dir: made, ..console::Settings::default() }
 }
 
 /// The console as the gateway shows it.
@@ -270,5 +286,32 @@ impl Pages for ConsolePages {
 
     fn stop(&self) {
         self.0.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines_name_a_file_where_a_login_is_needed() {
+        let named = |keys: &[(&str, &str)], file: Option<&str>| {
+            let value = |key: &str| keys.iter().find(|(name, _)| *name == key).map(|pair| pair.1);
+            let security = Security::read(value).unwrap();
+            reach("kafka-1:9092", security, file.map(Path::new)).command_config
+        };
+        let login = [
+            ("security.protocol", "SASL_SSL"),
+            ("sasl.mechanism", "PLAIN"),
+            (
+                "sasl.jaas.config",
+                "org.apache.kafka.common.security.plain.PlainLoginModule required \
+                 username=\"alice\" password=\"open-sesame\";",
+            ),
+        ];
+        assert_eq!(named(&[], None), None);
+        assert_eq!(named(&[], Some("/etc/open.properties")).unwrap(), "/etc/open.properties");
+        assert_eq!(named(&login, Some("/etc/alice.properties")).unwrap(), "/etc/alice.properties");
+        assert_eq!(named(&login, None).unwrap(), SOME_FILE);
     }
 }

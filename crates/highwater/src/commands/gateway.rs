@@ -29,7 +29,8 @@ pub fn run(typed: &Gateway, report: Reporting) -> Result<ExitCode, Failure> {
     warnings.iter().for_each(say);
     let gateway =
         configuration::Gateway::of(&configuration).map_err(|invalid| unusable(&invalid))?;
-    let security = front::security(&gateway, typed.connection.command_config.as_deref())?;
+    let file = typed.connection.command_config.as_deref();
+    let security = front::security(&gateway, file)?;
     let open_files = system::raise_open_files_limit();
     let room = open_files.map_or(usize::MAX, |files| files.saturating_sub(RESERVE).max(1) as usize);
     let Some(door) = front::door(&gateway)? else {
@@ -37,10 +38,10 @@ pub fn run(typed: &Gateway, report: Reporting) -> Result<ExitCode, Failure> {
             .detail("gateway.listener is empty")
             .hint("say where to listen, for example --listener 127.0.0.1:8082"));
     };
-    let cluster = front::cluster(&typed.connection.bootstrap_server, security);
+    let reach = front::reach(&typed.connection.bootstrap_server, security, file);
     let keys = front::keys(&gateway)?;
     let scheme = gateway.scheme();
-    let settings = front::settings(&gateway, cluster, door.address(), room, None, keys);
+    let settings = front::settings(&gateway, reach, door.address(), room, None, keys);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new("cannot start").detail(error))?;
     let code = runtime.block_on(serve(door, settings, &typed.connection.bootstrap_server, scheme));

@@ -176,11 +176,11 @@ async fn serve(
 /// other. What clients are told may not lead anywhere from inside a container.
 fn beside(broker: &RunningBroker, config: &BrokerConfig, door: Door, keys: Keys) -> Gateway {
     let at = in_url(broker.inter_broker());
-    let mut cluster = front::cluster(&at, Security::default());
-    cluster.addresses.insert(config.node_id.0, at);
+    let mut reach = front::reach(&at, Security::default(), None);
+    reach.cluster.addresses.insert(config.node_id.0, at);
     let (address, connections) = (door.address(), broker.gateway_connections());
     let log_dir = config.log_dirs.first().map(|dir| &**dir);
-    let settings = front::settings(&config.gateway, cluster, address, connections, log_dir, keys);
+    let settings = front::settings(&config.gateway, reach, address, connections, log_dir, keys);
     let gateway = gateway::open(door, settings);
     broker.show(gateway.metrics());
     gateway

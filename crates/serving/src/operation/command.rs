@@ -10,6 +10,9 @@ use crate::choice::{BrokerStrategy, Pair, Rule, Strategy};
 pub struct Reached<'a> {
     /// `host:port`, separated by commas.
     pub bootstrap: &'a str,
+    /// A file of properties that lead in, if the cluster wants a login or TLS: Highwater's commands and Kafka's tools take it by
+    /// the same option.
+    pub config: Option<&'a str>,
     /// The gateway's own URL.
     pub gateway: &'a str,
 }
@@ -60,18 +63,18 @@ pub fn command(operation: &Operation, at: &Reached<'_>) -> String {
                 "kafka-reassign-partitions.sh --execute --reassignment-json-file /dev/stdin",
             );
             words.option("--throttle", throttle.as_ref());
-            words.option("--bootstrap-server", Some(&at.bootstrap));
+            words.reach(at);
             words.plain("<<<");
             words.word(&reassign::text_of(moves));
         }
         Operation::CancelMoves { .. } => {
             words.plain("kafka-reassign-partitions.sh --cancel --preserve-throttles --reassignment-json-file moves.json");
-            words.option("--bootstrap-server", Some(&at.bootstrap));
+            words.reach(at);
         }
         Operation::LiftThrottle => {
             words
                 .plain("kafka-reassign-partitions.sh --verify --reassignment-json-file moves.json");
-            words.option("--bootstrap-server", Some(&at.bootstrap));
+            words.reach(at);
         }
     }
     words.0
@@ -91,7 +94,7 @@ fn of_move(words: &mut Words, at: &Reached<'_>, group: &str, topic: Option<&str>
                 Some(topic) => words.option("--topic", Some(&topic)),
                 None => words.plain("--all-topics"),
             }
-            return words.option("--bootstrap-server", Some(&at.bootstrap));
+            return words.reach(at);
         }
     };
     words.plain("highwater group seek");
@@ -193,9 +196,15 @@ impl Words {
         }
     }
 
-    /// Where the cluster is, then a name that may look like an option.
-    fn end(&mut self, at: &Reached<'_>, name: Option<&str>) {
+    /// Where the cluster is, and what leads in.
+    fn reach(&mut self, at: &Reached<'_>) {
         self.option("--bootstrap-server", Some(&at.bootstrap));
+        self.option("--command-config", at.config.as_ref());
+    }
+
+    /// The same, then a name that may look like an option.
+    fn end(&mut self, at: &Reached<'_>, name: Option<&str>) {
+        self.reach(at);
         if let Some(name) = name {
             if name.starts_with('-') {
                 self.plain("--");
@@ -237,7 +246,7 @@ mod tests {
     use super::*;
 
     const AT: Reached<'static> =
-        Reached { bootstrap: "kafka-1:9092", gateway: "http://127.0.0.1:8082" };
+        Reached { bootstrap: "kafka-1:9092", config: None, gateway: "http://127.0.0.1:8082" };
 
     #[test]
     fn commands_are_those_that_one_types() {
@@ -285,6 +294,21 @@ mod tests {
         ] {
             assert_eq!(command(&operation, &AT), line);
         }
+    }
+
+    #[test]
+    fn a_login_is_a_file_for_whichever_tool() {
+        let at = Reached { config: Some("/etc/it's mine.properties"), ..AT };
+        let told = |operation: &Operation| command(operation, &at);
+        assert_eq!(
+            told(&Operation::DeleteTopic { topic: "orders".to_owned() }),
+            "highwater topic delete --bootstrap-server kafka-1:9092 --command-config '/etc/it'\\''s mine.properties' orders"
+        );
+        assert!(told(&Operation::LiftThrottle).ends_with(
+            " --bootstrap-server kafka-1:9092 --command-config '/etc/it'\\''s mine.properties'"
+        ));
+        let moves = Operation::Reassign { moves: Vec::new(), throttle: None };
+        assert!(told(&moves).contains("mine.properties' <<< "), "{}", told(&moves));
     }
 
     #[test]
