@@ -51,7 +51,7 @@ pub(crate) async fn topic_settings(
     admin: &Admin,
     topic: &str,
 ) -> Result<Vec<Setting>, ClientError> {
-    settings(admin, &Resource::topic(topic)).await
+    settings(admin, &Resource::topic(topic), &OWN_OF_TOPICS).await
 }
 
 /// The configuration of a broker, its own settings first.
@@ -59,13 +59,18 @@ pub(crate) async fn broker_settings(
     admin: &Admin,
     broker: i32,
 ) -> Result<Vec<Setting>, ClientError> {
-    settings(admin, &Resource::broker(broker)).await
+    settings(admin, &Resource::broker(broker), &OWN_OF_BROKERS).await
 }
 
-async fn settings(admin: &Admin, resource: &Resource) -> Result<Vec<Setting>, ClientError> {
+async fn settings(
+    admin: &Admin,
+    resource: &Resource,
+    own: &[i8],
+) -> Result<Vec<Setting>, ClientError> {
     let described = admin.describe_configs(resource).await?;
     let settings = described.configs.into_iter().map(|config| {
-        let (source, is_own) = source(config.config_source);
+        let is_own = own.contains(&config.config_source);
+        let source = source(config.config_source);
         let value = config.value.filter(|_| !config.is_sensitive);
         Setting { name: config.name, value, source, is_own }
     });
@@ -74,18 +79,23 @@ async fn settings(admin: &Admin, resource: &Resource) -> Result<Vec<Setting>, Cl
     Ok(settings)
 }
 
+/// The protocol's numbers for values that were set for a topic.
+const OWN_OF_TOPICS: [i8; 1] = [1];
+/// And for a broker: at run time, or in the file that it was started with.
+const OWN_OF_BROKERS: [i8; 2] = [2, 4];
+
 /// The words for the protocol's number.
-fn source(code: i8) -> (&'static str, bool) {
+fn source(code: i8) -> &'static str {
     match code {
-        1 => ("topic", true),
-        2 => ("broker, at run time", true),
-        3 => ("cluster, at run time", false),
-        4 => ("broker's file", false),
-        5 => ("default", false),
-        6 => ("broker's loggers", true),
-        7 => ("client metrics", true),
-        8 => ("group", true),
-        _ => ("unknown", false),
+        1 => "topic",
+        2 => "broker, at run time",
+        3 => "cluster, at run time",
+        4 => "broker's file",
+        5 => "default",
+        6 => "broker's loggers",
+        7 => "client metrics",
+        8 => "group",
+        _ => "unknown",
     }
 }
 

@@ -331,6 +331,6 @@ fn settings(settings: &Result<Vec<crate::lookups::Setting>, client::ClientError>
     };
     html! {
         (rows(&own, "Set for itself"))
-        details { summary { (rest.len()) " more, as everywhere" } (rows(&rest, "From the cluster, the broker's file, or the default")) }
+        details { summary { (rest.len()) " more, as everywhere" } (rows(&rest, "Not set for itself")) }
     }
 }

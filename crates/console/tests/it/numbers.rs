@@ -94,3 +94,24 @@ async fn a_group_shows_its_members_and_who_reads_what() {
     drop(member);
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_brokers_file_says_is_its_own_and_no_topics() {
+    let world = World::start().await;
+    world.create("t", 1).await;
+    let configuration = async |target: &str| {
+        let value = world.json_when(target, |value| value["configuration"].is_array()).await;
+        value["configuration"].as_array().unwrap().clone()
+    };
+    let broker = configuration("/api/v1/broker?id=1").await;
+    let named = |name: &str| broker.iter().find(|setting| setting["name"] == name).unwrap();
+    assert_eq!(named("log.dirs")["source"], "broker's file");
+    assert_eq!(named("log.dirs")["is_own"], true);
+    assert_eq!(named("compression.type")["is_own"], false, "{:?}", named("compression.type"));
+    let topic = configuration("/api/v1/topic?name=t").await;
+    assert!(topic.iter().all(|setting| setting["is_own"] == false), "{topic:?}");
+    let page = world.get("/console/broker?id=1").await.body;
+    let own = page.split("Not set for itself").next().unwrap();
+    assert!(own.contains("log.dirs") && !own.contains("compression.type"));
+    world.stop().await;
+}
