@@ -1,14 +1,18 @@
 // A real browser in front of the console of a cluster that is under load: every page in both colour schemes, on a desktop and on a
 // phone, looked over by axe within the console's own content policy; then actions, by mouse and by keyboard.
-// CONSOLE: the gateway's URL. BOOTSTRAP, HIGHWATER: the cluster, and the program that is asked for lag. SHOTS: a folder for pictures.
+// CONSOLE: the gateway's URL. HIGHWATER, ACCESS: the program that makes load and is asked for lag, and the words (JSON) by which it
+// reaches the cluster. KAFKAS_GROUPS: in front of Apache Kafka, the words of a command that runs kafka-consumer-groups. SHOTS: a
+// folder for pictures.
 "use strict";
-const { execFileSync } = require("node:child_process");
+const { execFileSync, spawn } = require("node:child_process");
 const fs = require("node:fs");
 const path = require("node:path");
 const { chromium } = require("playwright-core");
 const axeSource = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 const base = process.env.CONSOLE;
+const access = JSON.parse(process.env.ACCESS);
+const kafkasGroups = process.env.KAFKAS_GROUPS && JSON.parse(process.env.KAFKAS_GROUPS);
 const shots = process.env.SHOTS;
 const findings = [];
 const found = (what) => { findings.push(what); console.log(`not so: ${what}`); };
@@ -19,6 +23,11 @@ const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-ru
 const SIZES = { desktop: { width: 1280, height: 900 }, phone: { width: 390, height: 844 } };
 const TOPIC = "orders";
 const GROUP = "billing";
+const METERED = "metered";
+const METERED_RATE = 400;
+const METERED_SECONDS = 50;
+// The console looks every 15 seconds.
+const LOOK_MS = 16000;
 const PAGES = {
   overview: "/console",
   brokers: "/console/brokers",
@@ -53,15 +62,45 @@ const load = () => {
   const loop = (async () => {
     while (goes) {
       await produce(50);
-      await new Promise((resolve) => setTimeout(resolve, 50));
+      await pause(50);
     }
   })();
   return async () => { goes = false; await loop; };
 };
 
-const highwater = (...words) => execFileSync(process.env.HIGHWATER, words, {
-  encoding: "utf8", env: { ...process.env, HIGHWATER_BOOTSTRAP_SERVER: process.env.BOOTSTRAP },
-});
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const highwater = (...words) => execFileSync(process.env.HIGHWATER, [...words, ...access], { encoding: "utf8" });
+const value = async (address) => (await fetch(base + address)).json();
+
+// Records a second as the console says them while a load goes to a topic, and as the load's own program does at its end. A look
+// counts if the one before it was made under the load, too.
+const meter = async () => {
+  const words = ["perf", "produce", "--topic", METERED, "--num-records", String(METERED_RATE * METERED_SECONDS), "--record-size", "500",
+    "--throughput", String(METERED_RATE)];
+  const program = spawn(process.env.HIGHWATER, [...words, ...access], { stdio: ["ignore", "pipe", "inherit"] });
+  let said = "";
+  program.stdout.on("data", (bytes) => { said += bytes; });
+  let ended = null;
+  const end = new Promise((resolve, reject) => {
+    program.on("error", reject);
+    program.on("close", (code) => { ended = code; resolve(code); });
+  });
+  const looks = new Map();
+  while (ended === null) {
+    const { taken_ms: at } = await value("/api/v1/cluster");
+    const rate = (await value("/api/v1/topics")).topics.find((topic) => topic.name === METERED)?.records_per_second;
+    const same = at === (await value("/api/v1/cluster")).taken_ms;
+    if (said && same && ended === null && typeof rate === "number") looks.set(at, rate);
+    await pause(500);
+  }
+  check(await end === 0, `the load ended with ${ended}`);
+  // Behind the first whose beginning may lie before the load.
+  const seen = [...looks.values()].slice(1);
+  const theirs = Number(/([\d.]+) records\/sec/.exec(said.trim().split("\n").at(-1))?.[1]);
+  const ours = seen.reduce((sum, rate) => sum + rate, 0) / seen.length;
+  check(Math.abs(ours / theirs - 1) <= 0.05, `records a second: the console says ${seen.join(", ")}, the load ${theirs}`);
+  console.log(`records a second: ${ours.toFixed(1)} in ${seen.length} looks of the console, ${theirs} by the load`);
+};
 
 const watch = (page, name) => {
   page.on("console", (message) => { if (message.type() === "error" && !/status of (404|422)/.test(message.text())) found(`${name}: ${message.text()}`); });
@@ -108,6 +147,7 @@ const look = async (browser) => {
 // How somebody acts: where the next thing is, and how it is used.
 const MOUSE = {
   async press(_page, button) { await button.hover(); await button.click(); },
+  async toggle(page, box) { await this.press(page, box); },
   async fill(_page, field, value) {
     await field.click();
     if (await field.evaluate((node) => node.tagName) === "SELECT") await field.selectOption(value);
@@ -128,6 +168,7 @@ const KEYBOARD = {
     await element.focus();
   },
   async press(page, button) { await this.reach(page, button); await page.keyboard.press("Enter"); },
+  async toggle(page, box) { await this.reach(page, box); await page.keyboard.press("Space"); },
   async fill(page, field, value) {
     await this.reach(page, field);
     if (await field.evaluate((node) => node.tagName) !== "SELECT") {
@@ -153,16 +194,90 @@ const act = async (page, fields, button, hand) => {
   };
 };
 
+// Where the copies of a topic's partitions are, by the brokers' own word.
+const copies = (topic) => JSON.parse(highwater("topic", "describe", topic, "--format", "json")).map((row) => row.replicas);
+const until = async (holds, what) => {
+  const end = Date.now() + 30000;
+  while (!await holds()) {
+    if (Date.now() > end) return found(what);
+    await pause(300);
+  }
+};
+const nothingMoves = async () => (await value("/api/v1/moves")).moves.length === 0;
+
+// From the page of a topic to a plan that puts two copies of each partition on the first two brokers.
+const propose = async (page, topic, hand) => {
+  await page.goto(`${base}/console/topic?name=${topic}`);
+  await hand.press(page, page.getByRole("link", { name: "Move replicas" }));
+  await page.waitForSelector("form[method=get] [name=copies]");
+  await hand.toggle(page, page.locator("form[method=get] [name=on][value='3']"));
+  await hand.fill(page, page.locator("form[method=get] [name=copies]"), "2");
+  await hand.press(page, page.getByRole("button", { name: "Propose" }));
+  await page.waitForFunction(() => document.querySelector("#moves").value.includes("partitions"));
+};
+
+const reassign = async (page, topic, way, hand) => {
+  await propose(page, topic, hand);
+  const begin = await act(page, {}, "Move replicas", hand);
+  if (way === "mouse") await page.screenshot({ path: path.join(shots, "plan-desktop-light.png"), fullPage: true });
+  const told = await begin();
+  if (!kafkasGroups) return check(/refused|moved yet|cannot/.test(told), `Highwater does not move replicas, and says: ${told}`);
+  check(/begun/.test(told), `reassign by ${way}: ${told}`);
+  await until(nothingMoves, `moves by ${way} do not end`);
+  const now = copies(topic);
+  check(now.length === 3 && now.every((ids) => ids.length === 2 && !ids.includes(3)), `after a reassignment by ${way}: ${JSON.stringify(now)}`);
+};
+
+// A move that takes long, because it is limited: how far it is, its end before its time by the mouse; again, and the limit is lifted
+// by keyboard.
+const slowly = async (page, session) => {
+  const before = JSON.stringify(copies(METERED));
+  for (const [way, hand] of [["mouse", MOUSE], ["keyboard", KEYBOARD]]) {
+    await propose(page, METERED, hand);
+    let told = await (await act(page, { throttle: "20000" }, "Move replicas", hand))();
+    check(/begun/.test(told), `a limited move by ${way}: ${told}`);
+    await page.goto(`${base}/console/moves`);
+    check(await page.locator("#moves progress").count() > 0, `no progress is shown of what was begun by ${way}`);
+    await axe(page, session, `moves under way, by ${way}`);
+    await page.screenshot({ path: path.join(shots, `moves-by-${way}-light.png`), fullPage: true });
+    if (way === "mouse") {
+      await hand.press(page, page.getByRole("link", { name: "Cancel them" }));
+      await page.waitForSelector("form[method=post]");
+      told = await (await act(page, {}, "Cancel moves of replicas", hand))();
+      check(/cancelled/.test(told), `cancelled by ${way}: ${told}`);
+      await until(nothingMoves, "moves go on that were cancelled");
+      check(JSON.stringify(copies(METERED)) === before, `copies are elsewhere after moves were cancelled: ${JSON.stringify(copies(METERED))}`);
+      await page.goto(`${base}/console/moves`);
+    }
+    await hand.press(page, page.getByRole("link", { name: "Lift the throttle" }));
+    await page.waitForSelector("form[method=post]");
+    told = await (await act(page, {}, "Lift the throttle", hand))();
+    check(/no limit/.test(told), `lifted by ${way}: ${told}`);
+  }
+  await until(nothingMoves, "moves without a limit do not end");
+  check(copies(METERED).every((ids) => ids.length === 2), `copies after a move: ${JSON.stringify(copies(METERED))}`);
+};
+
+// The command that a review shows does what it says, in a shell, with a login where one is needed.
+const typed = (command, topic) => {
+  const folder = path.dirname(process.env.HIGHWATER);
+  execFileSync("bash", ["-c", command.replace(topic, "made-by-command")], { env: { ...process.env, PATH: `${folder}:${process.env.PATH}` } });
+  check(copies("made-by-command").length === 3, `another topic than reviewed is made by: ${command}`);
+};
+
 const actions = async (browser) => {
   const context = await browser.newContext({ viewport: SIZES.desktop, colorScheme: "light" });
   const page = await context.newPage();
+  const session = await context.newCDPSession(page);
   watch(page, "actions");
   for (const [way, hand] of [["mouse", MOUSE], ["keyboard", KEYBOARD]]) {
     const topic = `made-by-${way}`;
     await page.goto(`${base}/console/topics`);
     await hand.press(page, page.getByRole("link", { name: "Create a topic" }));
     await page.waitForSelector("form[method=post]");
-    let told = await (await act(page, { topic, partitions: "3" }, "Create a topic", hand))();
+    const create = await act(page, { topic, partitions: "3" }, "Create a topic", hand);
+    if (way === "mouse") typed(await page.locator("pre.command").innerText(), topic);
+    let told = await create();
     check(/done/.test(told), `create by ${way}: ${told}`);
 
     await page.goto(`${base}/console/topic?name=${topic}`);
@@ -176,6 +291,8 @@ const actions = async (browser) => {
     const rows = await page.locator("#distribution tbody tr").count();
     check(rows === 3, `bars after produce by ${way}: ${rows} rows`);
 
+    await reassign(page, topic, way, hand);
+
     await page.goto(`${base}/console/group?id=${GROUP}`);
     await hand.press(page, page.getByRole("link", { name: "Reset offsets" }));
     await page.waitForSelector("form[method=post]");
@@ -186,6 +303,7 @@ const actions = async (browser) => {
     check(/moved/.test(told), `reset by ${way}: ${told}`);
   }
   await page.screenshot({ path: path.join(shots, "told-desktop-light.png"), fullPage: true });
+  if (kafkasGroups) await slowly(page, session);
 
   // Bars move while a page is open, without a reload.
   await page.goto(`${base}/console/do/produce?topic=${TOPIC}`);
@@ -207,13 +325,21 @@ const actions = async (browser) => {
   await context.close();
 };
 
-// Lag as the console says it, and as the command line does, with the load at rest.
+// Lag as the console says it, and as command lines do, with the load at rest.
 const lag = async () => {
-  const ours = (await (await fetch(`${base}/api/v1/group?id=${GROUP}`)).json()).lag;
+  const told = { console: (await value(`/api/v1/group?id=${GROUP}`)).lag };
   const rows = JSON.parse(highwater("group", "describe", GROUP, "--format", "json"));
-  const theirs = rows.reduce((sum, row) => sum + (row.lag ?? 0), 0);
-  check(ours === theirs && theirs > 0, `lag: the console says ${ours}, the command line ${theirs}`);
-  console.log(`lag of ${GROUP}: ${ours} and ${theirs}`);
+  told["highwater group describe"] = rows.reduce((sum, row) => sum + (row.lag ?? 0), 0);
+  if (kafkasGroups) {
+    const [program, ...words] = [...kafkasGroups, "--describe", "--group", GROUP];
+    const lines = execFileSync(program, words, { encoding: "utf8" }).split("\n").map((line) => line.trim().split(/\s+/));
+    const column = lines.find((words) => words.includes("LAG"))?.indexOf("LAG");
+    const lags = lines.filter((words) => words[0] === GROUP).map((words) => Number(words[column]));
+    told["kafka-consumer-groups"] = lags.reduce((sum, lag) => sum + lag, 0);
+  }
+  const all = Object.values(told);
+  check(all.every((lag) => lag === all[0]) && all[0] > 0, `lag: ${JSON.stringify(told)}`);
+  console.log(`lag of ${GROUP}: ${JSON.stringify(told)}`);
 };
 
 const main = async () => {
@@ -223,11 +349,13 @@ const main = async () => {
     await produce(300);
     highwater("consume", TOPIC, "--group", GROUP, "--count", "90");
     const stop = load();
+    const metered = meter();
     await look(maker);
     await stop();
+    await metered;
     await actions(maker);
     // The next look of the console is after the last record.
-    await new Promise((resolve) => setTimeout(resolve, 16000));
+    await pause(LOOK_MS);
     await lag();
   } finally {
     await maker.close();

@@ -2,7 +2,7 @@
 //! with TLS and logins, and what each of them says when it is not let in. The same files of properties are given to a tool of
 //! Kafka's own, which must understand them too.
 
-mod cluster;
+pub mod cluster;
 mod gateway;
 
 use std::path::Path;
@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use peer::apache_kafka::JavaRuntime;
 use peer::process::{self, Outcome};
 
 use crate::highwater;
@@ -26,7 +27,8 @@ pub fn run() -> Result<()> {
     }
     let program = highwater::binary()?;
     let folder = tempfile::tempdir()?;
-    let protected = Protected::start(folder.path())?;
+    let java_runtime = JavaRuntime { heap_mib: 1024, class_archive: false };
+    let protected = Protected::start(folder.path(), 1, java_runtime)?;
     println!("Apache Kafka at {}", protected.open());
     for way in &protected.ways {
         let name = way.name;

@@ -1,10 +1,11 @@
-//! An Apache Kafka with a listener for each way in, its certificates, and files of properties that lead in, or not.
+//! An Apache Kafka of one broker or several with a listener for each way in, its certificates, and files of properties that
+//! lead in, or not.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
-use peer::apache_kafka::{self, Brokers};
+use peer::apache_kafka::{self, Brokers, JavaRuntime, NodePlan};
 use peer::{ports, process};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
@@ -15,6 +16,9 @@ pub const SESSION_MS: u64 = 2000;
 
 const SCRAM: &str = "org.apache.kafka.common.security.scram.ScramLoginModule required";
 const PLAIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule required";
+
+/// The way by SCRAM over TLS.
+pub const SCRAM_512_TLS: &str = "scram-512-tls";
 
 /// A way into the cluster.
 pub struct Way {
@@ -38,24 +42,37 @@ pub struct Protected {
     pub refusals: Vec<Refusal>,
 }
 
-/// The ports of its listeners, but for the first.
+/// The ports of a broker's listeners.
 struct Ports {
+    open: u16,
+    controller: u16,
     secured: u16,
     mutual: u16,
     login: u16,
 }
 
 impl Protected {
-    /// Starts a broker with a user `alice`, and writes certificates and properties into this folder.
-    pub fn start(folder: &Path) -> Result<Protected> {
+    /// Starts so many brokers with a user `alice`, and writes certificates and properties into this folder.
+    pub fn start(folder: &Path, count: usize, java_runtime: JavaRuntime) -> Result<Protected> {
         certificates(folder)?;
-        let all = ports::free(5)?;
-        let ports = Ports { secured: all[2], mutual: all[3], login: all[4] };
-        let settings = settings(folder, all[0], all[1], &ports);
-        let settings: Vec<(&str, &str)> =
-            settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-        // The first two ports are those of the listeners that every broker here has.
-        let brokers = apache_kafka::start(1, Some(all[0]), &settings)?;
+        let all = ports::free(5 * count)?;
+        let nodes: Vec<Ports> = all
+            .chunks(5)
+            .map(|five| Ports {
+                open: five[0],
+                controller: five[1],
+                secured: five[2],
+                mutual: five[3],
+                login: five[4],
+            })
+            .collect();
+        let plan = |ports: &Ports| NodePlan {
+            client: ports.open,
+            controller: ports.controller,
+            properties: settings(folder, ports),
+        };
+        let plans: Vec<NodePlan> = nodes.iter().map(plan).collect();
+        let brokers = apache_kafka::start_planned(&plans, java_runtime)?;
         for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
             let config = format!("{mechanism}=[password={PASSWORD}]");
             let arguments = [
@@ -73,7 +90,7 @@ impl Protected {
             let outcome = process::run(&mut tool, None, super::LIMIT)?;
             ensure!(outcome.success(), "no user could be made: {}", outcome.story());
         }
-        let (ways, refusals) = (ways(folder, &ports)?, refusals(folder, all[0], &ports)?);
+        let (ways, refusals) = (ways(folder, &nodes)?, refusals(folder, &nodes[0])?);
         Ok(Protected { brokers, ways, refusals })
     }
 
@@ -106,8 +123,8 @@ fn certificates(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn settings(folder: &Path, open: u16, controller: u16, ports: &Ports) -> Vec<(String, String)> {
-    let Ports { secured, mutual, login } = ports;
+fn settings(folder: &Path, ports: &Ports) -> Vec<(String, String)> {
+    let Ports { open, controller, secured, mutual, login } = ports;
     let file = |name: &str| folder.join(name).display().to_string();
     let listeners = format!(
         "PLAINTEXT://127.0.0.1:{open},CONTROLLER://127.0.0.1:{controller},SECURED://127.0.0.1:{secured},\
@@ -120,7 +137,6 @@ fn settings(folder: &Path, open: u16, controller: u16, ports: &Ports) -> Vec<(St
     let map =
         "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURED:SASL_SSL,MUTUAL:SSL,LOGIN:SASL_PLAINTEXT";
     let mut settings = vec![
-        ("controller.quorum.voters".to_owned(), format!("1@127.0.0.1:{controller}")),
         ("listeners".to_owned(), listeners),
         ("advertised.listeners".to_owned(), advertised),
         ("listener.security.protocol.map".to_owned(), map.to_owned()),
@@ -174,26 +190,31 @@ fn properties(
     Ok(path)
 }
 
-fn ways(folder: &Path, ports: &Ports) -> Result<Vec<Way>> {
-    let (secured, mutual, login) = (ports.secured, ports.mutual, ports.login);
+fn ways(folder: &Path, nodes: &[Ports]) -> Result<Vec<Way>> {
+    let at = |port: fn(&Ports) -> u16| {
+        let addresses = nodes.iter().map(|ports| format!("localhost:{}", port(ports)));
+        addresses.collect::<Vec<_>>().join(",")
+    };
+    let secured = || at(|ports| ports.secured);
+    let (mutual, login) = (at(|ports| ports.mutual), at(|ports| ports.login));
     let trusting = ("ca.pem", None);
     let mut ways = Vec::new();
-    for (name, port, protocol, stores, mechanism) in [
-        ("scram-512-tls", secured, "SASL_SSL", trusting, Some("SCRAM-SHA-512")),
-        ("scram-256-tls", secured, "SASL_SSL", trusting, Some("SCRAM-SHA-256")),
-        ("plain-tls", secured, "SASL_SSL", trusting, Some("PLAIN")),
+    for (name, at, protocol, stores, mechanism) in [
+        (SCRAM_512_TLS, secured(), "SASL_SSL", trusting, Some("SCRAM-SHA-512")),
+        ("scram-256-tls", secured(), "SASL_SSL", trusting, Some("SCRAM-SHA-256")),
+        ("plain-tls", secured(), "SASL_SSL", trusting, Some("PLAIN")),
         ("scram-256", login, "SASL_PLAINTEXT", trusting, Some("SCRAM-SHA-256")),
         ("client-certificate", mutual, "SSL", ("ca.pem", Some("alice.pem")), None),
     ] {
         let login = mechanism.map(|mechanism| (mechanism, PASSWORD));
         let properties = properties(folder, name, protocol, stores, login)?;
-        ways.push(Way { name, at: format!("localhost:{port}"), properties });
+        ways.push(Way { name, at, properties });
     }
     Ok(ways)
 }
 
-fn refusals(folder: &Path, open: u16, ports: &Ports) -> Result<Vec<Refusal>> {
-    let (secured, mutual, login) = (ports.secured, ports.mutual, ports.login);
+fn refusals(folder: &Path, ports: &Ports) -> Result<Vec<Refusal>> {
+    let Ports { open, secured, mutual, login, .. } = *ports;
     let trusting = ("ca.pem", None);
     let right = Some(("SCRAM-SHA-512", PASSWORD));
     let mut refusals = Vec::new();
