@@ -2,6 +2,7 @@
 //! What is worth it and how it is done is decided in the room `storage`.
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -9,10 +10,10 @@ use std::time::{Duration, Instant};
 use configuration::Cleaner as Settings;
 use model::{PartitionIndex, TopicId};
 use parking_lot::{Condvar, Mutex};
-use partition::{Partition, PartitionError};
+use partition::{Partition, PartitionError, Status};
 use storage::StorageError;
 use storage::compaction::{Compaction, CompactionPlan};
-use tracing::{error, info};
+use tracing::{debug, error, info};
 
 use crate::server::Server;
 use crate::vital;
@@ -163,7 +164,16 @@ impl Shared {
     ) -> Result<(), PartitionError> {
         let now = server.expiry_now();
         let Some(plan) = partition.plan_compaction(now)? else { return Ok(()) };
-        let Some(compaction) = self.work(&plan, settings)? else { return Ok(()) };
+        let compaction = match self.work(partition, &plan, settings) {
+            Err(PartitionError::Storage(cause))
+                if is_of_files_that_go(partition, &plan, &cause) =>
+            {
+                debug!(partition = %partition.topic_partition(), %cause, "segments were deleted while they were compacted");
+                return Ok(());
+            }
+            made => made?,
+        };
+        let Some(compaction) = compaction else { return Ok(()) };
         let (tally, replaced) = (compaction.tally, compaction.replaces());
         let finish = || partition.finish_compaction(compaction);
         let done = server.logs.swap(partition, replaced, finish)?;
@@ -181,6 +191,7 @@ impl Shared {
 
     fn work(
         &self,
+        partition: &Partition,
         plan: &CompactionPlan,
         settings: &Settings,
     ) -> Result<Option<Compaction>, PartitionError> {
@@ -193,7 +204,7 @@ impl Shared {
             done += bytes;
             let due = Duration::try_from_secs_f64(done as f64 / limit).unwrap_or(Duration::ZERO);
             let ahead = due.saturating_sub(began.elapsed());
-            self.rest(ahead)
+            self.rest(ahead) && partition.status() != Status::Deleted
         };
         let hash_key = [fastrand::u64(..), fastrand::u64(..)];
         Ok(plan.run(memory as usize, hash_key, &mut pace)?)
@@ -207,6 +218,18 @@ impl Shared {
         }
         !state.stopping
     }
+}
+
+/// Whether a compaction failed because its segments were deleted meanwhile: their files are cut piece by piece then, also under
+/// those who read them.
+fn is_of_files_that_go(partition: &Partition, plan: &CompactionPlan, cause: &StorageError) -> bool {
+    let ends_early = match cause {
+        StorageError::Damaged(_) => true,
+        StorageError::Io { source, .. } => source.kind() == ErrorKind::UnexpectedEof,
+        _ => false,
+    };
+    ends_early
+        && (partition.status() == Status::Deleted || !partition.with_log(|log| log.still_has(plan)))
 }
 
 /// By id: a topic made again under the name of one that cannot be read is another one.

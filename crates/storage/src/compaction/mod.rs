@@ -83,7 +83,7 @@ struct Group {
 /// without room is not to be filled by what came to nothing.
 #[derive(Debug)]
 struct Cleaned {
-    home: Home,
+    place: Place,
     bases: Vec<Offset>,
 }
 
@@ -96,7 +96,7 @@ impl Cleaned {
 
 impl Drop for Cleaned {
     fn drop(&mut self) {
-        self.bases.iter().for_each(|base| remove_cleaned(&self.home, *base));
+        self.bases.iter().for_each(|base| self.place.remove(*base));
     }
 }
 
@@ -253,6 +253,16 @@ impl Log {
         self.finish_swap(swap, result)
     }
 
+    /// Whether the log has all segments that a plan reads. If not, their files may be going while it reads, and what it finds is
+    /// not damage.
+    pub fn still_has(&self, plan: &CompactionPlan) -> bool {
+        let here = |source: &Source| {
+            let found = self.segments.binary_search_by_key(&source.base, |segment| segment.base);
+            found.is_ok_and(|at| self.segments[at].size() == source.size)
+        };
+        plan.generation == self.generation && plan.sources.iter().all(here)
+    }
+
     /// Where the group's segments are, if all of them are as they were.
     fn place_of_group(&self, group: &Group) -> Option<usize> {
         let first = self.segments.binary_search_by_key(&group.replaced[0].0, |s| s.base).ok()?;
@@ -336,13 +346,24 @@ impl CompactionChoice {
     }
 }
 
-/// Removes what was written of a new segment. What stays behind is removed when the log is opened.
-fn remove_cleaned(home: &Home, base: Offset) {
-    for suffix in [LOG, OFFSET_INDEX, TIME_INDEX] {
-        let _ = home.disk.remove_file(&cleaned_path(home, base, suffix));
-    }
+/// Where one compaction writes. No other has its mark: a topic may be deleted and made again meanwhile, and what is then written
+/// for the new one goes into a folder of the same name.
+#[derive(Clone, Debug)]
+struct Place {
+    home: Home,
+    mark: u64,
 }
 
-fn cleaned_path(home: &Home, base: Offset, suffix: &str) -> PathBuf {
-    home.dir.join(names::file_name(base, suffix) + CLEANED)
+impl Place {
+    fn path(&self, base: Offset, suffix: &str) -> PathBuf {
+        let name = names::file_name(base, suffix);
+        self.home.dir.join(format!("{name}.{:016x}{CLEANED}", self.mark))
+    }
+
+    /// Removes what was written of a new segment. What stays behind is removed when the log is opened.
+    fn remove(&self, base: Offset) {
+        for suffix in [LOG, OFFSET_INDEX, TIME_INDEX] {
+            let _ = self.home.disk.remove_file(&self.path(base, suffix));
+        }
+    }
 }

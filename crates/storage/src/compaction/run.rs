@@ -7,7 +7,7 @@ use model::{BatchHeader, Offset};
 use super::aborted::Aborted;
 use super::offset_map::OffsetMap;
 use super::write::Writing;
-use super::{Cleaned, Compaction, CompactionPlan, Source, Tally};
+use super::{Cleaned, Compaction, CompactionPlan, Place, Source, Tally};
 use crate::names::LOG;
 use crate::producers::transactions::Marker;
 use crate::scan::{BatchScan, ScanError};
@@ -25,7 +25,7 @@ pub(super) struct Met<'a> {
 
 impl CompactionPlan {
     /// Does the work: takes at most `memory_bytes` for keys, hashed under `hash_key`, which should
-    /// be random. `pace` is told of bytes read and written as it goes on; it may slow the work down,
+    /// be random, and names files by it, so two at once must have different ones. `pace` is told of bytes read and written as it goes on; it may slow the work down,
     /// and ends it by `false`: then nothing comes of it (`None`). Whatever ends it, no file is left.
     ///
     /// A batch whose records cannot be read stays as it is. Fails with [`StorageError::Damaged`] where
@@ -42,8 +42,9 @@ impl CompactionPlan {
         let Some(until) = self.collect(&mut map, &mut tally, pace)? else { return Ok(None) };
         tally.keys = map.len() as u64;
         let mut groups = Vec::new();
-        let mut writing = Writing::new(self, &map, until, tally);
-        let mut cleaned = Cleaned { home: self.home.clone(), bases: Vec::new() };
+        let place = Place { home: self.home.clone(), mark: hash_key[0] };
+        let mut writing = Writing::new(self, &place, &map, until, tally);
+        let mut cleaned = Cleaned { place: place.clone(), bases: Vec::new() };
         for sources in self.grouped(until) {
             cleaned.bases.push(sources[0].base);
             match writing.group(sources, pace)? {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use model::Offset;
 
-use super::{Compacted, Compaction, Group, cleaned_path, remove_cleaned};
+use super::{Compacted, Compaction, Group, Place};
 use crate::error::{Context, FAILED_SWAP};
 use crate::log::{DeletedSegment, ProducersKept, rename_deleted, set_aside};
 use crate::names::{self, Home, LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TRANSACTION_INDEX};
@@ -19,6 +19,7 @@ use crate::{Log, StorageError};
 #[must_use = "the new segments are not in place yet"]
 pub struct SwapTicket {
     home: Home,
+    place: Place,
     /// The groups to put in place, the oldest first, with views of what they replace.
     swaps: Vec<(Group, Vec<Segment>)>,
     /// Bases of new segments that are not wanted.
@@ -56,8 +57,8 @@ impl Log {
         let cleaned_below = valid.then_some(compaction.cleaned_below);
         compaction.cleaned.keep();
         self.is_swapping = true;
-        let (home, has_begun) = (self.home.clone(), false);
-        SwapTicket { home, swaps, unwanted, producers, cleaned_below, has_begun }
+        let (home, place, has_begun) = (self.home.clone(), compaction.cleaned.place.clone(), false);
+        SwapTicket { home, place, swaps, unwanted, producers, cleaned_below, has_begun }
     }
 
     /// Takes the new segments in. Fails as [`SwapTicket::run`] has. If that was for lack of room or descriptors the log is
@@ -114,7 +115,7 @@ impl SwapTicket {
             self.give_up(0);
             result = Err(error);
         }
-        self.unwanted.iter().for_each(|base| remove_cleaned(&self.home, *base));
+        self.unwanted.iter().for_each(|base| self.place.remove(*base));
         result
     }
 
@@ -161,7 +162,7 @@ impl SwapTicket {
     /// The first step of a group's swap: behind it, opening the log completes the swap; before, opening undoes it.
     fn begin_group(&self, number: usize) -> Result<(), StorageError> {
         let base = self.swaps[number].0.replaced[0].0;
-        self.rename(cleaned_path(&self.home, base, LOG), self.swap_path(base))
+        self.rename(self.place.path(base, LOG), self.swap_path(base))
     }
 
     /// The steps behind it.
@@ -176,7 +177,7 @@ impl SwapTicket {
         let sync = || home.disk.sync_dir(&home.dir).during("sync", &home.dir);
         sync()?;
         for suffix in [OFFSET_INDEX, TIME_INDEX] {
-            self.rename(cleaned_path(home, base, suffix), home.segment_path(base, suffix))?;
+            self.rename(self.place.path(base, suffix), home.segment_path(base, suffix))?;
         }
         // No record of an aborted transaction is left, so nothing need be known of them.
         let aborted = home.segment_path(base, TRANSACTION_INDEX);

@@ -4,6 +4,7 @@
 //! went, with their leader epoch. Base offsets are outside of checksums, and in a gap none could be told from
 //! another.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use model::batch::HEADER_BYTES;
@@ -13,7 +14,7 @@ use super::aborted::Aborted;
 use super::offset_map::OffsetMap;
 use super::rewrite::{Clock, Left, Rewriter, Treatment};
 use super::run::Met;
-use super::{CompactionPlan, Group, Source, Tally, cleaned_path};
+use super::{CompactionPlan, Group, Place, Source, Tally};
 use crate::StorageError;
 use crate::disk::{DiskFile, OpenMode};
 use crate::error::Context;
@@ -29,6 +30,7 @@ const WRITE_BYTES: usize = 1 << 20;
 /// The writing of all new segments, front to end.
 pub(super) struct Writing<'a> {
     plan: &'a CompactionPlan,
+    place: &'a Place,
     /// The last offsets of all keys between where the plan begins to be dirty and `until`.
     map: &'a OffsetMap,
     until: Offset,
@@ -39,6 +41,7 @@ pub(super) struct Writing<'a> {
 
 /// A new segment being written.
 struct Target {
+    place: Place,
     base: Offset,
     file: Arc<dyn DiskFile>,
     /// Bytes of batches written or collected.
@@ -54,12 +57,13 @@ struct Target {
 impl<'a> Writing<'a> {
     pub(super) fn new(
         plan: &'a CompactionPlan,
+        place: &'a Place,
         map: &'a OffsetMap,
         until: Offset,
         tally: Tally,
     ) -> Writing<'a> {
         let aborted = Aborted::new(&plan.aborted);
-        Writing { plan, map, until, aborted, rewriter: Rewriter::default(), tally }
+        Writing { plan, place, map, until, aborted, rewriter: Rewriter::default(), tally }
     }
 
     /// Writes what stays of these segments into one. `None`: the pace ended it.
@@ -69,7 +73,7 @@ impl<'a> Writing<'a> {
         pace: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<Group>, StorageError> {
         let plan = self.plan;
-        let mut target = plan.begin_target(sources[0].base)?;
+        let mut target = plan.begin_target(self.place, sources[0].base)?;
         target.changed = sources.len() > 1;
         for (number, source) in sources.iter().enumerate() {
             let mut scan = BatchScan::new(&*source.file, 0, source.size);
@@ -172,8 +176,8 @@ impl CompactionPlan {
             }
     }
 
-    fn begin_target(&self, base: Offset) -> Result<Target, StorageError> {
-        let path = cleaned_path(&self.home, base, LOG);
+    fn begin_target(&self, place: &Place, base: Offset) -> Result<Target, StorageError> {
+        let path = place.path(base, LOG);
         let open = || {
             let file = self.home.disk.open(&path, OpenMode::Create)?;
             file.truncate(0)?;
@@ -182,6 +186,7 @@ impl CompactionPlan {
         let file = open().during("create", &path)?;
         let indexes = Segment::unscanned(base);
         Ok(Target {
+            place: place.clone(),
             base,
             file,
             size: 0,
@@ -244,7 +249,7 @@ impl CompactionPlan {
 
     fn write_collected(&self, target: &mut Target) -> Result<(), StorageError> {
         let at = target.size - target.collected.len() as u64;
-        let path = cleaned_path(&self.home, target.base, LOG);
+        let path = target.place.path(target.base, LOG);
         target.file.write_all_at(&target.collected, at).during("write", &path)?;
         target.collected.clear();
         Ok(())
@@ -254,12 +259,12 @@ impl CompactionPlan {
     fn end_target(&self, mut target: Target, sources: &[Source]) -> Result<Group, StorageError> {
         self.put_empty(&mut target)?;
         self.write_collected(&mut target)?;
-        let path = cleaned_path(&self.home, target.base, LOG);
+        let path = target.place.path(target.base, LOG);
         // No room found that late loses nothing: nothing depends on the file yet.
         target.file.sync().during("write", &path)?;
         let (offsets, times) = target.indexes.into_entries();
-        self.write_index(target.base, OFFSET_INDEX, &offsets)?;
-        self.write_index(target.base, TIME_INDEX, &times)?;
+        self.write_index(&target.place.path(target.base, OFFSET_INDEX), &offsets)?;
+        self.write_index(&target.place.path(target.base, TIME_INDEX), &times)?;
         let replaced: Vec<_> = sources.iter().map(|source| (source.base, source.size)).collect();
         // Empty batches may have come, or gone.
         let changed =
@@ -267,22 +272,16 @@ impl CompactionPlan {
         Ok(Group { replaced, size: target.size, changed })
     }
 
-    fn write_index<E: Entry>(
-        &self,
-        base: Offset,
-        suffix: &str,
-        entries: &[E],
-    ) -> Result<(), StorageError> {
-        let path = cleaned_path(&self.home, base, suffix);
+    fn write_index<E: Entry>(&self, path: &Path, entries: &[E]) -> Result<(), StorageError> {
         let mut bytes = Vec::with_capacity(entries.len() * E::BYTES);
         entries.iter().for_each(|entry| entry.encode(&mut bytes));
         let write = || {
-            let file = self.home.disk.open(&path, OpenMode::Create)?;
+            let file = self.home.disk.open(path, OpenMode::Create)?;
             file.truncate(0)?;
             file.write_all_at(&bytes, 0)?;
             file.sync()
         };
-        write().during("write", &path)
+        write().during("write", path)
     }
 }
 

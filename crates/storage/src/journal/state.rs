@@ -7,7 +7,7 @@ use model::{BrokerEpoch, LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicPa
 
 use super::codec::Unreadable;
 use super::entry::{Checkpoint, Entry, EntryReader, EntryWriter, Fact, Key, Opened, Refused};
-use crate::{Derived, SealedSegment};
+use crate::{ActiveSegment, Derived, SealedSegment};
 
 /// What is known of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +72,11 @@ impl PartitionState {
                 }
                 if let Some(sealed) = &mut self.sealed {
                     sealed.retain(|segment| !bases.contains(&segment.base));
+                }
+                // Sealed since the checkpoint, it may be among them.
+                if let Some(checkpoint) = &mut self.checkpoint {
+                    let stays = |active: &ActiveSegment| !bases.contains(&active.base);
+                    checkpoint.active = checkpoint.active.filter(stays);
                 }
                 self.drop_deleted();
             }

@@ -335,6 +335,44 @@ fn a_log_that_changed_meanwhile_is_left_alone() {
     assert!(plan(&log, NOW).unwrap().run(1 << 20, KEY, &mut |_| false).unwrap().is_none());
 }
 
+#[test]
+fn segments_that_are_deleted_under_a_plan_are_known_as_such() {
+    let place = place();
+    let mut log = place.open_unclean(Offset(0));
+    for n in 0..100 {
+        append(&mut log, &keyed("a", Some("v"), n));
+    }
+    sync(&mut log);
+    let plan = plan(&log, NOW).unwrap();
+    assert!(log.still_has(&plan));
+    log.delete_records_before(Offset(50)).unwrap();
+    log.retain(NOW, log.log_end_offset()).unwrap();
+    assert!(!log.still_has(&plan));
+}
+
+/// A topic is deleted while it is compacted, and made again under its name: both write into a folder of one name.
+#[test]
+fn two_compactions_in_folders_of_one_name_do_not_meet() {
+    let place = place();
+    let fill = |log: &mut Log, value: &str| {
+        (0..100).for_each(|n| drop(append(log, &keyed("a", Some(value), n))));
+        seal(log, 100);
+        sync(log);
+    };
+    let mut before = place.open_unclean(Offset(0));
+    fill(&mut before, "of the one before");
+    let old = plan(&before, NOW).unwrap();
+    std::fs::rename(place.dir(), place.dir().with_file_name("aside-delete")).unwrap();
+    let mut log = place.open_unclean(Offset(0));
+    fill(&mut log, "of this one");
+    let new = plan(&log, NOW).unwrap().run(1 << 20, [3, 4], &mut |_| true).unwrap().unwrap();
+    // The old one has its files open, and writes by name.
+    drop(old.run(1 << 20, KEY, &mut |_| true).unwrap());
+    let _replaced = log.finish_compaction(new).unwrap();
+    assert!(kept(&log).iter().all(|(_, _, value)| value.as_deref() == Some("of this one")));
+    assert_eq!(kept(&log).len(), 1);
+}
+
 /// A marker that ends a transaction: a control record with the coordinator's epoch.
 fn marker(producer: i64, commits: bool, time: i64) -> Batch {
     let key = vec![0, 0, 0, commits as u8];
