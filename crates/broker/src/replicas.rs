@@ -21,6 +21,7 @@ use partition::{CompressionRule, Partition, Settings};
 use storage::{CleanupPolicy, LogConfig, StorageError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 use tracing::{error, info, warn};
 
 use crate::cluster::Counts;
@@ -39,7 +40,11 @@ const OPENED_TOGETHER_MAX: usize = 8192;
 /// Replicas of this broker, by topic id and number.
 pub type Keys = Vec<(TopicId, PartitionIndex)>;
 
-/// Acts upon updates until the broker stops, and copies replicas anew that were `refused`.
+/// How often replicas are looked for that could not be opened for lack of room or descriptors.
+const OPENED_AGAIN_EVERY: Duration = Duration::from_secs(5);
+
+/// Acts upon updates until the broker stops, copies replicas anew that were `refused`, and opens those that could not be opened
+/// when there was no room for them.
 pub async fn run(
     server: Arc<Server>,
     applied: watch::Sender<u64>,
@@ -47,6 +52,8 @@ pub async fn run(
 ) {
     let mut updates = server.quorum.subscribe();
     let mut known: Option<Arc<ImageUpdate>> = None;
+    let mut look = tokio::time::interval(OPENED_AGAIN_EVERY);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let acting = Arc::clone(&server);
         tokio::select! {
@@ -61,6 +68,11 @@ pub async fn run(
             Some(refused) = refused.recv() => {
                 let Some(update) = known.clone() else { continue };
                 on_disk(update.index, move || copy_anew(&acting, &update, &refused)).await;
+            }
+            _ = look.tick() => {
+                let waiting = server.logs.to_be_opened_again();
+                let Some(update) = known.clone().filter(|_| !waiting.is_empty()) else { continue };
+                on_disk(update.index, move || open_again(&acting, &update, &waiting)).await;
             }
         }
     }
@@ -83,11 +95,34 @@ fn copy_anew(server: &Arc<Server>, update: &ImageUpdate, refused: &[(TopicId, Pa
     for (topic_id, index) in refused {
         changes.extend(put_aside(server, image, &mut topics, *topic_id, *index));
     }
-    let delta = Arc::default();
-    let (before, after) = (Arc::clone(image), Arc::clone(image));
-    let again = ImageUpdate { index: update.index, before, after, delta };
-    serve(server, &again, &mut topics, &changes);
+    serve(server, &unchanged(update), &mut topics, &changes);
     server.topics.replace(topics);
+}
+
+/// Opens replicas that could not be opened before, as far as this broker still has them.
+fn open_again(server: &Arc<Server>, update: &ImageUpdate, keys: &[storage::journal::Key]) {
+    let image = &update.after;
+    let changes = keys.iter().filter_map(|key| {
+        let topic = image.topic_by_id(key.topic_id)?;
+        let state = topic.partition(key.partition)?;
+        let kind = match state.leader == server.node_id {
+            true => LocalChangeKind::Lead(state.clone()),
+            false => LocalChangeKind::Follow(state.clone()),
+        };
+        let is_here = state.replicas.contains(&server.node_id);
+        let (topic, topic_id) = (Arc::clone(&topic.name), key.topic_id);
+        is_here.then_some(LocalChange { topic, topic_id, partition: key.partition, kind })
+    });
+    let changes: Vec<LocalChange> = changes.collect();
+    let mut topics = Topics::clone(&server.topics.snapshot());
+    serve(server, &unchanged(update), &mut topics, &changes);
+    server.topics.replace(topics);
+}
+
+/// The metadata as it stands behind an update, without what that has changed.
+fn unchanged(update: &ImageUpdate) -> ImageUpdate {
+    let (before, after) = (Arc::clone(&update.after), Arc::clone(&update.after));
+    ImageUpdate { index: update.index, before, after, delta: Arc::default() }
 }
 
 /// Puts one aside. Returns what is to be done then, if it was.
@@ -149,6 +184,9 @@ pub fn act_upon(server: &Arc<Server>, update: &ImageUpdate) {
     let mut topics = Topics::clone(&server.topics.snapshot());
     let changes = update.local_changes(server.node_id);
     let removed = remove(server, &mut topics, &changes);
+    let (replaced, removed) = of_names_in_use(removed, &changes);
+    // The topics that have their names now are opened in these places.
+    server.logs.delete(&replaced);
     serve(server, update, &mut topics, &changes);
     stand_anew(server, update, &topics);
     reconfigure_topics(server, update, &topics, reconfigured);
@@ -159,6 +197,14 @@ pub fn act_upon(server: &Arc<Server>, update: &ImageUpdate) {
     // Only now can nobody find them any more.
     server.logs.delete(&removed);
     tell_groups(server, update, &changes);
+}
+
+/// Those first of which another one has the name since, in the same step.
+fn of_names_in_use(removed: Vec<Gone>, changes: &[LocalChange]) -> (Vec<Gone>, Vec<Gone>) {
+    let here = changes.iter().filter(|change| change.kind != LocalChangeKind::Remove);
+    let names: BTreeSet<(&str, PartitionIndex)> =
+        here.map(|change| (&*change.topic, change.partition)).collect();
+    removed.into_iter().partition(|gone| names.contains(&(&*gone.name.topic, gone.name.partition)))
 }
 
 fn count(server: &Server, update: &ImageUpdate) {
@@ -557,5 +603,45 @@ fn log_config(wanted: &TopicSettings) -> LogConfig {
         max_message_bytes: wanted.max_message_bytes,
         ahead_bytes: LogConfig::default().ahead_bytes,
         ahead_after_syncs: LogConfig::default().ahead_after_syncs,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_name_that_is_used_again_in_the_same_step_the_first_one_leaves_at_once() {
+        let gone = |id: u8, index| Gone {
+            topic_id: model::Uuid([id; 16]),
+            name: TopicPartition::new("t", index),
+            delay_ms: 0,
+        };
+        let change = |id: u8, index, kind| LocalChange {
+            topic: "t".into(),
+            topic_id: model::Uuid([id; 16]),
+            partition: PartitionIndex(index),
+            kind,
+        };
+        let me = vec![BrokerId(1)];
+        let state = PartitionImage {
+            replicas: me.clone(),
+            isr: me,
+            elr: Vec::new(),
+            leader: BrokerId(1),
+            last_known_leader: BrokerId::NONE,
+            leader_epoch: LeaderEpoch(0),
+            partition_epoch: 0,
+            recovering: false,
+            durable: true,
+        };
+        let changes = [
+            change(1, 0, LocalChangeKind::Remove),
+            change(1, 1, LocalChangeKind::Remove),
+            change(2, 0, LocalChangeKind::Follow(state)),
+        ];
+        let (at_once, later) = of_names_in_use(vec![gone(1, 0), gone(1, 1)], &changes);
+        let indexes = |gone: &[Gone]| gone.iter().map(|it| it.name.partition.0).collect::<Vec<_>>();
+        assert_eq!((indexes(&at_once), indexes(&later)), (vec![0], vec![1]));
     }
 }

@@ -18,7 +18,8 @@ use std::sync::Arc;
 use model::{BrokerEpoch, BrokerId, Offset, Timestamp, TopicId, TopicPartition, Uuid};
 
 use crate::checkpoint::{self, Offsets};
-use crate::disk::{Disk, FileLock, OpenMode, removal};
+use crate::disk::removal::Freeing;
+use crate::disk::{Disk, FileLock, OpenMode};
 
 use crate::error::Context;
 use crate::journal::{Checkpoint, Key, Opened, PartitionState, State};
@@ -285,7 +286,12 @@ impl LogDir {
         let (path, aside) = (self.path.join(name), self.path.join(format!("{name}.tmp")));
         let file = self.disk.open_essential(&aside, OpenMode::Create).during("open", &aside)?;
         file.truncate(0).during("truncate", &aside)?;
-        file.write_all_at(bytes, 0).during("write", &aside)?;
+        let written = file.write_all_at(bytes, 0).during("write", &aside);
+        if written.is_err() {
+            // A disk without room is not to be filled by what came to nothing.
+            let _ = self.disk.remove_file(&aside);
+        }
+        written?;
         self.disk.rename(&aside, &path).during("rename", &aside)
     }
 
@@ -444,14 +450,23 @@ impl LogDir {
         discard(&*self.disk, &self.partition_dir(partition), unique)
     }
 
-    /// Removes a directory of a deleted partition, with all that is in it; see [`removal::remove_dir`].
+    /// Removes a directory of a deleted partition, with all that is in it; see [`Freeing::dir`].
     pub fn remove_leftover(
         &self,
         path: &Path,
         pause: &mut dyn FnMut() -> bool,
     ) -> Result<bool, StorageError> {
+        self.free_leftover(path, &mut Freeing::new(&*self.disk, pause))
+    }
+
+    /// As [`LogDir::remove_leftover`], among other files that go.
+    pub fn free_leftover(
+        &self,
+        path: &Path,
+        freeing: &mut Freeing<'_>,
+    ) -> Result<bool, StorageError> {
         assert!(path.parent() == Some(&self.path), "it lies in this log directory");
-        removal::remove_dir(&*self.disk, path, pause).during("remove", path)
+        freeing.dir(path).during("remove", path)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is done to logs besides appending and reading: retention, checkpoints, flushing by age,
-//! forgetting producers, closing idle files (not in need: `files.rs`). Not here: removing files (`removal.rs`). One thread, which sleeps
-//! until the next chore is due.
+//! forgetting producers, closing idle files (not in need: `files.rs`). Not here: removing files (`removal.rs`). Two threads, which sleep
+//! until the next chore is due: retention has its own, because it waits for two syncs of a directory for each partition, and what is
+//! due each second must not wait behind a hundred thousand of those.
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -32,40 +33,68 @@ const IDLE_LOOK: Duration = Duration::from_secs(30);
 /// How often logs are looked for that keep zeros ahead of their end and are not synced any more.
 const UNUSED_ZEROS_LOOK: Duration = Duration::from_secs(5);
 
-/// The thread, and how to end it.
+/// The threads, and how to end them.
 pub struct Chores {
-    stop: Arc<(Mutex<bool>, Condvar)>,
-    thread: Option<JoinHandle<()>>,
+    stop: Arc<Stop>,
+    threads: Vec<JoinHandle<()>>,
 }
+
+#[derive(Default)]
+struct Stop {
+    is_wanted: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    fn is_wanted(&self) -> bool {
+        *self.is_wanted.lock()
+    }
+
+    /// Waits until then; false if the thread is to end.
+    fn wait_until(&self, at: Instant) -> bool {
+        let mut is_wanted = self.is_wanted.lock();
+        while !*is_wanted && Instant::now() < at {
+            self.changed.wait_until(&mut is_wanted, at);
+        }
+        !*is_wanted
+    }
+}
+
+/// What is done; what takes long looks whether the broker stops.
+type Chore = fn(&Arc<Server>, &Stop);
 
 /// A chore and when it is due.
 struct Due {
     at: Instant,
     every: Duration,
-    chore: fn(&Arc<Server>),
+    chore: Chore,
 }
 
 impl Chores {
-    /// Starts the thread. It ends when `server` is dropped, too.
+    /// Starts the threads. They end when `server` is dropped, too.
     pub fn start(server: &Arc<Server>) -> std::io::Result<Chores> {
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let config = server.config();
-        let (stopping, server) = (Arc::clone(&stop), Arc::downgrade(server));
-        let thread = std::thread::Builder::new()
-            .name("chores".to_owned())
-            .stack_size(512 * 1024)
-            .spawn(move || {
-            vital::thread("chores", || run(&stopping, &server, timetable(&config)));
-        })?;
-        Ok(Chores { stop, thread: Some(thread) })
+        let mut chores = Chores { stop: Arc::default(), threads: Vec::new() };
+        for (name, timetable) in [("chores", timetable(&config)), ("retention", retention(&config))]
+        {
+            let (stop, server) = (Arc::clone(&chores.stop), Arc::downgrade(server));
+            let thread = std::thread::Builder::new()
+                .name(name.to_owned())
+                .stack_size(512 * 1024)
+                .spawn(move || vital::thread(name, || run(&stop, &server, timetable)))?;
+            chores.threads.push(thread);
+        }
+        Ok(chores)
     }
 
-    /// Ends the thread; a chore under way is finished first.
+    /// Ends the threads; a chore under way is finished first, or comes to a good end.
     pub fn stop(&mut self) {
-        *self.stop.0.lock() = true;
-        self.stop.1.notify_all();
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            error!("the thread of chores had panicked");
+        *self.stop.is_wanted.lock() = true;
+        self.stop.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                error!("a thread of chores had panicked");
+            }
         }
     }
 }
@@ -77,39 +106,42 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
     let soon = |every: Duration, chore| Due { at: Instant::now() + every, every, chore };
     let after_delay = |every: Duration, chore| Due { at: first, every, chore };
     vec![
-        after_delay(ms(log.retention_check_ms.max(1)), retain),
         after_delay(ms(log.recovery_point_checkpoint_ms.max(1)), checkpoint),
         after_delay(ms(config.producers.expiration_check_ms.max(1)), expire_producers),
         soon(UNCHECKED_LOOK, bound_recovery),
         soon(PRODUCERS_LOOK, bound_producers),
         soon(IDLE_LOOK, release_idle),
         soon(UNUSED_ZEROS_LOOK, give_back_unused_zeros),
-        soon(Duration::from_secs(1), hold_descriptors),
-        soon(Duration::from_secs(1), |server| server.memory.return_unused_in_need()),
-        soon(Duration::from_secs(1), |server| server.logs.look_at_directories()),
+        // Takes descriptors back that were lent.
+        soon(Duration::from_secs(1), |_, _| {
+            reserve::fill();
+        }),
+        soon(Duration::from_secs(1), |server, _| server.memory.return_unused_in_need()),
+        soon(Duration::from_secs(1), |server, _| server.logs.look_at_directories()),
         soon(Duration::from_secs(1), look_for_room),
-        soon(Duration::from_secs(1), sync_journals),
-        soon(log_ends::LOOK_EVERY, |server| observe::look_at_log_ends(server)),
+        soon(Duration::from_secs(1), |server, _| server.logs.sync_journals()),
+        soon(log_ends::LOOK_EVERY, |server, _| observe::look_at_log_ends(server)),
         soon(ms(log.flush_scheduler_ms.clamp(100, 60_000)), flush_by_age),
     ]
 }
 
-fn run(stop: &(Mutex<bool>, Condvar), server: &Weak<Server>, mut timetable: Vec<Due>) {
+fn retention(config: &BrokerConfig) -> Vec<Due> {
+    let log = &config.log;
+    let first = Instant::now() + Duration::from_millis(log.initial_delay_ms);
+    let every = Duration::from_millis(log.retention_check_ms.max(1));
+    vec![Due { at: first, every, chore: retain }]
+}
+
+fn run(stop: &Stop, server: &Weak<Server>, mut timetable: Vec<Due>) {
     loop {
         let next = timetable.iter().map(|due| due.at).min().expect("there are chores");
-        {
-            let mut stopping = stop.0.lock();
-            while !*stopping && Instant::now() < next {
-                stop.1.wait_until(&mut stopping, next);
-            }
-            if *stopping {
-                return;
-            }
+        if !stop.wait_until(next) {
+            return;
         }
         let Some(server) = server.upgrade() else { return };
         let now = Instant::now();
         for due in timetable.iter_mut().filter(|due| due.at <= now) {
-            (due.chore)(&server);
+            (due.chore)(&server, stop);
             due.at = Instant::now() + due.every;
         }
     }
@@ -132,7 +164,7 @@ fn report(server: &Server, partition: &Arc<Partition>, result: Result<(), Partit
     }
 }
 
-fn retain(server: &Arc<Server>) {
+fn retain(server: &Arc<Server>, stop: &Stop) {
     let now = server.expiry_now();
     let mut starts = Vec::new();
     each(server, |partition| {
@@ -145,6 +177,9 @@ fn retain(server: &Arc<Server>) {
     let failed = server.logs.commit_starts(&starts);
     starts.retain(|(partition, _)| !failed.iter().any(|other| Arc::ptr_eq(other, partition)));
     for (partition, start) in &starts {
+        if stop.is_wanted() {
+            return;
+        }
         let retained = delete_segments(server, partition, *start);
         report(server, partition, retained);
     }
@@ -169,20 +204,11 @@ fn delete_segments(
     Ok(())
 }
 
-/// Takes descriptors back into the reserve that were lent.
-fn hold_descriptors(_: &Arc<Server>) {
-    reserve::fill();
-}
-
-fn look_for_room(server: &Arc<Server>) {
+fn look_for_room(server: &Arc<Server>, _: &Stop) {
     server.logs.look_for_room(|partition, given_back| report(server, partition, given_back));
 }
 
-fn sync_journals(server: &Arc<Server>) {
-    server.logs.sync_journals();
-}
-
-fn checkpoint(server: &Arc<Server>) {
+fn checkpoint(server: &Arc<Server>, _: &Stop) {
     // One that is synced needs only small files; the others have their turn in bound_recovery.
     let is_due = |partition: &&Arc<Partition>| {
         let is_synced = partition.settings().durability == Durability::Fsync;
@@ -202,7 +228,7 @@ fn held(server: &Server, what: fn(&HeldSums) -> u64) -> u64 {
 }
 
 /// Checkpoints the logs with the most to recover until what is left is little.
-fn bound_recovery(server: &Arc<Server>) {
+fn bound_recovery(server: &Arc<Server>, _: &Stop) {
     if held(server, HeldSums::unchecked_bytes) <= UNCHECKED_BYTES_MAX {
         return;
     }
@@ -226,7 +252,7 @@ fn bound_recovery(server: &Arc<Server>) {
     server.logs.checkpoint(server.now());
 }
 
-fn flush_by_age(server: &Arc<Server>) {
+fn flush_by_age(server: &Arc<Server>, _: &Stop) {
     for topic in server.topics.snapshot().iter() {
         let Some(settings) = topic.settings() else { continue };
         let aged = settings.durability == Durability::PageCache && settings.flush_ms < i64::MAX;
@@ -236,7 +262,7 @@ fn flush_by_age(server: &Arc<Server>) {
     }
 }
 
-fn expire_producers(server: &Arc<Server>) {
+fn expire_producers(server: &Arc<Server>, _: &Stop) {
     let now = server.expiry_now();
     let expiration_ms = server.config().producers.expiration_ms;
     each(server, |partition| {
@@ -249,7 +275,7 @@ fn expire_producers(server: &Arc<Server>) {
 
 /// Has partitions forget the producers that appended longest ago, each in proportion to what it knows,
 /// when all of them together know too many.
-fn bound_producers(server: &Arc<Server>) {
+fn bound_producers(server: &Arc<Server>, _: &Stop) {
     if held(server, HeldSums::producer_bytes) <= PRODUCER_BYTES_MAX as u64 {
         return;
     }
@@ -280,7 +306,7 @@ fn bound_producers(server: &Arc<Server>) {
     }
 }
 
-fn give_back_unused_zeros(server: &Arc<Server>) {
+fn give_back_unused_zeros(server: &Arc<Server>, _: &Stop) {
     // To cut a file may need one more: the logs can wait, and requests cannot.
     if reserve::is_short() {
         return;
@@ -290,7 +316,7 @@ fn give_back_unused_zeros(server: &Arc<Server>) {
     }
 }
 
-fn release_idle(server: &Arc<Server>) {
+fn release_idle(server: &Arc<Server>, _: &Stop) {
     each(server, |partition| partition.release_idle());
     server.buffers.trim();
     server.fetch_sessions.drop_idle(Instant::now());

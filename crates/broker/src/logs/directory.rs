@@ -23,7 +23,16 @@ use storage::log_dir::{DirLock, LogDir, MetaProperties};
 use tracing::{error, info, warn};
 
 use super::room::Room;
-use super::{LogsError, Process, random_id};
+use super::{Gone, LogsError, Process, random_id};
+
+/// Deletions that an earlier process began, by [`Directory::finish_deletions`].
+#[derive(Debug, Default)]
+pub(super) struct Finished {
+    /// Folders that may be removed, by their names.
+    pub aside: Vec<(Key, String)>,
+    /// Partitions whose folders could not be renamed for lack of room.
+    pub without_room: Vec<Gone>,
+}
 
 /// One log directory.
 #[derive(Debug)]
@@ -340,8 +349,13 @@ impl Directory {
 
     /// What is known of a partition, whether the directory may be used or not.
     pub(super) fn partition(&self, key: &Key) -> Option<Arc<PartitionState>> {
-        let known = self.journal.as_ref()?.partition(key)?;
+        let known = self.entered(key)?;
         known.deleted.is_none().then_some(known)
+    }
+
+    /// What is known of a partition, be it deleted.
+    pub(super) fn entered(&self, key: &Key) -> Option<Arc<PartitionState>> {
+        self.journal.as_ref()?.partition(key)
     }
 
     /// Whether a partition was closed cleanly; from now on it is open.
@@ -351,32 +365,40 @@ impl Directory {
 
     /// Finishes the deletions that were entered: renames what was not renamed, and returns what is to
     /// be removed.
-    pub(super) fn finish_deletions(&self) -> Result<Vec<(Key, String)>, StorageError> {
+    pub(super) fn finish_deletions(&self) -> Result<Finished, StorageError> {
         let journal = self.journal()?;
         let (deleted, needed) = journal.with_state(|state| {
             let (mut deleted, mut needed) = (Vec::new(), HashSet::new());
             for (key, known) in &state.partitions {
-                let name = State::name(*key, known).to_string();
+                let name = State::name(*key, known);
                 match &known.deleted {
                     Some(aside) => deleted.push((*key, name, aside.to_string())),
-                    None => drop(needed.insert(name)),
+                    None => drop(needed.insert(name.to_string())),
                 }
             }
             (deleted, needed)
         });
         let exists = |name: &str| self.dir.disk().exists(&self.path().join(name));
-        let (mut leftovers, mut gone) = (Vec::new(), Vec::new());
+        let (mut finished, mut gone) = (Finished::default(), Vec::new());
         for (key, name, aside) in deleted {
-            if !exists(&aside) && exists(&name) && !needed.contains(&name) {
-                self.dir.rename(&name, &aside)?;
+            let text = name.to_string();
+            if !exists(&aside) && exists(&text) && !needed.contains(&text) {
+                match self.dir.rename(&text, &aside) {
+                    Err(cause) if cause.is_full() => {
+                        let gone = Gone { topic_id: key.topic_id, name, delay_ms: 0 };
+                        finished.without_room.push(gone);
+                        continue;
+                    }
+                    renamed => renamed?,
+                }
                 self.dir.sync_names()?;
             }
             match exists(&aside) {
-                true => leftovers.push((key, aside)),
+                true => finished.aside.push((key, aside)),
                 false => gone.push(Entry::Of(key, Fact::Forgotten)),
             }
         }
         journal.append(&gone)?;
-        Ok(leftovers)
+        Ok(finished)
     }
 }

@@ -49,13 +49,11 @@ impl Logs {
 
     fn enter_durability(&self, partition: &Partition, fsync: bool) -> Result<(), StorageError> {
         let key = key_of(partition);
-        let journal = self.directory_of(partition).journal()?;
-        let known = journal.with_state(|state| Some(state.partitions.get(&key)?.opened.clone()));
-        match known.filter(|known| known.fsync != fsync) {
-            None => Ok(()),
-            Some(known) => {
-                journal.commit(&[Entry::Of(key, Fact::Opened(Opened { fsync, ..known }))])
-            }
-        }
+        self.directory_of(partition).journal()?.commit_with(|state| {
+            let known = state.partitions.get(&key).map(|known| &known.opened);
+            let changed = known.filter(|known| known.fsync != fsync);
+            let opened = changed.map(|known| Fact::Opened(Opened { fsync, ..known.clone() }));
+            opened.map(|fact| Entry::Of(key, fact)).into_iter().collect()
+        })
     }
 }

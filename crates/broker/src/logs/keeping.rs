@@ -36,7 +36,7 @@ impl Logs {
     pub fn note_synced(&self, at: usize, synced: &[Synced]) {
         let directory = &self.directories[at];
         // Held until it is entered: a cut that begins now is entered behind it.
-        let cutting = self.cutting.lock();
+        let cutting = self.cutting[at].lock();
         let ends: Vec<Offset> = synced
             .iter()
             .map(|(partition, synced)| {
@@ -128,9 +128,11 @@ impl Logs {
         cut: impl FnOnce() -> Result<(), PartitionError>,
     ) -> Result<(), PartitionError> {
         let key = key_of(partition);
-        self.cutting.lock().insert(key, to);
+        let home = self.homes.lock().get(&key).map(|home| home.directory);
+        let cutting = &self.cutting[home.ok_or(PartitionError::Deleted)?];
+        cutting.lock().insert(key, to);
         let made = cut();
-        self.cutting.lock().remove(&key);
+        cutting.lock().remove(&key);
         made
     }
 
@@ -201,7 +203,7 @@ impl Logs {
 
     /// A full disk takes no entry, and neither does a process without descriptors; that alone loses
     /// nothing.
-    fn journal_failed(&self, at: usize, cause: &StorageError) {
+    pub(super) fn journal_failed(&self, at: usize, cause: &StorageError) {
         let directory = &self.directories[at];
         if directory.is_offline() {
             return;

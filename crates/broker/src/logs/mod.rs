@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
 
 use metadata::decide::KnownDirectory;
 use model::{BrokerId, Offset, Timestamp, TopicId, TopicPartition, Uuid};
@@ -20,11 +19,12 @@ use parking_lot::Mutex;
 use partition::{Partition, PartitionError, Status, SyncQueue};
 use storage::disk::Disk;
 use storage::journal::{Entry, Fact, Key};
-use storage::log_dir::{LockError, deleted_name};
+use storage::log_dir::LockError;
 use storage::{Log, StorageError};
 use tokio::sync::watch;
 use tracing::{error, warn};
 
+use self::deleting::Leftover;
 use self::directory::Locked;
 use self::flusher::{SyncObserver, Synced};
 use self::trash::Trash;
@@ -32,6 +32,7 @@ use self::trash::Trash;
 mod away;
 pub mod chores;
 pub mod cleaner;
+mod deleting;
 mod directory;
 mod durability;
 pub mod files;
@@ -47,6 +48,7 @@ mod strays;
 mod tests;
 pub mod trash;
 
+pub use self::deleting::Gone;
 pub use self::directory::Directory;
 pub use self::opening::Wanted;
 pub(crate) use self::opening::tell_refusal;
@@ -132,17 +134,6 @@ pub struct Opened {
     pub sync_queue: Arc<SyncQueue>,
 }
 
-/// A partition whose topic was deleted.
-#[derive(Clone, Debug)]
-pub struct Gone {
-    /// The topic's id.
-    pub topic_id: TopicId,
-    /// The partition's name.
-    pub name: TopicPartition,
-    /// How long its folder stays, under another name, in milliseconds (`file.delete.delay.ms`).
-    pub delay_ms: i64,
-}
-
 /// All log directories.
 #[derive(Debug)]
 pub struct Logs {
@@ -150,14 +141,16 @@ pub struct Logs {
     disk: Arc<dyn Disk>,
     /// Who is where. Weak: the table of topics owns the partitions.
     homes: Mutex<HashMap<Key, Home>>,
-    /// Logs that are being cut, with their new ends.
-    cutting: Mutex<HashMap<Key, Offset>>,
+    /// Logs that are being cut, with their new ends, of each directory.
+    cutting: Vec<Mutex<HashMap<Key, Offset>>>,
     /// Partitions that could not be opened, or turned out to be damaged.
     unopened: Mutex<BTreeMap<TopicPartition, Unopened>>,
     /// Files of deleted segments.
     pub trash: Trash,
     /// Folders of deleted partitions, to be removed.
     leftovers: Mutex<Vec<Leftover>>,
+    /// Deleted partitions whose folders could not be put out of the way yet.
+    undeleted: Mutex<Vec<Gone>>,
     strays: Mutex<Vec<Stray>>,
     /// Partitions that are not compacted any more, by id: a topic may be made again under its name.
     uncleanable: Mutex<BTreeMap<Key, TopicPartition>>,
@@ -188,15 +181,6 @@ pub struct OutOfReach {
     pub key: Key,
     /// Whether the whole directory failed while it was open, or else the partition is refused.
     pub with_directory: bool,
-}
-
-#[derive(Debug)]
-struct Leftover {
-    directory: usize,
-    key: Key,
-    path: PathBuf,
-    /// When it may be removed.
-    due: Instant,
 }
 
 #[derive(Debug)]
@@ -245,13 +229,14 @@ impl Logs {
             return Err(cause);
         }
         let logs = Logs {
+            cutting: directories.iter().map(|_| Mutex::default()).collect(),
             directories,
             disk,
             homes: Mutex::default(),
-            cutting: Mutex::default(),
             unopened: Mutex::default(),
             trash: Trash::default(),
             leftovers: Mutex::default(),
+            undeleted: Mutex::default(),
             strays: Mutex::default(),
             uncleanable: Mutex::default(),
             becoming_synced: Mutex::default(),
@@ -441,120 +426,6 @@ impl Logs {
         if let Err(cause) = journal.commit(&entries) {
             warn!(directory = %directory.path().display(), %cause, "cannot enter the failure into the journal");
         }
-    }
-
-    /// Puts the folders of deleted partitions out of the way; a chore removes them later. That they
-    /// are deleted is durable first: only that permits their removal, now or after a crash.
-    pub fn delete(&self, deleted: &[Gone]) {
-        for (at, directory) in self.directories.iter().enumerate() {
-            if let Err(cause) = self.delete_in(at, directory, deleted) {
-                error!(directory = %directory.path().display(), %cause, "cannot put deleted logs aside; the next start does");
-            }
-        }
-    }
-
-    fn delete_in(
-        &self,
-        at: usize,
-        directory: &Directory,
-        deleted: &[Gone],
-    ) -> Result<(), StorageError> {
-        let mut here = Vec::new();
-        for Gone { topic_id, name, delay_ms } in deleted {
-            let key = Key { topic_id: *topic_id, partition: name.partition };
-            if directory.partition(&key).is_some() {
-                self.homes.lock().remove(&key);
-                self.uncleanable.lock().remove(&key);
-                let due = Instant::now() + Duration::from_millis((*delay_ms).max(0) as u64);
-                let aside = deleted_name(&name.to_string(), random_id());
-                here.push((key, name.to_string(), aside, due));
-            }
-            self.unopened.lock().remove(name);
-        }
-        if here.is_empty() {
-            return Ok(());
-        }
-        let entry = |(key, _, aside, _): &(Key, String, String, Instant)| {
-            Entry::Of(*key, Fact::Deleted { aside: aside.as_str().into() })
-        };
-        directory.journal()?.commit(&here.iter().map(entry).collect::<Vec<_>>())?;
-        for (key, name, aside, due) in &here {
-            if self.disk.exists(&directory.path().join(name)) {
-                directory.dir.rename(name, aside)?;
-            }
-            let path = directory.path().join(aside);
-            self.leftovers.lock().push(Leftover { directory: at, key: *key, path, due: *due });
-        }
-        directory.dir.sync_names()
-    }
-
-    /// Removes deleted files: those that have waited for `file.delete.delay.ms`, and the folders of
-    /// a directory that has no room. Large files go piece by piece, with a `pause` behind each, unless room is
-    /// needed; `pause` is told how long ([`removal::pause`]), and when it returns `false` the rest is left.
-    pub fn empty_trash(&self, pause: &mut dyn FnMut(Duration) -> bool) {
-        let now = Instant::now();
-        let is_due = |leftover: &mut Leftover| {
-            leftover.due <= now || self.directories[leftover.directory].room.is_full()
-        };
-        let leftovers: Vec<_> = self.leftovers.lock().extract_if(.., is_due).collect();
-        let folders: u64 = leftovers.iter().map(|leftover| self.bytes_below(&leftover.path)).sum();
-        let waiting = folders + self.trash.due_bytes();
-        let mut pause = || {
-            let is_needed = self.directories.iter().any(|directory| directory.room.is_full());
-            is_needed || pause(removal::pause(waiting, self.usable_bytes()))
-        };
-        self.trash.empty(&*self.disk, &mut pause);
-        for leftover in leftovers {
-            match self.remove(&leftover, &mut pause) {
-                Ok(true) => {}
-                Ok(false) => self.leftovers.lock().push(leftover),
-                Err(cause) => {
-                    warn!(path = %leftover.path.display(), %cause, "cannot remove the files of a deleted partition");
-                    self.leftovers.lock().push(leftover);
-                }
-            }
-        }
-    }
-
-    /// Bytes of a folder's files; what cannot be looked at counts nothing.
-    fn bytes_below(&self, folder: &Path) -> u64 {
-        let names = self.disk.list(folder).unwrap_or_default();
-        names.iter().filter_map(|name| self.disk.size(&folder.join(name)).ok()).sum()
-    }
-
-    /// Bytes that may still be written where there is least room.
-    fn usable_bytes(&self) -> Option<u64> {
-        let usable = self.directories.iter().filter_map(|directory| directory.volume_bytes().ok());
-        usable.map(|(_, usable)| usable.max(0) as u64).min()
-    }
-
-    /// Removes a folder; whether nothing of it is left.
-    fn remove(
-        &self,
-        leftover: &Leftover,
-        pause: &mut dyn FnMut() -> bool,
-    ) -> Result<bool, StorageError> {
-        let directory = &self.directories[leftover.directory];
-        let is_there = self.disk.exists(&leftover.path);
-        if is_there && !directory.dir.remove_leftover(&leftover.path, pause)? {
-            return Ok(false);
-        }
-        directory.journal()?.append(&[Entry::Of(leftover.key, Fact::Forgotten)])?;
-        Ok(true)
-    }
-
-    fn collect_leftovers(&self) -> Result<(), StorageError> {
-        let mut leftovers = self.leftovers.lock();
-        for (at, directory) in self.directories.iter().enumerate() {
-            if directory.is_offline() {
-                continue;
-            }
-            leftovers.extend(directory.finish_deletions()?.into_iter().map(|(key, aside)| {
-                let path = directory.path().join(aside);
-                Leftover { directory: at, key, path, due: Instant::now() }
-            }));
-        }
-        Ok(())
     }
 
     fn members(&self) -> Vec<(usize, Arc<Partition>)> {

@@ -1,9 +1,10 @@
 //! Opening partitions: finding their directories, opening their logs, several at once, and entering
 //! into the journals what was found, with one sync a directory before any of them serves.
 
+use std::io;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -122,7 +123,7 @@ impl Logs {
 
     /// Notes that a partition cannot be opened; says whether that is news.
     fn note_unopened(&self, name: TopicPartition, topic_id: TopicId, cause: &StorageError) -> bool {
-        // What lacks a descriptor, or room, is opened when it is wanted again.
+        // What lacks a descriptor, or room, is opened again later: see `to_be_opened_again`.
         let stays = refusal(cause).is_some() || matches!(cause, StorageError::Failed { .. });
         let unopened = Unopened { topic_id, reason: cause.to_string(), stays };
         let before = self.unopened.lock().insert(name, unopened);
@@ -130,6 +131,21 @@ impl Logs {
             self.failures.send_modify(|count| *count += 1);
         }
         before.is_none()
+    }
+
+    /// Partitions that could not be opened for lack of room or descriptors, and may be by now; none while no directory has room.
+    pub fn to_be_opened_again(&self) -> Vec<Key> {
+        let has_room = |directory: &Directory| !directory.is_offline() && !directory.room.is_full();
+        if !self.directories.iter().any(has_room) {
+            return Vec::new();
+        }
+        let unopened = self.unopened.lock();
+        let waiting = unopened.iter().filter(|(_, unopened)| !unopened.stays);
+        let key = |(name, unopened): (&TopicPartition, &Unopened)| Key {
+            topic_id: unopened.topic_id,
+            partition: name.partition,
+        };
+        waiting.map(key).collect()
     }
 
     /// Refuses a partition, from now on and over any number of starts, whose files turned out to be
@@ -148,7 +164,7 @@ impl Logs {
         if let Err(cause) =
             self.directories[at].journal().and_then(|journal| journal.commit(&entry))
         {
-            self.fail_directory(at, &cause);
+            self.journal_failed(at, &cause);
         }
     }
 
@@ -245,16 +261,23 @@ impl Logs {
         Ok(Place { directory, known: None })
     }
 
-    /// The emptiest directory, in which nothing has the partition's name any more.
+    /// The emptiest directory, of those with room if there are any, in which nothing has the partition's name any more.
     fn make_room(&self, name: &TopicPartition, counts: &[usize]) -> Result<usize, StorageError> {
         let online = (0..counts.len()).filter(|at| !self.directories[*at].is_offline());
-        let Some(chosen) = online.min_by_key(|at| counts[*at]) else {
+        let by_room = |at: &usize| (self.directories[*at].room.is_full(), counts[*at]);
+        let Some(chosen) = online.min_by_key(by_room) else {
             let dir = self.directories.first().map(|directory| directory.path().to_owned());
             let reason = "all log directories are offline".to_owned();
             return Err(StorageError::Failed { dir: dir.unwrap_or_default(), reason });
         };
         let directory = &self.directories[chosen];
         if !self.disk.exists(&directory.dir.partition_dir(name)) {
+            return Ok(chosen);
+        }
+        // Of one that was deleted, and not put out of the way for lack of room.
+        self.delete_again();
+        let is_free = !self.disk.exists(&directory.dir.partition_dir(name));
+        if is_free || self.finish_deletion(chosen, name)? {
             return Ok(chosen);
         }
         let owner = directory.journal()?.with_state(|state| {
@@ -270,6 +293,7 @@ impl Logs {
         directory.dir.rename(&name.to_string(), &aside)?;
         directory.dir.sync_names()?;
         if let Some(owner) = owner {
+            self.not_undeleted(&owner);
             directory.journal()?.append(&[Entry::Of(owner, Fact::Forgotten)])?;
         }
         let reason = "put aside: a new topic has its name";
@@ -393,15 +417,26 @@ impl Logs {
                 journal.commit(&entries)
             });
             let Err(cause) = entered else { continue };
-            self.fail_directory(at, &cause);
+            // What found no room has changed nothing.
+            self.journal_failed(at, &cause);
             for (place, log) in attempts.iter_mut() {
                 if place.as_ref().is_some_and(|place| place.directory == at) && log.is_ok() {
-                    let reason = cause.to_string();
-                    *log = Err(StorageError::Failed { dir: directory.path().to_owned(), reason });
+                    *log = Err(same_cause(&cause, directory.path()));
                 }
             }
         }
     }
+}
+
+/// Why the partitions of a directory are not opened, for each of them.
+fn same_cause(cause: &StorageError, dir: &Path) -> StorageError {
+    if let StorageError::Io { operation, path, source } = cause
+        && let Some(code) = source.raw_os_error()
+    {
+        let source = io::Error::from_raw_os_error(code);
+        return StorageError::Io { operation, path: path.clone(), source };
+    }
+    StorageError::Failed { dir: dir.to_owned(), reason: cause.to_string() }
 }
 
 /// Opening a log panicked.

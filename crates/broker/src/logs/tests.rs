@@ -2,6 +2,7 @@
 //! again, written to; with a power failure before every operation of the disk, and two starts in a row.
 
 mod away;
+mod deleting;
 mod stamps;
 mod zeros;
 
@@ -25,7 +26,7 @@ use storage::disk::{Disk, RealDisk, SimDisk};
 use storage::journal::{Entry, Fact, Key, Opened};
 use storage::{CleanupPolicy, LogConfig, StorageError};
 
-use super::{Assigned, Directory, Gone, Leftover, Logs, LogsError, Process, Wanted};
+use super::{Assigned, Directory, Gone, Leftover, Logs, LogsError, Process, Unopened, Wanted};
 
 const ME: BrokerId = BrokerId(1);
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
@@ -257,7 +258,7 @@ fn deleted_folders_that_are_much_of_what_is_free_go_without_pauses() {
         let file = fs::File::create(path.join("00000000000000000000.log")).unwrap();
         file.set_len(bytes).unwrap();
         let key = Key { topic_id: FIRST, partition: PartitionIndex(0) };
-        logs.leftovers.lock().push(Leftover { directory: 0, key, path, due: Instant::now() });
+        logs.leftovers.lock().push(Leftover::new(0, key, path, Instant::now()));
         let mut told = None;
         logs.empty_trash(&mut |pause| {
             told = Some(pause);
@@ -320,6 +321,11 @@ fn what_is_missing_is_missed_after_a_clean_stop_too() {
 /// A log of one key, and what its compaction made.
 fn compacted(disk: &SimDisk) -> (Logs, Arc<Partition>, Compaction) {
     let (logs, partition) = written_and_open(disk, true);
+    let compaction = compaction_of(&partition);
+    (logs, partition, compaction)
+}
+
+fn compaction_of(partition: &Partition) -> Compaction {
     partition.set_settings(Arc::new(Settings {
         log: Arc::new(LogConfig {
             segment_bytes: 300,
@@ -330,8 +336,7 @@ fn compacted(disk: &SimDisk) -> (Logs, Arc<Partition>, Compaction) {
         ..Settings::default()
     }));
     let plan = partition.plan_compaction(NOW).unwrap().expect("one key is written twenty times");
-    let compaction = plan.run(1 << 20, [1, 2], &mut |_| true).unwrap().expect("it has its time");
-    (logs, partition, compaction)
+    plan.run(1 << 20, [1, 2], &mut |_| true).unwrap().expect("it has its time")
 }
 
 /// No checkpoint, and the process is killed: the next start takes the log, and refuses it if any sealed segment is gone.
@@ -358,6 +363,29 @@ fn a_segment_that_compaction_made_is_missed_at_once() {
     let done = logs.swap(&partition, replaced, finish).unwrap();
     assert!(done.freed_bytes > 0, "there was something to compact");
     assert_sealed_are_missed(&disk);
+}
+
+#[test]
+fn what_was_active_at_the_last_checkpoint_may_be_compacted_whatever_crash_comes() {
+    let disk = SimDisk::new();
+    disk.keep_history();
+    let (logs, partition) = written_and_open(&disk, true);
+    append(&logs, &partition, &["b"; 20]);
+    let from = disk.operation_count() as usize;
+    let compaction = compaction_of(&partition);
+    let replaced = compaction.replaces();
+    let finish = || partition.finish_compaction(compaction);
+    let done = logs.swap(&partition, replaced, finish).unwrap();
+    assert!(done.freed_bytes > 0, "there was something to compact");
+    logs.sync_journals();
+    for (at, found) in disk.history().into_iter().enumerate().skip(from) {
+        for crashed in [found.snapshot(), found.after_crash(1), found.after_crash(2)] {
+            let logs = start(&crashed, &["data"]).unwrap();
+            settle(&logs, Some(FIRST)).unwrap();
+            let opened = open(&logs, FIRST).unwrap_or_else(|cause| panic!("at {at}: {cause}"));
+            assert_eq!(ends(&opened), (0, 40), "at {at}");
+        }
+    }
 }
 
 #[test]

@@ -181,6 +181,24 @@ impl Journal {
         self.sync(seq)
     }
 
+    /// Commits what follows from what is known, which nobody changes in between. There may be nothing to enter.
+    pub fn commit_with(
+        &self,
+        entries: impl FnOnce(&State) -> Vec<Entry>,
+    ) -> Result<(), StorageError> {
+        let seq = {
+            let mut writer = self.writer.lock();
+            self.write_noted(&mut writer)?;
+            let entries = entries(&writer.state);
+            if entries.is_empty() {
+                return Ok(());
+            }
+            self.write(&mut writer, &entries)?;
+            writer.seq
+        };
+        self.sync(seq)
+    }
+
     /// Remembers that everything below these offsets is synced: written before those are told who waited
     /// for that, carried by the next sync of the journal. Cheap; never waits for the disk. While files get
     /// their names, which takes syncs, it is written behind that.
@@ -273,6 +291,12 @@ impl Journal {
         let prepared = Files::prepare_snapshot(&*self.disk, &self.dir, &state, seq);
         drop(state);
         let replaced = self.replace_journal(prepared, seq, position);
+        if replaced.as_ref().is_err_and(StorageError::is_full) {
+            // A disk without room is not to be filled by what came to nothing.
+            for name in [SNAPSHOT, JOURNAL] {
+                let _ = self.disk.remove_file(&aside(&self.dir, name));
+            }
+        }
         // What was noted meanwhile was left to the next one who writes.
         let written = self.write_noted(&mut self.writer.lock());
         replaced.and(written)

@@ -16,7 +16,8 @@ use model::{Offset, Timestamp};
 
 use super::Log;
 use super::known_producers::{self, ProducersKept};
-use crate::disk::{Disk, removal};
+use crate::disk::Disk;
+use crate::disk::removal::Freeing;
 use crate::error::Context;
 use crate::names::{self, Home};
 use crate::segment::Segment;
@@ -40,17 +41,13 @@ impl DeletedSegment {
 
     /// Removes the files. What fails to be removed is removed when the log is opened again.
     pub fn remove(&self, disk: &dyn Disk) -> std::io::Result<()> {
-        self.remove_in_pieces(disk, &mut || true).map(drop)
+        self.free(&mut Freeing::new(disk, &mut || true)).map(drop)
     }
 
-    /// As [`DeletedSegment::remove`], with pauses: see [`removal::remove_file`].
-    pub fn remove_in_pieces(
-        &self,
-        disk: &dyn Disk,
-        pause: &mut dyn FnMut() -> bool,
-    ) -> std::io::Result<bool> {
+    /// As [`DeletedSegment::remove`], with pauses; false: not all of it is gone. May be called again.
+    pub fn free(&self, freeing: &mut Freeing<'_>) -> std::io::Result<bool> {
         for path in &self.paths {
-            if !removal::remove_file(disk, path, pause)? {
+            if !freeing.file(path)? {
                 return Ok(false);
             }
         }

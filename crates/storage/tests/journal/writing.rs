@@ -173,6 +173,11 @@ fn a_full_disk_may_be_tried_again() {
     journal.append(&[Entry::Of(key(1), opened("t"))]).unwrap_err();
     assert!(journal.rewrite().is_err());
     assert_eq!(journal.with_state(State::clone), before, "nothing was taken in");
+    let names = disk.list(dir()).unwrap();
+    assert!(
+        !names.iter().any(|name| name.ends_with(".tmp")),
+        "what came to nothing takes no room: {names:?}"
+    );
     disk.limit_capacity(None);
     journal.commit(&[Entry::Of(key(0), Fact::Start(Offset(3)))]).unwrap();
     let known = reopened(&disk.after_crash(5));

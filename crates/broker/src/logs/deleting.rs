@@ -1,0 +1,293 @@
+//! Partitions that were deleted, and files that no log refers to any more: how they leave the disk.
+//!
+//! That a partition is deleted is durable first; then its folder gets another name, and goes after `file.delete.delay.ms`, in
+//! pieces, in turn with the segments that retention and compaction have set aside. What fails is tried again, or a full disk could
+//! not be emptied: nothing here gives up before the broker stops, and the next start finishes what the journal calls deleted.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use model::{TopicId, TopicPartition};
+use storage::StorageError;
+use storage::disk::removal::Freeing;
+use storage::journal::{Entry, Fact, Key, State};
+use storage::log_dir::deleted_name;
+use tracing::{debug, error, warn};
+
+use super::directory::Directory;
+use super::{Logs, random_id, removal};
+
+/// How long what could not be removed is left alone.
+const RETRY: Duration = Duration::from_secs(10);
+/// How often the bytes that wait are counted anew.
+const COUNTED_EVERY: Duration = Duration::from_secs(1);
+
+/// A partition whose topic was deleted.
+#[derive(Clone, Debug)]
+pub struct Gone {
+    /// The topic's id.
+    pub topic_id: TopicId,
+    /// The partition's name.
+    pub name: TopicPartition,
+    /// How long its folder stays, under another name, in milliseconds (`file.delete.delay.ms`).
+    pub delay_ms: i64,
+}
+
+impl Gone {
+    fn key(&self) -> Key {
+        Key { topic_id: self.topic_id, partition: self.name.partition }
+    }
+}
+
+/// The folder of a deleted partition, under its other name.
+#[derive(Debug)]
+pub(super) struct Leftover {
+    pub directory: usize,
+    pub key: Key,
+    pub path: PathBuf,
+    /// When it may be removed.
+    pub due: Instant,
+    /// When its removal failed last.
+    pub failed_at: Option<Instant>,
+}
+
+impl Leftover {
+    pub fn new(directory: usize, key: Key, path: PathBuf, due: Instant) -> Leftover {
+        Leftover { directory, key, path, due, failed_at: None }
+    }
+}
+
+impl Logs {
+    /// Puts the folders of deleted partitions out of the way; a chore removes them later. That they
+    /// are deleted is durable first: only that permits their removal, now or after a crash.
+    pub fn delete(&self, deleted: &[Gone]) {
+        for gone in deleted {
+            let key = gone.key();
+            self.homes.lock().remove(&key);
+            self.uncleanable.lock().remove(&key);
+            let mut unopened = self.unopened.lock();
+            // A topic of the same name may be there already.
+            if unopened.get(&gone.name).is_some_and(|unopened| unopened.topic_id == gone.topic_id) {
+                unopened.remove(&gone.name);
+            }
+        }
+        for (directory, cause) in self.put_out_of_the_way(deleted) {
+            error!(directory = %directory.path().display(), %cause, "cannot put deleted logs aside; this is tried again every second");
+        }
+    }
+
+    /// Tries again what [`Logs::delete`] could not do.
+    pub(super) fn delete_again(&self) {
+        let undeleted = std::mem::take(&mut *self.undeleted.lock());
+        for (directory, cause) in self.put_out_of_the_way(&undeleted) {
+            debug!(directory = %directory.path().display(), %cause, "still cannot put deleted logs aside");
+        }
+    }
+
+    /// Returns what went wrong where; what is left to be done is noted.
+    fn put_out_of_the_way(&self, deleted: &[Gone]) -> Vec<(&Directory, StorageError)> {
+        let mut causes = Vec::new();
+        if deleted.is_empty() {
+            return causes;
+        }
+        for (at, directory) in self.directories.iter().enumerate() {
+            let (undeleted, result) = self.put_out_of_the_way_in(at, directory, deleted);
+            causes.extend(result.err().map(|cause| (directory, cause)));
+            // A directory that is offline is not used before the next start.
+            if !directory.is_offline() {
+                self.undeleted.lock().extend(undeleted);
+            }
+        }
+        causes
+    }
+
+    /// Does so with those that are in this directory; returns those that could not be put out of the way.
+    fn put_out_of_the_way_in(
+        &self,
+        at: usize,
+        directory: &Directory,
+        deleted: &[Gone],
+    ) -> (Vec<Gone>, Result<(), StorageError>) {
+        let (mut here, mut entries) = (Vec::new(), Vec::new());
+        for gone in deleted {
+            let Some(known) = directory.entered(&gone.key()) else { continue };
+            let aside = known.deleted.clone().unwrap_or_else(|| {
+                let aside: Arc<str> = deleted_name(&gone.name.to_string(), random_id()).into();
+                entries.push(Entry::Of(gone.key(), Fact::Deleted { aside: Arc::clone(&aside) }));
+                aside
+            });
+            here.push((gone, aside));
+        }
+        if here.is_empty() {
+            return (Vec::new(), Ok(()));
+        }
+        let all = || here.iter().map(|(gone, _)| (*gone).clone()).collect();
+        if let Err(cause) = directory.journal().and_then(|journal| journal.commit(&entries)) {
+            return (all(), Err(cause));
+        }
+        let (mut left, mut result) = (Vec::new(), Ok(()));
+        for (gone, aside) in &here {
+            match self.rename_deleted(at, gone, aside) {
+                Ok(()) => {}
+                Err(cause) => {
+                    left.push((*gone).clone());
+                    result = Err(cause);
+                }
+            }
+        }
+        (left, result.and(directory.dir.sync_names()))
+    }
+
+    fn rename_deleted(&self, at: usize, gone: &Gone, aside: &str) -> Result<(), StorageError> {
+        let directory = &self.directories[at];
+        let (name, path) = (gone.name.to_string(), directory.path().join(aside));
+        if self.disk.exists(&directory.path().join(&name)) && !self.disk.exists(&path) {
+            directory.dir.rename(&name, aside)?;
+        }
+        let due = Instant::now() + Duration::from_millis(gone.delay_ms.max(0) as u64);
+        self.leftovers.lock().push(Leftover::new(at, gone.key(), path, due));
+        Ok(())
+    }
+
+    /// Whether a folder that has this name is one of a partition whose deletion is durable: then it gets its other name.
+    pub(super) fn finish_deletion(
+        &self,
+        at: usize,
+        name: &TopicPartition,
+    ) -> Result<bool, StorageError> {
+        let directory = &self.directories[at];
+        let deleted = directory.journal()?.with_state(|state| {
+            let named = |key: &Key, known| State::name(*key, known) == *name;
+            let deleted = state.partitions.iter().filter(|(key, known)| named(key, known));
+            deleted.filter_map(|(key, known)| Some((*key, known.deleted.clone()?))).collect()
+        });
+        let deleted: Vec<(Key, Arc<str>)> = deleted;
+        let is_unfinished = |aside: &str| !self.disk.exists(&directory.path().join(aside));
+        let Some((key, aside)) = deleted.into_iter().find(|(_, aside)| is_unfinished(aside)) else {
+            return Ok(false);
+        };
+        let gone = Gone { topic_id: key.topic_id, name: name.clone(), delay_ms: 0 };
+        self.rename_deleted(at, &gone, &aside)?;
+        directory.dir.sync_names()?;
+        self.not_undeleted(&key);
+        Ok(true)
+    }
+
+    /// Forgets that a deleted partition's folder is to be put out of the way: somebody did, or it is not that one any more.
+    pub(super) fn not_undeleted(&self, key: &Key) {
+        self.undeleted.lock().retain(|gone| gone.key() != *key);
+    }
+
+    /// Removes deleted files: those that have waited for `file.delete.delay.ms`, and the folders of
+    /// a directory that has no room. Large files go piece by piece, with a `pause` behind each, unless room is
+    /// needed; `pause` is told how long ([`removal::pause`]), and when it returns `false` the rest is left.
+    pub fn empty_trash(&self, pause: &mut dyn FnMut(Duration) -> bool) {
+        self.delete_again();
+        let (mut due, folder_bytes) = (VecDeque::new(), Cell::new(0u64));
+        let mut counted: Option<(Instant, u64)> = None;
+        let mut pause = || {
+            if self.directories.iter().any(|directory| directory.room.is_full()) {
+                return true;
+            }
+            if counted.is_none_or(|(at, _)| at.elapsed() >= COUNTED_EVERY) {
+                counted = Some((Instant::now(), self.trash.due_bytes()));
+            }
+            let segments = counted.map_or(0, |(_, bytes)| bytes);
+            pause(removal::pause(folder_bytes.get() + segments, self.usable_bytes()))
+        };
+        let mut freeing = Freeing::new(&*self.disk, &mut pause);
+        loop {
+            for leftover in self.leftovers_due() {
+                let bytes = self.bytes_below(&leftover.path);
+                folder_bytes.set(folder_bytes.get() + bytes);
+                due.push_back((bytes, leftover));
+            }
+            let (segment, folder) = (self.trash.take_due(), due.pop_front());
+            if segment.is_none() && folder.is_none() {
+                return;
+            }
+            // In turn: neither waits until the last of the others is gone.
+            if segment.is_some_and(|segment| !self.trash.remove(segment, &mut freeing)) {
+                due.extend(folder);
+                break;
+            }
+            let Some((bytes, leftover)) = folder else { continue };
+            let goes_on = self.remove(leftover, &mut freeing);
+            folder_bytes.set(folder_bytes.get() - bytes);
+            if !goes_on {
+                break;
+            }
+        }
+        self.leftovers.lock().extend(due.into_iter().map(|(_, leftover)| leftover));
+    }
+
+    /// Takes out the folders that may be removed now.
+    fn leftovers_due(&self) -> Vec<Leftover> {
+        let now = Instant::now();
+        let is_due = |leftover: &mut Leftover| {
+            leftover.failed_at.is_none_or(|at| now.duration_since(at) >= RETRY)
+                && (leftover.due <= now || self.directories[leftover.directory].room.is_full())
+        };
+        self.leftovers.lock().extract_if(.., is_due).collect()
+    }
+
+    /// Bytes of a folder's files; what cannot be looked at counts nothing.
+    fn bytes_below(&self, folder: &Path) -> u64 {
+        let names = self.disk.list(folder).unwrap_or_default();
+        names.iter().filter_map(|name| self.disk.size(&folder.join(name)).ok()).sum()
+    }
+
+    /// Bytes that may still be written where there is least room.
+    pub(super) fn usable_bytes(&self) -> Option<u64> {
+        let usable = self.directories.iter().filter_map(|directory| directory.volume_bytes().ok());
+        usable.map(|(_, usable)| usable.max(0) as u64).min()
+    }
+
+    /// Removes a folder, or puts it back; false: no more is to be removed now.
+    fn remove(&self, leftover: Leftover, freeing: &mut Freeing<'_>) -> bool {
+        let failed_at = match self.try_to_remove(&leftover, freeing) {
+            Ok(true) => return true,
+            Ok(false) => None,
+            Err(cause) => {
+                warn!(path = %leftover.path.display(), %cause, "cannot remove the files of a deleted partition");
+                Some(Instant::now())
+            }
+        };
+        self.leftovers.lock().push(Leftover { failed_at, ..leftover });
+        failed_at.is_some()
+    }
+
+    /// Whether nothing is left of the folder.
+    fn try_to_remove(
+        &self,
+        leftover: &Leftover,
+        freeing: &mut Freeing<'_>,
+    ) -> Result<bool, StorageError> {
+        let directory = &self.directories[leftover.directory];
+        let is_there = self.disk.exists(&leftover.path);
+        if is_there && !directory.dir.free_leftover(&leftover.path, freeing)? {
+            return Ok(false);
+        }
+        directory.journal()?.append(&[Entry::Of(leftover.key, Fact::Forgotten)])?;
+        Ok(true)
+    }
+
+    /// Takes up what the journals call deleted, at the start.
+    pub(super) fn collect_leftovers(&self) -> Result<(), StorageError> {
+        for (at, directory) in self.directories.iter().enumerate() {
+            if directory.is_offline() {
+                continue;
+            }
+            let finished = directory.finish_deletions()?;
+            for (key, aside) in finished.aside {
+                let path = directory.path().join(aside);
+                self.leftovers.lock().push(Leftover::new(at, key, path, Instant::now()));
+            }
+            self.undeleted.lock().extend(finished.without_room);
+        }
+        Ok(())
+    }
+}
