@@ -170,7 +170,7 @@ impl Leadership {
     ///
     /// Waits as well for a replica that is about to join (caught up within `lag_max`, and eligible): under load
     /// the high watermark would otherwise always be a step ahead of it. One that may not join is not waited for
-    /// (KAFKA-15021).
+    /// (KAFKA-15021), nor one that had everything before it was away: it may come back with a long way to go.
     pub(crate) fn committed(&self, own: Offset, log_start: Offset, lag_max: Duration) -> Offset {
         if is_planted(Mutant::LeaderAlone) {
             return own;
@@ -197,15 +197,23 @@ impl Leadership {
 
     /// A follower's fetch. Says whether it counted.
     pub(crate) fn fetch(&mut self, fetch: &FollowerFetch, log_end: Offset) -> bool {
+        if fetch.leader_epoch != self.epoch {
+            return false;
+        }
         let of_broker = |peer: &&mut Peer| peer.broker() == fetch.follower;
-        let peer = self.peers.iter_mut().find(of_broker);
-        fetch.leader_epoch == self.epoch && peer.is_some_and(|peer| peer.fetch(fetch, log_end))
+        let Some(peer) = self.peers.iter_mut().find(of_broker) else { return false };
+        if peer.is_older_than(fetch.broker_epoch) && !self.isr.contains(&peer.broker()) {
+            peer.begin_anew();
+        }
+        peer.fetch(fetch, log_end)
     }
 
     /// Whoever has everything up to `log_end` has been complete until now, though it may not have fetched for long: in a
-    /// fetch session (KIP-227) nobody asks again for what has not changed.
+    /// fetch session (KIP-227) nobody asks again for what has not changed. One that is away asks for nothing at all.
     pub(crate) fn note_complete(&mut self, log_end: Offset) {
-        self.peers.iter_mut().for_each(|peer| peer.note_complete(log_end, self.now));
+        let (isr, now) = (&self.isr, self.now);
+        let here = |peer: &&mut Peer| !peer.is_away() || isr.contains(&peer.broker());
+        self.peers.iter_mut().filter(here).for_each(|peer| peer.note_complete(log_end, now));
     }
 
     /// The image says this of the partition, in the same leader epoch. Positions and the epoch's start stay. A
@@ -232,6 +240,8 @@ impl Leadership {
                 recovering: assignment.recovering,
             },
         );
+        let away = |peer: &&mut Peer| peer.is_away() && !self.isr.contains(&peer.broker());
+        self.peers.iter_mut().filter(away).for_each(Peer::begin_anew);
     }
 
     /// The controller's decision of this number is known.
@@ -242,6 +252,10 @@ impl Leadership {
             self.unsettled.clear();
         }
         if decision.partition_epoch >= self.partition_epoch {
+            // Why it left may not be seen here: steps of the image come several at once.
+            let leaves = |id: BrokerId| self.isr.contains(&id) && !decision.isr.contains(&id);
+            let leaving = self.peers.iter_mut().filter(|peer| leaves(peer.broker()));
+            leaving.for_each(Peer::begin_anew);
             self.partition_epoch = decision.partition_epoch;
             self.isr = in_order(me, &decision.isr);
             self.recovering = decision.recovering;

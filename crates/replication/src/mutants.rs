@@ -32,11 +32,13 @@ pub enum Mutant {
     PositionsOfEarlierRegistrations,
     /// A new leader tells its high watermark although that may be behind what was told before (KIP-966).
     TellsUnsettled,
+    /// That a replica outside the ISR had everything before it was away counts when it is back (KIP-903).
+    CaughtUpForEver,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 14] = [
+    pub const ALL: [Mutant; 15] = [
         Mutant::LeaderAlone,
         Mutant::WrittenIsSynced,
         Mutant::AsksUnsynced,
@@ -51,6 +53,7 @@ impl Mutant {
         Mutant::UnknownIsRefused,
         Mutant::PositionsOfEarlierRegistrations,
         Mutant::TellsUnsettled,
+        Mutant::CaughtUpForEver,
     ];
 }
 

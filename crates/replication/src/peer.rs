@@ -31,8 +31,8 @@ struct Fetched {
     position: Offset,
     /// When it last fetched.
     at: Moment,
-    /// Where the leader's log ended then.
-    log_end: Offset,
+    /// Where the leader's log ended then; `None`: the replica was away since, and that it comes as far says nothing.
+    log_end: Option<Offset>,
 }
 
 /// One other replica, in one leader epoch.
@@ -44,6 +44,7 @@ pub struct Peer {
     fetched: Option<Fetched>,
     /// When it last had everything that the leader had; `None` if that was not in this leader epoch. A member of the
     /// ISR counts from the beginning of the epoch: nobody lags before there was time to fetch.
+    /// Invariant: outside the ISR, of the registration that fetches now, and not from before it was away.
     caught_up: Option<Moment>,
 }
 
@@ -88,13 +89,41 @@ impl Peer {
         }
         if fetch.position >= log_end {
             self.caught_up = Some(fetch.now);
-        } else if let Some(before) = before.filter(|before| fetch.position >= before.log_end) {
+        } else if let Some(before) = before
+            && before.log_end.is_some_and(|log_end| fetch.position >= log_end)
+        {
             // What it lacks was written since it last asked.
             self.caught_up = self.caught_up.max(Some(before.at));
         }
         let FollowerFetch { broker_epoch, position, now, .. } = *fetch;
-        self.fetched = Some(Fetched { broker_epoch, position, at: now, log_end });
+        self.fetched = Some(Fetched { broker_epoch, position, at: now, log_end: Some(log_end) });
         true
+    }
+
+    /// Whether this registration is newer than the one that has fetched.
+    pub(crate) fn is_older_than(&self, registration: BrokerEpoch) -> bool {
+        self.fetched.is_some_and(|fetched| fetched.broker_epoch < registration)
+    }
+
+    /// Whether it is away: it does not serve, or with a newer registration than the one that has fetched.
+    pub(crate) fn is_away(&self) -> bool {
+        match self.standing {
+            Standing::Serves(current) => self.is_older_than(current),
+            Standing::Absent => true,
+        }
+    }
+
+    /// It was away: that it had everything before says nothing of how far behind it comes back.
+    pub(crate) fn begin_anew(&mut self) {
+        let is_left_out = is_planted(Mutant::CaughtUpForEver)
+            || is_planted(Mutant::PositionsOfEarlierRegistrations);
+        if is_left_out {
+            return;
+        }
+        self.caught_up = None;
+        if let Some(fetched) = &mut self.fetched {
+            fetched.log_end = None;
+        }
     }
 
     /// If it has everything that the leader has, up to `log_end`, it has been caught up until now.
@@ -107,7 +136,8 @@ impl Peer {
     /// A fault: the position is taken for granted.
     pub(crate) fn believe(&mut self, position: Offset, now: Moment) {
         if let Standing::Serves(broker_epoch) = self.standing {
-            self.fetched = Some(Fetched { broker_epoch, position, at: now, log_end: position });
+            self.fetched =
+                Some(Fetched { broker_epoch, position, at: now, log_end: Some(position) });
         }
     }
 
