@@ -4,7 +4,9 @@
 //! came with the answer before is as durable as its topic wants: a fetch offset is an acknowledgement, so a round is
 //! receive, check, write, sync, ask. While it runs, the leader gathers what comes next: batches grow by themselves.
 //!
-//! A partition that was answered with an error rests for a while, and the others go on.
+//! A partition that was answered with an error rests for a while, and the others go on: their request waits at the leader
+//! for no longer than that. One whose log has to be cut first, or started over, is in the next request too: nothing is asked
+//! before that is done.
 //!
 //! A leader with nothing new lets a request wait for half a second. A partition that comes to it meanwhile, because its old
 //! leader has ended, cannot wait that long: nothing of it is acknowledged before it is copied here. So the request that
@@ -45,6 +47,9 @@ pub struct Ask {
     pub number: u64,
     /// What is asked for.
     pub partitions: Vec<(Key, ReplicaFetch)>,
+    /// How long it may wait at the leader for something new, at most: until the first partition that rests may be asked for
+    /// again. `None`: nothing rests.
+    pub wait_max: Option<Duration>,
 }
 
 /// Why a leader gives nothing of a partition.
@@ -159,13 +164,7 @@ impl Fetcher {
     /// Takes one event. `clock` is what records are compared with.
     pub fn step(&mut self, now: Moment, clock: Timestamp, event: Event, effects: &mut Effects) {
         match event {
-            Event::Follow(key, partition) => {
-                if self.asked.is_some() {
-                    self.given_up_at.get_or_insert(now.plus(NEW_PATIENCE));
-                }
-                let copied = Copied { partition, rests_until: now, cut_again_at: now };
-                self.copied.insert(key, copied);
-            }
+            Event::Follow(key, partition) => self.follow(now, key, partition),
             Event::Leave(key) => drop(self.copied.remove(&key)),
             Event::Answered(number, answers) => {
                 let asked = self.asked.take_if(|asked| asked.number == number);
@@ -179,6 +178,19 @@ impl Fetcher {
             Event::Look => {}
         }
         self.ask(now, effects);
+    }
+
+    fn follow(&mut self, now: Moment, key: Key, partition: Arc<Partition>) {
+        if let Some(asked) = &self.asked {
+            let known = self.copied.get(&key).map(|copied| &copied.partition);
+            let is_known = known.is_some_and(|known| Arc::ptr_eq(known, &partition));
+            // Other replicas came or went, in the same leader epoch: what is asked for still holds.
+            if is_known && asked.epochs.get(&key) == Some(&partition.epoch()) {
+                return;
+            }
+            self.given_up_at.get_or_insert(now.plus(NEW_PATIENCE));
+        }
+        self.copied.insert(key, Copied { partition, rests_until: now, cut_again_at: now });
     }
 
     fn answered(
@@ -239,7 +251,8 @@ impl Fetcher {
         }
     }
 
-    /// Asks for everything that may be asked for, unless a request is under way or something is not durable yet.
+    /// Asks for everything that may be asked for, unless a request is under way, something is not durable yet, or a log is
+    /// to be changed first: a request without its partition might wait at the leader for long.
     fn ask(&mut self, now: Moment, effects: &mut Effects) {
         if self.asked.is_some() {
             match self.given_up_at {
@@ -277,13 +290,16 @@ impl Fetcher {
                 Next::Ask(_) | Next::Rest => {}
             }
         }
-        if partitions.is_empty() || !effects.syncs.is_empty() {
+        let changes_logs =
+            !effects.cuts.is_empty() || !effects.start_overs.is_empty() || !effects.gaps.is_empty();
+        if partitions.is_empty() || !effects.syncs.is_empty() || changes_logs {
             return;
         }
         self.numbered += 1;
         let epochs = partitions.iter().map(|(key, fetch)| (*key, fetch.from.leader_epoch));
         self.asked = Some(Asked { number: self.numbered, epochs: epochs.collect() });
-        effects.ask = Some(Ask { number: self.numbered, partitions });
+        let wait_max = effects.look_at.map(|look_at| look_at.since(now));
+        effects.ask = Some(Ask { number: self.numbered, partitions, wait_max });
     }
 }
 

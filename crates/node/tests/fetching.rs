@@ -4,12 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::record::BatchBuilder;
 use model::{
-    BrokerEpoch, BrokerId, LeaderEpoch, Moment, Offset, PartitionIndex, Timestamp, TopicPartition,
-    Uuid,
+    BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Moment, Offset, PartitionIndex, Timestamp,
+    TopicPartition, Uuid,
 };
-use node::{Answered, Ask, Effects, Event, Fetcher, Key};
-use partition::{AssignedReplica, Assignment, Partition, Settings, Standing, SyncQueue};
+use node::{Answered, Ask, Effects, Event, Fetcher, Key, ReplicaAnswerError};
+use partition::{
+    AssignedReplica, Assignment, Partition, ReplicaAnswer, Settings, Standing, SyncQueue, Urgency,
+};
 use storage::Log;
 use storage::disk::SimDisk;
 use storage::log_dir::LogDir;
@@ -32,17 +35,27 @@ fn replica(index: i32) -> Arc<Partition> {
     let log = Log::open(disk, dir, Arc::clone(&settings.log), opening).unwrap();
     let (id, queue) = (Uuid::from_random([1; 16]), Arc::<SyncQueue>::default());
     let partition = Partition::new(name, id, FOLLOWER, log, settings, Offset(0), queue);
+    partition.assign(assignment(3), Moment::START);
+    partition
+}
+
+fn assignment(epoch: i32) -> Assignment {
     let standing = |broker| AssignedReplica { broker, standing: Standing::Serves(BrokerEpoch(1)) };
-    let assignment = Assignment {
+    Assignment {
         leader: LEADER,
-        leader_epoch: LeaderEpoch(3),
-        partition_epoch: 3,
+        leader_epoch: LeaderEpoch(epoch),
+        partition_epoch: epoch,
         replicas: vec![standing(LEADER), standing(FOLLOWER)],
         isr: vec![LEADER, FOLLOWER],
         recovering: false,
-    };
-    partition.assign(assignment, Moment::START);
-    partition
+    }
+}
+
+/// One record, as a leader of leader epoch 1 wrote it.
+fn batch() -> Vec<u8> {
+    let mut batch = BatchBuilder::new().placed(Offset(0), LeaderEpoch(1));
+    batch.add(CLOCK, None, Some(b"v"));
+    batch.finish()
 }
 
 /// A fetcher at a time.
@@ -114,4 +127,102 @@ fn an_answer_that_comes_in_time_is_taken_and_the_next_request_has_the_new_partit
     assert_eq!(look_at, None);
     at.now = at.now.plus(Duration::from_secs(10));
     assert_eq!(at.step(Event::Look), (None, None), "it lacks nothing: it may wait at the leader");
+}
+
+#[test]
+fn other_replicas_that_come_and_go_disturb_no_request() {
+    let mut at = At { fetcher: Fetcher::new(LEADER), now: Moment::START };
+    let partition = replica(0);
+    let (first, _) = at.step(Event::Follow(key(0), Arc::clone(&partition)));
+    assert!(first.is_some());
+    // The ISR changes, in the same leader epoch.
+    let again = Event::Follow(key(0), Arc::clone(&partition));
+    assert_eq!(at.step(again), (None, None), "the request holds");
+    // In another leader epoch its answer would be of no use.
+    partition.assign(assignment(4), Moment::START);
+    let (_, look_at) = at.step(Event::Follow(key(0), partition));
+    assert!(look_at.is_some(), "the request is not waited for");
+    // Nor is one that lacks this replica, because it is another one of the same partition.
+    let mut at = At { fetcher: Fetcher::new(LEADER), now: Moment::START };
+    at.step(Event::Follow(key(0), replica(0)));
+    let (_, look_at) = at.step(Event::Follow(key(0), replica(0)));
+    assert!(look_at.is_some());
+}
+
+#[test]
+fn a_request_waits_at_the_leader_no_longer_than_a_partition_rests() {
+    let mut at = At { fetcher: Fetcher::new(LEADER), now: Moment::START };
+    let (first, _) = at.step(Event::Follow(key(0), replica(0)));
+    at.step(Event::Follow(key(1), replica(1)));
+    let (both, _) = at.step(nothing_new(&first.expect("a request")));
+    let both = both.expect("the next");
+    assert_eq!((both.partitions.len(), both.wait_max), (2, None), "nothing rests");
+    let Event::Answered(number, mut answers) = nothing_new(&both) else { unreachable!() };
+    answers[1].1 = Err(ReplicaAnswerError::Other(ErrorCode::NotLeaderOrFollower));
+    let (one, _) = at.step(Event::Answered(number, answers));
+    let one = one.expect("the other one goes on");
+    assert_eq!(keys(&one), [key(0)]);
+    let rest = one.wait_max.expect("somebody rests");
+    assert!(rest <= Duration::from_millis(100), "{rest:?}");
+    at.now = at.now.plus(rest);
+    let (both, _) = at.step(nothing_new(&one));
+    assert_eq!(both.map(|ask| (keys(&ask), ask.wait_max)), Some((vec![key(0), key(1)], None)));
+}
+
+#[test]
+fn nothing_is_asked_while_a_log_is_to_be_cut() {
+    let mut at = At { fetcher: Fetcher::new(LEADER), now: Moment::START };
+    let partition = replica(0);
+    let record = batch();
+    let answer = ReplicaAnswer {
+        asked_in: LeaderEpoch(3),
+        diverging: None,
+        high_watermark: Offset(0),
+        log_start: Offset(0),
+        records: &record,
+    };
+    partition.follow_answer(&answer, CLOCK).unwrap();
+    partition.begin_sync(Urgency::Now).unwrap().run().unwrap();
+    let (first, _) = at.step(Event::Follow(key(0), Arc::clone(&partition)));
+    at.step(Event::Follow(key(1), replica(1)));
+    let (both, _) = at.step(nothing_new(&first.expect("a request")));
+    let Event::Answered(number, mut answers) = nothing_new(&both.expect("the next")) else {
+        unreachable!()
+    };
+    answers[0].1.as_mut().unwrap().diverging = Some((LeaderEpoch(0), Offset(0)));
+    let mut effects = Effects::default();
+    at.fetcher.step(at.now, CLOCK, Event::Answered(number, answers), &mut effects);
+    assert_eq!(effects.ask, None, "a request without it would wait at the leader");
+    let (_, _, cut) = effects.cuts.pop().expect("a cut");
+    partition.cut(cut.to).unwrap();
+    let (both, _) = at.step(Event::Look);
+    assert_eq!(both.map(|ask| (keys(&ask), ask.wait_max)), Some((vec![key(0), key(1)], None)));
+}
+
+#[test]
+fn a_cut_that_failed_holds_up_nobody_else() {
+    let mut at = At { fetcher: Fetcher::new(LEADER), now: Moment::START };
+    let partition = replica(0);
+    let record = batch();
+    let mut answer = ReplicaAnswer {
+        asked_in: LeaderEpoch(3),
+        diverging: None,
+        high_watermark: Offset(0),
+        log_start: Offset(0),
+        records: &record,
+    };
+    partition.follow_answer(&answer, CLOCK).unwrap();
+    answer.diverging = Some((LeaderEpoch(0), Offset(0)));
+    partition.follow_answer(&answer, CLOCK).unwrap();
+    let mut effects = Effects::default();
+    at.fetcher.step(at.now, CLOCK, Event::Follow(key(0), partition), &mut effects);
+    assert_eq!(effects.cuts.len(), 1, "it is still to be made");
+    let (ask, _) = at.step(Event::Follow(key(1), replica(1)));
+    let ask = ask.expect("the others go on");
+    assert_eq!(keys(&ask), [key(1)]);
+    let wait = ask.wait_max.expect("until it is tried again");
+    at.now = at.now.plus(wait);
+    let mut effects = Effects::default();
+    at.fetcher.step(at.now, CLOCK, nothing_new(&ask), &mut effects);
+    assert_eq!(effects.cuts.len(), 1, "it is tried again");
 }

@@ -70,6 +70,8 @@ pub(super) fn run(
         gathers: false,
     };
     runtime.block_on(copying.run(events));
+    // A leader's name may be being looked up: that cannot be stopped, and nobody waits for it.
+    runtime.shutdown_background();
 }
 
 /// The request that is under way.
@@ -273,6 +275,8 @@ impl Copying {
         let patience = wait + Duration::from_millis(followers.timeout_ms);
         let until = Instant::now() + patience;
         self.asked = Some(Asked { number: ask.number, until });
+        // It takes the place of one that was lost, of which the fetcher has not been told.
+        self.lost_at = None;
         let terms = Terms {
             who: self.who,
             wait_ms_max: followers.wait_ms_max,

@@ -102,7 +102,7 @@ pub(super) fn encode(
             replica_id: terms.who.broker.0,
             replica_epoch: terms.who.epoch.0,
         },
-        max_wait_ms: bytes(terms.wait_ms_max),
+        max_wait_ms: bytes(wait_ms(ask, terms)),
         min_bytes: terms.bytes_min,
         max_bytes: bytes(terms.bytes_max),
         session_id,
@@ -115,6 +115,13 @@ pub(super) fn encode(
     let correlation_id = correlation_of(ask.number);
     frame::write_request(&mut writer, &request, VERSION, correlation_id, Some("replica"))?;
     Ok(writer.into_bytes())
+}
+
+/// How long a request waits at the leader, in milliseconds, rounded up: asked for too early, a partition still rests.
+fn wait_ms(ask: &Ask, terms: &Terms) -> u32 {
+    let rest_ms = ask.wait_max.map(|rest| rest.as_micros().div_ceil(1000));
+    let rest_ms = rest_ms.and_then(|rest_ms| u32::try_from(rest_ms).ok());
+    rest_ms.map_or(terms.wait_ms_max, |rest_ms| rest_ms.min(terms.wait_ms_max))
 }
 
 /// What an answer must carry to be that of the request with this number.
