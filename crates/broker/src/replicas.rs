@@ -187,6 +187,7 @@ pub fn act_upon(server: &Arc<Server>, update: &ImageUpdate) {
     let (replaced, removed) = of_names_in_use(removed, &changes);
     // The topics that have their names now are opened in these places.
     server.logs.delete(&replaced);
+    require_more(server, update, &topics, reconfigured);
     serve(server, update, &mut topics, &changes);
     stand_anew(server, update, &topics);
     reconfigure_topics(server, update, &topics, reconfigured);
@@ -492,19 +493,41 @@ fn reconfigure_broker(server: &Server, image: &ClusterImage) {
     server.config.store(Arc::new(config));
 }
 
+/// A larger `min.insync.replicas` counts before roles are given, and a smaller one behind them: a step may be made of several,
+/// and under the new ISR and the old rule, or the other way round, a leader would acknowledge what nobody else has.
+fn require_more(server: &Server, update: &ImageUpdate, topics: &Topics, all: bool) {
+    for (partition, wanted) in reconfigured(server, update, topics, all) {
+        if let Some(settings) = node::roles::until_role(&partition.settings(), &wanted) {
+            partition.set_settings(Arc::new(settings));
+        }
+    }
+}
+
 fn reconfigure_topics(server: &Server, update: &ImageUpdate, topics: &Topics, all: bool) {
+    for (partition, wanted) in reconfigured(server, update, topics, all) {
+        obey(server, partition, &wanted);
+    }
+}
+
+/// Partitions whose configuration may have changed, and what it is now.
+fn reconfigured<'a>(
+    server: &Server,
+    update: &ImageUpdate,
+    topics: &'a Topics,
+    all: bool,
+) -> Vec<(&'a Arc<Partition>, Arc<Settings>)> {
     let config = server.config();
     let changed = update.delta.configs.iter().filter_map(|resource| match resource {
         ConfigResource::Topic(name) => topics.by_name(name),
         _ => None,
     });
     let concerned: Vec<&Arc<Topic>> = if all { topics.iter().collect() } else { changed.collect() };
-    for topic in concerned {
+    let with_settings = concerned.into_iter().flat_map(|topic| {
         let settings = Arc::new(resolve(&config, &update.after, server.node_id, &topic.name));
-        for partition in topic.partitions.iter().flatten() {
-            obey(server, partition, &settings);
-        }
-    }
+        let partitions = topic.partitions.iter().flatten();
+        partitions.map(move |partition| (partition, Arc::clone(&settings)))
+    });
+    with_settings.collect()
 }
 
 fn obey(server: &Server, partition: &Arc<Partition>, settings: &Arc<Settings>) {

@@ -2,7 +2,7 @@
 
 use metadata::{ClusterImage, PartitionImage};
 use model::{BrokerId, PartitionIndex, TopicId};
-use partition::{AssignedReplica, Assignment, Standing};
+use partition::{AssignedReplica, Assignment, Settings, Standing};
 
 /// What a replica must know of the state of its partition, `at` in `topic`, and of the brokers that hold the other replicas.
 pub fn assignment(
@@ -24,6 +24,15 @@ pub fn assignment(
         isr: state.isr.clone(),
         recovering: state.recovering,
     }
+}
+
+/// What a replica obeys until it has taken its role, in a step of the metadata that may change both: it asks for as many
+/// in-sync replicas as the `known` configuration or the `wanted` one, whichever asks for more (KAFKA-16540). With fewer in sync
+/// than that, another replica may be elected that lacks what this one alone would commit. `None`: it asks for enough.
+pub fn until_role(known: &Settings, wanted: &Settings) -> Option<Settings> {
+    let min_insync_replicas = wanted.min_insync_replicas;
+    let asks_for_more = min_insync_replicas > known.min_insync_replicas;
+    asks_for_more.then(|| Settings { min_insync_replicas, ..known.clone() })
 }
 
 /// Whether a replica that its broker refuses to open is to be copied anew: nothing counts on it any more, and another one
@@ -84,6 +93,17 @@ mod tests {
         assert!(!given_up(state(&[1, 2, 3], &[2, 3], &[])), "it is out already");
         assert!(!given_up(state(&[1, 2, 3], &[1], &[])), "nobody else has everything");
         assert!(!given_up(state(&[1], &[1], &[])), "it is the only one");
+    }
+
+    #[test]
+    fn a_larger_number_of_in_sync_replicas_counts_before_the_role_and_a_smaller_one_behind_it() {
+        let asks = |min_insync_replicas| Settings { min_insync_replicas, ..Settings::default() };
+        let until = |known, wanted| {
+            until_role(&asks(known), &asks(wanted)).map(|it| it.min_insync_replicas)
+        };
+        assert_eq!(until(1, 2), Some(2));
+        assert_eq!(until(2, 2), None);
+        assert_eq!(until(2, 1), None, "it goes on asking for two");
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub enum Invariant {
     StatesAreSound,
     /// No ISR goes to and fro: nobody leaves it for what it lacked when it joined.
     IsrIsSteady,
+    /// Outside the ISR nobody is waited for because of what an earlier process had (KIP-903).
+    NobodyAwayIsWaitedFor,
     /// What the controllers decide never contradicts what was decided before (R3).
     DecisionsFollow,
     /// A process that holds the lock of the one before it waits for no session.

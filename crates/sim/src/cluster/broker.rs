@@ -6,7 +6,8 @@ use std::sync::Arc;
 use metadata::decide::NewIsr;
 use metadata::{ClusterImage, PartitionImage};
 use model::{
-    BrokerEpoch, BrokerId, LeaderEpoch, Moment, Offset, PartitionIndex, Timestamp, TopicId, Uuid,
+    BrokerEpoch, BrokerId, Durability, LeaderEpoch, Moment, Offset, PartitionIndex, Timestamp,
+    TopicId, Uuid,
 };
 use node::fetcher::{Answered, Ask, Effects, Event, Fetcher, Key, ReplicaAnswerError};
 use partition::{
@@ -16,6 +17,7 @@ use partition::{
 use storage::StorageError;
 use storage::disk::SimDisk;
 
+use super::controller::min_insync_of;
 use super::plan::ClusterPlan;
 use crate::broker::Woken;
 use crate::history::Broken;
@@ -66,6 +68,7 @@ pub(crate) struct ClusterBroker {
     /// Replicas on a disk of their own that failed: out of reach until the next start, which finds that all is there.
     pub(crate) out_of_reach: BTreeSet<PartitionId>,
     log_dir: LogDirectory,
+    durability: Durability,
     partitions: Vec<Arc<Partition>>,
     topic_id: TopicId,
     /// The image that was last acted upon, and its number.
@@ -73,6 +76,8 @@ pub(crate) struct ClusterBroker {
     /// What each partition was told last.
     assigned: BTreeMap<PartitionId, Assignment>,
     fetchers: BTreeMap<BrokerId, Fetcher>,
+    /// The newest registration in which each follower has fetched a partition, and since when.
+    fetched_since: BTreeMap<(PartitionId, BrokerId), (BrokerEpoch, Moment)>,
     waiting: Vec<Waiting>,
     sync_queue: Syncs,
     syncing: Vec<PartitionSync>,
@@ -106,11 +111,13 @@ impl ClusterBroker {
             made_anew,
             out_of_reach: BTreeSet::new(),
             log_dir,
+            durability: plan.durability,
             partitions,
             topic_id,
             image: Arc::default(),
             assigned: BTreeMap::new(),
             fetchers: BTreeMap::new(),
+            fetched_since: BTreeMap::new(),
             waiting: Vec::new(),
             sync_queue,
             syncing: Vec::new(),
@@ -200,6 +207,11 @@ impl ClusterBroker {
             return;
         }
         self.image = Arc::clone(image);
+        let settings = cluster_settings(self.durability, min_insync_of(image));
+        for partition in &self.partitions {
+            let stricter = node::roles::until_role(&partition.settings(), &settings);
+            stricter.into_iter().for_each(|stricter| partition.set_settings(Arc::new(stricter)));
+        }
         for at in 0..self.partitions.len() {
             let state = state_of(image, self.topic_id, at);
             let Some(state) = state.filter(|state| state.replicas.contains(&self.id)) else {
@@ -220,6 +232,11 @@ impl ClusterBroker {
                 let leader = assignment.leader;
                 self.partitions[at].assign(assignment, now);
                 self.follow(key, leader, now, clock);
+            }
+        }
+        for partition in &self.partitions {
+            if partition.settings().min_insync_replicas != settings.min_insync_replicas {
+                partition.set_settings(Arc::clone(&settings));
             }
         }
         self.look(now, clock);
@@ -267,9 +284,17 @@ impl ClusterBroker {
     }
 
     fn step(&mut self, leader: BrokerId, now: Moment, clock: Timestamp, event: Event) {
-        let Some(fetcher) = self.fetchers.get_mut(&leader) else { return };
-        let mut effects = Effects::default();
-        fetcher.step(now, clock, event, &mut effects);
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            let Some(fetcher) = self.fetchers.get_mut(&leader) else { return };
+            let mut effects = Effects::default();
+            fetcher.step(now, clock, event, &mut effects);
+            next = self.carry_out(leader, effects).then_some(Event::Look);
+        }
+    }
+
+    /// Says whether the fetcher is to look again.
+    fn carry_out(&mut self, leader: BrokerId, effects: Effects) -> bool {
         let Effects { ask, syncs, cuts, start_overs, gaps, deletions, failures, .. } = effects;
         for (key, _) in gaps {
             // Nothing is compacted here, and nothing mended.
@@ -284,6 +309,7 @@ impl ClusterBroker {
             deletions.into_iter().filter(|(key, ..)| is_in_reach(key)).collect();
         syncs.iter().for_each(|partition| partition.request_sync());
         self.outgoing.extend(ask.map(|ask| Outgoing::Ask(leader, ask)));
+        let changed = !cuts.is_empty() || !start_overs.is_empty();
         for (key, partition, cut) in cuts {
             if cut.takes_committed {
                 let what = format!("{} of {key:?} cuts committed records at {}", self.id, cut.to);
@@ -313,6 +339,7 @@ impl ClusterBroker {
                 self.broken = Some((key.partition.0 as usize, (Invariant::ReplicasAgree, what)));
             }
         }
+        changed
     }
 
     /// Answers another broker's fetch.
@@ -339,9 +366,37 @@ impl ClusterBroker {
                 max_bytes: FETCH_BYTES_MAX,
                 at_least_one: true,
             };
-            answers.push((*key, self.serve_one(&partition, &asked)));
+            let answer = self.serve_one(&partition, &asked);
+            // A fetch that is answered with where the histories part is not counted.
+            if answer.as_ref().is_ok_and(|answer| answer.diverging.is_none()) {
+                self.check_caught_up(&partition, &asked.fetch);
+            }
+            answers.push((*key, answer));
         }
         answers
+    }
+
+    /// A follower has fetched: outside the ISR it counts as caught up by what it had in this very registration.
+    fn check_caught_up(&mut self, partition: &Partition, fetch: &FollowerFetch) {
+        let at = partition.topic_partition().partition.0 as usize;
+        let first = (fetch.broker_epoch, fetch.now);
+        let since = self.fetched_since.entry((at, fetch.follower)).or_insert(first);
+        if since.0 < fetch.broker_epoch {
+            *since = first;
+        }
+        let since = since.1;
+        let mut early = None;
+        partition.look_at_followers(|place| {
+            let is_it = place.broker == fetch.follower && !place.in_sync;
+            early = early.or(place.caught_up.filter(|caught_up| is_it && *caught_up < since));
+        });
+        if let Some(caught_up) = early {
+            let what = format!(
+                "{} of {at} fetches in {} since {since:?}, and counts as caught up at {caught_up:?}",
+                fetch.follower, fetch.broker_epoch
+            );
+            self.broken = Some((at, (Invariant::NobodyAwayIsWaitedFor, what)));
+        }
     }
 
     fn serve_one(

@@ -6,17 +6,23 @@
 use std::collections::BTreeMap;
 
 use metadata::decide::{
-    AlterPartition, BrokerRef, CreateCluster, CreateTopics, EmptyReplicas, GiveUpReplicas,
-    KnownDirectory, NewIsr, NewTopic, RegisterBroker2, UncleanElection,
+    AlterPartition, BrokerRef, ConfigChange, ConfigOperation, CreateCluster, CreateTopics,
+    EmptyReplicas, GiveUpReplicas, IncrementalAlterConfigs, KnownDirectory, NewIsr, NewTopic,
+    RegisterBroker2, UncleanElection,
 };
 use metadata::image::HIGHWATER_VERSION;
 use metadata::{
-    Answer, ClusterImage, ControllerSettings, Decision, MetadataRecord, Request, Response,
+    Answer, ClusterImage, ConfigResource, ControllerSettings, Decision, MetadataRecord, Request,
+    Response,
 };
 use model::{BrokerEpoch, BrokerId, ErrorCode, PartitionIndex, Timestamp, TopicId};
 use partition::{IsrAnswer, IsrDecision};
 
 use crate::controller::CLUSTER_ID;
+use crate::start::TOPIC;
+
+/// How many in-sync replicas are asked for.
+pub(super) const MIN_INSYNC: &str = "min.insync.replicas";
 
 /// How long a broker may be silent.
 const SESSION_MS: i64 = 300;
@@ -37,6 +43,8 @@ pub(crate) enum Ask {
     ReportEmpty(EmptyReplicas),
     GiveUp(GiveUpReplicas),
     AlterIsr(BrokerRef, NewIsr),
+    /// So many in-sync replicas are asked for from now on.
+    RequireInSync(usize),
 }
 
 /// What the controller answers.
@@ -120,6 +128,17 @@ impl Controller {
             Ask::GiveUp(report) => {
                 let entry = self.decide(now, &Request::GiveUpReplicas(report.clone())).0;
                 (Entry { given_up_by: Some(report.broker), ..entry }, Told::Nothing)
+            }
+            Ask::RequireInSync(count) => {
+                self.wants_sweep = true;
+                let change = ConfigChange {
+                    key: MIN_INSYNC.to_owned(),
+                    operation: ConfigOperation::Set,
+                    value: Some(count.to_string()),
+                };
+                let resources = vec![(ConfigResource::Topic(TOPIC.into()), vec![change])];
+                let request = IncrementalAlterConfigs { resources, validate_only: false };
+                (self.decide(now, &Request::IncrementalAlterConfigs(request)).0, Told::Nothing)
             }
             Ask::AlterIsr(leader, wish) => {
                 let request = AlterPartition { leader: *leader, partitions: vec![wish.clone()] };
@@ -246,4 +265,10 @@ fn isr_answer(answer: Altered) -> IsrAnswer {
             _ => IsrAnswer::Superseded,
         },
     }
+}
+
+/// What an image says of how many in-sync replicas are asked for.
+pub(super) fn min_insync_of(image: &ClusterImage) -> usize {
+    let value = image.config(&ConfigResource::Topic(TOPIC.to_owned()), MIN_INSYNC);
+    value.map_or(1, |value| value.parse().expect("it was checked"))
 }

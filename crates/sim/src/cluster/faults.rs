@@ -3,6 +3,7 @@
 use metadata::decide::NewIsr;
 use model::{BrokerId, Durability, Timestamp};
 
+use super::controller::Ask;
 use super::{Cluster, Event, id_of, number_of};
 use crate::machine::Stop;
 use crate::plan::PARTITIONS;
@@ -18,6 +19,23 @@ impl Cluster {
             let after = self.random.i64(1..2 * self.plan.stop_every_ms);
             self.schedule(after, Event::Stop);
         }
+    }
+
+    pub(super) fn schedule_configure(&mut self) {
+        if self.plan.configure_every_ms > 0 && self.has_faults() {
+            let after = self.random.i64(1..2 * self.plan.configure_every_ms);
+            self.schedule(after, Event::Configure);
+        }
+    }
+
+    /// Somebody asks for more in-sync replicas, or for fewer.
+    pub(super) fn configure(&mut self) {
+        let broker = self.random.usize(0..self.members.len());
+        let count = self.random.usize(1..3);
+        if self.members[broker].broker.is_some() {
+            self.ask_controller(self.process(broker), Ask::RequireInSync(count));
+        }
+        self.schedule_configure();
     }
 
     pub(super) fn stop_somebody(&mut self) {

@@ -76,6 +76,7 @@ enum Event {
     Stop,
     Cut,
     Pause,
+    Configure,
     Arrive {
         from: usize,
         to: usize,
@@ -204,7 +205,7 @@ impl Cluster {
             self.schedule(1, Event::Start(broker));
         }
         let configs = [
-            ("min.insync.replicas", self.plan.min_insync.to_string()),
+            (controller::MIN_INSYNC, self.plan.min_insync.to_string()),
             ("durability", self.plan.durability.name().to_owned()),
             ("unclean.leader.election.enable", self.plan.unclean.to_string()),
         ];
@@ -232,6 +233,7 @@ impl Cluster {
         self.schedule_stop();
         self.schedule_cut();
         self.schedule_pause();
+        self.schedule_configure();
         Ok(())
     }
 
@@ -305,6 +307,7 @@ impl Cluster {
             Event::Stop => self.stop_somebody(),
             Event::Cut => self.cut_somebody(),
             Event::Pause => self.pause_somebody(),
+            Event::Configure => self.configure(),
             Event::Arrive { from, to, body } => self.arrive(from, to, body),
             Event::QuorumTick(process) => self.quorum_tick(process),
             Event::Sweep { member, term } => self.sweep(member, term),

@@ -10,7 +10,7 @@ pub struct ClusterPlan {
     pub brokers: usize,
     /// Replicas of each partition.
     pub replicas: i16,
-    /// `min.insync.replicas`.
+    /// `min.insync.replicas`, at first.
     pub min_insync: usize,
     /// What counts as stored.
     pub durability: Durability,
@@ -52,6 +52,8 @@ pub struct ClusterPlan {
     pub image_ms_max: i64,
     /// Whether a clean stop begins with asking the controller to move leaders away (KIP-841).
     pub controlled_shutdown: bool,
+    /// The mean time between two changes of `min.insync.replicas`; 0 for none. Not where replicas are lost: then it is always two.
+    pub configure_every_ms: i64,
 }
 
 impl ClusterPlan {
@@ -97,6 +99,10 @@ impl ClusterPlan {
             pause_every_ms: [0, 300, 1_000][random.usize(0..3)],
             image_ms_max: [8, 8, 400][random.usize(0..3)],
             controlled_shutdown: version > 0 && random.bool(),
+            configure_every_ms: match losses_per_mille {
+                0 => [0, 100, 400][random.usize(0..3)],
+                _ => 0,
+            },
         }
     }
 }

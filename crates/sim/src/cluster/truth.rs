@@ -9,7 +9,7 @@ use model::batch::Batches;
 use model::{BatchHeader, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, Timestamp};
 
 use super::broker::state_of;
-use super::controller::Entry;
+use super::controller::{Entry, min_insync_of};
 use super::member::{Member, incarnation_of};
 use super::{Cluster, id_of, number_of};
 use crate::history::Broken;
@@ -133,7 +133,7 @@ impl Cluster {
         new: &PartitionImage,
         entry: &Entry,
     ) -> Result<(), Broken> {
-        let enough = self.plan.min_insync.min(new.replicas.len());
+        let enough = min_insync_of(&self.truth.image).min(new.replicas.len());
         if new.isr.len() >= enough && !new.elr.is_empty() {
             return Err((Invariant::StatesAreSound, format!("{at}: {new:?}")));
         }
