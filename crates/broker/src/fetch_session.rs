@@ -232,6 +232,15 @@ impl Drop for FetchSession {
     }
 }
 
+/// Whose a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionOf {
+    /// A client, one of many.
+    Client,
+    /// A broker that has proven who it is and copies from here: it takes no client's place, and no client takes its.
+    Replica,
+}
+
 /// A session with its id and epoch.
 #[derive(Debug)]
 pub struct CachedSession {
@@ -248,6 +257,8 @@ pub struct CachedSession {
     /// The connection that has used it, until another does.
     only_user: Option<u64>,
     counted: Counted,
+    /// Counts it, if it is a client's.
+    of_client: Option<Counted>,
 }
 
 /// Entries counted in a sum, for as long as it lives.
@@ -304,18 +315,22 @@ pub type SharedSession = Arc<Mutex<CachedSession>>;
 #[derive(Debug)]
 pub struct FetchSessions {
     sessions: Mutex<HashMap<i32, SharedSession>>,
+    /// How many sessions clients may have.
     count_max: usize,
+    /// How many they have.
+    of_clients: Arc<AtomicUsize>,
     /// Partitions of all sessions.
     entries: Arc<AtomicUsize>,
     last_user: AtomicU64,
 }
 
 impl FetchSessions {
-    /// A cache of at most `count_max` sessions.
+    /// A cache of at most `count_max` sessions of clients.
     pub fn new(count_max: usize) -> FetchSessions {
         FetchSessions {
             sessions: Mutex::default(),
             count_max,
+            of_clients: Arc::default(),
             entries: Arc::default(),
             last_user: AtomicU64::new(0),
         }
@@ -335,16 +350,22 @@ impl FetchSessions {
     pub fn create(
         &self,
         session: Box<FetchSession>,
+        of: SessionOf,
         uses_topic_ids: bool,
         user: &mut SessionUse,
         now: Instant,
     ) -> Result<SharedSession, Box<FetchSession>> {
         self.introduce(user);
         let mut sessions = self.sessions.lock();
-        while sessions.len() >= self.count_max
-            || self.entries.load(Ordering::Relaxed) + session.len() > ENTRIES_MAX
-        {
-            if !evict_one(&mut sessions, now) {
+        let is_client = of == SessionOf::Client;
+        loop {
+            let clients = self.of_clients.load(Ordering::Relaxed);
+            let is_one_too_many = is_client && clients >= self.count_max;
+            let entries = self.entries.load(Ordering::Relaxed) + session.len();
+            if !is_one_too_many && entries <= ENTRIES_MAX {
+                break;
+            }
+            if !evict_one(&mut sessions, is_one_too_many, now) {
                 return Err(session);
             }
         }
@@ -356,6 +377,11 @@ impl FetchSessions {
         };
         let mut counted = Counted { sum: Arc::clone(&self.entries), entries: 0 };
         counted.set(session.len(), ENTRIES_MAX);
+        let of_client = is_client.then(|| {
+            let mut of_client = Counted { sum: Arc::clone(&self.of_clients), entries: 0 };
+            of_client.set(1, self.count_max);
+            of_client
+        });
         let only_user = Some(user.user);
         let cached = CachedSession {
             id,
@@ -365,6 +391,7 @@ impl FetchSessions {
             session,
             only_user,
             counted,
+            of_client,
         };
         let shared = Arc::new(Mutex::new(cached));
         sessions.insert(id, Arc::clone(&shared));
@@ -433,12 +460,18 @@ impl FetchSessions {
     }
 }
 
-/// Drops the session that has not been used for longest, if that is long enough.
-fn evict_one(sessions: &mut HashMap<i32, SharedSession>, now: Instant) -> bool {
-    let oldest = sessions
-        .iter()
-        .filter_map(|(id, shared)| shared.try_lock().map(|session| (*id, session.last_used)))
-        .min_by_key(|(_, last_used)| *last_used);
+/// Drops the session, perhaps only a client's, that has not been used for longest, if that is long enough.
+fn evict_one(
+    sessions: &mut HashMap<i32, SharedSession>,
+    only_a_clients: bool,
+    now: Instant,
+) -> bool {
+    let unused = sessions.iter().filter_map(|(id, shared)| {
+        let session = shared.try_lock()?;
+        let is_meant = !only_a_clients || session.of_client.is_some();
+        is_meant.then_some((*id, session.last_used))
+    });
+    let oldest = unused.min_by_key(|(_, last_used)| *last_used);
     match oldest {
         Some((id, last_used)) if now.duration_since(last_used) >= EVICTABLE_AFTER => {
             sessions.remove(&id);
@@ -471,9 +504,11 @@ mod tests {
     fn a_session_ends_with_its_only_connection() {
         let (sessions, now) = (FetchSessions::new(10), Instant::now());
         let (mut first, mut second) = (SessionUse::default(), SessionUse::default());
-        let own = sessions.create(session_of(3), false, &mut first, now).unwrap();
-        let shared = sessions.create(session_of(4), false, &mut first, now).unwrap();
-        sessions.create(session_of(5), false, &mut second, now).unwrap();
+        let own =
+            sessions.create(session_of(3), SessionOf::Client, false, &mut first, now).unwrap();
+        let shared =
+            sessions.create(session_of(4), SessionOf::Client, false, &mut first, now).unwrap();
+        sessions.create(session_of(5), SessionOf::Client, false, &mut second, now).unwrap();
         assert!(sessions.note_use(&mut shared.lock(), &mut second, 10));
         drop((own, shared));
         sessions.user_left(&first);
@@ -486,22 +521,49 @@ mod tests {
     fn partitions_of_all_sessions_are_bounded() {
         let (sessions, now) = (FetchSessions::new(1000), Instant::now());
         let mut user = SessionUse::default();
-        sessions.create(session_of(ENTRIES_MAX - 10), false, &mut user, now).unwrap();
-        let refused = sessions.create(session_of(11), false, &mut user, now).unwrap_err();
+        sessions
+            .create(session_of(ENTRIES_MAX - 10), SessionOf::Client, false, &mut user, now)
+            .unwrap();
+        let refused =
+            sessions.create(session_of(11), SessionOf::Client, false, &mut user, now).unwrap_err();
         assert_eq!(refused.len(), 11, "given back");
         let second = Duration::from_secs(1);
-        sessions.create(session_of(10), false, &mut user, now + second).unwrap();
+        sessions.create(session_of(10), SessionOf::Client, false, &mut user, now + second).unwrap();
         // The oldest one gives way.
         let later = now + EVICTABLE_AFTER;
-        sessions.create(session_of(11), false, &mut user, later).unwrap();
+        sessions.create(session_of(11), SessionOf::Client, false, &mut user, later).unwrap();
         assert_eq!(sessions.counts(), (2, 21));
+    }
+
+    #[test]
+    fn replicas_and_clients_take_no_session_from_each_other() {
+        let (sessions, now) = (FetchSessions::new(2), Instant::now());
+        let create = |of, now| {
+            let mut user = SessionUse::default();
+            sessions.create(session_of(1), of, true, &mut user, now).map(|it| it.lock().id)
+        };
+        let replica = create(SessionOf::Replica, now).unwrap();
+        create(SessionOf::Client, now).unwrap();
+        create(SessionOf::Client, now).unwrap();
+        create(SessionOf::Client, now).unwrap_err();
+        create(SessionOf::Replica, now).unwrap();
+        // What a client gets was a client's, though the replica's is older.
+        create(SessionOf::Client, now + EVICTABLE_AFTER).unwrap();
+        assert!(sessions.get(replica).is_some());
+        assert_eq!(sessions.counts(), (4, 4));
+        sessions.drop_idle(now + 2 * IDLE_MAX);
+        assert_eq!(sessions.counts(), (0, 0));
+        create(SessionOf::Client, now).unwrap();
+        create(SessionOf::Client, now).unwrap();
+        create(SessionOf::Client, now).unwrap_err();
     }
 
     #[test]
     fn a_session_that_grows_too_large_is_noticed() {
         let (sessions, now) = (FetchSessions::new(1000), Instant::now());
         let mut user = SessionUse::default();
-        let shared = sessions.create(session_of(5), false, &mut user, now).unwrap();
+        let shared =
+            sessions.create(session_of(5), SessionOf::Client, false, &mut user, now).unwrap();
         *shared.lock().session = *session_of(8);
         assert!(sessions.note_use(&mut shared.lock(), &mut user, 8));
         assert!(!sessions.note_use(&mut shared.lock(), &mut user, 7));
@@ -514,7 +576,7 @@ mod tests {
         let (sessions, now) = (FetchSessions::new(1000), Instant::now());
         let mut user = SessionUse::default();
         for _ in 0..100 {
-            sessions.create(session_of(1), false, &mut user, now).unwrap();
+            sessions.create(session_of(1), SessionOf::Client, false, &mut user, now).unwrap();
         }
         assert_eq!(sessions.counts(), (PER_CONNECTION_MAX, PER_CONNECTION_MAX));
     }

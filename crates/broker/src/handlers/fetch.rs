@@ -33,7 +33,9 @@ use wire::hot::Topic as WireTopic;
 use wire::hot::fetch::FetchRequest;
 
 use crate::complaints::Complaints;
-use crate::fetch_session::{Entry, FetchSession, SessionUse, SharedSession, TopicKey, Wanted};
+use crate::fetch_session::{
+    Entry, FetchSession, SessionOf, SessionUse, SharedSession, TopicKey, Wanted,
+};
 use crate::network::memory::Charge;
 use crate::network::outbox::Outbox;
 use crate::network::slot::{Hangup, Slot};
@@ -219,7 +221,8 @@ impl FetchInProgress {
             self.held = Held::Own(session);
             return;
         }
-        match self.server.fetch_sessions.create(session, self.version >= 13, user, now) {
+        let of = if self.replica.is_some() { SessionOf::Replica } else { SessionOf::Client };
+        match self.server.fetch_sessions.create(session, of, self.version >= 13, user, now) {
             Ok(shared) => {
                 self.session_id = shared.lock().id;
                 self.held = Held::Session(shared);

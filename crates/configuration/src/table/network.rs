@@ -113,7 +113,7 @@ pub(super) const KEYS: &[Key] = &[
         .doc("Bytes that one answer to a fetch holds at most, whatever the client asks for."),
     Key::int("max.incremental.fetch.session.cache.slots", "1000")
         .at_least(0)
-        .doc("Incremental fetch sessions (KIP-227) kept at a time."),
+        .doc("Incremental fetch sessions (KIP-227) of clients kept at a time."),
     Key::int("fetch.purgatory.purge.interval.requests", "1000")
         .ignored(PURGE)
         .doc("How often finished fetches are cleared out of the purgatory."),
