@@ -157,7 +157,9 @@ fn put_aside(
             Some(LocalChange { topic: Arc::clone(&topic.name), topic_id, partition: index, kind })
         }
         Err(cause) => {
-            error!(partition = %name, %cause, "cannot put aside a replica that is to be copied anew");
+            if server.complaints.is_news(&name, &cause) {
+                error!(partition = %name, %cause, "cannot put aside a replica that is to be copied anew; it is tried again");
+            }
             None
         }
     }

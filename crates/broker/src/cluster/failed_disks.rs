@@ -4,7 +4,8 @@
 //! controller sees that.
 //!
 //! Who else is complete may change at any time: a leader may have been about to take in the very replica whose disk failed. So
-//! the metadata is looked at again whenever it changes, for as long as something is out of reach.
+//! the metadata is looked at again whenever it changes, for as long as something is out of reach. What is refused on a disk that
+//! works is copied anew then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +36,7 @@ pub(super) async fn run(server: Arc<Server>, who: BrokerRef) {
             return;
         }
         match tell(&server, who).await {
-            Ok(()) => {}
+            Ok(()) => copy_anew(&server).await,
             Err(Untold::Undecided(cause)) => {
                 warn!(%cause, "cannot tell the controller of replicas that are out of reach; it is tried again");
                 sleep(PAUSE).await;
@@ -51,6 +52,19 @@ pub(super) async fn run(server: Arc<Server>, who: BrokerRef) {
             update = updates.next() => if update.is_none() { return },
         }
     }
+}
+
+/// Has replicas that are refused copied anew, once nothing counts on them any more: another one may have become complete since
+/// they were refused.
+async fn copy_anew(server: &Server) {
+    let out_of_reach = server.logs.out_of_reach();
+    if losses::copied_anew(&server.image(), &out_of_reach, server.node_id).is_empty() {
+        return;
+    }
+    // Whoever copies them anew judges by the metadata that is acted upon.
+    server.applied().await;
+    let keys = losses::copied_anew(&server.image(), &out_of_reach, server.node_id);
+    server.copy_anew(keys);
 }
 
 /// Tells the controller what it does not know yet.

@@ -112,6 +112,19 @@ pub fn to_give_up(image: &ClusterImage, out_of_reach: &[OutOfReach], me: BrokerI
     ]
 }
 
+/// Replicas out of reach that are to be copied anew: their directories can be used, nothing counts on them any more, and another
+/// one has everything.
+pub fn copied_anew(image: &ClusterImage, out_of_reach: &[OutOfReach], me: BrokerId) -> Keys {
+    let refused = out_of_reach.iter().filter(|lost| !lost.with_directory);
+    let keys = refused.map(|lost| (lost.key.topic_id, lost.key.partition));
+    let is_copied_anew = |(topic_id, partition): &(TopicId, PartitionIndex)| {
+        let topic = image.topic_by_id(*topic_id);
+        let state = topic.and_then(|topic| topic.partition(*partition));
+        state.is_some_and(|state| roles::is_copied_anew(state, me))
+    };
+    keys.filter(is_copied_anew).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::{Path, PathBuf};
@@ -182,6 +195,24 @@ mod tests {
 
     fn keys(numbers: &[i32]) -> Keys {
         numbers.iter().map(|number| (TOPIC, PartitionIndex(*number))).collect()
+    }
+
+    #[test]
+    fn a_refused_replica_is_copied_anew_as_soon_as_another_one_has_become_complete() {
+        let anew = |image: &ClusterImage, with_directory| {
+            let of = |number| Key { topic_id: TOPIC, partition: PartitionIndex(number) };
+            let lost = (0..6).map(of).map(|key| OutOfReach { key, with_directory });
+            copied_anew(image, &lost.collect::<Vec<_>>(), ME)
+        };
+        let mut image = image(2);
+        assert_eq!(anew(&image, false), keys(&[2]));
+        assert_eq!(anew(&image, true), keys(&[]), "its disk has failed");
+        // The other one has caught up and is complete, and this one is given up.
+        let state = partition(1, &[2], &[], &[1, 2]);
+        let leader_epoch = LeaderEpoch(4);
+        let state = PartitionRecord { leader_epoch, partition_epoch: 1, ..state };
+        image.replay(&MetadataRecord::PartitionChanged2 { topic_id: TOPIC, state }).unwrap();
+        assert_eq!(anew(&image, false), keys(&[1, 2]));
     }
 
     #[test]
