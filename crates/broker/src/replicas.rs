@@ -281,9 +281,16 @@ fn with_partitions(topic: &Topic, partitions: Vec<Option<Arc<Partition>>>) -> Ar
     })
 }
 
-/// Opens what is not open, then leads or follows.
+/// Leads or follows, and opens what is not open: last, because that takes as long as a disk takes, and nothing that is open
+/// waits for it.
 fn serve(server: &Arc<Server>, update: &ImageUpdate, topics: &mut Topics, changes: &[LocalChange]) {
     let image = &update.after;
+    for change in changes.iter().filter(|change| change.kind != LocalChangeKind::Remove) {
+        let topic = topics.by_id(&change.topic_id);
+        if let Some(partition) = topic.and_then(|topic| topic.partition(change.partition)) {
+            give_role(server, image, partition, state_of(&change.kind));
+        }
+    }
     let open = open_missing(server, update, topics, changes);
     let mut by_topic: BTreeMap<TopicId, Vec<&LocalChange>> = BTreeMap::new();
     for change in changes.iter().filter(|change| change.kind != LocalChangeKind::Remove) {
@@ -298,11 +305,11 @@ fn serve(server: &Arc<Server>, update: &ImageUpdate, topics: &mut Topics, change
         for change in changes {
             let slot = &mut partitions[change.partition.0 as usize];
             let key = (id, change.partition);
-            if slot.is_none() {
-                *slot = open.get(&key).cloned().flatten();
-            }
-            if let Some(partition) = slot {
-                give_role(server, image, partition, state_of(&change.kind));
+            if slot.is_none()
+                && let Some(partition) = open.get(&key).cloned().flatten()
+            {
+                give_role(server, image, &partition, state_of(&change.kind));
+                *slot = Some(partition);
             }
         }
         let described = image.topic_by_id(id).expect("a change is of a topic");
