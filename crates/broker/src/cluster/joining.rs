@@ -54,9 +54,11 @@ pub async fn join(
             let founded = timeout_at(until, found(quorum, &register.register.cluster_id)).await;
             founded.map_err(|_| no_majority(quorum, patience))??;
         }
-        let last = quorum.last_entry().map_or(0, |entry| entry.index);
-        // Entries are applied when the leader says that they are committed. Some of the last ones may never be.
-        let _ = timeout(APPLIED_MAX, quorum.wait_applied(last)).await;
+        // Entries are applied when the leader says that they are committed. Some of the last ones may never be. Who has
+        // none was in no cluster so far: there is nothing to compare, and none may come before it is registered.
+        if let Some(last) = quorum.last_entry() {
+            let _ = timeout(APPLIED_MAX, quorum.wait_applied(last.index)).await;
+        }
         returning.check(&quorum.image())?;
         registered(quorum, controller, returning, &register, until).await
     };
