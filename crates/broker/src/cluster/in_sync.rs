@@ -171,10 +171,20 @@ pub(crate) async fn look_for_laggards(server: Arc<Server>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let now = server.clock.moment();
-        let topics = server.topics.snapshot();
-        for partition in topics.partitions().filter(|p| p.status() == Status::Leading) {
-            partition.tick(now);
+        let looking = Arc::clone(&server);
+        // A partition's lock is held while an append writes: elections and heartbeats, on this thread, wait for no disk.
+        match tokio::task::spawn_blocking(move || tick(&looking)).await {
+            Ok(()) => {}
+            Err(cause) if cause.is_panic() => std::panic::resume_unwind(cause.into_panic()),
+            Err(_) => return,
         }
+    }
+}
+
+fn tick(server: &Server) {
+    let now = server.clock.moment();
+    let topics = server.topics.snapshot();
+    for partition in topics.partitions().filter(|p| p.status() == Status::Leading) {
+        partition.tick(now);
     }
 }
