@@ -249,6 +249,14 @@ impl Server {
         self.log_failed(partition, &StorageError::Refused { dir, reason });
     }
 
+    /// Whether this broker's replica is complete, as far as is known here, and another one is as well.
+    pub fn can_do_without(&self, partition: &Partition) -> bool {
+        let image = self.image();
+        let topic = image.topic_by_id(partition.topic_id());
+        let state = topic.and_then(|it| it.partition(partition.topic_partition().partition));
+        state.is_some_and(|state| node::roles::is_given_up(state, self.node_id))
+    }
+
     /// A replica is refused: if there are others, the cluster does without it, and it is copied anew by and by.
     pub fn note_refused(&self, topic_id: TopicId, partition: PartitionIndex) {
         if self.links.is_some() {

@@ -1,7 +1,8 @@
 //! Writing the answer to a Fetch.
 //!
 //! Small ranges are read into the answer before it leaves: one that cannot be read costs its partition an error
-//! (KAFKA_STORAGE_ERROR) and nothing else. A large one leaves by `sendfile`, behind a header that has promised it: if that
+//! (KAFKA_STORAGE_ERROR) and nothing else, unless it is the device that does not give it and another replica is complete: then this
+//! one is refused, so that others lead and it is copied anew. A large one leaves by `sendfile`, behind a header that has promised it: if that
 //! fails, the connection ends, as in Kafka. What is known of the range before is that its batches lie there; to know that the device
 //! gives them would take reading them all. So only ranges of a file that has failed so before are read first (`network::unsent`).
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use model::{BrokerId, ErrorCode, PartitionIndex};
 use partition::{Isolation, PartitionError, Read, Status};
+use rustix::io::Errno;
 use storage::{FileSlice, StorageError};
 use wire::EncodeError;
 use wire::fetch::{EpochEndOffset, LeaderIdAndEpoch};
@@ -50,6 +52,11 @@ struct Reads<'a> {
     copies: Vec<(usize, Range<usize>, &'a FileSlice)>,
     /// To be read through.
     checks: Vec<(usize, &'a FileSlice)>,
+}
+
+/// Whether the device does not give what is on it, which a second look changes nothing about.
+fn is_of_device(cause: &io::Error) -> bool {
+    Errno::from_io_error(cause) == Some(Errno::IO)
 }
 
 impl Reads<'_> {
@@ -108,6 +115,11 @@ impl FetchInProgress {
         match partition {
             Some(partition) if partition.status() == Status::Leading => {
                 let path = partition.with_log(|log| log.dir().to_owned());
+                if is_of_device(&source) && self.server.can_do_without(partition) {
+                    let reason = format!("records in it cannot be read: {source}");
+                    let cause = StorageError::Refused { dir: path, reason };
+                    return self.server.refused(partition, &PartitionError::Storage(cause));
+                }
                 let cause = StorageError::Io { operation: "read records in", path, source };
                 self.server.complaints.code_of(partition, &PartitionError::Storage(cause))
             }
