@@ -33,6 +33,21 @@ pub fn wanted_partitions(
     Ok(partitions_of(&image, node))
 }
 
+/// How many replicas the partitions of a topic have at most, by the cluster's metadata that the broker `node` has; `None` if the
+/// topic is not known. As [`wanted_partitions`].
+pub fn replicas_of(
+    disk: &Arc<dyn Disk>,
+    metadata_dir: &Path,
+    cluster_id: &str,
+    node: BrokerId,
+    topic: &str,
+) -> io::Result<Option<usize>> {
+    let dir = metadata_dir.join(METADATA_DIR);
+    let image = quorum::read_stopped(disk, &dir, cluster_id, node)?;
+    let described = image.topic(topic);
+    Ok(described.and_then(|it| it.partitions().map(|(_, state)| state.replicas.len()).max()))
+}
+
 /// The value that a record of another cluster's groups gets here; `None` if it stays as it is.
 ///
 /// Ids of topics and leader epochs mean nothing in another cluster: by a foreign id an offset would be

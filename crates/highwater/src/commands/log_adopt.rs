@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use broker::stopped::{OFFSETS_TOPIC, adopted_group_record};
+use broker::stopped::{METADATA_FOLDER, OFFSETS_TOPIC, adopted_group_record, replicas_of};
 use model::{PartitionIndex, TopicPartition};
 use storage::log_dir::{Aside, partition_of};
 use storage::stopped::{Adoption, Source, Stopped, StoppedError};
@@ -32,6 +32,7 @@ pub fn run(typed: &Adopt) -> Result<ExitCode, Failure> {
         typed.into.iter().map(|path| stopped_folder::open(path)).collect::<Result<_, _>>()?;
     let here = partitions_here(&into, &typed.topic);
     check_counts(typed, &sources, &here)?;
+    check_alone(typed, &into)?;
     let mut work = Vec::new();
     for (number, source) in &sources {
         let target = TopicPartition::new(&*typed.topic, number.0);
@@ -174,6 +175,33 @@ fn check_counts(
             ))
         }),
     }
+}
+
+/// Records are adopted into one replica: where there are others, an empty one might lead instead, and this one would be cut to
+/// nothing. Known where the metadata is in one of the folders.
+fn check_alone(typed: &Adopt, into: &[Stopped]) -> Result<(), Failure> {
+    let topic = &typed.topic;
+    for (dir, stopped) in typed.into.iter().zip(into) {
+        let folder = dir.join(METADATA_FOLDER);
+        let Some((node, cluster_id)) = stopped.owner().filter(|_| folder.is_dir()) else {
+            continue;
+        };
+        let count = replicas_of(&stopped_folder::disk(), dir, cluster_id, node, topic);
+        let count = count
+            .map_err(|error| Failure::new("cannot read the cluster's metadata").detail(error))?;
+        if let Some(count) = count.filter(|count| *count > 1) {
+            let primary = format!(
+                "the topic {topic} has {count} replicas of a partition; nothing was changed"
+            );
+            return Err(Failure::new(primary)
+                .detail("the records would be in one of them only, and an empty one might lead")
+                .hint(
+                    "adopt them into a topic that was created with --replication-factor 1 on this broker, and copy \
+                     them from there",
+                ));
+        }
+    }
+    Ok(())
 }
 
 fn refused(source: &Source, error: StoppedError, typed: &Adopt) -> Failure {
