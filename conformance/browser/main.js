@@ -46,6 +46,8 @@ const PAGES = {
   tail: `/console/tail?topic=${TOPIC}`,
   gateway: "/console/gateway",
   distribution: `/console/distribution?topic=${TOPIC}`,
+  runs: "/console/runs",
+  run: "/console/run?name=2-cores",
   missing: "/console/topic?name=not-there",
 };
 
@@ -137,7 +139,7 @@ const look = async (browser) => {
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
         check(wide <= 0, `${shot}: ${wide} pixels too wide`);
         await axe(page, session, shot);
-        await page.screenshot({ path: path.join(shots, `${shot}.png`), fullPage: name !== "tail" });
+        await page.screenshot({ path: path.join(shots, `${shot}.png`), fullPage: !["tail", "run"].includes(name) });
       }
       await context.close();
     }

@@ -67,7 +67,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         ensure!(outcome.success(), "no topic {topic}: {}", outcome.story());
     }
     let kept = format!("console.state.dir={}", scratch.path().join("console").display());
-    let settings = ["--set", "console.write=true", "--set", &kept];
+    // The published report stands for a run of the laboratory.
+    let runs = format!("console.lab.dir={}", repository().join("docs/reports").display());
+    let settings = ["--set", "console.write=true", "--set", &kept, "--set", &runs];
     let more: Vec<&str> = settings.into_iter().chain(cluster.config()).collect();
     let gateway = Gateway::start(&program, &cluster.bootstrap, 0, &more)?;
     let mut node = process::command("node");

@@ -123,6 +123,8 @@ pub struct Gateway {
     pub console_write: bool,
     /// The key `console.state.dir`; `None`: nothing was said. Empty: nowhere.
     pub console_state_dir: Option<String>,
+    /// The key `console.lab.dir`; `None`: there is none.
+    pub console_lab_dir: Option<String>,
     /// The keys `gateway.client.*`.
     pub client: ClientKeys,
 }
@@ -182,6 +184,7 @@ impl Gateway {
             instance_timeout_ms: reading.get("gateway.instance.timeout.ms"),
             console_write: reading.get("console.write"),
             console_state_dir: reading.optional("console.state.dir"),
+            console_lab_dir: reading.optional("console.lab.dir"),
             client: ClientKeys::read(reading),
         }
     }

@@ -41,13 +41,23 @@ fn answer(
     cache: &'static str,
     body: Bytes,
 ) -> Response<Bytes> {
+    answer_under(POLICY, status, content_type, cache, body)
+}
+
+fn answer_under(
+    policy: &'static str,
+    status: StatusCode,
+    content_type: &'static str,
+    cache: &'static str,
+    body: Bytes,
+) -> Response<Bytes> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
     for (name, value) in [
         (CONTENT_TYPE, content_type),
         (CACHE_CONTROL, cache),
-        (CONTENT_SECURITY_POLICY, POLICY),
+        (CONTENT_SECURITY_POLICY, policy),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         // Names of topics and groups stand in the address.
         (REFERRER_POLICY, "same-origin"),
@@ -91,6 +101,15 @@ pub(crate) fn asset(asset: Asset) -> Response<Bytes> {
         Asset::Icon => ("image/svg+xml", include_str!("assets/icon.svg")),
     };
     answer(StatusCode::OK, content_type, "max-age=300", Bytes::from_static(bytes.as_bytes()))
+}
+
+/// A document that was made elsewhere, under a policy of its own.
+pub(crate) fn document(
+    content_type: &'static str,
+    policy: &'static str,
+    body: Bytes,
+) -> Response<Bytes> {
+    answer_under(policy, StatusCode::OK, content_type, "no-store", body)
 }
 
 /// The path is not the console's.

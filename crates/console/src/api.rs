@@ -13,6 +13,7 @@ use serving::rights::Deed;
 use crate::Visit;
 use crate::actions::journal;
 use crate::answer::{json as answered, json_error};
+use crate::lab::{Run, Whole};
 use crate::lookups::{self, Described, Setting};
 use crate::parts::text::Shown;
 use crate::query::Query;
@@ -118,6 +119,15 @@ async fn value(visit: &Visit<'_>, wanted: &Wanted) -> Result<Value, Refused> {
             .await
             .map_err(|why| (StatusCode::SERVICE_UNAVAILABLE, 50003, why)),
         Wanted::Gateway => Ok(visit.front.counts()),
+        Wanted::Runs => {
+            let (runs, _) = visit.lab.runs().await.map_err(|why| missing(40409, &why))?;
+            Ok(json!({ "runs": list(&runs, run) }))
+        }
+        Wanted::Run => {
+            let found = visit.lab.run(query.get("name").unwrap_or_default()).await;
+            let found = found.map_err(|why| missing(40409, &why))?;
+            Ok(whole_run(&found.ok_or_else(|| missing(40409, "the run is not known"))?))
+        }
         Wanted::Tail => Err(missing(404, "read the stream: GET /topics/{topic}/events")),
         Wanted::Distribution => {
             let topic = query.get("topic");
@@ -140,6 +150,28 @@ async fn value(visit: &Visit<'_>, wanted: &Wanted) -> Result<Value, Refused> {
                 .map_err(|error| (StatusCode::SERVICE_UNAVAILABLE, 50301, error))
         }
     }
+}
+
+fn run(run: &Run) -> Value {
+    json!({
+        "name": run.name, "changed_ms": run.changed_ms, "has_report": run.has_report,
+        "rounds": run.rounds, "planned_rounds": run.planned,
+    })
+}
+
+fn whole_run(found: &Whole) -> Value {
+    let mut value = run(&found.run);
+    value["charts"] = json!(found.charts);
+    value["findings"] = found.judged.as_ref().map_or(Value::Null, |judged| {
+        list(judged.shown(), |finding| {
+            let verdict = &finding.verdict;
+            json!({
+                "experiment": verdict.experiment, "claim": verdict.claim, "target": finding.target,
+                "outcome": verdict.outcome, "because": verdict.because,
+            })
+        })
+    });
+    value
 }
 
 fn list<T>(items: impl IntoIterator<Item = T>, value: impl Fn(T) -> Value) -> Value {

@@ -13,6 +13,7 @@ mod answer;
 mod api;
 mod exact;
 mod front;
+mod lab;
 mod look;
 mod lookups;
 mod pages;
@@ -34,6 +35,7 @@ pub use crate::front::{Front, Sending};
 
 use crate::actions::Desk;
 use crate::exact::Exact;
+use crate::lab::Lab;
 use crate::look::Looker;
 use crate::query::Query;
 use crate::route::{Route, route};
@@ -48,6 +50,8 @@ pub struct Settings {
     /// The file of properties that leads into the cluster, as it stands in the command lines that are shown. `None`: none is
     /// needed.
     pub command_config: Option<String>,
+    /// A folder with a folder for each run of the laboratory. `None`: there is no page for them.
+    pub lab_dir: Option<PathBuf>,
 }
 
 /// A console in front of one cluster. Nothing is asked of the cluster, and no task begins, before the first request.
@@ -56,6 +60,7 @@ pub struct Console {
     looker: Looker,
     desk: Desk,
     exact: Exact,
+    lab: Lab,
 }
 
 impl Console {
@@ -65,6 +70,7 @@ impl Console {
             desk: Desk::new(&settings, cluster.bootstrap.join(",")),
             looker: Looker::new(Cluster::new(cluster), settings.state_dir.as_deref()),
             exact: Exact::default(),
+            lab: Lab::new(settings.lab_dir),
         }
     }
 
@@ -90,8 +96,8 @@ impl Console {
         snapshot: Arc<snapshot::Snapshot>,
         query: Query,
     ) -> Visit<'a> {
-        let Console { looker, desk, exact } = self;
-        Visit { looker, desk, exact, by, front, snapshot, query }
+        let Console { looker, desk, exact, lab } = self;
+        Visit { looker, desk, exact, lab, by, front, snapshot, query }
     }
 
     /// The page, or the JSON, under a path. Paths that are not the console's are answered with 404.
@@ -107,6 +113,9 @@ impl Console {
         if let Route::Asset(asset) = route {
             return answer::asset(asset);
         }
+        if let Route::Document(document) = route {
+            return lab::serve::answer(&self.lab, document, &query).await;
+        }
         let snapshot = match self.looker.snapshot().await {
             Ok(snapshot) => snapshot,
             Err(reason) => return answer::no_snapshot(&route, &reason),
@@ -119,7 +128,7 @@ impl Console {
                 let page = actions::form(&visit, kind).await;
                 pages::whole(&visit, "Actions", None, page)
             }
-            Route::Asset(asset) => answer::asset(asset),
+            Route::Asset(_) | Route::Document(_) => answer::nothing_here(),
         }
     }
 
@@ -151,6 +160,7 @@ pub(crate) struct Visit<'a> {
     pub(crate) looker: &'a Looker,
     pub(crate) desk: &'a Desk,
     pub(crate) exact: &'a Exact,
+    pub(crate) lab: &'a Lab,
     pub(crate) by: By<'a>,
     pub(crate) front: &'a dyn Front,
     pub(crate) snapshot: Arc<snapshot::Snapshot>,

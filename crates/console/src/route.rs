@@ -4,6 +4,7 @@
 use serving::operation::Kind;
 
 use crate::answer::Asset;
+use crate::lab::serve::Document;
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) enum Route {
     Do(Kind),
     /// A file of the pages.
     Asset(Asset),
+    /// A document of a run of the laboratory.
+    Document(Document),
 }
 
 /// What is to be shown.
@@ -47,6 +50,10 @@ pub(crate) enum Wanted {
     Moves,
     /// The log of actions; one of them: `?id=`.
     Actions,
+    /// Runs of the laboratory.
+    Runs,
+    /// One run: `?name=`.
+    Run,
 }
 
 impl Wanted {
@@ -66,6 +73,8 @@ impl Wanted {
             Wanted::Gateway => "gateway",
             Wanted::Moves => "moves",
             Wanted::Actions => "actions",
+            Wanted::Runs => "runs",
+            Wanted::Run => "run",
         }
     }
 }
@@ -84,6 +93,11 @@ pub(crate) fn route(path: &str) -> Option<Route> {
     }
     if let Some(name) = path.strip_prefix("/console/do/") {
         return Kind::from_name(name).map(Route::Do);
+    }
+    match path {
+        "/console/run/report" => return Some(Route::Document(Document::Report)),
+        "/console/run/chart" => return Some(Route::Document(Document::Chart)),
+        _ => {}
     }
     let name = path.strip_prefix("/console")?;
     match name.strip_prefix('/') {
@@ -109,7 +123,7 @@ fn status(path: &str) -> Option<Wanted> {
 fn wanted(name: &str) -> Option<Wanted> {
     use Wanted::{
         Actions, Broker, Brokers, Distribution, Gateway, Group, Groups, Moves, Overview, Records,
-        Tail, Topic, Topics,
+        Run, Runs, Tail, Topic, Topics,
     };
     let all = [
         Overview,
@@ -125,6 +139,8 @@ fn wanted(name: &str) -> Option<Wanted> {
         Gateway,
         Moves,
         Actions,
+        Runs,
+        Run,
     ];
     all.into_iter().find(|wanted| wanted.name() == name)
 }
@@ -168,6 +184,9 @@ mod tests {
             "/api/v1",
             "/api/v1/",
             "/api/v1/gateway/distribution",
+            "/api/v1/run/report",
+            "/console/run/other",
+            "/console/run/report/x",
             "/topics/t",
             "/api/v1/topics/t",
         ] {

@@ -96,6 +96,10 @@ pub(super) const KEYS: &[Key] = &[
         "A folder for what the console keeps over a restart: the log of actions, and groups' lag over a day. Unset: \
          console, in the first log directory of the broker; nothing is kept without a broker. Empty: nothing is kept.",
     ),
+    Key::null("console.lab.dir", Kind::String).doc(
+        "A folder in which each folder is a run of the laboratory (highwater lab run --out): the console shows how far they are, \
+         their verdicts, charts and reports. Unset: there is no such page.",
+    ),
     Key::null("console.key.file", Kind::String).doc(
         "The key that signs the cookies of logins and the tickets of streams; a file that is missing is made. Gateways behind one \
          address share it. Unset: a new key at each start, which ends all logins.",

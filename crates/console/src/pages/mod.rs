@@ -7,6 +7,7 @@ pub(crate) mod distribution;
 mod gateway;
 mod groups;
 mod history;
+mod lab;
 mod overview;
 mod records;
 mod tail;
@@ -65,6 +66,8 @@ pub(crate) async fn answer(visit: &Visit<'_>, wanted: &Wanted) -> Response<Bytes
         Wanted::Gateway => gateway::page(visit),
         Wanted::Moves => crate::actions::moves_page(visit).await,
         Wanted::Actions => actions::page(visit),
+        Wanted::Runs => lab::list(visit).await,
+        Wanted::Run => lab::one(visit).await,
     };
     // The stream itself is what programs read.
     let json =
@@ -80,7 +83,8 @@ pub(crate) fn whole(
     page: Page,
 ) -> Response<Bytes> {
     let (snapshot, may_act) = (&*visit.snapshot, visit.desk.is_open);
-    let shown = Shown { section, snapshot, json, may_act };
+    let has_lab = visit.lab.is_open();
+    let shown = Shown { section, snapshot, json, may_act, has_lab };
     answer::page(page.status, layout(&page.title, Some(shown), &page.body))
 }
 
@@ -94,8 +98,10 @@ pub(crate) fn without_snapshot(title: &str, reason: &str) -> Markup {
     layout(title, None, &body)
 }
 
+/// The part that is there only if the console is told where runs are.
+const LAB: &str = "Lab";
 /// The parts of the console, as the navigation names them.
-const SECTIONS: [(&str, &str); 8] = [
+const SECTIONS: [(&str, &str); 9] = [
     ("Overview", "/console"),
     ("Brokers", "/console/brokers"),
     ("Topics", "/console/topics"),
@@ -104,6 +110,7 @@ const SECTIONS: [(&str, &str); 8] = [
     ("Tail", "/console/tail"),
     ("Gateway", "/console/gateway"),
     ("Actions", "/console/actions"),
+    (LAB, "/console/runs"),
 ];
 
 fn section(wanted: &Wanted) -> &'static str {
@@ -116,6 +123,7 @@ fn section(wanted: &Wanted) -> &'static str {
         Wanted::Tail => "Tail",
         Wanted::Gateway | Wanted::Distribution => "Gateway",
         Wanted::Moves | Wanted::Actions => "Actions",
+        Wanted::Runs | Wanted::Run => LAB,
     }
 }
 
@@ -128,10 +136,14 @@ struct Shown<'a> {
     json: Option<String>,
     /// Whether anything may be changed.
     may_act: bool,
+    /// Whether there are runs of the laboratory.
+    has_lab: bool,
 }
 
 fn layout(title: &str, shown: Option<Shown<'_>>, body: &Markup) -> Markup {
     let current = shown.as_ref().map(|shown| shown.section);
+    let has_lab = shown.as_ref().is_some_and(|shown| shown.has_lab);
+    let sections = SECTIONS.into_iter().filter(|(name, _)| has_lab || *name != LAB);
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -151,7 +163,7 @@ fn layout(title: &str, shown: Option<Shown<'_>>, body: &Markup) -> Markup {
                         a.brand href="/console" { img src="/console/assets/icon.svg" alt=""; "Highwater" }
                         nav.main aria-label="Main" {
                             ul {
-                                @for (name, path) in SECTIONS {
+                                @for (name, path) in sections {
                                     li { a href=(path) aria-current=[(current == Some(name)).then_some("page")] { (name) } }
                                 }
                             }

@@ -4,6 +4,7 @@ mod acting;
 mod fixture;
 mod hostile;
 mod kept;
+mod lab;
 mod numbers;
 mod readonly;
 mod records;

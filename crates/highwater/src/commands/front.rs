@@ -216,7 +216,13 @@ fn console_settings(
         }
     });
     let write = gateway.console_write && is_known;
-    console::Settings { write, state_dir: made, ..console::Settings::default() }
+    let lab_dir = gateway.console_lab_dir.as_deref().filter(|dir| !dir.is_empty());
+    console::Settings {
+        write,
+        state_dir: made,
+        lab_dir: lab_dir.map(PathBuf::from),
+        command_config: None,
+    }
 }
 
 /// The console as the gateway shows it.

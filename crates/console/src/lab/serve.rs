@@ -1,0 +1,40 @@
+//! Documents of a run as they are. They bring styles and a script of their own: each is shut into a world of its own, which
+//! reaches neither this console nor any other host.
+
+use bytes::Bytes;
+use hyper::Response;
+
+use super::Lab;
+use crate::answer;
+use crate::query::Query;
+
+/// A document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Document {
+    /// The report: `?name=`.
+    Report,
+    /// One of its charts: `?name=&chart=`.
+    Chart,
+}
+
+/// No origin of its own, no host to load from, nobody's frame.
+const OF_REPORTS: &str = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+                          img-src data:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const OF_CHARTS: &str =
+    "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
+
+/// Answers with it.
+pub(crate) async fn answer(lab: &Lab, document: Document, query: &Query) -> Response<Bytes> {
+    let name = query.get("name").unwrap_or_default();
+    let (found, content_type, policy) = match document {
+        Document::Report => (lab.report(name).await, "text/html; charset=utf-8", OF_REPORTS),
+        Document::Chart => {
+            let chart = query.get("chart").unwrap_or_default();
+            (lab.chart(name, chart).await, "image/svg+xml", OF_CHARTS)
+        }
+    };
+    match found {
+        Some(bytes) => answer::document(content_type, policy, bytes.into()),
+        None => answer::nothing_here(),
+    }
+}
