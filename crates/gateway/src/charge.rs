@@ -6,18 +6,58 @@ use bytes::Bytes;
 use serving::error::{ApiError, Kind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// Memory that requests share.
+#[derive(Debug, Clone)]
+pub(crate) struct Room {
+    bytes: usize,
+    /// A permit for each byte.
+    whole: Arc<Semaphore>,
+    /// The same for the part that this is, if it is one.
+    part: Option<Arc<Semaphore>>,
+}
+
+impl Room {
+    /// Of so many bytes.
+    pub(crate) fn new(bytes: usize) -> Room {
+        let bytes = bytes.min(Semaphore::MAX_PERMITS);
+        Room { bytes, whole: Arc::new(Semaphore::new(bytes)), part: None }
+    }
+
+    /// A half of this room: what is charged to it is charged to the whole as well, and never takes the other half.
+    pub(crate) fn half(&self) -> Room {
+        let half = Arc::new(Semaphore::new(self.bytes / 2));
+        Room { part: Some(half), ..self.clone() }
+    }
+
+    /// Bytes of the whole.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes that are charged, of the whole.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes - self.whole.available_permits().min(self.bytes)
+    }
+
+    /// Bytes that are free, of the whole.
+    pub(crate) fn free_bytes(&self) -> usize {
+        self.bytes - self.held_bytes()
+    }
+}
+
 /// Bytes that are charged until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
-    /// A permit for each byte.
-    room: Arc<Semaphore>,
+    room: Room,
     held: Option<OwnedSemaphorePermit>,
+    /// As many, of the part.
+    held_of_part: Option<OwnedSemaphorePermit>,
 }
 
 impl Charge {
     /// Nothing yet, of this room.
-    pub(crate) fn new(room: &Arc<Semaphore>) -> Charge {
-        Charge { room: Arc::clone(room), held: None }
+    pub(crate) fn new(room: &Room) -> Charge {
+        Charge { room: room.clone(), held: None, held_of_part: None }
     }
 
     fn bytes(&self) -> usize {
@@ -29,13 +69,12 @@ impl Charge {
     /// # Errors
     /// There is no room for them.
     pub(crate) fn add(&mut self, bytes: usize) -> Result<(), ApiError> {
-        let count = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let full = |_| ApiError::new(Kind::Full, "the gateway has no memory for this request now");
-        let permit = Arc::clone(&self.room).try_acquire_many_owned(count).map_err(full)?;
-        match &mut self.held {
-            Some(held) => held.merge(permit),
-            none => *none = Some(permit),
+        let of_part = self.room.part.as_ref().map(|part| take(part, bytes)).transpose()?;
+        let of_whole = take(&self.room.whole, bytes)?;
+        if let Some(of_part) = of_part {
+            put(&mut self.held_of_part, of_part);
         }
+        put(&mut self.held, of_whole);
         Ok(())
     }
 
@@ -48,7 +87,9 @@ impl Charge {
             Some(more) => self.add(more),
             None => {
                 let surplus = self.bytes() - bytes;
-                drop(self.held.as_mut().and_then(|held| held.split(surplus)));
+                for held in [&mut self.held, &mut self.held_of_part] {
+                    drop(held.as_mut().and_then(|held| held.split(surplus)));
+                }
                 Ok(())
             }
         }
@@ -61,6 +102,19 @@ impl Charge {
     pub(crate) fn hold(mut self, bytes: Vec<u8>) -> Result<Bytes, ApiError> {
         self.set(bytes.len())?;
         Ok(Bytes::from_owner(Charged { bytes, _charge: self }))
+    }
+}
+
+fn take(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+    let count = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let full = |_| ApiError::new(Kind::Full, "the gateway has no memory for this request now");
+    Arc::clone(room).try_acquire_many_owned(count).map_err(full)
+}
+
+fn put(held: &mut Option<OwnedSemaphorePermit>, more: OwnedSemaphorePermit) {
+    match held {
+        Some(held) => held.merge(more),
+        none => *none = Some(more),
     }
 }
 
@@ -82,21 +136,48 @@ mod tests {
 
     #[test]
     fn what_is_charged_is_free_again_when_it_is_gone() {
-        let room = Arc::new(Semaphore::new(100));
+        let room = Room::new(100);
         let mut charge = Charge::new(&room);
         charge.add(30).unwrap();
         charge.add(30).unwrap();
         assert_eq!(charge.add(41).unwrap_err().kind, Kind::Full);
-        assert_eq!(room.available_permits(), 40);
+        assert_eq!(room.free_bytes(), 40);
         charge.set(10).unwrap();
-        assert_eq!(room.available_permits(), 90);
+        assert_eq!(room.free_bytes(), 90);
         let bytes = charge.hold(vec![7; 80]).unwrap();
-        assert_eq!((bytes.len(), room.available_permits()), (80, 20));
+        assert_eq!((bytes.len(), room.free_bytes()), (80, 20));
         drop(bytes.clone());
-        assert_eq!(room.available_permits(), 20);
+        assert_eq!(room.free_bytes(), 20);
         drop(bytes);
-        assert_eq!(room.available_permits(), 100);
+        assert_eq!(room.free_bytes(), 100);
         assert!(Charge::new(&room).hold(vec![0; 101]).is_err());
-        assert_eq!(room.available_permits(), 100);
+        assert_eq!(room.free_bytes(), 100);
+    }
+
+    #[test]
+    fn what_is_charged_to_a_half_leaves_the_other() {
+        let room = Room::new(100);
+        let half = room.half();
+        let (mut one, mut other) = (Charge::new(&half), Charge::new(&half));
+        one.add(40).unwrap();
+        assert_eq!(other.add(11).unwrap_err().kind, Kind::Full, "more than the half");
+        other.add(10).unwrap();
+        assert_eq!((room.free_bytes(), half.held_bytes()), (50, 50));
+        let mut body = Charge::new(&room);
+        body.add(50).unwrap();
+        one.set(10).unwrap();
+        // The half has room, and the whole has less.
+        body.add(25).unwrap();
+        assert_eq!(other.add(10).unwrap_err().kind, Kind::Full);
+        other.add(5).unwrap();
+        drop(body);
+        other.add(25).unwrap();
+        assert!(
+            other.add(1).is_err(),
+            "what was refused has taken nothing of the half, or given any back"
+        );
+        drop((one, other));
+        assert_eq!(room.free_bytes(), 100);
+        Charge::new(&half).add(50).unwrap();
     }
 }

@@ -60,7 +60,7 @@ impl Inside {
         json!({
             "connections": self.0.entrants.count(),
             "connections_max": settings.connections_max,
-            "request_memory_free_bytes": self.0.bodies.available_permits(),
+            "request_memory_free_bytes": self.0.bodies.free_bytes(),
             "request_memory_bytes": settings.memory_bytes / 2,
             "events": parsed(self.0.events.counts()),
             "keys": parsed(self.0.keys.counts()),

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use serving::error::{ApiError, Kind};
 use serving::rights::{Deed, Lack, Role};
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
+use crate::charge::Room;
 use crate::counts::Counts;
 use crate::events::Events;
 use crate::front::Entrants;
@@ -30,8 +31,10 @@ pub(crate) struct Shared {
     pub(crate) entrants: Entrants,
     pub(crate) who: Who,
     pub(crate) counts: Counts,
-    /// A permit for each byte that bodies may hold, and records that are read.
-    pub(crate) bodies: Arc<Semaphore>,
+    /// What bodies may hold, and records that are read.
+    pub(crate) bodies: Room,
+    /// The half of it that records may hold which are read, so that readers who take nothing leave the other to bodies.
+    pub(crate) reading: Room,
     pub(crate) topics: Topics,
     /// Requests with an `Idempotency-Key`.
     pub(crate) keys: Arc<Keys>,
@@ -54,13 +57,15 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(settings: Settings) -> Shared {
         let half_bytes = settings.memory_bytes / 2;
+        let bodies = Room::new(half_bytes);
         let topics = Topics::new(&settings.cluster, half_bytes, settings.request_bytes_max);
         Shared {
             who: Who::new(settings.users_file.clone(), settings.key.clone(), settings.access),
             entrants: Entrants::new(settings.connections_max, settings.connections_per_address_max),
             counts: Counts::default(),
-            bodies: Arc::new(Semaphore::new(half_bytes.min(Semaphore::MAX_PERMITS))),
-            events: Events::new(&settings.cluster, settings.events),
+            events: Events::new(&settings.cluster, settings.events, bodies.bytes() / 8 * 3),
+            reading: bodies.half(),
+            bodies,
             instances: Arc::new(Instances::new(settings.instances.clone())),
             groups: Arc::new(Groups::new(topics.cluster().private_lane())),
             keys: Arc::new(Keys::new(settings.memory_bytes)),
@@ -77,8 +82,7 @@ impl Shared {
 
     /// Bytes that bodies hold, and records that are read.
     pub(crate) fn body_bytes(&self) -> usize {
-        let room = (self.settings.memory_bytes / 2).min(Semaphore::MAX_PERMITS);
-        room - self.bodies.available_permits().min(room)
+        self.bodies.held_bytes()
     }
 
     /// Whether somebody may do this.

@@ -14,6 +14,8 @@ const STALE_MAX: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Budget {
     limit_bytes: usize,
+    /// Bytes of one event.
+    pub(super) event_bytes_max: usize,
     held_bytes: AtomicUsize,
     held_count: AtomicUsize,
     /// Chunks in the order in which they came: their track and first offset.
@@ -35,9 +37,10 @@ impl Drop for Held {
 }
 
 impl Budget {
-    pub(super) fn new(limit_bytes: usize) -> Arc<Budget> {
+    pub(super) fn new(limit_bytes: usize, event_bytes_max: usize) -> Arc<Budget> {
         Arc::new(Budget {
             limit_bytes,
+            event_bytes_max,
             held_bytes: AtomicUsize::new(0),
             held_count: AtomicUsize::new(0),
             order: Mutex::default(),

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use client::{ClientError, ConsumerRecord, Fetched};
 use model::batch::Batches;
-use serving::events::encoding::{self, Event};
+use serving::events::encoding::{self, Event, Written};
 use serving::events::{Form, Position, Projection, TopicHash, notice};
 use serving::push::frame;
 
@@ -19,6 +19,8 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const ENCODED_BYTES_MAX: usize = 1 << 20;
 /// To how many bytes a batch may expand. Highwater takes twice as much by default, Kafka any: readers are told of those.
 pub(crate) const EXPANDED_BYTES_MAX: usize = 64 << 20;
+/// Bytes of one event; of a record that would have more, readers are told. As many as one read piece by piece may ask for.
+pub(crate) const EVENT_BYTES_MAX: usize = 8 << 20;
 /// What a chunk costs beside its bytes and marks: itself, its entries.
 const OVERHEAD_BYTES: usize = 256;
 /// A buffer for expanded batches that is larger than this is given back.
@@ -129,26 +131,25 @@ impl Making<'_> {
             value: record.value,
         };
         let headers: Vec<_> = record.headers().collect();
-        if encoding::write(self.projection, &event, headers.iter().copied(), &mut self.draft.bytes)
-        {
-            self.draft.mark(position);
+        let (headers, bytes_max) = (headers.iter().copied(), of.budget.event_bytes_max);
+        let out = &mut self.draft.bytes;
+        match encoding::write_within(self.projection, &event, headers, bytes_max, out) {
+            Written::Event => self.draft.mark(position),
+            Written::LeftOut => {}
+            Written::TooLarge(bytes) => self.fail(of, position, &too_large(bytes, bytes_max)),
         }
         if self.draft.bytes.len() >= CHUNK_BYTES {
             self.cut(of, position);
         }
     }
 
-    /// Says that a batch cannot be read.
-    fn fail(&mut self, of: &Of<'_>, behind: Position, error: &ClientError) {
-        let words = match error {
-            ClientError::Corrupt { reason, .. } => reason.clone(),
-            other => other.to_string(),
-        };
+    /// Says that what ends here cannot be sent, and why.
+    fn fail(&mut self, of: &Of<'_>, behind: Position, words: &str) {
         let first = behind.offset;
         let out = &mut self.draft.bytes;
         match self.projection.form {
-            Form::Frame(_) => frame::write_error(of.topic, of.partition, first, &words, out),
-            _ => notice::write_error(of.topic, of.partition, first, &words, out),
+            Form::Frame(_) => frame::write_error(of.topic, of.partition, first, words, out),
+            _ => notice::write_error(of.topic, of.partition, first, words, out),
         }
         self.draft.mark(behind);
     }
@@ -189,7 +190,11 @@ pub(super) fn make(
     });
     if let Err(error) = read {
         behind = behind_damaged(fetched, &error).unwrap_or(behind);
-        all.iter_mut().for_each(|making| making.fail(of, behind, &error));
+        let words = match error {
+            ClientError::Corrupt { reason, .. } => reason,
+            other => other.to_string(),
+        };
+        all.iter_mut().for_each(|making| making.fail(of, behind, &words));
     }
     if buffer.capacity() > BUFFER_KEPT_BYTES {
         *buffer = Vec::new();
@@ -200,6 +205,13 @@ pub(super) fn make(
         }
     }
     (all.into_iter().map(|making| making.whole).collect(), behind)
+}
+
+/// Why an event is not sent.
+pub(crate) fn too_large(bytes: usize, bytes_max: usize) -> String {
+    format!(
+        "it has {bytes} bytes or more as an event, and {bytes_max} are sent at most: read it piece by piece"
+    )
 }
 
 /// The end of the batch that cannot be read.

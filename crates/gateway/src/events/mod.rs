@@ -33,7 +33,7 @@ use client::{Cluster, ClusterConfig, PrivateLane};
 use serving::events::pace;
 use tokio::sync::{Semaphore, mpsc};
 
-pub(crate) use chunk::{EXPANDED_BYTES_MAX, behind_damaged};
+pub(crate) use chunk::{EVENT_BYTES_MAX, EXPANDED_BYTES_MAX, behind_damaged, too_large};
 pub(crate) use counts::{Closed, Counts};
 pub(crate) use membership::{OpenedMember, serve_member};
 pub(crate) use open::{Asked, Begin, Opened, names, open, reader_in_time, weather};
@@ -83,16 +83,21 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// No stream yet, and no connection.
-    pub(crate) fn new(cluster: &ClusterConfig, settings: EventSettings) -> Events {
+    /// No stream yet, and no connection. `event_bytes_max`: what a WebSocket may be charged for, as for one event.
+    pub(crate) fn new(
+        cluster: &ClusterConfig,
+        settings: EventSettings,
+        event_bytes_max: usize,
+    ) -> Events {
         let metadata_age_max = cluster.metadata_age_max.min(METADATA_AGE_MAX);
         let cluster = Cluster::new(ClusterConfig { metadata_age_max, ..cluster.clone() });
         let counts = Arc::<Counts>::default();
+        let budget = Budget::new(settings.chunk_bytes, event_bytes_max.min(EVENT_BYTES_MAX));
         Events {
             settings,
             lane: cluster.private_lane(),
             cluster,
-            feeds: Feeds::new(Budget::new(settings.chunk_bytes), Arc::clone(&counts)),
+            feeds: Feeds::new(budget, Arc::clone(&counts)),
             asking: Semaphore::new(CATCH_UPS_MAX),
             tail: OnceLock::new(),
             counts,

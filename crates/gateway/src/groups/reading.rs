@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use client::{ClientError, ConsumerRecord, Fetched, Once, PrivateLane, read_once};
 use model::{ErrorCode, Offset, TopicPartition};
-use serving::events::encoding::{self, Event};
+use serving::events::encoding::{self, Event, Written};
 use serving::events::{Form, Gap, Projection, TopicHash, notice};
 use serving::push::tracker::Again;
 use serving::push::{Dialect, frame};
 
-use crate::events::{EXPANDED_BYTES_MAX, behind_damaged};
+use crate::events::{EVENT_BYTES_MAX, EXPANDED_BYTES_MAX, behind_damaged, too_large};
 
 /// Bytes of texts that are made ahead.
 const AHEAD_BYTES: usize = 64 * 1024;
@@ -174,9 +174,16 @@ impl Shelf {
                 let mut text = Vec::new();
                 let partition = fetched.partition.clone();
                 let offset = record.offset.0;
-                if write(projection, &partition, &record, &mut text) {
-                    bytes += text.len();
-                    texts.push_back(Out::Message { partition, offset, text });
+                match write(projection, &partition, &record, &mut text) {
+                    Written::LeftOut => {}
+                    Written::Event => {
+                        bytes += text.len();
+                        texts.push_back(Out::Message { partition, offset, text });
+                    }
+                    Written::TooLarge(size) => {
+                        let words = too_large(size, EVENT_BYTES_MAX);
+                        texts.push_back(Out::Notice(told(projection, &partition, offset, &words)));
+                    }
                 }
                 if bytes >= AHEAD_BYTES {
                     broke_off_at = Some(offset);
@@ -194,7 +201,8 @@ impl Shelf {
                 let behind = behind_damaged(fetched, &error).map(|position| position.next());
                 next = behind.unwrap_or(next);
                 self.refetch.push((partition.clone(), Offset(next)));
-                texts.push_back(Out::Notice(told(projection, &partition, next - 1, &error)));
+                let words = error.to_string();
+                texts.push_back(Out::Notice(told(projection, &partition, next - 1, &words)));
             }
             texts.push_back(Out::Pass { partition, next });
             self.fetched.pop_front();
@@ -203,18 +211,13 @@ impl Shelf {
     }
 }
 
-fn told(
-    projection: &Projection,
-    partition: &TopicPartition,
-    offset: i64,
-    error: &ClientError,
-) -> Vec<u8> {
+fn told(projection: &Projection, partition: &TopicPartition, offset: i64, words: &str) -> Vec<u8> {
     let mut text = Vec::new();
     let write = match projection.form {
         Form::Frame(_) => frame::write_error,
         _ => notice::write_error,
     };
-    write(&partition.topic, partition.partition.0, offset, &error.to_string(), &mut text);
+    write(&partition.topic, partition.partition.0, offset, words, &mut text);
     text
 }
 
@@ -237,9 +240,10 @@ fn write(
     partition: &TopicPartition,
     record: &ConsumerRecord<'_>,
     out: &mut Vec<u8>,
-) -> bool {
+) -> Written {
     let headers: Vec<_> = record.headers().collect();
-    encoding::write(projection, &event(partition, record), headers.iter().copied(), out)
+    let (event, headers) = (event(partition, record), headers.iter().copied());
+    encoding::write_within(projection, &event, headers, EVENT_BYTES_MAX, out)
 }
 
 /// Reads a record again, as a message in Pulsar's words.

@@ -80,7 +80,7 @@ pub(super) async fn read(
     is_wanted: impl Fn() -> bool,
 ) -> Result<Read, ApiError> {
     let until = Instant::now() + portion.wait;
-    let mut charge = Charge::new(&shared.bodies);
+    let mut charge = Charge::new(&shared.reading);
     charge.set(portion.bytes_max.min(FETCH_BYTES as usize))?;
     loop {
         let left = until.saturating_duration_since(Instant::now());

@@ -85,7 +85,7 @@ async fn read(
     let until = Instant::now() + piece.wait;
     let (cluster, lanes) = (shared.topics.cluster(), &shared.lanes);
     let mut page = Page::new(piece.format.embedded, piece.records_max, piece.bytes_max);
-    let mut charge = Charge::new(&shared.bodies);
+    let mut charge = Charge::new(&shared.reading);
     let mut may_wait = false;
     loop {
         let wait = until.saturating_duration_since(Instant::now());

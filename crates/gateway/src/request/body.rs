@@ -1,16 +1,14 @@
 //! The body of a request, whole: within the limits of its size, of the memory for all bodies, and of time.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use serving::error::{ApiError, Kind};
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use crate::charge::Charge;
+use crate::charge::{Charge, Room};
 use crate::state::Shared;
 
 /// How long a body of no use is thrown away before its request is refused, so that a client that sends before it reads
@@ -47,14 +45,14 @@ pub(crate) async fn collect_small(body: &mut Incoming, shared: &Shared) -> Resul
             format!("the body has more than {SMALL_BYTES_MAX} bytes, which is much for this");
         ApiError::new(Kind::TooLarge, words)
     };
-    let room = Arc::new(Semaphore::new(SMALL_BYTES_MAX));
+    let room = Room::new(SMALL_BYTES_MAX);
     in_time(body, shared, &room, SMALL_BYTES_MAX, too_large).await
 }
 
 async fn in_time(
     body: &mut Incoming,
     shared: &Shared,
-    room: &Arc<Semaphore>,
+    room: &Room,
     bytes_max: usize,
     too_large: impl Fn() -> ApiError,
 ) -> Result<Body, ApiError> {
@@ -78,7 +76,7 @@ async fn in_time(
 async fn arrive(
     body: &mut Incoming,
     bytes_max: usize,
-    room: &Arc<Semaphore>,
+    room: &Room,
     too_large: impl Fn() -> ApiError,
 ) -> Result<Body, ApiError> {
     let mut whole = Body { bytes: Bytes::new(), charge: Charge::new(room) };

@@ -2,17 +2,16 @@
 //! here.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 use tokio_tungstenite::tungstenite::protocol::Message;
 
 use super::handshake::{Accepted, answer_to, head};
 use super::socket::{End, Limits, Socket, Turn};
+use crate::charge::Room;
 
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: u64 = 16 * 1024;
@@ -47,7 +46,7 @@ pub async fn echo<S: AsyncRead + AsyncWrite + Unpin>(
         ping_every: Duration::from_secs(15),
         takes_bytes: true,
     };
-    let room = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
+    let room = Room::new(usize::MAX);
     let mut socket = Socket::new(stream, rest, limits, &room).await;
     let end = run(&mut socket).await.unwrap_or_else(|end| end);
     socket.close(&end).await;

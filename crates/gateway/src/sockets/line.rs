@@ -3,14 +3,12 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::charge::Charge;
+use crate::charge::{Charge, Room};
 
 /// Bytes of a message that are part of what a connection is charged for anyway.
 const UNCHARGED_BYTES: usize = 8 * 1024;
@@ -34,7 +32,7 @@ pub(super) struct Line<S> {
 
 impl<S> Line<S> {
     /// Charges messages that arrive to this room.
-    pub(super) fn new(inner: S, room: &Arc<Semaphore>) -> Line<S> {
+    pub(super) fn new(inner: S, room: &Room) -> Line<S> {
         Line { inner, blocked_since: None, heard_bytes: 0, charge: Charge::new(room) }
     }
 

@@ -71,7 +71,9 @@ pub(crate) async fn open(
         Ok(accepted) => accepted,
         Err(answer) => return Ok(*answer),
     };
-    let mut charge = Charge::new(&shared.bodies);
+    let only_reads = matches!(route, Route::Socket { .. } | Route::SocketReader { .. });
+    let room = if only_reads { &shared.reading } else { &shared.bodies };
+    let mut charge = Charge::new(room);
     charge.add(SOCKET_BYTES)?;
     let work = match route {
         Route::Socket { topics } => native(shared, topics, parameters).await?,
@@ -149,6 +151,10 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         Work::Produce(_) => shared.settings.request_bytes_max,
         Work::Read(_) | Work::Consume(_) => SAID_BYTES_MAX,
     };
+    let room = match work {
+        Work::Read(_) => &shared.reading,
+        Work::Consume(_) | Work::Produce(_) => &shared.bodies,
+    };
     let events = shared.events.settings;
     let limits = Limits {
         message_bytes_max,
@@ -156,7 +162,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         ping_every: events.ping_every,
         takes_bytes: false,
     };
-    let mut socket = Socket::new(stream, read, limits, &shared.bodies).await;
+    let mut socket = Socket::new(stream, read, limits, room).await;
     let end: End = match work {
         Work::Read(reading) => reading::serve(&mut socket, *reading, &shared, &mut stopped).await,
         Work::Consume(consuming) => {

@@ -5,14 +5,12 @@
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Sink, Stream};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -20,7 +18,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSoc
 use tokio_tungstenite::tungstenite::{Error, Utf8Bytes};
 
 use super::line::{Line, NoMemory};
-use crate::charge::Charge;
+use crate::charge::{Charge, Room};
 
 /// Bytes that wait to be written before no more are put behind them.
 const AHEAD_BYTES: usize = 64 * 1024;
@@ -135,12 +133,7 @@ pub(crate) struct Socket<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// A socket of which the handshake is done. `read`: what the client has sent behind it already.
-    pub(crate) async fn new(
-        stream: S,
-        read: Bytes,
-        limits: Limits,
-        room: &Arc<Semaphore>,
-    ) -> Socket<S> {
+    pub(crate) async fn new(stream: S, read: Bytes, limits: Limits, room: &Room) -> Socket<S> {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BYTES)
             .write_buffer_size(WRITE_BYTES)

@@ -178,11 +178,11 @@ async fn reading_needs_leave_to_read_and_memory() {
         assert!(answer.body.contains("gateway.anonymous=read"), "{answer:?}");
     }
     world.stop().await;
-    // Half of it is for bodies and for what is read.
+    // A quarter of it is for what is read.
     let world = World::start_with(|settings| Settings { memory_bytes: 1 << 20, ..settings }).await;
     world.create("t", 1, &[]).await;
     let mut connection = world.connect().await;
-    assert_eq!(read(&mut connection, "offset=0&max_bytes=600000").await.0, 429);
+    assert_eq!(read(&mut connection, "offset=0&max_bytes=300000").await.0, 429);
     assert_eq!(read(&mut connection, "offset=0&max_bytes=100000").await.0, 200);
     world.stop().await;
 }

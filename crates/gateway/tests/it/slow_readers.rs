@@ -214,3 +214,58 @@ async fn a_reader_that_falls_behind_further_than_it_wants_is_closed() {
     assert!(id.starts_with(&format!("t/0@{last}.")), "{id} behind {} events", last + 1);
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_that_take_all_of_their_memory_leave_that_of_producers() {
+    let world = World::start_with(|settings| Settings { memory_bytes: 1 << 20, ..settings }).await;
+    world.create("t", 1, &[]).await;
+    let address = world.gateway.address();
+    let mut sockets = Vec::new();
+    while let Ok(socket) = WebSocket::ask(address, "/ws/topics/t", &[]).await {
+        sockets.push(socket);
+    }
+    assert!(!sockets.is_empty());
+    let mut connection = world.connect().await;
+    let read = "/topics/t/partitions/0/records?offset=0&max_bytes=1000";
+    let body = vec![b'v'; 60 * 1024];
+    for _ in 0..3 {
+        assert_eq!(connection.get(read).await.status, 429);
+        let produced = connection.ask("POST", "/topics/t/raw", &[], &body).await;
+        assert_eq!(produced.status, 200, "{produced:?}");
+    }
+    drop(sockets);
+    let free_again = async { while connection.get(read).await.status != 200 {} };
+    tokio::time::timeout(crate::fixture::PATIENCE, free_again).await.expect("memory that is free");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_escapes_make_too_large_is_told_and_passed() {
+    // 192 KiB for one event.
+    let world = World::start_with(|settings| Settings { memory_bytes: 1 << 20, ..settings }).await;
+    world.create("t", 1, &[]).await;
+    // Six bytes each as JSON, one as it stands.
+    let large = "\u{1}".repeat(100_000);
+    world.fill("t", 0, ["before".to_owned(), large.clone(), "behind".to_owned()]).await;
+    let address = world.gateway.address();
+    let target = "/topics/t/events?from=earliest";
+    let mut plain = EventStream::open(address, target, None).await;
+    assert_eq!(plain.values(3).await, ["before", &*large, "behind"]);
+    let mut whole = EventStream::open(address, &format!("{target}&data=record"), None).await;
+    let (mut kinds, mut told) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let (kind, data) = whole.event().await;
+        kinds.push(kind);
+        told.push(serde_json::from_str::<serde_json::Value>(&data).unwrap());
+    }
+    assert_eq!(kinds, ["message", "error", "message"], "{told:?}");
+    assert_eq!((&told[0]["value"], &told[2]["value"]), (&"before".into(), &"behind".into()));
+    assert_eq!(told[1]["offset"], 1, "{told:?}");
+    assert!(told[1]["message"].as_str().unwrap().contains("196608 are sent at most"), "{told:?}");
+    // A WebSocket goes on behind it as well, whose memory it would not have fitted into.
+    let mut socket = WebSocket::open(address, "/ws/topics/t?from=earliest").await;
+    let texts = socket.texts(3).await;
+    assert_eq!((&texts[0]["value"], &texts[2]["value"]), (&"before".into(), &"behind".into()));
+    assert_eq!((&texts[1]["type"], &texts[1]["offset"]), (&"error".into(), &1.into()));
+    world.stop().await;
+}

@@ -71,12 +71,64 @@ pub fn write<'a>(
     headers: impl Iterator<Item = (&'a str, Option<&'a [u8]>)> + Clone,
     out: &mut Vec<u8>,
 ) -> bool {
-    if !projection.filter.wants(event.key, headers.clone()) {
-        return false;
+    let is_wanted = projection.filter.wants(event.key, headers.clone());
+    if is_wanted {
+        write_wanted(projection, event, headers, out);
     }
+    is_wanted
+}
+
+/// What became of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// The projection leaves it out.
+    LeftOut,
+    /// Its event stands there.
+    Event,
+    /// Its event would have so many bytes, or more, and nothing is written.
+    TooLarge(usize),
+}
+
+/// As [`write`], but no event of more than `bytes_max`: escapes make one of six times its record, for each projection.
+pub fn write_within<'a>(
+    projection: &Projection,
+    event: &Event<'a>,
+    headers: impl Iterator<Item = (&'a str, Option<&'a [u8]>)> + Clone,
+    bytes_max: usize,
+    out: &mut Vec<u8>,
+) -> Written {
+    if !projection.filter.wants(event.key, headers.clone()) {
+        return Written::LeftOut;
+    }
+    let size = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
+    let besides = || {
+        let headers = headers.clone().map(|(name, value)| name.len() + size(value));
+        size(event.key) + headers.sum::<usize>()
+    };
+    // No form makes less of them.
+    let least = size(event.value) + if projection.form == Form::Value { 0 } else { besides() };
+    if least > bytes_max {
+        return Written::TooLarge(least);
+    }
+    let begin = out.len();
+    write_wanted(projection, event, headers, out);
+    let bytes = out.len() - begin;
+    if bytes <= bytes_max {
+        return Written::Event;
+    }
+    out.truncate(begin);
+    out.shrink_to(begin);
+    Written::TooLarge(bytes)
+}
+
+fn write_wanted<'a>(
+    projection: &Projection,
+    event: &Event<'a>,
+    headers: impl Iterator<Item = (&'a str, Option<&'a [u8]>)> + Clone,
+    out: &mut Vec<u8>,
+) {
     if let Form::Frame(dialect) = projection.form {
-        frame::write_record(dialect, projection.base64, event, headers, 0, out);
-        return true;
+        return frame::write_record(dialect, projection.base64, event, headers, 0, out);
     }
     if let Some(style) = projection.ids {
         let position = Position { offset: event.offset, leader_epoch: event.leader_epoch };
@@ -96,7 +148,6 @@ pub fn write<'a>(
         Form::Frame(_) => unreachable!("written above"),
     }
     out.push(b'\n');
-    true
 }
 
 /// The value as it stands, if a reader can get that out of its event again: a CR would end a line, and what is not

@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use serving::events::encoding::write;
+use serving::events::encoding::{Written, write, write_within};
 use serving::events::filter::FilterError;
 use serving::events::id::{self, ID_BYTES_MAX, IdError, PARTITIONS_MAX, Place};
 use serving::events::notice::{
@@ -366,4 +366,41 @@ fn queries_say_what_is_asked() {
     let member =
         read("from=earliest&group=g&instance=i&ack=sent&filter=key:k").unwrap().group.unwrap();
     assert!(member.from_earliest && member.acks_sent && member.instance.as_deref() == Some("i"));
+}
+
+#[test]
+fn an_event_that_would_be_too_large_is_not_written() {
+    let escaped = [1_u8; 200];
+    let event = |key, value| Event {
+        topic: "t",
+        topic_hash: TopicHash(0),
+        partition: 0,
+        offset: 7,
+        leader_epoch: 0,
+        timestamp_ms: 0,
+        key,
+        value,
+    };
+    let write = |form, filter: &str, key, value, bytes_max| {
+        let filter = Filter::read(filter).unwrap();
+        let projection = Projection { form, filter, ..Projection::default() };
+        let headers = [("h", Some(&b"x"[..]))];
+        let mut out = b"before".to_vec();
+        let event = event(key, value);
+        let written = write_within(&projection, &event, headers.into_iter(), bytes_max, &mut out);
+        assert_eq!(out.len() > 6, written == Written::Event, "{written:?}");
+        assert!(out.starts_with(b"before"));
+        written
+    };
+    let value = Some(&escaped[..]);
+    assert_eq!(write(Form::Value, "", None, value, 208), Written::Event);
+    assert_eq!(write(Form::Value, "", None, value, 207), Written::TooLarge(208));
+    assert_eq!(write(Form::Value, "", None, value, 199), Written::TooLarge(200));
+    // Each byte takes six as JSON.
+    assert!(matches!(write(Form::Record, "", None, value, 1200), Written::TooLarge(1201..)));
+    assert_eq!(write(Form::Record, "", None, value, 1400), Written::Event);
+    // Key and headers stand in it, too, and not beside a value.
+    assert_eq!(write(Form::Record, "", value, None, 100), Written::TooLarge(202));
+    assert_eq!(write(Form::Value, "", value, None, 100), Written::Event);
+    assert_eq!(write(Form::Record, "key:other", value, None, 100), Written::LeftOut);
 }
