@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use client::{Cluster, Consumer, ConsumerConfig, Producer, ProducerConfig, Record};
 use gateway::Access;
 
 use crate::fixture::{PATIENCE, World, ask, open, quoted};
@@ -149,4 +150,79 @@ async fn a_cluster_that_is_not_there_is_said_and_then_found() {
         ask(gateway.address(), "GET", "/console/assets/console.css", "host: localhost\r\n").await;
     assert_eq!(style.status, 200);
     gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_clients_say_of_themselves_and_write_into_records_is_no_markup() {
+    let world = World::start().await;
+    world.create("t", 1).await;
+    let producer = Producer::new(world.cluster.clone(), ProducerConfig::default()).await.unwrap();
+    for name in NAMES {
+        let headers = [(name, Some(name.as_bytes()))];
+        let record = Record {
+            key: Some(name.as_bytes()),
+            value: Some(name.as_bytes()),
+            headers: &headers,
+            partition: Some(0),
+            ..Record::default()
+        };
+        producer.send("t", &record).await.unwrap();
+    }
+    producer.flush().await.unwrap();
+    let mut config = world.cluster.config().clone();
+    config.connection.client_id = format!("{}\u{202e}", NAMES[1]);
+    let cluster = Cluster::connect(config).await.unwrap();
+    let group = ConsumerConfig {
+        group_id: Some("g".to_owned()),
+        auto_commit: None,
+        ..ConsumerConfig::default()
+    };
+    let mut member = Consumer::new(cluster, group);
+    member.subscribe(&["t"]).unwrap();
+    while member.assignment().is_empty() {
+        member.poll(Duration::from_millis(100)).await.unwrap();
+    }
+    let is_there = |groups: &serde_json::Value| {
+        groups["groups"].as_array().unwrap().iter().any(|group| group["id"] == "g")
+    };
+    world.json_when("/api/v1/groups", is_there).await;
+    let shown = world.get("/console/group?id=g").await;
+    assert!(shown.body.contains("&lt;img src=x"), "the client's id is shown: {}", shown.body);
+    let told = world.get("/api/v1/group?id=g").await.json();
+    assert!(told["members"][0]["client_id"].as_str().unwrap().contains(NAMES[1]), "{told}");
+    let mut targets = vec![
+        "/console/group?id=g".to_owned(),
+        "/console/records?topic=t&partition=0&offset=earliest".to_owned(),
+    ];
+    for name in NAMES.map(quoted) {
+        targets.push(format!(
+            "/console/tail?topic=t&key={name}&header={name}&contains={name}&partitions={name}"
+        ));
+        targets.push(format!(
+            "/console/records?topic=t&partition=0&offset={name}&at={name}&limit={name}"
+        ));
+        targets.push(format!("/console/actions?id={name}"));
+    }
+    for target in &targets {
+        let page = world.get(target).await;
+        assert!([200, 422].contains(&page.status), "{target}: {}", page.status);
+        for markup in ["<script>alert", "<img src=x", "<b>'"] {
+            assert!(!page.body.contains(markup), "{target}: {markup:?}");
+        }
+        assert_eq!(page.body.matches("<script").count(), 1, "{target}: the console's own");
+        // What the script compares with values has to stay what it is; nobody sees it.
+        let seen = page.body.lines().map(|line| match line.split_once("data-contains=\"") {
+            Some((before, rest)) => {
+                let behind = rest.split_once('"').unwrap().1;
+                format!("{before}{behind}")
+            }
+            None => line.to_owned(),
+        });
+        let seen: String = seen.collect();
+        for hidden in ["\u{202e}", "\u{0}", "\u{1b}"] {
+            assert!(!seen.contains(hidden), "{target}: {hidden:?}");
+        }
+    }
+    member.close().await.unwrap();
+    world.stop().await;
 }

@@ -188,3 +188,53 @@ async fn the_log_of_actions_shows_records_to_those_who_may_read_them() {
     }
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_page_is_for_those_who_may_look_and_records_for_those_who_may_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("users");
+    let people = people(&file);
+    let world = World::start_for(&file).await;
+    world.create("orders", 1).await;
+    world.produce("orders", 0, 1).await;
+    let names = [
+        "brokers",
+        "broker?id=1",
+        "topics",
+        "topic?name=orders",
+        "groups",
+        "group?id=none",
+        "records?topic=orders&partition=0&offset=earliest",
+        "distribution?topic=orders",
+        "tail?topic=orders",
+        "gateway",
+        "moves",
+        "actions",
+    ];
+    let pages = names.map(|name| format!("/console/{name}"));
+    let apis = names.map(|name| format!("/api/v1/{name}"));
+    let others = ["/console", "/console/do/produce", "/api/v1/cluster", "/api/status/c/topics"];
+    let others = others.map(str::to_owned);
+    for target in pages.iter().chain(&apis).chain(&others) {
+        let ask = async |says: String| {
+            send(world.gateway.address(), "GET", target, &format!("host: localhost\r\n{says}"), "")
+                .await
+        };
+        for says in ["", "authorization: Bearer hwt_wrong\r\n", "cookie: highwater-session=x.y\r\n"]
+        {
+            let answer = ask(says.to_owned()).await;
+            assert_eq!(answer.status, 401, "{target} {says}: {}", answer.body);
+            assert!(!answer.body.contains("orders"), "{target}: {}", answer.body);
+        }
+        for (name, _, token) in &people {
+            let answer = ask(format!("authorization: Bearer {token}\r\n")).await;
+            let is_records = target.contains("/records");
+            let may = !is_records || *name != "elsewhere";
+            // Forms need what their action needs.
+            let is_form = target.contains("/do/");
+            assert!(is_form || (answer.status != 403) == may, "{target} as {name}: {answer:?}");
+            assert_ne!(answer.status, 401, "{target} as {name}");
+        }
+    }
+    world.stop().await;
+}

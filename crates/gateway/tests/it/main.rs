@@ -1,5 +1,6 @@
 //! The gateway over real sockets, in front of a real broker in this process.
 
+mod attacks;
 mod choosing;
 mod cloud_events;
 mod event_groups;

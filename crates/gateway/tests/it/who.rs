@@ -114,7 +114,7 @@ impl People {
     }
 }
 
-fn basic(name: &str, password: &str) -> String {
+pub fn basic(name: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
 }
 
