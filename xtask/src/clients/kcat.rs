@@ -300,13 +300,15 @@ fn restarts(context: &Context<'_>) -> Result<Verdict> {
     let mut input = writer.child().stdin.take().context("it has an input")?;
     let errors = writer.child().stderr.take().context("it has an output for errors")?;
     let errors = thread::spawn(move || io::read_to_string(errors));
-    for number in 0..RECORDS {
-        writeln!(input, "{number}").context("kcat takes no more records")?;
+    let taken = (0..RECORDS).try_for_each(|number| {
         thread::sleep(Duration::from_secs(1) / PER_SECOND);
-    }
+        writeln!(input, "{number}")
+    });
     drop(input);
     let status = writer.wait(SEND_LIMIT)?.context("kcat does not end")?;
     let said = errors.join().map_err(|_| anyhow::anyhow!("the reading of errors panicked"))??;
+    taken
+        .with_context(|| format!("kcat takes no more records, and ended with {status}: {said}"))?;
     // It ends with 0 when everything was acknowledged, and says no offsets.
     ensure!(status.success(), "kcat ended with {status}: {said}");
     let told: Vec<Told> = (0..RECORDS).map(|number| (number, None)).collect();
