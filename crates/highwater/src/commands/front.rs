@@ -26,6 +26,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(3);
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How long the body of a request may take.
 const BODY_MAX: Duration = Duration::from_secs(30);
+/// Bytes of a broker's answer: of what the gateway asks for, none is a quarter of that, and whatever claims more is not a broker's.
+const FRAME_BYTES_MAX: usize = 128 << 20;
 /// How old the gateway's picture of the cluster may be.
 const METADATA_AGE_MAX: Duration = Duration::from_secs(60);
 
@@ -123,6 +125,7 @@ pub fn reach(bootstrap: &str, security: Security, file: Option<&Path>) -> Reach 
             client_id: "highwater-gateway".to_owned(),
             connect_timeout: CONNECT_MAX,
             request_timeout: ANSWER_MAX,
+            frame_bytes_max: FRAME_BYTES_MAX,
             security,
             ..ConnectionConfig::default()
         },
