@@ -13,7 +13,7 @@ use crate::outgoing::{Outgoing, Parts};
 use crate::{events, sockets};
 
 /// The type of answers that REST proxies have too.
-const OF_PROXIES: &str = "application/vnd.kafka.v2+json";
+pub(crate) const OF_PROXIES: &str = "application/vnd.kafka.v2+json";
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
 /// After how many seconds a client may try again.

@@ -15,7 +15,7 @@ use serving::rights::Deed;
 use serving::visitors::{Refused, Visit};
 
 use crate::admin;
-use crate::answer::{Answer, distribution, failed, nothing};
+use crate::answer::{Answer, OF_PROXIES, distribution, failed, nothing};
 use crate::counts::{Asked, OfProcess, Shown};
 use crate::front::{Handover, Peer};
 use crate::inside::Inside;
@@ -24,7 +24,7 @@ use crate::pages::Pages;
 use crate::produce::{Target, produce, v3};
 use crate::read::{clusters, records, view};
 use crate::request::body::{collect, discard};
-use crate::request::{Allowed, NoRoute, Parameters, Route, route, routed};
+use crate::request::{Allowed, NoRoute, Parameters, Route, TABLE, route, routed};
 use crate::state::Shared;
 use crate::who::{self, By, Visitor};
 use crate::{events, groups, instances, openapi, sockets};
@@ -117,6 +117,12 @@ pub(crate) async fn answer(
             answer.into_response()
         }
     };
+    let status = response.status();
+    if (status.is_client_error() || status.is_server_error())
+        && has_words_of_proxies(asked, parts.uri.path())
+    {
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(OF_PROXIES));
+    }
     let is_whole = matches!(response.body(), Outgoing::Whole(_));
     shared.counts.requests.count(asked, response.status().as_u16(), is_whole.then_some(took));
     if is_chunked || !is_read || shared.is_stopping() {
@@ -127,6 +133,15 @@ pub(crate) async fn answer(
         response.headers_mut().insert(header::VARY, HeaderValue::from_static("Origin"));
     }
     Ok(response)
+}
+
+/// Whether an error is told with the type that REST proxies have for it: not where version 3 is asked, nor what is ours alone.
+fn has_words_of_proxies(asked: Asked, path: &str) -> bool {
+    match asked {
+        Asked::Route(at) => TABLE[at].is_of_proxies(),
+        Asked::Nothing => !["/v3/", "/api/", "/ws/"].iter().any(|first| path.starts_with(first)),
+        Asked::Page => false,
+    }
 }
 
 /// Whether a request is a stream of records, which is answered while it goes on.

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use crate::answer::OF_PROXIES;
 use crate::request::{Entry, TABLE, Verb};
 
 const SOURCE: &str = include_str!("document.json");
@@ -29,10 +30,12 @@ fn made() -> Value {
     }
     let mut info = source["info"].clone();
     info["version"] = json!(env!("CARGO_PKG_VERSION"));
-    let error = json!({
-        "description": "Why not, and whether records are written",
-        "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
-    });
+    let error = |content_type: &str| {
+        json!({
+            "description": "Why not, and whether records are written",
+            "content": { content_type: { "schema": { "$ref": "#/components/schemas/Error" } } },
+        })
+    };
     json!({
         "openapi": source["openapi"],
         "info": info,
@@ -41,7 +44,7 @@ fn made() -> Value {
         "components": {
             "schemas": source["schemas"],
             "parameters": parameters(&source["parameters"]),
-            "responses": { "Error": error },
+            "responses": { "Error": error(OF_PROXIES), "OwnError": error("application/json") },
         },
     })
 }
@@ -78,13 +81,14 @@ fn operation(entry: &Entry, source: &Value) -> Value {
         fields.insert("parameters".to_owned(), Value::Array(parameters));
     }
     fields.insert("operationId".to_owned(), json!(entry.id));
+    let error = if entry.is_of_proxies() { "Error" } else { "OwnError" };
     let errors = fields.remove("errors").unwrap_or_else(|| json!([]));
     let errors = errors.as_array().into_iter().flatten().map(Value::to_string);
     let responses = fields["responses"].as_object_mut().expect("answers by status");
     for status in errors.chain(ALWAYS.map(|status| status.to_string())) {
         responses
             .entry(status)
-            .or_insert_with(|| json!({ "$ref": "#/components/responses/Error" }));
+            .or_insert_with(|| json!({ "$ref": format!("#/components/responses/{error}") }));
     }
     operation
 }

@@ -84,9 +84,17 @@ impl<'a> Written<'a> {
             value: part("value", self.value)?,
             headers: headers.collect::<Result<_, String>>()?,
             partition: self.partition,
-            timestamp_ms: self.timestamp,
+            timestamp_ms: self.timestamp.map(since_1970).transpose()?,
         })
     }
+}
+
+/// A time that a record may have: Kafka has no times before 1970, and keeps -1 for none.
+pub(super) fn since_1970(ms: i64) -> Result<i64, String> {
+    if ms < 0 {
+        return Err(format!("timestamp: expected milliseconds since 1970, not {ms}"));
+    }
+    Ok(ms)
 }
 
 /// The bytes that a JSON value stands for.

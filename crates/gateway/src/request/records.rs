@@ -111,6 +111,7 @@ mod tests {
             ),
             (r#"{"records":[{"value":"*"}]}"#, Embedded::Binary, Kind::Unprocessable, "base64"),
             (r#"{"records":[{"partition":1.5}]}"#, Embedded::Json, Kind::Unprocessable, "i32"),
+            (r#"{"records":[{"timestamp":-1}]}"#, Embedded::Json, Kind::Unprocessable, "1970"),
             (
                 r#"{"records":[{"headers":[{"key":"k","value":"*"}]}]}"#,
                 Embedded::Json,

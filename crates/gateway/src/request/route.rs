@@ -238,6 +238,15 @@ pub struct Entry {
     make: for<'a> fn(&Found<'a>) -> Result<Route<'a>, NoRoute>,
 }
 
+impl Entry {
+    /// Whether version 2 of REST proxies has the route, or one beside it.
+    pub fn is_of_proxies(&self) -> bool {
+        ["/topics", "/consumers", "/brokers", "/admin"]
+            .iter()
+            .any(|first| self.pattern.starts_with(first))
+    }
+}
+
 type Make = for<'a> fn(&Found<'a>) -> Result<Route<'a>, NoRoute>;
 
 const fn get(id: &'static str, pattern: &'static str, make: Make) -> Entry {
@@ -262,6 +271,7 @@ pub const TABLE: &[Entry] = &[
     get("metrics", "/metrics", |_| Ok(Route::Metrics)),
     get("openapi", "/openapi", |_| Ok(Route::Document)),
     get("openapi.json", "/openapi.json", |_| Ok(Route::Document)),
+    get("openapi.v3", "/openapi/v3", |_| Ok(Route::Document)),
     post("createTopic", "/admin/topics", |_| Ok(Route::CreateTopic)),
     get("brokers", "/brokers", |_| Ok(Route::Cluster(Part::Brokers))),
     get("topics", "/topics", |_| Ok(Route::Cluster(Part::Topics))),

@@ -10,7 +10,7 @@ use serving::choice::{BrokerStrategy, Pair, Strategy};
 use serving::error::{ApiError, Kind};
 
 use super::cloud_events::{batch, structured};
-use super::draft::Draft;
+use super::draft::{Draft, since_1970};
 use super::form::{Embedded, Form};
 use super::lines::{Lines, drafts_of_lines};
 use super::parameters::Parameters;
@@ -150,7 +150,10 @@ pub fn raw<'a>(
             })
             .collect(),
         partition: number(parameters, "partition")?,
-        timestamp_ms: number(parameters, "timestamp")?,
+        timestamp_ms: number(parameters, "timestamp")?
+            .map(since_1970)
+            .transpose()
+            .map_err(|words| ApiError::new(Kind::Unprocessable, words))?,
     })
 }
 
@@ -251,8 +254,10 @@ mod tests {
         assert_eq!((draft.partition, draft.timestamp_ms), (Some(2), Some(5)));
         let named = Parameters::of(Some("key=a%20b"));
         assert_eq!(raw(b"", &named, &headers).unwrap().key.as_deref(), Some(&b"a b"[..]));
-        let wrong = Parameters::of(Some("partition=x"));
-        assert_eq!(raw(b"", &wrong, &headers).unwrap_err().kind, Kind::Unprocessable);
+        for wrong in ["partition=x", "timestamp=-1"] {
+            let wrong = Parameters::of(Some(wrong));
+            assert_eq!(raw(b"", &wrong, &headers).unwrap_err().kind, Kind::Unprocessable);
+        }
     }
 
     #[test]

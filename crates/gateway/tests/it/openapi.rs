@@ -8,12 +8,14 @@ use crate::fixture::World;
 const JSON: &str = "application/json";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_document_has_every_path_under_both_its_names() {
+async fn the_document_has_every_path_under_each_of_its_names() {
     let world = World::start().await;
     let mut connection = world.connect().await;
     let document = connection.get("/openapi").await;
     assert_eq!((document.status, document.header("content-type")), (200, Some(JSON)));
-    assert_eq!(connection.get("/openapi.json").await.body, document.body);
+    for name in ["/openapi.json", "/openapi/v3"] {
+        assert_eq!(connection.get(name).await.body, document.body, "{name}");
+    }
     let document = document.json();
     assert_eq!(document["openapi"], "3.1.0");
     let route = gateway::request::TABLE.iter().find(|entry| entry.id == "records").unwrap();

@@ -19,6 +19,7 @@ async fn bodies_that_cannot_be_used_are_refused_by_what_is_wrong() {
         (TEXT, "{", 400),
         (TEXT, r#"{"records":[{"value":5}]}"#, 422),
         (TEXT, r#"{"records":[]}"#, 422),
+        (TEXT, r#"{"records":[{"value":"v","timestamp":-1}]}"#, 422),
         ("application/vnd.kafka.avro.v2+json", "{}", 415),
         ("application/x-ndjson", "\n", 422),
     ] {
@@ -166,6 +167,51 @@ async fn others_than_this_machine_may_do_what_the_operator_says() {
         }
         world.stop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_has_the_type_that_errors_have_where_it_is_asked() {
+    const OF_PROXIES: &str = "application/vnd.kafka.v2+json";
+    const JSON: &str = "application/json";
+    let world = World::start().await;
+    let mut connection = world.connect().await;
+    for (method, path, status, content_type) in [
+        ("GET", "/topics/none", 404, OF_PROXIES),
+        ("GET", "/topics/none/partitions/x/records", 404, OF_PROXIES),
+        ("GET", "/topics/none/events?offset=x", 400, OF_PROXIES),
+        ("DELETE", "/topics/none", 405, OF_PROXIES),
+        ("GET", "/consumers/g/instances/none/records", 404, OF_PROXIES),
+        ("POST", "/admin/topics", 400, OF_PROXIES),
+        ("GET", "/nowhere", 404, OF_PROXIES),
+        ("GET", "/v3/clusters/none", 404, JSON),
+        ("GET", "/v3/nowhere", 404, JSON),
+        ("GET", "/api/v1/nowhere", 404, JSON),
+        ("GET", "/ws/topics/t", 426, JSON),
+        ("GET", "/ws/nowhere", 404, JSON),
+    ] {
+        let answer = connection.ask(method, path, &[], b"").await;
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (status, Some(content_type)),
+            "{path}: {answer:?}"
+        );
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_says_neither_yes_nor_no_writes_nothing() {
+    let world = World::start().await;
+    world.create("t", 1, &[]).await;
+    let mut connection = world.connect().await;
+    for (query, status) in
+        [("async=flase", 422), ("timing=2", 422), ("timestamp=-5", 422), ("async=false", 200)]
+    {
+        let answer = connection.post(&format!("/topics/t/raw?{query}"), "x/y", "v").await;
+        assert_eq!(answer.status, status, "{query}: {answer:?}");
+    }
+    assert_eq!(world.ends("t").await, [1]);
+    world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -32,7 +32,7 @@ const JSON: &str = "application/json";
 fn needs(id: &str) -> Option<Role> {
     match id {
         "about" | "healthz" | "healthy" | "readyz" | "ready" | "metrics" | "openapi"
-        | "openapi.json" | "me" | "loginPage" | "logIn" | "logOut" => None,
+        | "openapi.json" | "openapi.v3" | "me" | "loginPage" | "logIn" | "logOut" => None,
         "brokers" | "topics" | "topic" | "partitions" | "partition" | "offsets" | "records"
         | "events" | "clusters" | "cluster" | "distribution" | "eventCounts" | "keyCounts"
         | "createTicket" | "socket" | "socketReader" => Some(Role::Read),
