@@ -66,6 +66,7 @@ const CLIENTS: &[Step] = &[
     cargo("fuzz, shortly", &["xt", "fuzz", "--seconds", "5"]),
     cargo("real clients", &["xt", "clients", "--output", "target/clients.json"]),
     cargo("clients in front of a protected Apache Kafka", &["xt", "secured"]),
+    cargo("the gateway beside Strimzi's bridge", &["xt", "bridge"]),
     cargo("others' readers of events, and examples with curl", &["xt", "events"]),
     cargo(
         "requests made up from the OpenAPI document",

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use wire::ApiKey;
 
+use crate::bridge::steps::{Recording, Step};
 use crate::clients::RESTARTS;
 use crate::clients::report::{Ending, Row, Run};
 use crate::tidy;
@@ -55,6 +56,8 @@ fn document(root: &Path) -> Result<String> {
         writeln!(text, "| {api} | {} | {min}–{} | {notes} |", api.code(), api.max_version())?;
     }
     text.push_str(NOT_SERVED);
+    text.push_str(&bridge(root)?);
+    text.push_str(BEHIND_THE_GATEWAY);
     let clients = fs::read_to_string(root.join(CLIENTS)).unwrap_or_else(|_| "{}".to_owned());
     let runs: BTreeMap<String, Run> = serde_json::from_str(&clients)?;
     for (target, run) in &runs {
@@ -63,6 +66,39 @@ fn document(root: &Path) -> Result<String> {
             true => told_table(&mut text, run)?,
             false => client_table(&mut text, run)?,
         }
+    }
+    Ok(text)
+}
+
+/// What the gateway answers otherwise than Strimzi's bridge, and why.
+fn bridge(root: &Path) -> Result<String> {
+    let folder = root.join("conformance/bridge");
+    let steps: Vec<Step> = serde_json::from_slice(&fs::read(folder.join("steps.json"))?)?;
+    let theirs: Recording = serde_json::from_slice(&fs::read(folder.join("strimzi.json"))?)?;
+    let explained: Vec<&Step> = steps.iter().filter(|step| step.why.is_some()).collect();
+    let mut text = format!(
+        "\n### Beside Strimzi's bridge {}\n\nOf {} requests, asked one after the other in front of the same Apache Kafka {}, {} have the same status, type, error code \
+         and shape (`cargo xt bridge`). The others, with the status there and here:\n\n| why | requests |\n|---|---|\n",
+        theirs.bridge,
+        steps.len(),
+        theirs.kafka,
+        steps.len() - explained.len(),
+    );
+    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+    for step in explained {
+        let their = theirs.answers.get(&step.name).context("a step without an answer")?;
+        let (status, code) = step.here.context("a reason without what is answered here")?;
+        let code = code.filter(|code| *code != i64::from(status));
+        let code = code.map_or(String::new(), |code| format!(" ({code})"));
+        let why = step.why.as_deref().unwrap_or_default();
+        let request = format!("{}: {}, {status}{code}", step.name, their.status);
+        match reasons.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, requests)) => requests.push(request),
+            None => reasons.push((why, vec![request])),
+        }
+    }
+    for (why, requests) in reasons {
+        writeln!(text, "| {why} | {} |", requests.join("; "))?;
     }
     Ok(text)
 }
@@ -189,10 +225,12 @@ CloudEvents 1.0 by their HTTP and Kafka protocol bindings. Where it differs:
 - JSON keys and values keep the text of their numbers and strings; the proxies write them anew (`1.0` may become `1`).
 - v3: the cluster's id must be the one of the cluster; a key or value needs a `type`; one record that fails has its error's status. The gateway's `/v3/clusters` has ids and nothing else.
 - Consumer instances of v2 are served, without `topic_pattern`. An offset in a commit is the next one to read, as in Strimzi's bridge; Confluent's proxy adds one. An instance joins its group again by itself; the proxies wait for a read.
-- Avro, Protobuf and JSON Schema are not served. The rest of v3 and administration over HTTP are not served yet; server-sent events are, with KafkaSSE's ids if wanted.
+- Avro, Protobuf and JSON Schema are not served. Of administration over HTTP creating a topic is, of v3 producing and the cluster's id; server-sent events are, with KafkaSSE's ids if wanted.
 - Of Pulsar's WebSocket API: producer, reader and consumer under `/ws/v2`, tenant and namespace `public/default`. A subscription is a consumer group, so `Key_Shared`, dead-letter topics and acknowledgement
   time-outs are not served, and after a reconnect a consumer gets again what lies above the lowest message that is not acknowledged. `messageId` is base64 of `topic:partition:offset`.
+";
 
+const BEHIND_THE_GATEWAY: &str = "
 ## The proxy
 
 `highwater proxy` stands between any client and any cluster that speak Kafka's protocol without TLS: [gateway.md](gateway.md#the-proxy-of-kafkas-protocol). All

@@ -1,6 +1,7 @@
 //! The project's own tasks: a dispatcher. Each task is a module of its own; nothing is decided here.
 
 mod bench;
+mod bridge;
 mod browser;
 mod ci;
 mod clients;
@@ -41,6 +42,8 @@ enum Task {
     /// Measure Highwater and Apache Kafka side by side
     #[command(subcommand)]
     Bench(bench::Task),
+    /// Compare the gateway with Strimzi's bridge, in front of the same Apache Kafka
+    Bridge(bridge::Arguments),
     /// Open the console in a real browser, look every page over, and act by mouse and keyboard
     Browser(browser::Arguments),
     /// Run every check, as continuous integration does
@@ -81,6 +84,7 @@ enum Task {
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Bench(task) => bench::task(&task),
+        Task::Bridge(arguments) => bridge::run(&arguments),
         Task::Browser(arguments) => browser::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Clients(arguments) => clients::run(&arguments),
