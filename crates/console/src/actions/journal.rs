@@ -65,13 +65,21 @@ impl Entry {
     /// What somebody with these rights is told of it: a command that produces has a record in it, which not everybody may read
     /// who may look.
     pub(crate) fn told_to(mut self, rights: &Rights) -> Entry {
-        let has_record = self.kind == Kind::Produce.name();
-        if has_record && rights.may(Deed::Read(&self.subject)).is_err() {
+        if self.has_record() && rights.may(Deed::Read(&self.subject)).is_err() {
             self.command =
                 "# not shown: there is a record of this topic in it, which you may not read"
                     .to_owned();
         }
         self
+    }
+
+    fn has_record(&self) -> bool {
+        self.kind == Kind::Produce.name()
+    }
+
+    /// The command for the process's own reports, which go where records do not belong.
+    fn reported(&self) -> &str {
+        if self.has_record() { "# not reported: there is a record in it" } else { &self.command }
     }
 }
 
@@ -129,7 +137,7 @@ impl Journal {
         }
         self.write(&entry)
             .map_err(|error| format!("the log of actions cannot be written: {error}"))?;
-        info!(who = %entry.who, action = %entry.kind, subject = %entry.subject, command = %entry.command, "an action begins");
+        info!(who = %entry.who, action = %entry.kind, subject = %entry.subject, command = %entry.reported(), "an action begins");
         let id = entry.id;
         self.kept().put(entry);
         Ok(id)
@@ -290,5 +298,14 @@ mod tests {
         assert_eq!((entries.len(), entries[0].id), (KEPT, KEPT as u64 + 5));
         journal.end(entries[0].id, End::Done, vec![String::new(); LINES_MAX + 9]);
         assert_eq!(journal.get(entries[0].id).unwrap().lines.last().unwrap(), "… and 9 more");
+    }
+
+    #[test]
+    fn the_process_reports_no_record() {
+        let entry = begun("t");
+        assert_eq!(entry.reported(), entry.command);
+        let kind = Kind::Produce.name().to_owned();
+        let entry = Entry { kind, command: "highwater produce --value secret".to_owned(), ..entry };
+        assert!(!entry.reported().contains("secret"));
     }
 }
