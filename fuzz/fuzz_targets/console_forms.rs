@@ -19,10 +19,12 @@ fuzz_target!(|input: &[u8]| {
     }
     let pairs = text.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let fields = Fields::new(pairs.map(|(name, text)| (name.to_owned(), text.to_owned())));
+    let config = input.first().is_some_and(|byte| byte & 1 == 1).then_some("a client.properties");
+    let at = Reached { bootstrap: "b:9092", config, gateway: "g:8082" };
     for kind in Kind::ALL {
         if let Ok(asked) = operation(kind, &fields) {
             assert_eq!(asked.kind(), kind);
-            let line = command(&asked, &Reached { bootstrap: "b:9092", gateway: "g:8082" });
+            let line = command(&asked, &at);
             assert!(!line.chars().any(char::is_control), "{line:?}");
         }
     }
