@@ -1,48 +1,48 @@
-//! Every rule left out is found by the simulation of several brokers, in fewer than two thousand seeds.
+//! Every rule left out is found by the simulation of several brokers, in fewer than a thousand seeds.
 //!
 //! The test takes seeds that are known to find each of them. When the simulation changes, seeds are other histories: `cargo
-//! run -p sim -- --faults all --runs 2000` looks for new ones and prints them as they stand here; the name of one in the place of
+//! run -p sim -- --faults all --runs 1000` looks for new ones and prints them as they stand here; the name of one in the place of
 //! `all` looks for that one.
 
 use sim::Mutant;
 use std::collections::BTreeMap;
 
 /// Seeds that may be needed: the known ones are below.
-const SEEDS_MAX: u64 = 2000;
+const SEEDS_MAX: u64 = 1000;
 /// Seeds around the known one that are tried as well.
 const AROUND: u64 = 3;
 
 /// The first seed that finds it.
 const KNOWN: &[(&str, u64)] = &[
-    ("LeaderAlone", 2),
+    ("LeaderAlone", 3),
     ("WrittenIsSynced", 40),
     ("AsksUnsynced", 96),
-    ("CommittedIsrOnly", 27),
-    ("PositionsOfEarlierEpochs", 8),
+    ("CommittedIsrOnly", 25),
+    ("PositionsOfEarlierEpochs", 0),
     ("JoinsBehind", 9),
-    ("JoinsLagging", 36),
+    ("JoinsLagging", 13),
     ("HighWatermarkFirst", 8),
-    ("CutsNothing", 0),
-    ("CutsToHighWatermark", 91),
+    ("CutsNothing", 2),
+    ("CutsToHighWatermark", 533),
     ("TooFewInSync", 13),
-    ("UnknownIsRefused", 1005),
+    ("UnknownIsRefused", 605),
     ("PositionsOfEarlierRegistrations", 0),
-    ("TellsUnsettled", 35),
+    ("TellsUnsettled", 51),
     ("CaughtUpForEver", 0),
     ("UncleanIsClean", 181),
-    ("UncleanLeadsOn", 238),
-    ("AnotherDiskCounts", 65),
+    ("UncleanLeadsOn", 225),
+    ("AnotherDiskCounts", 140),
     ("EmptyReplicasCount", 7),
     ("FencedLastLeader", 2),
     ("AnybodyLeads", 1),
-    ("FencedJoins", 123),
-    ("AnyRegistrationJoins", 31),
+    ("FencedJoins", 104),
+    ("AnyRegistrationJoins", 92),
     ("EligibleForEver", 1),
     ("WaitsForSession", 0),
-    ("WithdrawnIsRemembered", 93),
+    ("WithdrawnIsRemembered", 257),
     ("BothAreGivenUp", 19),
-    ("OfflineLeads", 75),
-    ("CopiesCount", 177),
+    ("OfflineLeads", 25),
+    ("CopiesCount", 420),
 ];
 
 #[test]

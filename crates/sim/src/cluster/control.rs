@@ -17,7 +17,7 @@ use crate::invariant::Invariant;
 /// How often a node looks at the clock.
 pub(super) const QUORUM_TICK_MS: i64 = 20;
 /// While there are faults, one of so many answers about an ISR is lost.
-const ANSWERS_A_LOSS: u32 = 4;
+const ANSWERS_A_LOSS: u32 = 2;
 
 /// The controller on one machine, for as long as it leads the metadata log.
 #[derive(Debug)]
