@@ -73,6 +73,8 @@ pub(crate) struct ClusterBroker {
     topic_id: TopicId,
     /// The image that was last acted upon, and its number.
     image: Arc<ClusterImage>,
+    /// What became of proposals, by the number of entries that must have been acted upon before it counts.
+    isr_answers: Vec<(usize, NewIsr, IsrAnswer)>,
     /// What each partition was told last.
     assigned: BTreeMap<PartitionId, Assignment>,
     fetchers: BTreeMap<BrokerId, Fetcher>,
@@ -115,6 +117,7 @@ impl ClusterBroker {
             partitions,
             topic_id,
             image: Arc::default(),
+            isr_answers: Vec::new(),
             assigned: BTreeMap::new(),
             fetchers: BTreeMap::new(),
             fetched_since: BTreeMap::new(),
@@ -513,10 +516,27 @@ impl ClusterBroker {
         self.outgoing.push(Outgoing::Client(to, response));
     }
 
-    /// What became of a proposal.
-    pub(crate) fn isr_answered(&mut self, asked: &NewIsr, answer: IsrAnswer) {
+    /// What became of a proposal: known when so many entries of the metadata's log have been acted upon. By an older
+    /// `min.insync.replicas` a smaller ISR could move the high watermark where the controller believes that it stands.
+    pub(crate) fn isr_answered(&mut self, count: usize, asked: NewIsr, answer: IsrAnswer) {
+        if answer == IsrAnswer::Unknown {
+            // It is not waited for any longer.
+            self.isr_answers.retain(|(_, held, _)| held.partition != asked.partition);
+            return self.tell_answer(&asked, answer);
+        }
+        self.isr_answers.push((count, asked, answer));
+    }
+
+    fn tell_answer(&self, asked: &NewIsr, answer: IsrAnswer) {
         let at = asked.partition.0 as usize;
         self.partitions[at].isr_answered(asked.leader_epoch, asked.partition_epoch, answer);
+    }
+
+    /// So many entries of the metadata's log have been acted upon.
+    pub(crate) fn acted_upon(&mut self, count: usize) {
+        let answered: Vec<_> =
+            self.isr_answers.extract_if(.., |(held, ..)| *held <= count).collect();
+        answered.into_iter().for_each(|(_, asked, answer)| self.tell_answer(&asked, answer));
     }
 
     /// Time has gone by.

@@ -181,13 +181,13 @@ impl Cluster {
             while let Some(first) = active.held.pop_front_if(|held| held.0 <= committed) {
                 answers.push(first);
             }
-            for (_, process, told) in answers {
+            for (count, process, told) in answers {
                 // A connection ends with the answer on its way: what was decided holds, and its leader does not know that.
                 let is_answer = matches!(told, Told::Altered(..));
                 if is_answer && self.has_faults() && self.random.u32(0..ANSWERS_A_LOSS) == 0 {
                     continue;
                 }
-                self.send_message(number, process.broker, Body::Told(process, told));
+                self.send_message(number, process.broker, Body::Told(process, count, told));
             }
         }
         Ok(())

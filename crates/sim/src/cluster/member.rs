@@ -241,7 +241,7 @@ impl Cluster {
     }
 
     /// The controller's answer.
-    pub(super) fn told(&mut self, process: Process, told: Told) {
+    pub(super) fn told(&mut self, process: Process, count: usize, told: Told) {
         let Some(broker) = self.running(process) else { return };
         match told {
             Told::Registered(epoch) => {
@@ -253,7 +253,7 @@ impl Cluster {
                 let what = format!("{process:?} has the lock of its predecessor, and must wait");
                 broker.broken = Some((0, (Invariant::RestartsAtOnce, what)));
             }
-            Told::Altered(wish, answer) => broker.isr_answered(&wish, answer),
+            Told::Altered(wish, answer) => broker.isr_answered(count, wish, answer),
             Told::Nothing => return,
         }
         self.schedule_soon(Event::Image(process));

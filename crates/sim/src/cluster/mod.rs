@@ -315,7 +315,7 @@ impl Cluster {
             Event::Lost { at, leader, number } => self.lost(at, leader, number),
             Event::Unaltered { at, wish, number } => {
                 if self.members[at.broker].altering.get(&wish.partition) == Some(&number) {
-                    self.told(at, Told::Altered(wish, IsrAnswer::Unknown));
+                    self.told(at, 0, Told::Altered(wish, IsrAnswer::Unknown));
                 }
             }
             Event::Tick(process) => self.tick(process),
@@ -345,10 +345,12 @@ impl Cluster {
     }
 
     fn apply(&mut self, process: Process) {
-        let image = Arc::clone(&self.members[process.broker].image);
+        let member = &self.members[process.broker];
+        let (image, count) = (Arc::clone(&member.image), member.applied);
         let (now, clock) = (self.moment(), self.now);
         if let Some(broker) = self.running(process) {
             broker.apply(&image, now, clock);
+            broker.acted_upon(count);
         }
     }
 

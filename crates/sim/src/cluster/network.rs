@@ -14,7 +14,8 @@ pub(super) enum Body {
     Quorum(quorum::Message),
     /// To the controller, if it is there.
     Ask(Process, Ask),
-    Told(Process, Told),
+    /// The answer, and so many entries of the log are behind it.
+    Told(Process, usize, Told),
     /// A replica's fetch, under a registration.
     Fetch(Process, BrokerEpoch, Fetch),
     /// The answer to the fetch of this number.
@@ -75,7 +76,7 @@ impl Cluster {
                 self.members[to].node.receive(now, random, from, message);
             }
             Body::Ask(process, ask) => self.controller_asked(to, process, &ask),
-            Body::Told(process, told) => self.told(process, told),
+            Body::Told(process, count, told) => self.told(process, count, told),
             Body::Fetch(process, epoch, ask) => self.serve(process, epoch, to, &ask),
             Body::Fetched(process, number, answers) => {
                 self.leader_answered(process, from, number, answers);
