@@ -502,8 +502,9 @@ fn reconfigure_broker(server: &Server, image: &ClusterImage) {
     server.config.store(Arc::new(config));
 }
 
-/// A larger `min.insync.replicas` counts before roles are given, and a smaller one behind them: a step may be made of several,
-/// and under the new ISR and the old rule, or the other way round, a leader would acknowledge what nobody else has.
+/// A larger `min.insync.replicas` applies before roles are given, a smaller one afterwards. One update may merge several steps of
+/// the metadata: with the new ISR and the old minimum, or the old leader epoch and the new minimum, a leader would acknowledge
+/// records that no other in-sync replica has.
 fn require_more(server: &Server, update: &ImageUpdate, topics: &Topics, all: bool) {
     for (partition, wanted) in reconfigured(server, update, topics, all) {
         if let Some(settings) = node::roles::until_role(&partition.settings(), &wanted) {

@@ -162,11 +162,22 @@ fn a_request_waits_at_the_leader_no_longer_than_a_partition_rests() {
     let (one, _) = at.step(Event::Answered(number, answers));
     let one = one.expect("the other one goes on");
     assert_eq!(keys(&one), [key(0)]);
-    let rest = one.wait_max.expect("somebody rests");
+    let rest = one.wait_max.expect("one partition rests");
     assert!(rest <= Duration::from_millis(100), "{rest:?}");
     at.now = at.now.plus(rest);
     let (both, _) = at.step(nothing_new(&one));
     assert_eq!(both.map(|ask| (keys(&ask), ask.wait_max)), Some((vec![key(0), key(1)], None)));
+}
+
+/// A leader's answer in leader epoch 3 that brings these records.
+fn answer_with(records: &[u8]) -> ReplicaAnswer<'_> {
+    ReplicaAnswer {
+        asked_in: LeaderEpoch(3),
+        diverging: None,
+        high_watermark: Offset(0),
+        log_start: Offset(0),
+        records,
+    }
 }
 
 #[test]
@@ -174,13 +185,7 @@ fn nothing_is_asked_while_a_log_is_to_be_cut() {
     let mut at = At { fetcher: Fetcher::new(LEADER), now: Moment::START };
     let partition = replica(0);
     let record = batch();
-    let answer = ReplicaAnswer {
-        asked_in: LeaderEpoch(3),
-        diverging: None,
-        high_watermark: Offset(0),
-        log_start: Offset(0),
-        records: &record,
-    };
+    let answer = answer_with(&record);
     partition.follow_answer(&answer, CLOCK).unwrap();
     partition.begin_sync(Urgency::Now).unwrap().run().unwrap();
     let (first, _) = at.step(Event::Follow(key(0), Arc::clone(&partition)));
@@ -204,13 +209,7 @@ fn a_cut_that_failed_holds_up_nobody_else() {
     let mut at = At { fetcher: Fetcher::new(LEADER), now: Moment::START };
     let partition = replica(0);
     let record = batch();
-    let mut answer = ReplicaAnswer {
-        asked_in: LeaderEpoch(3),
-        diverging: None,
-        high_watermark: Offset(0),
-        log_start: Offset(0),
-        records: &record,
-    };
+    let mut answer = answer_with(&record);
     partition.follow_answer(&answer, CLOCK).unwrap();
     answer.diverging = Some((LeaderEpoch(0), Offset(0)));
     partition.follow_answer(&answer, CLOCK).unwrap();

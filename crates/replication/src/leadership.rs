@@ -208,8 +208,8 @@ impl Leadership {
         peer.fetch(fetch, log_end)
     }
 
-    /// Whoever has everything up to `log_end` has been complete until now, though it may not have fetched for long: in a
-    /// fetch session (KIP-227) nobody asks again for what has not changed. One that is away asks for nothing at all.
+    /// A follower whose position is `log_end` has been complete until now, though its last fetch may be long ago: in a fetch session
+    /// (KIP-227) partitions without changes are not asked for again. A follower that is away does not fetch at all.
     pub(crate) fn note_complete(&mut self, log_end: Offset) {
         let (isr, now) = (&self.isr, self.now);
         let here = |peer: &&mut Peer| !peer.is_away() || isr.contains(&peer.broker());

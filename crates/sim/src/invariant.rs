@@ -40,7 +40,7 @@ pub enum Invariant {
     StatesAreSound,
     /// No ISR goes to and fro: nobody leaves it for what it lacked when it joined.
     IsrIsSteady,
-    /// Outside the ISR nobody is waited for because of what an earlier process had (KIP-903).
+    /// The high watermark waits for no replica outside the ISR because of what an earlier process of that broker had (KIP-903).
     NobodyAwayIsWaitedFor,
     /// What the controllers decide never contradicts what was decided before (R3).
     DecisionsFollow,

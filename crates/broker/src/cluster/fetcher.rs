@@ -70,7 +70,7 @@ pub(super) fn run(
         gathers: false,
     };
     runtime.block_on(copying.run(events));
-    // A leader's name may be being looked up: that cannot be stopped, and nobody waits for it.
+    // The look-up of a leader's address cannot be cancelled; the stop does not wait for the resolver.
     runtime.shutdown_background();
 }
 

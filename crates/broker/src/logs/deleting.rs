@@ -176,7 +176,8 @@ impl Logs {
         Ok(true)
     }
 
-    /// Forgets that a deleted partition's folder is to be put out of the way: somebody did, or it is not that one any more.
+    /// Removes a partition from the deletions to be tried again: its folder has been renamed, or the folder of that name now belongs to
+    /// another topic.
     pub(super) fn not_undeleted(&self, key: &Key) {
         self.undeleted.lock().retain(|gone| gone.key() != *key);
     }

@@ -62,8 +62,8 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// What somebody with these rights is told of it: a command that produces has a record in it, which not everybody may read
-    /// who may look.
+    /// The entry as a user with these rights sees it: the command of a produce contains a record, which is shown only to users
+    /// who may read the topic.
     pub(crate) fn told_to(mut self, rights: &Rights) -> Entry {
         if self.has_record() && rights.may(Deed::Read(&self.subject)).is_err() {
             self.command =

@@ -17,7 +17,7 @@ pub(crate) enum Document {
     Chart,
 }
 
-/// No origin of its own, no host to load from, nobody's frame.
+/// Content security policy of reports: an opaque origin, no loading from any host, no framing.
 const OF_REPORTS: &str = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                           img-src data:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const OF_CHARTS: &str =

@@ -210,7 +210,7 @@ async fn what_clients_say_of_themselves_and_write_into_records_is_no_markup() {
             assert!(!page.body.contains(markup), "{target}: {markup:?}");
         }
         assert_eq!(page.body.matches("<script").count(), 1, "{target}: the console's own");
-        // What the script compares with values has to stay what it is; nobody sees it.
+        // The attribute that the script compares with values keeps the raw text; the page does not display it.
         let seen = page.body.lines().map(|line| match line.split_once("data-contains=\"") {
             Some((before, rest)) => {
                 let behind = rest.split_once('"').unwrap().1;

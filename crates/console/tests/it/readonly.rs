@@ -45,10 +45,13 @@ async fn no_request_changes_anything() {
         (topics, groups, ends, admin.group_offsets("g").await.unwrap())
     };
     // A broker that still reads its log of offsets cannot list groups.
-    while let Err(error) = world.admin().list_groups().await {
-        assert!(error.is_retriable(), "{error}");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    let listed = async {
+        while let Err(error) = world.admin().list_groups().await {
+            assert!(error.is_retriable(), "{error}");
+        }
+    };
+    let patience = std::time::Duration::from_secs(60);
+    tokio::time::timeout(patience, listed).await.expect("groups can be listed");
     let before = state().await;
     for target in TARGETS {
         for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"] {

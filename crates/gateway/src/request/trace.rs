@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(names(&[state, parent, (STATE, "b=2")], &["x"]), ["x", PARENT, STATE, STATE]);
         assert_eq!(names(&[parent, state], &["TraceParent"]), ["TraceParent"]);
         assert!(names(&[state], &[]).is_empty());
-        assert!(names(&[parent, parent], &[]).is_empty(), "nobody knows which one counts");
+        assert!(names(&[parent, parent], &[]).is_empty(), "two parents are ambiguous");
         let long = "a".repeat(BYTES_MAX + 1);
         assert_eq!(names(&[parent, (STATE, &long)], &[]), [PARENT]);
     }

@@ -8,7 +8,7 @@ use serving::visitors::Doorkeeper;
 
 use crate::fixture::{PATIENCE, World, nowhere, open, settings};
 use crate::http::{Connection, request};
-use crate::who::{PASSWORD, People, basic};
+use crate::who::{People, wrong_logins};
 
 const JSON: &str = "application/json";
 const V2: &str = "application/vnd.kafka.v2+json";
@@ -94,14 +94,7 @@ async fn slow_bodies_hold_what_has_come_of_them_and_others_are_told_to_come_agai
 async fn a_hundred_logins_are_limited_and_tokens_go_on_beside_them() {
     let people = People::new();
     let world = people.world().await;
-    let address = world.gateway.address();
-    let login = |at: usize| async move {
-        let mut connection = Connection::open(address).await;
-        // Each another password, so that none waits for another's check.
-        let said = basic("boss", &format!("{PASSWORD}{at}"));
-        connection.ask("GET", "/topics", &[("authorization", &said)], b"").await.status
-    };
-    let all: Vec<_> = (0..100).map(|at| tokio::spawn(login(at))).collect();
+    let all = wrong_logins(&world, 100);
     let token = people.bearer("reader");
     let mut connection = world.connect().await;
     let mut served = 0;
@@ -198,7 +191,7 @@ async fn state(world: &World) -> String {
     format!("{topics:?} {:?} {groups:?} {committed:?}", world.ends("t").await)
 }
 
-/// Requests that change something, each as it would be carried out for somebody who may.
+/// Requests that change something, each valid: a user with the role for it would have it carried out.
 fn changes() -> Vec<(&'static str, &'static str, &'static str, &'static str)> {
     let instance = "/consumers/g/instances/i";
     let cluster = "/v3/clusters/x/topics/t/records";

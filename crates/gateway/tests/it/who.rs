@@ -114,6 +114,17 @@ impl People {
     }
 }
 
+/// So many logins at once, each with another wrong password, so that none waits for the check of another; their statuses.
+pub fn wrong_logins(world: &World, count: usize) -> Vec<tokio::task::JoinHandle<u16>> {
+    let address = world.gateway.address();
+    let login = |at: usize| async move {
+        let mut connection = Connection::open(address).await;
+        let said = basic("boss", &format!("{PASSWORD}{at}"));
+        connection.ask("GET", "/topics", &[("authorization", &said)], b"").await.status
+    };
+    (0..count).map(|at| tokio::spawn(login(at))).collect()
+}
+
 pub fn basic(name: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
 }
@@ -253,13 +264,7 @@ async fn twenty_logins_at_once_are_answered_each_and_none_hangs() {
     let people = People::new();
     let world = people.world().await;
     let address = world.gateway.address();
-    let login = |at: usize| async move {
-        let mut connection = Connection::open(address).await;
-        // Each another password, so that none waits for another's check.
-        let said = basic("boss", &format!("{PASSWORD}{at}"));
-        connection.ask("GET", "/topics", &[("authorization", &said)], b"").await.status
-    };
-    let all: Vec<_> = (0..20).map(|at| tokio::spawn(login(at))).collect();
+    let all = wrong_logins(&world, 20);
     for one in all {
         let status = one.await.unwrap();
         assert!([401, 429].contains(&status), "{status}");

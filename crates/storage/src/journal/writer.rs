@@ -181,7 +181,8 @@ impl Journal {
         self.sync(seq)
     }
 
-    /// Commits what follows from what is known, which nobody changes in between. There may be nothing to enter.
+    /// Commits entries computed from the current state, under the writer's lock: no other entry comes in between. Does nothing for
+    /// an empty list.
     pub fn commit_with(
         &self,
         entries: impl FnOnce(&State) -> Vec<Entry>,
