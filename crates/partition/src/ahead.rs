@@ -1,11 +1,10 @@
 //! Zeros ahead of the log's end: for which logs, how many in all, and when they are given back. What they are for
 //! stands in `storage`, in `log/ahead.rs`.
 
-use std::io;
 
 use model::Durability;
 use storage::disk::reserve;
-use storage::{Log, StorageError};
+use storage::{Log, StorageError, found_no_room};
 
 use crate::error::PartitionError;
 use crate::partition::{Partition, Status};
@@ -47,7 +46,7 @@ impl Partition {
         state.log.finish_ahead(ticket, &result);
         self.count_held(&mut state);
         drop(state);
-        if result.is_err_and(|error| error.kind() == io::ErrorKind::StorageFull) {
+        if result.is_err_and(|error| found_no_room(&error)) {
             // Records have a better use for what room there is.
             match self.give_back_ahead() {
                 Err(PartitionError::Storage(cause)) if cause.is_fatal() => {

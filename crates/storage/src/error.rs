@@ -113,14 +113,20 @@ impl StorageError {
         }
     }
 
+    /// Whether a write or a sync failed for good, and not only a look or a read: what the device has of that file is not known any
+    /// more (S9).
+    pub fn is_failed_write(&self) -> bool {
+        let StorageError::Io { operation, .. } = self else { return false };
+        let writes = matches!(*operation, "write" | "sync" | "truncate" | FAILED_CUT | FAILED_SWAP);
+        writes && self.is_fatal()
+    }
+
     /// Whether a write found no room. What of it was written is cut off again, so the log's end is
     /// known and as it was: the same write may be tried again when there is room. Of a sync the same
     /// error says that written bytes were lost; it is final, and not meant here.
     pub fn is_full(&self) -> bool {
         let StorageError::Io { operation, source, .. } = self else { return false };
-        let errno = Errno::from_io_error(source);
-        !matches!(*operation, "sync" | FAILED_CUT | FAILED_SWAP)
-            && matches!(errno, Some(Errno::NOSPC | Errno::DQUOT))
+        !matches!(*operation, "sync" | FAILED_CUT | FAILED_SWAP) && found_no_room(source)
     }
 
     /// Whether the process lacked descriptors, or memory to open a file: what was asked for was not
@@ -154,6 +160,11 @@ impl StorageError {
     ) -> StorageError {
         StorageError::damaged(segment, position, offset, error.to_string())
     }
+}
+
+/// Whether the system had no room for what was asked for: on the volume (ENOSPC), or within a quota (EDQUOT).
+pub fn found_no_room(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOSPC | Errno::DQUOT))
 }
 
 /// Gives an I/O error the words that a person needs: what was tried, and with which file.

@@ -29,7 +29,7 @@ pub mod stopped;
 mod unreadable;
 
 pub use config::{CleanupPolicy, LogConfig};
-pub use error::{Damage, StorageError};
+pub use error::{Damage, StorageError, found_no_room};
 pub use log::{
     ActiveSegment, AppendWork, CheckpointTicket, CutTicket, DeletedSegment, Derived, DerivedView,
     FileSlice, GiveBackTicket, Log, NextSegment, OnDamage, OpenActive, Opening, ReadCursor,

@@ -22,7 +22,7 @@ use super::snapshot;
 use super::state::{PartitionState, State};
 use crate::StorageError;
 use crate::disk::{Disk, DiskFile, OpenMode};
-use crate::error::Context;
+use crate::error::{Context, found_no_room};
 
 /// A journal below this size is not worth a new snapshot.
 const JOURNAL_BYTES_MIN: u64 = 1 << 20;
@@ -187,17 +187,33 @@ impl Journal {
         &self,
         entries: impl FnOnce(&State) -> Vec<Entry>,
     ) -> Result<(), StorageError> {
-        let seq = {
-            let mut writer = self.writer.lock();
-            self.write_noted(&mut writer)?;
-            let entries = entries(&writer.state);
-            if entries.is_empty() {
-                return Ok(());
-            }
-            self.write(&mut writer, &entries)?;
-            writer.seq
-        };
-        self.sync(seq)
+        match self.write_with(entries)? {
+            Some(seq) => self.sync(seq),
+            None => Ok(()),
+        }
+    }
+
+    /// Appends entries computed likewise, not durably: the next sync carries them.
+    pub fn append_with(
+        &self,
+        entries: impl FnOnce(&State) -> Vec<Entry>,
+    ) -> Result<(), StorageError> {
+        self.write_with(entries).map(drop)
+    }
+
+    /// Returns the seq of the last frame; `None` if there was nothing to write.
+    fn write_with(
+        &self,
+        entries: impl FnOnce(&State) -> Vec<Entry>,
+    ) -> Result<Option<u64>, StorageError> {
+        let mut writer = self.writer.lock();
+        self.write_noted(&mut writer)?;
+        let entries = entries(&writer.state);
+        if entries.is_empty() {
+            return Ok(None);
+        }
+        self.write(&mut writer, &entries)?;
+        Ok(Some(writer.seq))
     }
 
     /// Remembers that everything below these offsets is synced: written before those are told who waited
@@ -519,7 +535,7 @@ fn frames_from(writer: &Writer, position: u64) -> io::Result<Vec<u8>> {
 }
 
 fn is_full(error: &StorageError) -> bool {
-    matches!(error, StorageError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+    matches!(error, StorageError::Io { source, .. } if found_no_room(source))
 }
 
 /// A new snapshot and the empty journal behind it.
@@ -578,6 +594,7 @@ fn write_aside(
     let file = disk.open_essential(path, OpenMode::Create).during("open", path)?;
     file.truncate(0).during("truncate", path)?;
     file.write_all_at(bytes, 0).during("write", path)?;
-    file.sync().during("sync", path)?;
+    // A failure here is not that of a sync that somebody relies on: without room it is tried again.
+    file.sync().during("write out", path)?;
     Ok(file)
 }

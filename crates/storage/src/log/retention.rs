@@ -18,7 +18,7 @@ use super::Log;
 use super::known_producers::{self, ProducersKept};
 use crate::disk::Disk;
 use crate::disk::removal::Freeing;
-use crate::error::Context;
+use crate::error::{Context, found_no_room};
 use crate::names::{self, Home};
 use crate::segment::Segment;
 use crate::{LogConfig, StorageError};
@@ -322,7 +322,7 @@ pub(crate) fn set_aside(
     match home.disk.rename(&from, &to) {
         Ok(()) => Ok(Some(to)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) if error.kind() == ErrorKind::StorageFull => {
+        Err(error) if found_no_room(&error) => {
             home.disk.remove_file(&from).during("remove", &from)?;
             Ok(None)
         }

@@ -97,7 +97,7 @@ fn a_log_goes_on_when_there_is_room_again_or_a_descriptor() {
     let begun = Load::on(SimDisk::new(), load::config()).disk.operation_count();
     let mut went_on = 0;
     for operation in (begun..whole.disk.operation_count()).step_by(3) {
-        for errno in [Errno::NOSPC, Errno::MFILE] {
+        for errno in [Errno::NOSPC, Errno::DQUOT, Errno::MFILE] {
             let mut load = Load::on(SimDisk::new(), load::config());
             load.disk.fail_at(operation, errno);
             let mut rest = script.iter();
