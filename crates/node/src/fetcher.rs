@@ -240,7 +240,11 @@ impl Fetcher {
                 copied.cut_again_at = now.plus(REST_AFTER_ERROR);
                 effects.cuts.push((key, partition, cut));
             }
-            Ok(Followed::Gaps) => effects.gaps.push((key, partition)),
+            Ok(Followed::Gaps) => {
+                // Where that finds no room, the same records would be fetched again and again.
+                copied.rests_until = now.plus(REST_AFTER_ERROR);
+                effects.gaps.push((key, partition));
+            }
             Ok(Followed::Appended { delete_below, .. }) => {
                 effects.deletions.extend(delete_below.map(|start| (key, partition, start)));
             }
