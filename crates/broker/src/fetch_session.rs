@@ -25,7 +25,7 @@ const EVICTABLE_AFTER: Duration = Duration::from_secs(120);
 
 /// A session that has not been used for this long is dropped.
 const IDLE_MAX: Duration = Duration::from_secs(600);
-/// Partitions of all sessions; each takes some 250 bytes.
+/// Partitions of all sessions of clients, and of all sessions of replicas; each takes some 250 bytes.
 const ENTRIES_MAX: usize = 256 * 1024;
 /// Sessions that one connection may have made or used; more belong to nobody.
 const PER_CONNECTION_MAX: usize = 8;
@@ -319,8 +319,10 @@ pub struct FetchSessions {
     count_max: usize,
     /// How many they have.
     of_clients: Arc<AtomicUsize>,
-    /// Partitions of all sessions.
+    /// Partitions of all sessions of clients.
     entries: Arc<AtomicUsize>,
+    /// Partitions of all sessions of replicas.
+    entries_of_replicas: Arc<AtomicUsize>,
     last_user: AtomicU64,
 }
 
@@ -332,13 +334,16 @@ impl FetchSessions {
             count_max,
             of_clients: Arc::default(),
             entries: Arc::default(),
+            entries_of_replicas: Arc::default(),
             last_user: AtomicU64::new(0),
         }
     }
 
     /// How many sessions there are, and how many partitions they have.
     pub fn counts(&self) -> (usize, usize) {
-        (self.sessions.lock().len(), self.entries.load(Ordering::Relaxed))
+        let sessions = self.sessions.lock().len();
+        let entries = [&self.entries, &self.entries_of_replicas];
+        (sessions, entries.iter().map(|sum| sum.load(Ordering::Relaxed)).sum())
     }
 
     /// The session of this id.
@@ -358,14 +363,15 @@ impl FetchSessions {
         self.introduce(user);
         let mut sessions = self.sessions.lock();
         let is_client = of == SessionOf::Client;
+        let sum = if is_client { &self.entries } else { &self.entries_of_replicas };
         loop {
             let clients = self.of_clients.load(Ordering::Relaxed);
             let is_one_too_many = is_client && clients >= self.count_max;
-            let entries = self.entries.load(Ordering::Relaxed) + session.len();
+            let entries = sum.load(Ordering::Relaxed) + session.len();
             if !is_one_too_many && entries <= ENTRIES_MAX {
                 break;
             }
-            if !evict_one(&mut sessions, is_one_too_many, now) {
+            if !evict_one(&mut sessions, is_client, now) {
                 return Err(session);
             }
         }
@@ -375,7 +381,7 @@ impl FetchSessions {
                 break id;
             }
         };
-        let mut counted = Counted { sum: Arc::clone(&self.entries), entries: 0 };
+        let mut counted = Counted { sum: Arc::clone(sum), entries: 0 };
         counted.set(session.len(), ENTRIES_MAX);
         let of_client = is_client.then(|| {
             let mut of_client = Counted { sum: Arc::clone(&self.of_clients), entries: 0 };
@@ -460,15 +466,15 @@ impl FetchSessions {
     }
 }
 
-/// Drops the session, perhaps only a client's, that has not been used for longest, if that is long enough.
+/// Drops the session of a client, or else of a replica, that has not been used for longest, if that is long enough.
 fn evict_one(
     sessions: &mut HashMap<i32, SharedSession>,
-    only_a_clients: bool,
+    of_clients: bool,
     now: Instant,
 ) -> bool {
     let unused = sessions.iter().filter_map(|(id, shared)| {
         let session = shared.try_lock()?;
-        let is_meant = !only_a_clients || session.of_client.is_some();
+        let is_meant = of_clients == session.of_client.is_some();
         is_meant.then_some((*id, session.last_used))
     });
     let oldest = unused.min_by_key(|(_, last_used)| *last_used);
@@ -556,6 +562,27 @@ mod tests {
         create(SessionOf::Client, now).unwrap();
         create(SessionOf::Client, now).unwrap();
         create(SessionOf::Client, now).unwrap_err();
+    }
+
+    #[test]
+    fn clients_with_very_many_partitions_leave_replicas_their_sessions() {
+        let (sessions, now) = (FetchSessions::new(1000), Instant::now());
+        let create = |entries, of, now| {
+            let mut user = SessionUse::default();
+            sessions.create(session_of(entries), of, true, &mut user, now)
+        };
+        let client = create(ENTRIES_MAX, SessionOf::Client, now).unwrap();
+        create(1, SessionOf::Client, now).unwrap_err();
+        let replica = create(ENTRIES_MAX, SessionOf::Replica, now).unwrap().lock().id;
+        let used = sessions.get(replica).unwrap();
+        assert!(sessions.note_use(&mut used.lock(), &mut SessionUse::default(), usize::MAX));
+        drop(used);
+        create(1, SessionOf::Replica, now).unwrap_err();
+        assert_eq!(sessions.counts(), (2, 2 * ENTRIES_MAX));
+        // What gives way for a replica was a replica's.
+        create(1, SessionOf::Replica, now + EVICTABLE_AFTER).unwrap();
+        assert!(sessions.get(client.lock().id).is_some());
+        assert!(sessions.get(replica).is_none());
     }
 
     #[test]
