@@ -36,7 +36,7 @@ pub(super) async fn run(server: Arc<Server>, who: BrokerRef) {
             return;
         }
         match tell(&server, who).await {
-            Ok(()) => copy_anew(&server).await,
+            Ok(()) => {}
             Err(Untold::Undecided(cause)) => {
                 warn!(%cause, "cannot tell the controller of replicas that are out of reach; it is tried again");
                 sleep(PAUSE).await;
@@ -47,9 +47,15 @@ pub(super) async fn run(server: Arc<Server>, who: BrokerRef) {
                 return;
             }
         }
+        // Copying anew waits for the metadata to be acted upon, which may be busy with a disk: what fails meanwhile is told.
+        let copied = async {
+            copy_anew(&server).await;
+            std::future::pending::<()>().await
+        };
         tokio::select! {
             failed = failures.changed() => if failed.is_err() { return },
             update = updates.next() => if update.is_none() { return },
+            () = copied => {}
         }
     }
 }
