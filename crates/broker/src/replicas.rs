@@ -14,10 +14,12 @@ use metadata::{
     TopicChange,
 };
 use model::{
-    BrokerId, Compression, Durability, LeaderEpoch, PartitionIndex, TopicId, TopicPartition,
+    BrokerId, Compression, Durability, LeaderEpoch, PartitionIndex, Timestamp, TopicId,
+    TopicPartition,
 };
 use node::Key;
 use partition::{CompressionRule, Partition, Settings};
+use storage::journal::Key as LogKey;
 use storage::{CleanupPolicy, LogConfig, StorageError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
@@ -27,7 +29,7 @@ use tracing::{error, info, warn};
 use crate::cluster::Counts;
 use crate::groups::OFFSETS_TOPIC;
 use crate::internal_topics;
-use crate::logs::{Gone, Opened, Wanted, tell_refusal};
+use crate::logs::{Gone, Logs, Opened, Wanted, is_tried_again, tell_refusal};
 use crate::network::listener::ConnectionLimits;
 use crate::server::Server;
 use crate::start::controller_settings;
@@ -42,6 +44,11 @@ pub type Keys = Vec<(TopicId, PartitionIndex)>;
 
 /// How often replicas are looked for that could not be opened for lack of room or descriptors.
 const OPENED_AGAIN_EVERY: Duration = Duration::from_secs(5);
+/// How many of them are tried at a time, in turn: whatever else the metadata wants waits meanwhile.
+const OPENED_AGAIN_MAX: usize = 64;
+
+/// How logs are opened: [`Logs::open`] or [`Logs::open_again`].
+type OpenLogs = fn(&Logs, &[Wanted], u64, usize, Timestamp) -> Vec<Result<Opened, StorageError>>;
 
 /// Acts upon updates until the broker stops, copies replicas anew that were `refused`, and opens those that could not be opened
 /// when there was no room for them.
@@ -54,6 +61,7 @@ pub async fn run(
     let mut known: Option<Arc<ImageUpdate>> = None;
     let mut look = tokio::time::interval(OPENED_AGAIN_EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last_tried = None;
     loop {
         let acting = Arc::clone(&server);
         tokio::select! {
@@ -72,7 +80,13 @@ pub async fn run(
             _ = look.tick() => {
                 let waiting = server.logs.to_be_opened_again();
                 let Some(update) = known.clone().filter(|_| !waiting.is_empty()) else { continue };
-                on_disk(update.index, move || open_again(&acting, &update, &waiting)).await;
+                let count = waiting.len();
+                let keys = in_turn(waiting, &mut last_tried);
+                on_disk(update.index, move || open_again(&acting, &update, &keys)).await;
+                let left = server.logs.to_be_opened_again().len();
+                if 0 < left && left < count {
+                    look.reset_immediately();
+                }
             }
         }
     }
@@ -95,12 +109,22 @@ fn copy_anew(server: &Arc<Server>, update: &ImageUpdate, refused: &[(TopicId, Pa
     for (topic_id, index) in refused {
         changes.extend(put_aside(server, image, &mut topics, *topic_id, *index));
     }
-    serve(server, &unchanged(update), &mut topics, &changes);
+    serve(server, &unchanged(update), &mut topics, &changes, Logs::open);
     server.topics.replace(topics);
 }
 
+/// Those that come next of these, behind the last one that was tried.
+fn in_turn(mut waiting: Vec<LogKey>, last: &mut Option<LogKey>) -> Vec<LogKey> {
+    waiting.sort_unstable();
+    let next = last.map_or(0, |last| waiting.partition_point(|key| *key <= last));
+    waiting.rotate_left(next);
+    waiting.truncate(OPENED_AGAIN_MAX);
+    *last = waiting.last().copied();
+    waiting
+}
+
 /// Opens replicas that could not be opened before, as far as this broker still has them.
-fn open_again(server: &Arc<Server>, update: &ImageUpdate, keys: &[storage::journal::Key]) {
+fn open_again(server: &Arc<Server>, update: &ImageUpdate, keys: &[LogKey]) {
     let image = &update.after;
     let changes = keys.iter().filter_map(|key| {
         let topic = image.topic_by_id(key.topic_id)?;
@@ -115,7 +139,7 @@ fn open_again(server: &Arc<Server>, update: &ImageUpdate, keys: &[storage::journ
     });
     let changes: Vec<LocalChange> = changes.collect();
     let mut topics = Topics::clone(&server.topics.snapshot());
-    serve(server, &unchanged(update), &mut topics, &changes);
+    serve(server, &unchanged(update), &mut topics, &changes, Logs::open_again);
     server.topics.replace(topics);
 }
 
@@ -135,7 +159,7 @@ fn put_aside(
 ) -> Option<LocalChange> {
     let topic = image.topic_by_id(topic_id)?;
     let state = topic.partition(index)?;
-    let key = storage::journal::Key { topic_id, partition: index };
+    let key = LogKey { topic_id, partition: index };
     // It may be in a directory that could not be opened.
     if !server.logs.refuses(&key) {
         return None;
@@ -190,7 +214,7 @@ pub fn act_upon(server: &Arc<Server>, update: &ImageUpdate) {
     // The topics that have their names now are opened in these places.
     server.logs.delete(&replaced);
     require_more(server, update, &topics, reconfigured);
-    serve(server, update, &mut topics, &changes);
+    serve(server, update, &mut topics, &changes, Logs::open);
     stand_anew(server, update, &topics);
     reconfigure_topics(server, update, &topics, reconfigured);
     server.topics.replace(topics);
@@ -283,7 +307,13 @@ fn with_partitions(topic: &Topic, partitions: Vec<Option<Arc<Partition>>>) -> Ar
 
 /// Leads or follows, and opens what is not open: last, because that takes as long as a disk takes, and nothing that is open
 /// waits for it.
-fn serve(server: &Arc<Server>, update: &ImageUpdate, topics: &mut Topics, changes: &[LocalChange]) {
+fn serve(
+    server: &Arc<Server>,
+    update: &ImageUpdate,
+    topics: &mut Topics,
+    changes: &[LocalChange],
+    open_logs: OpenLogs,
+) {
     let image = &update.after;
     for change in changes.iter().filter(|change| change.kind != LocalChangeKind::Remove) {
         let topic = topics.by_id(&change.topic_id);
@@ -291,7 +321,7 @@ fn serve(server: &Arc<Server>, update: &ImageUpdate, topics: &mut Topics, change
             give_role(server, image, partition, state_of(&change.kind));
         }
     }
-    let open = open_missing(server, update, topics, changes);
+    let open = open_missing(server, update, topics, changes, open_logs);
     let mut by_topic: BTreeMap<TopicId, Vec<&LocalChange>> = BTreeMap::new();
     for change in changes.iter().filter(|change| change.kind != LocalChangeKind::Remove) {
         by_topic.entry(change.topic_id).or_default().push(change);
@@ -394,6 +424,7 @@ fn open_missing(
     update: &ImageUpdate,
     topics: &Topics,
     changes: &[LocalChange],
+    open_logs: OpenLogs,
 ) -> OpenedPartitions {
     let missing: Vec<&LocalChange> = changes
         .iter()
@@ -409,11 +440,11 @@ fn open_missing(
     let mut partitions = OpenedPartitions::new();
     for missing in missing.chunks(OPENED_TOGETHER_MAX) {
         let wanted: Vec<Wanted> = missing.iter().map(|change| wanted(change, &settings)).collect();
-        let opened = server.logs.open(&wanted, update.index, threads, server.now());
+        let opened = open_logs(&server.logs, &wanted, update.index, threads, server.now());
         partitions.extend(wanted.into_iter().zip(opened).map(|(wanted, opened)| {
             let key = (wanted.topic_id, wanted.name.partition);
             let settings = Arc::clone(&settings[&wanted.topic_id]);
-            if opened.is_err() {
+            if opened.as_ref().is_err_and(|cause| !is_tried_again(cause)) {
                 server.note_refused(wanted.topic_id, wanted.name.partition);
             }
             (key, take_over(server, wanted, settings, opened))
@@ -456,9 +487,18 @@ fn take_over(
             Some(partition)
         }
         Err(cause) => {
-            tell_refusal(&wanted.name, &cause);
+            tell_unopened(server, &wanted.name, &cause);
             None
         }
+    }
+}
+
+/// Says that a partition is not served. Of what lacks room, or a descriptor, that is told once a minute while it lasts.
+fn tell_unopened(server: &Server, name: &TopicPartition, cause: &StorageError) {
+    if !is_tried_again(cause) {
+        tell_refusal(name, cause);
+    } else if server.complaints.is_news(name, cause) {
+        error!(partition = %name, error = %cause, "no room, or no descriptor, for opening the log; the partition is offline, and it is tried again every few seconds");
     }
 }
 
@@ -642,6 +682,18 @@ fn log_config(wanted: &TopicSettings) -> LogConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn those_that_could_not_be_opened_are_tried_in_turn_so_many_at_a_time() {
+        let key = |index| LogKey { topic_id: TopicId::ZERO, partition: PartitionIndex(index) };
+        let waiting: Vec<LogKey> = (0..100).rev().map(key).collect();
+        let mut last = None;
+        assert_eq!(in_turn(waiting.clone(), &mut last), (0..64).map(key).collect::<Vec<_>>());
+        let second = (64..100).chain(0..28).map(key).collect::<Vec<_>>();
+        assert_eq!(in_turn(waiting, &mut last), second);
+        assert_eq!(in_turn(vec![key(7)], &mut last), [key(7)], "what was tried last is gone");
+        assert_eq!(in_turn(Vec::new(), &mut last), []);
+    }
 
     #[test]
     fn of_a_name_that_is_used_again_in_the_same_step_the_first_one_leaves_at_once() {

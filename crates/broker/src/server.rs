@@ -278,6 +278,14 @@ impl Server {
         self.complaints.code_of(partition, cause)
     }
 
+    /// What a client is told of a partition of which records could not be read and that is given up therefore. Nothing here waits for the
+    /// device that does not answer.
+    pub fn gave_up(&self, partition: &Arc<Partition>, cause: StorageError) -> ErrorCode {
+        self.logs.refuse_soon(partition, &cause);
+        self.note_refused(partition.topic_id(), partition.topic_partition().partition);
+        self.complaints.code_of(partition, &PartitionError::Storage(cause))
+    }
+
     /// Tells of batches that a look-up or a compaction of this partition could not read, and counts
     /// them.
     pub fn tell_unreadable(&self, partition: &Partition) {

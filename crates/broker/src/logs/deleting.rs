@@ -3,21 +3,24 @@
 //! That a partition is deleted is durable first; then its folder gets another name, and goes after `file.delete.delay.ms`, in
 //! pieces, in turn with the segments that retention and compaction have set aside. What fails is tried again, or a full disk could
 //! not be emptied: nothing here gives up before the broker stops, and the next start finishes what the journal calls deleted.
+//!
+//! A folder has its partition's name, and a topic that is made again has the name of the one before. So a folder is renamed only
+//! while no other partition has its name, or is being given it ([`Names`]), and only once for each deletion (S15).
 
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use model::{TopicId, TopicPartition};
+use model::{PartitionIndex, TopicId, TopicPartition};
 use storage::StorageError;
 use storage::disk::removal::Freeing;
-use storage::journal::{Entry, Fact, Key, State};
+use storage::journal::{Entry, Fact, Journal, Key, PartitionState, State};
 use storage::log_dir::deleted_name;
 use tracing::{debug, error, warn};
 
-use super::directory::Directory;
+use super::directory::{Directory, Finished};
 use super::{Logs, random_id, removal};
 
 /// How long what could not be removed is left alone.
@@ -42,11 +45,29 @@ impl Gone {
     }
 }
 
+/// Whose the folders are whose names are changing, beside what the journals say.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Folders, by directory, of partitions that are being opened and that no journal knows yet.
+    pub taken: BTreeSet<(usize, TopicPartition)>,
+    /// Names on their way out, by directory, that folders of deleted partitions have got: whatever has the old name since is
+    /// another partition's.
+    given: HashSet<(usize, String)>,
+}
+
+impl Names {
+    /// Whether a folder is being made under this name.
+    fn is_taken(&self, directory: usize, name: &TopicPartition) -> bool {
+        !self.taken.is_empty() && self.taken.contains(&(directory, name.clone()))
+    }
+}
+
 /// The folder of a deleted partition, under its other name.
 #[derive(Debug)]
 pub(super) struct Leftover {
     pub directory: usize,
     pub key: Key,
+    /// Where it is; its name is what the journal calls it.
     pub path: PathBuf,
     /// When it may be removed.
     pub due: Instant,
@@ -68,34 +89,51 @@ impl Logs {
             let key = gone.key();
             self.homes.lock().remove(&key);
             self.uncleanable.lock().remove(&key);
+            self.unentered.lock().retain(|(_, refused, _)| *refused != key);
             let mut unopened = self.unopened.lock();
             // A topic of the same name may be there already.
             if unopened.get(&gone.name).is_some_and(|unopened| unopened.topic_id == gone.topic_id) {
                 unopened.remove(&gone.name);
             }
         }
-        for (directory, cause) in self.put_out_of_the_way(deleted) {
-            error!(directory = %directory.path().display(), %cause, "cannot put deleted logs aside; this is tried again every second");
+        let causes = self.put_out_of_the_way(&mut self.names.lock(), deleted);
+        for (at, cause) in causes {
+            let directory = &self.directories[at];
+            if !directory.is_offline() {
+                error!(directory = %directory.path().display(), %cause, "cannot put deleted logs aside; this is tried again every second");
+            }
         }
     }
 
-    /// Tries again what [`Logs::delete`] could not do.
-    pub(super) fn delete_again(&self) {
+    /// Tries again what [`Logs::delete`] could not do. Returns what went wrong in which directory.
+    pub(super) fn delete_again(&self, names: &mut Names) -> Vec<(usize, StorageError)> {
         let undeleted = std::mem::take(&mut *self.undeleted.lock());
-        for (directory, cause) in self.put_out_of_the_way(&undeleted) {
-            debug!(directory = %directory.path().display(), %cause, "still cannot put deleted logs aside");
+        let causes = self.put_out_of_the_way(names, &undeleted);
+        for (at, cause) in &causes {
+            let directory = self.directories[*at].path().display();
+            debug!(%directory, %cause, "still cannot put deleted logs aside");
         }
+        causes
+    }
+
+    /// Whether a partition is deleted and its folder still has its name.
+    pub(super) fn is_undeleted(&self, key: &Key) -> bool {
+        self.undeleted.lock().iter().any(|gone| gone.key() == *key)
     }
 
     /// Returns what went wrong where; what is left to be done is noted.
-    fn put_out_of_the_way(&self, deleted: &[Gone]) -> Vec<(&Directory, StorageError)> {
+    fn put_out_of_the_way(
+        &self,
+        names: &mut Names,
+        deleted: &[Gone],
+    ) -> Vec<(usize, StorageError)> {
         let mut causes = Vec::new();
         if deleted.is_empty() {
             return causes;
         }
         for (at, directory) in self.directories.iter().enumerate() {
-            let (undeleted, result) = self.put_out_of_the_way_in(at, directory, deleted);
-            causes.extend(result.err().map(|cause| (directory, cause)));
+            let (undeleted, result) = self.put_out_of_the_way_in(names, at, deleted);
+            causes.extend(result.err().map(|cause| (at, cause)));
             // A directory that is offline is not used before the next start.
             if !directory.is_offline() {
                 self.undeleted.lock().extend(undeleted);
@@ -107,10 +145,11 @@ impl Logs {
     /// Does so with those that are in this directory; returns those that could not be put out of the way.
     fn put_out_of_the_way_in(
         &self,
+        names: &mut Names,
         at: usize,
-        directory: &Directory,
         deleted: &[Gone],
     ) -> (Vec<Gone>, Result<(), StorageError>) {
+        let directory = &self.directories[at];
         let (mut here, mut entries) = (Vec::new(), Vec::new());
         for gone in deleted {
             let Some(known) = directory.entered(&gone.key()) else { continue };
@@ -125,28 +164,56 @@ impl Logs {
             return (Vec::new(), Ok(()));
         }
         let all = || here.iter().map(|(gone, _)| (*gone).clone()).collect();
-        if let Err(cause) = directory.journal().and_then(|journal| journal.commit(&entries)) {
-            return (all(), Err(cause));
-        }
+        let entered = directory.journal().and_then(|journal| {
+            journal.commit(&entries)?;
+            Ok(names_in_use(journal, here.iter().map(|(gone, _)| &gone.name)))
+        });
+        let in_use = match entered {
+            Ok(in_use) => in_use,
+            Err(cause) => {
+                self.journal_failed(at, &cause);
+                return (all(), Err(cause));
+            }
+        };
         let (mut left, mut result) = (Vec::new(), Ok(()));
         for (gone, aside) in &here {
-            match self.rename_deleted(at, gone, aside) {
-                Ok(()) => {}
-                Err(cause) => {
-                    left.push((*gone).clone());
-                    result = Err(cause);
-                }
+            let is_in_use = in_use.contains(&gone.name);
+            if let Err(cause) = self.rename_deleted(names, at, gone, aside, is_in_use) {
+                left.push((*gone).clone());
+                result = Err(cause);
             }
         }
-        (left, result.and(directory.dir.sync_names()))
+        (left, result.and(self.sync_names(at)))
     }
 
-    fn rename_deleted(&self, at: usize, gone: &Gone, aside: &str) -> Result<(), StorageError> {
+    /// Makes the names in a directory durable. A failure is final, as of every sync (S9).
+    pub(super) fn sync_names(&self, at: usize) -> Result<(), StorageError> {
+        let synced = self.directories[at].dir.sync_names();
+        synced.inspect_err(|cause| self.fail_directory(at, cause))
+    }
+
+    /// Gives the folder of a deleted partition its other name, unless it is another partition's by now: one that is `in_use`, or that
+    /// has got its name since this one's was taken away (S15).
+    fn rename_deleted(
+        &self,
+        names: &mut Names,
+        at: usize,
+        gone: &Gone,
+        aside: &str,
+        is_in_use: bool,
+    ) -> Result<(), StorageError> {
         let directory = &self.directories[at];
         let (name, path) = (gone.name.to_string(), directory.path().join(aside));
-        if self.disk.exists(&directory.path().join(&name)) && !self.disk.exists(&path) {
+        let given = (at, aside.to_owned());
+        if names.given.contains(&given) {
+            return Ok(());
+        }
+        let is_anothers = is_in_use || names.is_taken(at, &gone.name);
+        let exists = |name: &str| self.disk.exists(&directory.path().join(name));
+        if !is_anothers && exists(&name) && !exists(aside) {
             directory.dir.rename(&name, aside)?;
         }
+        names.given.insert(given);
         let due = Instant::now() + Duration::from_millis(gone.delay_ms.max(0) as u64);
         self.leftovers.lock().push(Leftover::new(at, gone.key(), path, due));
         Ok(())
@@ -155,25 +222,39 @@ impl Logs {
     /// Whether a folder that has this name is one of a partition whose deletion is durable: then it gets its other name.
     pub(super) fn finish_deletion(
         &self,
+        names: &mut Names,
         at: usize,
         name: &TopicPartition,
     ) -> Result<bool, StorageError> {
         let directory = &self.directories[at];
+        if !names_in_use(directory.journal()?, [name]).is_empty() {
+            return Ok(false);
+        }
         let deleted = directory.journal()?.with_state(|state| {
             let named = |key: &Key, known| State::name(*key, known) == *name;
             let deleted = state.partitions.iter().filter(|(key, known)| named(key, known));
             deleted.filter_map(|(key, known)| Some((*key, known.deleted.clone()?))).collect()
         });
         let deleted: Vec<(Key, Arc<str>)> = deleted;
-        let is_unfinished = |aside: &str| !self.disk.exists(&directory.path().join(aside));
+        let is_unfinished = |aside: &str| {
+            let was_given = names.given.contains(&(at, aside.to_owned()));
+            !was_given && !self.disk.exists(&directory.path().join(aside))
+        };
         let Some((key, aside)) = deleted.into_iter().find(|(_, aside)| is_unfinished(aside)) else {
             return Ok(false);
         };
         let gone = Gone { topic_id: key.topic_id, name: name.clone(), delay_ms: 0 };
-        self.rename_deleted(at, &gone, &aside)?;
-        directory.dir.sync_names()?;
+        self.rename_deleted(names, at, &gone, &aside, false)?;
+        self.sync_names(at)?;
         self.not_undeleted(&key);
         Ok(true)
+    }
+
+    /// A replica that was deleted here is made again, before its old folder is gone. What is left of that goes soon: the journal does not
+    /// know it any more, and for a start it would be a stray.
+    pub(super) fn hasten_removal(&self, key: &Key) {
+        let mut leftovers = self.leftovers.lock();
+        leftovers.iter_mut().filter(|old| old.key == *key).for_each(|old| old.due = Instant::now());
     }
 
     /// Removes a partition from the deletions to be tried again: its folder has been renamed, or the folder of that name now belongs to
@@ -186,7 +267,7 @@ impl Logs {
     /// a directory that has no room. Large files go piece by piece, with a `pause` behind each, unless room is
     /// needed; `pause` is told how long ([`removal::pause`]), and when it returns `false` the rest is left.
     pub fn empty_trash(&self, pause: &mut dyn FnMut(Duration) -> bool) {
-        self.delete_again();
+        self.delete_again(&mut self.names.lock());
         let (mut due, folder_bytes) = (VecDeque::new(), Cell::new(0u64));
         let mut counted: Option<(Instant, u64)> = None;
         let mut pause = || {
@@ -272,23 +353,62 @@ impl Logs {
         if is_there && !directory.dir.free_leftover(&leftover.path, freeing)? {
             return Ok(false);
         }
-        directory.journal()?.append(&[Entry::Of(leftover.key, Fact::Forgotten)])?;
+        let aside = leftover.path.file_name().unwrap_or_default().to_string_lossy();
+        directory.journal()?.append_with(|state| {
+            // Made again since, it is another replica with the same key.
+            let known = state.partitions.get(&leftover.key);
+            let is_it = known.is_some_and(|known| known.deleted.as_deref() == Some(&*aside));
+            is_it.then_some(Entry::Of(leftover.key, Fact::Forgotten)).into_iter().collect()
+        })?;
+        self.names.lock().given.remove(&(leftover.directory, aside.into_owned()));
         Ok(true)
     }
 
-    /// Takes up what the journals call deleted, at the start.
+    /// Takes up what the journals call deleted, at the start. A directory in which that fails is offline.
+    ///
+    /// Fails if none is left.
     pub(super) fn collect_leftovers(&self) -> Result<(), StorageError> {
+        let mut first_cause = None;
         for (at, directory) in self.directories.iter().enumerate() {
             if directory.is_offline() {
                 continue;
             }
-            let finished = directory.finish_deletions()?;
-            for (key, aside) in finished.aside {
-                let path = directory.path().join(aside);
-                self.leftovers.lock().push(Leftover::new(at, key, path, Instant::now()));
+            match directory.finish_deletions() {
+                Ok(finished) => self.take_up(at, finished),
+                Err(cause) => {
+                    self.fail_directory(at, &cause);
+                    first_cause.get_or_insert(cause);
+                }
             }
-            self.undeleted.lock().extend(finished.without_room);
         }
-        Ok(())
+        match first_cause.filter(|_| self.directories.iter().all(Directory::is_offline)) {
+            Some(cause) => Err(cause),
+            None => Ok(()),
+        }
     }
+
+    fn take_up(&self, at: usize, finished: Finished) {
+        for (key, aside) in finished.aside {
+            let path = self.directories[at].path().join(&aside);
+            self.names.lock().given.insert((at, aside));
+            self.leftovers.lock().push(Leftover::new(at, key, path, Instant::now()));
+        }
+        self.undeleted.lock().extend(finished.without_room);
+    }
+}
+
+/// Those of these names that partitions of a directory have which are not deleted.
+fn names_in_use<'a>(
+    journal: &Journal,
+    asked: impl IntoIterator<Item = &'a TopicPartition>,
+) -> HashSet<&'a TopicPartition> {
+    let asked: HashMap<(&str, PartitionIndex), &TopicPartition> =
+        asked.into_iter().map(|name| ((&*name.topic, name.partition), name)).collect();
+    journal.with_state(|state| {
+        let live = state.partitions.iter().filter(|(_, known)| known.deleted.is_none());
+        let name = |(key, known): (&Key, &Arc<PartitionState>)| {
+            asked.get(&(&*known.opened.topic, key.partition)).copied()
+        };
+        live.filter_map(name).collect()
+    })
 }

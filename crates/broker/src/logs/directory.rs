@@ -28,7 +28,7 @@ use super::{Gone, LogsError, Process, random_id};
 /// Deletions that an earlier process began, by [`Directory::finish_deletions`].
 #[derive(Debug, Default)]
 pub(super) struct Finished {
-    /// Folders that may be removed, by their names.
+    /// Folders that may be removed, by their names, and of what is gone already and not forgotten.
     pub aside: Vec<(Key, String)>,
     /// Partitions whose folders could not be renamed for lack of room.
     pub without_room: Vec<Gone>,
@@ -380,6 +380,7 @@ impl Directory {
         });
         let exists = |name: &str| self.dir.disk().exists(&self.path().join(name));
         let (mut finished, mut gone) = (Finished::default(), Vec::new());
+        // Only what the journal calls deleted, and nothing that has its name since (S15).
         for (key, name, aside) in deleted {
             let text = name.to_string();
             if !exists(&aside) && exists(&text) && !needed.contains(&text) {
@@ -395,10 +396,15 @@ impl Directory {
             }
             match exists(&aside) {
                 true => finished.aside.push((key, aside)),
-                false => gone.push(Entry::Of(key, Fact::Forgotten)),
+                false => gone.push((key, aside)),
             }
         }
-        journal.append(&gone)?;
+        let entries = gone.iter().map(|(key, _)| Entry::Of(*key, Fact::Forgotten));
+        match journal.append(&entries.collect::<Vec<_>>()) {
+            // They are forgotten when there is room.
+            Err(cause) if cause.is_full() => finished.aside.extend(gone),
+            appended => drop(appended?),
+        }
         Ok(finished)
     }
 }

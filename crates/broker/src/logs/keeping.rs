@@ -44,7 +44,8 @@ impl Logs {
                 cutting.get(&key_of(partition)).map_or(now, |to| now.min(*to))
             })
             .collect();
-        let noted = synced.iter().zip(&ends);
+        // Looked at as it is noted: what is noted earlier is written before anything is entered of a successor.
+        let noted = synced.iter().zip(&ends).filter(|((partition, _), _)| is_here(partition));
         let offsets = noted.clone().map(|((partition, _), end)| (key_of(partition), *end));
         let epochs = noted.flat_map(|((partition, synced), end)| {
             let is_there = |start: Offset| *end == synced.up_to || start < *end;
@@ -71,9 +72,12 @@ impl Logs {
                 let key = key_of(partition);
                 Entry::Of(key, Fact::Start(offsets[&key]))
             };
-            let entries: Vec<Entry> = here.iter().map(entry).collect();
             let directory = &self.directories[at];
-            if let Err(cause) = directory.journal().and_then(|journal| journal.commit(&entries)) {
+            let committed = directory.journal().and_then(|journal| {
+                let current = || here.iter().filter(|partition| is_here(partition));
+                journal.commit_with(|_| current().map(entry).collect())
+            });
+            if let Err(cause) = committed {
                 error!(directory = %directory.path().display(), %cause, "no records are deleted: the journal takes no entry");
                 failed.extend(here.into_iter().map(Arc::clone));
             }
@@ -144,8 +148,13 @@ impl Logs {
         let key = key_of(partition);
         let home = self.homes.lock().get(&key).map(|home| home.directory);
         let directory = &self.directories[home.ok_or(PartitionError::Deleted)?];
-        let entries = facts.map(|fact| Entry::Of(key, fact));
-        Ok(directory.journal()?.commit(&entries)?)
+        let mut is_current = false;
+        directory.journal()?.commit_with(|_| {
+            is_current = is_here(partition);
+            let facts = is_current.then_some(facts).into_iter().flatten();
+            facts.map(|fact| Entry::Of(key, fact)).collect()
+        })?;
+        if is_current { Ok(()) } else { Err(PartitionError::Deleted) }
     }
 
     /// Runs `finish`, which puts a compacted log in the place of the segments with the bases
@@ -160,16 +169,19 @@ impl Logs {
         let at = home.ok_or(PartitionError::Deleted)?;
         let directory = &self.directories[at];
         let _still = directory.checkpointing.lock();
-        let entry = |fact| [Entry::Of(key_of(partition), fact)];
-        directory.journal()?.commit(&entry(Fact::Compacted(replaced)))?;
+        self.commit_facts(partition, [Fact::Compacted(replaced)])?;
         let done = finish();
-        if done.is_err() && partition.with_log(|log| log.failure().is_some()) {
+        let is_over = matches!(done, Err(PartitionError::Offline | PartitionError::Deleted));
+        if is_over || done.is_err() && partition.with_log(|log| log.failure().is_some()) {
             return done;
         }
         // Found without room, say, the old ones are still there.
         let segments = partition.with_log(Log::sealed_segments);
-        let sealed = entry(Fact::Sealed { complete: true, segments });
-        if let Err(cause) = directory.journal().and_then(|journal| journal.append(&sealed)) {
+        let sealed = Entry::Of(key_of(partition), Fact::Sealed { complete: true, segments });
+        let appended = directory.journal().and_then(|journal| {
+            journal.append_with(|_| is_here(partition).then_some(sealed).into_iter().collect())
+        });
+        if let Err(cause) = appended {
             // The next checkpoint enters what is there.
             self.journal_failed(at, &cause);
         }
@@ -193,6 +205,7 @@ impl Logs {
     /// Makes the journals' newest entries durable, and keeps the journals short.
     pub fn sync_journals(&self) {
         self.enter_synced();
+        self.enter_refusals();
         for (at, directory) in self.directories.iter().enumerate() {
             let Ok(journal) = directory.journal() else { continue };
             if let Err(cause) = journal.maintain() {
@@ -208,9 +221,7 @@ impl Logs {
         if directory.is_offline() {
             return;
         }
-        let full = matches!(cause, StorageError::Io { source, .. }
-            if source.kind() == std::io::ErrorKind::StorageFull);
-        if full || cause.lacks_resources() {
+        if cause.is_full() || cause.lacks_resources() {
             warn!(directory = %directory.path().display(), %cause, "cannot enter what changed into the journal now; it is tried again");
         } else {
             self.fail_directory(at, cause);
@@ -275,6 +286,12 @@ impl Logs {
     pub fn release(&self) {
         self.directories.iter().for_each(Directory::release);
     }
+}
+
+/// Whether a partition is not deleted and not put aside. Where it was, another one may have its key, of which nothing may be entered that was
+/// true of this one. To be asked under the journal's lock.
+fn is_here(partition: &Partition) -> bool {
+    partition.status() != Status::Deleted
 }
 
 fn plain<'a>(partitions: &[&'a Arc<Partition>]) -> Vec<&'a Partition> {
@@ -349,12 +366,18 @@ fn sealed_news(sealed: Vec<SealedSegment>, known: &PartitionState) -> Option<Fac
 /// What a directory's journal does not know yet.
 #[derive(Default)]
 struct News<'a> {
-    entries: Vec<Entry>,
+    entries: Vec<(&'a Partition, Entry)>,
     /// Partitions of which a checkpoint covers records for the first time.
     begun: Vec<&'a Partition>,
 }
 
 impl<'a> News<'a> {
+    /// What is to be entered now, of the partitions that are still here.
+    fn current(entries: Vec<(&'a Partition, Entry)>) -> Vec<Entry> {
+        let current = entries.into_iter().filter(|(partition, _)| is_here(partition));
+        current.map(|(_, entry)| entry).collect()
+    }
+
     fn of(&mut self, partition: &'a Partition, known: &PartitionState, now: Timestamp) {
         let is_begun = |recovery_point| recovery_point > Offset(0);
         let was_begun = known.checkpoint.is_some_and(|last| is_begun(last.recovery_point));
@@ -365,7 +388,7 @@ impl<'a> News<'a> {
             {
                 self.begun.push(partition);
             }
-            self.entries.push(Entry::Of(key_of(partition), fact));
+            self.entries.push((partition, Entry::Of(key_of(partition), fact)));
         }
     }
 }
@@ -417,13 +440,17 @@ impl Directory {
         }
     }
 
-    fn checkpoint(&self, members: &[&Arc<Partition>], now: Timestamp) -> Result<(), StorageError> {
+    pub(super) fn checkpoint(
+        &self,
+        members: &[&Arc<Partition>],
+        now: Timestamp,
+    ) -> Result<(), StorageError> {
         let _still = self.checkpointing.lock();
         let News { entries, begun } = self.news(members, now)?;
         if entries.is_empty() {
             return Ok(());
         }
-        self.journal()?.append(&entries)?;
+        self.journal()?.append_with(|_| News::current(entries))?;
         self.copy_topic_ids(&begun);
         self.copy_for_kafka()
     }
@@ -436,7 +463,8 @@ impl Directory {
         now: Timestamp,
     ) -> Result<(), StorageError> {
         let _still = self.checkpointing.lock();
-        let News { mut entries, begun } = self.news(closed, now)?;
+        let News { entries, begun } = self.news(closed, now)?;
+        let mut entries = News::current(entries);
         entries.extend(closed.iter().map(|partition| {
             let end = partition.with_log(|log| log.log_end_offset());
             Entry::Of(key_of(partition), Fact::Closed(end))

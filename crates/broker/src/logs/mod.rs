@@ -18,13 +18,13 @@ use model::{BrokerId, Offset, Timestamp, TopicId, TopicPartition, Uuid};
 use parking_lot::Mutex;
 use partition::{Partition, PartitionError, Status, SyncQueue};
 use storage::disk::Disk;
-use storage::journal::{Entry, Fact, Key};
+use storage::journal::{Entry, Fact, Key, Refused};
 use storage::log_dir::LockError;
 use storage::{Log, StorageError};
 use tokio::sync::watch;
 use tracing::{error, warn};
 
-use self::deleting::Leftover;
+use self::deleting::{Leftover, Names};
 use self::directory::Locked;
 use self::flusher::{SyncObserver, Synced};
 use self::trash::Trash;
@@ -51,7 +51,7 @@ pub mod trash;
 pub use self::deleting::Gone;
 pub use self::directory::Directory;
 pub use self::opening::Wanted;
-pub(crate) use self::opening::tell_refusal;
+pub(crate) use self::opening::{is_tried_again, tell_refusal};
 pub use self::strays::{Assigned, Stray};
 
 /// Why the log directories cannot be used.
@@ -151,9 +151,13 @@ pub struct Logs {
     leftovers: Mutex<Vec<Leftover>>,
     /// Deleted partitions whose folders could not be put out of the way yet.
     undeleted: Mutex<Vec<Gone>>,
+    /// Held while folders get names or lose them. Taken before any other lock here.
+    names: Mutex<Names>,
     strays: Mutex<Vec<Stray>>,
     /// Partitions that are not compacted any more, by id: a topic may be made again under its name.
     uncleanable: Mutex<BTreeMap<Key, TopicPartition>>,
+    /// Refusals that no journal has yet, by directory.
+    unentered: Mutex<Vec<(usize, Key, Refused)>>,
     /// Partitions that became `durability=fsync`, and whose journal does not say so yet.
     becoming_synced: Mutex<Vec<Weak<Partition>>>,
     /// What the metadata wanted at the start, if a directory could not be opened: one of these that
@@ -237,8 +241,10 @@ impl Logs {
             trash: Trash::default(),
             leftovers: Mutex::default(),
             undeleted: Mutex::default(),
+            names: Mutex::default(),
             strays: Mutex::default(),
             uncleanable: Mutex::default(),
+            unentered: Mutex::default(),
             becoming_synced: Mutex::default(),
             wanted_at_start: Mutex::default(),
             begins_anew: AtomicBool::new(false),

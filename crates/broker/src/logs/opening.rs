@@ -1,6 +1,7 @@
 //! Opening partitions: finding their directories, opening their logs, several at once, and entering
 //! into the journals what was found, with one sync a directory before any of them serves.
 
+use std::collections::HashSet;
 use std::io;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,6 +18,7 @@ use storage::log_dir::stray_name;
 use storage::{Log, LogConfig, Opening, Recovery, StorageError};
 use tracing::{error, info, warn};
 
+use super::deleting::Names;
 use super::directory::Directory;
 use super::strays::Stray;
 use super::{Home, Logs, Opened, Unopened, random_id};
@@ -103,10 +105,40 @@ impl Logs {
         threads: usize,
         now: Timestamp,
     ) -> Vec<Result<Opened, StorageError>> {
+        self.open_within(DESCRIPTORS_PATIENCE, wanted, image_index, threads, now)
+    }
+
+    /// As [`Logs::open`], for partitions that could not be opened: none of them waits for a descriptor, they are tried again anyway.
+    pub fn open_again(
+        &self,
+        wanted: &[Wanted],
+        image_index: u64,
+        threads: usize,
+        now: Timestamp,
+    ) -> Vec<Result<Opened, StorageError>> {
+        self.open_within(Duration::ZERO, wanted, image_index, threads, now)
+    }
+
+    /// `patience`: how long a log waits for descriptors.
+    fn open_within(
+        &self,
+        patience: Duration,
+        wanted: &[Wanted],
+        image_index: u64,
+        threads: usize,
+        now: Timestamp,
+    ) -> Vec<Result<Opened, StorageError>> {
         let mut counts = self.partition_counts();
-        let places = wanted.iter().map(|wanted| self.place(wanted, &mut counts)).collect();
-        let mut attempts = self.open_logs(wanted, places, threads, now);
+        let places = {
+            let mut names = self.names.lock();
+            wanted.iter().map(|wanted| self.place(wanted, &mut counts, &mut names)).collect()
+        };
+        let mut attempts = self.open_logs(wanted, places, threads, |wanted, place| {
+            self.open_when_possible(wanted, place, now, patience)
+        });
         self.enter(wanted, &mut attempts, image_index);
+        // From here on the journals say whose the folders are.
+        self.names.lock().taken.clear();
         let opened = wanted.iter().zip(attempts).map(|(wanted, (place, log))| {
             let opened =
                 log.map(|log| self.opened(wanted, &place.expect("a log has a place"), log));
@@ -123,8 +155,7 @@ impl Logs {
 
     /// Notes that a partition cannot be opened; says whether that is news.
     fn note_unopened(&self, name: TopicPartition, topic_id: TopicId, cause: &StorageError) -> bool {
-        // What lacks a descriptor, or room, is opened again later: see `to_be_opened_again`.
-        let stays = refusal(cause).is_some() || matches!(cause, StorageError::Failed { .. });
+        let stays = !is_tried_again(cause);
         let unopened = Unopened { topic_id, reason: cause.to_string(), stays };
         let before = self.unopened.lock().insert(name, unopened);
         if stays && before.as_ref().is_none_or(|before| !before.stays) {
@@ -133,24 +164,36 @@ impl Logs {
         before.is_none()
     }
 
-    /// Partitions that could not be opened for lack of room or descriptors, and may be by now; none while no directory has room.
+    /// Partitions that could not be opened for lack of room or descriptors, and may be by now: their directory has room, or any if none
+    /// has them yet.
     pub fn to_be_opened_again(&self) -> Vec<Key> {
         let has_room = |directory: &Directory| !directory.is_offline() && !directory.room.is_full();
-        if !self.directories.iter().any(has_room) {
-            return Vec::new();
-        }
-        let unopened = self.unopened.lock();
-        let waiting = unopened.iter().filter(|(_, unopened)| !unopened.stays);
-        let key = |(name, unopened): (&TopicPartition, &Unopened)| Key {
-            topic_id: unopened.topic_id,
-            partition: name.partition,
+        let mut waiting: Vec<Key> = {
+            let unopened = self.unopened.lock();
+            let waiting = unopened.iter().filter(|(_, unopened)| !unopened.stays);
+            let key = |(name, unopened): (&TopicPartition, &Unopened)| Key {
+                topic_id: unopened.topic_id,
+                partition: name.partition,
+            };
+            waiting.map(key).collect()
         };
-        waiting.map(key).collect()
+        waiting.retain(|key| match self.known_live(key) {
+            Some((at, _)) => has_room(&self.directories[at]),
+            None => self.directories.iter().any(has_room),
+        });
+        waiting
     }
 
     /// Refuses a partition, from now on and over any number of starts, whose files turned out to be
     /// damaged when more of them was read than at its opening.
     pub fn refuse(&self, partition: &Partition, cause: &StorageError) {
+        self.refuse_soon(partition, cause);
+        self.enter_refusals();
+    }
+
+    /// As [`Logs::refuse`], and never waits for a disk: the refusal is entered within a second ([`Logs::sync_journals`]). For what a start
+    /// in between finds out again.
+    pub fn refuse_soon(&self, partition: &Partition, cause: &StorageError) {
         let name = partition.topic_partition();
         let key = super::key_of(partition);
         let home = self.homes.lock().get(&key).map(|home| home.directory);
@@ -160,12 +203,30 @@ impl Logs {
             return;
         }
         tell_refusal(name, cause);
-        let entry = [Entry::Of(key, Fact::Refused(refused))];
-        if let Err(cause) =
-            self.directories[at].journal().and_then(|journal| journal.commit(&entry))
-        {
-            self.journal_failed(at, &cause);
-        }
+        self.unentered.lock().push((at, key, refused));
+    }
+
+    /// Enters refusals that no journal has yet. What finds no room is tried again.
+    pub(super) fn enter_refusals(&self) {
+        // Held: a partition that is deleted meanwhile, and made again, is another one.
+        let mut unentered = self.unentered.lock();
+        unentered.retain(|(at, key, refused)| {
+            let directory = &self.directories[*at];
+            let entered = directory.journal().and_then(|journal| {
+                journal.commit_with(|state| {
+                    let known = state.partitions.get(key);
+                    let is_served = |known: &&Arc<PartitionState>| {
+                        known.refused.is_none() && known.deleted.is_none()
+                    };
+                    let entry = Entry::Of(*key, Fact::Refused(refused.clone()));
+                    known.filter(is_served).map(|_| entry).into_iter().collect()
+                })
+            });
+            if let Err(cause) = &entered {
+                self.journal_failed(*at, cause);
+            }
+            entered.is_err() && !directory.is_offline()
+        });
     }
 
     /// Puts the folder of a partition that a journal refuses out of the way, under another name, and forgets it: it is
@@ -199,12 +260,15 @@ impl Logs {
     ) -> Result<PathBuf, StorageError> {
         let aside = stray_name(&name.to_string(), random_id());
         let path = directory.path().join(&aside);
+        let is_it = |other: &Directory| std::ptr::eq(other, directory);
+        let at = self.directories.iter().position(is_it).expect("the directory is one of them");
         if self.disk.exists(&directory.dir.partition_dir(name)) {
             directory.dir.rename(&name.to_string(), &aside)?;
-            directory.dir.sync_names()?;
+            self.sync_names(at)?;
             self.strays.lock().push(Stray { path: path.clone(), reason });
         }
-        directory.journal()?.commit(&[Entry::Of(*key, Fact::Forgotten)])?;
+        let forgotten = directory.journal()?.commit(&[Entry::Of(*key, Fact::Forgotten)]);
+        forgotten.inspect_err(|cause| self.journal_failed(at, cause))?;
         Ok(path)
     }
 
@@ -238,10 +302,22 @@ impl Logs {
     }
 
     /// Finds the directory of a partition: by its topic's id, never by its name alone.
-    fn place(&self, wanted: &Wanted, counts: &mut [usize]) -> Result<Place, StorageError> {
+    fn place(
+        &self,
+        wanted: &Wanted,
+        counts: &mut [usize],
+        names: &mut Names,
+    ) -> Result<Place, StorageError> {
         let key = wanted.key();
-        for (at, directory) in self.directories.iter().enumerate() {
-            let Some(known) = directory.partition(&key) else { continue };
+        if self.is_undeleted(&key) {
+            // It was deleted and is wanted again: what was deleted is not what is wanted.
+            let causes = self.delete_again(names);
+            if let Some((at, _)) = self.known_live(&key) && self.is_undeleted(&key) {
+                return Err(self.still_named(at, causes));
+            }
+        }
+        if let Some((at, known)) = self.known_live(&key) {
+            let directory = &self.directories[at];
             directory.journal()?;
             let dir = directory.dir.partition_dir(&wanted.name);
             if let Some(refused) = &known.refused {
@@ -256,13 +332,36 @@ impl Logs {
             let reason = "the partition may be in this log directory, which could not be opened";
             return Err(StorageError::Refused { dir, reason: reason.to_owned() });
         }
-        let directory = self.make_room(&wanted.name, counts)?;
+        let directory = self.make_room(&wanted.name, counts, names)?;
         counts[directory] += 1;
+        names.taken.insert((directory, wanted.name.clone()));
+        // What of an earlier one could not be renamed in another directory is left to the next start.
+        self.not_undeleted(&key);
         Ok(Place { directory, known: None })
     }
 
+    /// The directory that has a partition, and what it knows of it.
+    fn known_live(&self, key: &Key) -> Option<(usize, Arc<PartitionState>)> {
+        let mut directories = self.directories.iter().enumerate();
+        directories.find_map(|(at, directory)| Some((at, directory.partition(key)?)))
+    }
+
+    /// Why the folder of a deleted partition still has its name in this directory, of what went wrong when that was tried.
+    fn still_named(&self, at: usize, causes: Vec<(usize, StorageError)>) -> StorageError {
+        let here = causes.into_iter().find(|(directory, _)| *directory == at);
+        here.map(|(_, cause)| cause).unwrap_or_else(|| StorageError::Failed {
+            dir: self.directories[at].path().to_owned(),
+            reason: "a deleted partition could not be put out of the way".to_owned(),
+        })
+    }
+
     /// The emptiest directory, of those with room if there are any, in which nothing has the partition's name any more.
-    fn make_room(&self, name: &TopicPartition, counts: &[usize]) -> Result<usize, StorageError> {
+    fn make_room(
+        &self,
+        name: &TopicPartition,
+        counts: &[usize],
+        names: &mut Names,
+    ) -> Result<usize, StorageError> {
         let online = (0..counts.len()).filter(|at| !self.directories[*at].is_offline());
         let by_room = |at: &usize| (self.directories[*at].room.is_full(), counts[*at]);
         let Some(chosen) = online.min_by_key(by_room) else {
@@ -275,15 +374,19 @@ impl Logs {
             return Ok(chosen);
         }
         // Of one that was deleted, and not put out of the way for lack of room.
-        self.delete_again();
+        let causes = self.delete_again(names);
         let is_free = !self.disk.exists(&directory.dir.partition_dir(name));
-        if is_free || self.finish_deletion(chosen, name)? {
+        if is_free || self.finish_deletion(names, chosen, name)? {
             return Ok(chosen);
         }
         let owner = directory.journal()?.with_state(|state| {
             let mut live = state.partitions.iter().filter(|(_, known)| known.deleted.is_none());
             live.find(|(key, known)| State::name(**key, known) == *name).map(|(key, _)| *key)
         });
+        if owner.is_some_and(|owner| self.is_undeleted(&owner)) {
+            // It goes when its deletion can be entered. As a stray it would stay for ever.
+            return Err(self.still_named(chosen, causes));
+        }
         if owner.is_none() && directory.dir.is_without_records(name)? {
             // A crash interrupted its making: nothing was served from it.
             return Ok(chosen);
@@ -291,9 +394,8 @@ impl Logs {
         let aside = stray_name(&name.to_string(), random_id());
         warn!(partition = %name, folder = aside, "put aside a folder whose name a new partition needs; its deletion was not requested");
         directory.dir.rename(&name.to_string(), &aside)?;
-        directory.dir.sync_names()?;
+        self.sync_names(chosen)?;
         if let Some(owner) = owner {
-            self.not_undeleted(&owner);
             directory.journal()?.append(&[Entry::Of(owner, Fact::Forgotten)])?;
         }
         let reason = "put aside: a new topic has its name";
@@ -306,45 +408,47 @@ impl Logs {
         wanted: &[Wanted],
         places: Vec<Result<Place, StorageError>>,
         threads: usize,
-        now: Timestamp,
+        open: impl Fn(&Wanted, &Place) -> Result<Log, StorageError> + Sync,
     ) -> Vec<Attempt> {
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let threads = threads.max(cores * OPENING_A_CORE);
         let work: Vec<(&Wanted, Result<Place, StorageError>)> = wanted.iter().zip(places).collect();
-        side_by_side(work, threads, |(wanted, place)| self.try_open(wanted, place, now))
+        side_by_side(work, threads, |(wanted, place)| self.try_open(wanted, place, &open))
     }
 
     fn try_open(
         &self,
         wanted: &Wanted,
         place: Result<Place, StorageError>,
-        now: Timestamp,
+        open: impl Fn(&Wanted, &Place) -> Result<Log, StorageError>,
     ) -> Attempt {
         match place {
             Err(cause) => (None, Err(cause)),
             Ok(place) => {
-                let log = isolated(|| self.open_when_possible(wanted, &place, now)).unwrap_or_else(
-                    |panicked| {
-                        let dir = self.directories[place.directory].dir.partition_dir(&wanted.name);
-                        Err(StorageError::Failed { dir, reason: panicked.to_string() })
-                    },
-                );
+                let log = isolated(|| open(wanted, &place)).unwrap_or_else(|panicked| {
+                    let dir = self.directories[place.directory].dir.partition_dir(&wanted.name);
+                    Err(StorageError::Failed { dir, reason: panicked.to_string() })
+                });
                 (Some(place), log)
             }
         }
     }
 
-    /// Opens a log, and waits a while for descriptors if there is none: chores close idle files.
+    /// Opens a log, and waits a while for descriptors if there is none, as far as `patience` goes: chores close idle files.
     fn open_when_possible(
         &self,
         wanted: &Wanted,
         place: &Place,
         now: Timestamp,
+        patience: Duration,
     ) -> Result<Log, StorageError> {
-        let patience = Instant::now() + DESCRIPTORS_PATIENCE;
+        if patience.is_zero() {
+            return reserve::at_once(|| self.open_log(wanted, place, now));
+        }
+        let until = Instant::now() + patience;
         loop {
             match self.open_log(wanted, place, now) {
-                Err(cause) if cause.lacks_resources() && Instant::now() < patience => {
+                Err(cause) if cause.lacks_resources() && Instant::now() < until => {
                     std::thread::sleep(DESCRIPTORS_LOOK);
                 }
                 Ok(mut log) if reserve::is_half_used() => {
@@ -394,37 +498,98 @@ impl Logs {
         Ok(log)
     }
 
-    /// Enters what was opened, made and refused: one sync a directory.
+    /// Enters what was opened, made and refused: one sync a directory. What cannot be entered is not served.
     fn enter(&self, wanted: &[Wanted], attempts: &mut [Attempt], image_index: u64) {
         for (at, directory) in self.directories.iter().enumerate() {
-            let (mut entries, mut made) = (Vec::new(), false);
-            for (wanted, (place, log)) in wanted.iter().zip(attempts.iter()) {
-                let Some(place) = place.as_ref().filter(|place| place.directory == at) else {
+            let here = Here::of(at, directory, wanted, attempts, image_index);
+            let entered = here.enter_in(directory);
+            match &entered {
+                Ok(()) => here.again.iter().for_each(|key| self.hasten_removal(key)),
+                // What found no room has changed nothing.
+                Err(cause) => self.journal_failed(at, cause),
+            }
+            if let Some(cause) = &here.failed_write {
+                self.fail_directory(at, cause);
+            }
+            let is_offline = directory.is_offline();
+            if entered.is_err() && !is_offline {
+                let refused = here.refused.into_iter().map(|(key, refused)| (at, key, refused));
+                self.unentered.lock().extend(refused);
+            }
+            for (number, (place, log)) in attempts.iter_mut().enumerate() {
+                let is_here = place.as_ref().is_some_and(|place| place.directory == at);
+                let is_left_out = entered.is_err() && here.with_facts.contains(&number);
+                if !is_here || log.is_err() || !(is_offline || is_left_out) {
                     continue;
-                };
-                made |= place.known.is_none() && log.is_ok();
-                let facts = facts_of(wanted, place, log, image_index);
-                entries.extend(facts.into_iter().map(|fact| Entry::Of(wanted.key(), fact)));
-            }
-            if entries.is_empty() {
-                continue;
-            }
-            let entered = directory.journal().and_then(|journal| {
-                if made {
-                    // A folder that the journal knows and that is not there counts as lost.
-                    directory.dir.sync_names()?;
                 }
-                journal.commit(&entries)
-            });
-            let Err(cause) = entered else { continue };
-            // What found no room has changed nothing.
-            self.journal_failed(at, &cause);
-            for (place, log) in attempts.iter_mut() {
-                if place.as_ref().is_some_and(|place| place.directory == at) && log.is_ok() {
-                    *log = Err(same_cause(&cause, directory.path()));
+                let why = entered.as_ref().err().map(|cause| same_cause(cause, directory.path()));
+                if let Some(cause) = why.or(directory.journal().err()) {
+                    *log = Err(cause);
                 }
             }
         }
+    }
+}
+
+/// What is to be entered into one directory's journal after logs were opened.
+#[derive(Default)]
+struct Here {
+    entries: Vec<Entry>,
+    /// The attempts that something is entered about, by their numbers.
+    with_facts: HashSet<usize>,
+    /// Whether a folder was made.
+    made: bool,
+    /// Partitions that were deleted here and are made again.
+    again: Vec<Key>,
+    refused: Vec<(Key, Refused)>,
+    /// Why the directory is not to be trusted any more, if a write or a sync failed.
+    failed_write: Option<String>,
+}
+
+impl Here {
+    fn of(
+        at: usize,
+        directory: &Directory,
+        wanted: &[Wanted],
+        attempts: &[Attempt],
+        image_index: u64,
+    ) -> Here {
+        let mut here = Here::default();
+        for (number, (wanted, (place, log))) in wanted.iter().zip(attempts).enumerate() {
+            let Some(place) = place.as_ref().filter(|place| place.directory == at) else {
+                continue;
+            };
+            let (key, is_new) = (wanted.key(), place.known.is_none() && log.is_ok());
+            here.made |= is_new;
+            if is_new && directory.entered(&key).is_some() {
+                // A replica that was deleted here comes back: nothing of what was known then holds.
+                here.entries.push(Entry::Of(key, Fact::Forgotten));
+                here.again.push(key);
+            }
+            for fact in facts_of(wanted, place, log, image_index) {
+                if let Fact::Refused(refused) = &fact {
+                    here.refused.push((key, refused.clone()));
+                }
+                here.with_facts.insert(number);
+                here.entries.push(Entry::Of(key, fact));
+            }
+            let failed_write = log.as_ref().err().filter(|cause| cause.is_failed_write());
+            here.failed_write =
+                here.failed_write.or_else(|| failed_write.map(StorageError::to_string));
+        }
+        here
+    }
+
+    fn enter_in(&self, directory: &Directory) -> Result<(), StorageError> {
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        let journal = directory.journal()?;
+        if self.made {
+            // A folder that the journal knows and that is not there counts as lost.
+            directory.dir.sync_names()?;
+        }
+        journal.commit(&self.entries)
     }
 }
 
@@ -495,8 +660,12 @@ fn facts_of(
     let log = match log {
         Ok(log) => log,
         Err(cause) => {
-            let refused = refusal(cause).filter(|_| place.known.is_some());
-            return refused.map(Fact::Refused).into_iter().collect();
+            let fact = match cause.is_failed_write() {
+                // What that was to make durable is not believed at the next opening.
+                true => Some(Fact::SyncFailed(cause.to_string().into())),
+                false => refusal(cause).map(Fact::Refused),
+            };
+            return fact.filter(|_| place.known.is_some()).into_iter().collect();
         }
     };
     let known = place.known.as_deref();
@@ -520,6 +689,12 @@ fn facts_of(
         Some(_) => {}
     }
     facts
+}
+
+/// Whether a log that could not be opened may be opened later in this process, without a hand: it lacked room, or a descriptor. Any other
+/// failure may have lost what the next opening would believe (S9).
+pub(crate) fn is_tried_again(cause: &StorageError) -> bool {
+    cause.is_full() || cause.lacks_resources()
 }
 
 /// Whether a failure is remembered: not that of a disk that does not answer at the moment.

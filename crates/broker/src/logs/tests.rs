@@ -3,6 +3,7 @@
 
 mod away;
 mod deleting;
+mod opening;
 mod stamps;
 mod zeros;
 

@@ -118,7 +118,7 @@ impl FetchInProgress {
                 if is_of_device(&source) && self.server.can_do_without(partition) {
                     let reason = format!("records in it cannot be read: {source}");
                     let cause = StorageError::Refused { dir: path, reason };
-                    return self.server.refused(partition, &PartitionError::Storage(cause));
+                    return self.server.gave_up(partition, cause);
                 }
                 let cause = StorageError::Io { operation: "read records in", path, source };
                 self.server.complaints.code_of(partition, &PartitionError::Storage(cause))

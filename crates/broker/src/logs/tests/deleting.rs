@@ -1,5 +1,7 @@
 //! Deletions that fail half way, and what cannot be opened for lack of room: both are done later.
 
+use storage::disk::GatedDisk;
+
 use super::*;
 
 fn gone(topic_id: TopicId) -> Gone {
@@ -12,20 +14,21 @@ fn folders(disk: &SimDisk) -> Vec<String> {
 }
 
 /// Whether an operation is one that may find no room and be tried again: a sync that fails is final.
-fn may_lack_room(disk: &SimDisk, operation: u64) -> bool {
+pub(super) fn may_lack_room(disk: &SimDisk, operation: u64) -> bool {
     let operations = disk.operations();
     operations.get(operation as usize).is_some_and(|operation| !operation.kind.contains("sync"))
 }
 
 /// At each operation of a deletion that there may be no room for: at the journal's entry, at the folder's new name.
+/// Be it on the volume, or within a quota.
 fn without_room(then: impl Fn(&SimDisk, &Logs)) {
     let mut failures = 0;
-    for at in 0..5 {
+    for (at, errno) in (0..5).flat_map(|at| [(at, Errno::NOSPC), (at, Errno::DQUOT)]) {
         let disk = SimDisk::new();
         let (logs, partition) = written_and_open(&disk, true);
         partition.mark_deleted();
         let at = disk.operation_count() + at;
-        disk.fail_at(at, Errno::NOSPC);
+        disk.fail_at(at, errno);
         logs.delete(&[gone(FIRST)]);
         if !may_lack_room(&disk, at) {
             continue;
@@ -34,7 +37,7 @@ fn without_room(then: impl Fn(&SimDisk, &Logs)) {
         assert!(logs.offline().is_empty());
         then(&disk, &logs);
     }
-    assert!(failures >= 2, "{failures} operations met a lack of room");
+    assert!(failures >= 4, "{failures} operations met a lack of room");
 }
 
 #[test]
@@ -145,4 +148,228 @@ fn nothing_is_opened_again_while_no_directory_has_room() {
     assert_eq!(logs.to_be_opened_again().len(), 1);
     logs.fill(&partition);
     assert!(logs.to_be_opened_again().is_empty());
+}
+
+/// A disk without room for a byte.
+pub(super) fn fill(disk: &SimDisk) {
+    disk.limit_capacity(Some(disk.used_bytes()));
+}
+
+/// Deletes the first topic while its deletion cannot be entered: that is to be tried again.
+fn delete_without_room(disk: &SimDisk, logs: &Logs) {
+    fill(disk);
+    logs.delete(&[gone(FIRST)]);
+    disk.limit_capacity(None);
+    assert!(logs.is_undeleted(&key_of(FIRST)));
+}
+
+fn key_of(topic_id: TopicId) -> Key {
+    Key { topic_id, partition: PartitionIndex(0) }
+}
+
+/// Reassigned away and back, or a change of the replicas that is made twice: the same key, and another replica.
+#[test]
+fn a_replica_that_comes_back_is_not_forgotten_with_the_one_that_was_deleted() {
+    let disk = SimDisk::new();
+    disk.keep_history();
+    let (logs, partition) = written_and_open(&disk, true);
+    partition.mark_deleted();
+    logs.delete(&[Gone { delay_ms: 3_600_000, ..gone(FIRST) }]);
+    let partition = open(&logs, FIRST).unwrap();
+    assert_eq!(ends(&partition), (0, 0));
+    append(&logs, &partition, &["b"; 3]);
+    let from = disk.operation_count() as usize;
+    logs.checkpoint(NOW);
+    logs.sync_journals();
+    logs.empty_trash(&mut |_| true);
+    assert_eq!(folders(&disk), ["t-0"], "what was deleted does not wait for its time");
+    logs.sync_journals();
+    append(&logs, &partition, &["c"]);
+    logs.checkpoint(NOW);
+    logs.sync_journals();
+    for (at, found) in disk.history().into_iter().enumerate().skip(from) {
+        for crash in 0..3 {
+            let disk = if crash == 0 { found.snapshot() } else { found.after_crash(crash) };
+            for _ in 0..2 {
+                let logs = start(&disk, &["data"]).unwrap();
+                settle(&logs, Some(FIRST)).unwrap();
+                logs.empty_trash(&mut |_| true);
+                let opened = open(&logs, FIRST).unwrap_or_else(|cause| panic!("{at}: {cause}"));
+                assert!(matches!(ends(&opened), (0, 3..=4)), "operation {at}, crash {crash}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_replica_that_is_wanted_again_before_its_deletion_is_entered_begins_anew() {
+    let disk = SimDisk::new();
+    let (logs, partition) = written_and_open(&disk, true);
+    partition.mark_deleted();
+    fill(&disk);
+    logs.delete(&[gone(FIRST)]);
+    let cause = open(&logs, FIRST).unwrap_err();
+    assert!(cause.is_full(), "{cause}");
+    assert_eq!(logs.to_be_opened_again(), [key_of(FIRST)]);
+    disk.limit_capacity(None);
+    let partition = open(&logs, FIRST).unwrap();
+    assert_eq!(ends(&partition), (0, 0));
+    append(&logs, &partition, &["b"; 3]);
+    logs.empty_trash(&mut |_| true);
+    assert_eq!(folders(&disk), ["t-0"]);
+    let again = start(&disk.after_crash(2), &["data"]).unwrap();
+    settle(&again, Some(FIRST)).unwrap();
+    assert_eq!(ends(&open(&again, FIRST).unwrap()), (0, 3));
+}
+
+/// What is renamed is the folder of the partition that was deleted, or none: a person, or a crash, may have taken that away.
+#[test]
+fn a_folder_that_has_a_deleted_ones_name_since_is_not_taken_for_it() {
+    let disk = SimDisk::new();
+    let (logs, partition) = written_and_open(&disk, true);
+    partition.mark_deleted();
+    delete_without_room(&disk, &logs);
+    disk.rename(Path::new("data/t-0"), Path::new("elsewhere")).unwrap();
+    let partition = open(&logs, SECOND).unwrap();
+    append(&logs, &partition, &["b"; 3]);
+    for _ in 0..3 {
+        logs.empty_trash(&mut |_| true);
+    }
+    assert_eq!(folders(&disk), ["t-0"]);
+    assert!(logs.directories[0].entered(&key_of(FIRST)).is_none(), "it is forgotten");
+    logs.delete(&[gone(FIRST)]);
+    logs.empty_trash(&mut |_| true);
+    for crash in 1..4 {
+        let again = start(&disk.after_crash(crash), &["data"]).unwrap();
+        settle(&again, Some(SECOND)).unwrap();
+        assert_eq!(ends(&open(&again, SECOND).unwrap()), (0, 3));
+    }
+}
+
+/// The journal calls it deleted for as long as it has no room for more; its folder is gone, and another one has its name.
+#[test]
+fn a_deletion_is_carried_out_once() {
+    let disk = SimDisk::new();
+    let (logs, partition) = written_and_open(&disk, true);
+    partition.mark_deleted();
+    logs.delete(&[gone(FIRST)]);
+    // Not even for what the removal gives back.
+    disk.limit_capacity(Some(0));
+    logs.empty_trash(&mut |_| true);
+    disk.limit_capacity(None);
+    assert_eq!(folders(&disk), Vec::<String>::new());
+    assert!(logs.directories[0].entered(&key_of(FIRST)).is_some(), "not forgotten yet");
+    let strange = Path::new("data/t-0/00000000000000000007.log");
+    disk.create_dir_all(Path::new("data/t-0")).unwrap();
+    disk.open(strange, storage::disk::OpenMode::Create).unwrap();
+    logs.delete(&[gone(FIRST)]);
+    assert!(disk.exists(strange));
+    open(&logs, SECOND).unwrap();
+    logs.empty_trash(&mut |_| true);
+    let kept: Vec<String> =
+        folders(&disk).into_iter().filter(|name| name.ends_with("-stray")).collect();
+    assert_eq!(kept.len(), 1, "{:?}", folders(&disk));
+}
+
+#[test]
+fn a_deleted_topic_is_no_stray_however_long_the_lack_of_room_lasts() {
+    let disk = SimDisk::new();
+    let (logs, partition) = written_and_open(&disk, true);
+    partition.mark_deleted();
+    fill(&disk);
+    logs.delete(&[gone(FIRST)]);
+    for _ in 0..3 {
+        let cause = open(&logs, SECOND).unwrap_err();
+        assert!(cause.is_full(), "{cause}");
+        logs.empty_trash(&mut |_| true);
+        assert_eq!(folders(&disk), ["t-0"]);
+    }
+    disk.limit_capacity(None);
+    let partition = open(&logs, SECOND).unwrap();
+    append(&logs, &partition, &["b"; 3]);
+    logs.empty_trash(&mut |_| true);
+    assert_eq!(folders(&disk), ["t-0"]);
+    assert!(logs.strays().is_empty() && logs.undeleted.lock().is_empty());
+    assert_eq!(ends(&partition), (0, 3));
+}
+
+/// The chore has decided to delete again, and waits for the device, when the topic is made again.
+#[test]
+fn a_topic_that_is_made_again_while_the_one_before_is_being_deleted_keeps_its_folder() {
+    let disk = SimDisk::new();
+    let (logs, partition) = written_and_open(&disk, true);
+    logs.release();
+    drop((logs, partition));
+    let gated = GatedDisk::new(Arc::new(disk.clone()));
+    let (paths, quorum) = ([PathBuf::from("data")], Path::new("quorum"));
+    let opened =
+        Logs::open_directories(Arc::new(gated.clone()), &paths, process(), None, quorum, NOW);
+    let (logs, _) = opened.unwrap();
+    settle(&logs, Some(FIRST)).unwrap();
+    open(&logs, FIRST).unwrap().mark_deleted();
+    delete_without_room(&disk, &logs);
+    gated.close(Path::new("data"));
+    std::thread::scope(|scope| {
+        let chore = scope.spawn(|| logs.empty_trash(&mut |_| true));
+        assert!(gated.wait_for(1, Duration::from_secs(40)), "its entry is synced");
+        let making = scope.spawn(|| open(&logs, SECOND).unwrap());
+        // Without a lock both would wait here. With one nothing depends on how long this takes.
+        gated.wait_for(2, Duration::from_millis(200));
+        gated.open_gate();
+        chore.join().unwrap();
+        let partition = making.join().unwrap();
+        append(&logs, &partition, &["b"; 3]);
+    });
+    logs.empty_trash(&mut |_| true);
+    assert_eq!(folders(&disk), ["t-0"]);
+    logs.sync_journals();
+    let again = start(&disk.after_crash(2), &["data"]).unwrap();
+    settle(&again, Some(SECOND)).unwrap();
+    assert_eq!(ends(&open(&again, SECOND).unwrap()), (0, 3));
+}
+
+#[test]
+fn a_sync_that_fails_in_a_deletion_takes_the_directory_offline() {
+    let mut failed = 0;
+    for at in 0..5 {
+        let disk = SimDisk::new();
+        let (logs, partition) = written_and_open(&disk, true);
+        partition.mark_deleted();
+        let at = disk.operation_count() + at;
+        disk.fail_at(at, Errno::IO);
+        logs.delete(&[gone(FIRST)]);
+        let operation = disk.operations().get(at as usize).cloned();
+        let Some(operation) = operation.filter(|one| one.kind.contains("sync")) else { continue };
+        failed += 1;
+        assert_eq!(logs.offline().len(), 1, "{operation}");
+    }
+    assert_eq!(failed, 2, "of the entry, and of the name");
+}
+
+#[test]
+fn a_directory_in_which_no_deletion_can_be_finished_takes_no_other_along() {
+    let disk = SimDisk::new();
+    disk.keep_history();
+    let (logs, partition) = written_and_open(&disk, true);
+    partition.mark_deleted();
+    logs.delete(&[gone(FIRST)]);
+    let named = |found: &SimDisk| found.exists(Path::new("data/t-0"));
+    let found = disk.history().into_iter().rfind(named).unwrap();
+    let mut failed = 0;
+    for at in 0..60 {
+        let disk = found.snapshot();
+        disk.fail_at(at, Errno::IO);
+        let started = start(&disk, &["data", "other"]);
+        let Some(operation) = disk.operations().get(at as usize).cloned() else { break };
+        if operation.kind != "rename" || !is_partitions(&operation.path) {
+            continue;
+        }
+        failed += 1;
+        let logs = started.unwrap_or_else(|cause| panic!("{operation}: {cause}"));
+        let offline: Vec<PathBuf> = logs.offline().into_iter().map(|(path, _)| path).collect();
+        assert_eq!(offline, [PathBuf::from("data")], "{operation}");
+        settle(&logs, None).unwrap();
+        open(&logs, SECOND).unwrap();
+    }
+    assert_eq!(failed, 1, "one operation of a start is the rename");
 }
