@@ -388,6 +388,11 @@ impl Server {
     /// created is then open.
     pub async fn applied(&self) {
         let Some(index) = self.quorum.changed_at() else { return };
+        self.acted_upon(index).await;
+    }
+
+    /// Waits until this broker has acted upon the metadata up to this index.
+    pub async fn acted_upon(&self, index: u64) {
         // An error means that the broker is stopping; then nothing is waited for.
         let _ = self.applied.clone().wait_for(|applied| *applied >= index).await;
     }

@@ -32,7 +32,8 @@ fn replica(index: i32) -> Arc<Partition> {
     let name = TopicPartition::new("t", index);
     let opening = log_dir.begin_loading().unwrap().opening(&name, CLOCK);
     let (disk, dir) = (Arc::clone(log_dir.disk()), log_dir.partition_dir(&name));
-    let log = Log::open(disk, dir, Arc::clone(&settings.log), opening).unwrap();
+    let mut log = Log::open(disk, dir, Arc::clone(&settings.log), opening).unwrap();
+    log.begin_dense();
     let (id, queue) = (Uuid::from_random([1; 16]), Arc::<SyncQueue>::default());
     let partition = Partition::new(name, id, FOLLOWER, log, settings, Offset(0), queue);
     partition.assign(assignment(3), Moment::START);
@@ -224,4 +225,34 @@ fn a_cut_that_failed_holds_up_nobody_else() {
     let mut effects = Effects::default();
     at.fetcher.step(at.now, CLOCK, nothing_new(&ask), &mut effects);
     assert_eq!(effects.cuts.len(), 1, "it is tried again");
+}
+
+/// The journal's entry that there may be gaps may find no room: what was fetched is not fetched again without a pause.
+#[test]
+fn a_partition_that_may_have_no_gaps_yet_rests_before_it_is_asked_for_again() {
+    let mut at = At { fetcher: Fetcher::new(LEADER), now: Moment::START };
+    let partition = replica(0);
+    let first = self::batch();
+    partition.follow_answer(&answer_with(&first), CLOCK).unwrap();
+    partition.request_sync();
+    partition.begin_sync(Urgency::Now).expect("a record").run().unwrap();
+    let (ask, _) = at.step(Event::Follow(key(0), Arc::clone(&partition)));
+    let mut batch = BatchBuilder::new().placed(Offset(5), LeaderEpoch(1));
+    batch.add(CLOCK, None, Some(b"v"));
+    let answered = Answered {
+        diverging: None,
+        high_watermark: Offset(6),
+        log_start: Offset(0),
+        records: batch.finish().into(),
+    };
+    let mut effects = Effects::default();
+    let number = ask.unwrap().number;
+    let answers = vec![(key(0), Ok(answered))];
+    at.fetcher.step(at.now, CLOCK, Event::Answered(number, answers), &mut effects);
+    assert_eq!(effects.gaps.len(), 1);
+    let (none, look_at) = at.step(Event::Look);
+    assert!(none.is_none(), "it rests");
+    at.now = look_at.expect("not for ever");
+    let (again, _) = at.step(Event::Look);
+    assert_eq!(again.map(|ask| keys(&ask)), Some(vec![key(0)]));
 }

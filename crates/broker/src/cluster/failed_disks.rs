@@ -26,6 +26,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(super) async fn run(server: Arc<Server>, who: BrokerRef) {
     let mut failures = server.logs.failures();
     let mut updates = server.quorum.subscribe();
+    let mut awaited = None;
     loop {
         if server.logs.directories().all(Directory::is_offline) {
             server.end(
@@ -49,7 +50,7 @@ pub(super) async fn run(server: Arc<Server>, who: BrokerRef) {
         }
         // Copying anew waits for the metadata to be acted upon, which may be busy with a disk: what fails meanwhile is told.
         let copied = async {
-            copy_anew(&server).await;
+            copy_anew(&server, &mut awaited).await;
             std::future::pending::<()>().await
         };
         tokio::select! {
@@ -62,15 +63,25 @@ pub(super) async fn run(server: Arc<Server>, who: BrokerRef) {
 
 /// Has replicas that are refused copied anew, once nothing counts on them any more: another one may have become complete since
 /// they were refused.
-async fn copy_anew(server: &Server) {
-    let out_of_reach = server.logs.out_of_reach();
-    if losses::copied_anew(&server.image(), &out_of_reach, server.node_id).is_empty() {
-        return;
+///
+/// `awaited`: the metadata that is waited for; it stays the same when this is given up and begun again, however often.
+async fn copy_anew(server: &Server, awaited: &mut Option<u64>) {
+    let keys = || {
+        let out_of_reach = server.logs.out_of_reach();
+        losses::copied_anew(&server.image(), &out_of_reach, server.node_id)
+    };
+    let newest = || server.quorum.changed_at().unwrap_or(0);
+    while !keys().is_empty() {
+        // Whoever copies them anew judges by the metadata that is acted upon.
+        let index = *awaited.get_or_insert_with(newest);
+        server.acted_upon(index).await;
+        *awaited = None;
+        server.copy_anew(keys());
+        if newest() <= index {
+            return;
+        }
     }
-    // Whoever copies them anew judges by the metadata that is acted upon.
-    server.applied().await;
-    let keys = losses::copied_anew(&server.image(), &out_of_reach, server.node_id);
-    server.copy_anew(keys);
+    *awaited = None;
 }
 
 /// Tells the controller what it does not know yet.

@@ -23,10 +23,32 @@ use super::directory::Directory;
 use super::strays::Stray;
 use super::{Home, Logs, Opened, Unopened, random_id};
 
-/// How long a log that is to be opened waits for a descriptor.
+/// How long logs that are to be opened wait for descriptors while none of them can be opened.
 const DESCRIPTORS_PATIENCE: Duration = Duration::from_secs(10);
 /// How often it looks.
 const DESCRIPTORS_LOOK: Duration = Duration::from_millis(20);
+
+/// How long logs that are opened together wait for descriptors: from the last one on that was opened. A thousand that wait each for its own
+/// time would hold up everything else for an hour.
+struct Patience {
+    max: Duration,
+    until: Mutex<Instant>,
+}
+
+impl Patience {
+    fn of(max: Duration) -> Patience {
+        Patience { max, until: Mutex::new(Instant::now() + max) }
+    }
+
+    fn is_left(&self) -> bool {
+        Instant::now() < *self.until.lock()
+    }
+
+    /// A log was opened: descriptors come free.
+    fn renew(&self) {
+        *self.until.lock() = Instant::now() + self.max;
+    }
+}
 
 /// Logs that are opened at once for each core, at least: after a crash most of the time is spent in waiting for the device.
 const OPENING_A_CORE: usize = 2;
@@ -128,13 +150,14 @@ impl Logs {
         threads: usize,
         now: Timestamp,
     ) -> Vec<Result<Opened, StorageError>> {
+        let patience = Patience::of(patience);
         let mut counts = self.partition_counts();
         let places = {
             let mut names = self.names.lock();
             wanted.iter().map(|wanted| self.place(wanted, &mut counts, &mut names)).collect()
         };
         let mut attempts = self.open_logs(wanted, places, threads, |wanted, place| {
-            self.open_when_possible(wanted, place, now, patience)
+            self.open_when_possible(wanted, place, now, &patience)
         });
         self.enter(wanted, &mut attempts, image_index);
         // From here on the journals say whose the folders are.
@@ -434,30 +457,31 @@ impl Logs {
         }
     }
 
-    /// Opens a log, and waits a while for descriptors if there is none, as far as `patience` goes: chores close idle files.
+    /// Opens a log, and waits for descriptors if there is none, as far as `patience` goes: chores close idle files.
     fn open_when_possible(
         &self,
         wanted: &Wanted,
         place: &Place,
         now: Timestamp,
-        patience: Duration,
+        patience: &Patience,
     ) -> Result<Log, StorageError> {
-        if patience.is_zero() {
-            return reserve::at_once(|| self.open_log(wanted, place, now));
-        }
-        let until = Instant::now() + patience;
         loop {
-            match self.open_log(wanted, place, now) {
-                Err(cause) if cause.lacks_resources() && Instant::now() < until => {
+            let may_wait = patience.is_left();
+            let open = || self.open_log(wanted, place, now);
+            match if may_wait { open() } else { reserve::at_once(open) } {
+                Err(cause) if cause.lacks_resources() && may_wait => {
                     std::thread::sleep(DESCRIPTORS_LOOK);
                 }
-                Ok(mut log) if reserve::is_half_used() => {
-                    // Its files are opened again when they are needed: a request that makes very many
-                    // partitions must not use all descriptors up.
-                    log.release_files();
+                Ok(mut log) => {
+                    patience.renew();
+                    if reserve::is_half_used() {
+                        // Its files are opened again when they are needed: a request that makes very many
+                        // partitions must not use all descriptors up.
+                        log.release_files();
+                    }
                     return Ok(log);
                 }
-                result => return result,
+                Err(cause) => return Err(cause),
             }
         }
     }
