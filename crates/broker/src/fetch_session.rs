@@ -467,11 +467,7 @@ impl FetchSessions {
 }
 
 /// Drops the session of a client, or else of a replica, that has not been used for longest, if that is long enough.
-fn evict_one(
-    sessions: &mut HashMap<i32, SharedSession>,
-    of_clients: bool,
-    now: Instant,
-) -> bool {
+fn evict_one(sessions: &mut HashMap<i32, SharedSession>, of_clients: bool, now: Instant) -> bool {
     let unused = sessions.iter().filter_map(|(id, shared)| {
         let session = shared.try_lock()?;
         let is_meant = of_clients == session.of_client.is_some();

@@ -1,7 +1,6 @@
 //! Zeros ahead of the log's end: for which logs, how many in all, and when they are given back. What they are for
 //! stands in `storage`, in `log/ahead.rs`.
 
-
 use model::Durability;
 use storage::disk::reserve;
 use storage::{Log, StorageError, found_no_room};

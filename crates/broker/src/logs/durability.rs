@@ -12,45 +12,73 @@ use storage::StorageError;
 use storage::journal::{Entry, Fact, Opened};
 use tracing::error;
 
+use super::keeping::is_here;
 use super::{Logs, key_of};
 
 impl Logs {
-    /// To be called before a partition obeys `durability=page-cache`, and after it obeys `fsync`.
+    /// To be called before a partition obeys `durability=page-cache`, and after it obeys `fsync`. What cannot be entered at once is
+    /// entered later ([`Logs::sync_journals`]).
     pub fn note_durability(&self, partition: &Arc<Partition>, durability: Durability) {
-        match durability {
-            Durability::PageCache => self.enter_or_tell(partition, false),
-            Durability::Fsync => {
-                self.becoming_synced.lock().push(Arc::downgrade(partition));
-                self.enter_synced();
+        let change = (Arc::downgrade(partition), durability);
+        let mut becoming = self.becoming.lock();
+        becoming.retain(|(other, _)| !other.ptr_eq(&change.0));
+        becoming.push(change);
+        drop(becoming);
+        self.enter_each_durability(true);
+    }
+
+    /// Enters the changes that hold by now: that a partition is synced only once everything of it is that counts.
+    pub(super) fn enter_durabilities(&self) {
+        self.enter_each_durability(false);
+    }
+
+    /// `is_told`: a failure is reported.
+    fn enter_each_durability(&self, is_told: bool) {
+        let waiting = self.becoming.lock().clone();
+        for (weak, durability) in waiting {
+            let is_left = weak
+                .upgrade()
+                .is_some_and(|it| !self.is_durability_entered(&it, durability, is_told));
+            if !is_left {
+                let is_it = |(other, wanted): &(Weak<Partition>, Durability)| {
+                    other.ptr_eq(&weak) && *wanted == durability
+                };
+                self.becoming.lock().retain(|change| !is_it(change));
             }
         }
     }
 
-    /// Enters the partitions of which everything that counts is synced by now.
-    pub(super) fn enter_synced(&self) {
-        let waiting = std::mem::take(&mut *self.becoming_synced.lock());
-        for partition in waiting.iter().filter_map(Weak::upgrade) {
+    /// Whether nothing is left to be entered about a change of durability.
+    fn is_durability_entered(
+        &self,
+        partition: &Partition,
+        durability: Durability,
+        is_told: bool,
+    ) -> bool {
+        if durability == Durability::Fsync {
             if partition.settings().durability != Durability::Fsync {
-                continue;
+                return true;
             }
             let synced = partition.with_log(|log| log.synced_below());
-            match synced >= partition.high_watermark() {
-                true => self.enter_or_tell(&partition, true),
-                false => self.becoming_synced.lock().push(Arc::downgrade(&partition)),
+            if synced < partition.high_watermark() {
+                return false;
             }
         }
-    }
-
-    fn enter_or_tell(&self, partition: &Partition, fsync: bool) {
-        if let Err(cause) = self.enter_durability(partition, fsync) {
-            error!(partition = %partition.topic_partition(), %cause, fsync, "the change of durability is not in the journal: the next start expects the one before");
+        let fsync = durability == Durability::Fsync;
+        let Err(cause) = self.enter_durability(partition, fsync) else { return true };
+        let name = partition.topic_partition();
+        let is_tried_again = cause.is_full() || cause.lacks_resources();
+        if is_told || !is_tried_again {
+            error!(partition = %name, %cause, fsync, is_tried_again, "the change of durability is not in the journal: a start expects the one before");
         }
+        !is_tried_again
     }
 
     fn enter_durability(&self, partition: &Partition, fsync: bool) -> Result<(), StorageError> {
         let key = key_of(partition);
         self.directory_of(partition).journal()?.commit_with(|state| {
-            let known = state.partitions.get(&key).map(|known| &known.opened);
+            let known = state.partitions.get(&key).filter(|_| is_here(partition));
+            let known = known.map(|known| &known.opened);
             let changed = known.filter(|known| known.fsync != fsync);
             let opened = changed.map(|known| Fact::Opened(Opened { fsync, ..known.clone() }));
             opened.map(|fact| Entry::Of(key, fact)).into_iter().collect()

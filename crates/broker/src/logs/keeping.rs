@@ -204,7 +204,7 @@ impl Logs {
 
     /// Makes the journals' newest entries durable, and keeps the journals short.
     pub fn sync_journals(&self) {
-        self.enter_synced();
+        self.enter_durabilities();
         self.enter_refusals();
         for (at, directory) in self.directories.iter().enumerate() {
             let Ok(journal) = directory.journal() else { continue };
@@ -290,7 +290,7 @@ impl Logs {
 
 /// Whether a partition is not deleted and not put aside. Where it was, another one may have its key, of which nothing may be entered that was
 /// true of this one. To be asked under the journal's lock.
-fn is_here(partition: &Partition) -> bool {
+pub(super) fn is_here(partition: &Partition) -> bool {
     partition.status() != Status::Deleted
 }
 

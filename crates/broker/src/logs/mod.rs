@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use metadata::decide::KnownDirectory;
-use model::{BrokerId, Offset, Timestamp, TopicId, TopicPartition, Uuid};
+use model::{BrokerId, Durability, Offset, Timestamp, TopicId, TopicPartition, Uuid};
 use parking_lot::Mutex;
 use partition::{Partition, PartitionError, Status, SyncQueue};
 use storage::disk::Disk;
@@ -158,8 +158,8 @@ pub struct Logs {
     uncleanable: Mutex<BTreeMap<Key, TopicPartition>>,
     /// Refusals that no journal has yet, by directory.
     unentered: Mutex<Vec<(usize, Key, Refused)>>,
-    /// Partitions that became `durability=fsync`, and whose journal does not say so yet.
-    becoming_synced: Mutex<Vec<Weak<Partition>>>,
+    /// Partitions whose durability changed, and whose journal does not say so yet.
+    becoming: Mutex<Vec<(Weak<Partition>, Durability)>>,
     /// What the metadata wanted at the start, if a directory could not be opened: one of these that
     /// is not found may be there.
     wanted_at_start: Mutex<BTreeSet<Key>>,
@@ -245,7 +245,7 @@ impl Logs {
             strays: Mutex::default(),
             uncleanable: Mutex::default(),
             unentered: Mutex::default(),
-            becoming_synced: Mutex::default(),
+            becoming: Mutex::default(),
             wanted_at_start: Mutex::default(),
             begins_anew: AtomicBool::new(false),
             failures: watch::Sender::new(0),

@@ -231,25 +231,29 @@ impl Logs {
 
     /// Enters refusals that no journal has yet. What finds no room is tried again.
     pub(super) fn enter_refusals(&self) {
-        // Held: a partition that is deleted meanwhile, and made again, is another one.
-        let mut unentered = self.unentered.lock();
-        unentered.retain(|(at, key, refused)| {
-            let directory = &self.directories[*at];
+        let unentered = self.unentered.lock().clone();
+        for (at, key, refused) in unentered {
+            let directory = &self.directories[at];
+            let is_it = |unentered: &(usize, Key, Refused)| (unentered.0, unentered.1) == (at, key);
             let entered = directory.journal().and_then(|journal| {
                 journal.commit_with(|state| {
-                    let known = state.partitions.get(key);
+                    // A partition that is deleted meanwhile, and made again, is another one.
+                    let is_wanted = self.unentered.lock().iter().any(is_it);
+                    let known = state.partitions.get(&key).filter(|_| is_wanted);
                     let is_served = |known: &&Arc<PartitionState>| {
                         known.refused.is_none() && known.deleted.is_none()
                     };
-                    let entry = Entry::Of(*key, Fact::Refused(refused.clone()));
+                    let entry = Entry::Of(key, Fact::Refused(refused));
                     known.filter(is_served).map(|_| entry).into_iter().collect()
                 })
             });
             if let Err(cause) = &entered {
-                self.journal_failed(*at, cause);
+                self.journal_failed(at, cause);
             }
-            entered.is_err() && !directory.is_offline()
-        });
+            if entered.is_ok() || directory.is_offline() {
+                self.unentered.lock().retain(|unentered| !is_it(unentered));
+            }
+        }
     }
 
     /// Puts the folder of a partition that a journal refuses out of the way, under another name, and forgets it: it is
@@ -335,7 +339,9 @@ impl Logs {
         if self.is_undeleted(&key) {
             // It was deleted and is wanted again: what was deleted is not what is wanted.
             let causes = self.delete_again(names);
-            if let Some((at, _)) = self.known_live(&key) && self.is_undeleted(&key) {
+            if let Some((at, _)) = self.known_live(&key)
+                && self.is_undeleted(&key)
+            {
                 return Err(self.still_named(at, causes));
             }
         }

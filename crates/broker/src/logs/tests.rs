@@ -777,6 +777,26 @@ fn a_change_of_durability_is_known_to_the_next_start_once_it_holds() {
     assert!(is_synced(&start(&disk, &["data"]).unwrap()), "and after a crash of the process");
 }
 
+/// Acknowledged from the page cache, records may be lost: a start that expects them to be synced would believe what is not there.
+#[test]
+fn a_change_of_durability_that_found_no_room_is_entered_later() {
+    let disk = SimDisk::new();
+    let (logs, partition) = written_and_open(&disk, true);
+    let is_synced = || {
+        let key = Key { topic_id: FIRST, partition: PartitionIndex(0) };
+        logs.directories[0].partition(&key).unwrap().opened.fsync
+    };
+    disk.limit_capacity(Some(disk.used_bytes()));
+    logs.note_durability(&partition, Durability::PageCache);
+    assert!(is_synced() && logs.offline().is_empty());
+    logs.sync_journals();
+    assert!(is_synced(), "there is still no room");
+    disk.limit_capacity(None);
+    logs.sync_journals();
+    assert!(!is_synced());
+    assert!(logs.becoming.lock().is_empty());
+}
+
 #[test]
 fn an_empty_directory_in_the_place_of_one_with_partitions_is_refused_until_a_person_says_so() {
     let disk = SimDisk::new();

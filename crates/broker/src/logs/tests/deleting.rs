@@ -165,7 +165,7 @@ fn key_of(topic_id: TopicId) -> Key {
     Key { topic_id, partition: PartitionIndex(0) }
 }
 
-/// Reassigned away and back, or a change of the replicas that is made twice: the same key, and another replica.
+/// As when a replica is moved away and back, once replicas can be moved: the same key, and another replica.
 #[test]
 fn a_replica_that_comes_back_is_not_forgotten_with_the_one_that_was_deleted() {
     let disk = SimDisk::new();

@@ -25,8 +25,7 @@ fn killed_with_unsynced_records() -> SimDisk {
     let logs = start(&disk, &["data"]).unwrap();
     settle(&logs, Some(FIRST)).unwrap();
     let opened = logs.open(&[of_page_cache()], 5, 2, NOW).remove(0).unwrap();
-    let settings =
-        Arc::new(Settings { durability: Durability::PageCache, ..Settings::default() });
+    let settings = Arc::new(Settings { durability: Durability::PageCache, ..Settings::default() });
     let (checkpointed, queue) = (opened.high_watermark, opened.sync_queue);
     let partition = Partition::new(name(), FIRST, ME, opened.log, settings, checkpointed, queue);
     logs.register(&partition);
@@ -54,9 +53,8 @@ fn a_sync_that_fails_while_a_log_is_opened_is_final_and_noted() {
         disk.fail_at(at, Errno::IO);
         let opened = logs.open(&[of_page_cache(), other()], 5, 2, NOW);
         let operation = disk.operations().get(at as usize).cloned();
-        let operation = operation.filter(|one| {
-            one.kind.contains("sync") && one.path.to_string_lossy().contains("t-0/")
-        });
+        let operation = operation
+            .filter(|one| one.kind.contains("sync") && one.path.to_string_lossy().contains("t-0/"));
         let Some(operation) = operation else { continue };
         failed += 1;
         let cause = opened[0].as_ref().map(drop).unwrap_err();
@@ -91,9 +89,10 @@ fn what_cannot_be_entered_for_lack_of_room_closes_nothing_that_needs_no_entry() 
         let at = disk.operation_count() + at;
         disk.fail_at(at, Errno::NOSPC);
         let opened = logs.open(&[known, other()], 5, 2, NOW);
-        let is_of_other = disk.operations().get(at as usize).is_some_and(|operation| {
-            !operation.path.to_string_lossy().contains("t-0")
-        });
+        let is_of_other = disk
+            .operations()
+            .get(at as usize)
+            .is_some_and(|operation| !operation.path.to_string_lossy().contains("t-0"));
         if !is_of_other || !may_lack_room(&disk, at) || opened[1].is_ok() {
             continue;
         }
@@ -126,8 +125,7 @@ fn a_log_whose_own_directory_is_full_is_not_tried_again_because_another_has_room
     let logs = start(&disk, &["data", "other"]).unwrap();
     settle(&logs, Some(FIRST)).unwrap();
     let partition = open(&logs, FIRST).unwrap();
-    let unopened =
-        |topic_id| Unopened { topic_id, reason: "no room".to_owned(), stays: false };
+    let unopened = |topic_id| Unopened { topic_id, reason: "no room".to_owned(), stays: false };
     logs.unopened.lock().insert(name(), unopened(FIRST));
     logs.unopened.lock().insert(TopicPartition::new("u", 0), unopened(SECOND));
     assert_eq!(logs.to_be_opened_again().len(), 2);
