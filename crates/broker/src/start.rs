@@ -193,9 +193,9 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
                 joined = joining => joined?,
                 never = links.accept_nodes(inter_broker) => match never {},
             };
-            let unknown = cluster::unknown_replicas(&quorum.image(), &logs, config.node_id);
             let who = BrokerRef { broker: config.node_id, epoch: joined.epoch };
-            unknown.tell_at_start(&controller, who).await?;
+            let unknown = || cluster::unknown_replicas(&quorum.image(), &logs, config.node_id);
+            cluster::tell_at_start(unknown, &controller, who).await?;
             cluster::settle_mended(&quorum, &controller, &logs, who).await?;
             logs.settle(assigned(&quorum, config.node_id))?;
             (controller, joined.epoch)

@@ -38,14 +38,14 @@ pub(super) async fn run(server: Arc<Server>, who: BrokerRef) {
         }
         match tell(&server, who).await {
             Ok(()) => {}
-            Err(Untold::Undecided(cause)) => {
-                warn!(%cause, "cannot tell the controller of replicas that are out of reach; it is tried again");
-                sleep(PAUSE).await;
-                continue;
-            }
             Err(Untold::Refused(refusal)) => {
                 warn!(error = %refusal.error, reason = refusal.message, "the controller does not take from this process that replicas are out of reach");
                 return;
+            }
+            Err(cause) => {
+                warn!(%cause, "cannot tell the controller of replicas that are out of reach; it is tried again");
+                sleep(PAUSE).await;
+                continue;
             }
         }
         // Copying anew waits for the metadata to be acted upon, which may be busy with a disk: what fails meanwhile is told.

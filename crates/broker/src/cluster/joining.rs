@@ -196,7 +196,7 @@ async fn try_to_register(
         match untold {
             None => {}
             Some(Untold::Refused(refusal)) => return Ok(Tried::Refused(refusal.message)),
-            Some(Untold::Undecided(cause)) => return Ok(Tried::Undecided(cause.to_string())),
+            Some(cause) => return Ok(Tried::Undecided(cause.to_string())),
         }
     }
     register.directories.instead_of = last.map(|last| last.epoch);

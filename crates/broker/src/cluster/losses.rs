@@ -1,6 +1,7 @@
 //! Replicas that this broker cannot answer for: they are gone, or out of reach, or perhaps older than what the metadata
 //! counts.
 
+use metadata::decide::EmptyReplica;
 use metadata::{ClusterImage, PartitionImage};
 use model::{BrokerId, PartitionIndex, TopicId, Uuid};
 use node::roles;
@@ -13,7 +14,7 @@ use crate::replicas::Keys;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Nothing is left of what was counted: they leave the in-sync and the eligible replicas.
-    pub gone: Keys,
+    pub gone: Vec<EmptyReplica>,
     /// They leave them only where another replica is complete, by what the controller knows.
     pub doubtful: Keys,
     /// Whether the doubtful ones cannot be served before the broker is started again.
@@ -49,16 +50,19 @@ pub fn unknown_replicas(image: &ClusterImage, logs: &Logs, me: BrokerId) -> Loss
     let mut unknown = Vec::new();
     for topic in image.topics() {
         let counted = topic.partitions().filter(|(_, state)| counts_elsewhere(state, me));
-        for (partition, _) in counted {
-            if !logs.knows(&Key { topic_id: topic.id, partition }) {
-                unknown.push((topic.id, partition));
+        for (partition, state) in counted {
+            let topic_id = topic.id;
+            if !logs.knows(&Key { topic_id, partition }) {
+                let partition_epoch = Some(state.partition_epoch);
+                unknown.push(EmptyReplica { topic_id, partition, partition_epoch });
             }
         }
     }
-    match logs.directories().any(Directory::is_unknown) {
-        true => Losses { doubtful: given_up(image, &unknown, me), ..Losses::default() },
-        false => Losses { gone: unknown, ..Losses::default() },
+    if logs.directories().any(Directory::is_unknown) {
+        let unknown: Keys = unknown.iter().map(|of| (of.topic_id, of.partition)).collect();
+        return Losses { doubtful: given_up(image, &unknown, me), ..Losses::default() };
     }
+    Losses { gone: unknown, ..Losses::default() }
 }
 
 /// Replicas that are in no directory but in such as were away when this broker was registered last, with the directories
@@ -82,11 +86,17 @@ pub fn away_replicas(
         state.is_some_and(|state| state.replicas.contains(&me) && state.replicas.len() > 1)
     };
     let away = logs.away(registered).into_iter().filter(is_one_of_several);
-    let away = away.map(|key| (key.topic_id, key.partition)).collect();
-    match logs.has_all_of(registered) {
-        true => Losses { doubtful: away, ..Losses::default() },
-        false => Losses { gone: away, ..Losses::default() },
+    if logs.has_all_of(registered) {
+        let doubtful = away.map(|key| (key.topic_id, key.partition)).collect();
+        return Losses { doubtful, ..Losses::default() };
     }
+    // Whatever the state: the registration that they are reported for ends before anything is copied.
+    let gone = away.map(|Key { topic_id, partition }| EmptyReplica {
+        topic_id,
+        partition,
+        partition_epoch: None,
+    });
+    Losses { gone: gone.collect(), ..Losses::default() }
 }
 
 /// What the controller does not know yet of replicas that are out of reach: first those that stay so, then those that are
@@ -197,6 +207,11 @@ mod tests {
         numbers.iter().map(|number| (TOPIC, PartitionIndex(*number))).collect()
     }
 
+    fn empty(numbers: &[i32], partition_epoch: Option<i32>) -> Vec<EmptyReplica> {
+        let of = |(topic_id, partition)| EmptyReplica { topic_id, partition, partition_epoch };
+        keys(numbers).into_iter().map(of).collect()
+    }
+
     #[test]
     fn a_refused_replica_is_copied_anew_as_soon_as_another_one_has_become_complete() {
         let anew = |image: &ClusterImage, with_directory| {
@@ -279,7 +294,7 @@ mod tests {
         // Whichever replicas the metadata here calls complete: the controller judges.
         let doubtful = Losses { doubtful: keys(&[0, 1, 2]), ..Losses::default() };
         assert_eq!(told(&[stayed]), doubtful);
-        let gone = Losses { gone: keys(&[0, 1, 2]), ..Losses::default() };
+        let gone = Losses { gone: empty(&[0, 1, 2], None), ..Losses::default() };
         assert_eq!(told(&[stayed, Uuid([9; 16])]), gone);
         assert_eq!(told(&[Uuid([9; 16])]), Losses::default(), "another disk: nothing is counted");
     }
@@ -289,9 +304,9 @@ mod tests {
         let disk = SimDisk::new();
         let known = logs(&disk, &["data", "more"], Some("data"));
         assert_eq!(unknown_replicas(&image(2), &known, ME), Losses::default());
-        let empty = logs(&SimDisk::new(), &["data", "more"], None);
-        let gone = Losses { gone: keys(&[0, 1]), ..Losses::default() };
-        assert_eq!(unknown_replicas(&image(2), &empty, ME), gone);
+        let without = logs(&SimDisk::new(), &["data", "more"], None);
+        let gone = Losses { gone: empty(&[0, 1], Some(0)), ..Losses::default() };
+        assert_eq!(unknown_replicas(&image(2), &without, ME), gone);
         known.release();
         drop(known);
         disk.flip_bit(Path::new("data/highwater-partitions"), 50, 1);

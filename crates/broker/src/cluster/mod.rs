@@ -56,6 +56,7 @@ pub(crate) use links::is_of_node;
 pub use losses::{Losses, unknown_replicas};
 pub use refused::{Refused, settle_mended};
 pub use returning::{Returning, assigned};
+pub use telling::tell_at_start;
 pub(crate) use watching::run as watch;
 
 use std::sync::Arc;
@@ -79,10 +80,12 @@ pub async fn begin(
     stopped: &Receiver<bool>,
 ) -> Result<(), StartError> {
     let refused = server.refused_replicas.take();
-    let doubtful = losses::given_up(&server.image(), &refused, server.node_id);
     // What others have everything of is copied anew at once.
-    let losses = Losses { doubtful, ..Losses::default() };
-    losses.tell_at_start(&server.controller, who).await?;
+    let doubtful = || Losses {
+        doubtful: losses::given_up(&server.image(), &refused, server.node_id),
+        ..Losses::default()
+    };
+    tell_at_start(doubtful, &server.controller, who).await?;
     server.applied().await;
     if !refused.is_empty() {
         server.copy_anew(refused);

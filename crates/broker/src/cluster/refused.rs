@@ -16,7 +16,7 @@ use tracing::warn;
 
 use super::controller::Controller;
 use super::losses::{self, Losses};
-use super::telling::Untold;
+use super::telling::{Untold, tell_at_start};
 use crate::logs::Logs;
 use crate::replicas::Keys;
 use crate::server::Server;
@@ -65,12 +65,12 @@ pub(super) async fn run(server: Arc<Server>, who: BrokerRef) {
             let losses = Losses { doubtful, ..Losses::default() };
             match losses.tell(&server.controller, who).await {
                 Ok(_) => break,
-                Err(Untold::Undecided(cause)) => {
+                // Of a process that was replaced: heartbeats find out.
+                Err(Untold::Refused(_)) => return,
+                Err(cause) => {
                     warn!(%cause, "cannot tell the controller of replicas that are refused; it is tried again");
                     sleep(PAUSE).await;
                 }
-                // Of a process that was replaced: heartbeats find out.
-                Err(Untold::Refused(_)) => return,
             }
         }
         // What was elected instead is followed by then.
@@ -88,9 +88,11 @@ pub async fn settle_mended(
     who: BrokerRef,
 ) -> Result<(), StartError> {
     let mended: Keys = logs.mended().into_iter().map(|key| (key.topic_id, key.partition)).collect();
-    let doubtful = losses::given_up(&quorum.image(), &mended, who.broker);
-    let losses = Losses { doubtful, ..Losses::default() };
-    losses.tell_at_start(controller, who).await?;
+    let doubtful = || Losses {
+        doubtful: losses::given_up(&quorum.image(), &mended, who.broker),
+        ..Losses::default()
+    };
+    tell_at_start(doubtful, controller, who).await?;
     let image = quorum.image();
     logs.settle_mended(|key| {
         let topic = image.topic_by_id(key.topic_id);

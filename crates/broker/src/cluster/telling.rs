@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use metadata::decide::{BrokerRef, EmptyReplicas, GiveUpReplicas, SWEEP_PARTITIONS_MAX};
+use metadata::decide::{BrokerRef, EmptyReplicas2, GiveUpReplicas, SWEEP_PARTITIONS_MAX};
 use metadata::{Refusal, Request, Response};
 use model::ErrorCode;
 use tokio::time::sleep;
@@ -18,19 +18,24 @@ const TRIES_MAX: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Why the controller does not know of all losses.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Untold {
     /// It does not take them from this registration.
+    #[error("{}", .0.message)]
     Refused(Refusal),
     /// It could not be asked, or its answer was lost. The same may be told again.
+    #[error(transparent)]
     Undecided(Undecided),
+    /// Partitions have changed since the metadata that the losses were found by: they are to be found again.
+    #[error("partitions have changed since the metadata that the losses were found by")]
+    Outdated,
 }
 
 impl Losses {
     fn requests(&self, broker: BrokerRef) -> impl Iterator<Item = Request> {
         let gone = self.gone.chunks(SWEEP_PARTITIONS_MAX).map(move |partitions| {
             let partitions = partitions.to_vec();
-            Request::ReportEmptyReplicas(EmptyReplicas { broker, partitions })
+            Request::ReportEmptyReplicas2(EmptyReplicas2 { broker, partitions })
         });
         let offline = self.offline;
         let doubtful = self.doubtful.chunks(SWEEP_PARTITIONS_MAX).map(move |partitions| {
@@ -47,30 +52,6 @@ impl Losses {
             kept += ask(controller, request).await?;
         }
         Ok(kept)
-    }
-
-    /// Tells all of them at a start, for as long as a controller may take to be elected.
-    pub async fn tell_at_start(
-        &self,
-        controller: &Controller,
-        broker: BrokerRef,
-    ) -> Result<(), StartError> {
-        self.say();
-        for _ in 0..TRIES_MAX {
-            match self.tell(controller, broker).await {
-                Ok(_) => return Ok(()),
-                Err(Untold::Refused(refusal)) => return Err(StartError::Refused(refusal)),
-                Err(Untold::Undecided(cause)) => {
-                    warn!(%cause, "replicas that are gone cannot be reported yet; it is tried again");
-                }
-            }
-            sleep(PAUSE).await;
-        }
-        let told = self.tell(controller, broker).await;
-        told.map(drop).map_err(|untold| match untold {
-            Untold::Refused(refusal) => StartError::Refused(refusal),
-            Untold::Undecided(cause) => StartError::NotJoined(cause.to_string()),
-        })
     }
 
     /// Reports what is told.
@@ -90,6 +71,31 @@ impl Losses {
     }
 }
 
+/// Tells all losses at a start, for as long as a controller may take to be elected. `find` finds them by the metadata of that
+/// moment.
+pub async fn tell_at_start(
+    find: impl Fn() -> Losses,
+    controller: &Controller,
+    broker: BrokerRef,
+) -> Result<(), StartError> {
+    let mut losses = find();
+    losses.say();
+    for tried in 0.. {
+        let cause = match losses.tell(controller, broker).await {
+            Ok(_) => break,
+            Err(Untold::Refused(refusal)) => return Err(StartError::Refused(refusal)),
+            Err(cause) => cause.to_string(),
+        };
+        if tried == TRIES_MAX {
+            return Err(StartError::NotJoined(cause));
+        }
+        warn!(cause, "replicas that are gone cannot be reported yet; it is tried again");
+        sleep(PAUSE).await;
+        losses = find();
+    }
+    Ok(())
+}
+
 /// Asks whether this is the last registration of its broker: of another one the controller takes nothing.
 pub async fn confirm(controller: &Controller, broker: BrokerRef) -> Result<(), Untold> {
     let nothing = GiveUpReplicas { broker, partitions: Vec::new(), offline: false };
@@ -100,9 +106,12 @@ async fn ask(controller: &Controller, request: Request) -> Result<usize, Untold>
     match controller.decide(request).await {
         Ok(Response::EmptyReplicas(Ok(answers))) => {
             let refused = answers.iter().filter_map(|(_, _, answer)| answer.as_ref().err());
-            let is_kept =
-                |refusal: &&Refusal| refusal.error == ErrorCode::EligibleLeadersNotAvailable;
-            Ok(refused.filter(is_kept).count())
+            let refused: Vec<ErrorCode> = refused.map(|refusal| refusal.error).collect();
+            if refused.contains(&ErrorCode::InvalidUpdateVersion) {
+                return Err(Untold::Outdated);
+            }
+            let is_kept = |error: &&ErrorCode| **error == ErrorCode::EligibleLeadersNotAvailable;
+            Ok(refused.iter().filter(is_kept).count())
         }
         Ok(Response::EmptyReplicas(Err(refusal))) => Err(Untold::Refused(refusal)),
         Ok(other) => unreachable!("the answer to another request: {other:?}"),

@@ -158,6 +158,9 @@ impl Draft {
             Request::UnregisterBroker(id) => Response::Broker(self.unregister(settings, *id)),
             Request::Sweep => Response::Sweep(self.sweep(SWEEP_PARTITIONS_MAX)),
             Request::ReportEmptyReplicas(request) => {
+                Response::EmptyReplicas(self.withdraw_empty(&EmptyReplicas2::from(request)))
+            }
+            Request::ReportEmptyReplicas2(request) => {
                 Response::EmptyReplicas(self.withdraw_empty(request))
             }
             Request::GiveUpReplicas(request) => Response::EmptyReplicas(self.give_up(request)),

@@ -29,7 +29,7 @@ pub enum Request {
     RegisterBroker(RegisterBroker),
     /// The same, with what the process knows of its log directories. Before it has them registered that were not registered
     /// last, it says in the name of the last registration what the replicas in them are worth
-    /// ([`Request::ReportEmptyReplicas`], [`Request::GiveUpReplicas`]).
+    /// ([`Request::ReportEmptyReplicas2`], [`Request::GiveUpReplicas`]).
     RegisterBroker2(RegisterBroker2),
     /// A broker stopped answering, or stops now. One record; sweeps do the rest (from
     /// `highwater.version` 1 on).
@@ -45,9 +45,11 @@ pub enum Request {
     /// behind the feature that brings it; again and again while there is more. In the same batch as
     /// the request before it, it costs no commit of its own.
     Sweep,
+    /// As [`Request::ReportEmptyReplicas2`], of a release that does not say which states its report is about.
+    ReportEmptyReplicas(EmptyReplicas),
     /// A broker had to make replicas anew that the image may count: they are empty. Asked before the
     /// broker leads, answers or fetches with them.
-    ReportEmptyReplicas(EmptyReplicas),
+    ReportEmptyReplicas2(EmptyReplicas2),
     /// A broker cannot serve replicas of its own: their log directory failed, or they cannot be opened (KIP-858), or they
     /// may be older than what is counted. Others lead; from `highwater.version` 2 on, those that are offline stay eligible
     /// where so few are in sync; all others leave ISR and ELR where another replica is complete.
@@ -85,8 +87,9 @@ pub enum Response {
     Broker(Answer<()>),
     /// To Sweep.
     Sweep(Swept),
-    /// To ReportEmptyReplicas and GiveUpReplicas: one for each, in order. ELIGIBLE_LEADERS_NOT_AVAILABLE says that a
-    /// replica was not given up, because no other one is complete.
+    /// To both forms of ReportEmptyReplicas and to GiveUpReplicas: one for each, in order. ELIGIBLE_LEADERS_NOT_AVAILABLE says
+    /// that a replica was not given up, because no other one is complete; INVALID_UPDATE_VERSION that the partition has changed
+    /// since the state that the report is about.
     EmptyReplicas(Answer<Vec<(TopicId, PartitionIndex, Answer<()>)>>),
     /// To AlterPartition.
     AlterPartition(Answer<Vec<(TopicId, PartitionIndex, Answer<AlteredPartition>)>>),
@@ -259,7 +262,7 @@ pub struct RegisterBroker {
     /// The ids of its log directories, each of which it has locked: one that the earlier incarnation had
     /// proves that that one is dead. If none is left that was registered before, the disk is another
     /// one, and its replicas count nowhere. If only some are left, the broker itself says which
-    /// replicas are empty ([`Request::ReportEmptyReplicas`]), before it is unfenced.
+    /// replicas are empty ([`Request::ReportEmptyReplicas2`]), before it is unfenced.
     pub log_dirs: Vec<Uuid>,
     /// Whether it stopped cleanly the last time, so that its log holds all it ever acknowledged
     /// (KIP-966). A first start is clean. Of a [`RegisterBroker2`] only together with what it knows of the stop.
@@ -316,6 +319,42 @@ pub struct EmptyReplicas {
     pub broker: BrokerRef,
     /// Which; at most [`super::SWEEP_PARTITIONS_MAX`].
     pub partitions: Vec<(TopicId, PartitionIndex)>,
+}
+
+/// Replicas that a broker had to make anew, and when that was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmptyReplicas2 {
+    /// The broker.
+    pub broker: BrokerRef,
+    /// Which; at most [`super::SWEEP_PARTITIONS_MAX`].
+    pub partitions: Vec<EmptyReplica>,
+}
+
+/// A replica that holds nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EmptyReplica {
+    /// The topic.
+    pub topic_id: TopicId,
+    /// The partition.
+    pub partition: PartitionIndex,
+    /// The partition epoch of the state that the broker found itself counted in. In a later state the replica may have been
+    /// copied: the report is refused with INVALID_UPDATE_VERSION, to be made again by that state. None of a broker that is
+    /// not registered with what it holds now, and can have copied nothing.
+    pub partition_epoch: Option<i32>,
+}
+
+impl From<&EmptyReplicas> for EmptyReplicas2 {
+    fn from(EmptyReplicas { broker, partitions }: &EmptyReplicas) -> EmptyReplicas2 {
+        let in_any_state = |(topic_id, partition): &(TopicId, PartitionIndex)| EmptyReplica {
+            topic_id: *topic_id,
+            partition: *partition,
+            partition_epoch: None,
+        };
+        EmptyReplicas2 {
+            broker: *broker,
+            partitions: partitions.iter().map(in_any_state).collect(),
+        }
+    }
 }
 
 /// Replicas that a broker cannot serve.

@@ -1,7 +1,8 @@
 //! Replicas that their own broker cannot answer for: made anew and empty (R12), or out of reach, because their log
 //! directory failed or they cannot be opened (KIP-858).
 //!
-//! An empty replica leaves ISR and ELR, whichever others are complete.
+//! An empty replica leaves ISR and ELR, whichever others are complete. The report names the partition epoch of the state that
+//! it is about: one that was long on its way would take out what has been copied since, and perhaps the last one.
 //!
 //! What is out of reach for as long as the process lives is written down from `highwater.version` 2 on, and stands like the
 //! replica of a broker that is fenced: it is in no ISR, and not elected, cleanly or not; eligible it stays, where so few are in
@@ -17,7 +18,8 @@
 
 use super::eligibility::{Loss, View};
 use super::{
-    Answer, BrokerRef, Draft, EmptyReplicas, GiveUpReplicas, Refusal, SWEEP_PARTITIONS_MAX,
+    Answer, BrokerRef, Draft, EmptyReplica, EmptyReplicas2, GiveUpReplicas, Refusal,
+    SWEEP_PARTITIONS_MAX,
 };
 use crate::image::{ClusterImage, PartitionImage, TopicImage};
 use crate::mutants::{Mutant, is_planted};
@@ -38,17 +40,20 @@ fn refuse<T>(error: ErrorCode, message: impl Into<String>) -> Answer<T> {
 
 impl Draft {
     /// Replicas that a broker had to make anew leave ISR and ELR (R12).
-    pub(super) fn withdraw_empty(&mut self, request: &EmptyReplicas) -> Answers {
-        let EmptyReplicas { broker, partitions } = request;
-        self.check_report(broker, partitions)?;
-        let one = |named: &Named| (named.0, named.1, self.withdraw_one(broker.broker, *named));
+    pub(super) fn withdraw_empty(&mut self, request: &EmptyReplicas2) -> Answers {
+        let EmptyReplicas2 { broker, partitions } = request;
+        self.check_report(broker, partitions.len())?;
+        let one = |empty: &EmptyReplica| {
+            let answer = self.withdraw_one(broker.broker, empty);
+            (empty.topic_id, empty.partition, answer)
+        };
         Ok(partitions.iter().map(one).collect())
     }
 
     /// Replicas that a broker cannot serve lead no more, and are in no ISR (KIP-858).
     pub(super) fn give_up(&mut self, request: &GiveUpReplicas) -> Answers {
         let GiveUpReplicas { broker, partitions, offline } = request;
-        self.check_report(broker, partitions)?;
+        self.check_report(broker, partitions.len())?;
         let is_noted = *offline && self.image().has_offline_replicas();
         if is_noted {
             self.note_offline(broker.broker, partitions);
@@ -63,9 +68,9 @@ impl Draft {
         Ok(partitions.iter().map(one).collect())
     }
 
-    fn check_report(&self, broker: &BrokerRef, partitions: &[Named]) -> Answer<()> {
+    fn check_report(&self, broker: &BrokerRef, partitions: usize) -> Answer<()> {
         self.check_epoch(broker)?;
-        if partitions.len() > SWEEP_PARTITIONS_MAX {
+        if partitions > SWEEP_PARTITIONS_MAX {
             let message =
                 format!("More than {SWEEP_PARTITIONS_MAX} replicas: report fewer at once.");
             return refuse(ErrorCode::InvalidRequest, message);
@@ -94,8 +99,16 @@ impl Draft {
         }
     }
 
-    fn withdraw_one(&mut self, broker: BrokerId, named: Named) -> Answer<()> {
+    fn withdraw_one(&mut self, broker: BrokerId, empty: &EmptyReplica) -> Answer<()> {
+        let named = (empty.topic_id, empty.partition);
         let (topic, old) = find_replica(self.image(), broker, named)?;
+        if empty.partition_epoch.is_some_and(|epoch| epoch != old.partition_epoch) {
+            let message = format!(
+                "The partition is at epoch {} now: report the replica again if it is empty and counted there.",
+                old.partition_epoch
+            );
+            return refuse(ErrorCode::InvalidUpdateVersion, message);
+        }
         if is_planted(Mutant::EmptyReplicasCount) {
             return Ok(());
         }

@@ -28,7 +28,9 @@ mod tests;
 
 pub use fields::MEMORY_PER_BYTE_MAX;
 
-use crate::decide::{EmptyReplicas, GiveUpReplicas, Request, Response};
+use crate::decide::{
+    EmptyReplica, EmptyReplicas, EmptyReplicas2, GiveUpReplicas, Request, Response,
+};
 use fields::{Field, Reader, invalid};
 
 /// The version that is written, and the only one that is read.
@@ -88,6 +90,11 @@ impl Request {
             Request::RegisterBroker2(request) => Request::RegisterBroker(request.register.clone()),
             Request::GiveUpReplicas(GiveUpReplicas { broker, partitions, .. }) => {
                 let (broker, partitions) = (*broker, partitions.clone());
+                Request::ReportEmptyReplicas(EmptyReplicas { broker, partitions })
+            }
+            Request::ReportEmptyReplicas2(EmptyReplicas2 { broker, partitions }) => {
+                let named = |empty: &EmptyReplica| (empty.topic_id, empty.partition);
+                let (broker, partitions) = (*broker, partitions.iter().map(named).collect());
                 Request::ReportEmptyReplicas(EmptyReplicas { broker, partitions })
             }
             _ => return None,

@@ -4,10 +4,10 @@ use super::ForwardedError;
 use super::fields::{Field, Reader, choices, invalid, least, structs};
 use crate::decide::{
     AlterConfigs, AlterPartition, BrokerRef, ConfigChange, ConfigEntry, ConfigOperation,
-    CreateCluster, CreatePartitions, CreateTopics, ElectLeaders, ElectionKind, EmptyReplicas,
-    FeatureChange, FeatureUpdate, GiveUpReplicas, IncrementalAlterConfigs, KnownDirectories,
-    KnownDirectory, NewIsr, NewPartitions, NewTopic, RegisterBroker, RegisterBroker2, Request,
-    TopicRef, UpdateFeatures,
+    CreateCluster, CreatePartitions, CreateTopics, ElectLeaders, ElectionKind, EmptyReplica,
+    EmptyReplicas, EmptyReplicas2, FeatureChange, FeatureUpdate, GiveUpReplicas,
+    IncrementalAlterConfigs, KnownDirectories, KnownDirectory, NewIsr, NewPartitions, NewTopic,
+    RegisterBroker, RegisterBroker2, Request, TopicRef, UpdateFeatures,
 };
 use crate::record::{ConfigResource, Endpoint};
 use model::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, TopicId, Uuid};
@@ -34,6 +34,7 @@ choices! {
         17 UpdateFeatures(request: UpdateFeatures),
         18 RegisterBroker2(request: RegisterBroker2),
         19 GiveUpReplicas(replicas: GiveUpReplicas),
+        20 ReportEmptyReplicas2(replicas: EmptyReplicas2),
     }
     TopicRef, "kind of topic reference" {
         1 Name(name: String),
@@ -101,6 +102,8 @@ structs! {
     KnownDirectories { directories: Vec<KnownDirectory>, instead_of: Option<BrokerEpoch> }
     KnownDirectory { stopped: Option<BrokerEpoch>, had_by: Vec<Uuid> }
     EmptyReplicas { broker: BrokerRef, partitions: Vec<(TopicId, PartitionIndex)> }
+    EmptyReplicas2 { broker: BrokerRef, partitions: Vec<EmptyReplica> }
+    EmptyReplica { topic_id: TopicId, partition: PartitionIndex, partition_epoch: Option<i32> }
     GiveUpReplicas {
         broker: BrokerRef,
         partitions: Vec<(TopicId, PartitionIndex)>,

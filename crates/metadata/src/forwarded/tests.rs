@@ -33,6 +33,7 @@ fn request_number(request: &Request) -> u8 {
         Request::UpdateFeatures(_) => 17,
         Request::RegisterBroker2(_) => 18,
         Request::GiveUpReplicas(_) => 19,
+        Request::ReportEmptyReplicas2(_) => 20,
     }
 }
 
@@ -155,7 +156,15 @@ fn full_requests() -> Vec<Request> {
             partitions: vec![(ID, PartitionIndex(3))],
             offline: true,
         }),
+        Request::ReportEmptyReplicas2(EmptyReplicas2 {
+            broker: REF,
+            partitions: vec![empty(PartitionIndex(3), Some(9)), empty(PartitionIndex(4), None)],
+        }),
     ]
+}
+
+fn empty(partition: PartitionIndex, partition_epoch: Option<i32>) -> EmptyReplica {
+    EmptyReplica { topic_id: ID, partition, partition_epoch }
 }
 
 fn registration() -> RegisterBroker {
@@ -225,6 +234,7 @@ fn empty_requests() -> Vec<Request> {
             offline: false,
         }),
         Request::ReportEmptyReplicas(EmptyReplicas { broker: REF, partitions: Vec::new() }),
+        Request::ReportEmptyReplicas2(EmptyReplicas2 { broker: REF, partitions: Vec::new() }),
         Request::AlterPartition(AlterPartition { leader: REF, partitions: Vec::new() }),
         Request::AlterPartition(AlterPartition { leader: REF, partitions: vec![isr] }),
         Request::ElectLeaders(ElectLeaders { kind: ElectionKind::Preferred, partitions: None }),
@@ -362,10 +372,10 @@ fn messages_and_back() {
 #[test]
 fn every_variant_is_among_the_samples() {
     let requests: BTreeSet<u8> = full_requests().iter().map(request_number).collect();
-    assert!(requests.into_iter().eq(1..=19));
+    assert!(requests.into_iter().eq(1..=20));
     let responses: BTreeSet<u8> = full_responses().iter().map(response_number).collect();
     assert!(responses.into_iter().eq(0x81..=0x8d));
-    assert_eq!(Request::from_bytes(&[1, 20]), Err(invalid("kind of request", 20)), "a new one");
+    assert_eq!(Request::from_bytes(&[1, 21]), Err(invalid("kind of request", 21)), "a new one");
     assert_eq!(
         Response::from_bytes(&[1, 0x8e]),
         Err(invalid("kind of response", 0x8e)),
@@ -424,6 +434,7 @@ fn the_bytes_of_requests_stay_what_they_are() {
             "0112{registration}00000002 01000000000000000500000001{ID_HEX} 0000000000 010000000000000006"
         ),
         format!("0113{REF_HEX}00000001{ID_HEX}00000003 01"),
+        format!("0114{REF_HEX}00000002{ID_HEX}00000003 0100000009{ID_HEX}00000004 00"),
     ];
     compare(full_requests().iter().map(Request::to_bytes), &golden);
     let partitions =
@@ -476,7 +487,7 @@ fn an_earlier_release_is_asked_in_the_form_that_it_knows() {
         let older = request.for_earlier_release(&words(kind));
         asked_again.extend(older.map(|older| (kind, request_number(&older))));
     }
-    assert_eq!(asked_again, [(18, 8), (19, 13)]);
+    assert_eq!(asked_again, [(18, 8), (19, 13), (20, 13)]);
 }
 
 /// Spaces in what is expected are for the reader.

@@ -202,8 +202,16 @@ impl World {
             "empty" => {
                 let broker = self.broker_ref(words);
                 let named = words[1..].iter().filter(|word| !word.contains('='));
-                let partitions = named.map(|word| self.partition_id(word)).collect();
-                Request::ReportEmptyReplicas(EmptyReplicas { broker, partitions })
+                let named: Vec<_> = named.map(|word| self.partition_id(word)).collect();
+                let Some(state) = option(words, "state") else {
+                    let report = EmptyReplicas { broker, partitions: named };
+                    return Request::ReportEmptyReplicas(report);
+                };
+                let partition_epoch = Some(state.parse().unwrap());
+                let empty =
+                    |(topic_id, partition)| EmptyReplica { topic_id, partition, partition_epoch };
+                let partitions = named.into_iter().map(empty).collect();
+                Request::ReportEmptyReplicas2(EmptyReplicas2 { broker, partitions })
             }
             "give-up" => {
                 let broker = self.broker_ref(words);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use metadata::decide::NewIsr;
+use metadata::decide::{EmptyReplica, NewIsr};
 use metadata::{ClusterImage, PartitionImage};
 use model::{
     BrokerEpoch, BrokerId, Durability, LeaderEpoch, Moment, Offset, PartitionIndex, Timestamp,
@@ -190,9 +190,18 @@ impl ClusterBroker {
         self.is_known() && self.made_anew.is_empty()
     }
 
-    /// Replicas that had to be made anew, and count.
-    pub(crate) fn counted_anew(&self) -> &[PartitionId] {
-        if self.is_known() { &self.made_anew } else { &[] }
+    /// Replicas that had to be made anew, and count, with the states in which they do.
+    pub(crate) fn counted_anew(&self) -> Vec<EmptyReplica> {
+        if !self.is_known() {
+            return Vec::new();
+        }
+        let counted = |at: &PartitionId| {
+            let state = state_of(&self.image, self.topic_id, *at)?;
+            let Key { topic_id, partition } = self.key(*at);
+            let partition_epoch = Some(state.partition_epoch);
+            Some(EmptyReplica { topic_id, partition, partition_epoch })
+        };
+        self.made_anew.iter().filter_map(counted).collect()
     }
 
     /// Whether it is about to stop, as everybody knows, and leads nothing that others could.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use metadata::decide::{
     AlterPartition, BrokerRef, ConfigChange, ConfigOperation, CreateCluster, CreateTopics,
-    EmptyReplicas, GiveUpReplicas, IncrementalAlterConfigs, KnownDirectory, NewIsr, NewTopic,
+    EmptyReplicas2, GiveUpReplicas, IncrementalAlterConfigs, KnownDirectory, NewIsr, NewTopic,
     RegisterBroker2, UncleanElection,
 };
 use metadata::image::HIGHWATER_VERSION;
@@ -40,7 +40,7 @@ pub(crate) enum Ask {
         is_ready: bool,
     },
     BeginShutdown(BrokerRef),
-    ReportEmpty(EmptyReplicas),
+    ReportEmpty(EmptyReplicas2),
     GiveUp(GiveUpReplicas),
     AlterIsr(BrokerRef, NewIsr),
     /// So many in-sync replicas are asked for from now on.
@@ -122,7 +122,7 @@ impl Controller {
                 (self.decide(now, &Request::BeginShutdown(*who)).0, Told::Nothing)
             }
             Ask::ReportEmpty(report) => {
-                let request = Request::ReportEmptyReplicas(report.clone());
+                let request = Request::ReportEmptyReplicas2(report.clone());
                 (self.decide(now, &request).0, Told::Nothing)
             }
             Ask::GiveUp(report) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use metadata::ClusterImage;
 use metadata::decide::{
-    BrokerRef, EmptyReplicas, GiveUpReplicas, KnownDirectories, KnownDirectory, RegisterBroker,
+    BrokerRef, EmptyReplicas2, GiveUpReplicas, KnownDirectories, KnownDirectory, RegisterBroker,
     RegisterBroker2,
 };
 use model::{BrokerEpoch, BrokerId, PartitionIndex, Timestamp, Uuid};
@@ -207,11 +207,9 @@ impl Cluster {
         } else {
             let is_ready = broker.is_ready();
             asks.push(Ask::Heartbeat { who, is_ready });
-            let made_anew = broker.counted_anew();
-            if !made_anew.is_empty() {
-                let partition = |at: &usize| (TOPIC_ID, PartitionIndex(*at as i32));
-                let partitions = made_anew.iter().map(partition).collect();
-                asks.push(Ask::ReportEmpty(EmptyReplicas { broker: who, partitions }));
+            let partitions = broker.counted_anew();
+            if !partitions.is_empty() {
+                asks.push(Ask::ReportEmpty(EmptyReplicas2 { broker: who, partitions }));
             }
             let lost = broker.to_give_up();
             if !lost.is_empty() {
