@@ -5,7 +5,8 @@
 //! What Kafka's tools do wrongly in the eyes of the load engine (`crate::load`) they do here too: that
 //! one measures, these compare.
 //!
-//! Known deviations: there is neither TLS nor SASL, and to ask for them is an error.
+//! Known deviations: of the ways to log in PLAIN and SCRAM are spoken, neither GSSAPI nor OAUTHBEARER; certificates and
+//! keys are in PEM, not in a JKS or PKCS#12 store.
 //! A cluster that cannot be reached within `max.block.ms` or `default.api.timeout.ms` ends a run with
 //! exit code 1. Failed sends are told in a line for each batch, without a stack trace. `--include`
 //! reads the topics that are there at the beginning. A consumer belongs to a classic group.
@@ -48,17 +49,17 @@ const PRODUCE_USAGE: &str = "kafka-producer-perf-test --bootstrap-server HOST:PO
                              --payload-file FILE | --payload-monotonic) [OPTIONS]";
 
 /// What each tool's help says that it cannot do.
-const PRODUCE_LIMITS: &str = "Not as Kafka's tool: there is neither TLS nor SASL, and to ask for \
-    them is an error. A cluster that cannot be reached, or a topic that cannot be made, within \
+const PRODUCE_LIMITS: &str = "Not as Kafka's tool: PLAIN and SCRAM, PEM stores; no GSSAPI, \
+    OAUTHBEARER, JKS. A cluster that cannot be reached, or a topic that cannot be made, within \
     max.block.ms ends the run with an error. Records that are not sent are told in a line for each \
     batch, without a stack trace. Records without a key go to all partitions alike, however busy \
     their brokers are. --print-metrics shows what this client counts.";
-const CONSUME_LIMITS: &str = "Not as Kafka's tool: there is neither TLS nor SASL, and to ask for \
-    them is an error. A cluster that cannot be reached within default.api.timeout.ms ends the run \
+const CONSUME_LIMITS: &str = "Not as Kafka's tool: PLAIN and SCRAM, PEM stores; no GSSAPI, \
+    OAUTHBEARER, JKS. A cluster that cannot be reached within default.api.timeout.ms ends the run \
     with an error. --include takes the topics that are there at the beginning. Groups are of the \
     classic protocol. --print-metrics shows what this client counts.";
-const E2E_LIMITS: &str = "Not as Kafka's tool: there is neither TLS nor SASL, and to ask for them is \
-    an error.";
+const E2E_LIMITS: &str =
+    "Not as Kafka's tool: PLAIN and SCRAM, PEM stores; no GSSAPI, OAUTHBEARER, JKS.";
 
 /// A tool of Kafka's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
