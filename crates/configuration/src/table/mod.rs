@@ -24,7 +24,9 @@ use super::key::{Key, Status};
 
 const SECURE: &str =
     "only SSL and SASL listeners use it, and those are refused until they are served";
-const ALONE: &str = "only a cluster of several brokers has a use for it, and this broker is alone";
+const QUORUM_TIMES: &str =
+    "the quorum's time-outs are fixed: a silent leader is taken for dead after 0.9 to 1.2 s";
+const LINK_TIMES: &str = "links between brokers have fixed time-outs";
 const TOGETHER: &str =
     "all offsets are written down together, every log.flush.offset.checkpoint.interval.ms";
 const PURGE: &str = "nothing is parked where it would have to be purged";

@@ -84,18 +84,18 @@ pub(super) const KEYS: &[Key] = &[
          before the broker stops reading; -1: 128 MiB, or one request if that is more.",
     ),
     Key::int("request.timeout.ms", "30000")
-        .ignored(super::ALONE)
+        .ignored(super::LINK_TIMES)
         .doc("How long the broker itself waits for the answer to a request that it sent."),
     Key::int("max.request.partition.size.limit", "2000")
         .at_least(1)
         .doc("Partitions that one DescribeTopicPartitions answer holds at most."),
-    Key::long("socket.connection.setup.timeout.max.ms", "30000").ignored(super::ALONE)
+    Key::long("socket.connection.setup.timeout.max.ms", "30000").ignored(super::LINK_TIMES)
         .doc(
         "Upper bound of the time that the broker's own connections may take to open, after \
          repeated failures.",
     ),
     Key::long("socket.connection.setup.timeout.ms", "10000")
-        .ignored(super::ALONE)
+        .ignored(super::LINK_TIMES)
         .doc("How long the broker's own connections may take to open."),
     Key::int("socket.listen.backlog.size", "1024")
         .at_least(1)

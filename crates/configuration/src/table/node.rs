@@ -13,7 +13,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::null("broker.rack", Kind::String)
         .doc("The rack or availability zone of this broker: replicas are spread over racks."),
     Key::null("process.roles", Kind::List).one_of(&["broker", "controller"]).not_empty().doc(
-        "What this process does. A Highwater broker is always a controller too: unset means \
+        "What this process does: a voter is both, any other node a broker. Unset: \
          broker,controller.",
     ),
     Key::null("controller.listener.names", Kind::List).not_empty().doc(
@@ -25,10 +25,10 @@ pub(super) const KEYS: &[Key] = &[
          node alone.",
     ),
     Key::list("controller.quorum.bootstrap.servers", "")
-        .ignored("a single node is its own quorum")
+        .ignored("voters come from controller.quorum.voters")
         .doc("Where a new node finds the metadata quorum: host:port, separated by commas."),
     Key::boolean("controller.quorum.auto.join.enable", "false")
-        .ignored("voters are added by an administrator")
+        .ignored("the voters of a cluster do not change")
         .doc("Whether a new controller makes itself a voter."),
     Key::int("controller.quorum.append.linger.ms", "25")
         .at_least(0)
@@ -40,7 +40,7 @@ pub(super) const KEYS: &[Key] = &[
         .doc("Longest wait between two tries to be elected metadata leader."),
     Key::int("controller.quorum.election.timeout.ms", "1000")
         .at_least(0)
-        .ignored(super::ALONE)
+        .ignored(super::QUORUM_TIMES)
         .doc("Without word from the metadata leader for this long, a voter stands for election."),
     Key::int("controller.quorum.fetch.max.bytes", "1048576")
         .at_least(1)
@@ -56,7 +56,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     Key::int("controller.quorum.request.timeout.ms", "2000")
         .at_least(0)
-        .ignored(super::ALONE)
+        .ignored(super::QUORUM_TIMES)
         .doc("How long a voter waits for another's answer."),
     Key::int("controller.quorum.retry.backoff.ms", "20")
         .at_least(0)

@@ -58,7 +58,7 @@ pub(super) const KEYS: &[Key] = &[
         .ignored("consumers read from the leader")
         .doc("Chooses the replica a consumer reads from."),
     Key::int("replica.socket.receive.buffer.bytes", "65536")
-        .ignored(super::ALONE)
+        .ignored("links between brokers leave the sizes of buffers to the system")
         .doc("Receive buffer of a follower's socket; -1: the system's choice."),
     Key::int("replica.socket.timeout.ms", "30000")
         .doc("How long a follower waits for the network."),
