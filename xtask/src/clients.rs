@@ -61,6 +61,8 @@ pub struct Arguments {
 
 /// The scenario that runs while brokers are killed, and only then.
 pub const RESTARTS: &str = "restarts";
+/// The results of whole runs, which docs/compatibility.md shows.
+const BOOK: &str = "docs/clients.json";
 
 impl Arguments {
     fn wants_client(&self, name: &str) -> bool {
@@ -78,7 +80,7 @@ impl Arguments {
     /// Where results go: only a whole run may overwrite the committed file.
     fn output(&self) -> Option<PathBuf> {
         let whole = self.clients.is_empty() && self.scenarios.is_empty();
-        let file = whole.then(|| repository().join("docs/clients.json"));
+        let file = whole.then(|| repository().join(BOOK));
         self.output.clone().or(file)
     }
 
@@ -101,6 +103,12 @@ impl Arguments {
         ensure!(
             self.restart_every.is_none() || self.brokers >= 3,
             "--restart-every needs --brokers 3 at least: with fewer nobody takes over"
+        );
+        let publishes = self.output().is_some_and(|path| path == repository().join(BOOK));
+        ensure!(
+            !publishes || self.target != "highwater" || target::commit()?.is_some(),
+            "{BOOK} says of which commit its results are, and this one is unknown: HIGHWATER_BINARY names \
+             a program, or files have been changed since the last commit. Commit them, or say --output FILE"
         );
         Ok(())
     }

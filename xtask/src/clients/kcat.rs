@@ -61,7 +61,7 @@ pub fn run(arguments: &Arguments, target: &Target, run: &str, rows: &mut Vec<Row
     Ok(())
 }
 
-/// The version of librdkafka inside kcat, which is installed when that is possible here.
+/// The version of kcat and that of the librdkafka inside it. It is installed when that is possible here.
 pub fn installed_version() -> Result<String> {
     let ask = || process::run(process::command("kcat").arg("-V"), None, LIMIT);
     let answer = match ask() {
@@ -71,9 +71,15 @@ pub fn installed_version() -> Result<String> {
             ask()?
         }
     };
-    let text = answer.text();
-    let version = text.split("librdkafka ").nth(1).and_then(|rest| rest.split_whitespace().next());
-    Ok(version.context("kcat -V names no librdkafka")?.to_owned())
+    version(&answer.text())
+}
+
+/// Reads what `kcat -V` says: `Version 1.7.1 (JSON, …, librdkafka 2.0.2 builtin.features=…)`.
+fn version(text: &str) -> Result<String> {
+    let word_behind = |words: &str| text.split(words).nth(1)?.split_whitespace().next();
+    let kcat = word_behind("Version ").context("kcat -V names no version")?;
+    let library = word_behind("librdkafka ").context("kcat -V names no librdkafka")?;
+    Ok(format!("{kcat} (librdkafka {library})"))
 }
 
 fn install() -> Result<()> {
@@ -339,4 +345,16 @@ fn too_large(context: &Context<'_>) -> Result<Verdict> {
     ensure!(!outcome.success(), "2 MB were accepted");
     must_contain(&outcome.errors(), &["Message size too large"])?;
     Ok(Verdict::Pass)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_versions_of_kcat_and_of_its_library_are_read() {
+        let said = "kcat - a tool\nVersion 1.7.1 (JSON, Transactions, librdkafka 2.0.2 builtin.features=gzip)\n";
+        assert_eq!(version(said).unwrap(), "1.7.1 (librdkafka 2.0.2)");
+        assert!(version("kcat").is_err());
+    }
 }

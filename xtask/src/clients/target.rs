@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use peer::apache_kafka::{self, Brokers};
 use peer::highwater::Cluster;
 use tempfile::TempDir;
@@ -128,7 +128,7 @@ fn start_highwater(brokers: usize) -> Result<Target> {
     cluster.start_all()?;
     Ok(Target {
         name: "highwater".to_owned(),
-        version: commit().context("the version of this checkout is unknown")?,
+        version: commit()?.map_or_else(String::new, |commit| format!("(commit {commit})")),
         bootstrap: cluster.bootstrap(),
         brokers,
         data_folder: data.into_iter().next(),
@@ -148,12 +148,20 @@ fn start_apache_kafka(count: usize) -> Result<Target> {
     })
 }
 
-/// The commit that is checked out, shortened; a binary given by hand may be of any.
-fn commit() -> Result<String> {
+/// The commit that the program is built of, shortened. `None` if that is unknown: a program given by hand may be of any
+/// commit, a checkout may be of none, and files that were changed since are in none.
+pub fn commit() -> Result<Option<String>> {
     if std::env::var_os("HIGHWATER_BINARY").is_some() {
-        return Ok("unknown".to_owned());
+        return Ok(None);
     }
-    let mut git = Command::new("git");
-    git.args(["rev-parse", "--short", "HEAD"]).current_dir(repository());
-    Ok(String::from_utf8(git.output()?.stdout)?.trim().to_owned())
+    let git = |arguments: &[&str]| -> Result<Option<String>> {
+        let output = Command::new("git").args(arguments).current_dir(repository()).output()?;
+        let text = String::from_utf8(output.stdout)?.trim().to_owned();
+        Ok(output.status.success().then_some(text))
+    };
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
+    match changed.is_some_and(|changed| changed.is_empty()) {
+        true => git(&["rev-parse", "--short", "HEAD"]),
+        false => Ok(None),
+    }
 }
