@@ -44,13 +44,17 @@ impl List {
         &self.findings
     }
 
-    /// The names in a file's comments that the list does not have.
+    /// The names in a file's comments, and in the texts of its assertions, that the list does not have.
     pub fn unknown(&self, file: &str, text: &str) -> Vec<String> {
         let mut findings = Vec::new();
         for (at, line) in text.lines().enumerate() {
-            let Some((_, comment)) = line.split_once("//") else { continue };
-            for name in names_in(comment).filter(|name| !self.names.contains(*name)) {
-                findings.push(format!("{file}:{}: ({name}) does not stand in {DOCUMENT}", at + 1));
+            let (code, comment) = line.split_once("//").unwrap_or((line, ""));
+            let names = names_in(comment).chain(said(code));
+            for name in names.filter(|name| !self.names.contains(*name)) {
+                findings.push(format!("{file}:{}: {name} is not in {DOCUMENT}", at + 1));
+            }
+            for range in ranges_in(comment) {
+                findings.push(format!("{file}:{}: ({range}): list the names one by one", at + 1));
             }
         }
         findings
@@ -89,11 +93,29 @@ fn missing(root: &Path, name: &str, path: &str, wanted: &str) -> Option<String> 
     }
 }
 
-/// The names in brackets, as in `(S9)` or `(C2, C12)`.
-fn names_in(comment: &str) -> impl Iterator<Item = &str> {
+/// What is between brackets, in pieces, as in `(S9)` or `(C2, KIP-98)`.
+fn bracketed(comment: &str) -> impl Iterator<Item = &str> {
     let groups = comment.split('(').skip(1).filter_map(|rest| rest.split_once(')'));
-    let names = groups.map(|(group, _)| group).filter(|group| group.split(", ").all(is_name));
-    names.flat_map(|group| group.split(", "))
+    groups.flat_map(|(group, _)| group.split(", "))
+}
+
+/// The names in brackets.
+fn names_in(comment: &str) -> impl Iterator<Item = &str> {
+    bracketed(comment).filter(|piece| is_name(piece))
+}
+
+/// Ranges in brackets, as in `(S1 to S8)`: names are given up, and a range would still seem to be whole.
+fn ranges_in(comment: &str) -> impl Iterator<Item = &str> {
+    bracketed(comment).filter(|piece| {
+        piece.split_once(" to ").is_some_and(|(first, last)| is_name(first) && is_name(last))
+    })
+}
+
+/// The name with which the text of an assertion begins: the literal that ends the call, or the line.
+fn said(code: &str) -> Option<&str> {
+    let code = code.trim_end().trim_end_matches([';', ',', ')']);
+    let literal = code.strip_suffix('"')?.rsplit('"').next()?;
+    literal.split(|c: char| !c.is_ascii_alphanumeric()).next().filter(|word| is_name(word))
 }
 
 #[cfg(test)]
@@ -104,6 +126,12 @@ mod tests {
     fn names_are_found_in_comments_and_places_in_rows() {
         let found: Vec<_> = names_in(" final (S9), twice (C2, C12); (KIP-98), (the S1)").collect();
         assert_eq!(found, ["S9", "C2", "C12"]);
+        assert_eq!(names_in("(S9, KIP-98)").collect::<Vec<_>>(), ["S9"]);
+        assert_eq!(ranges_in(" all (S1 to S8, S9)").collect::<Vec<_>>(), ["S1 to S8"]);
+        assert_eq!(said("        assert!(a <= b, \"S8\");"), Some("S8"));
+        assert_eq!(said("            \"S8: it rises\""), Some("S8"));
+        assert_eq!(said("finding(\"cs6-1\", \"S0\", &rows);"), None);
+        assert_eq!(said("    \"cs6-1 S0\","), None);
         let row = "| S9 | Text. | `a/b.rs` `f` | `c.rs` `g` |";
         assert_eq!(row_name(row), Some("S9"));
         assert_eq!(places(row), [Some(("a/b.rs", "f")), Some(("c.rs", "g"))]);
@@ -115,6 +143,8 @@ mod tests {
         let names = BTreeSet::from(["S9".to_owned()]);
         let list = List { names, findings: Vec::new() };
         assert_eq!(list.unknown("f.rs", "// one (S9)\nlet x = \"(S8)\";\n").len(), 0);
+        assert_eq!(list.unknown("f.rs", "assert!(x, \"S8\");\n").len(), 1);
+        assert_eq!(list.unknown("f.rs", "// (S9 to S9)\n").len(), 1);
         assert_eq!(list.unknown("f.rs", "/// other (S8, S9)\n").len(), 1);
         let root = crate::tidy::root().unwrap();
         assert!(missing(&root, "S9", DOCUMENT, "no such words in it, surely").is_some());

@@ -7,6 +7,7 @@ mod ci;
 mod clients;
 mod codegen;
 mod compatibility;
+mod documents;
 mod events;
 mod failover;
 mod front;

@@ -1,5 +1,5 @@
 //! Checks of the tree that no compiler makes: who uses whom, what every file begins with, how long
-//! files are, what must not be left behind, and that links in the documents lead somewhere.
+//! files are, what must not be left behind, and that links, paths and commits in the documents lead somewhere.
 //!
 //! Prints everything that it finds, and fails if it found anything.
 
@@ -10,6 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::documents::{self, Commits};
 use crate::invariants::List;
 use crate::readers;
 use crate::words::{GLOSSARY, Glossary};
@@ -31,8 +32,10 @@ const BANNED: &[(&str, &str)] = &[
 ];
 /// Says nothing of why it cannot fail.
 const UNWRAP: &str = concat!(".unwrap", "()");
-/// Not part of the project.
-const SKIPPED: &[&str] = &["target", ".git", "node_modules", "__pycache__", ".venv"];
+/// Folders that are not part of the project, wherever they are.
+const SKIPPED: &[&str] = &[".git", "node_modules", "__pycache__", ".venv"];
+/// Folders of what was built, from the workspace's root. A module may be called `target` as well.
+const BUILT: &[&str] = &["target", "fuzz/target", "bench/target"];
 
 /// Generated from Kafka's texts, or naming phrases in order to find them.
 const NOT_OUR_WORDS: &[&str] = &["/generated/", "xtask/src/words.rs"];
@@ -47,7 +50,8 @@ pub fn run() -> Result<()> {
     findings.extend(readers::unread(&root)?);
     findings.extend(crate::compatibility::stale(&root)?);
     let mut code = Vec::new();
-    for file in files(&root)? {
+    let commits = Commits::of(&root)?;
+    for file in files(&root, &root)? {
         let text = match fs::read_to_string(&file) {
             Ok(text) => text,
             Err(_) => continue,
@@ -64,7 +68,11 @@ pub fn run() -> Result<()> {
                     code.push((name, text));
                 }
             }
-            Some("md") => findings.extend(links(&file, &name, &text)),
+            Some("md") => {
+                findings.extend(links(&file, &name, &text));
+                findings.extend(documents::paths(&root, &name, &text));
+                findings.extend(commits.unknown(&name, &text));
+            }
             _ => {}
         }
     }
@@ -83,16 +91,17 @@ pub fn root() -> Result<PathBuf> {
     Ok(here.parent().context("xtask stands in the workspace")?.to_path_buf())
 }
 
-fn files(dir: &Path) -> Result<Vec<PathBuf>> {
+fn files(root: &Path, dir: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))? {
         let entry = entry?;
         let name = entry.file_name();
-        if SKIPPED.iter().any(|skipped| name == *skipped) {
+        let is_built = || BUILT.iter().any(|built| entry.path() == root.join(built));
+        if SKIPPED.iter().any(|skipped| name == *skipped) || is_built() {
             continue;
         }
         if entry.file_type()?.is_dir() {
-            found.extend(files(&entry.path())?);
+            found.extend(files(root, &entry.path())?);
         } else {
             found.push(entry.path());
         }
@@ -261,6 +270,17 @@ mod tests {
         assert!(allowed["a"].rooms.contains("c"));
         assert!(allowed["a"].outside.as_ref().unwrap().contains("d"));
         assert!(allowed["e"].outside.is_none());
+    }
+
+    #[test]
+    fn a_module_may_be_called_as_the_folder_of_what_was_built() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for dir in ["target", "fuzz/target", "src/target", "src/node_modules"] {
+            fs::create_dir_all(root.join(dir)).unwrap();
+            fs::write(root.join(dir).join("a.rs"), "").unwrap();
+        }
+        assert_eq!(files(root, root).unwrap(), [root.join("src/target/a.rs")]);
     }
 
     #[test]

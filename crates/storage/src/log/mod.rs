@@ -268,7 +268,7 @@ impl Log {
         self.epochs.end_offset_for(epoch, self.log_end)
     }
 
-    /// A leader's term begins at the log's end, before it has written anything. As long as it has not, no
+    /// A leader epoch begins at the log's end, before anything is written in it. As long as nothing is, no
     /// file tells of it: a broker that starts with very many partitions leads each in a new epoch.
     pub fn assign_epoch(&mut self, epoch: LeaderEpoch) {
         self.epochs.assign(epoch, self.log_end);
@@ -397,6 +397,7 @@ impl Log {
     fn assert_ordered(&self) {
         assert!(self.log_start <= self.log_end, "the log starts before it ends");
         assert!(self.durability.synced <= self.log_end, "nothing is synced that is not there");
-        assert!(self.durability.recovery_point <= self.durability.synced, "S8");
+        let is_synced = self.durability.recovery_point <= self.durability.synced;
+        assert!(is_synced, "the recovery point is not above what is synced");
     }
 }

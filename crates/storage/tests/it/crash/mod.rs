@@ -1,4 +1,4 @@
-//! Power fails at every operation of a scripted load, with every kind of remains (S1 to S8, S11).
+//! Power fails at every operation of a scripted load, with every kind of remains (S1, S2, S3, S4, S5, S6, S7, S11).
 
 mod compacting;
 mod damage;

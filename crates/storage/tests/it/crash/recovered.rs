@@ -1,4 +1,4 @@
-//! What must hold of a log that was opened after a crash (S2 to S8).
+//! What must hold of a log that was opened after a crash (S2, S3, S4, S5, S6, S7).
 
 use std::collections::BTreeMap;
 use std::path::Path;
