@@ -14,7 +14,7 @@ pub enum Format {
     /// Columns under headers in upper case.
     #[default]
     Table,
-    /// One JSON array.
+    /// JSON: an array of rows, or one object where there is one answer.
     Json,
 }
 
@@ -64,7 +64,8 @@ fn write_json<T: Serialize>(out: &mut impl Write, value: &T) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-fn table<R: Row>(rows: &[R]) -> String {
+/// The rows as a table for people.
+pub fn table<R: Row>(rows: &[R]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(R::HEADERS);

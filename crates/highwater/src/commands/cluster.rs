@@ -189,3 +189,30 @@ pub fn health(format: Format, connection: &Connection) -> Result<ExitCode, Failu
     }
     Ok(if health.healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = include_str!("../../../../docs/cluster.md");
+
+    #[test]
+    fn the_samples_in_the_document_are_what_is_printed() {
+        let broker = |id| Broker {
+            id,
+            host: format!("kafka-{id}"),
+            port: 9092,
+            rack: None,
+            fenced: false,
+            controller: id == 1,
+            leaders: 0,
+            replicas: 0,
+        };
+        let info = output::table(&[1, 2, 3].map(broker));
+        assert!(DOCUMENT.contains(&info), "docs/cluster.md does not show\n{info}");
+        let health =
+            Health { healthy: true, brokers: 3, topics: 1, partitions: 3, ..Health::default() };
+        let health = health.text();
+        assert!(DOCUMENT.contains(&health), "docs/cluster.md does not show\n{health}");
+    }
+}
