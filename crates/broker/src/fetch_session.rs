@@ -46,9 +46,9 @@ pub struct Wanted {
     pub offset: Offset,
     /// Bytes at most.
     pub max_bytes: u32,
-    /// The term that the client knows.
+    /// The leader epoch that the client knows.
     pub known_epoch: LeaderEpoch,
-    /// The term of the last record it has.
+    /// The leader epoch of the last record it has.
     pub last_fetched_epoch: LeaderEpoch,
     /// The high watermark that it knows, if it says.
     pub known_high_watermark: Option<Offset>,

@@ -37,7 +37,7 @@ pub struct Partition {
     pub index: i32,
     /// Who leads it; `None` while no one does.
     pub leader: Option<i32>,
-    /// The leader's term; none if the broker does not say.
+    /// The leader epoch; none if the broker does not say.
     pub leader_epoch: LeaderEpoch,
     /// Where copies should be; the first is the preferred leader.
     pub replicas: Vec<i32>,

@@ -46,7 +46,7 @@ pub struct FoundOffset {
     pub offset: Option<Offset>,
     /// The record's timestamp, for look-ups by time; else none.
     pub timestamp: Timestamp,
-    /// The term in which the record was written; none if not known.
+    /// The leader epoch in which the record was written; none if not known.
     pub leader_epoch: LeaderEpoch,
 }
 
@@ -55,7 +55,7 @@ pub struct FoundOffset {
 pub struct CommittedOffset {
     /// The next offset that the group will read.
     pub offset: Offset,
-    /// The term of the last record that it has read; none if not known.
+    /// The leader epoch of the last record that it has read; none if not known.
     pub leader_epoch: LeaderEpoch,
     /// Whatever the group wants to remember with it.
     pub metadata: Option<String>,
@@ -207,9 +207,9 @@ fn take_found(
     result
 }
 
-/// Asks leaders where a leader's term ended in their logs: the offset behind its last record, or behind the last one of
-/// the term before it. `None` where the leader does not know the term (KIP-320). A place behind that offset, in that
-/// term, was cut off. A partition that fails fails all.
+/// Asks leaders where a leader epoch ended in their logs: the offset behind its last record, or behind the last one of
+/// the one before it. `None` where the leader does not know that epoch (KIP-320). A place behind that offset, in that
+/// epoch, was cut off. A partition that fails fails all.
 pub async fn epoch_ends(
     cluster: &Cluster,
     wanted: &[(TopicPartition, LeaderEpoch)],
@@ -254,7 +254,9 @@ async fn epoch_ends_once(
         for topic in &response.topics {
             for answer in &topic.partitions {
                 let partition = TopicPartition::new(&*topic.topic, answer.partition);
-                check(answer.error(), None, || format!("the end of a term of {partition}"))?;
+                check(answer.error(), None, || {
+                    format!("the end of a leader epoch of {partition}")
+                })?;
                 let end = (answer.end_offset >= 0).then_some(Offset(answer.end_offset));
                 found.insert(partition, end);
             }

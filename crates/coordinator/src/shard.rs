@@ -155,8 +155,7 @@ impl Shard {
     fn append_failed(&mut self, from: WriteId, error: ErrorCode) {
         let error = answer_for_failed_write(error);
         let mut others = self.outbox.fail(&mut self.durable, from, error);
-        // Groups come back before anything else is undone in them: what was made under their names
-        // since is of no account.
+        // Restore deleted groups first; one recreated since is discarded.
         let is_deletion = |then: &mut Then| matches!(then, Then::Deleted { .. });
         let deletions: Vec<Then> = others.extract_if(.., is_deletion).collect();
         self.failed(deletions, error);

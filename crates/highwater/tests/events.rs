@@ -234,7 +234,7 @@ fn a_reader_hears_that_what_it_has_read_was_cut_off() {
     assert!(command.output().unwrap().status.success());
     produce(&address, 0..10);
     broker_process.kill();
-    // Its leader begins another term.
+    // Its leader begins another leader epoch.
     let (_broker, _) = broker(&data, &address);
     produce(&address, 10..20);
     let (_gateway, at) = gateway(&address);

@@ -17,7 +17,7 @@ pub enum TopicChange {
     Created,
     /// Some partitions are new or have changed.
     Changed(BTreeSet<PartitionIndex>),
-    /// It is gone. It was called so.
+    /// It is gone; its name.
     Deleted(Arc<str>),
 }
 

@@ -118,7 +118,7 @@ pub enum BatchError {
         available: usize,
     },
     /// A length that no batch has.
-    #[error("{0} is no length of a batch")]
+    #[error("invalid length {0} of a batch")]
     Length(i32),
     /// A format version other than 2.
     #[error("format version (magic) {0} is not served; only 2 is")]
@@ -159,7 +159,7 @@ pub struct BatchHeader {
     pub base_offset: Offset,
     /// Bytes of the whole batch, header and the twelve bytes before the length's count included.
     pub size_bytes: u32,
-    /// Term of the leader that appended it; meaningless in a produce request.
+    /// Leader epoch in which it was appended; meaningless in a produce request.
     pub leader_epoch: LeaderEpoch,
     /// CRC-32C of everything from the attributes to the end.
     pub crc: u32,

@@ -1,4 +1,4 @@
-//! Newtypes for every id and number of the protocol, so that an offset cannot meet a position.
+//! Newtypes for every id and number of the protocol, so that an offset cannot meet a leader epoch.
 //!
 //! They are plain wrappers: the inner value is public, arithmetic is explicit, and the special
 //! values of the protocol (-1 for "none") are named constants.
@@ -31,11 +31,7 @@ number! {
     Offset(i64)
 }
 number! {
-    /// A byte's place within one segment file. Segments are at most 2 GiB - 1.
-    Position(u32)
-}
-number! {
-    /// A leader's term on one partition (KIP-101). Rises with every election.
+    /// The number of a partition's leadership (KIP-101). Rises with every election.
     LeaderEpoch(i32)
 }
 number! {

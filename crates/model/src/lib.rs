@@ -19,8 +19,8 @@ pub use batch::{BatchError, BatchHeader, Compression, TimestampType};
 pub use durability::Durability;
 pub use error_code::ErrorCode;
 pub use id::{
-    BrokerEpoch, BrokerId, GenerationId, LeaderEpoch, Offset, PartitionIndex, Position,
-    ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition,
+    BrokerEpoch, BrokerId, GenerationId, LeaderEpoch, Offset, PartitionIndex, ProducerEpoch,
+    ProducerId, Sequence, Timestamp, TopicPartition,
 };
 pub use moment::Moment;
 pub use uuid::{TopicId, Uuid};

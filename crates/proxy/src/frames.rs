@@ -25,7 +25,7 @@ pub enum Broken {
     #[error("{0}")]
     Encode(#[from] wire::EncodeError),
     /// A length that no frame has.
-    #[error("{0} is no length of a frame")]
+    #[error("invalid length {0} of a frame")]
     Length(i32),
     /// A frame that must be held as a whole, and is too large for it.
     #[error("a frame of {0} bytes is too large to be looked at")]

@@ -70,7 +70,7 @@ pub enum QuorumError {
     )]
     OutcomeUnknown,
     /// A change of members that cannot be made now.
-    #[error("the members cannot be changed so: {0}")]
+    #[error("cannot change the voters: {0}")]
     Members(String),
     /// The quorum has stopped on this node, or could not start: its files cannot be trusted or
     /// cannot be written. The node must not go on as a member.

@@ -61,7 +61,7 @@ impl Proposer {
         match committed {
             Ok(Outcome::Applied) => {
                 for (asked, response) in asked.drain(..responses.len()).zip(responses) {
-                    // Who does not wait any more does not need the answer.
+                    // The requester may have gone; then nobody needs the answer.
                     let _ = asked.answer.send(Ok(response));
                 }
             }
@@ -149,7 +149,7 @@ pub(crate) fn lost(error: ClientWriteError<TypeConfig>) -> QuorumError {
 
 fn refuse(asked: impl Iterator<Item = Asked>, error: &QuorumError) {
     for asked in asked {
-        // Who does not wait any more does not need the answer.
+        // The requester may have gone; then nobody needs the answer.
         let _ = asked.answer.send(Err(error.clone()));
     }
 }

@@ -1,4 +1,4 @@
-//! Where each leader's term began in this log: the answer to "how far do we agree?" (KIP-101).
+//! Where each leader epoch began in this log: the answer to "how far do we agree?" (KIP-101).
 //!
 //! It can be derived from the batches' headers; the file `leader-epoch-checkpoint` saves reading
 //! them. Not here: who leads.
@@ -34,7 +34,7 @@ impl EpochHistory {
         &self.entries
     }
 
-    /// Notes that the term `epoch` began at `start`; says whether that was new. Entries that
+    /// Notes that the leader epoch `epoch` began at `start`; says whether that was new. Entries that
     /// contradict it go: an epoch at least as large, or one that began no earlier.
     pub(crate) fn assign(&mut self, epoch: LeaderEpoch, start: Offset) -> bool {
         if epoch <= self.latest() || epoch < LeaderEpoch(0) {

@@ -26,7 +26,7 @@ pub(crate) const SWAP: &str = ".swap";
 pub(crate) const DAMAGED: &str = ".damaged";
 /// What an interrupted atomic write leaves behind.
 pub(crate) const TEMPORARY: &str = ".tmp";
-/// Where each leader's term began.
+/// Where each leader epoch began.
 pub(crate) const LEADER_EPOCHS: &str = "leader-epoch-checkpoint";
 /// The topic's id.
 pub(crate) const PARTITION_METADATA: &str = "partition.metadata";

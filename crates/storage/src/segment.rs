@@ -116,7 +116,7 @@ pub(crate) struct Shared {
     peak: Mutex<Option<Peak>>,
     /// The largest timestamp of its first batch; `None` until it is asked for, or it is empty.
     first_timestamp: Mutex<Option<Timestamp>>,
-    /// Whether an index entry must be checked no more: it was rebuilt once.
+    /// Set once the index has been rebuilt; it is trusted afterwards.
     rebuilt: Mutex<bool>,
     /// Where below `compared_from` a reader has compared the batches' stamps.
     compared: Mutex<Range<u64>>,

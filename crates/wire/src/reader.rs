@@ -19,7 +19,7 @@ pub enum DecodeError {
         remaining: usize,
     },
     /// A length below -1, or one that no string or array may have.
-    #[error("{0} is no length")]
+    #[error("invalid length {0}")]
     Length(i64),
     /// Null where the version allows none.
     #[error("null where null is not allowed")]

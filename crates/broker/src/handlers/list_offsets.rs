@@ -3,7 +3,7 @@
 //! - A time finds the first record at or after it, exactly: compressed batches are looked into.
 //! - -1 the end that the isolation level sees; -2 the start; -3 the record with the largest
 //!   timestamp (v7, KIP-734); -4 the start of the local log (v8), here the start; -5 the end of what
-//!   was tiered (v9) and -6 the start of what is waiting to be (v11): nothing is, so there is none.
+//!   was tiered (v9) and -6 the start of what is waiting to be (v11). Tiered storage is not served: both unknown.
 //! - v4 leader epochs (KIP-320).
 //! - v5 OFFSET_NOT_AVAILABLE while a new leader does not know how far the one before told the log to be committed (KIP-207);
 //!   LEADER_NOT_AVAILABLE before.

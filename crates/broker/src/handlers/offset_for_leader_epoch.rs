@@ -1,4 +1,4 @@
-//! OffsetForLeaderEpoch (key 23), versions 2 to 4: where a term ended, so that a client or a
+//! OffsetForLeaderEpoch (key 23), versions 2 to 4: where a leader epoch ended, so that a client or a
 //! follower sees whether its history is ours (KIP-101, KIP-279, KIP-320). librdkafka asks in
 //! version 2 only.
 

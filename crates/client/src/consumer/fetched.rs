@@ -25,7 +25,7 @@ pub struct ConsumerRecord<'a> {
     pub key: Option<&'a [u8]>,
     /// The value, or null.
     pub value: Option<&'a [u8]>,
-    /// The term of the leader that took it.
+    /// The leader epoch in which it was taken.
     pub leader_epoch: LeaderEpoch,
     record: Record<'a>,
 }
@@ -46,7 +46,7 @@ pub struct Fetched {
     pub fetch_offset: Offset,
     /// The offset behind all of this.
     pub next_offset: Offset,
-    /// The term of the last batch.
+    /// The leader epoch of the last batch.
     pub leader_epoch: LeaderEpoch,
     /// The partition's high watermark at that time.
     pub high_watermark: Offset,

@@ -26,7 +26,7 @@ pub(super) struct Place {
     pub(super) reset: bool,
     /// A replica nearer than the leader.
     pub(super) nearby: Option<i32>,
-    /// The term of the last record read.
+    /// The leader epoch of the last record read.
     pub(super) leader_epoch: Option<LeaderEpoch>,
 }
 

@@ -9,7 +9,7 @@ pub(super) struct Check {
     pub label: String,
     /// The number.
     pub estimate: Estimate,
-    /// Rounds that it is of, where its interval knows of no other noise than theirs; 0 if it does, or there is none.
+    /// Number of rounds behind the estimate; 0 if the interval includes other noise, or there is none.
     pub rounds: usize,
 }
 

@@ -29,7 +29,7 @@ const CONFIRMATIONS: usize = 3;
 const CONFIRMATIONS_MAX: usize = 7;
 /// How much longer they are than probes.
 const CONFIRMATION_LONGER: f64 = 2.0;
-/// Answers that may be refuted before one is confirmed: who goes on for ever finds luck.
+/// Give up after this many refuted candidates: the next one would be confirmed by luck.
 const REFUTED_MAX: u32 = 6;
 /// How often what failed is tried once more when all else is found.
 const RECHECKS: u32 = 3;

@@ -160,7 +160,7 @@ pub enum TopicRef {
 /// A topic that was deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeletedTopic {
-    /// It was called so.
+    /// Its name.
     pub name: Arc<str>,
     /// Its id.
     pub id: TopicId,

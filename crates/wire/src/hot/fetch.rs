@@ -26,11 +26,11 @@ pub struct FetchPartition {
     pub topic: u32,
     /// The partition's number.
     pub partition: PartitionIndex,
-    /// The term that the fetcher believes in; none if it does not know (version 9).
+    /// The leader epoch that the fetcher believes in; none if it does not know (version 9).
     pub current_leader_epoch: LeaderEpoch,
     /// From where.
     pub fetch_offset: Offset,
-    /// The term of the last record that the fetcher has; none if it has none (version 12).
+    /// The leader epoch of the last record that the fetcher has; none if it has none (version 12).
     pub last_fetched_epoch: LeaderEpoch,
     /// A follower's own first offset; -1 from a consumer (version 5).
     pub log_start_offset: Offset,

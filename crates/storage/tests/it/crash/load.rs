@@ -28,7 +28,7 @@ pub enum Action {
         producer: i64,
         codec: Compression,
     },
-    /// A new leader's term begins with the next append.
+    /// A new leader epoch begins with the next append.
     NewEpoch,
     /// A producer comes back with a new epoch.
     BumpProducer(i64),
