@@ -23,6 +23,16 @@ pub fn murmur2(bytes: &[u8]) -> u32 {
     hash ^ (hash >> 15)
 }
 
+/// Java's `String.hashCode` of a key in UTF-8; bytes that are not count as U+FFFD, as in Java's decoder. Kafka finds a group's
+/// partition by it.
+pub fn java_hash_code(key: &[u8]) -> i32 {
+    let step = |hash: i32, unit: u16| hash.wrapping_mul(31).wrapping_add(i32::from(unit));
+    if key.is_ascii() {
+        return key.iter().fold(0, |hash, byte| step(hash, u16::from(*byte)));
+    }
+    String::from_utf8_lossy(key).encode_utf16().fold(0, step)
+}
+
 /// The partition of a key, among `count` of them. `count` is positive.
 pub fn partition_of_key(key: &[u8], count: i32) -> i32 {
     assert!(count > 0, "a topic has partitions");
@@ -76,6 +86,14 @@ impl Sticky {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn javas_hash_is_javas() {
+        assert_eq!(java_hash_code(b"my-group"), -1906497762);
+        assert_eq!(java_hash_code(b""), 0);
+        // Two units of UTF-16 for one character, as `"\u{1d11e}".hashCode()` counts them.
+        assert_eq!(java_hash_code("\u{1d11e}".as_bytes()), 0xd834 * 31 + 0xdd1e);
+    }
 
     #[test]
     fn hashes_are_those_of_the_java_client() {

@@ -1,22 +1,15 @@
-//! The hashes that are met in the field, beside Kafka's own in [`partitioner`]: CRC-32, Java's `hashCode`, and the
-//! formula of a published report that leaves buckets empty.
+//! The hashes that are met in the field, beside those in [`partitioner`]: CRC-32, Java's `hashCode` in two formulas, one of them that of a
+//! published report, which leaves buckets empty.
 //!
 //! Not here: randomness, and what a producer remembers from record to record.
 //!
 //! [`partitioner`]: model::partitioner
 
+pub use model::partitioner::java_hash_code;
+
 /// The CRC-32 of Ethernet and zip, as librdkafka's `consistent` partitioner takes of a key.
 pub fn crc32(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
-}
-
-/// Java's `String.hashCode` of a key that is UTF-8; what is none counts as U+FFFD, as in Java's decoder.
-pub fn java_hash_code(key: &[u8]) -> i32 {
-    let step = |hash: i32, unit: u16| hash.wrapping_mul(31).wrapping_add(i32::from(unit));
-    if key.is_ascii() {
-        return key.iter().fold(0, |hash, byte| step(hash, u16::from(*byte)));
-    }
-    String::from_utf8_lossy(key).encode_utf16().fold(0, step)
 }
 
 /// Java's `Math.floorMod(hashCode, count)`: from 0. `count` is positive.
