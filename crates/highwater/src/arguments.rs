@@ -156,7 +156,7 @@ pub struct Gateway {
     /// Listen here: host:port; no host: all interfaces, port 0: any free one [key: gateway.listener]
     #[arg(long, value_name = "HOST:PORT")]
     pub listener: Option<String>,
-    /// Set a configuration key that begins with gateway; may be given many times
+    /// Set a key gateway.* or console.*; may be given many times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<Pair>,
     #[command(flatten)]

@@ -303,6 +303,16 @@ fn a_default_port_that_is_taken_is_left_with_a_word_and_a_named_one_ends_the_sta
     drop(holder);
 }
 
+#[test]
+fn a_gateway_refuses_keys_of_brokers() {
+    let arguments = ["gateway", "--set", "durability=page-cache", "-b", "127.0.0.1:1"];
+    let output = Command::new(HIGHWATER).args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("--set durability: a gateway has no use for this key"), "{said}");
+    assert!(said.contains("gateway. or console."), "what to do: {said}");
+}
+
 /// The page under a path, over TLS: its status.
 fn secure_page(address: &str, authority: &CertificateDer<'static>, path: &str) -> u16 {
     let mut roots = RootCertStore::empty();

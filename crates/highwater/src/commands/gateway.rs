@@ -20,6 +20,12 @@ const RESERVE: u64 = 64;
 pub fn run(typed: &Gateway, report: Reporting) -> Result<ExitCode, Failure> {
     let unusable =
         |why: &dyn std::fmt::Display| Failure::new("the configuration cannot be used").detail(why);
+    if let Some(pair) = typed.sets.iter().find(|pair| !is_of_a_gateway(&pair.key)) {
+        let why = format!("--set {}: a gateway has no use for this key", pair.key);
+        return Err(unusable(&why).hint(
+            "set keys that begin with gateway. or console. here, and a broker's where the broker is started",
+        ));
+    }
     let loaded = Configuration::load(&sources(typed), true);
     let (configuration, warnings) = loaded.map_err(|invalid| {
         report.start(&Configuration::default());
@@ -47,6 +53,12 @@ pub fn run(typed: &Gateway, report: Reporting) -> Result<ExitCode, Failure> {
     let code = runtime.block_on(serve(door, settings, &typed.connection.bootstrap_server, scheme));
     runtime.shutdown_background();
     code
+}
+
+/// Whether a key has a meaning without a broker: the gateway's, the console's, and how the program reports.
+fn is_of_a_gateway(key: &str) -> bool {
+    ["gateway.", "console."].iter().any(|area| key.starts_with(area))
+        || ["log.level", "log.format"].contains(&key)
 }
 
 fn sources(typed: &Gateway) -> Sources {
@@ -94,6 +106,16 @@ fn announcement(scheme: &str, address: SocketAddr, bootstrap: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_of_brokers_is_not_taken() {
+        for key in ["gateway.threads", "console.write", "log.level"] {
+            assert!(is_of_a_gateway(key), "{key}");
+        }
+        for key in ["durability", "listeners", "log.dirs", "gateway", "metrics.listener"] {
+            assert!(!is_of_a_gateway(key), "{key}");
+        }
+    }
 
     #[test]
     fn the_announcement_says_where_the_gateway_is() {
