@@ -29,6 +29,16 @@ fn passed(topic: &str, partition: i32, offset: i64, leader_epoch: i32) -> Passed
     Passed { topic, topic_hash: TopicHash(0x1a2b_3c4d), partition, position }
 }
 
+/// Whether a log can have it, and a record behind it.
+fn is_in_a_log(place: Place) -> bool {
+    match place {
+        Place::Behind(Position { offset, leader_epoch }) => {
+            (-1..i64::MAX).contains(&offset) && leader_epoch >= -1
+        }
+        Place::Time(time) => time >= 0,
+    }
+}
+
 fn behind(offset: i64, leader_epoch: i32) -> Place {
     Place::Behind(Position { offset, leader_epoch })
 }
@@ -64,19 +74,48 @@ proptest! {
     }
 
     #[test]
-    fn no_text_leads_to_a_place_that_no_log_has(text in "\\PC{0,200}") {
-        let _ = ResumeId::read(&text);
-        let _ = ResumeId::read(&format!("[{text}]"));
-        let _ = ResumeId::read(&format!("t/0@{text}"));
+    fn no_text_leads_to_a_place_that_no_log_has(
+        text in "\\PC{0,200}",
+        place in "-?[0-9]{1,20}(\\.-?[0-9]{1,11}(\\.[0-9a-f]{7,9})?)?",
+        offset in prop_oneof![-5i128..5, (1i128 << 63) - 5..(1i128 << 63) + 5],
+        leader_epoch in prop_oneof![-5i64..5, (1i64 << 31) - 5..(1i64 << 31) + 5],
+    ) {
+        let list = format!(
+            "[{{\"topic\":\"t\",\"partition\":0,\"offset\":{offset},\"leader_epoch\":{leader_epoch}}}]"
+        );
+        let texts = [
+            text.clone(),
+            format!("[{text}]"),
+            format!("t/0@{text}"),
+            format!("t/0@{place}"),
+            format!("t/0@{offset}.{leader_epoch}"),
+            list,
+        ];
+        for text in texts {
+            if let Ok(id) = ResumeId::read(&text) {
+                prop_assert!(id.find("t", 0).is_none_or(|(place, _)| is_in_a_log(place)), "{text}");
+            }
+        }
     }
 
     #[test]
     fn a_damaged_id_is_refused_or_has_places_that_logs_can_have(
-        mut bytes in prop::collection::vec(any::<u8>(), 0..60),
+        offsets in prop::collection::vec(-1..i64::MAX, 2..5),
+        at in any::<prop::sample::Index>(),
+        with in any::<[u8; 3]>(),
     ) {
-        bytes.insert(0, 1);
-        let id = base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(&bytes);
-        let _ = ResumeId::read(&id);
+        let partitions: Vec<_> =
+            (0..).zip(&offsets).map(|(number, offset)| passed("t", number, *offset, 7)).collect();
+        let base64 = base64::prelude::BASE64_URL_SAFE_NO_PAD;
+        let mut bytes = base64.decode(written(IdStyle::Short, &partitions)).unwrap();
+        let at = at.index(bytes.len());
+        bytes.iter_mut().skip(at).zip(with).for_each(|(byte, with)| *byte ^= with);
+        if let Ok(id) = ResumeId::read(&base64.encode(&bytes)) {
+            let places = (0..100).filter_map(|partition| id.find("t", partition));
+            for (place, _) in places {
+                prop_assert!(is_in_a_log(place), "{place:?}");
+            }
+        }
     }
 
     #[test]
