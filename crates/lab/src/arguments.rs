@@ -39,14 +39,14 @@ pub enum Lab {
     Usl(Usl),
     /// Find good producer settings for a goal
     Advise(Advise),
-    /// Look at this machine: what a run would write into its report
+    /// Look at this machine: what a run would write into its report, and what would spoil its figures; exit code 3 if something would
     Doctor,
 }
 
 /// How much time there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Profile {
-    /// About two minutes an experiment
+    /// Rounds of a second or two, three of most cells: about a minute an experiment
     Quick,
     /// Five rounds of ten seconds a cell
     Standard,

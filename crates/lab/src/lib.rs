@@ -8,6 +8,7 @@ mod admin;
 pub mod arguments;
 mod comparing;
 mod disk;
+mod doctor;
 mod documents;
 pub mod failover;
 mod interrupt;
@@ -38,6 +39,8 @@ pub enum Ended {
     GateFails,
     /// It cannot be said whether a gate holds.
     Inconclusive,
+    /// Something about the machine would spoil figures.
+    MachineWarns,
 }
 
 impl Ended {
@@ -45,7 +48,7 @@ impl Ended {
     pub fn exit_code(self) -> u8 {
         match self {
             Ended::Well => 0,
-            Ended::GateFails => 3,
+            Ended::GateFails | Ended::MachineWarns => 3,
             Ended::Inconclusive => 4,
         }
     }
@@ -64,7 +67,7 @@ pub fn perform(lab: &Lab, commit: &str) -> Result<Ended> {
         Lab::Saturate(typed) => searching::saturate(typed, &interrupt::on_interrupt())?,
         Lab::Usl(typed) => searching::usl(typed, &interrupt::on_interrupt())?,
         Lab::Advise(typed) => searching::advise(typed, &interrupt::on_interrupt())?,
-        Lab::Doctor => doctor(commit)?,
+        Lab::Doctor => return doctor(commit),
     }
     Ok(Ended::Well)
 }
@@ -84,11 +87,14 @@ fn report(typed: &arguments::Report) -> Result<()> {
     Ok(())
 }
 
-fn doctor(commit: &str) -> Result<()> {
+fn doctor(commit: &str) -> Result<Ended> {
     let environment = machine::look(commit)?;
     for (key, value) in environment.iter() {
         say!("{key:<24} {value}");
     }
-    say!("{:<24} {}", "hash", environment.hash());
-    Ok(())
+    say!("{:<24} {}\n", "hash", environment.hash());
+    let verdicts = doctor::verdicts(&environment);
+    verdicts.iter().for_each(|verdict| say!("{verdict}"));
+    let is_well = verdicts.iter().all(|verdict| verdict.advice.is_none());
+    Ok(if is_well { Ended::Well } else { Ended::MachineWarns })
 }

@@ -341,10 +341,10 @@ pub fn advise(typed: &Advise, stop: &Stop) -> Result<()> {
             gain.n
         );
     }
-    say!("\n{:<16} {:<10} {:>8}  95 % INTERVAL", "SETTING", "LEVEL", "RATIO");
+    say!("\n{:<38} {:<10} {:>8}  95 % INTERVAL", "SETTING", "LEVEL", "RATIO");
     for effect in &advice.effects {
         say!(
-            "{:<16} {:<10} {:>8.3}  {:.3} to {:.3}",
+            "{:<38} {:<10} {:>8.3}  {:.3} to {:.3}",
             effect.factor,
             effect.level.to_string(),
             effect.ratio,
@@ -358,6 +358,15 @@ pub fn advise(typed: &Advise, stop: &Stop) -> Result<()> {
     keep(typed.load.out.as_deref(), &json!(advice))
 }
 
+/// The settings that are varied, by Kafka's names, which are shown, and the fields of a workload that they are.
+const FIELDS: [(&str, &str); 5] = [
+    ("batch.size", "batch_bytes"),
+    ("linger.ms", "linger_ms"),
+    ("max.in.flight.requests.per.connection", "in_flight"),
+    ("buffer.memory", "buffer_bytes"),
+    ("compression.type", "compression"),
+];
+
 /// What a producer may be set to; the first level of each is the default.
 fn factors() -> Vec<Factor> {
     let numbers = |name: &str, levels: &[f64]| Factor {
@@ -366,11 +375,11 @@ fn factors() -> Vec<Factor> {
     };
     let codecs = ["none", "lz4", "zstd", "snappy"].map(|codec| Level::Text(codec.to_owned()));
     vec![
-        numbers("batch_bytes", &[16_384.0, 65_536.0, 262_144.0, 1_000_000.0]),
-        numbers("linger_ms", &[5.0, 0.0, 1.0, 20.0]),
-        numbers("in_flight", &[5.0, 1.0, 2.0]),
-        numbers("buffer_bytes", &[33_554_432.0, 67_108_864.0, 134_217_728.0]),
-        Factor { name: "compression".to_owned(), levels: codecs.to_vec() },
+        numbers("batch.size", &[16_384.0, 65_536.0, 262_144.0, 1_000_000.0]),
+        numbers("linger.ms", &[5.0, 0.0, 1.0, 20.0]),
+        numbers("max.in.flight.requests.per.connection", &[5.0, 1.0, 2.0]),
+        numbers("buffer.memory", &[33_554_432.0, 67_108_864.0, 134_217_728.0]),
+        Factor { name: "compression.type".to_owned(), levels: codecs.to_vec() },
     ]
 }
 
@@ -383,7 +392,10 @@ fn with_levels(base: &Workload, levels: &Levels) -> Result<Workload> {
             Level::Number(number) => toml::Value::from(*number),
             Level::Text(text) => toml::Value::from(text.as_str()),
         };
-        table.insert(factor.clone(), value);
+        let known = FIELDS.iter().find(|(setting, _)| setting == factor);
+        let (_, field) =
+            known.with_context(|| format!("{factor} is not a setting of a workload"))?;
+        table.insert((*field).to_owned(), value);
     }
     table.try_into().context("an advice names settings of a workload")
 }
@@ -396,5 +408,24 @@ fn keep(out: Option<&Path>, found: &serde_json::Value) -> Result<()> {
     match out {
         Some(path) => store::write_whole(path, &serde_json::to_vec_pretty(found)?),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_of_an_advice_changes_a_workload() {
+        let base = Workload::default();
+        for factor in factors() {
+            let changed = factor.levels.iter().filter(|level| {
+                let levels = Levels::from([(factor.name.clone(), (*level).clone())]);
+                with_levels(&base, &levels).unwrap() != base
+            });
+            assert!(changed.count() + 1 >= factor.levels.len(), "{}", factor.name);
+        }
+        let unknown = Levels::from([("batch_bytes".to_owned(), Level::Number(1.0))]);
+        assert!(with_levels(&base, &unknown).is_err());
     }
 }
