@@ -1,4 +1,4 @@
-//! Tells the program which commit it is built from, for the reports of the laboratory; nothing outside a checkout.
+//! Tells the program which commit it is built from, for `--version` and the reports of the laboratory; nothing outside a checkout.
 
 use std::process::Command;
 
@@ -16,5 +16,9 @@ fn main() {
         Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=10"]).output();
     let commit = asked.ok().filter(|output| output.status.success());
     let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    println!("cargo:rustc-env=HIGHWATER_COMMIT={}", commit.unwrap_or_default());
+    let commit = commit.unwrap_or_default();
+    let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
+    let known = if commit.is_empty() { version } else { format!("{version} (commit {commit})") };
+    println!("cargo:rustc-env=HIGHWATER_COMMIT={commit}");
+    println!("cargo:rustc-env=HIGHWATER_VERSION={known}");
 }

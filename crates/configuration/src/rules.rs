@@ -64,7 +64,7 @@ fn check_voters(config: &BrokerConfig, is_controller: bool, reading: &Reading<'_
     });
     reading.require(config.cluster_id.is_some(), "cluster.id", || {
         "a cluster of several nodes needs one, the same on all of them: 22 characters of \
-         URL-safe base64, as `kafka-storage random-uuid` prints them"
+         URL-safe base64, as `highwater cluster id` prints them"
             .to_owned()
     });
     reading.require(!listed || config.controller_listener.is_some(), "controller.listener.names", || {

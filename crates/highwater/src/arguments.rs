@@ -21,7 +21,7 @@ const LAST: usize = 1000;
 
 /// Event streaming in one binary: a broker that speaks Kafka's protocol, and its tools.
 #[derive(Debug, Parser)]
-#[command(name = "highwater", version, arg_required_else_help = true)]
+#[command(name = "highwater", version = env!("HIGHWATER_VERSION"), arg_required_else_help = true)]
 pub struct Program {
     /// How much is reported on standard error: error, warn, info, debug or trace
     #[arg(
@@ -97,7 +97,7 @@ pub enum Command {
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
-    /// Say which version this is
+    /// Say which version this is, and of which commit, where that is known
     Version,
 }
 
@@ -121,6 +121,11 @@ impl FromStr for Pair {
             _ => Err("write KEY=VALUE"),
         }
     }
+}
+
+/// A header of a record.
+fn header(text: &str) -> Result<Pair, &'static str> {
+    text.parse().map_err(|_| "write NAME=VALUE")
 }
 
 /// Where the values of a broker come from.
@@ -302,7 +307,7 @@ pub enum Topic {
         /// A configuration of the topics; may be given many times
         #[arg(long = "config", short = 'c', value_name = "KEY=VALUE")]
         configs: Vec<Pair>,
-        /// Be content if a topic is there already
+        /// Succeed if a topic already exists
         #[arg(long)]
         if_not_exists: bool,
         /// Only check whether they could be created
@@ -346,7 +351,7 @@ pub enum Topic {
         /// The topics' names
         #[arg(required = true)]
         names: Vec<String>,
-        /// Be content if a topic is not there
+        /// Succeed if a topic does not exist
         #[arg(long)]
         if_exists: bool,
         #[command(flatten)]
@@ -473,7 +478,7 @@ pub struct Produce {
     #[arg(long, value_name = "TEXT", value_parser = separator)]
     pub key_separator: Option<Separator>,
     /// A header of every record; may be given many times
-    #[arg(long = "header", alias = "headers", value_name = "NAME=VALUE")]
+    #[arg(long = "header", alias = "headers", value_name = "NAME=VALUE", value_parser = header)]
     pub headers: Vec<Pair>,
     /// Send everything to this partition
     #[arg(long, short = 'p', value_parser = clap::value_parser!(i32).range(0..))]
@@ -633,6 +638,8 @@ pub enum Cluster {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Make up an id for a new cluster, for `cluster.id` in each broker's file
+    Id,
     /// Run a cluster of several brokers on this machine until Ctrl-C
     Up(ClusterUp),
 }
@@ -860,6 +867,8 @@ mod tests {
 
     #[test]
     fn a_value_may_hold_an_equals_sign() {
+        assert_eq!(header("a"), Err("write NAME=VALUE"));
+        assert_eq!(header("a=b").map(|header| header.value), Ok("b".to_owned()));
         let pair: Pair = "sasl.jaas.config=a b=c".parse().unwrap();
         assert_eq!((pair.key.as_str(), pair.value.as_str()), ("sasl.jaas.config", "a b=c"));
     }

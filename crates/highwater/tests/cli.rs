@@ -455,6 +455,30 @@ fn the_configuration_is_explained_with_its_sources() {
 }
 
 #[test]
+fn an_id_of_a_cluster_is_one_that_a_file_may_have() {
+    let made = || String::from_utf8(highwater("cluster id").stdout).unwrap().trim().to_owned();
+    let (id, other) = (made(), made());
+    assert!(id.len() == 22 && id != other && !id.starts_with('-'), "{id} {other}");
+    let voters = "1@a:1,2@b:1,3@c:1";
+    let explained = highwater(&format!(
+        "config explain --set cluster.id={id} --set controller.quorum.voters={voters} --set node.id=4 \
+         --set process.roles=broker --set listeners=PLAINTEXT://d:1"
+    ));
+    assert!(explained.status.success(), "{explained:?}");
+}
+
+#[test]
+fn the_version_is_the_same_by_whatever_it_is_asked_for() {
+    let said = |ask: &str| String::from_utf8(highwater(ask).stdout).unwrap();
+    let version = said("version");
+    let number = version.strip_prefix("highwater ").unwrap().trim();
+    let number = number.strip_prefix(env!("CARGO_PKG_VERSION")).unwrap();
+    // A build from a tarball knows of no commit.
+    assert!(number.is_empty() || number.starts_with(" (commit "), "{version}");
+    assert_eq!(said("--version"), version);
+}
+
+#[test]
 fn kafkas_performance_tools_go_by_their_names() {
     let broker = Broker::start();
     let folder = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@
 mod cluster;
 mod cluster_access;
 mod cluster_elect;
+mod cluster_id;
 mod cluster_quorum;
 mod cluster_unregister;
 mod cluster_up;
@@ -59,7 +60,7 @@ pub fn run(program: Program) -> Result<ExitCode, Failure> {
         Command::Completions { shell } => shell_help::completions(shell),
         Command::ManPages { folder } => shell_help::man_pages(&folder),
         Command::Version => {
-            println!("highwater {}", env!("CARGO_PKG_VERSION"));
+            println!("highwater {}", env!("HIGHWATER_VERSION"));
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -72,6 +73,7 @@ fn run_cluster(command: &Cluster, reporting: start::Reporting) -> Result<ExitCod
         Cluster::Quorum { listing, connection } => cluster_quorum::run(listing.format, connection),
         Cluster::Elect(typed) => cluster_elect::run(typed),
         Cluster::Unregister { broker, connection } => cluster_unregister::run(*broker, connection),
+        Cluster::Id => cluster_id::run(),
         Cluster::Up(typed) => cluster_up::run(typed, reporting),
     }
 }

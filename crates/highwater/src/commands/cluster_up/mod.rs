@@ -11,18 +11,17 @@ mod readiness;
 mod shell;
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use configuration::{Configuration, Source, Sources, Warning};
-use model::Uuid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, interval_at};
 
 use crate::arguments::{ClusterUp, Pair};
+use crate::commands::cluster_id::random_id;
 use crate::commands::start::{EXIT_CODE_INTERRUPTED, Reporting, Signals};
 use crate::failure::{Failure, on_output};
 
@@ -96,7 +95,7 @@ async fn up(typed: &ClusterUp, folder: &Folder, settings: &[Pair]) -> Result<Exi
 fn planned(folder: &Folder, wanted: usize) -> Result<(Plan, bool), Failure> {
     let ports = || free_ports(plan::ports_max(wanted));
     let Some(plan) = folder.plan()? else {
-        let random = cluster_id().map_err(|error| cannot_start().detail(error))?;
+        let random = random_id().map_err(|error| cannot_start().detail(error))?;
         let plan = Plan::new(random, wanted, &ports()?);
         let Some(node) = folder.inhabited(&plan.brokers) else { return Ok((plan, true)) };
         let hint = "put its cluster.json back, or name another folder by --data-dir";
@@ -116,12 +115,6 @@ fn planned(folder: &Folder, wanted: usize) -> Result<(Plan, bool), Failure> {
                 "`{as_it_is}` starts it as it is; for another cluster name another folder"
             ))
     })
-}
-
-fn cluster_id() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(Uuid::from_random(bytes).to_string())
 }
 
 /// So many different ports that are free now. They are not held until brokers have them.
