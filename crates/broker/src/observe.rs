@@ -14,7 +14,7 @@ use crate::server::Server;
 use crate::telemetry::{
     BrokerFacts, ClusterFacts, CommittedOffset, Depth, FollowerFacts, GroupFacts, LocalReplica,
     MemberFacts, Observed, PartitionFacts, QuorumFacts, RequestFacts, ThreadTimes, TopicFacts,
-    Trouble,
+    Trouble, VolumeFacts,
 };
 
 /// Groups that are shown. Anybody may make groups; who has more needs another way to look at them.
@@ -60,6 +60,18 @@ impl Observed for Observer {
         self.ask(|server| {
             let paths = server.logs.directories().map(|it| it.path().display().to_string());
             paths.zip(server.flusher.syncs().cloned()).collect()
+        })
+    }
+
+    fn directory_volumes(&self) -> Vec<VolumeFacts> {
+        self.ask(|server| {
+            let used = server.logs.directories().filter(|it| !it.is_offline());
+            let facts = used.filter_map(|it| {
+                let (total_bytes, free_bytes) = it.volume_bytes().ok()?;
+                let directory = it.path().display().to_string();
+                Some(VolumeFacts { directory, total_bytes, free_bytes })
+            });
+            facts.collect()
         })
     }
 

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::observed::{FollowerFacts, MemberFacts};
+use super::observed::{FollowerFacts, MemberFacts, VolumeFacts};
 use super::scrape::Scrape;
 use crate::counters::{ByReason, ClusterCounters, Reason};
 use metrics::Families;
@@ -18,7 +18,8 @@ pub(super) fn write(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Re
     write_reasons(families, counters)?;
     write_replication(families, counters)?;
     write_followers(families, &scrape.cluster.followers)?;
-    write_syncs(families, scrape)
+    write_syncs(families, scrape)?;
+    write_volumes(families, &scrape.directory_volumes)
 }
 
 fn write_brokers(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Result {
@@ -238,4 +239,21 @@ fn write_syncs(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Result 
             .zip(&labels)
             .map(|((_, syncs), labels)| (&labels[..], &**syncs)),
     )
+}
+
+/// Two directories on one volume show the same bytes.
+fn write_volumes(families: &mut Families<'_>, volumes: &[VolumeFacts]) -> fmt::Result {
+    type Value = fn(&VolumeFacts) -> i64;
+    let of_volumes: [(&str, &str, Value); 2] = [
+        ("free", "Bytes that may still be written where a log directory lies", |v| v.free_bytes),
+        ("volume", "Bytes of the volume on which a log directory lies", |v| v.total_bytes),
+    ];
+    for (name, help, value) in of_volumes {
+        families.gauges(&format!("highwater_log_directory_{name}_bytes"), help, |row| {
+            volumes.iter().try_for_each(|volume| {
+                row(&[("directory", volume.directory.as_str())], value(volume) as f64)
+            })
+        })?;
+    }
+    Ok(())
 }

@@ -27,6 +27,9 @@ pub trait Observed: Send + Sync + 'static {
     /// How long syncs took, by log directory.
     fn directory_syncs(&self) -> Vec<(String, Arc<Durations>)>;
 
+    /// The volumes of the log directories that are used.
+    fn directory_volumes(&self) -> Vec<VolumeFacts>;
+
     /// What requests cost.
     fn requests(&self) -> RequestFacts;
 
@@ -35,6 +38,17 @@ pub trait Observed: Send + Sync + 'static {
 
     /// Everything that is wrong; empty: the broker is well.
     fn troubles(&self) -> Vec<Trouble>;
+}
+
+/// The volume that a log directory lies on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeFacts {
+    /// The log directory.
+    pub directory: String,
+    /// Bytes of the volume.
+    pub total_bytes: i64,
+    /// Bytes that may still be written.
+    pub free_bytes: i64,
 }
 
 /// What a broker knows of its cluster.

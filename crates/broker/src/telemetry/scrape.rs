@@ -9,7 +9,7 @@ use wire::ApiKey;
 
 use super::observed::{
     ClusterFacts, GroupFacts, Observed, PartitionFacts, RequestFacts, ThreadTimes, TopicFacts,
-    Trouble,
+    Trouble, VolumeFacts,
 };
 use super::{cluster, exporter, jmx, native};
 use crate::counters::{Counters, Durations};
@@ -65,6 +65,7 @@ impl Telemetry {
             topics: observed.topics(),
             groups: observed.groups(depth),
             directory_syncs: observed.directory_syncs(),
+            directory_volumes: observed.directory_volumes(),
             requests: observed.requests(),
             idle: observed.data_threads().map(|times| idle.since_last(Instant::now(), times)),
             troubles: observed.troubles(),
@@ -96,6 +97,7 @@ pub(super) struct Scrape<'a> {
     pub(super) topics: Vec<TopicFacts>,
     pub(super) groups: Vec<GroupFacts>,
     pub(super) directory_syncs: Vec<(String, Arc<Durations>)>,
+    pub(super) directory_volumes: Vec<VolumeFacts>,
     pub(super) requests: RequestFacts,
     /// Part of the time since the last look in which the data path's threads were idle.
     pub(super) idle: Option<f64>,

@@ -85,6 +85,11 @@ impl Observed for Numbers {
         vec![("/data/1".to_owned(), Arc::new(syncs)), ("/data/2".to_owned(), Arc::default())]
     }
 
+    fn directory_volumes(&self) -> Vec<VolumeFacts> {
+        let directory = "/data/1".to_owned();
+        vec![VolumeFacts { directory, total_bytes: 100_000, free_bytes: 40_000 }]
+    }
+
     fn requests(&self) -> RequestFacts {
         RequestFacts {
             frame_bytes: 65_536,
