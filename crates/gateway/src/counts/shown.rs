@@ -52,6 +52,11 @@ fn write_connections(families: &mut Families<'_>, shared: &Shared) -> fmt::Resul
         "highwater_gateway_tls_reloads_failed",
         "Times that the files of certificate and key had changed and could not be used: the ones before are shown on",
         shared.settings.tls.as_ref().map_or(0, |tls| tls.failed_reloads()),
+    )?;
+    families.counter(
+        "highwater_gateway_users_reloads_failed",
+        "Times that the file of users had changed and could not be used: those who were known stay so",
+        shared.who.failed_reloads(),
     )
 }
 

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
@@ -120,6 +121,8 @@ pub(super) struct Keeper {
     book: RwLock<Arc<Book>>,
     looked: Mutex<Looked>,
     looked_at: RwLock<Option<Instant>>,
+    /// Times that the file had changed and could not be used.
+    failed_reloads: AtomicU64,
 }
 
 /// What was seen last.
@@ -128,6 +131,8 @@ struct Looked {
     mark: Option<Mark>,
     /// What was said of a file that cannot be used, so that it is said once.
     said: Option<String>,
+    /// The file that cannot be used, so that it is counted once: its mark, `None` if there is no file.
+    refused: Option<Option<Mark>>,
 }
 
 impl Keeper {
@@ -137,7 +142,13 @@ impl Keeper {
             book: RwLock::default(),
             looked: Mutex::default(),
             looked_at: RwLock::default(),
+            failed_reloads: AtomicU64::default(),
         }
+    }
+
+    /// Times that the file had changed and could not be used.
+    pub(super) fn failed_reloads(&self) -> u64 {
+        self.failed_reloads.load(Ordering::Relaxed)
     }
 
     fn is_fresh(&self) -> bool {
@@ -159,20 +170,30 @@ impl Keeper {
     async fn look(&self, looked: &mut Looked) {
         let (path, before) = (self.path.clone(), looked.mark);
         let found = tokio::task::spawn_blocking(move || {
-            let now = mark(&std::fs::metadata(&path)?);
-            if Some(now) == before { Ok(None) } else { load(&path).map(Some) }
+            let now = std::fs::metadata(&path).map(|found| mark(&found));
+            let seen = now.as_ref().ok().copied();
+            let found = match now {
+                Ok(now) if Some(now) == before => Ok(None),
+                Ok(_) => load(&path).map(Some),
+                Err(error) => Err(error.into()),
+            };
+            (seen, found)
         });
-        let found =
-            found.await.unwrap_or_else(|_| Err(io::Error::other("the look was ended").into()));
+        let (seen, found) = found
+            .await
+            .unwrap_or_else(|_| (None, Err(io::Error::other("the look was ended").into())));
         match found {
-            Ok(None) => looked.said = None,
+            Ok(None) => (looked.said, looked.refused) = (None, None),
             Ok(Some((mark, book))) => {
                 info!(users = book.users.len(), "the file of users was read");
                 *self.book.write().expect("no code under it panics") = Arc::new(book);
-                *looked = Looked { mark: Some(mark), said: None };
+                *looked = Looked { mark: Some(mark), said: None, refused: None };
             }
             Err(cause) => {
                 let cause = cause.to_string();
+                if looked.refused.replace(seen) != Some(seen) {
+                    self.failed_reloads.fetch_add(1, Ordering::Relaxed);
+                }
                 if looked.said.as_ref() != Some(&cause) {
                     let file = self.path.display();
                     warn!(

@@ -111,6 +111,11 @@ impl Who {
         self.keeper.is_some()
     }
 
+    /// Times that the file of users had changed and could not be used.
+    pub(crate) fn failed_reloads(&self) -> u64 {
+        self.keeper.as_ref().map_or(0, Keeper::failed_reloads)
+    }
+
     /// What everybody may do.
     pub(crate) fn nobody(&self) -> &Visitor {
         &self.nobody
