@@ -1,12 +1,13 @@
 //! Bodies of requests to produce: no bytes panic or take much memory (the runner watches it), a request has a bounded number of
-//! records, and what stands in them as JSON is JSON without blanks. Bodies of requests to consumer instances have no number below 0. The first byte says in which form the others are.
+//! records, and what stands in them as JSON is JSON without blanks. Bodies of requests to consumer instances have no number below 0, and
+//! a pattern in them matches a name or not whatever is compared beside it. The first byte says in which form the others are.
 
 #![no_main]
 
 use gateway::request::draft::RECORDS_MAX;
-use gateway::request::instances;
+use gateway::request::instances::{self, Subscription};
 use gateway::request::wanted::Reading;
-use gateway::request::{Embedded, Lines, compact};
+use gateway::request::{Embedded, Lines, PATTERN_BYTES_MAX, compact};
 use libfuzzer_sys::fuzz_target;
 use serde_json::value::RawValue;
 
@@ -48,7 +49,18 @@ fn of_instances(body: &[u8]) {
         assert!(creation.fetch_bytes_min > 0);
         assert!(creation.name.is_none_or(|name| (1..=instances::NAME_BYTES_MAX).contains(&name.len())));
     }
-    assert!(!instances::topics(body).is_ok_and(|topics| topics.is_empty()));
+    match instances::subscription(body) {
+        Ok(Subscription::Topics(topics)) => assert!(!topics.is_empty()),
+        Ok(Subscription::Pattern(pattern)) => {
+            assert!((1..=PATTERN_BYTES_MAX).contains(&pattern.expression().len()));
+            let names = ["orders", "orders.eu", "a", "__x", "a-b_c.9"];
+            let matched = pattern.matching(names);
+            // Each is compared by itself, whatever stands beside it.
+            let alone = names.into_iter().filter(|name| !pattern.matching([*name]).is_empty());
+            assert!(alone.eq(matched.iter().map(String::as_str)));
+        }
+        Err(_) => {}
+    }
     let partitions = instances::partitions(body).unwrap_or_default();
     assert!(partitions.iter().all(|partition| partition.partition.0 >= 0));
     let places = instances::places(body).ok().flatten().unwrap_or_default();

@@ -66,7 +66,10 @@ impl Shared {
             events: Events::new(&settings.cluster, settings.events, bodies.bytes() / 8 * 3),
             reading: bodies.half(),
             bodies,
-            instances: Arc::new(Instances::new(settings.instances.clone())),
+            instances: Arc::new(Instances::new(
+                settings.instances.clone(),
+                topics.cluster().clone(),
+            )),
             groups: Arc::new(Groups::new(topics.cluster().private_lane())),
             keys: Arc::new(Keys::new(settings.memory_bytes)),
             lanes: Lanes::new(topics.cluster()),

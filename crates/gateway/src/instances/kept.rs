@@ -8,8 +8,10 @@ use client::Cluster;
 use serving::error::{ApiError, Kind};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tracing::debug;
 
 use super::InstanceSettings;
+use super::names::Names;
 use super::seat::Instance;
 use crate::charge::Charge;
 use crate::request::instances::Creation;
@@ -23,6 +25,7 @@ type Name = (String, String, String);
 /// All instances.
 pub(crate) struct Instances {
     settings: InstanceSettings,
+    names: Arc<Names>,
     kept: Mutex<Kept>,
 }
 
@@ -36,9 +39,14 @@ struct Kept {
 }
 
 impl Instances {
-    /// None yet.
-    pub(crate) fn new(settings: InstanceSettings) -> Instances {
-        Instances { settings, kept: Mutex::default() }
+    /// None yet, of this cluster.
+    pub(crate) fn new(settings: InstanceSettings, cluster: Cluster) -> Instances {
+        Instances { settings, names: Arc::new(Names::new(cluster)), kept: Mutex::default() }
+    }
+
+    /// The names of the cluster's topics.
+    pub(super) fn names(&self) -> &Names {
+        &self.names
     }
 
     pub(super) fn settings(&self) -> &InstanceSettings {
@@ -142,6 +150,14 @@ impl Instances {
 
     /// Looks after all once; whether that is to go on.
     fn look_after(&self) -> bool {
+        if self.names.is_due() {
+            let names = Arc::clone(&self.names);
+            tokio::spawn(async move {
+                if let Err(error) = names.renew().await {
+                    debug!(error = %error.message, "patterns match what was known before");
+                }
+            });
+        }
         let mut kept = self.kept();
         let expired =
             |_: &Name, instance: &mut Arc<Instance>| instance.is_idle_for(self.settings.timeout);
@@ -149,7 +165,7 @@ impl Instances {
             tokio::spawn(async move { instance.close().await });
         }
         for instance in kept.by_name.values() {
-            instance.keep_place();
+            instance.keep_place(&self.names);
         }
         kept.is_swept = !kept.by_name.is_empty();
         kept.is_swept

@@ -4,10 +4,12 @@
 //!
 //! One request at a time uses an instance; others wait for their turn, as in Strimzi's bridge. A request is carried
 //! out by a task of its own, so that a client that leaves breaks off no join and no commit; records that were read for it
-//! are read again. Read [`kept`] (which there are), [`seat`] (one of them), [`work`] (what is done), then [`handler`].
+//! are read again. Read [`kept`] (which there are), [`seat`] (one of them), [`names`] (what subscriptions by pattern follow), [`work`] (what
+//! is done), then [`handler`].
 
 mod handler;
 mod kept;
+mod names;
 mod read;
 mod seat;
 mod work;

@@ -10,7 +10,7 @@ use serving::error::{ApiError, Kind};
 use tokio::time::Instant;
 
 use super::kept::no_instance;
-use super::seat::{FETCH_BYTES, Instance, rewind};
+use super::seat::{FETCH_BYTES, Instance, Seat, rewind};
 use super::work::told;
 use crate::charge::Charge;
 use crate::read::Page;
@@ -75,7 +75,7 @@ pub(super) struct Read {
 pub(super) async fn read(
     shared: &Shared,
     instance: &Instance,
-    consumer: &mut Consumer,
+    seat: &mut Seat,
     portion: &Portion,
     is_wanted: impl Fn() -> bool,
 ) -> Result<Read, ApiError> {
@@ -83,6 +83,8 @@ pub(super) async fn read(
     let mut charge = Charge::new(&shared.reading);
     charge.set(portion.bytes_max.min(FETCH_BYTES as usize))?;
     loop {
+        seat.keep_up(shared.instances.names()).await;
+        let consumer = seat.consumer.as_mut().ok_or_else(no_instance)?;
         let left = until.saturating_duration_since(Instant::now());
         // A poll is never broken off: it may be joining the group.
         let fetched = consumer.poll(left.min(SLICE)).await.map_err(|error| told(&error))?;

@@ -6,10 +6,14 @@ use std::time::{Duration, Instant};
 
 use client::{Cluster, Consumer, ConsumerConfig};
 use model::{Offset, TopicPartition};
+use serving::error::ApiError;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 use tracing::debug;
 
+use super::kept::no_instance;
+use super::names::{Followed, Names};
+use super::work::told;
 use crate::charge::Charge;
 use crate::request::Embedded;
 use crate::request::instances::Creation;
@@ -42,6 +46,8 @@ pub(super) struct Seat {
     config: ConsumerConfig,
     /// `None` once the instance is closed.
     pub(super) consumer: Option<Consumer>,
+    /// The pattern that its subscription is of, if it is of one.
+    pub(super) followed: Option<Followed>,
 }
 
 /// The turn to use an instance.
@@ -76,6 +82,7 @@ impl Instance {
                 cluster: cluster.clone(),
                 config,
                 consumer,
+                followed: None,
             })),
             used: Mutex::new(Instant::now()),
             is_gone: AtomicBool::new(false),
@@ -104,24 +111,18 @@ impl Instance {
         used.elapsed() >= time && self.seat.try_lock().is_ok()
     }
 
-    /// Has it join its group again if the group shares its partitions out and no request does so.
-    pub(super) fn keep_place(&self) {
+    /// Has it subscribe to what its pattern matches by now, and join its group again if the group shares its partitions out, and
+    /// no request does so.
+    pub(super) fn keep_place(&self, names: &Arc<Names>) {
         let Ok(mut seat) = Arc::clone(&self.seat).try_lock_owned() else { return };
-        let Some(consumer) = &seat.consumer else { return };
-        let was_member = consumer.generation_id().is_some_and(|generation| generation >= 0);
-        if !was_member || !consumer.must_join() {
+        let is_behind = seat.followed.as_ref().is_some_and(|followed| followed.is_behind(names));
+        if !is_behind && !seat.must_join_again() {
             return;
         }
+        let names = Arc::clone(names);
         tokio::spawn(async move {
-            let Some(consumer) = &mut seat.consumer else { return };
-            match consumer.poll(Duration::ZERO).await {
-                Ok(fetched) => rewind(
-                    consumer,
-                    fetched.into_iter().map(|fetched| (fetched.partition, fetched.fetch_offset)),
-                ),
-                // The next request is told.
-                Err(error) => debug!(%error, "an instance cannot join its group again"),
-            }
+            seat.keep_up(&names).await;
+            seat.join_again().await;
         });
     }
 
@@ -133,7 +134,61 @@ impl Instance {
 }
 
 impl Seat {
+    /// Whether it is a member of its group that has to join anew.
+    fn must_join_again(&self) -> bool {
+        let Some(consumer) = &self.consumer else { return false };
+        consumer.generation_id().is_some_and(|generation| generation >= 0) && consumer.must_join()
+    }
+
+    async fn join_again(&mut self) {
+        if !self.must_join_again() {
+            return;
+        }
+        let Some(consumer) = &mut self.consumer else { return };
+        match consumer.poll(Duration::ZERO).await {
+            Ok(fetched) => rewind(
+                consumer,
+                fetched.into_iter().map(|fetched| (fetched.partition, fetched.fetch_offset)),
+            ),
+            // The next request is told.
+            Err(error) => debug!(%error, "an instance cannot join its group again"),
+        }
+    }
+
+    /// Begins to follow a pattern.
+    ///
+    /// # Errors
+    /// There is no memory for the topics that match; then it follows none.
+    pub(super) async fn follow(
+        &mut self,
+        followed: Followed,
+        names: &Names,
+    ) -> Result<(), ApiError> {
+        self.followed = Some(followed);
+        let begun = self.subscribe_to_news(names).await;
+        if begun.is_err() {
+            self.followed = None;
+        }
+        begun
+    }
+
+    /// Subscribes to what its pattern matches by now, if it follows one.
+    pub(super) async fn keep_up(&mut self, names: &Names) {
+        if let Err(error) = self.subscribe_to_news(names).await {
+            debug!(error = %error.message, "an instance reads the topics that its pattern matched before");
+        }
+    }
+
+    async fn subscribe_to_news(&mut self, names: &Names) -> Result<(), ApiError> {
+        let Some(followed) = &mut self.followed else { return Ok(()) };
+        let Some(topics) = followed.news(names).await? else { return Ok(()) };
+        let consumer = self.consumer.as_mut().ok_or_else(no_instance)?;
+        let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+        consumer.subscribe(&topics).map_err(|error| told(&error))
+    }
+
     async fn close(&mut self) {
+        self.followed = None;
         let Some(consumer) = self.consumer.take() else { return };
         match timeout(LEAVE_MAX, consumer.close()).await {
             Ok(Ok(())) => {}

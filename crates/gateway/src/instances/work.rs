@@ -16,13 +16,13 @@ use super::seat::{Instance, Seat, rewind};
 use crate::answer::{Answer, nothing, text};
 use crate::produce::of_refusal;
 use crate::read::locate;
-use crate::request::instances::{Place, partitions, places, topics};
-use crate::request::{Parameters, Wish};
+use crate::request::instances::{Place, Subscription as Wanted, partitions, places, subscription};
+use crate::request::{Parameters, Pattern, Wish};
 use crate::state::Shared;
 
 /// What is to be done.
 pub(super) enum Work {
-    Subscribe(Vec<String>),
+    Subscribe(Wanted),
     Subscription,
     Unsubscribe,
     Assign(Vec<TopicPartition>),
@@ -50,7 +50,7 @@ impl Work {
     ) -> Result<Option<Work>, ApiError> {
         Ok(Some(match wish {
             Wish::Delete => return Ok(None),
-            Wish::Subscribe => Work::Subscribe(topics(body)?),
+            Wish::Subscribe => Work::Subscribe(subscription(body)?),
             Wish::Subscription => Work::Subscription,
             Wish::Unsubscribe => Work::Unsubscribe,
             Wish::Assign => Work::Assign(partitions(body)?),
@@ -127,13 +127,17 @@ pub(super) async fn carry_out(
             seat.renew().await;
             Ok(done(nothing()))
         }
-        Work::Subscribe(topics) => subscribe(shared, seat, &topics).await.map(done),
+        Work::Subscribe(Wanted::Topics(topics)) => subscribe(shared, seat, &topics).await.map(done),
+        Work::Subscribe(Wanted::Pattern(pattern)) => follow(shared, seat, pattern).await.map(done),
+        Work::Subscription => {
+            let pattern = seat.followed.as_ref().map(|followed| followed.pattern.clone());
+            Ok(done(subscribed(consumer_of(seat)?, pattern.as_ref())))
+        }
         Work::Read(portion) => {
-            let consumer = consumer_of(seat)?;
-            let Read { body, begun } =
-                read(shared, instance, consumer, &portion, is_wanted).await?;
+            let Read { body, begun } = read(shared, instance, seat, &portion, is_wanted).await?;
             Ok(Done { answer: Answer::of(portion.format.content_type, body), begun })
         }
+        Work::Assign(_) if seat.followed.is_some() => Err(has_subscription()),
         work => ask(shared, consumer_of(seat)?, work).await.map(done),
     }
 }
@@ -149,9 +153,12 @@ async fn subscribe(
 ) -> Result<Answer, ApiError> {
     let consumer = consumer_of(seat)?;
     let known = consumer.subscription();
-    if known.is_empty() && !consumer.assignment().is_empty() {
-        let words = "this instance has partitions assigned: DELETE its subscription, which ends that too, and subscribe then";
-        return Err(ApiError::new(Kind::Exclusive, words));
+    let is_assigned = known.is_empty() && !consumer.assignment().is_empty();
+    if seat.followed.is_some() {
+        return Err(has_subscription());
+    }
+    if is_assigned {
+        return Err(has_assignment());
     }
     for topic in topics {
         shared.topics.existing(topic).await?;
@@ -167,10 +174,46 @@ async fn subscribe(
     Ok(nothing())
 }
 
+/// Subscribes to the topics that match, now and later. The same pattern again looks for topics now.
+async fn follow(shared: &Shared, seat: &mut Seat, pattern: Pattern) -> Result<Answer, ApiError> {
+    let consumer = consumer_of(seat)?;
+    let is_subscribed = !consumer.subscription().is_empty();
+    let is_assigned = !consumer.assignment().is_empty();
+    let is_same = seat.followed.as_ref().map(|followed| followed.pattern == pattern);
+    match is_same {
+        None if is_subscribed => return Err(has_subscription()),
+        None if is_assigned => return Err(has_assignment()),
+        _ => {}
+    }
+    let names = shared.instances.names();
+    names.renew().await?;
+    match is_same {
+        Some(true) => {
+            seat.keep_up(names).await;
+            return Ok(nothing());
+        }
+        Some(false) => seat.renew().await,
+        None => {}
+    }
+    let followed = names.follow(pattern, &shared.bodies);
+    seat.follow(followed, names).await?;
+    Ok(nothing())
+}
+
+fn has_assignment() -> ApiError {
+    let words = "this instance has partitions assigned: DELETE its subscription, which ends that too, and subscribe then";
+    ApiError::new(Kind::Exclusive, words)
+}
+
+fn has_subscription() -> ApiError {
+    let words = "this instance has a subscription, and topics, a pattern and assigned partitions exclude each other: DELETE the \
+                 subscription first";
+    ApiError::new(Kind::Exclusive, words)
+}
+
 async fn ask(shared: &Shared, consumer: &mut Consumer, work: Work) -> Result<Answer, ApiError> {
     match work {
         Work::Assign(partitions) => assign(shared, consumer, &partitions).await,
-        Work::Subscription => Ok(subscription(consumer)),
         Work::Assignment => Ok(assignment(consumer)),
         Work::Commit(places) => commit(consumer, places).await,
         Work::Committed(partitions) => committed(consumer, partitions).await,
@@ -180,7 +223,9 @@ async fn ask(shared: &Shared, consumer: &mut Consumer, work: Work) -> Result<Ans
             Ok(nothing())
         }
         Work::SeekTo(end, partitions) => seek_to(consumer, end, &partitions).await,
-        Work::Subscribe(_) | Work::Unsubscribe | Work::Read(_) => unreachable!("done above"),
+        Work::Subscribe(_) | Work::Subscription | Work::Unsubscribe | Work::Read(_) => {
+            unreachable!("done above")
+        }
     }
 }
 
@@ -190,8 +235,7 @@ async fn assign(
     partitions: &[TopicPartition],
 ) -> Result<Answer, ApiError> {
     if !consumer.subscription().is_empty() {
-        let words = "this instance has a subscription, and its group assigns partitions: DELETE the subscription first";
-        return Err(ApiError::new(Kind::Exclusive, words));
+        return Err(has_subscription());
     }
     for partition in partitions {
         locate(shared, &partition.topic, partition.partition.0).await?;
@@ -200,7 +244,7 @@ async fn assign(
     Ok(nothing())
 }
 
-fn subscription(consumer: &Consumer) -> Answer {
+fn subscribed(consumer: &Consumer, pattern: Option<&Pattern>) -> Answer {
     let topics: Vec<String> = consumer.subscription().iter().map(|topic| text(topic)).collect();
     let mut by_topic: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for partition in consumer.assignment() {
@@ -214,7 +258,10 @@ fn subscription(consumer: &Consumer) -> Answer {
         .map(|(topic, list)| format!("{{{}:[{}]}}", text(topic), list.join(",")))
         .collect();
     let (topics, partitions) = (topics.join(","), partitions.join(","));
-    Answer::as_proxies(format!("{{\"topics\":[{topics}],\"partitions\":[{partitions}]}}"))
+    let pattern =
+        pattern.map(|pattern| format!(",\"topic_pattern\":{}", text(pattern.expression())));
+    let pattern = pattern.unwrap_or_default();
+    Answer::as_proxies(format!("{{\"topics\":[{topics}],\"partitions\":[{partitions}]{pattern}}}"))
 }
 
 fn assignment(consumer: &Consumer) -> Answer {

@@ -13,6 +13,7 @@ use serving::error::{ApiError, Kind};
 use super::draft::unreadable;
 use super::form::Embedded;
 use super::object::Object;
+use super::pattern::Pattern;
 use super::read::WAIT_MAX_MS;
 
 /// Bytes of the name of an instance or a group.
@@ -134,19 +135,37 @@ struct WrittenTopics {
     topic_pattern: Option<String>,
 }
 
-/// The topics to subscribe to, each once.
+/// What is to be subscribed to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subscription {
+    /// These topics, each once; at least one.
+    Topics(Vec<String>),
+    /// Those whose names match, now or later.
+    Pattern(Pattern),
+}
+
+/// The topics to subscribe to, or their pattern.
 ///
 /// # Errors
-/// The body cannot be read, names no topic, or has a pattern.
-pub fn topics(body: &[u8]) -> Result<Vec<String>, ApiError> {
+/// The body cannot be read, names no topic, has a pattern that cannot be used, or both topics and a pattern.
+pub fn subscription(body: &[u8]) -> Result<Subscription, ApiError> {
     let written: WrittenTopics = object(body)?;
-    if written.topic_pattern.is_some() {
-        return Err(wrong("topic_pattern: patterns are not served: name the topics"));
+    match (written.topics, written.topic_pattern) {
+        (Some(_), Some(_)) => {
+            let words = "topics and topic_pattern exclude each other: send one of them";
+            Err(ApiError::new(Kind::Exclusive, words))
+        }
+        (None, Some(expression)) => Pattern::new(expression).map(Subscription::Pattern),
+        (topics, None) => {
+            let mut topics = topics.unwrap_or_default();
+            topics.sort();
+            topics.dedup();
+            match topics.is_empty() {
+                true => Err(wrong("topics: expected at least one, or a topic_pattern")),
+                false => Ok(Subscription::Topics(topics)),
+            }
+        }
     }
-    let mut topics = written.topics.unwrap_or_default();
-    topics.sort();
-    topics.dedup();
-    if topics.is_empty() { Err(wrong("topics: expected at least one")) } else { Ok(topics) }
 }
 
 #[derive(Deserialize)]
@@ -292,10 +311,28 @@ mod tests {
     }
 
     #[test]
-    fn topics_partitions_and_offsets_are_lists() {
-        assert_eq!(topics(br#"{"topics":["b","a","b"]}"#).unwrap(), ["a", "b"]);
-        assert!(topics(br#"{"topic_pattern":"a.*"}"#).unwrap_err().message.contains("patterns"));
-        assert!(topics(br#"{"topics":[]}"#).is_err());
+    fn a_subscription_is_to_topics_or_to_a_pattern() {
+        let topics = subscription(br#"{"topics":["b","a","b"]}"#);
+        assert_eq!(topics, Ok(Subscription::Topics(vec!["a".to_owned(), "b".to_owned()])));
+        let followed = subscription(br#"{"topics":null,"topic_pattern":"a.*"}"#).unwrap();
+        assert!(
+            matches!(followed, Subscription::Pattern(pattern) if pattern.expression() == "a.*")
+        );
+        for (body, kind) in [
+            (r#"{"topics":["a"],"topic_pattern":"a.*"}"#, Kind::Exclusive),
+            (r#"{"topics":[],"topic_pattern":"a.*"}"#, Kind::Exclusive),
+            (r#"{"topics":[]}"#, Kind::Unprocessable),
+            ("{}", Kind::Unprocessable),
+            (r#"{"topic_pattern":""}"#, Kind::Unprocessable),
+            (r#"{"topic_pattern":"("}"#, Kind::Unprocessable),
+            (r#"{"topic_pattern":["a"]}"#, Kind::Unprocessable),
+        ] {
+            assert_eq!(subscription(body.as_bytes()).unwrap_err().kind, kind, "{body}");
+        }
+    }
+
+    #[test]
+    fn partitions_and_offsets_are_lists() {
         let named = partitions(br#"{"partitions":[{"topic":"t","partition":3}]}"#).unwrap();
         assert_eq!(named, [TopicPartition::new("t", 3)]);
         assert!(partitions(br#"{"partitions":[{"topic":"t","partition":-1}]}"#).is_err());

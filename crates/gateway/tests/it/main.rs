@@ -13,6 +13,7 @@ mod keys;
 mod metrics;
 mod openapi;
 mod pages;
+mod patterns;
 mod producing;
 mod pushing;
 mod reading;

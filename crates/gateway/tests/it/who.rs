@@ -24,6 +24,8 @@ const USERS: [(&str, Role); 4] = [
 ];
 /// Reads `logs.…`, and nothing else.
 pub const LIMITED: &str = "limited";
+/// Writes to `logs.…` and reads it, and nothing else.
+const LIMITED_PRODUCER: &str = "limited-producer";
 pub const PASSWORD: &str = "correct horse: battery";
 const FORM: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";
@@ -73,9 +75,11 @@ impl People {
         let mut users = Users::default();
         let mut made = Vec::new();
         let under = Topics::Under(vec!["logs.".to_owned()]);
-        let limited = (LIMITED, Rights { role: Some(Role::Read), topics: under });
+        let limited = (LIMITED, Rights { role: Some(Role::Read), topics: under.clone() });
+        let limited_producer = Rights { role: Some(Role::Produce), topics: under };
         let all = USERS.map(|(name, role)| (name, Rights::of(role)));
-        for (name, rights) in all.into_iter().chain([limited]) {
+        for (name, rights) in all.into_iter().chain([limited, (LIMITED_PRODUCER, limited_producer)])
+        {
             let password = (name == "boss").then(|| passwords::hash(PASSWORD));
             users.users.insert(name.to_owned(), User { rights, password });
             let token = tokens::make();
@@ -203,6 +207,34 @@ async fn every_route_is_answered_to_the_roles_that_may_and_to_no_other() {
     world.stop().await;
 }
 
+/// A pattern may match any topic that ever comes, so whoever may not read all topics can follow none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_for_some_topics_follows_no_pattern() {
+    let people = People::new();
+    let world = people.world().await;
+    world.create("logs.a", 1, &[]).await;
+    let mut connection = world.connect().await;
+    let mut post = async |name: &str, target: &str, body: &str| {
+        let bearer = people.bearer(name);
+        let headers = [("authorization", bearer.as_str()), ("content-type", JSON)];
+        connection.ask("POST", target, &headers, body.as_bytes()).await
+    };
+    let record = post(LIMITED_PRODUCER, "/topics/logs.a", r#"{"records":[{"value":1}]}"#).await;
+    assert_eq!(record.status, 200, "{record:?}");
+    let (instances, instance) = ("/consumers/g", r#"{"name":"one"}"#);
+    assert_eq!(post("producer", instances, instance).await.status, 200);
+    let subscription = "/consumers/g/instances/one/subscription";
+    for pattern in [r#"{"topic_pattern":"logs\\..*"}"#, r#"{"topic_pattern":".*"}"#] {
+        assert_eq!(post("producer", subscription, pattern).await.status, 204);
+        for name in [LIMITED, LIMITED_PRODUCER] {
+            let refused = post(name, subscription, pattern).await;
+            assert_eq!(refused.status, 403, "{name}: {refused:?}");
+        }
+    }
+    assert_eq!(post(LIMITED_PRODUCER, instances, instance).await.status, 403);
+    world.stop().await;
+}
+
 /// An empty body is a record for these two routes: sent by the three roles that may.
 fn raws_that_may() -> i64 {
     2 * USERS.iter().filter(|(_, role)| *role >= Role::Produce).count() as i64
@@ -252,6 +284,16 @@ async fn a_password_is_checked_once_a_minute_and_a_wrong_one_each_time() {
         "Bearer hwt_".to_owned(),
     ] {
         assert_eq!(status(&wrong).await, 401, "{wrong}");
+    }
+    // Nobody is told which names there are.
+    let refused = async |said: &str| {
+        let headers = [("authorization", said)];
+        let answer = world.connect().await.ask("GET", "/topics", &headers, b"").await;
+        (answer.status, answer.body, answer.headers.len())
+    };
+    let wrong = refused(&basic("boss", "wrong")).await;
+    for unknown in [basic("nobody", "wrong"), basic("reader", "wrong"), basic("", "")] {
+        assert_eq!(refused(&unknown).await, wrong, "{unknown}");
     }
     let metrics = world.connect().await.get("/metrics").await.body;
     let accepted = "highwater_gateway_logins_total{result=\"accepted\"} 1\n";
