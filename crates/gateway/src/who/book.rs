@@ -55,7 +55,7 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    fn of(users: &Users) -> Result<Book, BookError> {
+    pub(super) fn of(users: &Users) -> Result<Book, BookError> {
         let mut book = Book::default();
         for (name, user) in &users.users {
             if !user.password.as_deref().is_none_or(passwords::is_usable) {

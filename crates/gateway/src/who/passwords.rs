@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
 use argon2::{Algorithm, Argon2, Params, Version};
+use metrics::Counter;
 use tokio::sync::Semaphore;
 
 use super::tokens::random;
@@ -44,16 +45,14 @@ fn nobodys() -> &'static str {
     HASH.get_or_init(|| hash(&super::tokens::make()))
 }
 
-fn is_right(password: &str, hash: Option<&str>) -> bool {
-    // A name that is not there must take as long as one that is.
-    let parsed = PasswordHash::new(match hash {
-        Some(hash) => hash,
-        None => nobodys(),
-    });
-    let fits = |parsed: PasswordHash<'_>| {
-        Argon2::default().verify_password(password.as_bytes(), &parsed).is_ok()
-    };
-    parsed.is_ok_and(fits) && hash.is_some()
+/// Whether this password has this hash, and the work that it took to know: KiB times passes.
+fn is_right(password: &str, hash: Option<&str>) -> (bool, u64) {
+    // A name that is not there must take as long as one that is; and the first login of all makes this, whoever that is.
+    let nobodys = nobodys();
+    let Ok(parsed) = PasswordHash::new(hash.unwrap_or(nobodys)) else { return (false, 0) };
+    let Ok(params) = Params::try_from(&parsed) else { return (false, 0) };
+    let fits = Argon2::default().verify_password(password.as_bytes(), &parsed).is_ok();
+    (fits && hash.is_some(), u64::from(params.m_cost()) * u64::from(params.t_cost()))
 }
 
 /// As many passwords are being checked, or wait for it, as may be.
@@ -64,6 +63,8 @@ pub(super) struct Busy;
 pub(super) struct Checker {
     at_once: Arc<Semaphore>,
     places: Arc<Semaphore>,
+    /// What all checks have taken, in KiB times passes.
+    pub(super) work: Arc<Counter>,
 }
 
 impl Checker {
@@ -71,6 +72,7 @@ impl Checker {
         Checker {
             at_once: Arc::new(Semaphore::new(AT_ONCE)),
             places: Arc::new(Semaphore::new(AT_ONCE + WAITING)),
+            work: Arc::default(),
         }
     }
 
@@ -78,8 +80,10 @@ impl Checker {
     pub(super) async fn check(&self, password: String, hash: Option<String>) -> Result<bool, Busy> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Busy)?;
         let turn = Arc::clone(&self.at_once).acquire_owned().await.expect("it is never closed");
+        let all = Arc::clone(&self.work);
         let checked = tokio::task::spawn_blocking(move || {
-            let is_right = is_right(&password, hash.as_deref());
+            let (is_right, work) = is_right(&password, hash.as_deref());
+            all.add(work);
             drop((turn, place));
             is_right
         });
@@ -95,9 +99,13 @@ mod tests {
     fn a_password_has_its_hash_and_no_other_has() {
         let made = hash("correct horse");
         assert!(made.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{made}");
-        assert!(is_usable(&made) && is_right("correct horse", Some(&made)));
-        assert!(!is_right("correct hors", Some(&made)) && !is_right("", Some(&made)));
-        assert!(!is_right("correct horse", None));
+        let (memory_kib, passes, _) = COST;
+        let work = u64::from(memory_kib * passes);
+        assert!(is_usable(&made));
+        assert_eq!(is_right("correct horse", Some(&made)), (true, work));
+        assert_eq!(is_right("correct hors", Some(&made)), (false, work));
+        assert_eq!(is_right("", Some(&made)), (false, work));
+        assert_eq!(is_right("correct horse", None), (false, work));
         assert_ne!(made, hash("correct horse"), "each has a salt of its own");
     }
 

@@ -157,3 +157,51 @@ impl Logins {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serving::rights::{Rights, Role};
+    use serving::users::{User, Users};
+
+    use super::super::passwords::hash;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_that_nobody_has_takes_the_work_of_a_wrong_password() {
+        let mut users = Users::default();
+        for (name, password) in [("known", Some(hash("right"))), ("has-tokens", None)] {
+            let user = User { rights: Rights::of(Role::Read), password };
+            users.users.insert(name.to_owned(), user);
+        }
+        let book = Arc::new(Book::of(&users).unwrap());
+        let logins = Arc::new(Logins::new());
+        let check = async |name: &str, password: &str| {
+            let before = logins.checker.work.get();
+            let outcome = logins.check(&book, name, password, None).await;
+            (outcome, logins.checker.work.get() - before)
+        };
+        // Whoever logs in first of all, and whoever is told the same again.
+        let (outcome, work) = check("nobody", "wrong").await;
+        assert!(outcome == Outcome::Wrong && work > 0, "{outcome:?}, {work}");
+        for (name, password) in [
+            ("nobody", "wrong"),
+            ("known", "wrong"),
+            ("known", "wrong"),
+            ("known", ""),
+            ("has-tokens", ""),
+            ("has-tokens", "right"),
+            ("", "right"),
+            ("Known", "right"),
+        ] {
+            let checked = check(name, password).await;
+            assert_eq!(checked, (Outcome::Wrong, work), "{name:?} {password:?}");
+        }
+        assert_eq!(check("known", "right").await, (Outcome::Verified, work));
+        assert_eq!(check("known", "right").await, (Outcome::Known, 0));
+        // What is not looked at is looked at for nobody.
+        let long = "x".repeat(BYTES_MAX + 1);
+        for name in ["known", "nobody", "a:b"] {
+            assert_eq!(check(name, &long).await, (Outcome::Wrong, 0), "{name}");
+        }
+    }
+}

@@ -81,10 +81,17 @@ impl World {
 
     /// With a gateway that reaches the broker through a gate; everything else reaches it directly.
     pub async fn start_behind_gate() -> (World, Gate) {
+        World::start_behind_gate_with(|settings| settings).await
+    }
+
+    /// The same, with a gateway that is set otherwise.
+    pub async fn start_behind_gate_with(
+        change: impl FnOnce(Settings) -> Settings,
+    ) -> (World, Gate) {
         let (broker, cluster, dir) = World::broker().await;
         let bootstrap = broker.listeners()[0].to_string();
         let gate = Gate::to(bootstrap).await;
-        let mut settings = settings(&gate.address.to_string());
+        let mut settings = change(settings(&gate.address.to_string()));
         for id in cluster.metadata().brokers.keys() {
             settings.cluster.addresses.insert(*id, gate.address.to_string());
         }
