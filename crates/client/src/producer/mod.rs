@@ -5,6 +5,7 @@
 //! record's batch. Read [`queue`] (records to batches), then [`sender`] (batches to brokers), then
 //! [`transaction`].
 
+mod absence;
 mod batch;
 mod feed;
 mod metrics;
@@ -85,6 +86,9 @@ pub struct ProducerConfig {
     /// Whether a batch that may be written is given up where the producer's sequence begins anew: sent again, it could be
     /// there twice, because no broker would know it. Kafka's clients send it.
     pub never_twice: bool,
+    /// Whether what waits for a topic that was deleted is given up as soon as the cluster says so; else it waits until its
+    /// time is over, as with Kafka's clients: the topic may be made again.
+    pub gives_up_deleted: bool,
     /// Where records without a key go.
     pub partitioner: Partitioner,
     /// `transactional.id`: with one, records are taken within transactions only. Needs idempotence.
@@ -114,6 +118,7 @@ impl Default for ProducerConfig {
             retry_backoff: Duration::from_millis(100),
             retries: u32::MAX,
             never_twice: false,
+            gives_up_deleted: false,
             partitioner: Partitioner::Sticky,
             transactional_id: None,
             transaction_timeout: Duration::from_secs(60),

@@ -1,5 +1,6 @@
 //! From records to closed batches: the part of the producer that runs for every record.
 
+use super::absence::{Absence, Told};
 use super::batch::{Batch, Delivery, Outcome};
 use super::feed::Fed;
 use super::ratio::CompressionRatio;
@@ -116,6 +117,8 @@ pub(super) struct QueueState {
     /// flight at a time: a broker that knows nothing of a producer takes any first sequence, so
     /// were the first batch refused, the second would be taken and the first never again.
     pub(super) established: bool,
+    /// What brokers have said of it under this id.
+    pub(super) told: Told,
     /// When the next attempt may be made, after a failure.
     pub(super) not_before: Option<Instant>,
     /// Whether the sender knows of it.
@@ -253,7 +256,7 @@ impl QueueState {
 
     /// The topic has another id: it was deleted and made again, and its log knows no producer.
     fn renew_topic(&mut self, topic_id: TopicId, shared: &Shared) {
-        self.topic_id = topic_id;
+        (self.topic_id, self.told) = (topic_id, Told::default());
         (self.made_again, self.recovering) = (true, true);
         self.begin_again(shared);
     }
@@ -466,6 +469,8 @@ pub(super) struct TopicQueues {
     /// Changes with `partitions`.
     generation: AtomicU32,
     ratio: Arc<CompressionRatio>,
+    /// Of the topic from the cluster's metadata.
+    absence: Mutex<Absence>,
 }
 
 struct Partitions {
@@ -488,6 +493,7 @@ impl TopicQueues {
             dealt: AtomicU32::new(fastrand::u32(..)),
             generation: AtomicU32::new(0),
             ratio: Arc::default(),
+            absence: Mutex::default(),
         };
         queues.update(topic, shared);
         queues
@@ -495,6 +501,7 @@ impl TopicQueues {
 
     /// Takes in what the cluster says about the topic: more partitions, other leaders, another id.
     pub(super) fn update(&self, topic: &Topic, shared: &Shared) {
+        lock(&self.absence).ends();
         let mut partitions = self.partitions.write().expect("no code under it panics");
         for queue in &partitions.queues {
             let mut state = lock(&queue.state);
@@ -520,6 +527,12 @@ impl TopicQueues {
             partitions.available = (0..partitions.count as i32).collect();
         }
         self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// A new answer of the cluster lacks the topic. Whether it was deleted.
+    pub(super) fn is_gone(&self, now: Instant) -> bool {
+        let told: Vec<Told> = self.queues().iter().map(|queue| lock(&queue.state).told).collect();
+        lock(&self.absence).goes_on(told, now)
     }
 
     pub(super) fn partition_count(&self) -> i32 {

@@ -5,6 +5,7 @@
 //! With idempotence the broker refuses whatever arrives out of order; without it, a batch behind a
 //! failed one may get ahead of it unless one request is in flight at a time, as in Kafka.
 
+use super::absence::Told;
 use super::batch::{Batch, BatchReport, Placed, Undelivered};
 use super::queue::PartitionQueue;
 use super::request::{self, Envelope, Sent};
@@ -28,9 +29,18 @@ const UNANSWERED_PAUSE: Duration = Duration::from_millis(1);
 
 /// What other tasks tell the sender.
 enum Event {
-    Answer { request: u64, result: Result<Bytes, ClientError> },
-    Connected { broker: i32, result: Result<Connection, ClientError> },
-    Refreshed,
+    Answer {
+        request: u64,
+        result: Result<Bytes, ClientError>,
+    },
+    Connected {
+        broker: i32,
+        result: Result<Connection, ClientError>,
+    },
+    /// Metadata was asked for; whether it came.
+    Refreshed {
+        is_new: bool,
+    },
     Identity(Result<Identity, ClientError>),
 }
 
@@ -333,7 +343,7 @@ impl Sender {
         match event {
             Event::Answer { request, result } => self.answered(request, result),
             Event::Connected { broker, result } => self.connected(broker, result),
-            Event::Refreshed => self.refreshed(),
+            Event::Refreshed { is_new } => self.refreshed(is_new),
             Event::Identity(result) => self.reset_identity(result),
         }
     }
@@ -439,7 +449,12 @@ impl Sender {
         tracing::debug!(topic = %sent.queue.topic, partition = sent.queue.partition, %error, "again");
         self.refresh_metadata(now);
         let again_at = now + crate::cluster::jittered(self.shared.config.retry_backoff);
-        lock(&sent.queue.state).not_before = Some(again_at);
+        {
+            let mut state = lock(&sent.queue.state);
+            state.not_before = Some(again_at);
+            // Of the topic that it is now, if it was made again meanwhile.
+            state.told.is_unknown |= is_unknown(error) && state.topic_id == sent.topic_id;
+        }
         self.put_back(sent.queue, [sent.batch]);
     }
 
@@ -476,6 +491,9 @@ impl Sender {
         {
             let mut state = lock(&sent.queue.state);
             state.established |= result.is_ok();
+            if result.is_ok() {
+                state.told = Told { is_taken: true, is_unknown: false };
+            }
             state.came_back(&self.shared);
         }
         self.end(&sent.queue, sent.batch, result);
@@ -575,13 +593,18 @@ impl Sender {
             if metadata.leader(&queue.topic, queue.partition) != Some(broker) {
                 continue;
             }
-            let batches = lock(&queue.state).take_waiting(&self.shared);
-            for batch in batches {
-                if batch.base_sequence != Sequence::NONE {
-                    self.lose(error);
-                }
-                self.end(&queue, batch, Err(error.clone()));
+            self.give_up(&queue, error);
+        }
+    }
+
+    /// Gives up what waits for a partition.
+    fn give_up(&mut self, queue: &PartitionQueue, error: &ClientError) {
+        let batches = lock(&queue.state).take_waiting(&self.shared);
+        for batch in batches {
+            if batch.base_sequence != Sequence::NONE {
+                self.lose(error);
             }
+            self.end(queue, batch, Err(error.clone()));
         }
     }
 
@@ -610,23 +633,35 @@ impl Sender {
         let (cluster, events) = (self.shared.cluster.clone(), self.events.clone());
         let pause = crate::cluster::jittered(self.shared.config.retry_backoff);
         tokio::spawn(async move {
-            if let Err(error) = cluster.refresh().await {
+            let refreshed = cluster.refresh().await;
+            if let Err(error) = &refreshed {
                 tracing::debug!(%error, "cannot refresh metadata");
             }
             // So that a topic without a leader does not ask without end.
             tokio::time::sleep(pause).await;
-            let _ = events.send(Event::Refreshed);
+            let _ = events.send(Event::Refreshed { is_new: refreshed.is_ok() });
         });
     }
 
-    fn refreshed(&mut self) {
-        (self.refreshing, self.refreshed) = (false, Instant::now());
+    fn refreshed(&mut self, is_new: bool) {
+        let now = Instant::now();
+        (self.refreshing, self.refreshed) = (false, now);
+        let looks = is_new && self.shared.config.gives_up_deleted;
         let metadata = self.shared.cluster.metadata();
+        let mut gone = Vec::new();
         let topics = self.shared.topics.read().expect("no code under it panics");
         for (name, queues) in topics.iter() {
-            if let Some(topic) = metadata.topics.get(name.as_str()) {
-                queues.update(topic, &self.shared);
+            match metadata.topics.get(name.as_str()) {
+                Some(topic) => queues.update(topic, &self.shared),
+                None if looks && queues.is_gone(now) => gone.extend(queues.queues()),
+                None => {}
             }
+        }
+        drop(topics);
+        for queue in gone {
+            let what = format!("produce to {}-{}", queue.topic, queue.partition);
+            let error = ClientError::refused(what, ErrorCode::UnknownTopicOrPartition);
+            self.give_up(&queue, &error);
         }
     }
 
@@ -667,4 +702,10 @@ impl Sender {
         self.reset = Reset::None;
         self.shared.renumber(identity);
     }
+}
+
+/// Whether a leader says that it knows no such topic.
+fn is_unknown(error: &ClientError) -> bool {
+    let code = error.code();
+    matches!(code, Some(ErrorCode::UnknownTopicOrPartition | ErrorCode::UnknownTopicId))
 }

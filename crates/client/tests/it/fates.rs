@@ -1,12 +1,12 @@
 //! Records that are given up: whether they may have been written. And what a gateway needs besides: one batch of a
 //! partition in flight, brokers that are reached elsewhere than they say, topics that are forgotten.
 
-use crate::played::{Answer, config, play_as, played};
+use crate::played::{Answer, NO_TOPIC, config, play_as, played};
 use client::producer::Undelivered;
 use client::{ClientError, Cluster, Producer, ProducerConfig, Record};
 use model::ErrorCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
@@ -151,4 +151,47 @@ async fn a_topic_is_forgotten_once_nothing_of_it_is_under_way() {
     again.try_send(&Record::value(b"v")).unwrap().unwrap();
     producer.flush().await.unwrap();
     assert_eq!(producer.metrics().records, 2);
+}
+
+#[tokio::test]
+async fn a_topic_that_is_deleted_is_given_up_by_those_who_want_that() {
+    let partitions = Arc::new(AtomicI32::new(1));
+    // The first batch is taken, and then the leader knows the topic no more.
+    let answer: Answer = Arc::new(|n| {
+        Some(if n == 0 { ErrorCode::None } else { ErrorCode::UnknownTopicOrPartition })
+    });
+    let cluster = Cluster::connect(play_as(None, partitions.clone(), answer).await).await.unwrap();
+    let config = ProducerConfig { linger: Duration::ZERO, gives_up_deleted: true, ..config() };
+    let producer = Producer::new(cluster, config).await.unwrap();
+    producer.send("t", &Record::value(b"v")).await.unwrap().wait().await.unwrap();
+    let lost = producer.send("t", &Record::value(b"v")).await.unwrap();
+    // As long as the cluster knows the topic, the leader may only be behind.
+    while producer.metrics().requests < 20 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!lost.is_done());
+    partitions.store(NO_TOPIC, Ordering::Relaxed);
+    let lost = lost.fate().await.unwrap_err();
+    assert_eq!(lost.error.code(), Some(ErrorCode::UnknownTopicOrPartition));
+    assert!(!lost.maybe_written);
+}
+
+#[tokio::test]
+async fn a_topic_that_some_broker_has_not_heard_of_yet_is_waited_for() {
+    let partitions = Arc::new(AtomicI32::new(1));
+    let seen = partitions.clone();
+    // The leader knows it a moment later, and the broker that is asked for metadata lags behind meanwhile.
+    let answer: Answer = Arc::new(move |n| {
+        seen.store(if n == 0 { NO_TOPIC } else { 1 }, Ordering::Relaxed);
+        Some(if n == 0 { ErrorCode::UnknownTopicOrPartition } else { ErrorCode::None })
+    });
+    let cluster = Cluster::connect(play_as(None, partitions.clone(), answer).await).await.unwrap();
+    let config = ProducerConfig { linger: Duration::ZERO, gives_up_deleted: true, ..config() };
+    let producer = Producer::new(cluster.clone(), config).await.unwrap();
+    let sent = producer.send("t", &Record::value(b"v")).await.unwrap();
+    while cluster.metadata().topics.contains_key("t") {
+        tokio::task::yield_now().await;
+    }
+    partitions.store(1, Ordering::Relaxed);
+    sent.wait().await.unwrap();
 }

@@ -20,6 +20,9 @@ use wire::{
 /// What the broker says to the n-th produce request; `None`: nothing, ever.
 pub type Answer = Arc<dyn Fn(usize) -> Option<ErrorCode> + Send + Sync>;
 
+/// For a number of partitions: there is no topic.
+pub const NO_TOPIC: i32 = -1;
+
 /// A cluster of one broker whose topics have so many partitions.
 pub async fn played(partitions: i32, answer: Answer) -> Cluster {
     let partitions = Arc::new(AtomicI32::new(partitions));
@@ -116,6 +119,10 @@ pub fn metadata(request: &MetadataRequest, port: i32, partitions: i32) -> Metada
         topics: (request.topics.iter().flatten())
             .map(|topic| MetadataResponseTopic {
                 name: topic.name.clone(),
+                error_code: match partitions {
+                    NO_TOPIC => ErrorCode::UnknownTopicOrPartition.code(),
+                    _ => 0,
+                },
                 partitions: (0..partitions).map(partition).collect(),
                 ..Default::default()
             })

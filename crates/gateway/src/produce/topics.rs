@@ -76,6 +76,7 @@ impl Topics {
             partition_in_flight_max: 1,
             request_timeout: ACKS_MAX,
             delivery_timeout: DELIVERY_MAX,
+            gives_up_deleted: true,
             ..ProducerConfig::default()
         };
         let patient = ProducerConfig {

@@ -1,5 +1,8 @@
 //! Records come in by POST and are in their partitions where the answers say.
 
+use std::time::{Duration, Instant};
+
+use client::Admin;
 use serde_json::json;
 
 use crate::fixture::{Kept, World, nowhere, open, settings};
@@ -242,5 +245,55 @@ async fn a_requests_trace_becomes_headers_of_its_records() {
         vec![parent()],
     ];
     assert_eq!(found, expected);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_was_deleted_is_missing_before_its_records_are_too_old() {
+    let world = World::start().await;
+    let admin = Admin::new(world.cluster.clone());
+    let mut connection = world.connect().await;
+    // Of the first two the gateway knows that they were there; of the last one no broker has taken a record.
+    for (topic, is_taken, key) in [("t", true, None), ("u", true, Some("1")), ("w", false, None)] {
+        world.create(topic, 2, &[]).await;
+        let plain = ("content-type", "text/plain");
+        let headers = |key| [plain].into_iter().chain(key).collect::<Vec<_>>();
+        let before = match is_taken {
+            true => format!("/topics/{topic}/raw"),
+            false => format!("/topics/{topic}/partitions/2/raw"),
+        };
+        let first = headers(key.map(|_| ("idempotency-key", "0")));
+        let answer = connection.ask("POST", &before, &first, b"v").await;
+        assert_eq!(answer.status == 200, is_taken, "{answer:?}");
+        admin.delete_topics(&[topic]).await.unwrap();
+        let asked = Instant::now();
+        let second = headers(key.map(|key| ("idempotency-key", key)));
+        let target = format!("/topics/{topic}/raw");
+        let answer = connection.ask("POST", &target, &second, b"v").await;
+        let said = answer.json();
+        assert_eq!((answer.status, &said["error_code"]), (404, &json!(40401)), "{answer:?}");
+        assert_eq!(said["written"], "no", "{answer:?}");
+        // After ten seconds they would have been given up anyway, or not even then.
+        assert!(asked.elapsed() < Duration::from_secs(9), "{topic}: {:?}", asked.elapsed());
+        assert_eq!(connection.post(&target, "text/plain", "v").await.status, 404);
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_go_to_a_topic_that_was_made_again_at_once() {
+    let world = World::start().await;
+    let admin = Admin::new(world.cluster.clone());
+    let mut connection = world.connect().await;
+    world.create("t", 1, &[]).await;
+    for round in 0..5 {
+        for offset in 0..3 {
+            let answer = connection.post("/topics/t/raw", "text/plain", format!("{round}")).await;
+            let offsets = (answer.status, answer.json()["offset"].as_i64());
+            assert_eq!(offsets, (200, Some(offset)), "round {round}: {answer:?}");
+        }
+        admin.delete_topics(&["t"]).await.unwrap();
+        world.create("t", 1, &[]).await;
+    }
     world.stop().await;
 }
