@@ -1,8 +1,8 @@
 //! Starting and stopping a broker: what runs where, and in which order it comes and goes.
 //!
 //! ```text
-//! data runtime      one thread a core: connections, produce, fetch
-//! control runtime   the caller's: quorum, coordinators' timers, metadata, HTTP
+//! data runtime      one thread a core: connections, produce, fetch, coordinators of groups
+//! control runtime   the caller's: quorum, metadata, HTTP; waits for no disk
 //! flusher threads   group commit, for each log directory its own
 //! watch thread      has the sockets watched while a data thread syncs
 //! chores thread     retention, checkpoints; cleaner threads: compaction; files thread: closing files in need
@@ -216,7 +216,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let limits = Limits::new(&config);
     let memory = RequestMemory::new(limits.request_bytes_max, limits.frame_bytes_max);
     let held = Arc::clone(&memory.decoded);
-    let groups = Arc::new(Groups::new(group_config, clock.clone(), held, Handle::current()));
+    let groups = Arc::new(Groups::new(group_config, clock.clone(), held, data.handle().clone()));
     let (applied_now, applied) = watch::channel(0);
     let (copied_anew, to_copy_anew) = mpsc::unbounded_channel();
     let connection_limits = ConnectionLimits::new(&config, limits.descriptors.connections);

@@ -36,6 +36,16 @@ pub async fn task<T>(name: &'static str, work: impl Future<Output = T>) -> T {
     work.await
 }
 
+/// Runs `work` on a thread that may wait for a disk, or for a lock that is held while one is waited for: the threads of runtimes
+/// carry what must not. A panic goes on in the caller. `None`: the runtime ends.
+pub async fn waiting<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => Some(done),
+        Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+        Err(_) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,9 @@
 //!
 //! A partition has one proposal under way at a time, so what one asks for while a request runs goes with the next
 //! request. Followers that lag are looked for by a clock, because they say nothing.
+//!
+//! A partition's lock is held while an append writes. Elections and heartbeats, on this thread, wait for no disk: so partitions
+//! are asked and told on others ([`vital::waiting`]).
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -18,6 +21,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tracing::{debug, info};
 
 use crate::server::Server;
+use crate::vital;
 
 /// Partitions in one request.
 const TOGETHER_MAX: usize = 1_000;
@@ -59,8 +63,11 @@ pub(crate) async fn run(server: Arc<Server>, who: BrokerRef) {
             if waiting.is_empty() { Poll::Pending } else { Poll::Ready(waiting) }
         })
         .await;
-        let mut asked: Vec<Asked> =
-            waiting.into_iter().filter_map(|partition| wish(&server, who, partition)).collect();
+        let asking = Arc::clone(&server);
+        let wishes = move || -> Vec<Asked> {
+            waiting.into_iter().filter_map(|partition| wish(&asking, who, partition)).collect()
+        };
+        let Some(mut asked) = vital::waiting(wishes).await else { return };
         while !asked.is_empty() {
             let rest = asked.split_off(asked.len().min(TOGETHER_MAX));
             ask(&server, who, asked).await;
@@ -98,12 +105,12 @@ async fn ask(server: &Server, leader: BrokerRef, asked: Vec<Asked>) {
         Ok((_, Response::AlterPartition(Err(refusal)))) => {
             // This broker is not who it was: heartbeats find out.
             debug!(error = %refusal.error, reason = refusal.message, "the controller refuses ISRs");
-            return tell_all(&asked, &IsrAnswer::Unknown).await;
+            return tell_unknown(asked).await;
         }
         Ok((_, other)) => unreachable!("the answer to another request: {other:?}"),
         Err(cause) => {
             debug!(%cause, "ISRs were not decided");
-            return tell_all(&asked, &IsrAnswer::Unknown).await;
+            return tell_unknown(asked).await;
         }
     };
     // A smaller ISR may be acted upon only by all metadata up to the decision: with an older
@@ -113,17 +120,15 @@ async fn ask(server: &Server, leader: BrokerRef, asked: Vec<Asked>) {
         server.applied().await;
     };
     if tokio::time::timeout(PATIENCE, goes_by_it).await.is_err() {
-        return tell_all(&asked, &IsrAnswer::Unknown).await;
+        return tell_unknown(asked).await;
     }
     let answers: BTreeMap<Key, Answer<AlteredPartition>> =
         answers.into_iter().map(|(id, index, answer)| ((id, index), answer)).collect();
-    for Asked { partition, wish } in asked {
-        let answer = match answers.get(&(wish.topic_id, wish.partition)) {
-            Some(answer) => understood(answer, &wish),
-            None => IsrAnswer::Unknown,
-        };
-        tell(&partition, &wish, answer);
-    }
+    let answer_to = move |wish: &NewIsr| match answers.get(&(wish.topic_id, wish.partition)) {
+        Some(answer) => understood(answer, wish),
+        None => IsrAnswer::Unknown,
+    };
+    tell_all(asked, answer_to).await;
 }
 
 /// What an answer says to the partition.
@@ -157,11 +162,17 @@ fn tell(partition: &Partition, wish: &NewIsr, answer: IsrAnswer) {
 }
 
 /// Tells all that it is not known what became of their wish; they ask again, after a pause.
-async fn tell_all(asked: &[Asked], answer: &IsrAnswer) {
+async fn tell_unknown(asked: Vec<Asked>) {
     tokio::time::sleep(PAUSE).await;
-    for Asked { partition, wish } in asked {
-        tell(partition, wish, answer.clone());
-    }
+    tell_all(asked, |_| IsrAnswer::Unknown).await;
+}
+
+async fn tell_all(asked: Vec<Asked>, answer: impl Fn(&NewIsr) -> IsrAnswer + Send + 'static) {
+    let telling = move || {
+        asked.iter().for_each(|Asked { partition, wish }| tell(partition, wish, answer(wish)));
+    };
+    // Without it the broker stops.
+    let _ = vital::waiting(telling).await;
 }
 
 /// Looks for replicas that lag until the broker stops.
@@ -172,11 +183,8 @@ pub(crate) async fn look_for_laggards(server: Arc<Server>) {
     loop {
         ticks.tick().await;
         let looking = Arc::clone(&server);
-        // A partition's lock is held while an append writes: elections and heartbeats, on this thread, wait for no disk.
-        match tokio::task::spawn_blocking(move || tick(&looking)).await {
-            Ok(()) => {}
-            Err(cause) if cause.is_panic() => std::panic::resume_unwind(cause.into_panic()),
-            Err(_) => return,
+        if vital::waiting(move || tick(&looking)).await.is_none() {
+            return;
         }
     }
 }

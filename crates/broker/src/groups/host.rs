@@ -4,6 +4,9 @@
 //! carries its answers to the requests that wait. An answer that depends on a write does not leave the
 //! shard before the write is committed, so this file cannot get that wrong.
 //!
+//! An append takes as long as its disk, and whoever looks at the shard meanwhile waits for it. So everything here runs on the data
+//! threads, beside the requests, or on threads that may wait; never on the control thread.
+//!
 //! A shard is loaded from all of the partition's records or not at all: a record that cannot be read
 //! was a position or a member that somebody relies on. Until loading succeeds, which is tried again
 //! and again, the groups are answered as by a broker that is not their coordinator, as in Kafka.
@@ -11,6 +14,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use coordinator::request::Lent;
@@ -30,6 +34,7 @@ use crate::clock::Clock;
 use crate::handlers::error_code;
 use crate::network::memory::Gate;
 use crate::read_log::{self, Range, ReadLogError};
+use crate::vital;
 
 /// The pause before loading is tried again; it doubles each time.
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(2);
@@ -43,6 +48,8 @@ pub(super) struct Host {
     clock: Clock,
     /// Where what members keep is charged.
     memory: Arc<Gate>,
+    /// The thread that must wait for no disk.
+    control: ThreadId,
     stage: Mutex<Stage>,
     /// Topics that are gone, name and id, and of which the shard's records do not say so yet: it was not
     /// loaded, or could not write. Locked behind `stage`.
@@ -104,9 +111,11 @@ impl Host {
         epoch: LeaderEpoch,
         clock: Clock,
         memory: Arc<Gate>,
+        control: ThreadId,
     ) -> Host {
         let (stage, topics_gone) = (Mutex::new(Stage::Loading), Mutex::default());
-        Host { partition, epoch, clock, memory, stage, topics_gone, signal: Arc::default() }
+        let signal = Arc::default();
+        Host { partition, epoch, clock, memory, control, stage, topics_gone, signal }
     }
 
     pub(super) fn partition(&self) -> &Arc<Partition> {
@@ -128,7 +137,7 @@ impl Host {
         loop {
             match self.load(config.clone(), standby.take()).await {
                 Ok(Some(loader)) => {
-                    if self.begin(loader) {
+                    if self.begin(loader).await {
                         self.run().await;
                     }
                     return self.unload();
@@ -157,7 +166,12 @@ impl Host {
     ) -> Result<Option<Loader>, LoadError> {
         let host = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || host.read(config, standby)).await;
-        let (loader, end) = read.map_err(|_| LoadError::Panicked)??;
+        let (loader, end) = match read {
+            Ok(read) => read?,
+            Err(ended) if ended.is_panic() => return Err(LoadError::Panicked),
+            // The broker stops.
+            Err(_) => return Ok(None),
+        };
         self.partition.request_sync();
         Ok(self.is_committed(end).await.then_some(loader))
     }
@@ -203,8 +217,14 @@ impl Host {
         }
     }
 
-    /// Begins to serve. False if the shard is not wanted any more.
-    fn begin(&self, loader: Loader) -> bool {
+    /// Begins to serve, on a thread that may wait: many groups take their time, and some of them a record. False if the shard is
+    /// not wanted any more.
+    async fn begin(self: &Arc<Self>, loader: Loader) -> bool {
+        let host = Arc::clone(self);
+        vital::waiting(move || host.serve(loader)).await.unwrap_or(false)
+    }
+
+    fn serve(&self, loader: Loader) -> bool {
         let mut stage = self.stage.lock();
         if matches!(*stage, Stage::Ended) || self.is_over() {
             return false;
@@ -264,7 +284,7 @@ impl Host {
         self.partition.status() != Status::Leading || self.partition.epoch() != self.epoch
     }
 
-    /// Runs the timers and the commits until the shard is unloaded.
+    /// Runs the timers and the commits until the shard is unloaded, on the data threads.
     async fn run(&self) {
         loop {
             let (deadline, retry_at) = match &*self.stage.lock() {
@@ -382,6 +402,11 @@ impl Host {
     }
 
     fn append(&self, write: &coordinator::Write) -> Result<Offset, PartitionError> {
+        debug_assert_ne!(
+            std::thread::current().id(),
+            self.control,
+            "a group is recorded on the control thread, and what that carries would wait for the disk"
+        );
         self.check_size(write)?;
         let mut batch = BatchBuilder::new();
         for record in &write.records {

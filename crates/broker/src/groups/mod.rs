@@ -7,6 +7,7 @@ mod standby;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use coordinator::{GroupConfig, Request, Response};
@@ -29,7 +30,10 @@ pub struct Groups {
     config: GroupConfig,
     clock: Clock,
     memory: Arc<Gate>,
-    control: tokio::runtime::Handle,
+    /// Where shards are served: on the data threads, which wait for a write now and then.
+    data: tokio::runtime::Handle,
+    /// The thread that these were made on, and that must wait for no disk.
+    control: ThreadId,
     shards: RwLock<HashMap<i32, Arc<Host>>>,
     /// Of the partitions that this broker follows.
     standbys: Mutex<HashMap<i32, Arc<Standby>>>,
@@ -41,15 +45,16 @@ pub fn partition_of(group: &str, count: i32) -> i32 {
 }
 
 impl Groups {
-    /// No coordinator yet. What members keep is charged to `memory`.
+    /// No coordinator yet. To be called on the control thread. What members keep is charged to `memory`; shards are served on `data`.
     pub fn new(
         config: GroupConfig,
         clock: Clock,
         memory: Arc<Gate>,
-        control: tokio::runtime::Handle,
+        data: tokio::runtime::Handle,
     ) -> Groups {
         let (shards, standbys) = (RwLock::default(), Mutex::default());
-        Groups { config, clock, memory, control, shards, standbys }
+        let control = std::thread::current().id();
+        Groups { config, clock, memory, data, control, shards, standbys }
     }
 
     /// Loads the shard behind `partition`, which this broker leads since `epoch`, unless it is there. Returns at once;
@@ -59,15 +64,15 @@ impl Groups {
         if self.shards.read().get(&index).is_some_and(|host| host.is_of(&partition, epoch)) {
             return;
         }
-        let host = Host::new(partition, epoch, self.clock.clone(), Arc::clone(&self.memory));
-        let host = Arc::new(host);
+        let (clock, memory) = (self.clock.clone(), Arc::clone(&self.memory));
+        let host = Arc::new(Host::new(partition, epoch, clock, memory, self.control));
         if let Some(old) = self.shards.write().insert(index, Arc::clone(&host)) {
             old.unload();
         }
         let standby = self.standbys.lock().remove(&index);
         let standby = standby.filter(|standby| standby.is_of(host.partition()));
         let served = host.load_and_serve(self.config.clone(), standby);
-        self.control.spawn(vital::task("coordinator of groups", served));
+        self.data.spawn(vital::task("coordinator of groups", served));
     }
 
     /// Another broker leads this partition and this one copies it: the shard ends, if it was here, and its records are
@@ -164,9 +169,9 @@ pub async fn keep_up(groups: Arc<Groups>) {
     loop {
         tokio::time::sleep(READ_AHEAD_EVERY).await;
         let reading = Arc::clone(&groups);
-        let read = tokio::task::spawn_blocking(move || reading.read_ahead()).await;
-        // A panic is a bug: it ends the broker as one of a thread of its own would.
-        read.expect("reading ahead does not panic");
+        if vital::waiting(move || reading.read_ahead()).await.is_none() {
+            return;
+        }
     }
 }
 
@@ -186,13 +191,4 @@ pub fn group_config(config: &configuration::BrokerConfig) -> GroupConfig {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn groups_live_where_kafka_looks_for_them() {
-        // Java: "my-group".hashCode() == -1906497762, "".hashCode() == 0.
-        assert_eq!(partition_of("", 50), 0);
-        assert_eq!(partition_of("my-group", 50), (-1906497762i32 & i32::MAX) % 50);
-    }
-}
+mod tests;

@@ -21,11 +21,11 @@ pub(super) const KEYS: &[Key] = &[
         .doc("Group protocols that are served. Highwater serves classic."),
     Key::int("group.coordinator.threads", "4")
         .at_least(1)
-        .ignored("groups are served on the control threads")
+        .ignored("groups are served on the data threads")
         .doc("Threads of the group coordinator."),
     Key::int("group.coordinator.background.threads", "2")
         .at_least(1)
-        .ignored("groups are served on the control threads")
+        .ignored("groups are served on the data threads")
         .doc("Background threads of the group coordinator."),
     Key::int("group.coordinator.append.linger.ms", "-1")
         .at_least(-1)
