@@ -542,7 +542,7 @@ fn reconfigure_broker(server: &Server, image: &ClusterImage) {
     server.config.store(Arc::new(config));
 }
 
-/// A larger `min.insync.replicas` applies before roles are given, a smaller one afterwards. One update may merge several steps of
+/// A larger `min.insync.replicas` applies before roles are given, a smaller one when they are taken. One update may merge several steps of
 /// the metadata: with the new ISR and the old minimum, or the old leader epoch and the new minimum, a leader would acknowledge
 /// records that no other in-sync replica has.
 fn require_more(server: &Server, update: &ImageUpdate, topics: &Topics, all: bool) {
@@ -581,12 +581,14 @@ fn reconfigured<'a>(
 }
 
 fn obey(server: &Server, partition: &Arc<Partition>, settings: &Arc<Settings>) {
+    let index = partition.topic_partition().partition;
+    let key = Key { topic_id: partition.topic_id(), partition: index };
     let durability = settings.durability;
     let changes = partition.settings().durability != durability;
     if changes && durability == Durability::PageCache {
         server.logs.note_durability(partition, durability);
     }
-    partition.set_settings(Arc::clone(settings));
+    server.roles.obey(&key, partition, settings);
     partition.request_sync();
     if changes && durability == Durability::Fsync {
         server.logs.note_durability(partition, durability);

@@ -2,14 +2,14 @@
 //!
 //! A role waits for a cut of the log that is under way: a leader epoch begins where the log ends. The cut waits for its disk, and no
 //! other partition's role waits with it: such a replica takes its role on a thread of its own, and of all that it was given
-//! meanwhile the newest.
+//! meanwhile the newest. Of a configuration that came with it, or since, a smaller number of in-sync replicas waits with it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use node::Key;
 use parking_lot::Mutex;
-use partition::{Assignment, Partition};
+use partition::{Assignment, Partition, Settings};
 use tracing::info;
 
 use crate::clock::Clock;
@@ -24,6 +24,8 @@ struct Role {
     partition: Arc<Partition>,
     assignment: Assignment,
     then: Then,
+    /// What the replica obeys as soon as it has its role, if that is not what it obeys now.
+    settings: Option<Arc<Settings>>,
 }
 
 /// The roles that wait for a log's cut: one at most of each partition.
@@ -44,20 +46,18 @@ impl Roles {
         then: impl FnOnce() + Send + 'static,
     ) {
         let mut waiting = self.waiting.lock();
-        let role = |assignment, then| {
-            let (partition, then) = (Arc::clone(partition), Box::new(then) as Then);
-            Role { partition, assignment, then }
-        };
         let before = waiting.get_mut(&key);
         if let Some(before) = before.filter(|it| Arc::ptr_eq(&it.partition, partition)) {
-            *before = role(assignment, then);
+            before.assignment = assignment;
+            before.then = Box::new(then);
             return;
         }
         let Err(assignment) = partition.try_assign(assignment, clock.moment()) else {
             drop(waiting);
             return then();
         };
-        waiting.insert(key, role(assignment, then));
+        let (whose, then) = (Arc::clone(partition), Box::new(then));
+        waiting.insert(key, Role { partition: whose, assignment, then, settings: None });
         drop(waiting);
         info!(partition = %partition.topic_partition(), "the end of the log is being cut, or a segment made: the replica takes its new role when that is done");
         let (waiting, partition) = (Arc::clone(&self.waiting), Arc::clone(partition));
@@ -70,6 +70,18 @@ impl Roles {
         let started = std::thread::Builder::new().name("role".to_owned()).spawn(take);
         // Without it the replica would stay what it was, in silence.
         started.expect("a thread for a role that waits can be started");
+    }
+
+    /// Has a replica obey this configuration: now, but for what must wait for its role if that waits
+    /// ([`node::roles::while_role_waits`]).
+    pub fn obey(&self, key: &Key, partition: &Arc<Partition>, wanted: &Arc<Settings>) {
+        // Held throughout: the role must not be taken in between.
+        let mut waiting = self.waiting.lock();
+        let role = waiting.get_mut(key).filter(|it| Arc::ptr_eq(&it.partition, partition));
+        let Some(role) = role else { return partition.set_settings(Arc::clone(wanted)) };
+        let until = node::roles::while_role_waits(&partition.settings(), wanted);
+        partition.set_settings(Arc::new(until));
+        role.settings = Some(Arc::clone(wanted));
     }
 
     /// The replica goes: it takes no role any more.
@@ -91,7 +103,10 @@ fn take_when_cut(
         let is_mine = waiting.get(&key).is_some_and(|it| Arc::ptr_eq(&it.partition, partition));
         let Some(role) = is_mine.then(|| waiting.remove(&key)).flatten() else { return };
         match partition.try_assign(role.assignment, clock.moment()) {
-            Ok(()) => return (role.then)(),
+            Ok(()) => {
+                role.settings.into_iter().for_each(|settings| partition.set_settings(settings));
+                return (role.then)();
+            }
             // The next cut has begun already.
             Err(assignment) => drop(waiting.insert(key, Role { assignment, ..role })),
         }
@@ -109,9 +124,9 @@ mod tests {
         BrokerEpoch, BrokerId, Durability, LeaderEpoch, Offset, PartitionIndex, Timestamp,
         TopicPartition, Uuid,
     };
-    use partition::{AssignedReplica, Followed, ReplicaAnswer, Settings, Standing, Status};
+    use partition::{Acks, Append, AssignedReplica, Followed, ReplicaAnswer, Standing, Status};
     use storage::disk::{Disk, GatedDisk, SimDisk};
-    use storage::{Log, Opening};
+    use storage::{Log, LogConfig, Opening};
 
     use super::*;
 
@@ -139,10 +154,18 @@ mod tests {
     }
 
     fn replica(disk: &GatedDisk, index: i32) -> Arc<Partition> {
+        replica_that_obeys(disk, index, asks_for(1))
+    }
+
+    /// Written positions count, of so many replicas in sync.
+    fn asks_for(min_insync_replicas: usize) -> Arc<Settings> {
+        let durability = Durability::PageCache;
+        Arc::new(Settings { durability, min_insync_replicas, ..Settings::default() })
+    }
+
+    fn replica_that_obeys(disk: &GatedDisk, index: i32, settings: Arc<Settings>) -> Arc<Partition> {
         let dir = Path::new("data").join(format!("t-{index}"));
         disk.create_dir_all(&dir).unwrap();
-        let durability = Durability::PageCache;
-        let settings = Arc::new(Settings { durability, ..Settings::default() });
         let (disk, opening) = (Arc::new(disk.clone()), Opening::unknown(NOW));
         let log = Log::open(disk, dir, settings.log.clone(), opening).unwrap();
         let name = TopicPartition::new("t", index);
@@ -214,6 +237,53 @@ mod tests {
         let epochs = hangs.with_log(|log| log.epochs().to_vec());
         assert_eq!(epochs.last(), Some(&(LeaderEpoch(6), Offset(1))), "it begins behind the cut");
         assert!(roles.waiting.lock().is_empty());
+    }
+
+    fn append(partition: &Arc<Partition>) {
+        let mut batch = BatchBuilder::new();
+        batch.add(NOW, Some(b"key"), Some(b"value"));
+        let how = Append { acks: Acks::Leader, now: NOW, internal: false };
+        partition.append(&mut batch.finish(), how).unwrap();
+    }
+
+    #[test]
+    fn kafka_16540_who_is_deposed_while_a_segment_is_made_commits_by_no_smaller_number() {
+        let disk = GatedDisk::new(Arc::new(SimDisk::new()));
+        let clock = Clock::default();
+        // Each batch in a segment of its own.
+        let log = Arc::new(LogConfig { segment_bytes: 100, ..LogConfig::default() });
+        let obeying =
+            |min| Arc::new(Settings { log: Arc::clone(&log), ..(*asks_for(min)).clone() });
+        let partition = replica_that_obeys(&disk, 0, obeying(2));
+        let alone = Assignment { isr: vec![ME], ..role(ME, 5) };
+        partition.assign(alone, clock.moment());
+        append(&partition);
+        assert_eq!(partition.high_watermark(), Offset(0), "two are to be in sync");
+        disk.close(Path::new("data"));
+        let appending = Arc::clone(&partition);
+        let appended = std::thread::spawn(move || append(&appending));
+        assert!(disk.wait_for(1, PATIENCE), "the roll gets to the device");
+
+        let roles = Roles::default();
+        let (taken, took) = mpsc::channel();
+        roles.give(key(0), &partition, role(OTHER, 6), &clock, move || taken.send(()).unwrap());
+        roles.obey(&key(0), &partition, &obeying(1));
+        assert_eq!(partition.settings().min_insync_replicas, 2, "until it has its role");
+        assert_eq!(partition.high_watermark(), Offset(0));
+        // A role that comes in its place takes the configuration over.
+        let (taken, took_newer) = mpsc::channel();
+        roles.give(key(0), &partition, role(OTHER, 7), &clock, move || taken.send(()).unwrap());
+        assert!(took.recv_timeout(PATIENCE).is_err(), "it was given up");
+        assert_eq!((partition.status(), partition.epoch()), (Status::Leading, LeaderEpoch(5)));
+
+        disk.open_gate();
+        assert_eq!(took_newer.recv_timeout(PATIENCE), Ok(()));
+        appended.join().unwrap();
+        assert_eq!((partition.status(), partition.epoch()), (Status::Following, LeaderEpoch(7)));
+        assert_eq!(partition.settings().min_insync_replicas, 1);
+        assert_eq!(partition.high_watermark(), Offset(0), "nothing of it is committed");
+        roles.obey(&key(0), &partition, &obeying(2));
+        assert_eq!(partition.settings().min_insync_replicas, 2, "nothing waits any more");
     }
 
     #[test]

@@ -35,6 +35,14 @@ pub fn until_role(known: &Settings, wanted: &Settings) -> Option<Settings> {
     asks_for_more.then(|| Settings { min_insync_replicas, ..known.clone() })
 }
 
+/// What a replica obeys of the `wanted` configuration while the role that came with it waits for the end of its log, as it does
+/// while that is cut or a segment is made: all of it, but no smaller number of in-sync replicas than the `known` one asks for
+/// (KAFKA-16540). A leader that is deposed would commit alone what its successor lacks, in the epoch that is over.
+pub fn while_role_waits(known: &Settings, wanted: &Settings) -> Settings {
+    let min_insync_replicas = known.min_insync_replicas.max(wanted.min_insync_replicas);
+    Settings { min_insync_replicas, ..wanted.clone() }
+}
+
 /// Whether a replica that its broker refuses to open is to be copied anew: nothing counts on it any more, and another one
 /// has everything that was acknowledged. Otherwise what is left of it may be all that there is.
 pub fn is_copied_anew(state: &PartitionImage, me: BrokerId) -> bool {
@@ -53,7 +61,7 @@ pub fn is_given_up(state: &PartitionImage, me: BrokerId) -> bool {
 #[cfg(test)]
 mod tests {
     use metadata::record::{BrokerRecord, MetadataRecord, TopicReplicas};
-    use model::{BrokerEpoch, LeaderEpoch, Uuid};
+    use model::{BrokerEpoch, Durability, LeaderEpoch, Uuid};
 
     use super::*;
 
@@ -104,6 +112,12 @@ mod tests {
         assert_eq!(until(1, 2), Some(2));
         assert_eq!(until(2, 2), None);
         assert_eq!(until(2, 1), None, "it goes on asking for two");
+        let waits =
+            |known, wanted| while_role_waits(&asks(known), &asks(wanted)).min_insync_replicas;
+        assert_eq!([waits(1, 2), waits(2, 2), waits(2, 1)], [2, 2, 2]);
+        let durable = Settings { durability: Durability::PageCache, ..asks(1) };
+        let waits = while_role_waits(&asks(2), &durable);
+        assert_eq!(waits, Settings { min_insync_replicas: 2, ..durable }, "all else is obeyed");
     }
 
     #[test]
