@@ -4,6 +4,7 @@
 //! Read `network/connection.rs` (how a request is served), `handlers/mod.rs` (what it means), then
 //! `start.rs` (what runs where).
 
+mod acting;
 mod checking;
 mod clock;
 mod cluster;

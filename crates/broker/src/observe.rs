@@ -315,6 +315,10 @@ pub fn troubles(server: &Server) -> Vec<Trouble> {
         let detail = format!("{}: {}", stray.path.display(), stray.reason);
         troubles.push(Trouble { reason: Trouble::STRAY_FOLDER, detail });
     }
+    if server.acting.is_held_up() {
+        let detail = "a disk hangs: the broker does not act upon the cluster's metadata, and serves no more until it has caught up";
+        troubles.push(Trouble { reason: "metadata held up", detail: detail.to_owned() });
+    }
     if let Some(detail) = leaderless(&server.image()) {
         troubles.push(Trouble { reason: "partitions without a leader", detail });
     }

@@ -63,26 +63,26 @@ pub async fn run(
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last_tried = None;
     loop {
-        let acting = Arc::clone(&server);
         tokio::select! {
             update = updates.next() => {
                 let Some(update) = update.map(Arc::new) else { return };
                 let index = update.index;
                 known = Some(Arc::clone(&update));
-                on_disk(index, move || act_upon(&acting, &update)).await;
+                on_disk(&server, index, move |server| act_upon(server, &update)).await;
                 server.counters.cluster.metadata_changed_ms.set(server.now().0.max(0) as u64);
                 applied.send_replace(index);
             }
             Some(refused) = refused.recv() => {
                 let Some(update) = known.clone() else { continue };
-                on_disk(update.index, move || copy_anew(&acting, &update, &refused)).await;
+                let index = update.index;
+                on_disk(&server, index, move |server| copy_anew(server, &update, &refused)).await;
             }
             _ = look.tick() => {
                 let waiting = server.logs.to_be_opened_again();
                 let Some(update) = known.clone().filter(|_| !waiting.is_empty()) else { continue };
-                let count = waiting.len();
+                let (count, index) = (waiting.len(), update.index);
                 let keys = in_turn(waiting, &mut last_tried);
-                on_disk(update.index, move || open_again(&acting, &update, &keys)).await;
+                on_disk(&server, index, move |server| open_again(server, &update, &keys)).await;
                 let left = server.logs.to_be_opened_again().len();
                 if 0 < left && left < count {
                     look.reset_immediately();
@@ -93,8 +93,14 @@ pub async fn run(
 }
 
 /// Runs what opens and deletes, which works on the disk.
-async fn on_disk(index: u64, work: impl FnOnce() + Send + 'static) {
-    if tokio::task::spawn_blocking(work).await.is_err() {
+async fn on_disk(
+    server: &Arc<Server>,
+    index: u64,
+    work: impl FnOnce(&Arc<Server>) + Send + 'static,
+) {
+    let server = Arc::clone(server);
+    let acting = move || server.acting.run(|| work(&server));
+    if tokio::task::spawn_blocking(acting).await.is_err() {
         error!(index, "a bug: acting upon the cluster's metadata panicked");
         std::process::abort();
     }
@@ -218,6 +224,7 @@ pub fn act_upon(server: &Arc<Server>, update: &ImageUpdate) {
     stand_anew(server, update, &topics);
     reconfigure_topics(server, update, &topics, reconfigured);
     server.topics.replace(topics);
+    server.acting.serves(update.index);
     for (name, _) in deleted_topics(update) {
         info!(topic = %name, "deleted");
     }

@@ -18,6 +18,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tracing::{debug, error, warn};
 
+use crate::acting::Acting;
 use crate::checking::Checking;
 use crate::clock::Clock;
 use crate::cluster::{ClusterLinks, Controller, Departed, Fetchers, InSync, Refused, Undecided};
@@ -176,6 +177,8 @@ pub struct Server {
     pub log_ends: LogEnds,
     /// Index of the last metadata record that this broker has acted upon.
     pub applied: watch::Receiver<u64>,
+    /// Whether it gets on with that.
+    pub acting: Acting,
 }
 
 impl Server {

@@ -36,6 +36,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 
+use crate::acting::Acting;
 use crate::checking::Checking;
 use crate::clock::Clock;
 use crate::cluster::{
@@ -253,6 +254,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         groups,
         producer_ids: ProducerIds::new(config.node_id, broker_epoch),
         applied,
+        acting: Acting::default(),
         data: data.handle().clone().into(),
         log_levels: OnceLock::new(),
         log_ends: LogEnds::default(),

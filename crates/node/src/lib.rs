@@ -5,11 +5,12 @@
 //! whose locks are short; what takes a device or a peer is an effect.
 //!
 //! Read [`fetcher`] (the follower's side of replication), [`roles`] (what the image means for a replica), then
-//! [`sessions`] (whom the active controller fences).
+//! [`sessions`] (whom the active controller fences) and [`standstill`] (who has itself fenced).
 
 pub mod fetcher;
 pub mod roles;
 pub mod sessions;
+pub mod standstill;
 
 pub use fetcher::{Answered, Ask, Asked, Effects, Event, Fetcher, Key, ReplicaAnswerError};
 pub use sessions::Sessions;

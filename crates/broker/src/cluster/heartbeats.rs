@@ -1,5 +1,8 @@
 //! Telling the active controller that this broker lives, and noticing what it says of this broker.
 //!
+//! A broker that lives and does not act upon its metadata, because a disk hangs, has itself fenced: it would go on as the leader
+//! of what others have been given, and be made the leader of what it never takes up. It serves again when it has caught up.
+//!
 //! ```text
 //! a heartbeat: 1 version (1)   4 broker   8 broker epoch
 //! its answer:  1 what the receiver knows   0 it is not the active controller
@@ -15,9 +18,11 @@ use ::link::codec::CodecError;
 use ::link::codec::fields::{Reader, Writer};
 use ::link::{Answering, Decline, Declined, Peer, Service, service};
 use bytes::Bytes;
+use configuration::BrokerConfig;
 use metadata::decide::BrokerRef;
 use metadata::{Request, Response};
 use model::{BrokerEpoch, BrokerId, ErrorCode};
+use node::standstill::Standstill;
 use quorum::Quorum;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{debug, info, warn};
@@ -84,6 +89,10 @@ impl Service for HeartbeatService {
 /// that does not belong to the quorum any more is told of no leader.
 const UNHEARD_MAX: usize = 3;
 
+/// A broker is not held up before nothing has moved for so long, whatever is configured: a disk that others write to as well may
+/// take seconds for one sync.
+const STANDSTILL_MIN: Duration = Duration::from_secs(5);
+
 /// Beats until the broker stops. One that finds itself fenced though it lives asks to serve again; one that another
 /// process has replaced ends.
 pub(crate) async fn run(server: Arc<Server>, links: Arc<ClusterLinks>, who: BrokerRef) {
@@ -92,6 +101,7 @@ pub(crate) async fn run(server: Arc<Server>, links: Arc<ClusterLinks>, who: Brok
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut updates = server.quorum.subscribe();
     let mut unheard = 0;
+    let mut standstill = Standstill::new(standstill_length(&server.config()));
     loop {
         tokio::select! {
             _ = ticks.tick() => {
@@ -100,7 +110,11 @@ pub(crate) async fn run(server: Arc<Server>, links: Arc<ClusterLinks>, who: Brok
                 let (controller, answer) = heard.unzip();
                 let is_fenced = answer == Some(FENCED) || is_fenced(&server, who);
                 // Once a heartbeat: whoever is fenced for a reason that lasts must not keep the controller busy.
-                if is_fenced || answer == Some(UNKNOWN) {
+                if is_held_up(&server, &mut standstill) && answer != Some(UNKNOWN) {
+                    if !is_fenced {
+                        leave(&server, who, controller, every).await;
+                    }
+                } else if is_fenced || answer == Some(UNKNOWN) {
                     serve_again(&server, who, controller, is_fenced, every).await;
                 }
             }
@@ -156,6 +170,44 @@ fn is_fenced(server: &Server, who: BrokerRef) -> bool {
     image.broker(who.broker).is_some_and(|own| own.epoch == who.epoch && own.fenced)
 }
 
+/// How long nothing may move while metadata waits: as long as a broker may be silent, and as a replica may lack something.
+fn standstill_length(config: &BrokerConfig) -> Duration {
+    let ms = config.membership.session_ms.max(config.replica_lag_ms_max);
+    Duration::from_millis(ms).max(STANDSTILL_MIN)
+}
+
+/// Whether this broker does not get on with its metadata. Says so when it begins and when it is over.
+fn is_held_up(server: &Server, standstill: &mut Standstill) -> bool {
+    let place = server.acting.place(server.quorum.changed_at());
+    let held_up = standstill.look(server.clock.moment(), place);
+    if server.acting.set_held_up(held_up) {
+        let (known, acted_upon) = (place.known, place.acted);
+        match held_up {
+            true => warn!(
+                known,
+                acted_upon,
+                "a disk hangs: this broker does not act upon the cluster's metadata and serves no more until it has caught up"
+            ),
+            false => info!(known, acted_upon, "this broker acts upon the cluster's metadata again"),
+        }
+    }
+    held_up
+}
+
+/// Asks to be fenced: others are to lead what this broker leads.
+async fn leave(server: &Server, who: BrokerRef, controller: Option<BrokerId>, patience: Duration) {
+    if server.is_stopping() {
+        return;
+    }
+    let request = Request::FenceBroker(who);
+    match server.controller.decide_by(controller, request, patience).await {
+        Ok((_, Response::Broker(Ok(())))) => {}
+        Ok((_, Response::Broker(Err(refusal)))) => end_if_replaced(server, who, refusal.error),
+        Ok((_, other)) => unreachable!("the answer to another request: {other:?}"),
+        Err(cause) => warn!(%cause, "cannot be fenced yet"),
+    }
+}
+
 /// Asks to serve. What the controller decides is certain, other than what one that was elected a moment ago knows.
 async fn serve_again(
     server: &Server,
@@ -178,15 +230,20 @@ async fn serve_again(
         }
         Ok((_, Response::Broker(Ok(())))) => {}
         Ok((_, Response::Broker(Err(refusal)))) => {
-            match refusal.error {
-                ErrorCode::BrokerIdNotRegistered => server.end(unregistered(who)),
-                ErrorCode::StaleBrokerEpoch => server.end(replaced(who)),
-                _ => {}
-            }
+            end_if_replaced(server, who, refusal.error);
             warn!(error = %refusal.error, reason = refusal.message, "the controller does not let this broker serve");
         }
         Ok((_, other)) => unreachable!("the answer to another request: {other:?}"),
         Err(cause) => warn!(%cause, "cannot serve again yet"),
+    }
+}
+
+/// Ends the broker if this is why the controller refused it: another process has taken its place, or nobody is to.
+fn end_if_replaced(server: &Server, who: BrokerRef, refused_for: ErrorCode) {
+    match refused_for {
+        ErrorCode::BrokerIdNotRegistered => server.end(unregistered(who)),
+        ErrorCode::StaleBrokerEpoch => server.end(replaced(who)),
+        _ => {}
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use model::{Durability, LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
 use parking_lot::Mutex;
 use partition::Partition;
-use storage::disk::reserve;
+use storage::disk::{progress, reserve};
 use storage::journal::{Entry, Fact, Key, Opened as OpenedFact, PartitionState, Refused, State};
 use storage::log_dir::stray_name;
 use storage::{Log, LogConfig, Opening, Recovery, StorageError};
@@ -65,8 +65,10 @@ fn side_by_side<W: Send, T: Send>(
         return work.into_iter().map(each).collect();
     }
     let left = Mutex::new(work.into_iter().enumerate());
+    let counted = progress::counted();
     let take = || left.lock().next();
     let run = || {
+        let _counting = progress::count(counted.clone());
         let mut done = Vec::new();
         while let Some((number, work)) = take() {
             done.push((number, each(work)));

@@ -2,6 +2,7 @@
 //! folder, and what becomes of its brokers when they, or the command, are stopped or killed. What a cluster keeps is in
 //! `replication.rs`, and what becomes of lost disks in `lost_disks.rs`.
 
+mod held_up;
 mod hints;
 mod lost_disks;
 mod metrics;

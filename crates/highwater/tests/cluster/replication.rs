@@ -33,7 +33,7 @@ pub(super) fn kept(bootstrap: &str) -> BTreeSet<u32> {
 }
 
 /// Leader and in-sync replicas of each partition of a topic.
-fn described(bootstrap: &str, topic: &str) -> Option<Vec<(i64, usize)>> {
+pub(super) fn described(bootstrap: &str, topic: &str) -> Option<Vec<(i64, usize)>> {
     let output = try_run(bootstrap, &format!("topic describe {topic} --format json"));
     let rows: Value = serde_json::from_slice(&output.stdout).ok()?;
     let row = |row: &Value| {

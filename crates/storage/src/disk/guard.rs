@@ -9,6 +9,8 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::path::Path;
 
+use super::progress;
+
 thread_local! {
     /// Locks that this thread holds.
     static LOCKED: Cell<u32> = const { Cell::new(0) };
@@ -59,10 +61,11 @@ impl Drop for Excepted {
     }
 }
 
-/// Panics in a debug build if this thread holds a partition's lock.
+/// An operation begins: it counts ([`progress`]). Panics in a debug build if this thread holds a partition's lock.
 #[inline]
 #[track_caller]
 pub(super) fn check(operation: &str, path: &Path) {
+    progress::note();
     if cfg!(debug_assertions) {
         let is_locked = LOCKED.with(Cell::get) > 0 && EXCEPTED.with(Cell::get) == 0;
         assert!(

@@ -21,6 +21,7 @@ use std::sync::Arc;
 mod essential;
 mod gated;
 pub mod guard;
+pub mod progress;
 mod real;
 pub mod removal;
 pub mod reserve;

@@ -1,0 +1,79 @@
+//! A broker whose disk hangs while a topic is made there: it lives, and does not act upon the cluster's metadata any more. Others
+//! lead instead of it, and it comes back when the disk does.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+
+use super::replication::{all_acknowledged, described, kept, produce, wait_for_all_in_sync};
+use super::*;
+
+/// A file of which the first read waits until somebody writes, as a read from a disk that hangs does.
+struct Hanging {
+    path: std::path::PathBuf,
+}
+
+impl Hanging {
+    fn make(path: std::path::PathBuf) -> Hanging {
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        Hanging { path }
+    }
+
+    /// Gives it up under its name, and ends a read that waits: there is nothing. Fails if none waits.
+    fn let_go(self, aside: &Path) -> std::io::Result<()> {
+        fs::rename(&self.path, aside).unwrap();
+        let without_waiting = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
+        OpenOptions::new().write(true).custom_flags(without_waiting).open(aside).map(drop)
+    }
+}
+
+/// The folder of a partition that was begun and holds no record yet, whose next opening hangs.
+fn folder_that_hangs(broker: &Broker, partition: &str) -> Hanging {
+    let folder = Path::new(&broker.folder).join(partition);
+    fs::create_dir(&folder).unwrap();
+    File::create(folder.join("00000000000000000000.log")).unwrap();
+    Hanging::make(folder.join("leader-epoch-checkpoint"))
+}
+
+fn leads(bootstrap: &str, topic: &str, broker: i64) -> Option<bool> {
+    described(bootstrap, topic).map(|rows| rows.iter().any(|(leader, _)| *leader == broker))
+}
+
+#[test]
+fn a_broker_that_is_held_up_by_its_disk_is_fenced_and_comes_back_with_the_disk() {
+    let (place, folder) = place();
+    let quick = [
+        "broker.session.timeout.ms=5000",
+        "replica.lag.time.max.ms=5000",
+        "broker.heartbeat.interval.ms=200",
+    ];
+    let up = Up::of(&folder, 3, &quick.map(|set| ["--set", set]).concat());
+    let others = up.brokers[0].address.clone();
+    up.run("topic create kept -p 3 -r 3");
+    all_acknowledged(produce(&up.bootstrap, 0..300));
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    let second = up.brokers[1].clone();
+
+    let partitions = ["stuck-0", "stuck-1", "stuck-2"];
+    let hanging = partitions.map(|partition| folder_that_hangs(&second, partition));
+    run(&others, "topic create stuck -p 3 -r 1");
+    wait_until("it leads nothing that others can lead", || {
+        leads(&others, "kept", 2) == Some(false)
+    });
+    assert!(procfs::is_running(second.pid));
+    let reports = || fs::read_to_string(Path::new(&second.folder).join("broker.log")).unwrap();
+    assert!(reports().contains("does not act upon the cluster's metadata"), "{}", reports());
+    all_acknowledged(produce(&others, 300..600));
+    assert_eq!(kept(&others), (0..600).collect());
+    assert_eq!(try_run(&others, "cluster health").status.code(), Some(1), "it stays fenced");
+
+    let place = place.path();
+    let read = hanging.into_iter().enumerate();
+    let read = read.map(|(at, it)| it.let_go(&place.join(at.to_string())));
+    assert_eq!(read.filter(Result::is_ok).count(), 1, "one of the partitions is there");
+    wait_for_all_in_sync(&others, "kept");
+    wait_until("it leads what it was given", || leads(&others, "stuck", 2) == Some(true));
+    assert!(reports().contains("this broker serves again"), "{}", reports());
+    all_acknowledged(produce(&second.address, 600..700));
+    assert_eq!(kept(&second.address), (0..700).collect());
+    up.stop();
+}
