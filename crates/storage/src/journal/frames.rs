@@ -80,6 +80,8 @@ pub(super) struct Journaled {
     pub(super) durable: u64,
     /// Bytes of head and whole frames.
     pub(super) size_bytes: usize,
+    /// Bytes of them that are known to be durable.
+    pub(super) durable_bytes: usize,
     /// Bytes behind them: an incomplete write.
     pub(super) cut_bytes: usize,
 }
@@ -123,8 +125,20 @@ pub(super) fn read(
         let missing = seq + 1;
         return Err(Unreadable(format!("damaged at byte {at}: frame {missing} was durable")));
     }
-    let seq = seq.max(snapshot);
-    Ok(Journaled { base, seq, durable, size_bytes: at, cut_bytes: bytes.len() - at })
+    let (size_bytes, cut_bytes) = (at, bytes.len() - at);
+    let durable_bytes = end_of(&bytes[..at], base, durable.max(snapshot));
+    Ok(Journaled { base, seq: seq.max(snapshot), durable, size_bytes, durable_bytes, cut_bytes })
+}
+
+/// Where frame `last` ends among whole frames behind the head; the end of all of them if they end before it.
+fn end_of(bytes: &[u8], base: u64, last: u64) -> usize {
+    let (mut at, mut seq) = (HEAD_BYTES, base);
+    while seq < last
+        && let Ok(length) = Reader(&bytes[at..]).u32()
+    {
+        (at, seq) = (at + 8 + length as usize, seq + 1);
+    }
+    at
 }
 
 /// The largest durable seq of a whole frame anywhere in `bytes`, which lie behind frame `seq`.

@@ -28,6 +28,8 @@ pub struct Loaded {
     pub cut_bytes: u64,
     /// Bytes of the snapshot, and of the journal without what is cut.
     pub size_bytes: (u64, u64),
+    /// Bytes of the journal that are known to be durable.
+    pub(super) durable_bytes: u64,
     /// Frames may be appended to the journal as it stands.
     pub(super) continues: bool,
 }
@@ -45,6 +47,7 @@ pub fn decode(snapshot: &[u8], journal: &[u8]) -> Result<Loaded, (&'static str, 
         durable: journaled.durable,
         cut_bytes: journaled.cut_bytes as u64,
         size_bytes: (snapshot.len() as u64, journaled.size_bytes as u64),
+        durable_bytes: journaled.durable_bytes as u64,
         continues: journaled.base == found.seq && journaled.cut_bytes == 0,
     })
 }

@@ -98,6 +98,7 @@ impl Journal {
         };
         let (file, snapshot) = (open(JOURNAL)?, open(SNAPSHOT)?);
         let (snapshot_bytes, position) = loaded.size_bytes;
+        write_again(&*file, loaded.durable_bytes, position).during("write", &dir.join(JOURNAL))?;
         let writer = Writer {
             state: loaded.state,
             file,
@@ -109,7 +110,7 @@ impl Journal {
             round: None,
             failed: None,
         };
-        // Frames that a dead process left in the page cache may not be durable yet.
+        // Frames that a dead process left in the page cache are durable with the next sync.
         Ok(Some(Journal::of(disk, dir, writer, loaded.durable)))
     }
 
@@ -478,6 +479,23 @@ impl Journal {
     }
 }
 
+/// Writes what a file has between two positions over itself. After a sync that failed the kernel takes the pages of what a dead process
+/// has written for clean: the next sync would succeed without them, and call frames durable that the device does not have.
+fn write_again(file: &dyn DiskFile, from: u64, to: u64) -> io::Result<()> {
+    if from >= to {
+        return Ok(());
+    }
+    file.write_all_at(&bytes_between(file, from, to)?, from)
+}
+
+fn bytes_between(file: &dyn DiskFile, from: u64, to: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; (to - from) as usize];
+    match file.read_at(&mut bytes, from)? == bytes.len() {
+        true => Ok(bytes),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
 /// For as long as a thread that waits for the disk holds the writer.
 struct Replacing<'a>(&'a AtomicBool);
 
@@ -527,11 +545,7 @@ fn frames_of(entries: &[&Entry], mut seq: u64, durable: u64) -> (Vec<u8>, u64) {
 
 /// The bytes of the frames from a position on.
 fn frames_from(writer: &Writer, position: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; (writer.position - position) as usize];
-    match writer.file.read_at(&mut bytes, position)? == bytes.len() {
-        true => Ok(bytes),
-        false => Err(io::ErrorKind::UnexpectedEof.into()),
-    }
+    bytes_between(&*writer.file, position, writer.position)
 }
 
 fn is_full(error: &StorageError) -> bool {

@@ -196,6 +196,27 @@ fn a_failed_sync_is_final() {
     assert!(journal.rewrite().is_err(), "a new snapshot would claim what was lost");
 }
 
+/// Pages that a failed sync took for clean are shown to the next process, and its first sync succeeds without them.
+#[test]
+fn what_a_failed_sync_left_in_the_page_cache_is_written_again_before_it_counts_as_durable() {
+    let disk = SimDisk::new();
+    let journal = created(&disk);
+    journal.commit(&[Entry::Of(key(0), opened("t"))]).unwrap();
+    disk.fail_syncs(true);
+    journal.commit(&[Entry::Of(key(1), opened("t"))]).unwrap_err();
+    disk.fail_syncs(false);
+    drop(journal);
+    let journal = reopened(&disk);
+    assert!(journal.partition(&key(1)).is_some(), "it is in the page cache");
+    journal.commit(&[Entry::Of(key(2), opened("t"))]).unwrap();
+    for crash in 1..6 {
+        let known = reopened(&disk.after_crash(crash));
+        for number in 0..3 {
+            assert!(known.partition(&key(number)).is_some(), "crash {crash}: {number}");
+        }
+    }
+}
+
 #[test]
 fn a_failed_rename_is_final() {
     for (operation, _) in rewriting().iter().enumerate().filter(|(_, kind)| **kind == "rename") {
