@@ -134,7 +134,9 @@ fn strays_of(
             (Some(_), None) => Some("neither the journal nor the metadata knows it"),
         };
         seen.insert(folder.name.clone());
-        count += usize::from(reason.is_some() && folder.partition.is_some());
+        // What was made for a partition that could not be entered, or only just not, says nothing of the metadata.
+        let is_counted = |name| !directory.dir.is_without_records(name).unwrap_or(false);
+        count += usize::from(reason.is_some() && folder.partition.as_ref().is_some_and(is_counted));
         strays.extend(reason.map(|reason| Stray { path, reason }));
     }
     let total = folders.iter().filter(|folder| folder.partition.is_some()).count();

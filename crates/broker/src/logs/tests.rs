@@ -3,6 +3,7 @@
 
 mod away;
 mod deleting;
+mod names;
 mod opening;
 mod stamps;
 mod zeros;
@@ -428,6 +429,23 @@ fn a_stray_folder_is_left_and_most_of_them_refuse_the_start() {
     logs.empty_trash(&mut |_| true);
     let names = disk.list(Path::new("data")).unwrap();
     assert!(names.iter().any(|name| name.ends_with("-stray")), "{names:?}");
+}
+
+/// A topic whose partition found no room for its entry, and that was deleted again: an empty folder does not say that the metadata is lost.
+#[test]
+fn a_folder_without_records_refuses_no_start() {
+    let disk = SimDisk::new();
+    let logs = start(&disk, &["data"]).unwrap();
+    settle(&logs, None).unwrap();
+    disk.limit_capacity(Some(disk.used_bytes()));
+    assert!(open(&logs, FIRST).unwrap_err().is_full());
+    logs.delete(&[Gone { topic_id: FIRST, name: name(), delay_ms: 0 }]);
+    disk.limit_capacity(None);
+    assert!(disk.exists(Path::new("data/t-0")));
+    logs.release();
+    let logs = start(&disk, &["data"]).unwrap();
+    settle(&logs, None).unwrap();
+    assert_eq!(ends(&open(&logs, SECOND).unwrap()), (0, 0), "its name is free");
 }
 
 /// A replica that is refused and copied anew: its folder is kept whole, and it begins empty, wherever the power fails.

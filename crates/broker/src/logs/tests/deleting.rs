@@ -7,8 +7,13 @@ fn gone(topic_id: TopicId) -> Gone {
 }
 
 fn folders(disk: &SimDisk) -> Vec<String> {
+    folders_of(disk, "t-0")
+}
+
+/// Folders of the log directory whose names begin so.
+pub(super) fn folders_of(disk: &SimDisk, begin: &str) -> Vec<String> {
     let names = disk.list(Path::new("data")).unwrap();
-    names.into_iter().filter(|name| name.starts_with("t-0")).collect()
+    names.into_iter().filter(|name| name.starts_with(begin)).collect()
 }
 
 /// Whether an operation is one that may find no room and be tried again: a sync that fails is final.
@@ -350,4 +355,29 @@ fn a_directory_in_which_no_deletion_can_be_finished_takes_no_other_along() {
         open(&logs, SECOND).unwrap();
     }
     assert_eq!(failed, 1, "one operation of a start is the rename");
+}
+
+/// The folder is gone and the journal does not say so yet: no reason to refuse a start, or to leave it so.
+#[test]
+fn a_start_that_finds_no_room_to_forget_what_is_gone_forgets_it_later() {
+    let disk = SimDisk::new();
+    let (logs, partition) = written_and_open(&disk, true);
+    partition.mark_deleted();
+    logs.delete(&[gone(FIRST)]);
+    disk.limit_capacity(Some(0));
+    logs.empty_trash(&mut |_| true);
+    let found = disk.snapshot();
+    assert_eq!(folders(&found), Vec::<String>::new());
+    let mut lacked = 0;
+    for at in 0..40 {
+        let disk = found.snapshot();
+        disk.fail_at(at, Errno::NOSPC);
+        let Ok(logs) = start(&disk, &["data"]) else { continue };
+        settle(&logs, None).unwrap();
+        assert!(logs.offline().is_empty(), "at {at}");
+        lacked += usize::from(logs.directories[0].entered(&key_of(FIRST)).is_some());
+        logs.empty_trash(&mut |_| true);
+        assert!(logs.directories[0].entered(&key_of(FIRST)).is_none(), "at {at}");
+    }
+    assert_eq!(lacked, 1, "one operation of a start is the entry");
 }
