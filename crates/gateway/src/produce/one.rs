@@ -5,10 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use serving::choice::Pair;
-use serving::error::{ApiError, Kind};
+use serving::error::ApiError;
 use tokio::time::{Instant, timeout_at};
 
-use super::sending::{ANSWER_MAX, late, send_all};
+use super::sending::{ANSWER_MAX, check_key, late, send_all};
 use crate::request::draft::Draft;
 use crate::state::Shared;
 
@@ -42,9 +42,8 @@ impl One {
             Ok(topic) => topic,
             Err(error) => return refused(error),
         };
-        if self.pair.needs_key() && draft.key.is_none() {
-            let words = "there is no key, which the partitioner needs: give one, or choose another partitioner";
-            return refused(ApiError::new(Kind::Unprocessable, words));
+        if let Err(error) = check_key(draft, self.pair) {
+            return refused(error);
         }
         let drafts = std::slice::from_ref(draft);
         let slots = send_all(&shared.topics, &topic, topic.way(), drafts, None, self.pair);
@@ -60,6 +59,7 @@ impl One {
     }
 }
 
-fn refused(error: ApiError) -> Landing {
+/// What becomes of a record that is not sent.
+pub(crate) fn refused(error: ApiError) -> Landing {
     Box::pin(std::future::ready(Err(error)))
 }

@@ -92,6 +92,17 @@ fn full() -> ApiError {
     ApiError::new(Kind::Full, "the gateway's buffer is full")
 }
 
+/// Refuses a record of its own that has neither a partition nor the key that the partitioner needs: it would go where an
+/// empty key goes. Records of a request are looked at together.
+pub(super) fn check_key(draft: &Draft<'_>, pair: Pair) -> Result<(), ApiError> {
+    if pair.needs_key() && draft.key.is_none() && draft.partition.is_none() {
+        let words =
+            "there is no key, which the partitioner needs: give one, or choose another partitioner";
+        return Err(ApiError::new(Kind::Unprocessable, words));
+    }
+    Ok(())
+}
+
 fn send(
     topics: &Topics,
     topic: &Topic,

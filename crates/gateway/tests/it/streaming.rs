@@ -1,9 +1,11 @@
 //! Streams of records: a body in chunks whose objects are answered while it goes on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gateway::Settings;
 use serde_json::{Value, json};
+use serving::choice::OfTopics;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -418,5 +420,29 @@ async fn a_stream_that_cannot_begin_is_refused_at_once() {
     timeout(PATIENCE, socket.read_to_string(&mut answer)).await.unwrap().unwrap();
     assert!(answer.starts_with("HTTP/1.1 422") && answer.contains("Idempotency-Key"), "{answer}");
     assert_eq!(world.ends("t").await, [0]);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_without_the_key_that_the_partitioner_needs_is_refused_in_its_turn() {
+    let partitioners = Arc::new(OfTopics::read(["by-hash=hash-mod"]).unwrap());
+    let world = World::start_with(|settings| Settings { partitioners, ..settings }).await;
+    world.create("by-hash", 5, &[]).await;
+    world.create("t", 5, &[]).await;
+    let keyless = record("keyless");
+    let placed = json!({"partition_id": 3, "value": {"type": "STRING", "data": "v"}}).to_string();
+    let keyed = json!({"key": {"type": "STRING", "data": "60819"}}).to_string();
+    for (topic, query) in [("by-hash", ""), ("t", "?partitioner=crc32")] {
+        let path = path(&world, topic).await + query;
+        let mut stream = Stream::begin(&world, &path).await;
+        stream.send(format!("{keyless}{placed}{keyed}{keyless}")).await;
+        stream.end().await;
+        let reports = stream.reports().await;
+        let codes: Vec<_> = reports.iter().map(|report| report["error_code"].clone()).collect();
+        assert_eq!(codes, [422, 200, 200, 422], "{reports:?}");
+        assert!(reports[0]["message"].as_str().unwrap().contains("no key"), "{reports:?}");
+        assert_eq!(reports[1]["partition_id"], 3);
+        assert_eq!(world.ends(topic).await.iter().sum::<i64>(), 2, "{topic}");
+    }
     world.stop().await;
 }

@@ -15,7 +15,7 @@ use serving::error::{ApiError, Kind};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-use super::super::sending::{ANSWER_MAX, Outcome, Slot, late, send_all};
+use super::super::sending::{ANSWER_MAX, Outcome, Slot, check_key, late, send_all};
 use super::super::topic::Topic;
 use super::objects::Objects;
 use super::report::About;
@@ -24,6 +24,7 @@ use crate::answer::{Answer, write_error};
 use crate::front::Pace;
 use crate::outgoing::in_parts;
 use crate::request::body::discard;
+use crate::request::draft::Draft;
 use crate::request::v3::{Described, Unread, record};
 use crate::request::wanted::wanted;
 use crate::request::{Parameters, Trace, idempotency_key};
@@ -186,10 +187,11 @@ impl Stream {
             Ok(mut record) => {
                 stamp(&mut record, now_ms());
                 self.trace.add_to(&mut record.draft);
-                let drafts = [record.draft];
-                let (topics, way) = (&self.shared.topics, self.topic.way());
-                let mut slots = send_all(topics, &self.topic, way, &drafts, None, self.pair);
-                (record.described, slots.remove(0))
+                let slot = match check_key(&record.draft, self.pair) {
+                    Ok(()) => self.send(record.draft),
+                    Err(refused) => Slot::refused(refused),
+                };
+                (record.described, slot)
             }
         };
         let is_full = slot.refusal().is_some_and(|error| error.kind == Kind::Full);
@@ -200,6 +202,12 @@ impl Stream {
         self.taken += 1;
         self.waiting.push_back(Waiting { described, slot, deadline: Instant::now() + ANSWER_MAX });
         Ok(true)
+    }
+
+    fn send(&self, draft: Draft<'_>) -> Slot {
+        let (topics, way) = (&self.shared.topics, self.topic.way());
+        let mut slots = send_all(topics, &self.topic, way, &[draft], None, self.pair);
+        slots.remove(0)
     }
 
     /// Answers the record that has waited longest, with this outcome, and those behind it whose outcomes are known.
