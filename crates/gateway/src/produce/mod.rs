@@ -22,5 +22,5 @@ pub(crate) use fate::of_refusal;
 pub(crate) use handler::{Target, produce};
 pub(crate) use inner::send;
 pub(crate) use keys::Keys;
-pub(crate) use one::{Landing, One};
+pub(crate) use one::{Landing, One, refused};
 pub(crate) use topics::{LOOKUP_MAX, Topics, no_topic, unavailable};

@@ -12,6 +12,8 @@ use crate::charge::{Charge, Room};
 
 /// Bytes of a message that are part of what a connection is charged for anyway.
 const UNCHARGED_BYTES: usize = 8 * 1024;
+/// The head of a control frame of a client, whose payload has at most 125 bytes: two bytes, and its mask.
+const CONTROL_HEAD_BYTES: usize = 6;
 /// In steps of so many bytes the rest is charged.
 const STEP_BYTES: usize = 64 * 1024;
 
@@ -25,7 +27,7 @@ pub(super) struct Line<S> {
     inner: S,
     /// Since when the client has taken nothing of what waits for it.
     blocked_since: Option<Instant>,
-    /// Bytes that have come since the last whole message.
+    /// Bytes that have come since the last whole message, but for control frames.
     heard_bytes: usize,
     charge: Charge,
 }
@@ -45,6 +47,11 @@ impl<S> Line<S> {
         self.heard_bytes = 0;
         // To hold less always succeeds.
         let _ = self.charge.set(0);
+    }
+
+    /// A control frame with a payload of so many bytes is taken. It belongs to no message.
+    pub(super) fn was_control(&mut self, bytes: usize) {
+        self.heard_bytes = self.heard_bytes.saturating_sub(CONTROL_HEAD_BYTES + bytes);
     }
 
     fn was_heard(&mut self, bytes: usize) -> io::Result<()> {

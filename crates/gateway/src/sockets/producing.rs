@@ -1,6 +1,7 @@
 //! Records from a client, one a text, and where each went. They are sent as they come and answered in their order, when they
 //! are acknowledged.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::pending;
 use std::pin::Pin;
@@ -15,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use super::socket::{End, Socket, Turn};
 use crate::charge::Charge;
 use crate::lifetime::told_to_stop;
-use crate::produce::{Landing, One};
+use crate::produce::{Landing, One, refused};
 use crate::request::frames::{Produced, produced};
 use crate::state::Shared;
 
@@ -29,7 +30,8 @@ struct Waiting {
     /// What becomes of it: its partition and its offset.
     landing: Landing,
     context: Option<String>,
-    _charge: Charge,
+    /// `None` if there was no memory for it: then it is the last, and no more is heard before it is answered.
+    charge: Option<Charge>,
 }
 
 /// Serves a producer to its end.
@@ -62,14 +64,14 @@ async fn run<S: AsyncRead + AsyncWrite + Unpin>(
             return Ok(End::away("the gateway stops"));
         }
         // Who takes no answers, or is not answered, sends no more.
-        let hears = socket.has_room() && waiting.len() < WAITING_MAX;
+        let is_charged = waiting.back().is_none_or(|last: &Waiting| last.charge.is_some());
+        let hears = socket.has_room() && waiting.len() < WAITING_MAX && is_charged;
         let wake_at = socket.look_at();
         tokio::select! {
             turn = socket.turn(hears) => {
-                if let Turn::Heard(text) = turn?
-                    && let Some(sent) = take(socket, one, shared, &text).await?
-                {
-                    waiting.push_back(sent);
+                if let Turn::Heard(text) = turn? {
+                    // Behind those that wait: answers keep their order, refusals as well.
+                    waiting.push_back(take(one, shared, &text).await);
                 }
             }
             result = front(waiting) => answer(socket, one, waiting, result)?,
@@ -82,29 +84,20 @@ async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Sends what the client said; `None` if it is answered already.
-async fn take<S: AsyncRead + AsyncWrite + Unpin>(
-    socket: &mut Socket<S>,
-    one: &One,
-    shared: &Arc<Shared>,
-    text: &str,
-) -> Result<Option<Waiting>, End> {
-    let refuse = |socket: &mut Socket<S>, error: &ApiError, context: Option<&str>| {
-        socket.put(frame::not_produced(error, context).as_bytes()).map(|()| None)
-    };
-    let Produced { draft, context } = match produced(text) {
-        Ok(produced) => produced,
-        Err((error, context)) => return refuse(socket, &error, context.as_deref()),
+/// Sends what the client said, or refuses it.
+async fn take(one: &One, shared: &Arc<Shared>, text: &str) -> Waiting {
+    let (read, context) = match produced(text) {
+        Ok(Produced { draft, context }) => (Ok(draft), context.map(Cow::into_owned)),
+        Err((error, context)) => (Err(error), context),
     };
     let mut charge = Charge::new(&shared.bodies);
-    let bytes = WAITING_BYTES + context.as_ref().map_or(0, |context| context.len());
-    if let Err(error) = charge.add(bytes) {
-        return refuse(socket, &error, context.as_deref());
-    }
-    // Behind those that wait: answers keep their order.
-    let landing = one.send(shared, &draft).await;
-    let context = context.map(|context| context.into_owned());
-    Ok(Some(Waiting { landing, context, _charge: charge }))
+    let charged = charge.add(WAITING_BYTES + context.as_ref().map_or(0, String::len));
+    let charge = charged.is_ok().then_some(charge);
+    let landing = match read.and_then(|draft| charged.map(|()| draft)) {
+        Ok(draft) => one.send(shared, &draft).await,
+        Err(error) => refused(error),
+    };
+    Waiting { landing, context, charge }
 }
 
 /// What became of the first that waits; never, if none does.

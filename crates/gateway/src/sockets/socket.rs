@@ -244,7 +244,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     fn hear(&mut self, message: Message) -> Result<Option<Turn>, End> {
         self.heard_at = Instant::now();
-        self.stream.get_mut().message_is_whole();
+        let line = self.stream.get_mut();
+        match &message {
+            Message::Text(_) | Message::Binary(_) => line.message_is_whole(),
+            // It may come between two parts of a message, of which what has come is still there.
+            control => line.was_control(control.len()),
+        }
         match message {
             Message::Text(text) => return Ok(Some(Turn::Heard(text))),
             Message::Binary(bytes) if self.limits.takes_bytes => {

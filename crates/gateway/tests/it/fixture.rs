@@ -161,6 +161,15 @@ impl World {
         counts[name].as_u64().unwrap_or_else(|| panic!("{name}: {counts}"))
     }
 
+    /// Memory that the gateway has charged for bodies and what is read, in bytes.
+    pub async fn body_bytes(&self) -> usize {
+        let metrics = self.connect().await.get("/metrics").await.body;
+        let name = "highwater_gateway_buffer_bytes{for=\"bodies\"} ";
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+        let bytes: f64 = line.unwrap_or_else(|| panic!("{metrics}")).parse().unwrap();
+        bytes as usize
+    }
+
     /// Waits until the gateway has counted so many.
     pub async fn until_count(&self, name: &str, count: u64) {
         let counted = async {

@@ -102,8 +102,13 @@ impl WebSocket {
         headers: &[(&str, &str)],
     ) -> Result<WebSocket, Refused> {
         let (stream, read) = handshake(address, target, headers).await?;
+        Ok(WebSocket::of(stream, read).await)
+    }
+
+    /// One that was opened already; `read`: what came behind the head.
+    pub async fn of(stream: TcpStream, read: Vec<u8>) -> WebSocket {
         let stream = WebSocketStream::from_partially_read(stream, read, Role::Client, None).await;
-        Ok(WebSocket { stream })
+        WebSocket { stream }
     }
 
     pub async fn send(&mut self, message: Message) {

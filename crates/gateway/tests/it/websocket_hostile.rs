@@ -210,3 +210,58 @@ async fn who_takes_nothing_is_closed_and_loses_nothing() {
     assert_eq!(again.end().await.0, 1008);
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_waits_for_the_answers_before_it() {
+    let world = World::start().await;
+    world.create("t", 1, &[]).await;
+    let (mut stream, read) = handshake(world.gateway.address(), PRODUCER, &[]).await.unwrap();
+    // All of them are there before the first is acknowledged.
+    let mut all = Vec::new();
+    for i in 0..20 {
+        all.extend(frame(
+            0x81,
+            json!({"payload": "AA==", "context": format!("{i}")}).to_string().as_bytes(),
+        ));
+        all.extend(frame(
+            0x81,
+            json!({"payload": "?", "context": format!("not {i}")}).to_string().as_bytes(),
+        ));
+    }
+    stream.write_all(&all).await.unwrap();
+    let mut socket = WebSocket::of(stream, read).await;
+    for i in 0..20 {
+        let (sent, refused) = (socket.text().await, socket.text().await);
+        assert_eq!((&sent["result"], &sent["context"]), (&json!("ok"), &json!(format!("{i}"))));
+        assert_eq!(refused["context"], json!(format!("not {i}")), "{refused}");
+        assert!(refused["result"].as_str().unwrap().starts_with("send-error"), "{refused}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_is_charged_until_it_is_whole_whatever_comes_between_its_parts() {
+    let world = World::start().await;
+    world.create("t", 1, &[]).await;
+    let before = world.body_bytes().await;
+    let (mut stream, mut read) = handshake(world.gateway.address(), PRODUCER, &[]).await.unwrap();
+    let part = vec![b' '; (1 << 20) - 1];
+    for _ in 0..3 {
+        stream.write_all(&frame(0x89, b"first")).await.unwrap();
+    }
+    stream.write_all(&frame(0x01, &part)).await.unwrap();
+    stream.write_all(&frame(0x89, b"between")).await.unwrap();
+    let pong = b"\x8a\x07between";
+    while !read.windows(pong.len()).any(|here| here == pong) {
+        timeout(PATIENCE, stream.read_buf(&mut read)).await.expect("in time").unwrap();
+    }
+    let during = world.body_bytes().await;
+    assert!(during >= before + (1 << 20) - 16 * 1024, "{before} bytes before, {during} during");
+    // The last byte; it is no message of a producer, and answered as such.
+    stream.write_all(&frame(0x80, b"x")).await.unwrap();
+    let mut socket = WebSocket::of(stream, Vec::new()).await;
+    assert!(socket.text().await["result"].as_str().unwrap().starts_with("send-error"));
+    let whole = world.body_bytes().await;
+    assert!(whole < before + (1 << 18), "{whole} bytes when it is whole");
+    world.stop().await;
+}
