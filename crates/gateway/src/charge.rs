@@ -29,6 +29,11 @@ impl Room {
         Room { part: Some(half), ..self.clone() }
     }
 
+    /// Bytes that may be charged here: of the whole, or of the part that this is.
+    pub(crate) fn limit_bytes(&self) -> usize {
+        if self.part.is_some() { self.bytes / 2 } else { self.bytes }
+    }
+
     /// Bytes of the whole.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
@@ -60,7 +65,18 @@ impl Charge {
         Charge { room: room.clone(), held: None, held_of_part: None }
     }
 
-    fn bytes(&self) -> usize {
+    /// Nothing yet, of the same room.
+    pub(crate) fn beside(&self) -> Charge {
+        Charge::new(&self.room)
+    }
+
+    /// Bytes that may be charged to this room.
+    pub(crate) fn limit_bytes(&self) -> usize {
+        self.room.limit_bytes()
+    }
+
+    /// Bytes that are charged.
+    pub(crate) fn bytes(&self) -> usize {
         self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
     }
 
@@ -95,12 +111,25 @@ impl Charge {
         }
     }
 
+    /// Takes some of what is charged off, all of it at most: it is charged as long as the part is there.
+    pub(crate) fn split(&mut self, bytes: usize) -> Charge {
+        let bytes = bytes.min(self.bytes());
+        let part = |held: &mut Option<OwnedSemaphorePermit>| {
+            held.as_mut().and_then(|held| held.split(bytes))
+        };
+        let (held, held_of_part) = (part(&mut self.held), part(&mut self.held_of_part));
+        Charge { room: self.room.clone(), held, held_of_part }
+    }
+
     /// Bytes that are charged, no more and no fewer, until the last clone of them is gone.
     ///
     /// # Errors
     /// There is no room for them.
-    pub(crate) fn hold(mut self, bytes: Vec<u8>) -> Result<Bytes, ApiError> {
-        self.set(bytes.len())?;
+    pub(crate) fn hold<B>(mut self, bytes: B) -> Result<Bytes, ApiError>
+    where
+        B: AsRef<[u8]> + Send + 'static,
+    {
+        self.set(bytes.as_ref().len())?;
         Ok(Bytes::from_owner(Charged { bytes, _charge: self }))
     }
 }
@@ -119,14 +148,14 @@ fn put(held: &mut Option<OwnedSemaphorePermit>, more: OwnedSemaphorePermit) {
 }
 
 /// Bytes that are charged as long as they are there.
-struct Charged {
-    bytes: Vec<u8>,
+struct Charged<B> {
+    bytes: B,
     _charge: Charge,
 }
 
-impl AsRef<[u8]> for Charged {
+impl<B: AsRef<[u8]>> AsRef<[u8]> for Charged<B> {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.as_ref()
     }
 }
 
@@ -179,5 +208,25 @@ mod tests {
         drop((one, other));
         assert_eq!(room.free_bytes(), 100);
         Charge::new(&half).add(50).unwrap();
+    }
+
+    #[test]
+    fn a_part_of_a_charge_is_charged_until_it_is_gone() {
+        let room = Room::new(100);
+        let half = room.half();
+        assert_eq!((room.limit_bytes(), half.limit_bytes()), (100, 50));
+        let mut whole = Charge::new(&half);
+        assert_eq!(whole.split(7).bytes(), 0, "of nothing");
+        whole.add(40).unwrap();
+        let part = whole.split(30);
+        assert_eq!((whole.bytes(), part.bytes(), room.free_bytes()), (10, 30, 60));
+        let rest = whole.split(30);
+        assert_eq!((whole.bytes(), rest.bytes()), (0, 10));
+        assert!(whole.beside().add(11).is_err(), "the half is charged with both");
+        drop(part);
+        assert_eq!(room.free_bytes(), 90);
+        drop(rest);
+        assert_eq!(room.free_bytes(), 100);
+        whole.add(50).unwrap();
     }
 }

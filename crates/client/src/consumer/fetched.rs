@@ -138,7 +138,8 @@ impl Fetched {
     ) -> Result<Offset, ClientError> {
         let mut aborted = Aborted::new(self.aborted.as_deref().unwrap_or_default());
         for (header, batch) in Batches::new(&self.batches).map_while(Result::ok) {
-            if aborted.hides(&header, batch) || header.is_control() {
+            let is_before = header.last_offset() < self.fetch_offset;
+            if aborted.hides(&header, batch) || header.is_control() || is_before {
                 continue;
             }
             let failed = |e: &dyn std::fmt::Display| corrupt(&self.partition, &header, e);

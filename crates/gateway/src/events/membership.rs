@@ -27,14 +27,16 @@ use super::writer::Writer;
 use crate::answer::Answer;
 use crate::charge::Charge;
 use crate::front::Transport;
-use crate::groups::{Acking, CHARGED_BYTES, Session, Wanted, existing};
+use crate::groups::{Acking, CHARGED_BYTES, Out, Session, Wanted, event_bytes_max, existing};
 use crate::lifetime::told_to_stop;
 use crate::produce::of_refusal;
 use crate::request::instances::check_name;
 use crate::state::Shared;
 
 /// Bytes of events that are written at once; the id follows them.
-const WRITE_BYTES: usize = 64 * 1024;
+const WRITE_BYTES: usize = 24 * 1024;
+/// An event that is larger is not gathered with others.
+const LARGE_BYTES: usize = 8 * 1024;
 
 /// A stream of a member that can begin.
 pub(crate) struct OpenedMember {
@@ -42,6 +44,8 @@ pub(crate) struct OpenedMember {
     id_style: IdStyle,
     pub(crate) origin: Option<HeaderValue>,
     is_chunked: bool,
+    /// Of what is gathered to be written.
+    charge: Charge,
 }
 
 impl std::fmt::Debug for OpenedMember {
@@ -68,8 +72,9 @@ pub(super) async fn open(
     if partitions > PARTITIONS_MAX {
         return Err(ApiError::new(Kind::Malformed, "more than 256 partitions in one stream"));
     }
-    let mut charge = Charge::new(&shared.bodies);
-    charge.add(CHARGED_BYTES)?;
+    let mut charge = Charge::new(&shared.reading);
+    charge.add(CHARGED_BYTES + WRITE_BYTES + LARGE_BYTES)?;
+    let of_writing = charge.split(WRITE_BYTES + LARGE_BYTES);
     let entry = shared.groups.enter(&group.group, false)?;
     let wanted = Wanted {
         topics: asked.topics.iter().map(|topic| (*topic).to_owned()).collect(),
@@ -80,6 +85,7 @@ pub(super) async fn open(
         id: asked.id.filter(|_| group.instance.is_some()),
         instance: group.instance,
         group: group.group,
+        event_bytes_max: event_bytes_max(&shared.reading),
     };
     let session = Session::new(shared.topics.cluster(), &shared.groups, wanted, entry, charge);
     Ok(Answer::member(OpenedMember {
@@ -87,6 +93,7 @@ pub(super) async fn open(
         id_style: asked.query.id_style,
         origin: None,
         is_chunked: parts.version == Version::HTTP_11,
+        charge: of_writing,
     }))
 }
 
@@ -99,7 +106,7 @@ pub(crate) async fn serve_member(
 ) {
     let counts = &shared.events.counts;
     let _counted = counts.streams.raised();
-    let OpenedMember { mut session, id_style, origin, is_chunked } = opened;
+    let OpenedMember { mut session, id_style, origin, is_chunked, charge } = opened;
     let settings = shared.events.settings;
     let mut writer = Writer::new(stream, is_chunked, settings.blocked_max, counts);
     let head = open::head_of(is_chunked, origin.as_ref());
@@ -121,6 +128,7 @@ pub(crate) async fn serve_member(
     };
     counts.closed.count(closed);
     session.close().await;
+    drop(charge);
 }
 
 struct Member<'a> {
@@ -142,21 +150,21 @@ impl Member<'_> {
         writer.body(&first, b"", || self.shared.is_stopping()).await?;
         let ping_every = self.shared.events.settings.ping_every;
         let mut ping_at = Instant::now() + ping_every;
+        // The last that was written.
+        let mut id = self.id();
         while !self.shared.is_stopping() {
             tokio::task::coop::consume_budget().await;
-            let (mut events, mut count) = (Vec::new(), 0);
-            while events.len() < WRITE_BYTES
-                && let Some(out) = self.session.take(true, true)
+            let mut part = Part::default();
+            while !part.is_full()
+                && let Some((out, charge)) = self.session.take(true, true)
             {
-                count += u64::from(out.is_message());
-                events.extend(out.text());
+                part.add(out, charge);
             }
-            if !events.is_empty() {
-                let mut id = Vec::new();
-                self.write_id(&mut id);
-                writer.body(&events, &id, || self.shared.is_stopping()).await?;
+            if !part.is_empty() {
+                id = self.id();
+                part.write(writer, &id, || self.shared.is_stopping()).await?;
                 self.session.was_written();
-                self.shared.events.counts.sent.add(count);
+                self.shared.events.counts.sent.add(part.count);
                 ping_at = Instant::now() + ping_every;
                 continue;
             }
@@ -170,15 +178,21 @@ impl Member<'_> {
                 () = sleep_until(ping_at) => {}
             }
             if Instant::now() >= ping_at {
-                writer.body(notice::PING, b"", || self.shared.is_stopping()).await?;
-                ping_at = Instant::now() + ping_every;
+                // What the filter has left out is passed as well.
+                let now = self.id();
+                let is_new = now != id && self.session.trackers().next().is_some();
+                let ping = if is_new { &now } else { notice::PING };
+                writer.body(ping, b"", || self.shared.is_stopping()).await?;
+                self.session.was_written();
+                (id, ping_at) = (now, Instant::now() + ping_every);
             }
         }
         Ok(Closed::Stopping)
     }
 
-    /// The id of all partitions that the member has.
-    fn write_id(&self, out: &mut Vec<u8>) {
+    /// The id of all partitions that the member has, as it is written.
+    fn id(&self) -> Vec<u8> {
+        let mut out = Vec::new();
         let all: Vec<(&TopicPartition, &Tracker)> = self.session.trackers().collect();
         let hashes: Vec<TopicHash> =
             all.iter().map(|(partition, _)| hash(self.session.cluster(), partition)).collect();
@@ -188,7 +202,51 @@ impl Member<'_> {
             partition: partition.partition.0,
             position: Position { offset: tracker.passed() - 1, leader_epoch: -1 },
         });
-        notice::write_id(out, |out| id::write(self.id_style, passed, out));
+        notice::write_id(&mut out, |out| id::write(self.id_style, passed, out));
+        out
+    }
+}
+
+/// What is written at once.
+#[derive(Default)]
+struct Part {
+    events: Vec<u8>,
+    /// One that is not gathered with the others, and goes behind them.
+    large: Vec<u8>,
+    /// Records among them.
+    count: u64,
+    /// Of the large one.
+    _charge: Option<Charge>,
+}
+
+impl Part {
+    fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.large.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.events.len() >= WRITE_BYTES || !self.large.is_empty()
+    }
+
+    fn add(&mut self, out: Out, charge: Charge) {
+        self.count += u64::from(out.is_message());
+        match out.text().len() > LARGE_BYTES {
+            true => (self.large, self._charge) = (out.into_text(), Some(charge)),
+            false => self.events.extend(out.text()),
+        }
+    }
+
+    async fn write(
+        &self,
+        writer: &mut Writer<'_>,
+        id: &[u8],
+        is_burden: impl Fn() -> bool,
+    ) -> io::Result<()> {
+        if self.large.is_empty() {
+            return writer.body(&self.events, id, is_burden).await;
+        }
+        writer.body(&self.events, &self.large, &is_burden).await?;
+        writer.body(id, b"", is_burden).await
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use hyper::body::Incoming;
 use serving::error::{ApiError, Kind};
 use serving::events::ResumeId;
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::timeout;
 
 use super::AckById;
@@ -30,24 +31,12 @@ pub(crate) async fn acknowledge(
     let text = std::str::from_utf8(&body.bytes)
         .map_err(|_| malformed("the body is not the id of an event".to_owned()))?;
     let id = ResumeId::read(text.trim()).map_err(|error| malformed(error.to_string()))?;
-    let id = Arc::new(id);
-    let asking = async {
-        let mut count = 0;
-        for member in shared.groups.members(group) {
-            let (tell, told) = oneshot::channel();
-            // A member that has gone has no partitions.
-            if member.send(AckById { id: Arc::clone(&id), tell }).await.is_ok() {
-                count += told.await.unwrap_or(0);
-            }
-        }
-        count
-    };
-    let Ok(count) = timeout(LOOKUP_MAX, asking).await else {
+    let Ok(is_done) = timeout(LOOKUP_MAX, ask(&shared.groups.members(group), id)).await else {
         return Err(unavailable(
             &"a member of the group is busy with its client: acknowledge again",
         ));
     };
-    if count == 0 {
+    if !is_done? {
         let words = format!(
             "no event stream of group {group:?} in this process has a partition of this id now: acknowledge where the stream \
              is, or come again with the id as Last-Event-ID and the same instance="
@@ -55,4 +44,30 @@ pub(crate) async fn acknowledge(
         return Err(ApiError::new(Kind::Exclusive, words));
     }
     Ok(nothing())
+}
+
+/// Asks all members at once; true as soon as one of them has a partition of the id. What the others have is handed to them as
+/// well: none waits for one whose client takes nothing.
+///
+/// # Errors
+/// One of them has too many questions before this one.
+async fn ask(members: &[mpsc::Sender<AckById>], id: ResumeId) -> Result<bool, ApiError> {
+    let id = Arc::new(id);
+    let (tell, mut told) = mpsc::channel(members.len().max(1));
+    let mut busy = 0;
+    for member in members {
+        let asked = member.try_send(AckById { id: Arc::clone(&id), tell: tell.clone() });
+        // A member that has gone has no partitions.
+        busy += usize::from(matches!(asked, Err(TrySendError::Full(_))));
+    }
+    drop(tell);
+    while let Some(count) = told.recv().await {
+        if count > 0 {
+            return Ok(true);
+        }
+    }
+    match busy {
+        0 => Ok(false),
+        _ => Err(unavailable(&"a member of the group is busy with its client: acknowledge again")),
+    }
 }

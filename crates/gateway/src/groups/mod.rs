@@ -16,14 +16,15 @@ use client::metadata::Topic;
 use client::{Admin, PrivateLane};
 use serving::error::{ApiError, Kind};
 use serving::events::ResumeId;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::produce::{LOOKUP_MAX, no_topic, unavailable};
 use crate::state::Shared;
 
 pub(crate) use acking::acknowledge;
-pub(crate) use session::{Acking, CHARGED_BYTES, Session, Wanted};
+pub(crate) use reading::Out;
+pub(crate) use session::{Acking, CHARGED_BYTES, Session, Wanted, event_bytes_max};
 
 /// Members at a time.
 const SESSIONS_MAX: usize = 200;
@@ -33,8 +34,8 @@ const ASKED_MAX: usize = 16;
 /// An acknowledgement that came by HTTP: all before this id is done, in the partitions that the session has.
 pub(crate) struct AckById {
     pub(crate) id: Arc<ResumeId>,
-    /// Is told in how many partitions that is so.
-    pub(crate) tell: oneshot::Sender<usize>,
+    /// Is told in how many partitions that is so; it has room for what each member says.
+    pub(crate) tell: mpsc::Sender<usize>,
 }
 
 /// All members.

@@ -15,10 +15,11 @@ use serving::push::Tracker;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::debug;
 
-use super::reading::{Out, Rereading, Shelf};
+use super::reading::{AHEAD_BYTES, Found, Out, Reread, Rereading, Shelf};
 use super::settling::{Begun, settle};
 use super::{AckById, Entry, Groups};
-use crate::charge::Charge;
+use crate::charge::{Charge, Room};
+use crate::events::EVENT_BYTES_MAX;
 
 /// Bytes that a fetch asks a broker for.
 const FETCH_BYTES: i32 = 256 * 1024;
@@ -63,6 +64,8 @@ pub(crate) struct Wanted {
     pub(crate) projection: Projection,
     /// Where the client was, if it is to go on there.
     pub(crate) id: Option<ResumeId>,
+    /// Bytes of what one record is sent as; of one that would have more, the client is told.
+    pub(crate) event_bytes_max: usize,
 }
 
 /// Why a session ends.
@@ -136,7 +139,7 @@ impl Session {
         Ok(Session {
             cluster: cluster.clone(),
             groups: Arc::clone(groups),
-            shelf: Shelf::new(wanted.projection.clone()),
+            shelf: Shelf::new(wanted.projection.clone(), wanted.event_bytes_max, charge.beside()),
             wanted,
             consumer: Some(consumer),
             work: None,
@@ -186,13 +189,19 @@ impl Session {
         self.is_settled && self.starts.is_empty()
     }
 
-    /// The next that the client is to be sent; `takes`: whether it takes messages, too; `again`: such that it had before.
-    pub(crate) fn take(&mut self, takes: bool, again: bool) -> Option<Out> {
+    /// The next that the client is to be sent, and what that is charged with; `takes`: whether it takes messages, too; `again`:
+    /// such that it had before.
+    pub(crate) fn take(&mut self, takes: bool, again: bool) -> Option<(Out, Charge)> {
         if !self.is_ready() {
             return None;
         }
         loop {
-            let out = self.shelf.take(takes, again)?;
+            let Some((out, charge)) = self.shelf.take(takes, again) else {
+                if self.shelf.lacks_memory() {
+                    self.give_back();
+                }
+                return None;
+            };
             match &out {
                 Out::Message { partition, offset, .. } => {
                     let tracker = self.trackers.get_mut(partition);
@@ -220,8 +229,25 @@ impl Session {
                 }
                 Out::Notice(_) => {}
             }
-            return Some(out);
+            return Some((out, charge));
         }
+    }
+
+    /// Gives back what was fetched, because there is no memory to send it: others may need what it holds to go on.
+    fn give_back(&mut self) {
+        for partition in self.shelf.give_back() {
+            if let Some(tracker) = self.trackers.get(&partition) {
+                self.shelf.read_on(partition, tracker.passed());
+            }
+        }
+        self.hold_nothing();
+        self.rest_until = Instant::now() + REST;
+    }
+
+    /// Nothing is charged but what every member is.
+    fn hold_nothing(&mut self) {
+        // To hold less always succeeds.
+        let _ = self.charge.set(CHARGED_BYTES);
     }
 
     /// The tracker of a partition that it has.
@@ -237,8 +263,11 @@ impl Session {
         }
     }
 
-    /// Acknowledges all before an id; in how many partitions that is so.
+    /// Acknowledges all before an id; in how many partitions that is so: in none, if each message is acknowledged by itself.
     pub(crate) fn ack_by_id(&mut self, id: &ResumeId) -> usize {
+        if self.wanted.acking == Acking::Each {
+            return 0;
+        }
         let mut count = 0;
         for (partition, tracker) in &self.trackers {
             let Some(next) = super::settling::next_by_id(&self.cluster, id, partition) else {
@@ -283,7 +312,7 @@ impl Session {
         tokio::select! {
             AckById { id, tell } = self.entry.asked() => {
                 // Who asked may have gone.
-                let _ = tell.send(self.ack_by_id(&id));
+                let _ = tell.try_send(self.ack_by_id(&id));
                 Ok(())
             }
             (consumer, done) = finished(&mut self.work) => {
@@ -291,14 +320,9 @@ impl Session {
                 self.consumer = Some(consumer);
                 self.settle_work(done)
             }
-            (again, result) = finished(&mut self.rereading) => {
+            (of, result) = finished(&mut self.rereading) => {
                 self.rereading = None;
-                if !self.shelf.take_reread(again.clone(), result) {
-                    let due_ms = self.now_ms() + REST.as_millis() as u64;
-                    if let Some(tracker) = self.trackers.get_mut(&again.partition) {
-                        tracker.nack(again.offset, due_ms);
-                    }
-                }
+                self.take_reread(of, result);
                 Ok(())
             }
             () = sleep_until(wake_at) => Ok(()),
@@ -343,6 +367,9 @@ impl Session {
         }
         if must_join || wants && self.is_ready() && self.shelf.is_empty() {
             let mut consumer = consumer;
+            if self.shelf.is_empty() {
+                self.hold_nothing();
+            }
             for (partition, at) in self.shelf.take_refetch() {
                 // It is assigned, or else read by another member.
                 let _ = consumer.seek(&partition, at);
@@ -365,6 +392,33 @@ impl Session {
         });
         if let Some((partition, again)) = due {
             self.rereading = Some(super::reading::reread(&self.groups.lane, partition, again));
+        }
+    }
+
+    /// Takes what was found where a message was read again. Of one that is gone nothing more is to come: it is done.
+    fn take_reread(&mut self, of: Reread, result: Result<Found, ClientError>) {
+        // Another member may have the partition by now, and the client may have acknowledged it.
+        let due_ms = self.now_ms() + REST.as_millis() as u64;
+        let tracker = self.trackers.get_mut(&of.partition);
+        let Some(tracker) = tracker.filter(|tracker| tracker.is_open(of.offset)) else { return };
+        match result {
+            Ok(Found::Text(text)) => {
+                if !self.shelf.put_again(of.clone(), text) {
+                    tracker.nack(of.offset, due_ms);
+                }
+            }
+            Ok(Found::Gone) => {
+                tracker.ack(of.offset);
+                let (reason, from, to) = (Reason::Retention, of.offset, of.offset + 1);
+                self.shelf.say_gap(&of.partition, &Gap { reason, from, to });
+            }
+            Ok(Found::Damaged(words)) => {
+                tracker.ack(of.offset);
+                self.shelf.say_lost(&of, &words);
+            }
+            Ok(Found::NotYet) | Err(_) => {
+                tracker.nack(of.offset, due_ms);
+            }
         }
     }
 
@@ -446,6 +500,9 @@ impl Session {
             return;
         }
         let bytes = fetched.iter().map(Fetched::size_bytes).sum::<usize>();
+        let bytes = self.shelf.fetched_bytes() + bytes;
+        // A batch may be larger than all the room: the largest ones come, a few at a time.
+        let bytes = bytes.min(self.charge.limit_bytes() / FETCHED_PART);
         let has_room = self.charge.set(CHARGED_BYTES + bytes).is_ok();
         for fetched in fetched {
             let at = fetched.fetch_offset;
@@ -462,6 +519,8 @@ impl Session {
             }
             if at.0 < from {
                 *tracker = Tracker::new(at.0);
+                // It was of records that are not there any more.
+                self.acked.remove(&fetched.partition);
             }
             if ahead.is_none() {
                 tracker.pass(at.0);
@@ -525,8 +584,16 @@ impl Session {
     }
 }
 
-/// What a member is charged for as long as it is there, beside its connection: its consumer and its trackers.
-pub(crate) const CHARGED_BYTES: usize = 64 * 1024;
+/// What a member is charged for as long as it is there, beside its connection: its consumer, its trackers, and texts.
+pub(crate) const CHARGED_BYTES: usize = 64 * 1024 + AHEAD_BYTES;
+/// The part of the room that what was fetched is charged with at most. As much again and a half may be one text
+/// ([`event_bytes_max`]): so the largest record fits beside what it was fetched as.
+const FETCHED_PART: usize = 4;
+
+/// Bytes that one record may be sent as, so that this fits into the room for what is read.
+pub(crate) fn event_bytes_max(room: &Room) -> usize {
+    (room.limit_bytes() / 8 * 3).min(EVENT_BYTES_MAX)
+}
 
 async fn poll(mut consumer: Consumer, wait: Duration) -> (Consumer, Done) {
     let polled = consumer.poll(wait).await;

@@ -12,7 +12,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::socket::{End, Socket, Turn};
 use crate::charge::Charge;
-use crate::groups::{Acking, CHARGED_BYTES, Session, Wanted, check_empty, existing};
+use crate::groups::{
+    Acking, CHARGED_BYTES, Session, Wanted, check_empty, event_bytes_max, existing,
+};
 use crate::lifetime::told_to_stop;
 use crate::produce::of_refusal;
 use crate::request::frames::{Said, said};
@@ -45,7 +47,7 @@ pub(super) async fn open(
 ) -> Result<Consuming, ApiError> {
     check_name("subscription", subscription)?;
     existing(shared, topic).await?;
-    let mut charge = Charge::new(&shared.bodies);
+    let mut charge = Charge::new(&shared.reading);
     charge.add(CHARGED_BYTES)?;
     let is_exclusive = query.subscription == Subscription::Exclusive;
     let entry = shared.groups.enter(subscription, is_exclusive)?;
@@ -61,6 +63,7 @@ pub(super) async fn open(
         acking: Acking::Each,
         projection: Projection { form: Form::Frame(Dialect::Pulsar), ..Projection::default() },
         id: None,
+        event_bytes_max: event_bytes_max(&shared.reading),
     };
     let session = Session::new(cluster, &shared.groups, wanted, entry, charge);
     Ok(Consuming {
@@ -99,10 +102,12 @@ async fn run<S: AsyncRead + AsyncWrite + Unpin>(
             let open = session.open_count();
             // Of a message that comes again, the client has room already.
             let (takes, again) = (credit.left(open) > 0, credit.left(open.saturating_sub(1)) > 0);
-            let Some(out) = session.take(takes, again) else { break };
+            let Some((out, charge)) = session.take(takes, again) else { break };
             if out.is_message() {
                 credit.send();
             }
+            // The socket charges it from here on.
+            drop(charge);
             socket.put(out.text())?;
         }
         let wants = credit.left(session.open_count()) > 0;

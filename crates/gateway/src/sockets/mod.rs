@@ -71,9 +71,8 @@ pub(crate) async fn open(
         Ok(accepted) => accepted,
         Err(answer) => return Ok(*answer),
     };
-    let only_reads = matches!(route, Route::Socket { .. } | Route::SocketReader { .. });
-    let room = if only_reads { &shared.reading } else { &shared.bodies };
-    let mut charge = Charge::new(room);
+    let sends = matches!(route, Route::SocketProducer { .. });
+    let mut charge = Charge::new(if sends { &shared.bodies } else { &shared.reading });
     charge.add(SOCKET_BYTES)?;
     let work = match route {
         Route::Socket { topics } => native(shared, topics, parameters).await?,
@@ -152,8 +151,8 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         Work::Read(_) | Work::Consume(_) => SAID_BYTES_MAX,
     };
     let room = match work {
-        Work::Read(_) => &shared.reading,
-        Work::Consume(_) | Work::Produce(_) => &shared.bodies,
+        Work::Read(_) | Work::Consume(_) => &shared.reading,
+        Work::Produce(_) => &shared.bodies,
     };
     let events = shared.events.settings;
     let limits = Limits {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use client::Admin;
+use gateway::{EventSettings, Settings};
 use model::TopicPartition;
 
 use crate::event_stream::EventStream;
@@ -93,6 +94,101 @@ async fn with_ack_sent_what_was_written_is_done() {
     until_committed(&world, 10).await;
     world.fill("t", 0, numbered(10..12)).await;
     assert_eq!(stream.values(2).await, numbered(10..12));
+    until_committed(&world, 12).await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_takes_nothing_delays_no_acknowledgement_of_another() {
+    let events = EventSettings { blocked_max: PATIENCE, ..EventSettings::default() };
+    let world = World::start_with(|settings| Settings { events, ..settings }).await;
+    world.create("t", 2, &[]).await;
+    let address = world.gateway.address();
+    let target = "/topics/t/events?from=earliest&group=g";
+    let mut one = EventStream::open(address, target, None).await;
+    let mut two = EventStream::open(address, target, None).await;
+    // Until the group has shared its partitions out: whoever hears of one has the id of that alone.
+    let (mut of_one, mut of_two) = (String::new(), String::new());
+    let is_of_one_partition = |id: &str| id.starts_with("t/") && !id.contains(',');
+    while !is_of_one_partition(&of_one) || !is_of_one_partition(&of_two) {
+        for partition in 0..2 {
+            world.fill("t", partition, ["v".to_owned()]).await;
+        }
+        let heard = async {
+            loop {
+                tokio::select! {
+                    said = one.next() => of_one.clone_from(said.map(|_| &one.id).expect("it goes on")),
+                    said = two.next() => of_two.clone_from(said.map(|_| &two.id).expect("it goes on")),
+                }
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_millis(300), heard).await;
+    }
+    let stuck_at: i32 = of_one[2..3].parse().unwrap();
+    world.fill("t", stuck_at, (0..20_000).map(|i| format!("{i}{}", "x".repeat(1024)))).await;
+    world.until_count("blocked_readers", 1).await;
+    let mut post = world.connect().await;
+    for _ in 0..20 {
+        let answer = post.post("/groups/g/ack", "text/plain", &*two.id).await;
+        assert_eq!(answer.status, 204, "{answer:?}");
+    }
+    drop((one, two));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_of_a_topic_that_was_made_anew_is_forgotten() {
+    let world = World::start().await;
+    world.create("t", 1, &[]).await;
+    world.fill("t", 0, numbered(0..10)).await;
+    let target = "/topics/t/events?from=earliest&group=g";
+    let mut stream = EventStream::open(world.gateway.address(), target, None).await;
+    assert_eq!(stream.values(10).await, numbered(0..10));
+    let mut post = world.connect().await;
+    assert_eq!(post.post("/groups/g/ack", "text/plain", "t/0@9").await.status, 204);
+    until_committed(&world, 10).await;
+    let admin = Admin::new(world.cluster.clone());
+    admin.delete_topics(&["t"]).await.unwrap();
+    world.create("t", 1, &[]).await;
+    world.fill("t", 0, numbered(10..12)).await;
+    let mut came = Vec::new();
+    while came.len() < 2 {
+        // It may be told that the log was cut.
+        match stream.event().await {
+            (kind, value) if kind == "message" => came.push(value),
+            (kind, gap) => assert_eq!(kind, "gap", "{gap}"),
+        }
+    }
+    assert_eq!(came, numbered(10..12));
+    assert_eq!(post.post("/groups/g/ack", "text/plain", "t/0@1").await.status, 204);
+    until_committed(&world, 2).await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_whose_filter_leaves_everything_out_is_told_how_far_it_is() {
+    let events =
+        EventSettings { ping_every: Duration::from_millis(50), ..EventSettings::default() };
+    let world = World::start_with(|settings| Settings { events, ..settings }).await;
+    world.create("t", 1, &[]).await;
+    world.fill("t", 0, numbered(0..10)).await;
+    let target = "/topics/t/events?from=earliest&group=g&filter=key:none";
+    let mut stream = EventStream::open(world.gateway.address(), target, None).await;
+    while !stream.id.starts_with("t/0@9") {
+        stream.next().await.expect("it goes on");
+    }
+    let mut post = world.connect().await;
+    let id = stream.id.clone();
+    assert_eq!(post.post("/groups/g/ack", "text/plain", &*id).await.status, 204);
+    until_committed(&world, 10).await;
+    drop(stream);
+    // With ack=sent it is done when the client was told.
+    world.fill("t", 0, numbered(10..12)).await;
+    let sent = format!("{target}&ack=sent");
+    let mut stream = EventStream::open(world.gateway.address(), &sent, None).await;
+    while !stream.id.starts_with("t/0@11") {
+        stream.next().await.expect("it goes on");
+    }
     until_committed(&world, 12).await;
     world.stop().await;
 }

@@ -269,3 +269,86 @@ async fn a_record_that_escapes_make_too_large_is_told_and_passed() {
     assert_eq!((&texts[1]["type"], &texts[1]["offset"]), (&"error".into(), &1.into()));
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_of_groups_that_take_nothing_leave_the_memory_of_producers() {
+    let world = World::start_with(|settings| Settings { memory_bytes: 8 << 20, ..settings }).await;
+    world.create("t", 1, &[]).await;
+    world.fill("t", 0, large(0..2000)).await;
+    let address = world.gateway.address();
+    let (mut sockets, mut streams) = (Vec::new(), Vec::new());
+    let refused = loop {
+        let at = sockets.len();
+        let consumer = format!(
+            "/ws/v2/consumer/persistent/public/default/t/s{at}?subscriptionType=Shared\
+             &subscriptionInitialPosition=Earliest&receiverQueueSize=1"
+        );
+        match WebSocket::ask(address, &consumer, &[]).await {
+            Ok(socket) => sockets.push(socket),
+            Err(refused) => break refused.0,
+        }
+        let target = format!("/topics/t/events?from=earliest&group=g{at}");
+        let stream = EventStream::open(address, &target, None).await;
+        if stream.status != 200 {
+            break stream.status;
+        }
+        streams.push(stream);
+    };
+    assert_eq!(refused, 429);
+    assert!(sockets.len() > 2, "{}", sockets.len());
+    let mut connection = world.connect().await;
+    let body = vec![b'v'; 900 * 1024];
+    for _ in 0..3 {
+        let produced = connection.ask("POST", "/topics/t/raw", &[], &body).await;
+        assert_eq!(produced.status, 200, "{produced:?}");
+    }
+    drop((sockets, streams));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_of_a_member_that_takes_nothing_is_charged() {
+    let events =
+        EventSettings { blocked_max: crate::fixture::PATIENCE, ..EventSettings::default() };
+    let world = World::start_with(|settings| Settings { events, ..settings }).await;
+    world.create("t", 1, &[]).await;
+    let before = world.body_bytes().await;
+    // Six bytes each as JSON, one as it stands: 1.2 MB of what was fetched as 200 kB.
+    let escaped = "\u{1}".repeat(200_000);
+    world.fill("t", 0, (0..30).map(|_| escaped.clone())).await;
+    let target = "/topics/t/events?from=earliest&group=g&data=record";
+    let stuck = EventStream::open(world.gateway.address(), target, None).await;
+    world.until_count("blocked_readers", 1).await;
+    let held = world.body_bytes().await - before;
+    assert!(held > 1_200_000, "{held} bytes");
+    drop(stuck);
+    let free = async { while world.body_bytes().await != before {} };
+    tokio::time::timeout(crate::fixture::PATIENCE, free).await.expect("it is given back");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_never_fits_is_told_to_a_member_and_passed() {
+    let world = World::start_with(|settings| Settings { memory_bytes: 1 << 20, ..settings }).await;
+    world.create("t", 1, &[]).await;
+    let large = "x".repeat(400_000);
+    world.fill("t", 0, ["before".to_owned(), large.clone(), "behind".to_owned()]).await;
+    let address = world.gateway.address();
+    let consumer =
+        "/ws/v2/consumer/persistent/public/default/t/s?subscriptionInitialPosition=Earliest";
+    let mut socket = WebSocket::open(address, consumer).await;
+    let texts = socket.texts(3).await;
+    let payloads = [&texts[0], &texts[2]].map(|text| text["payload"].clone());
+    assert_eq!(payloads, ["YmVmb3Jl", "YmVoaW5k"], "{texts:?}");
+    assert_eq!((&texts[1]["type"], &texts[1]["offset"]), (&"error".into(), &1.into()));
+    assert!(texts[1]["message"].as_str().unwrap().contains("are sent at most"), "{}", texts[1]);
+    socket.close().await;
+    let target = "/topics/t/events?from=earliest&group=g";
+    let mut stream = EventStream::open(address, target, None).await;
+    let mut kinds = Vec::new();
+    for _ in 0..3 {
+        kinds.push(stream.event().await.0);
+    }
+    assert_eq!(kinds, ["message", "error", "message"]);
+    world.stop().await;
+}

@@ -313,3 +313,43 @@ async fn what_retention_has_passed_is_said() {
     assert_eq!(value(&socket.text().await), "v6");
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_message_that_is_gone_is_said_and_done() {
+    let world = World::start().await;
+    world.create("t", 1, &[]).await;
+    world.fill("t", 0, numbered(0..3)).await;
+    let query =
+        "subscriptionInitialPosition=Earliest&receiverQueueSize=1&negativeAckRedeliveryDelay=0";
+    let mut socket = WebSocket::open(world.gateway.address(), &target("s", query)).await;
+    let message = socket.text().await;
+    assert_eq!(value(&message), "v0");
+    let admin = Admin::new(world.cluster.clone());
+    let before = std::collections::HashMap::from([(TopicPartition::new("t", 0), model::Offset(1))]);
+    admin.delete_records(&before).await.unwrap();
+    socket.say(json!({"type": "negativeAcknowledge", "messageId": message["messageId"]})).await;
+    let expected = json!({"type": "gap", "topic": "t", "partition": 0, "reason": "retention",
+        "from": 0, "to": 1});
+    assert_eq!(socket.text().await, expected);
+    until_committed(&world, "s", 1).await;
+    for expected in ["v1", "v2"] {
+        let message = socket.text().await;
+        assert_eq!(value(&message), expected);
+        ack(&mut socket, &message).await;
+    }
+    until_committed(&world, "s", 3).await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_acknowledges_each_message_is_not_acknowledged_for_by_an_id() {
+    let world = World::start().await;
+    world.create("t", 1, &[]).await;
+    world.fill("t", 0, numbered(0..3)).await;
+    let query = "subscriptionInitialPosition=Earliest";
+    let mut socket = WebSocket::open(world.gateway.address(), &target("s", query)).await;
+    socket.texts(3).await;
+    let answer = world.connect().await.post("/groups/s/ack", "text/plain", "t/0@1").await;
+    assert_eq!(answer.status, 409, "{answer:?}");
+    world.stop().await;
+}
