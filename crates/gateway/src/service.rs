@@ -16,6 +16,7 @@ use serving::visitors::{Refused, Visit};
 
 use crate::admin;
 use crate::answer::{Answer, OF_PROXIES, distribution, failed, nothing};
+use crate::charge::Charge;
 use crate::counts::{Asked, OfProcess, Shown};
 use crate::front::{Handover, Peer};
 use crate::inside::Inside;
@@ -31,6 +32,9 @@ use crate::{events, groups, instances, openapi, sockets};
 
 /// Who asks, if nobody by name, as it stands in logs.
 const NOBODY: &str = "anonymous";
+
+/// Bytes of a page for which nothing is charged: about what a connection may hold anyway.
+const PAGE_BYTES_FREE: usize = 64 * 1024;
 
 /// What a request is answered with.
 enum Served {
@@ -68,7 +72,36 @@ pub(crate) async fn answer(
         Err(error) => Err(error),
     };
     let took = began.elapsed();
-    let is_read = match body {
+    // What comes too slowly is not waited for again.
+    let is_slow = answered.as_ref().is_err_and(|error| error.kind == Kind::Slow);
+    let is_read = finish_body(shared, body, is_stream, is_slow).await;
+    let mut response = match answered {
+        Err(error) => refusal(shared, &parts, asked, &error).into_response(),
+        Ok(Served::Page(page)) => page.map(Outgoing::from),
+        Ok(Served::Answer(mut answer)) => {
+            if let Some(mut handover) = answer.take_handover() {
+                let status = hand_over(shared, &parts, &mut handover);
+                shared.counts.requests.count(asked, status, None);
+                return Err(handover);
+            }
+            answer.into_response()
+        }
+    };
+    let is_whole = matches!(response.body(), Outgoing::Whole(_));
+    shared.counts.requests.count(asked, response.status().as_u16(), is_whole.then_some(took));
+    let closes = is_chunked || !is_read || shared.is_stopping();
+    decorate(shared, &parts, asked, closes, &mut response);
+    Ok(response)
+}
+
+/// Has the rest of a body come, or not; true if nothing of it is left on the connection.
+async fn finish_body(
+    shared: &Shared,
+    body: Option<Incoming>,
+    is_stream: bool,
+    is_slow: bool,
+) -> bool {
+    match body {
         // A stream takes it.
         None => true,
         Some(body) if body.is_end_stream() => true,
@@ -77,62 +110,58 @@ pub(crate) async fn answer(
             tokio::spawn(async move { discard(&mut body).await });
             false
         }
-        Some(mut body) => {
-            // What comes too slowly is not waited for again.
-            let is_slow = answered.as_ref().is_err_and(|error| error.kind == Kind::Slow);
-            !is_slow
-                && tokio::select! {
-                    biased;
-                    is_read = discard(&mut body) => is_read,
-                    () = shared.last_call() => false,
-                }
-        }
-    };
-    let mut response = match answered {
-        Err(error) if error.kind == Kind::Unidentified => {
-            // A browser that is shown a page is sent to the form; its own window for passwords knows no way out.
-            let is_page = matches!(asked, Asked::Page);
-            let sent = is_page.then(|| who::sent_to_login(shared, &parts)).flatten();
-            sent.unwrap_or_else(|| failed(&error).with(header::WWW_AUTHENTICATE, challenge(&parts)))
-                .into_response()
-        }
-        Err(error) => failed(&error).into_response(),
-        Ok(Served::Page(page)) => page.map(Outgoing::from),
-        Ok(Served::Answer(mut answer)) => {
-            if let Some(mut handover) = answer.take_handover() {
-                let status = match &mut *handover {
-                    Handover::Events(stream) => {
-                        stream.origin = listed_origin(shared, &parts.headers).cloned();
-                        200
-                    }
-                    Handover::Member(stream) => {
-                        stream.origin = listed_origin(shared, &parts.headers).cloned();
-                        200
-                    }
-                    Handover::Socket(_) => 101,
-                };
-                shared.counts.requests.count(asked, status, None);
-                return Err(handover);
-            }
-            answer.into_response()
-        }
-    };
-    let status = response.status();
-    if (status.is_client_error() || status.is_server_error())
-        && has_words_of_proxies(asked, parts.uri.path())
-    {
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(OF_PROXIES));
+        Some(_) if is_slow => false,
+        Some(mut body) => tokio::select! {
+            biased;
+            is_read = discard(&mut body) => is_read,
+            () = shared.last_call() => false,
+        },
     }
-    let is_whole = matches!(response.body(), Outgoing::Whole(_));
-    shared.counts.requests.count(asked, response.status().as_u16(), is_whole.then_some(took));
-    if is_chunked || !is_read || shared.is_stopping() {
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+}
+
+/// The answer to a request that is refused.
+fn refusal(shared: &Shared, parts: &Parts, asked: Asked, error: &ApiError) -> Answer {
+    if error.kind != Kind::Unidentified {
+        return failed(error);
+    }
+    // A browser that is shown a page is sent to the form; its own window for passwords knows no way out.
+    let is_page = matches!(asked, Asked::Page);
+    let sent = is_page.then(|| who::sent_to_login(shared, parts)).flatten();
+    sent.unwrap_or_else(|| failed(error).with(header::WWW_AUTHENTICATE, challenge(parts)))
+}
+
+/// Tells who takes the connection what it has to answer; the status.
+fn hand_over(shared: &Shared, parts: &Parts, handover: &mut Handover) -> u16 {
+    let origin = || listed_origin(shared, &parts.headers).cloned();
+    match handover {
+        Handover::Events(stream) => stream.origin = origin(),
+        Handover::Member(stream) => stream.origin = origin(),
+        Handover::Socket(_) => return 101,
+    }
+    200
+}
+
+/// Adds what every answer has.
+fn decorate(
+    shared: &Shared,
+    parts: &Parts,
+    asked: Asked,
+    closes: bool,
+    response: &mut Response<Outgoing>,
+) {
+    let status = response.status();
+    let is_error = status.is_client_error() || status.is_server_error();
+    let headers = response.headers_mut();
+    if is_error && has_words_of_proxies(asked, parts.uri.path()) {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(OF_PROXIES));
+    }
+    if closes {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     if let Some(origin) = listed_origin(shared, &parts.headers) {
-        response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-        response.headers_mut().insert(header::VARY, HeaderValue::from_static("Origin"));
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        headers.insert(header::VARY, HeaderValue::from_static("Origin"));
     }
-    Ok(response)
 }
 
 /// Whether an error is told with the type that REST proxies have for it: not where version 3 is asked, nor what is ours alone.
@@ -252,15 +281,26 @@ async fn page(
                 Ok(()) => {
                     let inside = Inside::new(shared);
                     let page = pages.page(path, parts.uri.query(), named(visitor), &inside);
-                    Ok(Served::Page(page.await))
+                    charged(shared, page.await)
                 }
                 Err(error) => Err(error),
             }
         }
+        Method::OPTIONS => preflight(shared, &parts.headers).map(Served::Answer),
         Method::POST if takes => take_form(shared, Arc::clone(pages), parts, body).await,
         _ if takes => no_route(NoRoute::Method(Allowed::READ_AND_POST)).map(Served::Answer),
         _ => no_route(NoRoute::Method(Allowed::READ)).map(Served::Answer),
     })
+}
+
+/// Charges a large page until its client has taken it: many that take nothing would hold as many of it.
+fn charged(shared: &Shared, page: Response<Bytes>) -> Result<Served, ApiError> {
+    if page.body().len() <= PAGE_BYTES_FREE {
+        return Ok(Served::Page(page));
+    }
+    let (head, body) = page.into_parts();
+    let body = Charge::new(&shared.reading).hold(body)?;
+    Ok(Served::Page(Response::from_parts(head, body)))
 }
 
 /// Who asks, as pages are told.
@@ -317,31 +357,7 @@ async fn respond(
         Ok(route) => route,
         Err(none) => return no_route(none),
     };
-    allow(shared, Visitor::of(parts), &route)?;
-    if matches!(route, Route::Events { .. }) && parameters.get("group").is_some() {
-        // A member of a group takes partitions from others, and commits.
-        shared.allow(Visitor::of(parts), Deed::Join)?;
-    }
-    if let Some(coding) =
-        parts.headers.get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity")
-    {
-        // Nothing is expanded here, so that nothing can be expanded to more than there is memory for.
-        let words = format!("Content-Encoding is {coding:?}: send the body as it is");
-        return Err(ApiError::new(Kind::MediaType, words));
-    }
-    // Health is told to the end, and a stream of events has words of its own for it.
-    let is_told = matches!(
-        route,
-        Route::About
-            | Route::Alive
-            | Route::Ready
-            | Route::Metrics
-            | Route::Document
-            | Route::Events { .. }
-    );
-    if shared.is_stopping() && !is_told {
-        return Err(ApiError::new(Kind::Unavailable, "the gateway stops"));
-    }
+    check(shared, parts, &route, &parameters)?;
     match route {
         Route::About => Ok(about()),
         Route::Alive => Ok(Answer::json("{\"status\":\"ok\"}")),
@@ -354,32 +370,18 @@ async fn respond(
         Route::LogIn => who::log_in(shared, parts, body).await,
         Route::LogOut => Ok(who::log_out(shared, parts)),
         Route::CreateTopic => admin::create_topic(shared, parts, body).await,
-        Route::Distribution => {
-            let missing =
-                || ApiError::new(Kind::Unprocessable, "topic: expected the name of a topic");
-            let topic = parameters.get("topic").ok_or_else(missing)?;
-            let rows = shared.topics.known(topic).map(|topic| topic.distribution());
-            Ok(distribution(topic, &rows.unwrap_or_default()))
-        }
+        Route::Distribution => distribution_of(shared, &parameters),
         Route::KeyCounts => Ok(Answer::json(shared.keys.counts())),
         Route::EventCounts => Ok(Answer::json(shared.events.counts())),
-        Route::Events { .. } if parts.method == Method::HEAD => {
-            Ok(Answer::event_stream(String::new()))
+        Route::Events { topics } => {
+            open_events(shared, &topics, &parameters, parts, body.is_end_stream()).await
         }
-        Route::Events { .. } if !body.is_end_stream() => {
-            Err(ApiError::new(Kind::Malformed, "a request for events has no body"))
-        }
-        Route::Events { .. } if shared.is_stopping() => Ok(events::weather()),
-        Route::Events { topics } => events::open(shared, &topics, &parameters, parts).await,
         Route::AckInGroup { group } => groups::acknowledge(shared, &group, body).await,
         Route::Socket { .. }
         | Route::SocketReader { .. }
         | Route::SocketConsumer { .. }
         | Route::SocketProducer { .. } => {
-            if !body.is_end_stream() {
-                let words = "a request for a WebSocket has no body";
-                return Err(ApiError::new(Kind::Malformed, words));
-            }
+            check_empty(body.is_end_stream(), "a request for a WebSocket has no body")?;
             sockets::open(shared, &route, &parameters, parts).await
         }
         Route::Produce { topic, partition, raw } => {
@@ -404,6 +406,69 @@ async fn respond(
             records(shared, &topic, partition, &parameters, &parts.headers).await
         }
     }
+}
+
+/// What is looked at before anything is done, wherever a request leads.
+fn check(
+    shared: &Shared,
+    parts: &Parts,
+    route: &Route<'_>,
+    parameters: &Parameters<'_>,
+) -> Result<(), ApiError> {
+    allow(shared, Visitor::of(parts), route)?;
+    if matches!(route, Route::Events { .. }) && parameters.get("group").is_some() {
+        // A member of a group takes partitions from others, and commits.
+        shared.allow(Visitor::of(parts), Deed::Join)?;
+    }
+    if let Some(coding) =
+        parts.headers.get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity")
+    {
+        // Nothing is expanded here, so that nothing can be expanded to more than there is memory for.
+        let words = format!("Content-Encoding is {coding:?}: send the body as it is");
+        return Err(ApiError::new(Kind::MediaType, words));
+    }
+    // Health is told to the end, and a stream of events has words of its own for it.
+    let is_told = matches!(
+        route,
+        Route::About
+            | Route::Alive
+            | Route::Ready
+            | Route::Metrics
+            | Route::Document
+            | Route::Events { .. }
+    );
+    if shared.is_stopping() && !is_told {
+        return Err(ApiError::new(Kind::Unavailable, "the gateway stops"));
+    }
+    Ok(())
+}
+
+fn check_empty(is_empty: bool, words: &'static str) -> Result<(), ApiError> {
+    if is_empty { Ok(()) } else { Err(ApiError::new(Kind::Malformed, words)) }
+}
+
+fn distribution_of(shared: &Shared, parameters: &Parameters<'_>) -> Result<Answer, ApiError> {
+    let missing = || ApiError::new(Kind::Unprocessable, "topic: expected the name of a topic");
+    let topic = parameters.get("topic").ok_or_else(missing)?;
+    let rows = shared.topics.known(topic).map(|topic| topic.distribution());
+    Ok(distribution(topic, &rows.unwrap_or_default()))
+}
+
+async fn open_events(
+    shared: &Arc<Shared>,
+    topics: &str,
+    parameters: &Parameters<'_>,
+    parts: &Parts,
+    has_no_body: bool,
+) -> Result<Answer, ApiError> {
+    if parts.method == Method::HEAD {
+        return Ok(Answer::event_stream(String::new()));
+    }
+    check_empty(has_no_body, "a request for events has no body")?;
+    if shared.is_stopping() {
+        return Ok(events::weather());
+    }
+    events::open(shared, topics, parameters, parts).await
 }
 
 fn no_route(none: NoRoute) -> Result<Answer, ApiError> {

@@ -138,6 +138,15 @@ fn open_for(
     console: console::Settings,
     users_file: Option<PathBuf>,
 ) -> Gateway {
+    open_changed(bootstrap, console, |settings| Settings { access, users_file, ..settings })
+}
+
+/// The same, with a gateway that is set otherwise.
+pub fn open_changed(
+    bootstrap: &str,
+    console: console::Settings,
+    change: impl FnOnce(Settings) -> Settings,
+) -> Gateway {
     let mut cluster = ClusterConfig::new(bootstrap);
     cluster.call_timeout = Duration::from_secs(5);
     let settings = Settings {
@@ -154,14 +163,14 @@ fn open_for(
         events: EventSettings::default(),
         instances: InstanceSettings::default(),
         partitioners: Arc::default(),
-        access,
-        users_file,
+        access: Access::Everything,
+        users_file: None,
         key: None,
         tls: None,
         is_secure: false,
         doorkeeper: Doorkeeper::default(),
     };
-    gateway::open(Door::bind("127.0.0.1", 0, false).unwrap(), settings)
+    gateway::open(Door::bind("127.0.0.1", 0, false).unwrap(), change(settings))
 }
 
 impl World {

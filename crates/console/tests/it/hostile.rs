@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use client::{Cluster, Consumer, ConsumerConfig, Producer, ProducerConfig, Record};
-use gateway::Access;
+use gateway::{Access, Settings};
+use serving::visitors::Doorkeeper;
 
-use crate::fixture::{PATIENCE, World, ask, open, quoted};
+use crate::fixture::{PATIENCE, World, ask, open, open_changed, quoted};
 
 const NAMES: [&str; 6] = [
     "<script>alert(1)</script>",
@@ -224,5 +225,32 @@ async fn what_clients_say_of_themselves_and_write_into_records_is_no_markup() {
         }
     }
     member.close().await.unwrap();
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_may_read_is_told_so_under_the_consoles_paths() {
+    let world = World::start().await;
+    let bootstrap = world.broker.listeners()[0].to_string();
+    let origin = "https://app.example.org";
+    let gateway = open_changed(&bootstrap, console::Settings::default(), |settings| Settings {
+        doorkeeper: Doorkeeper::new(None, [origin]),
+        ..settings
+    });
+    for (target, origin, status) in [
+        ("/api/v1/topics", origin, 204),
+        ("/console/topics", origin, 204),
+        ("/api/v1/topics", "https://evil.example.com", 403),
+    ] {
+        let headers = format!(
+            "host: localhost\r\norigin: {origin}\r\naccess-control-request-method: GET\r\n\
+             access-control-request-headers: authorization\r\n"
+        );
+        let answer = ask(gateway.address(), "OPTIONS", target, &headers).await;
+        assert_eq!(answer.status, status, "{target}: {answer:?}");
+        let allowed = answer.head.contains("access-control-allow-headers: authorization");
+        assert_eq!(allowed, status == 204, "{answer:?}");
+    }
+    gateway.stop().await;
     world.stop().await;
 }
