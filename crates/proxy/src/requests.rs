@@ -16,6 +16,9 @@ use wire::ApiKey;
 /// How long a request waits for one that may overtake it.
 const OVERTAKING_MAX: Duration = Duration::from_millis(100);
 
+/// Bytes of a request for versions that is answered here, whoever asks: it bears two names, and is held until it is whole.
+const VAIN_BYTES_MAX: usize = 64 * 1024;
+
 /// A produce request that is held as a whole.
 struct Held {
     front: RequestFront,
@@ -211,7 +214,8 @@ impl<'a> Requests<'a> {
             self.expect(&front, Fate::Forward, None);
             return Ok(Some(front.size_bytes));
         }
-        if front.size_bytes > self.held_bytes_max {
+        let held_bytes_max = if asks_in_vain { VAIN_BYTES_MAX } else { self.held_bytes_max };
+        if front.size_bytes > held_bytes_max {
             return Err(Broken::TooLarge(front.size_bytes));
         }
         if incoming.len() - *at < front.size_bytes {
@@ -349,6 +353,27 @@ mod tests {
         out.extend(carried(&mut requests, &bytes[size - 1..], 100).unwrap());
         assert!(requests.is_closed());
         assert_eq!(out, bytes[..size]);
+    }
+
+    #[test]
+    fn a_question_in_vain_is_held_up_to_a_small_size_only() {
+        let front = |size: usize| {
+            let length = (size as i32 - 4).to_be_bytes();
+            [&length[..], &18i16.to_be_bytes(), &99i16.to_be_bytes(), &7i32.to_be_bytes()].concat()
+        };
+        let carried_of = |bytes: &[u8]| {
+            let (link, counters) = (Link::default(), Counters::default());
+            let mut requests = Requests::new(&link, &counters, 100 << 20, None);
+            let out = carried(&mut requests, bytes, 1000)?;
+            Ok::<_, Broken>((out, expected(&link)))
+        };
+        for size in [VAIN_BYTES_MAX + 1, 100 << 20] {
+            let refused = carried_of(&front(size));
+            assert!(matches!(refused, Err(Broken::TooLarge(told)) if told == size), "{refused:?}");
+        }
+        let mut largest = front(VAIN_BYTES_MAX);
+        largest.resize(VAIN_BYTES_MAX, 0);
+        assert_eq!(carried_of(&largest).unwrap(), (Vec::new(), vec![(18, 7)]));
     }
 
     #[test]
