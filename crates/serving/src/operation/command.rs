@@ -3,7 +3,7 @@
 
 use super::reset::Target;
 use super::{Operation, Produce, reassign};
-use crate::choice::{BrokerStrategy, Pair, Rule, Strategy};
+use crate::choice::{BrokerStrategy, Pair, Rule};
 
 /// What reaches the cluster.
 #[derive(Debug, Clone, Copy)]
@@ -140,10 +140,10 @@ fn of_produce(produce: &Produce, at: &Reached<'_>) -> String {
 fn query(produce: &Produce) -> String {
     let Rule::Chosen(Pair { broker, partition }) = produce.rule else { return String::new() };
     let broker = broker.map(BrokerStrategy::name).map(|name| format!("broker={name}"));
-    let partitioner =
-        (partition != Strategy::default()).then(|| format!("partitioner={}", partition.name()));
-    let parts: Vec<String> = broker.into_iter().chain(partitioner).collect();
-    if parts.is_empty() { String::new() } else { format!("?{}", parts.join("&")) }
+    // Also where it is the default: the topic may have another one of its own.
+    let partitioner = format!("partitioner={}", partition.name());
+    let parts: Vec<String> = broker.into_iter().chain([partitioner]).collect();
+    format!("?{}", parts.join("&"))
 }
 
 /// Names of topics have no other characters, but a text need not be one.
@@ -244,6 +244,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::choice::Strategy;
 
     const AT: Reached<'static> =
         Reached { bootstrap: "kafka-1:9092", config: None, gateway: "http://127.0.0.1:8082" };
@@ -309,6 +310,24 @@ mod tests {
         ));
         let moves = Operation::Reassign { moves: Vec::new(), throttle: None };
         assert!(told(&moves).contains("mine.properties' <<< "), "{}", told(&moves));
+    }
+
+    #[test]
+    fn the_partitioner_is_named_for_a_topic_may_have_another_of_its_own() {
+        let produce = Produce {
+            topic: "t".to_owned(),
+            key: None,
+            value: None,
+            headers: Vec::new(),
+            count: 1,
+            rule: Rule::Chosen(Pair::default()),
+            partition: None,
+        };
+        let told = command(&Operation::Produce(produce.clone()), &AT);
+        assert!(told.contains("/topics/t?partitioner=murmur2' "), "{told}");
+        let given = Produce { rule: Rule::Given, partition: Some(3), ..produce };
+        let told = command(&Operation::Produce(given), &AT);
+        assert!(told.contains("/topics/t --header"), "{told}");
     }
 
     #[test]
