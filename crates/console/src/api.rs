@@ -120,12 +120,12 @@ async fn value(visit: &Visit<'_>, wanted: &Wanted) -> Result<Value, Refused> {
             .map_err(|why| (StatusCode::SERVICE_UNAVAILABLE, 50003, why)),
         Wanted::Gateway => Ok(visit.front.counts()),
         Wanted::Runs => {
-            let (runs, _) = visit.lab.runs().await.map_err(|why| missing(40409, &why))?;
+            let (runs, _) = visit.lab.runs().await.map_err(|why| no_runs(visit, &why))?;
             Ok(json!({ "runs": list(&runs, run) }))
         }
         Wanted::Run => {
             let found = visit.lab.run(query.get("name").unwrap_or_default()).await;
-            let found = found.map_err(|why| missing(40409, &why))?;
+            let found = found.map_err(|why| no_runs(visit, &why))?;
             Ok(whole_run(&found.ok_or_else(|| missing(40409, "the run is not known"))?))
         }
         Wanted::Tail => Err(missing(404, "read the stream: GET /topics/{topic}/events")),
@@ -149,6 +149,14 @@ async fn value(visit: &Visit<'_>, wanted: &Wanted) -> Result<Value, Refused> {
                 .map(|found| records(&found))
                 .map_err(|error| (StatusCode::SERVICE_UNAVAILABLE, 50301, error))
         }
+    }
+}
+
+/// Why no run is known: there is no laboratory, or its folder cannot be read now.
+fn no_runs(visit: &Visit<'_>, why: &str) -> Refused {
+    match visit.lab.is_open() {
+        true => (StatusCode::SERVICE_UNAVAILABLE, 50301, why.to_owned()),
+        false => missing(40409, why),
     }
 }
 

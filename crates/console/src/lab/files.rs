@@ -1,11 +1,15 @@
 //! The files of runs. Names come from requests: only plain ones are looked for. Links are not followed, so that a folder of
-//! runs shows nothing but itself, and nothing is opened that is not a file, which could wait for ever.
+//! runs shows nothing but itself. What is opened is opened within its folder and without waiting, and then looked at: a name may
+//! mean something else a moment later, a pipe for one, which would wait for ever.
 
 use std::fs::{self, File, Metadata};
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::time::UNIX_EPOCH;
 
+use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
+use rustix::path::Arg;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -24,7 +28,8 @@ const FOLDERS_MAX: usize = 10_000;
 
 /// The folder of a run.
 pub(super) struct Folder {
-    path: PathBuf,
+    /// Open, so that all that is read is of one folder.
+    dir: File,
     name: String,
 }
 
@@ -46,12 +51,19 @@ pub(super) fn folders(dir: &Path) -> Result<Vec<(String, i64)>, String> {
     Ok(folders.map(|folder| (folder.name.clone(), folder.changed_ms())).collect())
 }
 
+/// Whether the folder of runs can be read.
+///
+/// # Errors
+/// It cannot; in words.
+pub(super) fn readable(dir: &Path) -> Result<(), String> {
+    fs::read_dir(dir).map(drop).map_err(|error| format!("{}: {error}", dir.display()))
+}
+
 impl Folder {
     /// `None` if there is no folder of that name, or the name is not plain.
     pub(super) fn of(dir: &Path, name: &str) -> Option<Folder> {
-        let path = dir.join(plain(name)?);
-        let is_folder = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
-        is_folder.then(|| Folder { path, name: name.to_owned() })
+        let dir = open_folder(CWD, dir.join(plain(name)?)).ok()?;
+        Some(Folder { dir: dir.into(), name: name.to_owned() })
     }
 
     /// `None` if it holds neither a plan nor a report.
@@ -87,11 +99,11 @@ impl Folder {
 
     /// Names of charts, without what all of them end in.
     pub(super) fn charts(&self, max: usize) -> Vec<String> {
-        let folder = self.path.join("charts");
-        let is_folder = fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir());
-        let entries = is_folder.then(|| fs::read_dir(&folder).ok()).flatten();
+        let folder = open_folder(&self.dir, "charts").ok();
+        let entries = folder.and_then(|folder| Dir::new(folder).ok());
         let names = entries.into_iter().flatten().take(FOLDERS_MAX);
-        let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let names =
+            names.filter_map(|entry| entry.ok()?.file_name().to_str().ok().map(str::to_owned));
         let mut charts: Vec<String> =
             names.filter_map(|name| plain(name.strip_suffix(".svg")?).map(str::to_owned)).collect();
         charts.sort_by_key(|name| natural(name));
@@ -100,25 +112,24 @@ impl Folder {
     }
 
     pub(super) fn report(&self) -> Option<Vec<u8>> {
-        self.bytes("report.html", DOCUMENT_MAX).ok()
+        bytes(&self.dir, "report.html", DOCUMENT_MAX).ok()
     }
 
     pub(super) fn chart(&self, chart: &str) -> Option<Vec<u8>> {
-        let folder = fs::symlink_metadata(self.path.join("charts")).ok()?;
-        let name = format!("charts/{}.svg", plain(chart)?);
-        folder.is_dir().then(|| self.bytes(&name, CHART_MAX).ok()).flatten()
+        let name = format!("{}.svg", plain(chart)?);
+        let folder = open_folder(&self.dir, "charts").ok()?;
+        bytes(&folder, &name, CHART_MAX).ok()
     }
 
     fn changed_ms(&self) -> i64 {
         let files = ["rounds.jsonl", "report.html"].map(|name| self.file(name));
-        let own = fs::symlink_metadata(&self.path).ok();
+        let own = self.dir.metadata().ok();
         let changed = files.iter().flatten().map(changed_ms).max();
         changed.or_else(|| own.as_ref().map(changed_ms)).unwrap_or(0)
     }
 
     fn count_rounds(&self) -> Option<usize> {
-        self.file("rounds.jsonl")?;
-        let mut file = self.open("rounds.jsonl").ok()?.take(ROUNDS_BYTES_MAX);
+        let mut file = open_file(&self.dir, "rounds.jsonl").ok()?.take(ROUNDS_BYTES_MAX);
         let (mut buffer, mut count) = (vec![0; 64 << 10], 0);
         loop {
             match file.read(&mut buffer).ok()? {
@@ -129,35 +140,48 @@ impl Folder {
     }
 
     fn lines(&self) -> impl Iterator<Item = Vec<u8>> {
-        let file = self.open("rounds.jsonl").ok().map(|file| file.take(ROUNDS_BYTES_MAX));
+        let file =
+            open_file(&self.dir, "rounds.jsonl").ok().map(|file| file.take(ROUNDS_BYTES_MAX));
         let lines = file.map(|file| BufReader::new(file).split(b'\n'));
         lines.into_iter().flatten().map_while(Result::ok)
     }
 
     fn json<T: for<'a> Deserialize<'a>>(&self, name: &str) -> Result<T, String> {
-        let bytes = self.bytes(name, DOCUMENT_MAX).map_err(|error| format!("{name}: {error}"))?;
+        let bytes =
+            bytes(&self.dir, name, DOCUMENT_MAX).map_err(|error| format!("{name}: {error}"))?;
         serde_json::from_slice(&bytes).map_err(|error| format!("{name}: {error}"))
     }
 
-    fn bytes(&self, name: &str, max: u64) -> std::io::Result<Vec<u8>> {
-        let (mut file, mut bytes) = (self.open(name)?.take(max + 1), Vec::new());
-        file.read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > max {
-            return Err(std::io::Error::other(format!("larger than {max} bytes")));
-        }
-        Ok(bytes)
-    }
-
+    /// What is known of a file, if it is one and may be read.
     fn file(&self, name: &str) -> Option<Metadata> {
-        fs::symlink_metadata(self.path.join(name)).ok().filter(Metadata::is_file)
+        open_file(&self.dir, name).ok()?.metadata().ok()
     }
+}
 
-    fn open(&self, name: &str) -> std::io::Result<File> {
-        if self.file(name).is_none() {
-            return Err(std::io::Error::other("there is no such file"));
-        }
-        File::open(self.path.join(name))
+/// Opens a folder, which is no link.
+fn open_folder(within: impl AsFd, name: impl Arg) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(within, name, flags, Mode::empty())?)
+}
+
+/// Opens a file, which is no link and nothing that could wait.
+fn open_file(within: impl AsFd, name: &str) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(openat(within, name, flags, Mode::empty())?);
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a file")),
     }
+}
+
+/// All of a file.
+fn bytes(within: impl AsFd, name: &str, max: u64) -> io::Result<Vec<u8>> {
+    let (mut file, mut bytes) = (open_file(within, name)?.take(max + 1), Vec::new());
+    file.read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(io::Error::other(format!("larger than {max} bytes")));
+    }
+    Ok(bytes)
 }
 
 /// A name that is nothing but a name.
@@ -204,6 +228,47 @@ mod tests {
         for name in ["", ".", "..", ".git", "a/b", "/etc", "a\\b", "a b", "ä", "a\0", &long] {
             assert_eq!(plain(name), None, "{name:?}");
         }
+    }
+
+    /// A pipe without a writer would hold whoever opens it; a link would lead elsewhere. Both may come between a look and the
+    /// opening, so each name means something else again and again here.
+    #[test]
+    fn a_name_that_changes_its_meaning_never_leads_elsewhere_and_never_waits() {
+        use std::os::unix::fs::symlink;
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        use rustix::fs::{FileType, mknodat};
+
+        let (runs, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let run = runs.path().join("run");
+        fs::create_dir(&run).unwrap();
+        fs::write(outside.path().join("secret"), "secret").unwrap();
+        let at = |name: &str| outside.path().join(name);
+        fs::write(at("file"), "own").unwrap();
+        symlink(at("secret"), at("link")).unwrap();
+        mknodat(CWD, at("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let dir = File::open(outside.path()).unwrap();
+        assert!(open_file(&dir, "file").is_ok());
+        for name in ["link", "pipe", "."] {
+            assert!(open_file(&dir, name).is_err(), "{name}");
+        }
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    for name in ["file", "pipe", "link"] {
+                        // Another name of the same, put in the place of whatever is there.
+                        fs::hard_link(at(name), at("next")).unwrap();
+                        fs::rename(at("next"), run.join("report.html")).unwrap();
+                    }
+                }
+            });
+            let folder = Folder::of(runs.path(), "run").unwrap();
+            let reports = std::iter::repeat_with(|| folder.report()).flatten();
+            let reports: Vec<Vec<u8>> = reports.take(200).collect();
+            is_done.store(true, Ordering::Relaxed);
+            assert!(reports.iter().all(|report| report == b"own"));
+        });
     }
 
     #[test]

@@ -140,15 +140,17 @@ impl Lab {
     pub(crate) async fn run(&self, name: &str) -> Result<Option<Whole>, String> {
         let name = name.to_owned();
         self.reading(move |dir| {
-            let folder = Folder::of(&dir, &name)?;
-            Some(Whole {
-                run: folder.run()?,
+            let Some(folder) = Folder::of(&dir, &name) else {
+                return files::readable(&dir).map(|()| None);
+            };
+            Ok(folder.run().map(|run| Whole {
+                run,
                 judged: folder.judged(),
                 rounds: folder.rounds(ROUNDS_MAX),
                 charts: folder.charts(CHARTS_MAX),
-            })
+            }))
         })
-        .await
+        .await?
     }
 
     /// The report of a run, one HTML file.

@@ -1,5 +1,5 @@
 //! Documents of a run as they are. They bring styles and a script of their own: each is shut into a world of its own, which
-//! reaches neither this console nor any other host.
+//! loads nothing from this console nor from any other host, and reads no answer of theirs. Its own window it can send elsewhere.
 
 use bytes::Bytes;
 use hyper::Response;

@@ -13,7 +13,7 @@ use crate::query::link;
 
 pub(super) async fn list(visit: &Visit<'_>) -> Page {
     let body = match visit.lab.runs().await {
-        Err(why) => html! { h1 { "Laboratory" } div.notice { p { (visible(&why)) } } },
+        Err(why) => return unreadable(visit, &why),
         Ok((runs, is_cut)) => html! {
             h1 { "Laboratory" }
             (table("Runs", html! {
@@ -37,7 +37,14 @@ pub(super) async fn list(visit: &Visit<'_>) -> Page {
             p.quiet { "A run is begun with " code { "highwater lab run … --out FOLDER" } ", in a folder within that of " code { "console.lab.dir" } "." }
         },
     };
-    let status = if visit.lab.is_open() { StatusCode::OK } else { StatusCode::NOT_FOUND };
+    Page::new("Laboratory", body)
+}
+
+/// There is no laboratory, or its folder cannot be read now.
+fn unreadable(visit: &Visit<'_>, why: &str) -> Page {
+    let body = html! { h1 { "Laboratory" } div.notice { p { (visible(why)) } } };
+    let is_open = visit.lab.is_open();
+    let status = if is_open { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::NOT_FOUND };
     Page { status, ..Page::new("Laboratory", body) }
 }
 
@@ -46,7 +53,7 @@ pub(super) async fn one(visit: &Visit<'_>) -> Page {
     match visit.lab.run(name).await {
         Ok(Some(found)) => Page::new(found.run.name.clone(), whole(&found)),
         Ok(None) => missing(&format!("There is no run {name}")),
-        Err(why) => missing(&why),
+        Err(why) => unreadable(visit, &why),
     }
 }
 

@@ -4,10 +4,13 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use gateway::Access;
+use gateway::{Access, Settings};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
-use crate::fixture::World;
+use crate::fixture::{PATIENCE, World, ask, open_changed};
 
 const PLAN: &str = r#"{"profile":"quick","seed":42,"targets":["highwater"],"cells":[],"steps":[{"cost":1},{"cost":2},{"cost":3}],"waiting":[]}"#;
 const RESULT: &str = r#"{
@@ -197,7 +200,47 @@ async fn without_a_folder_there_is_no_laboratory() {
     let gone = tempfile::tempdir().unwrap().path().join("gone");
     let settings = console::Settings { lab_dir: Some(gone), ..console::Settings::default() };
     let world = World::start_as(Access::Read, settings).await;
-    let page = world.get("/console/runs").await;
-    assert!(page.body.contains("No such file"), "{}", page.body);
+    for target in ["/console/runs", "/console/run?name=x", "/api/v1/runs", "/api/v1/run?name=x"] {
+        let answer = world.get(target).await;
+        assert_eq!(answer.status, 503, "{target}");
+        assert!(answer.body.contains("No such file"), "{target}: {}", answer.body);
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_for_large_documents_and_takes_nothing_leaves_the_memory_of_others() {
+    let (world, dir) = world().await;
+    run(dir.path(), "whole");
+    let report = fs::File::create(dir.path().join("whole/report.html")).unwrap();
+    // More than the system keeps for a connection that takes nothing.
+    report.set_len(30 << 20).unwrap();
+    let bootstrap = world.broker.listeners()[0].to_string();
+    let settings = console::Settings {
+        lab_dir: Some(dir.path().to_path_buf()),
+        ..console::Settings::default()
+    };
+    // Of 160 MiB what is read may hold a quarter.
+    let gateway = open_changed(&bootstrap, settings, |settings| Settings {
+        memory_bytes: 160 << 20,
+        ..settings
+    });
+    let target = "/console/run/report?name=whole";
+    let mut stuck = TcpStream::connect(gateway.address()).await.unwrap();
+    let request = format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    stuck.write_all(request.as_bytes()).await.unwrap();
+    let mut first = [0; 12];
+    stuck.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    let ask = async |target| ask(gateway.address(), "GET", target, "host: localhost\r\n").await;
+    for _ in 0..3 {
+        let refused = ask(target).await;
+        assert_eq!(refused.status, 429, "{}", refused.head);
+        assert_eq!(ask("/console/runs").await.status, 200, "small pages go on");
+    }
+    drop(stuck);
+    let free_again = async { while ask(target).await.status != 200 {} };
+    timeout(PATIENCE, free_again).await.expect("memory that is free");
+    gateway.stop().await;
     world.stop().await;
 }
