@@ -158,13 +158,13 @@ impl Folder {
     }
 }
 
-/// Opens a folder, which is no link.
+/// Opens a folder, which is not a link.
 fn open_folder(within: impl AsFd, name: impl Arg) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(within, name, flags, Mode::empty())?)
 }
 
-/// Opens a file, which is no link and nothing that could wait.
+/// Opens a file, which is not a link, nor anything that could wait.
 fn open_file(within: impl AsFd, name: &str) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(within, name, flags, Mode::empty())?);

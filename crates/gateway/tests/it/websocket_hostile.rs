@@ -257,7 +257,7 @@ async fn a_message_is_charged_until_it_is_whole_whatever_comes_between_its_parts
     }
     let during = world.body_bytes().await;
     assert!(during >= before + (1 << 20) - 16 * 1024, "{before} bytes before, {during} during");
-    // The last byte; it is no message of a producer, and answered as such.
+    // The last byte; a producer says something else, and it is told so.
     stream.write_all(&frame(0x80, b"x")).await.unwrap();
     let mut socket = WebSocket::of(stream, Vec::new()).await;
     assert!(socket.text().await["result"].as_str().unwrap().starts_with("send-error"));
