@@ -670,7 +670,8 @@ pub struct ClusterUp {
     /// is missing
     #[arg(long, value_name = "DIR", default_value = "./highwater-cluster")]
     pub data_dir: PathBuf,
-    /// Set a configuration key of every broker; may be given many times
+    /// Set a configuration key of every broker; may be given many times. gateway.listener=HOST:PORT is the first broker's,
+    /// the others' gateways with their consoles are on the ports behind it; gateway.listener= goes without them
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<Pair>,
     /// Start a broker again when its process has ended

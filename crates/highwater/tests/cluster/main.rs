@@ -2,6 +2,7 @@
 //! folder, and what becomes of its brokers when they, or the command, are stopped or killed. What a cluster keeps is in
 //! `replication.rs`, and what becomes of lost disks in `lost_disks.rs`.
 
+mod console;
 mod held_up;
 mod hints;
 mod lost_disks;
@@ -66,7 +67,7 @@ impl Broker {
 /// The command, while it runs.
 struct Up {
     process: Child,
-    _out: Lines<BufReader<ChildStdout>>,
+    out: Lines<BufReader<ChildStdout>>,
     said: Lines<BufReader<ChildStderr>>,
     bootstrap: String,
     brokers: Vec<Broker>,
@@ -92,7 +93,7 @@ impl Up {
         let brokers: Vec<Broker> = lines[3..].iter().map(|line| Broker::of(line)).collect();
         let addresses: Vec<&str> = brokers.iter().map(|broker| broker.address.as_str()).collect();
         assert_eq!(addresses.join(","), bootstrap);
-        Up { process, _out: out, said, bootstrap, brokers }
+        Up { process, out, said, bootstrap, brokers }
     }
 
     fn addresses(&self) -> Vec<String> {

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     fn plan() -> Plan {
-        Plan::new("AAAAAAAAAAAAAAAAAAAAAA".to_owned(), 1, &[10_001, 10_002, 10_003])
+        Plan::new("AAAAAAAAAAAAAAAAAAAAAA".to_owned(), 1, &[10_001, 10_002, 10_003, 10_004])
     }
 
     #[test]

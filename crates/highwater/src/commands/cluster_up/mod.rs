@@ -6,9 +6,11 @@
 mod announcement;
 mod brokers;
 mod folder;
+mod gateways;
 mod plan;
 mod readiness;
 mod shell;
+mod wished;
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
@@ -16,7 +18,6 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
-use configuration::{Configuration, Source, Sources, Warning};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, interval_at};
 
@@ -28,8 +29,9 @@ use crate::failure::{Failure, on_output};
 use announcement::{Shown, announcement};
 use brokers::{Brokers, Ended, is_orderly};
 use folder::Folder;
-use plan::{DECIDED, Node, Plan};
+use plan::{Node, Plan};
 use readiness::Starting;
+use wished::Wished;
 
 /// How often ports are chosen for a new cluster, until nobody else takes one between choice and use.
 const CHOICES_MAX: u32 = 5;
@@ -47,11 +49,12 @@ pub fn run(typed: &ClusterUp, reporting: Reporting) -> Result<ExitCode, Failure>
     let mut settings = typed.sets.clone();
     let reports = reporting.settings().into_iter();
     settings.extend(reports.map(|(key, value)| Pair { key: key.to_owned(), value }));
+    let wished = Wished::of(settings, typed.brokers)?;
     let folder = Folder::take(&typed.data_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| cannot_start().detail(error))?;
     // On this thread, which ends last: the system kills children when the thread that started them ends.
-    runtime.block_on(up(typed, &folder, &settings))
+    runtime.block_on(up(typed, &folder, &wished))
 }
 
 fn cannot_start() -> Failure {
@@ -59,22 +62,22 @@ fn cannot_start() -> Failure {
 }
 
 /// Brings the cluster up, a new one on other ports if somebody took one of them, and looks after it to its end.
-async fn up(typed: &ClusterUp, folder: &Folder, settings: &[Pair]) -> Result<ExitCode, Failure> {
+async fn up(typed: &ClusterUp, folder: &Folder, wished: &Wished) -> Result<ExitCode, Failure> {
     let mut watch = Watch::begin().map_err(|error| cannot_start().detail(error))?;
     let wanted = usize::from(typed.brokers);
-    let (mut plan, is_new) = planned(folder, wanted)?;
+    let (mut plan, is_new) = planned(folder, wanted, wished)?;
     let mut choices = 1;
     loop {
-        check(&plan, folder, settings)?;
-        write(&plan, folder, settings).map_err(|error| {
+        let urls = wished.check(&plan, folder)?;
+        wished.write(&plan, folder).map_err(|error| {
             Failure::new(format!("cannot write to {}", folder.path())).detail(error)
         })?;
         let brokers = Brokers::of(&plan, folder, typed.restart);
         let mut brokers = brokers.map_err(|error| cannot_start().detail(error))?;
         let came = bring_up(&mut brokers, folder, &mut watch).await;
         let Err(cause) = came else {
-            let http = plan::serves_http(settings);
-            return serve(&plan, folder, http, &mut brokers, &mut watch).await;
+            let text = announced(&plan, folder, wished, &brokers, &urls);
+            return serve(&text, folder, &mut brokers, &mut watch).await;
         };
         let again = is_new && choices < CHOICES_MAX && cause.is_by_port(&plan);
         let failure = cause.failure(&brokers);
@@ -86,14 +89,14 @@ async fn up(typed: &ClusterUp, folder: &Folder, settings: &[Pair]) -> Result<Exi
         // Nobody has been told of this cluster, and its folders were made a moment ago.
         let removed = folder.remove(&plan.brokers);
         removed.map_err(|error| cannot_start().detail(error))?;
-        plan = Plan::new(plan.cluster_id, wanted, &free_ports(plan::ports_max(wanted))?);
+        plan = Plan::new(plan.cluster_id, wanted, &free_ports(wanted, wished)?);
         choices += 1;
     }
 }
 
 /// The folder's plan, for as many brokers as are wanted; and whether it is new.
-fn planned(folder: &Folder, wanted: usize) -> Result<(Plan, bool), Failure> {
-    let ports = || free_ports(plan::ports_max(wanted));
+fn planned(folder: &Folder, wanted: usize, wished: &Wished) -> Result<(Plan, bool), Failure> {
+    let ports = || free_ports(wanted, wished);
     let Some(plan) = folder.plan()? else {
         let random = random_id().map_err(|error| cannot_start().detail(error))?;
         let plan = Plan::new(random, wanted, &ports()?);
@@ -105,7 +108,7 @@ fn planned(folder: &Folder, wanted: usize) -> Result<(Plan, bool), Failure> {
         );
     };
     let there = plan.brokers.len();
-    let ports = if wanted > there { ports()? } else { Vec::new() };
+    let ports = if plan.needs_ports(wanted) { ports()? } else { Vec::new() };
     plan.grown(wanted, &ports).map(|plan| (plan, false)).map_err(|refused| {
         let (path, there) = (folder.path(), there.to_string());
         let as_it_is = shell::command(&["highwater", "cluster", "up", &there, "--data-dir", path]);
@@ -117,58 +120,17 @@ fn planned(folder: &Folder, wanted: usize) -> Result<(Plan, bool), Failure> {
     })
 }
 
-/// So many different ports that are free now. They are not held until brokers have them.
-fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
+/// Different ports that are free now, as many as so many brokers need. They are not held until brokers have them.
+fn free_ports(brokers: usize, wished: &Wished) -> Result<Vec<u16>, Failure> {
     let mut ports = BTreeSet::new();
-    while ports.len() < count {
+    while ports.len() < plan::ports_max(brokers) {
         let port = peer::highwater::free_port();
-        ports.insert(port.map_err(|error| Failure::new("no port is free").detail(error))?);
+        let port = port.map_err(|error| Failure::new("no port is free").detail(error))?;
+        if !wished.gateways.names(port, brokers) {
+            ports.insert(port);
+        }
     }
     Ok(ports.into_iter().collect())
-}
-
-/// Whether a broker could start with what the plan and the settings say. Nothing was written yet.
-fn check(plan: &Plan, folder: &Folder, settings: &[Pair]) -> Result<(), Failure> {
-    for node in &plan.brokers {
-        let text = plan.properties(node, &folder.data(node), settings);
-        let sources = Sources::new().environment(std::env::vars_os());
-        let sources = sources.file(&folder.properties(node), text.as_bytes());
-        let loaded = Configuration::load_all(&sources, false);
-        let by_environment =
-            DECIDED.iter().find_map(|key| match &loaded.configuration.assigned(key)?.source {
-                Source::Environment(name) => Some(name.clone()),
-                _ => None,
-            });
-        if let Some(name) = by_environment {
-            return Err(Failure::new(format!("the environment variable {name} is set"))
-                .detail("it would win over the configurations of all brokers, which need values of their own")
-                .hint(format!("unset {name}")));
-        }
-        let (_, warnings) = loaded.finish().map_err(|invalid| {
-            Failure::new("the configuration cannot be used")
-                .detail(invalid)
-                .hint("these files are written anew at each start: change what --set says, or the environment")
-        })?;
-        if node.id == 1 {
-            warnings
-                .iter()
-                .filter(|warning| is_surprise(warning))
-                .for_each(|w| say(&format!("warning: {w}")));
-        }
-    }
-    Ok(())
-}
-
-/// A slip of whoever typed it, rather than what the brokers say of themselves.
-fn is_surprise(warning: &Warning) -> bool {
-    matches!(warning, Warning::UnknownKey { .. } | Warning::SaidTwice { .. })
-}
-
-fn write(plan: &Plan, folder: &Folder, settings: &[Pair]) -> io::Result<()> {
-    folder.keep(plan)?;
-    plan.brokers.iter().try_for_each(|node| {
-        folder.prepare(node, &plan.properties(node, &folder.data(node), settings))
-    })
 }
 
 /// Tells whoever looks, if anybody does: the brokers go on without a reader.
@@ -268,20 +230,30 @@ async fn bring_up(brokers: &mut Brokers, folder: &Folder, watch: &mut Watch) -> 
     }
 }
 
-/// Announces the cluster, and looks after the brokers until it is asked to stop them.
-async fn serve(
+/// What is said of a cluster that serves.
+fn announced(
     plan: &Plan,
     folder: &Folder,
-    http: bool,
-    brokers: &mut Brokers,
-    watch: &mut Watch,
-) -> Result<ExitCode, Failure> {
+    wished: &Wished,
+    brokers: &Brokers,
+    urls: &[String],
+) -> String {
     let shown = brokers.all.iter().map(|broker| Shown {
         pid: broker.pid(),
         data: broker.data.clone(),
         again: broker.again.clone(),
     });
-    let text = announcement(plan, folder.path(), &shown.collect::<Vec<_>>(), http);
+    let (shown, http) = (shown.collect::<Vec<_>>(), wished.serves_http());
+    announcement(plan, folder.path(), &shown, http, urls)
+}
+
+/// Announces the cluster, and looks after the brokers until it is asked to stop them.
+async fn serve(
+    text: &str,
+    folder: &Folder,
+    brokers: &mut Brokers,
+    watch: &mut Watch,
+) -> Result<ExitCode, Failure> {
     let mut out = io::stdout();
     let told = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     if told.is_ok() {

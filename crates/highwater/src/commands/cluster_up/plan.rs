@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::gateways::{Gateways, LISTENER as GATEWAY_LISTENER};
 use crate::arguments::Pair;
 
 /// The form of the file that is written.
@@ -13,16 +14,17 @@ const VERSION: u32 = 1;
 /// From so many brokers on, so many vote; fewer have one voter.
 const VOTERS: usize = 3;
 /// The interface that everything is bound to.
-const HOST: &str = "127.0.0.1";
+pub const HOST: &str = "127.0.0.1";
 /// The key that switches metrics and health off when it is empty.
 const HTTP_LISTENER: &str = "http.listener";
-/// The key of the gateway, of which one is enough for a cluster: `highwater gateway` runs it.
-const GATEWAY_LISTENER: &str = "gateway.listener";
+/// The key of the folder that a console writes to; when it is empty, none keeps anything.
+const CONSOLE_DIR: &str = "console.state.dir";
 /// What the plan decides, and what would contradict it: it cannot be set for all brokers alike.
 pub const DECIDED: &[&str] = &[
     "advertised.listeners",
     "broker.id",
     "cluster.id",
+    CONSOLE_DIR,
     "controller.listener.names",
     "controller.quorum.bootstrap.servers",
     "controller.quorum.voters",
@@ -49,6 +51,9 @@ pub struct Node {
     pub controller_port: Option<u16>,
     /// Metrics and health.
     pub http_port: u16,
+    /// The gateway with the console. `None` in the plan of an earlier release, until the cluster is brought up again.
+    #[serde(default)]
+    pub gateway_port: Option<u16>,
 }
 
 impl Node {
@@ -64,6 +69,11 @@ impl Node {
 
     /// All of its ports.
     pub fn ports(&self) -> impl Iterator<Item = u16> {
+        self.ports_of_broker().chain(self.gateway_port)
+    }
+
+    /// Those that are not the gateway's.
+    fn ports_of_broker(&self) -> impl Iterator<Item = u16> {
         [self.port, self.http_port].into_iter().chain(self.controller_port)
     }
 
@@ -122,7 +132,7 @@ impl fmt::Display for Refused {
 
 /// How many ports `plan` needs for so many brokers at most, those that it has included.
 pub fn ports_max(brokers: usize) -> usize {
-    3 * brokers
+    4 * brokers
 }
 
 fn voters_of(brokers: usize) -> usize {
@@ -135,6 +145,11 @@ impl Plan {
         let mut plan = Plan { version: VERSION, cluster_id, brokers: Vec::new() };
         plan.add(brokers, voters_of(brokers), ports);
         plan
+    }
+
+    /// Whether more ports are needed than it has.
+    pub fn needs_ports(&self, wanted: usize) -> bool {
+        wanted > self.brokers.len() || self.brokers.iter().any(|node| node.gateway_port.is_none())
     }
 
     /// The same cluster with as many brokers as are wanted; those that it has stay as they are.
@@ -156,12 +171,16 @@ impl Plan {
     fn add(&mut self, brokers: usize, voters: usize, ports: &[u16]) {
         let mut ports = ports.iter().copied();
         let mut next = || ports.next().expect("whoever plans hands in enough ports");
+        for node in self.brokers.iter_mut().filter(|node| node.gateway_port.is_none()) {
+            node.gateway_port = Some(next());
+        }
         for id in self.brokers.len() + 1..=brokers {
             self.brokers.push(Node {
                 id: id as u16,
                 port: next(),
                 controller_port: (id <= voters).then(&mut next),
                 http_port: next(),
+                gateway_port: Some(next()),
             });
         }
     }
@@ -196,20 +215,34 @@ impl Plan {
         list(self.brokers.iter().map(Node::address))
     }
 
+    /// The first of the gateways' ports that something else of this cluster has.
+    pub fn clash(&self, gateways: &Gateways) -> Option<u16> {
+        let taken: Vec<u16> = self.brokers.iter().flat_map(Node::ports_of_broker).collect();
+        let listeners = self.brokers.iter().filter_map(|node| gateways.listener(node));
+        listeners.map(|at| at.port).find(|port| taken.contains(port))
+    }
+
     /// The configuration file of `node`, with all data in `folder`: what the plan says, and `settings` behind it.
-    pub fn properties(&self, node: &Node, folder: &str, settings: &[Pair]) -> String {
+    pub fn properties(
+        &self,
+        node: &Node,
+        folder: &str,
+        settings: &[Pair],
+        gateways: &Gateways,
+    ) -> String {
         let mut text = format!(
             "# Broker {} of a local cluster. `highwater cluster up` writes this file anew at each start; what is\n\
              # to be set for all brokers goes to it as --set KEY=VALUE.\n",
             node.id
         );
-        let is_set = |key: &str| settings.iter().any(|pair| pair.key == key);
+        let serves_http = serves_http(settings);
+        let gateway = gateways.listener(node).map(|at| at.to_string()).unwrap_or_default();
         let planned = self.planned(node, folder);
-        let planned = planned
-            .iter()
-            .filter(|(key, _)| ![HTTP_LISTENER, GATEWAY_LISTENER].contains(key) || !is_set(key));
+        let planned = planned.iter().filter(|(key, _)| *key != HTTP_LISTENER || serves_http);
         let planned = planned.map(|(key, value)| (*key, value.as_str()));
-        let settings = settings.iter().map(|pair| (pair.key.as_str(), pair.value.as_str()));
+        let planned = planned.chain([(GATEWAY_LISTENER, gateway.as_str())]);
+        let settings = settings.iter().filter(|pair| pair.key != GATEWAY_LISTENER);
+        let settings = settings.map(|pair| (pair.key.as_str(), pair.value.as_str()));
         for (key, value) in planned.chain(settings) {
             text += &format!("{}={}\n", escaped(key, true), escaped(value, false));
         }
@@ -232,7 +265,6 @@ impl Plan {
             ("controller.listener.names", "CONTROLLER".to_owned()),
             ("inter.broker.listener.name", "PLAINTEXT".to_owned()),
             (HTTP_LISTENER, node.http_address()),
-            (GATEWAY_LISTENER, String::new()),
             ("log.dirs", folder.to_owned()),
         ]
     }
@@ -242,10 +274,11 @@ fn list(items: impl Iterator<Item = String>) -> String {
     items.collect::<Vec<_>>().join(",")
 }
 
-/// The first of these that the plan decides itself. Metrics and health may be switched off.
+/// The first of these that the plan decides itself. Metrics and health, and what consoles keep, may be switched off.
 pub fn contradiction(settings: &[Pair]) -> Option<&Pair> {
     settings.iter().find(|pair| {
-        let off = pair.key == HTTP_LISTENER && pair.value.trim().is_empty();
+        let may_be_off = [HTTP_LISTENER, CONSOLE_DIR].contains(&pair.key.as_str());
+        let off = may_be_off && pair.value.trim().is_empty();
         DECIDED.contains(&pair.key.as_str()) && !off
     })
 }
@@ -302,11 +335,11 @@ mod tests {
     fn no_port_is_given_twice() {
         let plan = plan(9);
         let mut ports: Vec<u16> = plan.brokers.iter().flat_map(Node::ports).collect();
-        assert_eq!(ports.len(), 2 * 9 + 3);
+        assert_eq!(ports.len(), 3 * 9 + 3);
         ports.sort_unstable();
         ports.dedup();
-        assert_eq!(ports.len(), 2 * 9 + 3);
-        assert!(plan.bootstrap().starts_with("127.0.0.1:10001,127.0.0.1:10004,"));
+        assert_eq!(ports.len(), 3 * 9 + 3);
+        assert!(plan.bootstrap().starts_with("127.0.0.1:10001,127.0.0.1:10005,"));
     }
 
     #[test]
@@ -322,14 +355,37 @@ mod tests {
     }
 
     #[test]
+    fn the_plan_of_an_earlier_release_gets_ports_for_gateways_and_keeps_the_others() {
+        let text = r#"{"version": 1, "cluster_id": "AAAAAAAAAAAAAAAAAAAAAA", "brokers":
+            [{"id": 1, "port": 10001, "controller_port": 10002, "http_port": 10003}]}"#;
+        let earlier = Plan::decode(text).unwrap();
+        assert!(earlier.needs_ports(1) && !plan(1).needs_ports(1) && plan(3).needs_ports(4));
+        let now = earlier.grown(1, &[10_001, 10_009]).unwrap();
+        assert_eq!(now.brokers[0].ports().collect::<Vec<_>>(), [10_001, 10_003, 10_002, 10_009]);
+        assert!(!now.needs_ports(1));
+    }
+
+    #[test]
+    fn a_gateway_has_no_port_that_a_broker_has() {
+        let plan = plan(3);
+        let at = |port: u16| {
+            let listener = [pair(&format!("gateway.listener=127.0.0.1:{port}"))];
+            plan.clash(&Gateways::read(&listener, 3).unwrap())
+        };
+        assert_eq!(plan.clash(&Gateways::Planned), None);
+        assert_eq!((at(8082), at(10_008)), (None, Some(10_009)), "the port of broker 3");
+        assert_eq!(at(9999), Some(10_001));
+    }
+
+    #[test]
     fn more_brokers_are_added_behind_those_that_are_there() {
         let three = plan(3);
         // Some of the ports that are free were chosen before, for brokers that do not run.
-        let ports: Vec<u16> = (10_005..10_040).collect();
+        let ports: Vec<u16> = (10_005..10_050).collect();
         let five = three.grown(5, &ports).unwrap();
         assert_eq!(five.brokers[..3], three.brokers);
         assert_eq!(five.voters().count(), 3);
-        assert_eq!(five.brokers[3].ports().min(), Some(10_010));
+        assert_eq!(five.brokers[3].ports().min(), Some(10_013));
         assert_eq!(three.grown(3, &[]), Ok(three.clone()));
         assert!(plan(1).grown(2, &ports).is_err(), "it would have to vote");
     }
@@ -349,7 +405,9 @@ mod tests {
     #[test]
     fn a_voter_is_told_of_all_voters_and_the_others_have_no_controller() {
         let plan = plan(4);
-        let text = plan.properties(&plan.brokers[1], "/data/broker-2", &[pair("durability=fsync")]);
+        let settings = [pair("durability=fsync"), pair("gateway.listener=127.0.0.1:0")];
+        let text =
+            plan.properties(&plan.brokers[1], "/data/broker-2", &settings, &Gateways::Planned);
         let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(
             lines,
@@ -357,19 +415,20 @@ mod tests {
                 "node.id=2",
                 "cluster.id=AAAAAAAAAAAAAAAAAAAAAA",
                 "process.roles=broker,controller",
-                "controller.quorum.voters=1@127.0.0.1:10002,2@127.0.0.1:10005,3@127.0.0.1:10008",
-                "listeners=PLAINTEXT://127.0.0.1:10004,CONTROLLER://127.0.0.1:10005",
+                "controller.quorum.voters=1@127.0.0.1:10002,2@127.0.0.1:10006,3@127.0.0.1:10010",
+                "listeners=PLAINTEXT://127.0.0.1:10005,CONTROLLER://127.0.0.1:10006",
                 "controller.listener.names=CONTROLLER",
                 "inter.broker.listener.name=PLAINTEXT",
-                "http.listener=127.0.0.1:10006",
-                "gateway.listener=",
+                "http.listener=127.0.0.1:10007",
                 "log.dirs=/data/broker-2",
+                "gateway.listener=127.0.0.1:10008",
                 "durability=fsync",
             ]
         );
-        let text = plan.properties(&plan.brokers[3], "/data/broker-4", &[]);
+        let text = plan.properties(&plan.brokers[3], "/data/broker-4", &[], &Gateways::Off);
         assert!(text.contains("\nprocess.roles=broker\n"), "{text}");
-        assert!(text.contains("\nlisteners=PLAINTEXT://127.0.0.1:10010\n"), "{text}");
+        assert!(text.contains("\nlisteners=PLAINTEXT://127.0.0.1:10013\n"), "{text}");
+        assert!(text.contains("\ngateway.listener=\n"), "{text}");
     }
 
     #[test]
@@ -377,7 +436,8 @@ mod tests {
         let plan = plan(1);
         let odd = Pair { key: "a:b =c\\".to_owned(), value: " two\nlines \\ ".to_owned() };
         let folder = " /däta \\x/broker-1";
-        let text = plan.properties(&plan.brokers[0], folder, std::slice::from_ref(&odd));
+        let odd_only = std::slice::from_ref(&odd);
+        let text = plan.properties(&plan.brokers[0], folder, odd_only, &Gateways::Planned);
         let sources = Sources::new().file("f", text.as_bytes());
         let read = Configuration::load_all(&sources, false).configuration;
         assert_eq!(read.value(&odd.key), Some(odd.value.as_str()));
@@ -388,12 +448,18 @@ mod tests {
     #[test]
     fn what_the_plan_decides_is_nobody_elses_but_metrics_may_be_off() {
         let plan = plan(1);
-        for text in ["node.id=7", "log.dirs=/x", "listeners=PLAINTEXT://:1", "http.listener=:1"] {
+        for text in [
+            "node.id=7",
+            "log.dirs=/x",
+            "listeners=PLAINTEXT://:1",
+            "http.listener=:1",
+            "console.state.dir=/one/for/all",
+        ] {
             assert_eq!(contradiction(&[pair("a=b"), pair(text)]), Some(&pair(text)));
         }
-        let off = [pair("http.listener="), pair("num.partitions=3")];
+        let off = [pair("http.listener="), pair("console.state.dir="), pair("num.partitions=3")];
         assert_eq!(contradiction(&off), None);
-        let text = plan.properties(&plan.brokers[0], "/x", &off);
+        let text = plan.properties(&plan.brokers[0], "/x", &off, &Gateways::Planned);
         assert!(text.contains("\nhttp.listener=\n") && !text.contains("10003"), "{text}");
         assert!(serves_http(&[]) && !serves_http(&off));
     }
