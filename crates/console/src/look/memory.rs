@@ -7,16 +7,45 @@ use std::sync::Arc;
 use model::TopicPartition;
 use serving::lag::arrivals::{Arrivals, Behind};
 use serving::lag::history::{History, Lag};
-use serving::overview::rate::Seen;
+use serving::overview::rate::{Seen, per_second};
 
 /// Partitions whose ends are remembered: 1 KiB each at most.
 pub(super) const PARTITIONS_MAX: usize = 40_000;
 /// Groups whose lag is remembered: 6.7 KB each.
 pub(super) const GROUPS_MAX: usize = 2_000;
+/// A rate is that of so many milliseconds at least: looks come sooner where somebody asks for what was just made, and a
+/// rate between two such would be one of a moment.
+const RATE_MS_MIN: i64 = 10_000;
+
+/// The end of one log over time.
+#[derive(Debug)]
+struct Growth {
+    arrivals: Arrivals,
+    /// Where the next rate begins.
+    since: Seen,
+    per_second: Option<f64>,
+}
+
+impl Growth {
+    fn of(seen: Seen) -> Growth {
+        let mut arrivals = Arrivals::default();
+        arrivals.note(seen);
+        Growth { arrivals, since: seen, per_second: None }
+    }
+
+    fn note(&mut self, seen: Seen) {
+        self.arrivals.note(seen);
+        let is_soon = (0..RATE_MS_MIN).contains(&seen.at_ms.saturating_sub(self.since.at_ms));
+        if !is_soon || seen.end < self.since.end {
+            self.per_second = per_second(self.since, seen);
+            self.since = seen;
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    ends: HashMap<TopicPartition, Arrivals>,
+    ends: HashMap<TopicPartition, Growth>,
     groups: HashMap<String, Arc<History>>,
 }
 
@@ -37,19 +66,17 @@ impl Memory {
     ) {
         self.ends.retain(|partition, _| exists(partition));
         for (partition, end) in ends {
-            let known = self.ends.len();
-            if let Some(arrivals) = self.ends.get_mut(partition) {
-                arrivals.note(Seen { end: *end, at_ms });
+            let (known, seen) = (self.ends.len(), Seen { end: *end, at_ms });
+            if let Some(growth) = self.ends.get_mut(partition) {
+                growth.note(seen);
             } else if known < PARTITIONS_MAX {
-                let mut arrivals = Arrivals::default();
-                arrivals.note(Seen { end: *end, at_ms });
-                self.ends.insert(partition.clone(), arrivals);
+                self.ends.insert(partition.clone(), Growth::of(seen));
             }
         }
     }
 
     pub(super) fn per_second(&self, partition: &TopicPartition) -> Option<f64> {
-        self.ends.get(partition)?.per_second()
+        self.ends.get(partition)?.per_second
     }
 
     pub(super) fn behind(
@@ -58,7 +85,7 @@ impl Memory {
         position: i64,
         now_ms: i64,
     ) -> Option<Behind> {
-        self.ends.get(partition)?.behind(position, now_ms)
+        self.ends.get(partition)?.arrivals.behind(position, now_ms)
     }
 
     /// Takes in how far a group is behind, if that is known; gives its last day.
@@ -75,5 +102,30 @@ impl Memory {
     /// Forgets groups that are gone.
     pub(super) fn keep_groups(&mut self, exists: impl Fn(&str) -> bool) {
         self.groups.retain(|group, _| exists(group));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_that_comes_soon_counts_for_ages_and_not_for_rates() {
+        let partition = TopicPartition::new("t", 0);
+        let mut memory = Memory::default();
+        let mut look = |at_ms: i64, end: i64| {
+            memory.note_ends(&HashMap::from([(partition.clone(), end)]), at_ms, |_| true);
+            (memory.per_second(&partition), memory.behind(&partition, 0, at_ms).map(|age| age.ms))
+        };
+        assert_eq!(look(0, 0), (None, Some(0)));
+        assert_eq!(
+            look(1000, 7),
+            (None, Some(858)),
+            "the first of seven that came within a second"
+        );
+        assert_eq!(look(15_000, 30), (Some(2.0), Some(14_858)));
+        assert_eq!(look(15_100, 90).0, Some(2.0), "not six hundred a second");
+        assert_eq!(look(35_000, 90).0, Some(3.0));
+        assert_eq!(look(35_500, 10).0, None, "the log was cut");
     }
 }
