@@ -37,6 +37,7 @@ const PAGES = {
   groups: "/console/groups",
   group: `/console/group?id=${GROUP}`,
   records: `/console/records?topic=${TOPIC}&partition=0&offset=earliest&limit=5`,
+  newest: `/console/records?topic=${TOPIC}&partition=all&limit=5`,
   actions: "/console/actions",
   moves: "/console/moves",
   produce: `/console/do/produce?topic=${TOPIC}`,
@@ -316,7 +317,10 @@ const actions = async (browser) => {
     .catch(() => found("the bars do not move"));
   await page.screenshot({ path: path.join(shots, "bars-desktop-light.png"), fullPage: true });
 
-  // A topic is deleted only if its name is typed.
+  // A topic is deleted only if its name is typed. A page of it that is open says that it has gone.
+  const open = await context.newPage();
+  watch(open, "a page of a topic that is deleted");
+  await open.goto(`${base}/console/topic?name=made-by-mouse`);
   await page.goto(`${base}/console/do/delete-topic?topic=made-by-mouse`);
   await page.getByRole("button", { name: "Review" }).click();
   await page.waitForSelector("#typed");
@@ -324,6 +328,8 @@ const actions = async (browser) => {
   await page.locator("#typed").fill("made-by-mouse");
   await page.getByRole("button", { name: "Delete a topic" }).click();
   check(/done/.test(await page.locator("section[role=status]").innerText()), "delete");
+  await open.waitForFunction(() => document.querySelector("h1").innerText === "Topic not found", null, { timeout: 3 * LOOK_MS })
+    .catch(() => found("a page that is open shows a topic that was deleted"));
   await context.close();
 };
 

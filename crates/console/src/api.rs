@@ -15,11 +15,14 @@ use crate::actions::journal;
 use crate::answer::{json as answered, json_error};
 use crate::lab::{Run, Whole};
 use crate::lookups::{self, Described, Setting};
+use crate::merged::{self, Merged};
 use crate::parts::text::Shown;
 use crate::query::Query;
-use crate::records::{self, Asked, Found};
+use crate::records::{self, Asked, Found, Row, Unread};
 use crate::route::Wanted;
-use crate::snapshot::{BrokerView, GroupRow, GroupView, PartitionView, Snapshot, TopicView};
+use crate::snapshot::{
+    BrokerState, BrokerView, GroupRow, GroupView, PartitionView, Snapshot, TopicView,
+};
 
 /// Rows of one answer.
 const ROWS_MAX: usize = 1000;
@@ -83,9 +86,13 @@ async fn value(visit: &Visit<'_>, wanted: &Wanted) -> Result<Value, Refused> {
                 .topics
                 .get(name)
                 .ok_or_else(|| missing(40401, "the topic is not known"))?;
+            let settings = lookups::topic_settings(admin, name).await;
+            if !visit.is_newest && settings.as_ref().is_err_and(lookups::is_gone) {
+                return Err(missing(40401, "the topic is not known"));
+            }
             let mut value = topic(known);
             value["partitions"] = list(&known.partitions, partition);
-            value["configuration"] = configuration(lookups::topic_settings(admin, name).await);
+            value["configuration"] = configuration(settings);
             Ok(value)
         }
         Wanted::Groups => Ok(page("groups", snapshot.groups.values(), query, group)),
@@ -96,6 +103,9 @@ async fn value(visit: &Visit<'_>, wanted: &Wanted) -> Result<Value, Refused> {
             let known =
                 snapshot.groups.get(id).ok_or_else(|| missing(40407, "the group is not known"))?;
             let described = lookups::group(admin, id, &known.kind).await;
+            if !visit.is_newest && lookups::is_no_group(&described) {
+                return Err(missing(40407, "the group is not known"));
+            }
             let rows = known.rows.as_deref().unwrap_or_default();
             let oldest = visit.exact.of(visit.looker, rows).await;
             let mut value = group(known);
@@ -137,17 +147,27 @@ async fn value(visit: &Visit<'_>, wanted: &Wanted) -> Result<Value, Refused> {
         }
         Wanted::Records => {
             let asked = Asked::of(query).map_err(invalid)?;
-            let (topic, partition) = (&*asked.partition.topic, asked.partition.partition.0);
-            if let Err(lack) = visit.by.rights.may(Deed::Read(topic)) {
+            if let Err(lack) = visit.by.rights.may(Deed::Read(&asked.topic)) {
                 return Err((StatusCode::FORBIDDEN, 40301, lack.to_string()));
             }
-            if snapshot.partition(topic, partition).is_none() {
+            let topic = snapshot.topics.get(&*asked.topic);
+            let topic = topic.ok_or_else(|| missing(40401, "the topic is not known"))?;
+            let unread = |unread| match unread {
+                Unread::Gone => missing(40401, "the topic is not known"),
+                Unread::Because(why) => (StatusCode::SERVICE_UNAVAILABLE, 50301, why),
+            };
+            let Some(index) = asked.partition else {
+                if let Some(why) = merged::too_many(topic.partitions.len()) {
+                    return Err(invalid(why));
+                }
+                let read = merged::read(visit.looker, &asked, topic.partitions.len()).await;
+                return read.map(|found| of_all(&found)).map_err(unread);
+            };
+            if snapshot.partition(&asked.topic, index).is_none() {
                 return Err(missing(40402, "the partition is not known"));
             }
-            let found = records::read(visit.looker, &asked).await;
-            found
-                .map(|found| records(&found))
-                .map_err(|error| (StatusCode::SERVICE_UNAVAILABLE, 50301, error))
+            let read = records::read(visit.looker, &asked, index).await;
+            read.map(|found| records(&found)).map_err(unread)
         }
     }
 }
@@ -207,6 +227,7 @@ fn cluster(snapshot: &Snapshot) -> Value {
         "taken_ms": snapshot.taken_ms,
         "took_ms": snapshot.took_ms,
         "brokers": snapshot.brokers.len(),
+        "brokers_up": snapshot.brokers.values().filter(|broker| broker.state == BrokerState::Up).count(),
         "topics": snapshot.topics.len(),
         "partitions": snapshot.partitions().count(),
         "under_replicated_partitions": under_replicated,
@@ -342,14 +363,27 @@ fn records(found: &Found) -> Value {
         "end_offset": found.end,
         "from_offset": found.from,
         "next_offset": found.next,
-        "records": list(&found.rows, |row| json!({
-            "offset": row.offset,
-            "timestamp_ms": row.timestamp_ms,
-            "key": shown(&row.key),
-            "value": shown(&row.value),
-            "size_bytes": row.size_bytes,
-            "headers": list(&row.headers, |(name, value)| json!({ "name": name, "value": shown(value) })),
-        })),
+        "records": list(&found.rows, record),
+    })
+}
+
+fn of_all(found: &Merged) -> Value {
+    json!({
+        "newest_first": found.newest_first,
+        "records": list(&found.rows, record),
+        "lacking": list(&found.lacking, |(partition, why)| json!({ "partition": partition, "why": why })),
+    })
+}
+
+fn record(row: &Row) -> Value {
+    json!({
+        "partition": row.partition,
+        "offset": row.offset,
+        "timestamp_ms": row.timestamp_ms,
+        "key": shown(&row.key),
+        "value": shown(&row.value),
+        "size_bytes": row.size_bytes,
+        "headers": list(&row.headers, |(name, value)| json!({ "name": name, "value": shown(value) })),
     })
 }
 

@@ -16,6 +16,7 @@ mod front;
 mod lab;
 mod look;
 mod lookups;
+mod merged;
 mod pages;
 mod parts;
 mod query;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use client::{Cluster, ClusterConfig};
-use hyper::Response;
+use hyper::{Response, StatusCode};
 use serving::operation::{By, Fields};
 
 pub use crate::front::{Front, Sending};
@@ -97,7 +98,7 @@ impl Console {
         query: Query,
     ) -> Visit<'a> {
         let Console { looker, desk, exact, lab } = self;
-        Visit { looker, desk, exact, lab, by, front, snapshot, query }
+        Visit { looker, desk, exact, lab, by, front, snapshot, is_newest: false, query }
     }
 
     /// The page, or the JSON, under a path. Paths that are not the console's are answered with 404.
@@ -120,16 +121,15 @@ impl Console {
             Ok(snapshot) => snapshot,
             Err(reason) => return answer::no_snapshot(&route, &reason),
         };
-        let visit = self.visit(by, front, snapshot, query);
-        match route {
-            Route::Api(wanted) => api::answer(&visit, &wanted).await,
-            Route::Page(wanted) => pages::answer(&visit, &wanted).await,
-            Route::Do(kind) => {
-                let page = actions::form(&visit, kind).await;
-                pages::whole(&visit, "Actions", None, page)
-            }
-            Route::Asset(_) | Route::Document(_) => answer::nothing_here(),
+        let mut visit = self.visit(by, front, snapshot, query);
+        let answer = shown(&visit, route).await;
+        if answer.status() != StatusCode::NOT_FOUND || !route.is_about_one_thing() {
+            return answer;
         }
+        // It may have been made, or have gone, since the last look.
+        let Some(newer) = self.looker.newer().await else { return answer };
+        (visit.snapshot, visit.is_newest) = (newer, true);
+        shown(&visit, route).await
     }
 
     /// Takes a form that was sent to a path, and answers with a page. What it asks for is done before this returns.
@@ -155,6 +155,19 @@ impl Console {
     }
 }
 
+/// What stands under a route, for somebody who may see it.
+async fn shown(visit: &Visit<'_>, route: Route) -> Response<Bytes> {
+    match route {
+        Route::Api(wanted) => api::answer(visit, &wanted).await,
+        Route::Page(wanted) => pages::answer(visit, &wanted).await,
+        Route::Do(kind) => {
+            let page = actions::form(visit, kind).await;
+            pages::whole(visit, "Actions", None, page)
+        }
+        Route::Asset(_) | Route::Document(_) => answer::nothing_here(),
+    }
+}
+
 /// One request: what is known, and what is asked besides the path.
 pub(crate) struct Visit<'a> {
     pub(crate) looker: &'a Looker,
@@ -164,5 +177,7 @@ pub(crate) struct Visit<'a> {
     pub(crate) by: By<'a>,
     pub(crate) front: &'a dyn Front,
     pub(crate) snapshot: Arc<snapshot::Snapshot>,
+    /// Whether the cluster was looked at for this very request: what the snapshot has is there, and what it lacks is not.
+    pub(crate) is_newest: bool,
     pub(crate) query: Query,
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use client::admin::Resource;
 use client::consumer::partitions_of_assignment;
 use client::{Admin, ClientError};
+use model::ErrorCode;
 
 /// One setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,12 +39,22 @@ pub(crate) struct Described {
 }
 
 impl Described {
+    /// Whether the coordinator knows of no such group: it is described as dead.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.state == "Dead" && self.members.is_empty()
+    }
+
     /// The member that reads a partition.
     pub(crate) fn owner(&self, topic: &str, partition: i32) -> Option<&Member> {
         self.members.iter().find(|member| {
             member.partitions.get(topic).is_some_and(|partitions| partitions.contains(&partition))
         })
     }
+}
+
+/// Whether it was refused because what it is about is not there.
+pub(crate) fn is_gone(error: &ClientError) -> bool {
+    matches!(error.code(), Some(ErrorCode::UnknownTopicOrPartition | ErrorCode::GroupIdNotFound))
 }
 
 /// The configuration of a topic, its own settings first.
@@ -104,6 +115,14 @@ pub(crate) async fn group(admin: &Admin, id: &str, kind: &str) -> Result<Describ
     match kind {
         "consumer" => Ok(of_consumer(admin.describe_consumer_group(id).await?)),
         _ => Ok(of_classic(admin.describe_group(id).await?)),
+    }
+}
+
+/// Whether the coordinator says that there is no such group.
+pub(crate) fn is_no_group(described: &Result<Described, ClientError>) -> bool {
+    match described {
+        Ok(described) => described.is_gone(),
+        Err(error) => is_gone(error),
     }
 }
 

@@ -1,11 +1,12 @@
-//! Records of one partition from an offset or a time on: what is asked, and what was found. Nothing is remembered, no group joined.
+//! Records from an offset or a time on: what is asked, and what one partition has. Nothing is remembered, no group joined. All
+//! partitions of a topic together are in [`crate::merged`].
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use client::consumer::look_once;
-use client::{Admin, ClientError, OffsetSpec, Once};
-use model::{Offset, TopicPartition};
+use client::{Admin, ClientError, Metadata, OffsetSpec, Once};
+use model::{ErrorCode, Offset, TopicPartition};
 use tokio::time::timeout;
 
 use crate::look::Looker;
@@ -23,14 +24,16 @@ const EXPANDED_BYTES_MAX: usize = 32 << 20;
 /// Fetches of one answer: a part of a log without records of users is passed over.
 const FETCHES_MAX: usize = 8;
 /// How long it may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Headers of a record that are shown.
 const HEADERS_MAX: usize = 50;
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Asked {
-    pub(crate) partition: TopicPartition,
+    pub(crate) topic: String,
+    /// `None`: all partitions.
+    pub(crate) partition: Option<i32>,
     pub(crate) from: From,
     pub(crate) count: usize,
     pub(crate) read_committed: bool,
@@ -54,19 +57,19 @@ impl Asked {
     /// A word that is not understood, in words for the person who typed it.
     pub(crate) fn of(query: &Query) -> Result<Asked, String> {
         let topic = query.get("topic").ok_or("choose a topic")?;
-        let index = match query.get("partition") {
-            None => 0,
-            Some(text) => text
-                .trim()
-                .parse()
-                .ok()
-                .filter(|index| *index >= 0)
-                .ok_or("partition: expected a number")?,
+        let partition = match query.get("partition").map(str::trim) {
+            None => Some(0),
+            Some(ALL) => None,
+            Some(text) => {
+                let index = text.parse().ok().filter(|index| *index >= 0);
+                Some(index.ok_or("partition: expected a number, or all")?)
+            }
         };
         let count =
             query.number("limit").and_then(|limit| usize::try_from(limit).ok()).unwrap_or(COUNT);
         Ok(Asked {
-            partition: TopicPartition::new(topic, index),
+            topic: topic.to_owned(),
+            partition,
             from: match (query.get("at"), query.get("offset")) {
                 (Some(at), _) => From::Time(time(at)?),
                 (None, Some("latest")) | (None, None) => From::Last,
@@ -82,6 +85,9 @@ impl Asked {
         })
     }
 }
+
+/// What a query says that wants all partitions.
+pub(crate) const ALL: &str = "all";
 
 fn time(text: &str) -> Result<i64, String> {
     crate::query::time(text)
@@ -105,6 +111,7 @@ pub(crate) struct Found {
 /// A record as it is shown.
 #[derive(Debug)]
 pub(crate) struct Row {
+    pub(crate) partition: i32,
     pub(crate) offset: i64,
     pub(crate) timestamp_ms: i64,
     pub(crate) key: Shown,
@@ -114,23 +121,68 @@ pub(crate) struct Row {
     pub(crate) headers: Vec<(String, Shown)>,
 }
 
-/// Reads what is asked.
-///
-/// # Errors
-/// The partition is not there or cannot be read; in words.
-pub(crate) async fn read(looker: &Looker, asked: &Asked) -> Result<Found, String> {
-    let reading = async {
-        let _permit = looker.readers.acquire().await.expect("the semaphore is never closed");
-        read_all(looker.admin(), asked).await
-    };
-    let slow =
-        |_| format!("the records could not be read within {} s: try again", PATIENCE.as_secs());
-    timeout(PATIENCE, reading).await.map_err(slow)?.map_err(|error| error.to_string())
+/// Why no record is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// There is no such topic any more.
+    Gone,
+    /// In words.
+    Because(String),
 }
 
-async fn read_all(admin: &Admin, asked: &Asked) -> Result<Found, ClientError> {
-    let metadata = admin.cluster().describe([&*asked.partition.topic]).await?;
-    let bound = async |spec| bound(admin, &metadata, &asked.partition, spec).await;
+/// Reads what is asked of one partition.
+///
+/// # Errors
+/// The partition is not there or cannot be read.
+pub(crate) async fn read(looker: &Looker, asked: &Asked, index: i32) -> Result<Found, Unread> {
+    let reading = async {
+        let _permit = looker.readers.acquire().await.expect("the semaphore is never closed");
+        let metadata = whereabouts(looker.admin(), &asked.topic).await?;
+        read_at(looker.admin(), &metadata, asked, index).await.map_err(Unread::Because)
+    };
+    let slow = |_| {
+        let s = PATIENCE.as_secs();
+        Unread::Because(format!("the records could not be read within {s} s: try again"))
+    };
+    timeout(PATIENCE, reading).await.map_err(slow)?
+}
+
+/// Where a topic's partitions are now, rather than at the last look.
+pub(crate) async fn whereabouts(admin: &Admin, topic: &str) -> Result<Metadata, Unread> {
+    let metadata = admin.cluster().describe([topic]).await;
+    let metadata = metadata.map_err(|error| Unread::Because(error.to_string()))?;
+    if metadata.topics.contains_key(topic) { Ok(metadata) } else { Err(Unread::Gone) }
+}
+
+/// Reads a partition of which it is known where it is.
+pub(crate) async fn read_at(
+    admin: &Admin,
+    metadata: &Metadata,
+    asked: &Asked,
+    index: i32,
+) -> Result<Found, String> {
+    let partition = TopicPartition::new(&*asked.topic, index);
+    read_all(admin, metadata, asked, &partition).await.map_err(|error| words(&error, &partition))
+}
+
+/// Why records cannot be read, for somebody who wonders what to do.
+fn words(error: &ClientError, partition: &TopicPartition) -> String {
+    let TopicPartition { topic, partition } = partition;
+    match error.code() {
+        Some(ErrorCode::LeaderNotAvailable) => format!(
+            "partition {partition} of {topic} has no leader now: its records cannot be read until one of its replicas serves again"
+        ),
+        _ => error.to_string(),
+    }
+}
+
+async fn read_all(
+    admin: &Admin,
+    metadata: &Metadata,
+    asked: &Asked,
+    partition: &TopicPartition,
+) -> Result<Found, ClientError> {
+    let bound = async |spec| bound(admin, metadata, partition, spec).await;
     let start = bound(OffsetSpec::Earliest).await?.unwrap_or(0);
     let end = bound(OffsetSpec::Latest).await?.unwrap_or(0);
     let from = match asked.from {
@@ -145,7 +197,7 @@ async fn read_all(admin: &Admin, asked: &Asked) -> Result<Found, ClientError> {
             break;
         }
         let wish = Once {
-            partition: asked.partition.clone(),
+            partition: partition.clone(),
             offset: Offset(next),
             bytes_max: FETCH_BYTES,
             wait: Duration::ZERO,
@@ -161,7 +213,7 @@ async fn read_all(admin: &Admin, asked: &Asked) -> Result<Found, ClientError> {
                 is_cut = true;
                 return ControlFlow::Break(());
             }
-            rows.push(row(&record));
+            rows.push(row(&record, partition.partition.0));
             ControlFlow::Continue(())
         })?;
         next = match (is_cut, rows.last()) {
@@ -175,7 +227,7 @@ async fn read_all(admin: &Admin, asked: &Asked) -> Result<Found, ClientError> {
 /// An offset of the partition; an error that the leader says about it is one here.
 async fn bound(
     admin: &Admin,
-    metadata: &client::Metadata,
+    metadata: &Metadata,
     partition: &TopicPartition,
     spec: OffsetSpec,
 ) -> Result<Option<i64>, ClientError> {
@@ -183,10 +235,11 @@ async fn bound(
     Ok(found.offset.map(|offset| offset.0))
 }
 
-fn row(record: &client::ConsumerRecord<'_>) -> Row {
+fn row(record: &client::ConsumerRecord<'_>, partition: i32) -> Row {
     let size = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
     let headers = record.headers().take(HEADERS_MAX);
     Row {
+        partition,
         offset: record.offset.0,
         timestamp_ms: record.timestamp.0,
         key: shown(record.key),
@@ -221,6 +274,13 @@ mod tests {
             assert!(from(nonsense).is_err(), "{nonsense}");
         }
         assert!(asked("").is_err());
+    }
+
+    #[test]
+    fn one_partition_is_read_unless_all_are_asked_for() {
+        let partition = |query: &str| asked(&format!("topic=t&{query}")).unwrap().partition;
+        assert_eq!([partition(""), partition("partition=7")], [Some(0), Some(7)]);
+        assert_eq!(partition("partition=all"), None);
     }
 
     #[test]

@@ -21,6 +21,18 @@ pub(crate) enum Route {
     Document(Document),
 }
 
+impl Route {
+    /// Whether it is about one thing of the cluster, which the last look may not have seen.
+    pub(crate) fn is_about_one_thing(&self) -> bool {
+        use Wanted::{Broker, Group, Records, Tail, Topic};
+        match self {
+            Route::Page(wanted) => matches!(wanted, Broker | Group | Records | Tail | Topic),
+            Route::Api(wanted) => matches!(wanted, Broker | Group | Records | Topic),
+            Route::Do(_) | Route::Asset(_) | Route::Document(_) => false,
+        }
+    }
+}
+
 /// What is to be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {

@@ -12,7 +12,9 @@ use serving::overview::topic::Spread;
 /// A cluster at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    /// When, in milliseconds since 1970.
+    /// When the brokers were asked, in milliseconds since 1970.
+    pub(crate) began_ms: i64,
+    /// When they had answered.
     pub(crate) taken_ms: i64,
     /// How long the brokers were asked, in milliseconds.
     pub(crate) took_ms: u64,
@@ -38,8 +40,10 @@ pub(crate) struct Gap {
 /// Whether a broker serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BrokerState {
-    /// It is in the metadata of the cluster.
+    /// It is in the metadata of the cluster, and answers.
     Up,
+    /// It is in the metadata of the cluster, and does not answer: it went a moment ago, or nobody is there who could fence it.
+    Silent,
     /// It is registered, and serves nothing.
     Fenced,
     /// Replicas name it, and it is not there.
@@ -50,6 +54,7 @@ impl BrokerState {
     pub(crate) fn name(self) -> &'static str {
         match self {
             BrokerState::Up => "up",
+            BrokerState::Silent => "silent",
             BrokerState::Fenced => "fenced",
             BrokerState::Away => "away",
         }

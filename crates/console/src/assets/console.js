@@ -6,12 +6,21 @@
   const KEY = "highwater-console-refresh";
   const parsed = async (address) => {
     const answer = await fetch(address, { cache: "no-store" });
-    if (!answer.ok) throw new Error(answer.status);
+    // A page that says what is wrong is a page: of a topic that was deleted meanwhile, for one.
+    if (!answer.headers.get("content-type")?.startsWith("text/html")) throw new Error(answer.status);
     return new DOMParser().parseFromString(await answer.text(), "text/html");
   };
   const replace = (id, fresh) => {
     const [here, there] = [document.getElementById(id), fresh.getElementById(id)];
     if (here && there) here.replaceWith(document.adoptNode(there));
+  };
+
+  // What is shown stays, and it is said that it is old.
+  const old = () => {
+    const asOf = document.getElementById("as-of");
+    if (!asOf || asOf.classList.contains("bad")) return;
+    asOf.classList.add("bad");
+    asOf.append(", not refreshed since: the console does not answer");
   };
 
   // The page as a whole.
@@ -32,7 +41,7 @@
         const fresh = await parsed(location.href);
         if (!busy()) for (const id of ["main", "as-of"]) replace(id, fresh);
       } catch {
-        document.getElementById("as-of")?.classList.add("bad");
+        old();
       }
     };
     setInterval(refresh, PERIOD_MS);

@@ -19,6 +19,7 @@ use tracing::debug;
 use crate::snapshot::Snapshot;
 use kept::Kept;
 use memory::Memory;
+pub(crate) use round::dirs_of;
 
 /// Between two rounds while pages are asked for.
 const WATCHED: Duration = Duration::from_secs(15);
@@ -138,6 +139,21 @@ impl Looker {
         *lock(&self.shared.ended) = None;
         self.shared.is_stale.store(true, Ordering::Relaxed);
         self.shared.wake.notify_one();
+    }
+
+    /// A look that begins from now on; `None` if none succeeds soon. Who asks for other pages meanwhile does not wait for it.
+    pub(crate) async fn newer(&self) -> Option<Arc<Snapshot>> {
+        let asked_ms = round::now_ms();
+        let mut seen = self.shared.seen.subscribe();
+        self.shared.is_stale.store(true, Ordering::Relaxed);
+        self.shared.wake.notify_one();
+        let begun_since = |seen: &Seen| match seen {
+            Some(Ok(snapshot)) => Some(Arc::clone(snapshot)).filter(|s| s.began_ms >= asked_ms),
+            _ => None,
+        };
+        let found = seen.wait_for(|seen| begun_since(seen).is_some());
+        let found = timeout(PATIENCE_FOR_NEWER, found).await.ok()?.ok()?;
+        begun_since(&found)
     }
 
     /// Begins to look, unless that has begun.

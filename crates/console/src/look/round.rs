@@ -39,7 +39,7 @@ struct Listed {
 /// # Errors
 /// No broker tells what there is. All else that cannot be had is a gap in the snapshot.
 pub(super) async fn look(admin: &Admin, memory: &mut Memory) -> Result<Snapshot, String> {
-    let began = Instant::now();
+    let (began, began_ms) = (Instant::now(), now_ms());
     let mut gaps = Gaps::default();
     let words = |error: ClientError| error.to_string();
     admin.cluster().refresh().await.map_err(words)?;
@@ -90,6 +90,7 @@ pub(super) async fn look(admin: &Admin, memory: &mut Memory) -> Result<Snapshot,
     };
     let brokers = brokers(&metadata, &topics, dirs, fenced, &mut gaps);
     Ok(Snapshot {
+        began_ms,
         taken_ms: at_ms,
         took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         cluster_id: metadata.cluster_id.clone(),
@@ -307,15 +308,19 @@ fn brokers(
             }
             (None, None) => (BrokerState::Away, None, None),
         };
-        let dirs = match dirs.remove(&id) {
+        let answer = dirs.remove(&id);
+        let is_silent =
+            answer.as_ref().is_some_and(|answer| answer.as_ref().is_err_and(is_silence));
+        let state = if is_silent { BrokerState::Silent } else { state };
+        let dirs = match answer {
             Some(Ok(dirs)) => Some(dirs.iter().map(dir).collect()),
             Some(Err(error)) => {
-                gaps.add(format!("log directories of broker {id}"), error);
+                gaps.add(dirs_of(id), error);
                 None
             }
             None => None,
         };
-        let is_up = state == BrokerState::Up;
+        let is_up = known.is_some();
         let skew = |held, of_all| if is_up { skew_percent(held, of_all, all) } else { 0 };
         let view = BrokerView {
             id,
@@ -331,6 +336,17 @@ fn brokers(
         (id, view)
     };
     ids.into_iter().map(view).collect()
+}
+
+/// What is missing of a broker that does not say where its logs are.
+pub(crate) fn dirs_of(broker: i32) -> String {
+    format!("log directories of broker {broker}")
+}
+
+/// Whether nobody answered, rather than somebody who refused.
+fn is_silence(error: &ClientError) -> bool {
+    use ClientError::{Closed, Connect, TimedOut};
+    matches!(error, Connect { .. } | Closed { .. } | TimedOut { .. })
 }
 
 fn dir(dir: &client::LogDir) -> DirView {

@@ -7,10 +7,11 @@ use super::{
     topic_link,
 };
 use crate::Visit;
+use crate::look::dirs_of;
 use crate::lookups;
 use crate::parts::number::{UNKNOWN, bytes, count, maybe_bytes, rate};
 use crate::parts::text::visible;
-use crate::snapshot::{BrokerView, DirView};
+use crate::snapshot::{BrokerState, BrokerView, DirView};
 
 /// Topics that the page of one broker names.
 const TOPICS_MAX: usize = 500;
@@ -60,7 +61,11 @@ pub(super) async fn one(visit: &Visit<'_>) -> Page {
     let asked = visit.query.get("id").unwrap_or_default();
     let known = asked.parse().ok().and_then(|id: i32| visit.snapshot.brokers.get(&id));
     let Some(broker) = known else { return Page::missing("Broker", asked, "/console/brokers") };
-    let configuration = lookups::broker_settings(visit.looker.admin(), broker.id).await;
+    let serves = matches!(broker.state, BrokerState::Up | BrokerState::Silent);
+    let configuration = match serves {
+        true => Some(lookups::broker_settings(visit.looker.admin(), broker.id).await),
+        false => None,
+    };
     let title = format!("Broker {}", broker.id);
     let body = html! {
         p.crumbs { a href="/console/brokers" { "Brokers" } }
@@ -75,22 +80,38 @@ pub(super) async fn one(visit: &Visit<'_>) -> Page {
             (fact("Size", html! { (maybe_bytes(broker.size_bytes())) }))
             (long_fact("Address", html! { (visible(broker.address.as_deref().unwrap_or(UNKNOWN))) }))
         }
-        h2 { "Log directories" }
-        (dirs(broker))
+        @if !serves { (not_serving(broker.state)) }
         h2 { "Topics" }
         (topics(visit, broker.id))
-        h2 { "Configuration" }
-        (settings(&configuration))
+        @if serves {
+            h2 { "Log directories" }
+            (dirs(visit, broker))
+        }
+        @if let Some(configuration) = &configuration {
+            h2 { "Configuration" }
+            (settings(configuration))
+        }
     };
     Page::new(title, body)
 }
 
-fn dirs(broker: &BrokerView) -> Markup {
+/// Why there is little to be seen of a broker, and what can be done.
+fn not_serving(state: BrokerState) -> Markup {
+    html! {
+        div.notice.bad role="status" { p {
+            @if state == BrokerState::Fenced { "The broker is registered and serves nothing: it has stopped, or its controller does not hear of it." }
+            @else { "The broker is not there: replicas name it, and it is not registered." }
+            " What it holds is served by other brokers in sync, or waits for it. Its log directories and configuration are shown when it is back."
+        } }
+    }
+}
+
+fn dirs(visit: &Visit<'_>, broker: &BrokerView) -> Markup {
     let Some(dirs) = &broker.dirs else {
-        return super::lacking(
-            "log directories could not be had",
-            "see the list of brokers for the reason",
-        );
+        let what = dirs_of(broker.id);
+        let gap = visit.snapshot.gaps.iter().find(|gap| gap.what == what);
+        let why = gap.map_or("the broker did not answer", |gap| gap.why.as_str());
+        return super::lacking("log directories could not be had", why);
     };
     table(
         "Log directories",

@@ -1,14 +1,15 @@
 //! Groups: all of them, and one.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use maud::{Markup, html};
 use model::TopicPartition;
 use serving::operation::Kind;
 
 use super::{
-    Page, fact, gaps, group_link, group_state, history, lacking, no_rows, offers, table, topic_link,
+    Page, broker_link, fact, gaps, group_link, group_name, group_state, history, lacking, no_rows,
+    offers, table, topic_link,
 };
 use crate::Visit;
 use crate::lookups::{self, Described};
@@ -21,10 +22,12 @@ use crate::snapshot::{GroupRow, GroupView};
 /// Partitions that the page of one group shows.
 const ROWS_MAX: usize = 1000;
 
-static COLUMNS: [Column; 6] = [
+static COLUMNS: [Column; 8] = [
     Column { name: "id", label: "Group", is_number: false },
     Column { name: "state", label: "State", is_number: false },
     Column { name: "type", label: "Protocol", is_number: false },
+    Column { name: "coordinator", label: "Coordinator", is_number: true },
+    Column { name: "topics", label: "Topics", is_number: true },
     Column { name: "partitions", label: "Partitions", is_number: true },
     Column { name: "lag", label: "Lag", is_number: true },
     Column { name: "behind", label: "Behind", is_number: true },
@@ -34,11 +37,19 @@ fn partitions(group: &GroupView) -> Option<usize> {
     group.rows.as_ref().ok().map(Vec::len)
 }
 
+/// How many topics it has committed offsets of.
+fn topics(group: &GroupView) -> Option<usize> {
+    let names = group.rows.as_ref().ok()?.iter().map(|row| &row.topic);
+    Some(names.collect::<BTreeSet<_>>().len())
+}
+
 fn compare(a: &GroupView, b: &GroupView, by: &str) -> Ordering {
     let age = |group: &GroupView| group.behind().map(|behind| (behind.ms, behind.at_least));
     match by {
         "state" => a.state.cmp(&b.state),
         "type" => a.kind.cmp(&b.kind),
+        "coordinator" => a.coordinator.cmp(&b.coordinator),
+        "topics" => topics(a).cmp(&topics(b)),
         "partitions" => partitions(a).cmp(&partitions(b)),
         "lag" => a.lag().cmp(&b.lag()),
         "behind" => age(a).cmp(&age(b)),
@@ -83,6 +94,8 @@ fn row(group: &GroupView) -> Markup {
             th.name scope="row" { (group_link(&group.id)) }
             td { (group_state(&group.state)) }
             td { @if group.kind.is_empty() { (UNKNOWN) } @else { (visible(&group.kind)) } }
+            td.number { (broker_link(group.coordinator)) }
+            td.number { (maybe(topics(group).map(|topics| topics as i64))) }
             td.number { (maybe(partitions(group).map(|rows| rows as i64))) }
             td.number { (maybe(group.lag())) }
             td.number { (behind(group.behind())) }
@@ -96,13 +109,16 @@ pub(super) async fn one(visit: &Visit<'_>) -> Page {
         return Page::missing("Group", id, "/console/groups");
     };
     let described = lookups::group(visit.looker.admin(), id, &group.kind).await;
+    if !visit.is_newest && lookups::is_no_group(&described) {
+        return Page::missing("Group", id, "/console/groups");
+    }
     let shown = group.rows.as_deref().unwrap_or_default();
     let oldest = visit.exact.of(visit.looker, &shown[..shown.len().min(ROWS_MAX)]).await;
     let of_members = described.as_ref().ok();
     let state = of_members.map_or(&*group.state, |described| &*described.state);
     let body = html! {
         p.crumbs { a href="/console/groups" { "Groups" } }
-        h1 { (visible(id)) }
+        h1 { (group_name(id)) }
         dl.facts {
             (fact("State", group_state(state)))
             (fact("Members", html! { (maybe(of_members.map(|described| described.members.len() as i64))) }))
@@ -111,7 +127,7 @@ pub(super) async fn one(visit: &Visit<'_>) -> Page {
             (fact("Partitions", html! { (maybe(partitions(group).map(|rows| rows as i64))) }))
             (fact("Covered", html! { (covered(group, of_members)) }))
             (fact("Assignor", html! { (assignor(of_members)) }))
-            (fact("Coordinator", super::broker_link(group.coordinator)))
+            (fact("Coordinator", broker_link(group.coordinator)))
         }
         (offers(visit, &[(Kind::MoveGroup, "Reset offsets"), (Kind::DeleteGroup, "Delete")], ("group", id)))
         h2 { "Lag over time" }
@@ -124,7 +140,7 @@ pub(super) async fn one(visit: &Visit<'_>) -> Page {
             Err(error) => (lacking("the members could not be had", error)),
         }
     };
-    Page::new(id, body)
+    Page::new(group_name(id), body)
 }
 
 fn assignor(described: Option<&Described>) -> std::borrow::Cow<'_, str> {

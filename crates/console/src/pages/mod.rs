@@ -13,6 +13,8 @@ mod records;
 mod tail;
 mod topics;
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use hyper::{Response, StatusCode};
 use maud::{DOCTYPE, Markup, html};
@@ -24,7 +26,7 @@ use crate::parts::number::time_of_day;
 use crate::parts::text::visible;
 use crate::query::link;
 use crate::route::Wanted;
-use crate::snapshot::{BrokerState, PartitionState, Snapshot};
+use crate::snapshot::{BrokerState, PartitionState, Snapshot, TopicView};
 
 /// A page that was made: its title, its parts, and its status.
 pub(crate) struct Page {
@@ -41,9 +43,11 @@ impl Page {
     /// A page about something that is not there.
     fn missing(what: &str, name: &str, back: &str) -> Page {
         let title = format!("{what} not found");
+        let kind = what.to_lowercase();
         let body = html! {
             h1 { (title) }
-            p { "The cluster has no " (what.to_lowercase()) " " strong { (visible(name)) } ", or it was made within the last seconds." }
+            @if name.is_empty() { p { "The address names no " (kind) "." } }
+            @else { p { "The cluster has no " (kind) " " strong { (visible(name)) } ": it was deleted, or it was never there." } }
             p { a href=(back) { "Back to the list" } }
         };
         Page { status: StatusCode::NOT_FOUND, title, body }
@@ -97,6 +101,9 @@ pub(crate) fn without_snapshot(title: &str, reason: &str) -> Markup {
     };
     layout(title, None, &body)
 }
+
+/// Topics that a field offers.
+const CHOICES_MAX: usize = 500;
 
 /// The part that is there only if the console is told where runs are.
 const LAB: &str = "Lab";
@@ -204,6 +211,14 @@ fn gaps(snapshot: &Snapshot) -> Markup {
     }
 }
 
+/// The topics that a field can be filled with; whoever types another one may.
+fn topic_choice(snapshot: &Snapshot) -> Markup {
+    let is_typed_so = |topic: &&TopicView| matches!(visible(&topic.name), Cow::Borrowed(_));
+    let mut topics: Vec<&TopicView> = snapshot.topics.values().filter(is_typed_so).collect();
+    topics.sort_by_key(|topic| topic.is_internal);
+    html! { datalist #topics { @for topic in topics.iter().take(CHOICES_MAX) { option value=(&*topic.name) {} } } }
+}
+
 /// Something that one page lacks, with the reason.
 fn lacking(what: &str, why: impl std::fmt::Display) -> Markup {
     html! { p.quiet { "– " (what) ": " (visible(&why.to_string())) } }
@@ -264,7 +279,7 @@ fn broker_state(state: BrokerState) -> Markup {
     let class = match state {
         BrokerState::Up => "good",
         BrokerState::Fenced => "warn",
-        BrokerState::Away => "bad",
+        BrokerState::Silent | BrokerState::Away => "bad",
     };
     html! { span.state.(class) { (state.name()) } }
 }
@@ -284,9 +299,13 @@ fn topic_link(name: &str) -> Markup {
     html! { a href=(link("/console/topic", &[("name", name)])) { (visible(name)) } }
 }
 
+/// The id as it is shown; a group may have an empty one.
+fn group_name(id: &str) -> Cow<'_, str> {
+    if id.is_empty() { "(empty id)".into() } else { visible(id) }
+}
+
 fn group_link(id: &str) -> Markup {
-    let words = if id.is_empty() { "(empty id)".into() } else { visible(id) };
-    html! { a href=(link("/console/group", &[("id", id)])) { (words) } }
+    html! { a href=(link("/console/group", &[("id", id)])) { (group_name(id)) } }
 }
 
 fn broker_link(id: i32) -> Markup {
@@ -294,7 +313,7 @@ fn broker_link(id: i32) -> Markup {
     html! { a href=(link("/console/broker", &[("id", &text)])) { (text) } }
 }
 
-/// Ids with commas; those that are missing from `others` stand out.
+/// Ids with commas.
 pub(crate) fn ids(ids: &[i32]) -> String {
     ids.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
 }

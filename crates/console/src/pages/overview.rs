@@ -4,12 +4,13 @@ use maud::html;
 use serving::overview::rate;
 
 use super::{
-    Page, alarm, broker_link, fact, gaps, group_link, long_fact, no_rows, table, topic_link,
+    Page, alarm, broker_link, broker_state, fact, gaps, group_link, long_fact, no_rows, table,
+    topic_link,
 };
 use crate::Visit;
 use crate::parts::number::{UNKNOWN, behind, count, maybe, maybe_bytes, rate as shown_rate};
 use crate::parts::text::visible;
-use crate::snapshot::{BrokerState, GroupView, TopicView};
+use crate::snapshot::{BrokerState, GroupView, Snapshot, TopicView};
 
 /// Rows of each list here.
 const ROWS: usize = 8;
@@ -27,6 +28,7 @@ pub(super) fn page(visit: &Visit<'_>) -> Page {
     let name = snapshot.cluster_id.as_deref().unwrap_or(UNKNOWN);
     let body = html! {
         h1 { "Cluster" }
+        (not_up(snapshot))
         (gaps(snapshot))
         dl.facts {
             (fact("Brokers up", html! {
@@ -47,6 +49,20 @@ pub(super) fn page(visit: &Visit<'_>) -> Page {
         (most_behind(visit))
     };
     Page::new("Cluster", body)
+}
+
+/// Brokers that do not serve, each with its state.
+fn not_up(snapshot: &Snapshot) -> maud::Markup {
+    let brokers: Vec<_> =
+        snapshot.brokers.values().filter(|broker| broker.state != BrokerState::Up).collect();
+    html! {
+        @if !brokers.is_empty() {
+            section.notice.bad aria-label="Brokers that do not serve" {
+                h2 { "Brokers that do not serve" }
+                ul { @for broker in brokers.iter().take(ROWS) { li { "Broker " (broker_link(broker.id)) ": " (broker_state(broker.state)) } } }
+            }
+        }
+    }
 }
 
 /// Topics with partitions that are not well, worst first.

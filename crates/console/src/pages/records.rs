@@ -1,47 +1,72 @@
-//! Records of one partition, by offset or time.
+//! Records of one partition by offset or time, or of all partitions by time.
 
 use hyper::StatusCode;
 use maud::{Markup, html};
 use serving::rights::Deed;
 
-use super::{Page, no_rows, table};
+use super::{Page, no_rows, table, topic_choice};
 use crate::Visit;
+use crate::merged::{self, Merged};
 use crate::parts::number::{bytes, count, time};
 use crate::parts::text::{Shown, visible};
 use crate::query::link;
-use crate::records::{Asked, Found, Row, read};
+use crate::records::{self, Asked, Found, From, Row, Unread};
+
+/// What was found in one partition, or in all.
+enum Read {
+    One(i32, Found),
+    All(Merged),
+}
+
+/// Why nothing is shown: the status of the page, and words.
+type Refused = (StatusCode, String);
 
 pub(super) async fn page(visit: &Visit<'_>) -> Page {
-    let query = &visit.query;
-    let Some(topic) = query.get("topic") else {
-        let body =
-            html! { h1 { "Records" } (form(visit)) p.quiet { "Choose a topic and a partition." } };
+    let Some(topic) = visit.query.get("topic") else {
+        let body = html! { h1 { "Records" } (form(visit, "all")) p.quiet { "Choose a topic." } };
         return Page::new("Records", body);
     };
-    let asked = Asked::of(query);
-    let (status, result) = match &asked {
-        Err(reason) => (StatusCode::UNPROCESSABLE_ENTITY, Err(reason.clone())),
-        Ok(asked) if !may_read(visit, &asked.partition.topic) => {
-            (StatusCode::FORBIDDEN, Err("the topic is not one of yours".to_owned()))
-        }
-        Ok(asked) if visit.snapshot.partition(topic, asked.partition.partition.0).is_none() => {
-            (StatusCode::NOT_FOUND, Err("the cluster has no such partition".to_owned()))
-        }
-        Ok(asked) => match read(visit.looker, asked).await {
-            Ok(found) => (StatusCode::OK, Ok((asked, found))),
-            Err(error) => (StatusCode::SERVICE_UNAVAILABLE, Err(error)),
-        },
+    let asked = Asked::of(&visit.query).map_err(|why| (StatusCode::UNPROCESSABLE_ENTITY, why));
+    let result = match &asked {
+        Ok(asked) => read(visit, asked).await,
+        Err(refused) => Err(refused.clone()),
     };
+    let status = result.as_ref().err().map_or(StatusCode::OK, |(status, _)| *status);
     let body = html! {
         p.crumbs { a href=(link("/console/topic", &[("name", topic)])) { (visible(topic)) } }
         h1 { "Records" }
-        (form(visit))
-        @match &result {
-            Ok((asked, found)) => (records(asked, found)),
-            Err(reason) => div.notice.bad role="alert" { p { (visible(reason)) } },
+        (form(visit, "0"))
+        @match (&asked, &result) {
+            (Ok(asked), Ok(Read::One(index, found))) => (records(asked, *index, found)),
+            (Ok(asked), Ok(Read::All(found))) => (of_all(asked, found)),
+            (_, Err((_, why))) | (Err((_, why)), _) => div.notice.bad role="alert" { p { (visible(why)) } },
         }
     };
     Page { status, title: format!("Records of {topic}"), body }
+}
+
+async fn read(visit: &Visit<'_>, asked: &Asked) -> Result<Read, Refused> {
+    if !may_read(visit, &asked.topic) {
+        return Err((StatusCode::FORBIDDEN, "the topic is not one of yours".to_owned()));
+    }
+    let missing = |what: &str| (StatusCode::NOT_FOUND, format!("the cluster has no such {what}"));
+    let topic = visit.snapshot.topics.get(&*asked.topic).ok_or_else(|| missing("topic"))?;
+    let unread = |unread| match unread {
+        Unread::Gone => missing("topic"),
+        Unread::Because(why) => (StatusCode::SERVICE_UNAVAILABLE, why),
+    };
+    let Some(index) = asked.partition else {
+        if let Some(why) = merged::too_many(topic.partitions.len()) {
+            return Err((StatusCode::UNPROCESSABLE_ENTITY, why));
+        }
+        let read = merged::read(visit.looker, asked, topic.partitions.len()).await;
+        return read.map(Read::All).map_err(unread);
+    };
+    if visit.snapshot.partition(&asked.topic, index).is_none() {
+        return Err(missing("partition"));
+    }
+    let read = records::read(visit.looker, asked, index).await;
+    read.map(|found| Read::One(index, found)).map_err(unread)
 }
 
 fn may_read(visit: &Visit<'_>, topic: &str) -> bool {
@@ -49,12 +74,13 @@ fn may_read(visit: &Visit<'_>, topic: &str) -> bool {
 }
 
 /// What can be asked. A form of GET: its address can be kept.
-fn form(visit: &Visit<'_>) -> Markup {
+fn form(visit: &Visit<'_>, partition: &str) -> Markup {
     let value = |name: &str| visible(visit.query.get(name).unwrap_or_default()).into_owned();
     html! {
+        (topic_choice(&visit.snapshot))
         form.search method="get" action="/console/records" {
-            div.field { label for="topic" { "Topic" } input #topic type="text" name="topic" value=(value("topic")) required autocomplete="off" spellcheck="false"; }
-            div.field { label for="partition" { "Partition" } input #partition type="number" name="partition" min="0" value=(visible(visit.query.get("partition").unwrap_or("0"))); }
+            div.field { label for="topic" { "Topic" } input #topic type="text" name="topic" value=(value("topic")) list="topics" required autocomplete="off" spellcheck="false"; }
+            div.field { label for="partition" { "Partition, or all" } input.short #partition type="text" name="partition" value=(visible(visit.query.get("partition").unwrap_or(partition))) autocomplete="off"; }
             div.field { label for="offset" { "Offset, earliest or latest" } input #offset type="text" name="offset" value=(value("offset")) autocomplete="off"; }
             div.field { label for="at" { "or time (UTC)" } input #at type="text" name="at" value=(value("at")) placeholder="2026-01-31T12:00" autocomplete="off"; }
             div.field { label for="limit" { "At most" } input #limit type="number" name="limit" min="1" max="500" value=(visible(visit.query.get("limit").unwrap_or("50"))); }
@@ -64,7 +90,7 @@ fn form(visit: &Visit<'_>) -> Markup {
     }
 }
 
-fn records(asked: &Asked, found: &Found) -> Markup {
+fn records(asked: &Asked, index: i32, found: &Found) -> Markup {
     let caption = format!(
         "Offsets {} to {} (exclusive) are there; shown from {}",
         count(found.start),
@@ -72,31 +98,59 @@ fn records(asked: &Asked, found: &Found) -> Markup {
         count(found.from)
     );
     html! {
-        (table("Records", html! {
+        (rows(&caption, &found.rows, None))
+        (neighbours(asked, index, found))
+    }
+}
+
+/// Records of all partitions. The way on is the partition of each.
+fn of_all(asked: &Asked, found: &Merged) -> Markup {
+    let caption = match (found.newest_first, asked.from) {
+        (true, _) => "All partitions, the newest first",
+        (false, From::Time(_)) => "All partitions, from this time on",
+        (false, _) => "All partitions, from this offset of each on, by time",
+    };
+    html! {
+        @if !found.lacking.is_empty() {
+            section.notice aria-label="Missing" {
+                h2 { "Not every partition could be read" }
+                ul { @for (index, why) in &found.lacking { li { "partition " (index) ": " (visible(why)) } } }
+            }
+        }
+        (rows(caption, &found.rows, Some(&asked.topic)))
+    }
+}
+
+/// A table of records; of several partitions if a topic is given.
+fn rows(caption: &str, rows: &[Row], topic: Option<&str>) -> Markup {
+    let columns = if topic.is_some() { 7 } else { 6 };
+    table(
+        "Records",
+        html! {
             table.records {
                 caption { (caption) }
                 thead { tr {
+                    @if topic.is_some() { th.number scope="col" { "Partition" } }
                     th.number scope="col" { "Offset" } th scope="col" { "Time" } th scope="col" { "Key" } th scope="col" { "Value" }
                     th scope="col" { "Headers" } th.number scope="col" { "Size" }
                 } }
                 tbody {
-                    @if found.rows.is_empty() { (no_rows(6, "No record is there.")) }
-                    @for row in &found.rows { (record(row)) }
+                    @if rows.is_empty() { (no_rows(columns, "No record is there.")) }
+                    @for row in rows { (record(row, topic)) }
                 }
             }
-        }))
-        (neighbours(asked, found))
-    }
+        },
+    )
 }
 
 /// The way to records before and behind.
-fn neighbours(asked: &Asked, found: &Found) -> Markup {
-    let (index, limit) = (asked.partition.partition.0.to_string(), asked.count.to_string());
+fn neighbours(asked: &Asked, index: i32, found: &Found) -> Markup {
+    let (index, limit) = (index.to_string(), asked.count.to_string());
     let committed = if asked.read_committed { "1" } else { "" };
     let at = |offset: i64| {
         let offset = offset.to_string();
         let parameters = [
-            ("topic", &*asked.partition.topic),
+            ("topic", &*asked.topic),
             ("partition", &*index),
             ("offset", &*offset),
             ("limit", &*limit),
@@ -116,9 +170,15 @@ fn neighbours(asked: &Asked, found: &Found) -> Markup {
     }
 }
 
-fn record(row: &Row) -> Markup {
+fn record(row: &Row, topic: Option<&str>) -> Markup {
+    let (index, at) = (row.partition.to_string(), row.offset.to_string());
     html! {
         tr {
+            @if let Some(topic) = topic {
+                td.number {
+                    a href=(link("/console/records", &[("topic", topic), ("partition", &index), ("offset", &at)])) { (index) }
+                }
+            }
             th.number scope="row" { (count(row.offset)) }
             td.time { (time(row.timestamp_ms)) }
             td { (text(&row.key)) }

@@ -1,12 +1,14 @@
 //! Records as they come: an event stream of the gateway, shown by the page's script. The filters on key and header are the
 //! gateway's; the one on values is the page's.
 
+use hyper::StatusCode;
 use maud::{Markup, html};
 
-use super::Page;
+use super::{Page, topic_choice};
 use crate::Visit;
 use crate::parts::text::visible;
 use crate::query::{Query, link};
+use crate::snapshot::Snapshot;
 
 pub(super) fn page(visit: &Visit<'_>) -> Page {
     let query = &visit.query;
@@ -16,22 +18,25 @@ pub(super) fn page(visit: &Visit<'_>) -> Page {
             p.crumbs { a href=(link("/console/topic", &[("name", topic)])) { (visible(topic)) } }
         }
         h1 { "Records as they come" }
-        (form(query))
+        (form(query, &visit.snapshot))
         @match (topic, query.get("topic")) {
             (Some(topic), _) => (stream(topic, query)),
             (None, Some(name)) => div.notice.bad role="alert" { p { "The cluster has no topic " (visible(name)) "." } },
             (None, None) => p.quiet { "Choose a topic." },
         }
     };
-    Page::new("Records as they come", body)
+    let is_missing = topic.is_none() && query.get("topic").is_some();
+    let status = if is_missing { StatusCode::NOT_FOUND } else { StatusCode::OK };
+    Page { status, ..Page::new("Records as they come", body) }
 }
 
-fn form(query: &Query) -> Markup {
+fn form(query: &Query, snapshot: &Snapshot) -> Markup {
     let value = |name: &str| query.get(name).unwrap_or_default();
     let field = |name: &str, label: &str, hint: &str| {
-        html! { div.field { label for=(name) { (label) } input #(name) type="text" name=(name) value=(visible(value(name))) placeholder=(hint) autocomplete="off" spellcheck="false"; } }
+        html! { div.field { label for=(name) { (label) } input #(name) type="text" name=(name) value=(visible(value(name))) placeholder=(hint) list=[(name == "topic").then_some("topics")] autocomplete="off" spellcheck="false"; } }
     };
     html! {
+        (topic_choice(snapshot))
         form.search method="get" action="/console/tail" {
             (field("topic", "Topic", ""))
             (field("partitions", "Partitions", "all"))

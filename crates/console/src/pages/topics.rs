@@ -124,6 +124,9 @@ pub(super) async fn one(visit: &Visit<'_>) -> Page {
         return Page::missing("Topic", name, "/console/topics");
     };
     let configuration = lookups::topic_settings(visit.looker.admin(), name).await;
+    if !visit.is_newest && configuration.as_ref().is_err_and(lookups::is_gone) {
+        return Page::missing("Topic", name, "/console/topics");
+    }
     let spread = &topic.spread;
     let body = html! {
         p.crumbs { a href="/console/topics" { "Topics" } }
@@ -143,7 +146,10 @@ pub(super) async fn one(visit: &Visit<'_>) -> Page {
             (fact("Size", html! { (size(topic.size_bytes())) }))
         }
         (offers(visit, &OFFERS, ("topic", name)))
-        p { a href=(link("/console/tail", &[("topic", name)])) { "Follow its records as they come" } }
+        p {
+            a href=(link("/console/records", &[("topic", name), ("partition", "all")])) { "Read its newest records" } ", or "
+            a href=(link("/console/tail", &[("topic", name)])) { "follow them as they come" }
+        }
         h2 { "Partitions" }
         (partitions(topic))
         h2 { "By broker" }
@@ -184,7 +190,7 @@ fn partition_row(topic: &str, partition: &PartitionView) -> Markup {
             th.number scope="row" { (index) }
             td { (partition_state(partition.state())) }
             td.number { @match partition.leader { Some(id) => (broker_link(id)), None => (UNKNOWN) } }
-            td { (ids(&partition.replicas)) }
+            td { (replicas(partition)) }
             td { @if partition.isr.is_empty() { (UNKNOWN) } @else { (ids(&partition.isr)) } }
             td.number { (maybe(partition.start)) }
             td.number { (maybe(partition.end)) }
@@ -195,6 +201,16 @@ fn partition_row(topic: &str, partition: &PartitionView) -> Markup {
                     "read" span.hidden { " records of partition " (index) }
                 }
             }
+        }
+    }
+}
+
+/// The brokers that hold it; those whose copy is not in sync stand out.
+fn replicas(partition: &PartitionView) -> Markup {
+    html! {
+        @for (at, id) in partition.replicas.iter().enumerate() {
+            @if at > 0 { ", " }
+            @if partition.isr.contains(id) { (id) } @else { span.state.warn title="not in sync" { (id) } }
         }
     }
 }
@@ -262,4 +278,27 @@ fn groups(visit: &Visit<'_>, topic: &str) -> Markup {
             }
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_that_are_not_in_sync_stand_out() {
+        let partition = PartitionView {
+            index: 0,
+            leader: Some(1),
+            replicas: vec![1, 2, 3],
+            isr: vec![3, 1],
+            start: None,
+            end: None,
+            per_second: None,
+            size_bytes: None,
+        };
+        assert_eq!(
+            replicas(&partition).into_string(),
+            "1, <span class=\"state warn\" title=\"not in sync\">2</span>, 3"
+        );
+    }
 }

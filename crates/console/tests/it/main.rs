@@ -1,6 +1,7 @@
 //! The console over real sockets, through the gateway's listener, in front of a real broker in this process.
 
 mod acting;
+mod changing;
 mod fixture;
 mod hostile;
 mod kept;

@@ -124,3 +124,50 @@ async fn what_is_not_there_is_said() {
     assert!(!world.admin().describe_all().await.unwrap().topics.contains_key("no"));
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_of_all_partitions_are_one_list_by_time() {
+    let world = World::start().await;
+    world.create("t", 3).await;
+    for (partition, count) in [(2, 2), (0, 3), (1, 1)] {
+        world.produce("t", partition, count).await;
+    }
+    let places = |value: &serde_json::Value| {
+        let records = value["records"].as_array().unwrap().iter();
+        let number = |record: &serde_json::Value, name: &str| record[name].as_i64().unwrap();
+        records.map(|one| (number(one, "partition"), number(one, "offset"))).collect::<Vec<_>>()
+    };
+    let times = |value: &serde_json::Value| {
+        let records = value["records"].as_array().unwrap().iter();
+        records.map(|record| record["timestamp_ms"].as_i64().unwrap()).collect::<Vec<_>>()
+    };
+    let newest = world.get("/api/v1/records?topic=t&partition=all&limit=4").await.json();
+    assert_eq!(
+        (&newest["newest_first"], &newest["lacking"]),
+        (&true.into(), &serde_json::json!([]))
+    );
+    assert_eq!(places(&newest).len(), 4);
+    assert!(times(&newest).is_sorted_by(|a, b| a >= b), "{newest}");
+    let all = world.get("/api/v1/records?topic=t&partition=all&offset=earliest").await.json();
+    assert!(all["newest_first"] == false && times(&all).is_sorted(), "{all}");
+    let mut found = places(&all);
+    // The newest of all are the end of the list from the beginning.
+    let last: Vec<_> = found.iter().rev().take(4).copied().collect();
+    assert_eq!(places(&newest), last);
+    found.sort_unstable();
+    assert_eq!(found, [(0, 0), (0, 1), (0, 2), (1, 0), (2, 0), (2, 1)]);
+    let page = world.get("/console/records?topic=t&partition=all").await;
+    assert!(
+        page.status == 200 && page.body.contains("All partitions, the newest first"),
+        "{page:?}"
+    );
+    let link = "/console/records?topic=t&amp;partition=1&amp;offset=0\">1</a>";
+    assert!(page.body.contains(link), "{}", page.body);
+    let topic = world.get("/console/topic?name=t").await.body;
+    assert!(topic.contains("/console/records?topic=t&amp;partition=all"), "{topic}");
+    assert_eq!(world.get("/api/v1/records?topic=no&partition=all").await.status, 404);
+    world.create("wide", 65).await;
+    let wide = world.get("/console/records?topic=wide&partition=all").await;
+    assert!(wide.status == 422 && wide.body.contains("at most 64"), "{wide:?}");
+    world.stop().await;
+}
