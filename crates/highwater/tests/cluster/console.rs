@@ -6,6 +6,7 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 
+use super::hints::{block_on, create, open};
 use super::*;
 
 impl Up {
@@ -158,4 +159,39 @@ fn gateways_are_where_they_are_said_to_be_or_nowhere() {
     assert!(refusal.contains("which a broker of this cluster has"), "{refusal}");
     let refusal = refused(&folder, 1, &["--set", "console.state.dir=/one/for/all"]);
     assert!(refusal.contains("console.state.dir cannot be set for all brokers"), "{refusal}");
+}
+
+#[test]
+fn a_console_shows_a_cluster_that_falls_apart() {
+    let (_place, folder) = place();
+    let mut up = Up::of(&folder, 3, &[]);
+    let urls = up.gateways();
+    block_on(async {
+        let at = open(&up.brokers[2].address).await;
+        create(&at, "alone", &[1]).await;
+    });
+    up.brokers[0].signal(Signal::KILL);
+    wait_for_states(&up.bootstrap, &urls[2..], |all| all == ["1 fenced", "2 up", "3 up"]);
+    let page = get(&urls[2], "/console").unwrap();
+    assert!(
+        page.contains("Brokers that do not serve") && page.contains("Topics in trouble"),
+        "{page}"
+    );
+    let text = get(&urls[2], "/api/v1/topic?name=alone").unwrap();
+    let topic: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(topic["partitions"][0]["state"], "offline", "{text}");
+    let (status, page) = ask(&urls[2], "/console/records?topic=alone&partition=0").unwrap();
+    assert!(status == 503 && page.contains("partition 0 of alone has no leader now"), "{page}");
+    let page = get(&urls[2], "/console/records?topic=alone&partition=all").unwrap();
+    assert!(page.contains("Not every partition could be read"), "{page}");
+    let page = get(&urls[2], "/console/broker?id=1").unwrap();
+    assert!(page.contains("registered and serves nothing") && page.contains("alone"), "{page}");
+    // Without a majority nobody is fenced any more: what the metadata says of a broker is not that it answers.
+    up.brokers[1].signal(Signal::KILL);
+    wait_for_states(&up.bootstrap, &urls[2..], |all| {
+        ["2 silent", "3 up"].iter().all(|state| all.iter().any(|shown| shown == state))
+    });
+    let page = get(&urls[2], "/console/broker?id=2").unwrap();
+    assert!(page.contains("log directories could not be had: cannot connect to"), "{page}");
+    up.stop();
 }
