@@ -165,6 +165,16 @@ async fn what_was_acknowledged_of_a_topic_that_was_made_anew_is_forgotten() {
     world.stop().await;
 }
 
+/// Reads on until the id begins so.
+async fn until_told(stream: &mut EventStream, begin: &str) {
+    let told = async {
+        while !stream.id.starts_with(begin) {
+            stream.next().await.expect("it goes on");
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, told).await.is_ok(), "never told of {begin}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_whose_filter_leaves_everything_out_is_told_how_far_it_is() {
     let events =
@@ -174,9 +184,7 @@ async fn a_member_whose_filter_leaves_everything_out_is_told_how_far_it_is() {
     world.fill("t", 0, numbered(0..10)).await;
     let target = "/topics/t/events?from=earliest&group=g&filter=key:none";
     let mut stream = EventStream::open(world.gateway.address(), target, None).await;
-    while !stream.id.starts_with("t/0@9") {
-        stream.next().await.expect("it goes on");
-    }
+    until_told(&mut stream, "t/0@9").await;
     let mut post = world.connect().await;
     let id = stream.id.clone();
     assert_eq!(post.post("/groups/g/ack", "text/plain", &*id).await.status, 204);
@@ -186,9 +194,7 @@ async fn a_member_whose_filter_leaves_everything_out_is_told_how_far_it_is() {
     world.fill("t", 0, numbered(10..12)).await;
     let sent = format!("{target}&ack=sent");
     let mut stream = EventStream::open(world.gateway.address(), &sent, None).await;
-    while !stream.id.starts_with("t/0@11") {
-        stream.next().await.expect("it goes on");
-    }
+    until_told(&mut stream, "t/0@11").await;
     until_committed(&world, 12).await;
     world.stop().await;
 }
