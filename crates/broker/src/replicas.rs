@@ -447,11 +447,15 @@ fn open_missing(
     let mut partitions = OpenedPartitions::new();
     for missing in missing.chunks(OPENED_TOGETHER_MAX) {
         let wanted: Vec<Wanted> = missing.iter().map(|change| wanted(change, &settings)).collect();
+        let is_news: Vec<bool> =
+            wanted.iter().map(|wanted| !server.logs.is_unopened(&wanted.name)).collect();
         let opened = open_logs(&server.logs, &wanted, update.index, threads, server.now());
-        partitions.extend(wanted.into_iter().zip(opened).map(|(wanted, opened)| {
+        let opened = wanted.into_iter().zip(opened).zip(is_news);
+        partitions.extend(opened.map(|((wanted, opened), is_news)| {
             let key = (wanted.topic_id, wanted.name.partition);
             let settings = Arc::clone(&settings[&wanted.topic_id]);
-            if opened.as_ref().is_err_and(|cause| !is_tried_again(cause)) {
+            // What may be opened soon is led by another broker until then, if one has everything.
+            if opened.as_ref().is_err_and(|cause| is_news || !is_tried_again(cause)) {
                 server.note_refused(wanted.topic_id, wanted.name.partition);
             }
             (key, take_over(server, wanted, settings, opened))

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use configuration::BrokerConfig;
 use metadata::topic_config::{DescribedConfig, Resolver};
 use metadata::{ClusterImage, Request, Response, TopicImage};
-use model::{BrokerId, ErrorCode, Offset, PartitionIndex, Timestamp, TopicId};
+use model::{BrokerId, ErrorCode, Offset, PartitionIndex, Timestamp, TopicId, TopicPartition};
 use partition::{Partition, PartitionError, Status};
 use quorum::Quorum;
 use storage::StorageError;
@@ -313,7 +313,7 @@ impl Server {
     ) -> Result<Arc<Partition>, ErrorCode> {
         let found = self.topics.load();
         let found = found.by_name(topic).and_then(|topic| topic.partition(index));
-        found.cloned().ok_or_else(|| absence(self.image().topic(topic), index, self.node_id))
+        found.cloned().ok_or_else(|| self.absence_of_name(topic, index))
     }
 
     /// What a client is told of a partition that is not served here.
@@ -321,13 +321,13 @@ impl Server {
         let image = self.image();
         match image.topic_by_id(*topic_id) {
             None => ErrorCode::UnknownTopicId,
-            topic => absence(topic, index, self.node_id),
+            topic => self.absence(topic, index),
         }
     }
 
     /// What a client is told of a partition, named by its topic's name, that is not served here.
     pub fn absence_of_name(&self, topic: &str, index: PartitionIndex) -> ErrorCode {
-        absence(self.image().topic(topic), index, self.node_id)
+        self.absence(self.image().topic(topic), index)
     }
 
     /// Ends the broker: it cannot go on, for this reason.
@@ -394,19 +394,22 @@ impl Server {
         self.acted_upon(index).await;
     }
 
+    /// What a client is told of a partition that is not served here: it does not exist; or this broker has it and could not
+    /// open it; or another one has it, or this one has heard of it and is about to open it. The last two are one to Kafka, too.
+    fn absence(&self, topic: Option<&Arc<TopicImage>>, index: PartitionIndex) -> ErrorCode {
+        let Some(topic) = topic.filter(|topic| topic.partition(index).is_some()) else {
+            return ErrorCode::UnknownTopicOrPartition;
+        };
+        let name = TopicPartition { topic: Arc::clone(&topic.name), partition: index };
+        match self.logs.is_unopened(&name) {
+            true => ErrorCode::KafkaStorageError,
+            false => ErrorCode::NotLeaderOrFollower,
+        }
+    }
+
     /// Waits until this broker has acted upon the metadata up to this index.
     pub async fn acted_upon(&self, index: u64) {
         // An error means that the broker is stopping; then nothing is waited for.
         let _ = self.applied.clone().wait_for(|applied| *applied >= index).await;
-    }
-}
-
-/// What a client is told of a partition that is not served here: it does not exist, or another broker has it, or
-/// this one has it and could not open it.
-fn absence(topic: Option<&Arc<TopicImage>>, index: PartitionIndex, me: BrokerId) -> ErrorCode {
-    match topic.and_then(|topic| topic.partition(index)) {
-        None => ErrorCode::UnknownTopicOrPartition,
-        Some(state) if state.replicas.contains(&me) => ErrorCode::KafkaStorageError,
-        Some(_) => ErrorCode::NotLeaderOrFollower,
     }
 }

@@ -22,19 +22,19 @@ impl Logs {
         let change = (Arc::downgrade(partition), durability);
         let mut becoming = self.becoming.lock();
         becoming.retain(|(other, _)| !other.ptr_eq(&change.0));
-        becoming.push(change);
+        becoming.push(change.clone());
         drop(becoming);
-        self.enter_each_durability(true);
+        self.enter_each_durability(vec![change], true);
     }
 
     /// Enters the changes that hold by now: that a partition is synced only once everything of it is that counts.
     pub(super) fn enter_durabilities(&self) {
-        self.enter_each_durability(false);
+        let waiting = self.becoming.lock().clone();
+        self.enter_each_durability(waiting, false);
     }
 
     /// `is_told`: a failure is reported.
-    fn enter_each_durability(&self, is_told: bool) {
-        let waiting = self.becoming.lock().clone();
+    fn enter_each_durability(&self, waiting: Vec<(Weak<Partition>, Durability)>, is_told: bool) {
         for (weak, durability) in waiting {
             let is_left = weak
                 .upgrade()

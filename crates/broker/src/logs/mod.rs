@@ -392,6 +392,11 @@ impl Logs {
         self.failures.subscribe()
     }
 
+    /// Whether a partition could not be opened when that was tried last.
+    pub fn is_unopened(&self, name: &TopicPartition) -> bool {
+        self.unopened.lock().contains_key(name)
+    }
+
     /// Partitions that cannot be served before the next start: they were open in a directory that is offline now, or they
     /// are refused. Costs nothing while there are none.
     pub fn out_of_reach(&self) -> Vec<OutOfReach> {

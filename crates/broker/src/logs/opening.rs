@@ -249,8 +249,10 @@ impl Logs {
                     known.filter(is_served).map(|_| entry).into_iter().collect()
                 })
             });
-            if let Err(cause) = &entered {
-                self.journal_failed(at, cause);
+            match &entered {
+                // What was told of it before found nothing that could be put aside.
+                Ok(()) => self.failures.send_modify(|count| *count += 1),
+                Err(cause) => self.journal_failed(at, cause),
             }
             if entered.is_ok() || directory.is_offline() {
                 self.unentered.lock().retain(|unentered| !is_it(unentered));

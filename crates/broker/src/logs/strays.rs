@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use model::{TopicPartition, Uuid};
 use storage::StorageError;
 use storage::journal::{Entry, Fact, Key, State};
+use storage::log_dir::Folder;
 use tracing::warn;
 
 use super::directory::Directory;
@@ -120,6 +121,11 @@ fn strays_of(
     });
     let wanted: BTreeSet<String> =
         assigned.partitions.values().map(TopicPartition::to_string).collect();
+    // What was made for a partition that could not be entered, or only just not, says nothing of the metadata.
+    let is_counted = |folder: &Folder| {
+        let has_records = |name| !directory.dir.is_without_records(name).unwrap_or(false);
+        folder.partition.as_ref().is_some_and(has_records)
+    };
     let (mut strays, mut count) = (Vec::new(), 0);
     let mut seen = BTreeSet::new();
     let folders = directory.dir.folders()?;
@@ -134,17 +140,18 @@ fn strays_of(
             (Some(_), None) => Some("neither the journal nor the metadata knows it"),
         };
         seen.insert(folder.name.clone());
-        // What was made for a partition that could not be entered, or only just not, says nothing of the metadata.
-        let is_counted = |name| !directory.dir.is_without_records(name).unwrap_or(false);
-        count += usize::from(reason.is_some() && folder.partition.as_ref().is_some_and(is_counted));
+        count += usize::from(reason.is_some() && is_counted(folder));
         strays.extend(reason.map(|reason| Stray { path, reason }));
     }
-    let total = folders.iter().filter(|folder| folder.partition.is_some()).count();
     // A deletion that was decided and not yet acted upon leaves strays too: then the metadata is newer.
     let is_newer = newest > 0 && assigned.image_index.is_some_and(|index| index >= newest);
-    if count * 2 > total && !is_newer {
-        let path = directory.path().to_owned();
-        return Err(LogsError::MetadataLost { path, strays: count, folders: total });
+    if count > 0 && !is_newer {
+        // Only where there are strays: each look lists a folder.
+        let total = folders.iter().filter(|folder| is_counted(folder)).count();
+        if count * 2 > total {
+            let path = directory.path().to_owned();
+            return Err(LogsError::MetadataLost { path, strays: count, folders: total });
+        }
     }
     let gone = known
         .iter()

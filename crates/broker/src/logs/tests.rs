@@ -411,6 +411,18 @@ fn a_segment_that_compaction_found_no_room_to_replace_is_missed_at_once() {
 }
 
 #[test]
+fn empty_folders_do_not_outweigh_strays_that_have_records() {
+    let disk = SimDisk::new();
+    drop(written(&disk, true));
+    for empty in ["u-0", "u-1", "u-2"] {
+        disk.create_dir_all(&Path::new("data").join(empty)).unwrap();
+    }
+    let logs = start(&disk, &["data"]).unwrap();
+    let lost = logs.settle(Assigned { image_index: Some(2), ..Assigned::default() }).unwrap_err();
+    assert!(matches!(lost, LogsError::MetadataLost { strays: 1, folders: 1, .. }), "{lost}");
+}
+
+#[test]
 fn a_stray_folder_is_left_and_most_of_them_refuse_the_start() {
     let disk = SimDisk::new();
     drop(written(&disk, true));

@@ -10,13 +10,14 @@ use clap::ValueEnum;
 use client::Security;
 use configuration::{BrokerConfig, Configuration, Warning};
 use gateway::{Door, Gateway};
+use storage::log_dir::LockError;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
 use crate::arguments::Program;
 use crate::arguments::Start;
 use crate::commands::front::Keys;
-use crate::commands::{front, sources};
+use crate::commands::{front, sources, stopped_folder};
 use crate::failure::{Failure, on_output};
 use crate::{logging, system};
 
@@ -138,7 +139,11 @@ async fn serve(
         ));
     }
     // Before the broker, which would have to be stopped again if the gateway's port is taken.
-    let door = front::door(&config.gateway)?;
+    let door = front::door(&config.gateway).map_err(|failure| {
+        // A broker that runs on this folder most likely has the port, too: that is the cause, and another port no remedy.
+        let used = config.log_dirs.iter().find(|dir| stopped_folder::is_live(dir));
+        used.map_or(failure, |dir| cannot_start().detail(LockError::Held(dir.clone())))
+    })?;
     let keys = if door.is_some() { front::keys(&config.gateway)? } else { Keys::default() };
     let starting = broker::start(config.clone());
     let broker = tokio::select! {

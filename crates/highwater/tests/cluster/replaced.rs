@@ -28,7 +28,7 @@ fn a_process_whose_place_another_one_took_ends_and_says_why() {
     fs::create_dir(&other).unwrap();
     let elsewhere = |line: &str| match line.split_once('=') {
         Some(("listeners", _)) => "listeners=PLAINTEXT://127.0.0.1:0\n".to_owned(),
-        Some(("http.listener", _)) => "http.listener=\n".to_owned(),
+        Some((key @ ("http.listener" | "gateway.listener"), _)) => format!("{key}=\n"),
         Some(("log.dirs", _)) => format!("log.dirs={}\n", other.display()),
         _ => format!("{line}\n"),
     };
