@@ -138,15 +138,22 @@ impl Followed {
             && self.edition != names.known().edition.number
     }
 
-    /// The topics that match now, in their order; `None` if nothing has changed.
+    /// The topics that match now, in their order; `None` if nothing has changed. Waits for `patience` at most while others'
+    /// patterns are compared, one at a time.
     ///
     /// # Errors
-    /// There is no memory for them. It is tried again after a while.
-    pub(super) async fn news(&mut self, names: &Names) -> Result<Option<Vec<String>>, ApiError> {
+    /// There is no memory for the topics, or it is not this pattern's turn yet. It is tried again after a while.
+    pub(super) async fn news(
+        &mut self,
+        names: &Names,
+        patience: Duration,
+    ) -> Result<Option<Vec<String>>, ApiError> {
         if !self.is_behind(names) {
             return Ok(None);
         }
-        let _comparing = names.comparing.lock().await;
+        let Ok(_comparing) = timeout(patience, names.comparing.lock()).await else {
+            return Err(unavailable(&"the patterns of others are being compared"));
+        };
         let Edition { number, names } = names.known().edition.clone();
         let pattern = self.pattern.clone();
         let compared =

@@ -15,6 +15,7 @@ use super::kept::no_instance;
 use super::names::{Followed, Names};
 use super::work::told;
 use crate::charge::Charge;
+use crate::produce::LOOKUP_MAX;
 use crate::request::Embedded;
 use crate::request::instances::Creation;
 
@@ -26,6 +27,8 @@ const COMMIT_EVERY: Duration = Duration::from_secs(5);
 const REBALANCE_MAX: Duration = Duration::from_secs(60);
 /// How long leaving a group may take.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
+/// How long a reader waits for others' patterns to be compared, before it reads on with what its own has matched before.
+const TURN_MAX: Duration = Duration::from_millis(200);
 
 /// An instance.
 pub(super) struct Instance {
@@ -165,7 +168,7 @@ impl Seat {
         names: &Names,
     ) -> Result<(), ApiError> {
         self.followed = Some(followed);
-        let begun = self.subscribe_to_news(names).await;
+        let begun = self.subscribe_to_news(names, LOOKUP_MAX).await;
         if begun.is_err() {
             self.followed = None;
         }
@@ -174,14 +177,18 @@ impl Seat {
 
     /// Subscribes to what its pattern matches by now, if it follows one.
     pub(super) async fn keep_up(&mut self, names: &Names) {
-        if let Err(error) = self.subscribe_to_news(names).await {
+        if let Err(error) = self.subscribe_to_news(names, TURN_MAX).await {
             debug!(error = %error.message, "an instance reads the topics that its pattern matched before");
         }
     }
 
-    async fn subscribe_to_news(&mut self, names: &Names) -> Result<(), ApiError> {
+    async fn subscribe_to_news(
+        &mut self,
+        names: &Names,
+        patience: Duration,
+    ) -> Result<(), ApiError> {
         let Some(followed) = &mut self.followed else { return Ok(()) };
-        let Some(topics) = followed.news(names).await? else { return Ok(()) };
+        let Some(topics) = followed.news(names, patience).await? else { return Ok(()) };
         let consumer = self.consumer.as_mut().ok_or_else(no_instance)?;
         let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
         consumer.subscribe(&topics).map_err(|error| told(&error))
