@@ -10,7 +10,7 @@ use storage::disk::progress::{self, Progress};
 #[derive(Debug, Default)]
 pub struct Acting {
     /// Index of the newest metadata by which this broker leads, follows and answers. Moves before what was deleted is gone from
-    /// the disk: nobody waits for that but the next metadata.
+    /// the disk: only the next metadata waits for that.
     serves: AtomicU64,
     /// What the threads that act upon metadata have begun on disks.
     progress: Arc<Progress>,

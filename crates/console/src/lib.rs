@@ -155,7 +155,7 @@ impl Console {
     }
 }
 
-/// What stands under a route, for somebody who may see it.
+/// The answer to a route, for a visitor with the right to see it.
 async fn shown(visit: &Visit<'_>, route: Route) -> Response<Bytes> {
     match route {
         Route::Api(wanted) => api::answer(visit, &wanted).await,

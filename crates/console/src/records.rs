@@ -165,7 +165,7 @@ pub(crate) async fn read_at(
     read_all(admin, metadata, asked, &partition).await.map_err(|error| words(&error, &partition))
 }
 
-/// Why records cannot be read, for somebody who wonders what to do.
+/// Why records cannot be read, and what a visitor can do about it.
 fn words(error: &ClientError, partition: &TopicPartition) -> String {
     let TopicPartition { topic, partition } = partition;
     match error.code() {

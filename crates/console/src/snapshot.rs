@@ -42,7 +42,7 @@ pub(crate) struct Gap {
 pub(crate) enum BrokerState {
     /// It is in the metadata of the cluster, and answers.
     Up,
-    /// It is in the metadata of the cluster, and does not answer: it went a moment ago, or nobody is there who could fence it.
+    /// It is in the metadata of the cluster, and does not answer: it stopped a moment ago, or no controller can fence it.
     Silent,
     /// It is registered, and serves nothing.
     Fenced,

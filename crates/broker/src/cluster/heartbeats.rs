@@ -238,7 +238,7 @@ async fn serve_again(
     }
 }
 
-/// Ends the broker if this is why the controller refused it: another process has taken its place, or nobody is to.
+/// Ends the broker if this is why the controller refused it: another process has taken its place, or the broker was unregistered.
 fn end_if_replaced(server: &Server, who: BrokerRef, refused_for: ErrorCode) {
     match refused_for {
         ErrorCode::BrokerIdNotRegistered => server.end(unregistered(who)),

@@ -13,8 +13,8 @@ use serving::overview::rate::{Seen, per_second};
 pub(super) const PARTITIONS_MAX: usize = 40_000;
 /// Groups whose lag is remembered: 6.7 KB each.
 pub(super) const GROUPS_MAX: usize = 2_000;
-/// A rate is that of so many milliseconds at least: looks come sooner where somebody asks for what was just made, and a
-/// rate between two such would be one of a moment.
+/// The shortest time that a rate is of, in milliseconds: a request for a topic or group that was just made causes an earlier look, and
+/// the rate between two such looks would be of a moment.
 const RATE_MS_MIN: i64 = 10_000;
 
 /// The end of one log over time.

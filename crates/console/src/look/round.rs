@@ -343,7 +343,7 @@ pub(crate) fn dirs_of(broker: i32) -> String {
     format!("log directories of broker {broker}")
 }
 
-/// Whether nobody answered, rather than somebody who refused.
+/// Whether no broker answered; a refusal is an answer.
 fn is_silence(error: &ClientError) -> bool {
     use ClientError::{Closed, Connect, TimedOut};
     matches!(error, Connect { .. } | Closed { .. } | TimedOut { .. })

@@ -138,8 +138,8 @@ impl Shelf {
         self.fetched.is_empty() && self.texts.is_empty()
     }
 
-    /// Forgets what was fetched. What is to be sent again is not: nobody would ask for it a second time, and whether it is
-    /// still wanted is looked at when it is taken.
+    /// Forgets the records that were fetched. Records to be sent again stay: no request would name them a second time, and whether they are
+    /// still wanted is checked when they are taken.
     pub(super) fn clear(&mut self) {
         self.fetched.clear();
         self.texts.clear();

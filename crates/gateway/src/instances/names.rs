@@ -78,7 +78,7 @@ impl Names {
         self.known.lock().expect("no code under it panics")
     }
 
-    /// Whether somebody follows a pattern, and the names are old. Then that is noted as a try: ask.
+    /// Whether an instance follows a pattern and the names are old. If so, a try is noted, and the caller is to ask.
     pub(super) fn is_due(&self) -> bool {
         if Arc::strong_count(&self.followers) == 1 {
             return false;
@@ -91,7 +91,7 @@ impl Names {
         is_due
     }
 
-    /// Asks the cluster, unless somebody else has since this was called.
+    /// Asks the cluster, unless another caller has since this call began.
     ///
     /// # Errors
     /// No broker answers in time; what was known stays.
@@ -158,7 +158,7 @@ impl Followed {
         let pattern = self.pattern.clone();
         let compared =
             tokio::task::spawn_blocking(move || pattern.matching(names.iter().map(|name| &**name)));
-        // The runtime ends, and nobody reads any more.
+        // The runtime ends, and no instance reads any more.
         let Ok(topics) = compared.await else { return Ok(None) };
         let bytes = topics.iter().map(|topic| topic.len() + AROUND_BYTES).sum();
         match self.charge.set(bytes) {

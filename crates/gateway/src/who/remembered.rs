@@ -181,10 +181,10 @@ mod tests {
             (outcome, logins.checker.work.get() - before)
         };
         // Whoever logs in first of all, and whoever is told the same again.
-        let (outcome, work) = check("nobody", "wrong").await;
+        let (outcome, work) = check("unknown", "wrong").await;
         assert!(outcome == Outcome::Wrong && work > 0, "{outcome:?}, {work}");
         for (name, password) in [
-            ("nobody", "wrong"),
+            ("unknown", "wrong"),
             ("known", "wrong"),
             ("known", "wrong"),
             ("known", ""),
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(check("known", "right").await, (Outcome::Known, 0));
         // What is not looked at is looked at for nobody.
         let long = "x".repeat(BYTES_MAX + 1);
-        for name in ["known", "nobody", "a:b"] {
+        for name in ["known", "unknown", "a:b"] {
             assert_eq!(check(name, &long).await, (Outcome::Wrong, 0), "{name}");
         }
     }

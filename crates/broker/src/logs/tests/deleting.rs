@@ -69,16 +69,20 @@ fn a_topic_that_is_made_again_is_not_deleted_in_the_place_of_the_one_before() {
     });
 }
 
-#[test]
-fn a_start_without_room_finishes_a_deletion_when_there_is_some() {
+/// The last state in which the folder of a deleted partition has its name, and the journal calls it deleted.
+fn deleted_under_its_name() -> SimDisk {
     let disk = SimDisk::new();
     disk.keep_history();
     let (logs, partition) = written_and_open(&disk, true);
     partition.mark_deleted();
     logs.delete(&[gone(FIRST)]);
-    // The last state in which the folder has its name, and the journal calls it deleted.
     let named = |found: &SimDisk| found.exists(Path::new("data/t-0"));
-    let found = disk.history().into_iter().rfind(named).unwrap();
+    disk.history().into_iter().rfind(named).unwrap()
+}
+
+#[test]
+fn a_start_without_room_finishes_a_deletion_when_there_is_some() {
+    let found = deleted_under_its_name();
     let mut unfinished = 0;
     for at in 0..40 {
         let disk = found.snapshot();
@@ -331,13 +335,7 @@ fn a_sync_that_fails_in_a_deletion_takes_the_directory_offline() {
 
 #[test]
 fn a_directory_in_which_no_deletion_can_be_finished_takes_no_other_along() {
-    let disk = SimDisk::new();
-    disk.keep_history();
-    let (logs, partition) = written_and_open(&disk, true);
-    partition.mark_deleted();
-    logs.delete(&[gone(FIRST)]);
-    let named = |found: &SimDisk| found.exists(Path::new("data/t-0"));
-    let found = disk.history().into_iter().rfind(named).unwrap();
+    let found = deleted_under_its_name();
     let mut failed = 0;
     for at in 0..60 {
         let disk = found.snapshot();
