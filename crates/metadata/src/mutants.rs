@@ -33,11 +33,15 @@ pub enum Mutant {
     OfflineLeads,
     /// A log directory that was put back from a copy counts as what the last process has left (KIP-966).
     CopiesCount,
+    /// The broker epochs of an ISR's members are lost on the way to the controller (KIP-903).
+    DropsMemberEpochs,
+    /// Which processes had the log directories before is lost on the way to the controller.
+    DropsHolders,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 14] = [
+    pub const ALL: [Mutant; 16] = [
         Mutant::UncleanIsClean,
         Mutant::UncleanLeadsOn,
         Mutant::AnotherDiskCounts,
@@ -52,6 +56,8 @@ impl Mutant {
         Mutant::BothAreGivenUp,
         Mutant::OfflineLeads,
         Mutant::CopiesCount,
+        Mutant::DropsMemberEpochs,
+        Mutant::DropsHolders,
     ];
 }
 

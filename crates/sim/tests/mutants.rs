@@ -43,6 +43,8 @@ const KNOWN: &[(&str, u64)] = &[
     ("BothAreGivenUp", 19),
     ("OfflineLeads", 55),
     ("CopiesCount", 711),
+    ("DropsMemberEpochs", 0),
+    ("DropsHolders", 711),
 ];
 
 #[test]

@@ -31,7 +31,9 @@ pub use fields::MEMORY_PER_BYTE_MAX;
 use crate::decide::{
     EmptyReplica, EmptyReplicas, EmptyReplicas2, GiveUpReplicas, Request, Response,
 };
+use crate::mutants::{Mutant, is_planted};
 use fields::{Field, Reader, invalid};
+use model::BrokerEpoch;
 
 /// The version that is written, and the only one that is read.
 const VERSION: u8 = 1;
@@ -72,7 +74,21 @@ impl Request {
     /// # Panics
     /// If a text or list has 4 Gi elements: no message is that large.
     pub fn to_bytes(&self) -> Vec<u8> {
-        write(self)
+        match self {
+            Request::AlterPartition(request) if is_planted(Mutant::DropsMemberEpochs) => {
+                let mut request = request.clone();
+                let members = request.partitions.iter_mut().flat_map(|wish| &mut wish.isr);
+                members.for_each(|(_, epoch)| *epoch = BrokerEpoch(-1));
+                write(&Request::AlterPartition(request))
+            }
+            Request::RegisterBroker2(request) if is_planted(Mutant::DropsHolders) => {
+                let mut request = request.clone();
+                let directories = request.directories.directories.iter_mut();
+                directories.for_each(|directory| directory.had_by.clear());
+                write(&Request::RegisterBroker2(request))
+            }
+            _ => write(self),
+        }
     }
 
     /// Reads what [`Request::to_bytes`] wrote.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use metadata::ClusterImage;
 
 use super::controller::{Ask, Controller, Entry, Told};
+use super::forwarded::Forwarded;
 use super::network::Body;
 use super::{Cluster, Event, Process};
 use crate::history::Broken;
@@ -48,7 +49,8 @@ impl Cluster {
     /// Asks whom the broker believes to be the controller; the answer may never come.
     pub(super) fn ask_controller(&mut self, process: Process, ask: Ask) {
         if let Some(controller) = self.members[process.broker].node.leader() {
-            self.send_message(process.broker, controller, Body::Ask(process, ask));
+            let body = Body::Ask(process, Forwarded::write(ask));
+            self.send_message(process.broker, controller, body);
         }
     }
 
@@ -60,7 +62,8 @@ impl Cluster {
         if !matches!(ask, Ask::Heartbeat { .. }) {
             self.trace.note(now, format_args!("{process:?} asks {member} for {ask:?}: {told:?}"));
         }
-        if let (Some(id), Ask::AlterIsr(_, wish)) = (active.controller.another_member(&told), ask) {
+        if let (Some(id), Told::Altered(wish, _)) = (active.controller.another_member(&told), &told)
+        {
             let what = format!("another registration of {id} joins: {wish:?}");
             let broken = (wish.partition.0 as usize, (Invariant::StatesAreSound, what));
             self.members[member].broker.as_mut().expect("it decides").broken = Some(broken);

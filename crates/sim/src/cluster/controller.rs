@@ -18,6 +18,7 @@ use metadata::{
 use model::{BrokerEpoch, BrokerId, ErrorCode, PartitionIndex, Timestamp, TopicId};
 use partition::{IsrAnswer, IsrDecision};
 
+use super::forwarded;
 use crate::controller::CLUSTER_ID;
 use crate::start::TOPIC;
 
@@ -42,9 +43,9 @@ pub(crate) enum Ask {
     BeginShutdown(BrokerRef),
     ReportEmpty(EmptyReplicas2),
     GiveUp(GiveUpReplicas),
-    AlterIsr(BrokerRef, NewIsr),
-    /// So many in-sync replicas are asked for from now on.
-    RequireInSync(usize),
+    /// Of one partition.
+    AlterIsr(AlterPartition),
+    Configure(IncrementalAlterConfigs),
 }
 
 /// What the controller answers.
@@ -129,21 +130,15 @@ impl Controller {
                 let entry = self.decide(now, &Request::GiveUpReplicas(report.clone())).0;
                 (Entry { given_up_by: Some(report.broker), ..entry }, Told::Nothing)
             }
-            Ask::RequireInSync(count) => {
+            Ask::Configure(request) => {
                 self.wants_sweep = true;
-                let change = ConfigChange {
-                    key: MIN_INSYNC.to_owned(),
-                    operation: ConfigOperation::Set,
-                    value: Some(count.to_string()),
-                };
-                let resources = vec![(ConfigResource::Topic(TOPIC.into()), vec![change])];
-                let request = IncrementalAlterConfigs { resources, validate_only: false };
-                (self.decide(now, &Request::IncrementalAlterConfigs(request)).0, Told::Nothing)
+                let request = Request::IncrementalAlterConfigs(request.clone());
+                (self.decide(now, &request).0, Told::Nothing)
             }
-            Ask::AlterIsr(leader, wish) => {
-                let request = AlterPartition { leader: *leader, partitions: vec![wish.clone()] };
-                let (entry, response) = self.decide(now, &Request::AlterPartition(request));
-                let Response::AlterPartition(answer) = response else {
+            Ask::AlterIsr(request) => {
+                let wish = request.partitions.first().expect("one is asked for");
+                let (entry, response) = self.decide(now, &Request::AlterPartition(request.clone()));
+                let Response::AlterPartition(answer) = forwarded::as_read(&response) else {
                     panic!("AlterPartition is answered with {response:?}");
                 };
                 (entry, Told::Altered(wish.clone(), isr_answer(answer)))
@@ -158,7 +153,7 @@ impl Controller {
             self.image.is_active(id) && !self.is_silent(id, now);
         let known = self.image.broker(id).cloned();
         let (entry, response) = self.decide(now, &Request::RegisterBroker2(request.clone()));
-        let Response::RegisterBroker(answer) = response else {
+        let Response::RegisterBroker(answer) = forwarded::as_read(&response) else {
             panic!("RegisterBroker is answered with {response:?}");
         };
         let told = match answer {
@@ -246,6 +241,17 @@ impl Controller {
         let Decision { records, unclean, response } = decision;
         (Entry { records, unclean, ..Entry::default() }, response)
     }
+}
+
+/// So many in-sync replicas are asked for from now on.
+pub(super) fn require_in_sync(count: usize) -> Ask {
+    let change = ConfigChange {
+        key: MIN_INSYNC.to_owned(),
+        operation: ConfigOperation::Set,
+        value: Some(count.to_string()),
+    };
+    let resources = vec![(ConfigResource::Topic(TOPIC.into()), vec![change])];
+    Ask::Configure(IncrementalAlterConfigs { resources, validate_only: false })
 }
 
 /// What a leader makes of the controller's answer.

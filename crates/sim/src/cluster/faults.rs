@@ -3,7 +3,7 @@
 use metadata::decide::NewIsr;
 use model::{BrokerId, Durability, Timestamp};
 
-use super::controller::Ask;
+use super::controller::require_in_sync;
 use super::{Cluster, Event, id_of, number_of};
 use crate::machine::Stop;
 use crate::plan::PARTITIONS;
@@ -33,7 +33,7 @@ impl Cluster {
         let broker = self.random.usize(0..self.members.len());
         let count = self.random.usize(1..3);
         if self.members[broker].broker.is_some() {
-            self.ask_controller(self.process(broker), Ask::RequireInSync(count));
+            self.ask_controller(self.process(broker), require_in_sync(count));
         }
         self.schedule_configure();
     }

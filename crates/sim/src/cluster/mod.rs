@@ -3,7 +3,7 @@
 //! cut, and delays, loses and doubles messages.
 //!
 //! What the brokers decide is decided by the rooms of the real broker; who carries effects out is [`Cluster`], with one
-//! queue of events. Messages are values, not bytes.
+//! queue of events. What is asked of controllers goes as bytes (`forwarded.rs`), other messages as values.
 //!
 //! Read `member.rs` (a broker's life), `control.rs` (who decides, and when it counts), `truth.rs` (what must follow from
 //! what is decided), then `faults.rs` and `network.rs`.
@@ -13,6 +13,7 @@ mod clients;
 mod control;
 mod controller;
 mod faults;
+mod forwarded;
 mod member;
 mod network;
 mod plan;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use metadata::ClusterImage;
-use metadata::decide::{BrokerRef, KnownDirectories, NewIsr, NewTopic};
+use metadata::decide::{AlterPartition, BrokerRef, KnownDirectories, NewIsr, NewTopic};
 use model::{BrokerEpoch, BrokerId, LeaderEpoch, Moment, Offset, Timestamp};
 use node::fetcher::{Answered, Ask as Fetch, Key, ReplicaAnswerError};
 use partition::{IsrAnswer, Urgency};
@@ -46,6 +47,7 @@ use crate::world::Outcome;
 use broker::{ClusterBroker, Outgoing};
 use clients::Wire;
 use controller::{Ask, Controller, Told};
+use forwarded::Forwarded;
 use member::Member;
 use network::{Body, Cuts};
 pub use plan::ClusterPlan;
@@ -456,11 +458,11 @@ impl Cluster {
                 self.schedule(CALL_MS, Event::Unaltered { at: from, wish: wish_sent, number });
                 let leader = BrokerRef { broker: id_of(from.broker), epoch };
                 let joining = self.lose_who_joins(&wish);
-                let ask = Ask::AlterIsr(leader, wish);
+                let ask = Ask::AlterIsr(AlterPartition { leader, partitions: vec![wish] });
                 match self.members[from.broker].node.leader().filter(|_| joining) {
                     Some(to) => {
                         let (after, from) = (self.random.i64(150..400), from.broker);
-                        let body = Body::Ask(self.process(from), ask);
+                        let body = Body::Ask(self.process(from), Forwarded::write(ask));
                         self.schedule(after, Event::Arrive { from, to, body });
                     }
                     None => self.ask_controller(from, ask),

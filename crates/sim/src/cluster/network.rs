@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use model::{BrokerEpoch, Timestamp};
 use node::fetcher::Ask as Fetch;
 
-use super::controller::{Ask, Told};
+use super::controller::Told;
+use super::forwarded::Forwarded;
 use super::{Answers, Cluster, Event, Process, quorum};
 
 /// What one machine says to another.
@@ -13,7 +14,7 @@ use super::{Answers, Cluster, Event, Process, quorum};
 pub(super) enum Body {
     Quorum(quorum::Message),
     /// To the controller, if it is there.
-    Ask(Process, Ask),
+    Ask(Process, Forwarded),
     /// The answer, and so many entries of the log are behind it.
     Told(Process, usize, Told),
     /// A replica's fetch, under a registration.
@@ -75,7 +76,7 @@ impl Cluster {
                 let (now, random) = (self.now, &mut self.random);
                 self.members[to].node.receive(now, random, from, message);
             }
-            Body::Ask(process, ask) => self.controller_asked(to, process, &ask),
+            Body::Ask(process, ask) => self.controller_asked(to, process, &ask.read()),
             Body::Told(process, count, told) => self.told(process, count, told),
             Body::Fetch(process, epoch, ask) => self.serve(process, epoch, to, &ask),
             Body::Fetched(process, number, answers) => {
