@@ -108,7 +108,7 @@ impl Cluster {
         if self.wires[from.client].link.number != from.link {
             return;
         }
-        let now = self.now;
+        let now = self.wall_of(broker);
         let Some(running) = &mut self.members[broker].broker else {
             return match request {
                 Request::CommitOffsets { .. } | Request::FetchOffsets => self.store(from, request),

@@ -13,6 +13,7 @@ use partition::Urgency;
 use storage::disk::SimDisk;
 
 use super::broker::ClusterBroker;
+use super::clocks::Clocks;
 use super::control::Active;
 use super::controller::{Ask, Told};
 use super::quorum;
@@ -50,6 +51,7 @@ pub(super) struct Member {
     /// What the committed entries say, and how many there are.
     pub(super) image: Arc<ClusterImage>,
     pub(super) applied: usize,
+    pub(super) clocks: Clocks,
     /// It does nothing before.
     pub(super) paused_until: Timestamp,
     /// When its broker was asked to stop.
@@ -79,6 +81,7 @@ impl Member {
             active: None,
             image: Arc::default(),
             applied: 0,
+            clocks: Clocks::default(),
             paused_until: Timestamp(0),
             stopping_since: None,
             sync_scheduled: None,
@@ -145,8 +148,10 @@ impl Cluster {
     }
 
     fn open(&mut self, broker: usize) -> Result<(), Broken> {
+        self.begin_clocks(broker);
+        let clock = self.wall_of(broker);
         let member = &mut self.members[broker];
-        let opened = ClusterBroker::open(&member.disk, id_of(broker), &self.plan, self.now);
+        let opened = ClusterBroker::open(&member.disk, id_of(broker), &self.plan, clock);
         let mut opened = opened.map_err(|error| (Invariant::BrokerStarts, error.to_string()))?;
         if std::mem::take(&mut member.is_new) {
             // A first start is clean, and lacks nothing: that the disk is another one, its id says.
@@ -187,7 +192,7 @@ impl Cluster {
     }
 
     pub(super) fn tick(&mut self, process: Process) {
-        let (now, clock) = (self.moment(), self.now);
+        let (now, clock) = (self.moment_of(process.broker), self.wall_of(process.broker));
         let (disks, fences) = (self.members[process.broker].disks, self.plan.version > 0);
         let stopping_since = self.members[process.broker].stopping_since;
         let known = self.members[process.broker].image.broker(id_of(process.broker));

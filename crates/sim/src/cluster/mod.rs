@@ -10,6 +10,7 @@
 
 mod broker;
 mod clients;
+mod clocks;
 mod control;
 mod controller;
 mod faults;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use metadata::ClusterImage;
 use metadata::decide::{AlterPartition, BrokerRef, KnownDirectories, NewIsr, NewTopic};
-use model::{BrokerEpoch, BrokerId, LeaderEpoch, Moment, Offset, Timestamp};
+use model::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, Timestamp};
 use node::fetcher::{Answered, Ask as Fetch, Key, ReplicaAnswerError};
 use partition::{IsrAnswer, Urgency};
 
@@ -46,6 +47,7 @@ use crate::world::Outcome;
 
 use broker::{ClusterBroker, Outgoing};
 use clients::Wire;
+use clocks::ClockFaults;
 use controller::{Ask, Controller, Told};
 use forwarded::Forwarded;
 use member::Member;
@@ -79,6 +81,7 @@ enum Event {
     Cut,
     Pause,
     Configure,
+    SetClock,
     Arrive {
         from: usize,
         to: usize,
@@ -141,6 +144,7 @@ type Answers = Vec<(Key, Result<Answered, ReplicaAnswerError>)>;
 pub struct Cluster {
     plan: ClusterPlan,
     random: Rng,
+    clock_faults: ClockFaults,
     now: Timestamp,
     queue: BTreeMap<(Timestamp, u64), Event>,
     queued: u64,
@@ -190,6 +194,7 @@ impl Cluster {
             stored: vec![Vec::new(); plan.consumers],
             history,
             random,
+            clock_faults: ClockFaults::new(seed),
             plan,
         };
         cluster.trace.note(now, format_args!("{:?}", cluster.plan));
@@ -236,6 +241,7 @@ impl Cluster {
         self.schedule_cut();
         self.schedule_pause();
         self.schedule_configure();
+        self.schedule_clock();
         Ok(())
     }
 
@@ -247,10 +253,6 @@ impl Cluster {
     fn schedule_soon(&mut self, event: Event) {
         let after = self.random.i64(0..8);
         self.schedule(after, event);
-    }
-
-    fn moment(&self) -> Moment {
-        Moment(self.now.0 as u64 * 1000)
     }
 
     /// Lets time pass until all is at rest or something is broken.
@@ -310,6 +312,7 @@ impl Cluster {
             Event::Cut => self.cut_somebody(),
             Event::Pause => self.pause_somebody(),
             Event::Configure => self.configure(),
+            Event::SetClock => self.set_clock(),
             Event::Arrive { from, to, body } => self.arrive(from, to, body),
             Event::QuorumTick(process) => self.quorum_tick(process),
             Event::Sweep { member, term } => self.sweep(member, term),
@@ -349,7 +352,7 @@ impl Cluster {
     fn apply(&mut self, process: Process) {
         let member = &self.members[process.broker];
         let (image, count) = (Arc::clone(&member.image), member.applied);
-        let (now, clock) = (self.moment(), self.now);
+        let (now, clock) = (self.moment_of(process.broker), self.wall_of(process.broker));
         if let Some(broker) = self.running(process) {
             broker.apply(&image, now, clock);
             broker.acted_upon(count);
@@ -361,14 +364,14 @@ impl Cluster {
     }
 
     fn serve(&mut self, from: Process, epoch: BrokerEpoch, leader: usize, ask: &Fetch) {
-        let (now, to) = (self.moment(), from);
+        let (now, to) = (self.moment_of(leader), from);
         let Some(broker) = &mut self.members[leader].broker else { return };
         let answers = broker.serve(id_of(from.broker), epoch, ask, now);
         self.send_message(leader, from.broker, Body::Fetched(to, ask.number, answers));
     }
 
     fn leader_answered(&mut self, to: Process, leader: usize, number: u64, answers: Answers) {
-        let (now, clock) = (self.moment(), self.now);
+        let (now, clock) = (self.moment_of(to.broker), self.wall_of(to.broker));
         if let Some(broker) = self.running(to) {
             broker.answered(id_of(leader), now, clock, number, answers);
             let asking = &mut self.members[to.broker].asking;
@@ -379,7 +382,7 @@ impl Cluster {
     }
 
     fn lost(&mut self, at: Process, leader: usize, number: u64) {
-        let (now, clock) = (self.moment(), self.now);
+        let (now, clock) = (self.moment_of(at.broker), self.wall_of(at.broker));
         let is_waiting = self.members[at.broker].asking.get(&leader) == Some(&number);
         if is_waiting && let Some(broker) = self.running(at) {
             broker.lost(id_of(leader), now, clock);
@@ -398,7 +401,7 @@ impl Cluster {
     }
 
     fn run_sync(&mut self, process: Process) {
-        let (now, clock) = (self.moment(), self.now);
+        let (now, clock) = (self.moment_of(process.broker), self.wall_of(process.broker));
         let Some(broker) = self.running(process) else { return };
         if broker.run_sync(now, clock) {
             let delay = self.random.i64(0..self.plan.sync_ms_max);
