@@ -1,17 +1,24 @@
-//! All checks, in the order of how soon they can fail: what continuous integration runs, and what
-//! anybody runs who wants to know whether the tree is sound.
+//! All checks: what continuous integration runs, and what anybody runs who wants to know whether the tree is sound.
+//! What fails soonest comes first. Behind the build three lanes of steps run side by side, since most steps wait for
+//! clients that start, loads that end and brokers that are patient.
 //!
 //! Needs Rust and a C compiler. What else the steps use (Java, Python, Node.js, Go, kcat) they install
 //! where they can, and name where they cannot; such a step is skipped with a word.
 
+use std::io::Read;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
 use crate::{highwater, test_programs, tidy};
+
+/// Fuzzing computes all the time and waits for nothing: it gets what the other lanes leave of the processors.
+const FUZZ_NICENESS: &str = "10";
 
 /// How to check.
 #[derive(Args)]
@@ -62,9 +69,21 @@ const TRIALS: &[Step] = &[
     ),
 ];
 
+/// Their own build and five seconds for each target.
+const FUZZ: &[Step] = &[Step {
+    name: "fuzz, shortly",
+    program: "nice",
+    arguments: &["-n", FUZZ_NICENESS, "cargo", "xt", "fuzz", "--seconds", "5"],
+}];
+
+/// What the real clients install, later steps use: they come first.
 const CLIENTS: &[Step] = &[
-    cargo("fuzz, shortly", &["xt", "fuzz", "--seconds", "5"]),
     cargo("real clients", &["xt", "clients", "--output", "target/clients.json"]),
+    cargo("a real text, with crashes", &["xt", "realtext"]),
+];
+
+/// What stands beside the gateway and the console, and in front of them.
+const FRONTS: &[Step] = &[
     cargo("clients in front of a protected Apache Kafka", &["xt", "secured"]),
     cargo("the gateway beside Strimzi's bridge", &["xt", "bridge"]),
     cargo("others' readers of events, and examples with curl", &["xt", "events"]),
@@ -72,11 +91,10 @@ const CLIENTS: &[Step] = &[
         "requests made up from the OpenAPI document",
         &["xt", "openapi", "--examples", "8", "--seconds", "45"],
     ),
-    cargo("a real text, with crashes", &["xt", "realtext"]),
     cargo("a real browser", &["xt", "browser"]),
 ];
 
-/// Runs the steps; the first that fails ends it.
+/// Runs the steps; the first that fails ends its lane, and all of it when the other lanes have ended.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let began = Instant::now();
     println!("== tidy");
@@ -84,13 +102,28 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     run_step(&cargo("format", &["fmt", "--all", "--check"]))?;
     run_step_with(&BUILD, &LINTED)?;
     let built = highwater::target_folder().join("debug");
-    tests(&built.join("highwater"))?;
     let environment = Environment::of(&built)?;
-    TRIALS.iter().try_for_each(|step| environment.run(step))?;
-    if !arguments.quick {
-        CLIENTS.iter().try_for_each(|step| environment.run(step))?;
-    }
+    // Tests and trials are the longest; the clients of other languages behind them, the other steps beside them.
+    let lanes: [&[&[Step]]; 2] =
+        if arguments.quick { [&[], &[TRIALS]] } else { [&[CLIENTS], &[TRIALS, FRONTS]] };
+    let fuzz: &[Step] = if arguments.quick { &[] } else { FUZZ };
+    let failed = Mutex::new(Vec::new());
+    let note = |outcome: Result<()>| {
+        if let Err(cause) = outcome {
+            failed.lock().expect("no lane panics").push(format!("{cause:#}"));
+        }
+    };
+    thread::scope(|scope| {
+        let [behind_the_tests, beside_the_tests] = lanes;
+        scope.spawn(|| note(environment.run_all(beside_the_tests)));
+        scope.spawn(|| note(environment.run_all(&[fuzz])));
+        note(tests(&built.join("highwater")).and_then(|()| environment.run_all(behind_the_tests)));
+    });
     println!("== all of it in {} s", began.elapsed().as_secs());
+    let failed = failed.into_inner()?;
+    if !failed.is_empty() {
+        bail!("{}", failed.join("; "));
+    }
     Ok(())
 }
 
@@ -124,8 +157,36 @@ impl Environment {
         Ok(Environment { program: text("highwater")?, trials: text("trials")? })
     }
 
+    /// Runs the steps one behind the other; the first that fails is the last.
+    fn run_all(&self, steps: &[&[Step]]) -> Result<()> {
+        steps.iter().copied().flatten().try_for_each(|step| self.run(step))
+    }
+
+    /// Runs a step beside others, and prints what it had to say when it ends, so that no two are mixed.
     fn run(&self, step: &Step) -> Result<()> {
-        run_step_with(step, &[("HIGHWATER_BINARY", &self.program), ("TRIALS_BINARY", &self.trials)])
+        println!("== begun: {}: {} {}", step.name, step.program, step.arguments.join(" "));
+        let began = Instant::now();
+        // One pipe for both, in the order of the words.
+        let (mut reader, writer) = std::io::pipe()?;
+        let mut command = Command::new(step.program);
+        command
+            .args(step.arguments)
+            .env("HIGHWATER_BINARY", &self.program)
+            .env("TRIALS_BINARY", &self.trials)
+            .current_dir(tidy::root()?)
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone()?)
+            .stderr(writer);
+        let mut child = command.spawn().with_context(|| format!("cannot run {}", step.program))?;
+        // The command holds the writing ends, and nothing would end while it does.
+        drop(command);
+        let mut said = Vec::new();
+        reader.read_to_end(&mut said)?;
+        let status = child.wait()?;
+        let (said, seconds) = (String::from_utf8_lossy(&said), began.elapsed().as_secs());
+        println!("{said}\n== {}: {seconds} s", step.name);
+        ensure!(status.success(), "{} failed", step.name);
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 //! stopped. Nothing here knows what is asked of them.
 
 pub mod apache_kafka;
+pub mod apt;
 pub mod cache;
 pub mod download;
 pub mod highwater;

@@ -3,11 +3,11 @@
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
 use std::hash::{Hash, Hasher};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use peer::{cache, download, process};
+use peer::{apt, cache, download, process};
 
 use crate::repository::repository;
 
@@ -50,9 +50,7 @@ pub(super) fn chromium() -> Result<PathBuf> {
     ensure!(process::is_installed("apt-get"), "there is no Chromium");
     eprintln!("installing chromium …");
     for words in [&["update"][..], &["install", "-y", "--no-install-recommends", "chromium"]] {
-        let mut apt = process::command("apt-get");
-        apt.args(words).env("DEBIAN_FRONTEND", "noninteractive");
-        let outcome = download::run(&mut apt, INSTALL_LIMIT)?;
+        let outcome = apt::run(words, Path::new("/"), INSTALL_LIMIT)?;
         ensure!(outcome.success(), "apt-get: {}", outcome.story());
     }
     there().context("there is no Chromium")

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::scenario::{Context, Scenario, Verdict, must_contain};
 use super::stream::{self, PER_SECOND, RECORDS, Reader, SEND_LIMIT, Told};
 use super::target::Target;
 use super::{Arguments, run_scenarios};
-use peer::download;
+use peer::apt;
 use peer::process::{self, Guarded, Outcome};
 
 /// How long one call may take.
@@ -85,11 +86,7 @@ fn version(text: &str) -> Result<String> {
 fn install() -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "only root may install it");
     for arguments in [&["update", "-q"][..], &["install", "-y", "-q", "kcat"]] {
-        let mut apt = process::command("apt-get");
-        // Another program may be installing at this moment.
-        apt.args(arguments).args(["-o", "DPkg::Lock::Timeout=120"]);
-        apt.env("DEBIAN_FRONTEND", "noninteractive");
-        let outcome = download::run(&mut apt, Duration::from_secs(300))?;
+        let outcome = apt::run(arguments, Path::new("/"), Duration::from_secs(300))?;
         ensure!(outcome.success(), "apt-get {arguments:?}: {}", outcome.story());
     }
     Ok(())

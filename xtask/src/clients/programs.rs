@@ -258,6 +258,9 @@ pub fn node_modules(source: &Path) -> Result<PathBuf> {
 fn install_go(conformance: &Path, client: &str) -> Result<Installed> {
     let module = conformance.join("go");
     let binary = cache::folder()?.join("go").join(client);
+    // A program that runs cannot be written, and two steps may build one at the same moment.
+    let lock = fs::File::create(cache::folder()?.join("go.lock"))?;
+    lock.lock()?;
     let mut go = process::command("go");
     go.args(["build", "-mod=readonly", "-o"]).arg(&binary).arg(format!("./{client}"));
     must_run(go.current_dir(module))?;

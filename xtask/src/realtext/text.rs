@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use peer::process;
-use peer::{cache, download};
+use peer::{apt, cache, process};
 
 /// The package; its text is the dictionary's articles, one after the other.
 const PACKAGE: &str = "dict-gcide";
@@ -51,9 +50,7 @@ pub fn load(file: Option<&Path>) -> Result<Text> {
 
 fn fetch(fresh: &Path) -> Result<()> {
     eprintln!("fetching {PACKAGE} …");
-    let mut apt = process::command("apt-get");
-    apt.args(["download", "-q", PACKAGE]).current_dir(fresh);
-    let outcome = download::run(&mut apt, LIMIT)
+    let outcome = apt::run(&["download", "-q", PACKAGE], fresh, LIMIT)
         .context("Debian's or Ubuntu's apt-get is needed (or --text FILE)")?;
     ensure!(outcome.success(), "apt-get brought no {PACKAGE}: {}", outcome.story());
     let package = fs::read_dir(fresh)?
