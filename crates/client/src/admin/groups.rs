@@ -15,8 +15,13 @@ use wire::{
 };
 
 impl Admin {
-    /// All groups of the cluster.
+    /// All groups of the cluster. A broker that still reads its log of groups is asked again, with all others, as Kafka's
+    /// own client does.
     pub async fn list_groups(&self) -> Result<Vec<ListedGroup>, ClientError> {
+        self.cluster.retry(|| self.list_groups_once()).await
+    }
+
+    async fn list_groups_once(&self) -> Result<Vec<ListedGroup>, ClientError> {
         let mut out = Vec::new();
         for (broker, response) in self.call_all(&ListGroupsRequest::default()).await? {
             check(response.error(), None, || format!("listing the groups of broker {broker}"))?;

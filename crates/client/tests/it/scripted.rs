@@ -1,13 +1,19 @@
 //! A connection against a broker that the test plays: what real brokers rarely do.
 
-use client::{ClientError, Connection, ConnectionConfig};
+use client::{Admin, ClientError, Cluster, ClusterConfig, Connection, ConnectionConfig};
 use model::ErrorCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wire::api_versions::ApiVersion;
 use wire::frame::{RequestHead, write_response};
-use wire::{ApiKey, ApiVersionsResponse, MetadataRequest, MetadataResponse, Writer};
+use wire::list_groups::ListedGroup;
+use wire::metadata::MetadataResponseBroker;
+use wire::{
+    ApiKey, ApiVersionsResponse, ListGroupsResponse, MetadataRequest, MetadataResponse, Writer,
+};
 
 fn config() -> ConnectionConfig {
     ConnectionConfig {
@@ -178,4 +184,63 @@ async fn a_port_without_a_broker_is_an_error_of_the_connection() {
     drop(listener);
     let error = Connection::open(&address, &config()).await.unwrap_err();
     assert!(matches!(error, ClientError::Connect { .. }), "{error}");
+}
+
+/// A broker that reads its log of groups when it is first asked for them, and has read it when it is asked again.
+async fn serve_groups(mut stream: TcpStream, port: i32, asked: Arc<AtomicUsize>) {
+    loop {
+        let (api, version, id) = request(&mut stream).await;
+        match api {
+            ApiKey::ApiVersions => {
+                let row = |api: ApiKey, max_version| ApiVersion {
+                    api_key: api.code(),
+                    min_version: 0,
+                    max_version,
+                };
+                let api_keys =
+                    vec![row(api, version), row(ApiKey::Metadata, 8), row(ApiKey::ListGroups, 2)];
+                let versions = ApiVersionsResponse { api_keys, ..Default::default() };
+                answer(&mut stream, &versions, api, version, id).await;
+            }
+            ApiKey::Metadata => {
+                let broker =
+                    MetadataResponseBroker { port, host: "127.0.0.1".into(), ..Default::default() };
+                let metadata = MetadataResponse { brokers: vec![broker], ..Default::default() };
+                answer(&mut stream, &metadata, api, version, id).await;
+            }
+            ApiKey::ListGroups => {
+                let is_first = asked.fetch_add(1, Ordering::Relaxed) == 0;
+                let groups = match is_first {
+                    true => ListGroupsResponse {
+                        error_code: ErrorCode::CoordinatorLoadInProgress.code(),
+                        ..Default::default()
+                    },
+                    false => ListGroupsResponse {
+                        groups: vec![ListedGroup { group_id: "g".into(), ..Default::default() }],
+                        ..Default::default()
+                    },
+                };
+                answer(&mut stream, &groups, api, version, id).await;
+            }
+            other => panic!("{other:?} was not to be asked"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn groups_are_listed_when_the_broker_has_read_its_log_of_them() {
+    let (listener, address) = listen().await;
+    let port = i32::from(listener.local_addr().unwrap().port());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let broker = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve_groups(stream, port, counted.clone()));
+        }
+    });
+    let cluster = Cluster::connect(ClusterConfig::new(&address)).await.unwrap();
+    let groups = Admin::new(cluster).list_groups().await.unwrap();
+    assert_eq!(groups.iter().map(|group| &*group.group_id).collect::<Vec<_>>(), ["g"]);
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    broker.abort();
 }
