@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use client::admin::NewTopic;
 use client::{Admin, Cluster, ClusterConfig, CommittedOffset};
-use model::{Offset, TopicPartition};
+use model::{ErrorCode, Offset, TopicPartition};
 use perf::web::Connection;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -46,10 +46,11 @@ async fn admin(bootstrap: &str) -> Told<Admin> {
 pub fn topic(bootstrap: &str, name: &str, partitions: i32) -> Told<()> {
     block_on(async {
         let admin = admin(bootstrap).await?;
-        if admin.cluster().topic(name).await.is_err() {
-            admin.create_topic(&NewTopic::new(name, partitions, 1)).await?;
+        // Made rather than looked for: who looks for a topic waits a minute for one to be made.
+        match admin.create_topic(&NewTopic::new(name, partitions, 1)).await {
+            Err(error) if error.code() == Some(ErrorCode::TopicAlreadyExists) => Ok(()),
+            made => made.map(|_| ()).map_err(Into::into),
         }
-        Ok(())
     })
 }
 
