@@ -1,4 +1,4 @@
-//! All checks: what continuous integration runs, and what anybody runs who wants to know whether the tree is sound.
+//! All checks: what continuous integration runs, and what tells whether the tree is sound.
 //! What fails soonest comes first. Behind the build three lanes of steps run side by side, since most steps wait for
 //! clients that start, loads that end and brokers that are patient.
 //!
