@@ -1,6 +1,7 @@
 //! All checks: what continuous integration runs, and what tells whether the tree is sound.
-//! What fails soonest comes first. Behind the build three lanes of steps run side by side, since most steps wait for
-//! clients that start, loads that end and brokers that are patient.
+//! What fails soonest comes first. Behind the build, steps run side by side, since most of them wait for clients that
+//! start, loads that end and brokers that are patient: the trials beside the tests, then what stands in front of the
+//! gateway beside the clients of other languages, and the fuzz targets beside all of it.
 //!
 //! Needs Rust and a C compiler. What else the steps use (Java, Python, Node.js, Go, kcat) they install
 //! where they can, and name where they cannot; such a step is skipped with a word.
@@ -94,7 +95,7 @@ const FRONTS: &[Step] = &[
     cargo("a real browser", &["xt", "browser"]),
 ];
 
-/// Runs the steps; the first that fails ends its lane, and all of it when the other lanes have ended.
+/// Runs the steps. The first that fails ends those behind it, and the run when those beside it have ended.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let began = Instant::now();
     println!("== tidy");
@@ -103,10 +104,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     run_step_with(&BUILD, &LINTED)?;
     let built = highwater::target_folder().join("debug");
     let environment = Environment::of(&built)?;
-    // Tests and trials are the longest; the clients of other languages behind them, the other steps beside them.
-    let lanes: [&[&[Step]]; 2] =
-        if arguments.quick { [&[], &[TRIALS]] } else { [&[CLIENTS], &[TRIALS, FRONTS]] };
-    let fuzz: &[Step] = if arguments.quick { &[] } else { FUZZ };
+    let fuzz = if arguments.quick { &[] } else { FUZZ };
     let failed = Mutex::new(Vec::new());
     let note = |outcome: Result<()>| {
         if let Err(cause) = outcome {
@@ -114,10 +112,16 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         }
     };
     thread::scope(|scope| {
-        let [behind_the_tests, beside_the_tests] = lanes;
-        scope.spawn(|| note(environment.run_all(beside_the_tests)));
-        scope.spawn(|| note(environment.run_all(&[fuzz])));
-        note(tests(&built.join("highwater")).and_then(|()| environment.run_all(behind_the_tests)));
+        scope.spawn(|| note(environment.run_all(fuzz)));
+        let trials = scope.spawn(|| note(environment.run_all(TRIALS)));
+        note(tests(&built.join("highwater")));
+        trials.join().expect("no lane panics");
+        // Clients of other languages are not started for a program that is known to be wrong.
+        if arguments.quick || !failed.lock().expect("no lane panics").is_empty() {
+            return;
+        }
+        scope.spawn(|| note(environment.run_all(FRONTS)));
+        note(environment.run_all(CLIENTS));
     });
     println!("== all of it in {} s", began.elapsed().as_secs());
     let failed = failed.into_inner()?;
@@ -158,8 +162,8 @@ impl Environment {
     }
 
     /// Runs the steps one behind the other; the first that fails is the last.
-    fn run_all(&self, steps: &[&[Step]]) -> Result<()> {
-        steps.iter().copied().flatten().try_for_each(|step| self.run(step))
+    fn run_all(&self, steps: &[Step]) -> Result<()> {
+        steps.iter().try_for_each(|step| self.run(step))
     }
 
     /// Runs a step beside others, and prints what it had to say when it ends, so that no two are mixed.
