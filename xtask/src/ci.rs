@@ -6,9 +6,9 @@
 //! Needs Rust and a C compiler. What else the steps use (Java, Python, Node.js, Go, kcat) they install
 //! where they can, and name where they cannot; such a step is skipped with a word.
 
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
@@ -170,28 +170,31 @@ impl Environment {
     fn run(&self, step: &Step) -> Result<()> {
         println!("== begun: {}: {} {}", step.name, step.program, step.arguments.join(" "));
         let began = Instant::now();
-        // One pipe for both, in the order of the words.
-        let (mut reader, writer) = std::io::pipe()?;
         let mut command = Command::new(step.program);
         command
             .args(step.arguments)
             .env("HIGHWATER_BINARY", &self.program)
             .env("TRIALS_BINARY", &self.trials)
-            .current_dir(tidy::root()?)
-            .stdin(Stdio::null())
-            .stdout(writer.try_clone()?)
-            .stderr(writer);
-        let mut child = command.spawn().with_context(|| format!("cannot run {}", step.program))?;
-        // The command holds the writing ends, and nothing would end while it does.
-        drop(command);
-        let mut said = Vec::new();
-        reader.read_to_end(&mut said)?;
-        let status = child.wait()?;
-        let (said, seconds) = (String::from_utf8_lossy(&said), began.elapsed().as_secs());
+            .current_dir(tidy::root()?);
+        let (status, said) =
+            ended(&mut command).with_context(|| format!("cannot run {}", step.program))?;
+        let seconds = began.elapsed().as_secs();
         println!("{said}\n== {}: {seconds} s", step.name);
         ensure!(status.success(), "{} failed", step.name);
         Ok(())
     }
+}
+
+/// Waits until the command has ended; how it ended, and what it said on either way. A file takes its words: a pipe would
+/// end with the last process that the command has left behind, if it has.
+fn ended(command: &mut Command) -> Result<(ExitStatus, String)> {
+    let mut words = tempfile::tempfile()?;
+    command.stdin(Stdio::null()).stdout(words.try_clone()?).stderr(words.try_clone()?);
+    let status = command.status()?;
+    let mut said = Vec::new();
+    words.rewind()?;
+    words.read_to_end(&mut said)?;
+    Ok((status, String::from_utf8_lossy(&said).into_owned()))
 }
 
 fn run_step(step: &Step) -> Result<()> {
@@ -212,4 +215,22 @@ fn run_step_with(step: &Step, environment: &[(&str, &str)]) -> Result<()> {
         bail!("{} failed", step.name);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_command_has_ended_though_it_left_a_process_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "mkfifo gate; cat gate & echo one; echo two >&2; exit 3";
+        let mut shell = Command::new("sh");
+        let (status, said) = ended(shell.args(["-c", script]).current_dir(folder.path())).unwrap();
+        assert_eq!((status.code(), &*said), (Some(3), "one\ntwo\n"));
+        // Lets the process end that was left behind.
+        fs::write(folder.path().join("gate"), "").unwrap();
+    }
 }

@@ -15,8 +15,7 @@ use wire::{
 };
 
 impl Admin {
-    /// All groups of the cluster. A broker that still reads its log of groups is asked again, with all others, as Kafka's
-    /// own client does.
+    /// All groups of the cluster. While a broker still reads its log of groups, all brokers are asked again.
     pub async fn list_groups(&self) -> Result<Vec<ListedGroup>, ClientError> {
         self.cluster.retry(|| self.list_groups_once()).await
     }

@@ -18,7 +18,7 @@ const BEGIN_MAX: u64 = 86_400_000_000;
 /// Tells the clocks' random numbers from those of the same seed that all else is made of.
 const OWN_NUMBERS: u64 = 0x00c1_27eb;
 
-/// The random numbers of clocks: whether there are any faults of clocks changes nothing else of a run.
+/// Which clocks are wrong, and the random numbers for it: none is taken from those that the rest of a run is made of.
 #[derive(Debug)]
 pub(super) struct ClockFaults {
     random: Rng,
