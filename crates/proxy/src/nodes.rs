@@ -96,16 +96,20 @@ pub fn listen(address: SocketAddr, port: u16) -> io::Result<TcpListener> {
     socket.listen(1024)
 }
 
-/// Takes connections until the proxy closes or stops.
+/// Takes connections until the proxy closes its listeners, or is dropped.
 pub async fn accept(shared: Arc<Shared>, listener: TcpListener, target: Target) {
     let mut stop = shared.stop.clone();
+    let mut listening = shared.listening.subscribe();
     loop {
         tokio::select! {
-            _ = stop.changed() => return,
-            () = shared.closed() => return,
+            _ = stop.changed() => break,
+            () = async { drop(listening.wait_for(|is_listening| !*is_listening).await) } => break,
             accepted = listener.accept() => took(&shared, accepted, target).await,
         }
     }
+    // In this order: a stop goes on when the last listener is no longer watching.
+    drop(listener);
+    drop(listening);
 }
 
 /// How long to wait after a connection that could not be taken.

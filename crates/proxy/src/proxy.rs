@@ -116,7 +116,9 @@ pub(crate) struct Shared {
     pub(crate) refusals: Refusals,
     /// Rung when a broker was not where it should be.
     pub(crate) doubt: Notify,
-    /// Set when no further connection and no further request is taken.
+    /// Watched by every task that listens; false when none may any more.
+    pub(crate) listening: watch::Sender<bool>,
+    /// Set when no further request is taken.
     pub(crate) closing: watch::Receiver<bool>,
     /// Changes when the proxy stops, or is dropped.
     pub(crate) stop: watch::Receiver<()>,
@@ -147,6 +149,7 @@ impl Shared {
             room: Arc::new(Semaphore::new(config.connections_max.min(Semaphore::MAX_PERMITS))),
             refusals: Refusals::default(),
             doubt: Notify::new(),
+            listening: ends.listening.clone(),
             closing: ends.closing.subscribe(),
             stop: ends.stop.subscribe(),
         }
@@ -188,10 +191,21 @@ async fn lookup(config: &ProxyConfig) -> io::Result<SocketAddr> {
 /// What ends the tasks of a proxy.
 #[derive(Debug)]
 struct Ends {
-    /// Set: no further connection, no further request.
+    /// False: no further connection. Closed when every listener is.
+    listening: watch::Sender<bool>,
+    /// Set: no further request.
     closing: watch::Sender<bool>,
     /// Changed: everything ends now.
     stop: watch::Sender<()>,
+}
+
+impl Ends {
+    /// Closes all listeners, and waits until they are closed: a client whose connection ends next
+    /// comes again at once, and must be refused rather than taken and cut off.
+    async fn close_listeners(&self) {
+        self.listening.send_replace(false);
+        self.listening.closed().await;
+    }
 }
 
 /// A proxy that runs. Dropping it ends it and its connections.
@@ -217,7 +231,11 @@ impl Proxy {
         let place = lookup(&config).await.map_err(failed)?;
         let listener = nodes::listen(place, place.port()).map_err(failed)?;
         let listen_address = listener.local_addr().map_err(failed)?;
-        let ends = Ends { closing: watch::Sender::new(false), stop: watch::Sender::new(()) };
+        let ends = Ends {
+            listening: watch::Sender::new(true),
+            closing: watch::Sender::new(false),
+            stop: watch::Sender::new(()),
+        };
         let asks_every = config.asks_every;
         let shared = Arc::new(Shared::new(config, listen_address, &ends));
         let bootstrap = nodes::joined(&shared.advertised_host, listen_address.port().into());
@@ -256,6 +274,7 @@ impl Proxy {
     /// Ends all listeners and connections, and waits until they have ended.
     pub async fn stop(self) {
         drop(self.shared);
+        self.ends.close_listeners().await;
         self.ends.stop.send_replace(());
         self.ends.stop.closed().await;
     }
@@ -264,6 +283,7 @@ impl Proxy {
     /// been answered, for no longer than `patience`; then ends as [`Proxy::stop`] does.
     pub async fn drain(self, patience: Duration) {
         drop(self.shared);
+        self.ends.close_listeners().await;
         self.ends.closing.send_replace(true);
         // Every task that is still there watches this.
         if tokio::time::timeout(patience, self.ends.stop.closed()).await.is_err() {

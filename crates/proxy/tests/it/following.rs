@@ -136,6 +136,30 @@ async fn a_drain_finishes_the_answers_that_were_asked_for_and_begins_nothing() {
     assert!(next_frame(&mut at_broker).await.is_none(), "the third request did not begin");
 }
 
+/// Several threads, for a listener and connections to end at the same time; and many clients that come
+/// again at once: that one is taken in between is a matter of microseconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_client_whose_connection_is_drained_finds_no_listener() {
+    let server = Server::start().await;
+    for round in 0..40 {
+        let proxy = Proxy::start(ProxyConfig::new(&server.address)).await.unwrap();
+        let mut clients = tokio::task::JoinSet::new();
+        for id in 0..50 {
+            let bootstrap = proxy.bootstrap().to_owned();
+            let mut idle = Raw::connect(&bootstrap).await;
+            idle.send_echo(id, 10).await;
+            assert_eq!(idle.answered().await, id);
+            clients.spawn(async move {
+                assert!(idle.answer().await.is_none());
+                TcpStream::connect(bootstrap).await.is_ok()
+            });
+        }
+        proxy.drain(NEVER).await;
+        let taken = clients.join_all().await.into_iter().filter(|is_taken| *is_taken).count();
+        assert_eq!(taken, 0, "round {round}");
+    }
+}
+
 #[tokio::test]
 async fn a_drain_does_not_wait_for_a_broker_that_says_nothing() {
     let broker = TcpListener::bind("127.0.0.1:0").await.unwrap();
