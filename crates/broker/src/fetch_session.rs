@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
-use model::{LeaderEpoch, Offset, TopicId};
+use model::{Offset, TopicId};
+use node::answering::Wanted;
 use parking_lot::Mutex;
 use partition::{Partition, Watch, WatchKey};
 use smallvec::SmallVec;
@@ -37,21 +38,6 @@ pub enum TopicKey {
     Name(Arc<str>),
     /// Versions 13 and up.
     Id(TopicId),
-}
-
-/// What a client wants of one partition.
-#[derive(Clone, Copy, Debug)]
-pub struct Wanted {
-    /// The first offset wanted.
-    pub offset: Offset,
-    /// Bytes at most.
-    pub max_bytes: u32,
-    /// The leader epoch that the client knows.
-    pub known_epoch: LeaderEpoch,
-    /// The leader epoch of the last record it has.
-    pub last_fetched_epoch: LeaderEpoch,
-    /// The high watermark that it knows, if it says.
-    pub known_high_watermark: Option<Offset>,
 }
 
 /// One partition of a session.
@@ -485,6 +471,8 @@ fn evict_one(sessions: &mut HashMap<i32, SharedSession>, of_clients: bool, now: 
 
 #[cfg(test)]
 mod tests {
+    use model::LeaderEpoch;
+
     use super::*;
 
     fn session_of(entries: usize) -> Box<FetchSession> {

@@ -4,10 +4,14 @@
 //! A machine is owned by one task or thread and has the shape `step(now, event, &mut effects)`. It may touch partitions,
 //! whose locks are short; what takes a device or a peer is an effect.
 //!
-//! Read [`fetcher`] (the follower's side of replication), [`roles`] (what the image means for a replica), then
-//! [`sessions`] (whom the active controller fences) and [`standstill`] (who has itself fenced).
+//! Read [`fetcher`] (the follower's side of replication) with its bytes ([`fetching`]; the leader's side is [`answering`]),
+//! [`roles`] (what the image means for a replica), then [`sessions`] (whom the active controller fences) and [`standstill`]
+//! (who has itself fenced).
 
+pub mod answering;
 pub mod fetcher;
+pub mod fetching;
+pub mod mutants;
 pub mod roles;
 pub mod sessions;
 pub mod standstill;

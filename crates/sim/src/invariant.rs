@@ -46,6 +46,8 @@ pub enum Invariant {
     DecisionsFollow,
     /// A process that holds the lock of the one before it waits for no session.
     RestartsAtOnce,
+    /// What one broker sends, another one can read.
+    MessagesAreRead,
     /// Whoever waits gets an answer once the faults are over.
     EverybodyIsAnswered,
 }

@@ -5,7 +5,7 @@
 //! events: whoever would wait puts an event there. All choices come out of the seed, so a run can be
 //! repeated exactly; [`Outcome::trace`] is a digest of everything that happened.
 //!
-//! What must hold has a name: [`Invariant`]. Not here: the wire format, threads (a
+//! What must hold has a name: [`Invariant`]. Not here: the wire format of clients, threads (a
 //! race between two of them is found elsewhere). Read `world.rs`, then `history.rs`; several brokers are in `cluster/`.
 
 mod broker;
@@ -38,6 +38,8 @@ pub enum Mutant {
     Replication(replication::mutants::Mutant),
     /// Of the controller's decisions.
     Metadata(metadata::mutants::Mutant),
+    /// Of what brokers say to each other.
+    Node(node::mutants::Mutant),
 }
 
 #[cfg(debug_assertions)]
@@ -46,7 +48,8 @@ impl Mutant {
     pub fn all() -> impl Iterator<Item = Mutant> {
         let replication = replication::mutants::Mutant::ALL.into_iter().map(Mutant::Replication);
         let metadata = metadata::mutants::Mutant::ALL.into_iter().map(Mutant::Metadata);
-        replication.chain(metadata)
+        let node = node::mutants::Mutant::ALL.into_iter().map(Mutant::Node);
+        replication.chain(metadata).chain(node)
     }
 
     /// Its name.
@@ -54,6 +57,7 @@ impl Mutant {
         match self {
             Mutant::Replication(mutant) => format!("{mutant:?}"),
             Mutant::Metadata(mutant) => format!("{mutant:?}"),
+            Mutant::Node(mutant) => format!("{mutant:?}"),
         }
     }
 }
@@ -61,16 +65,16 @@ impl Mutant {
 /// Plants a fault on this thread, or none.
 #[cfg(debug_assertions)]
 fn plant(mutant: Option<Mutant>) {
-    let of_replication = match mutant {
-        Some(Mutant::Replication(mutant)) => Some(mutant),
-        _ => None,
-    };
-    let of_metadata = match mutant {
-        Some(Mutant::Metadata(mutant)) => Some(mutant),
-        _ => None,
-    };
+    let (mut of_replication, mut of_metadata, mut of_node) = (None, None, None);
+    match mutant {
+        Some(Mutant::Replication(mutant)) => of_replication = Some(mutant),
+        Some(Mutant::Metadata(mutant)) => of_metadata = Some(mutant),
+        Some(Mutant::Node(mutant)) => of_node = Some(mutant),
+        None => {}
+    }
     replication::mutants::plant(of_replication);
     metadata::mutants::plant(of_metadata);
+    node::mutants::plant(of_node);
 }
 
 /// How the simulation of several brokers of this seed finds a rule left out, if it does.

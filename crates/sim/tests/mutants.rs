@@ -45,6 +45,8 @@ const KNOWN: &[(&str, u64)] = &[
     ("CopiesCount", 711),
     ("DropsMemberEpochs", 0),
     ("DropsHolders", 711),
+    ("DropsLastEpochs", 2),
+    ("DropsDivergences", 2),
 ];
 
 #[test]

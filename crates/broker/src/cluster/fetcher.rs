@@ -15,6 +15,7 @@ use bytes::{Bytes, BytesMut};
 use metadata::decide::BrokerRef;
 use model::batch::Batches;
 use model::{BrokerId, Offset};
+use node::fetching::{self, Answered, Session, Terms};
 use node::{Ask, Effects, Event, Fetcher, Key};
 use partition::{Next, Partition, PartitionError, Watch, WatchKey};
 use storage::StorageError;
@@ -25,7 +26,6 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{error, info, warn};
 
-use super::fetching::{self, Answered, Session, Terms};
 use super::links::ClusterLinks;
 use crate::counters::ClusterCounters;
 use crate::server::Server;

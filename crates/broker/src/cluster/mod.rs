@@ -30,7 +30,6 @@ mod describing;
 mod failed_disks;
 mod fetcher;
 mod fetchers;
-mod fetching;
 mod handing_over;
 mod heartbeats;
 mod in_sync;

@@ -23,19 +23,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use model::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Moment, Offset, PartitionIndex};
-use partition::{
-    FollowerFetch, Isolation, Partition, PartitionError, Read, ReadRequest, ReplicaRead,
-};
+use model::{BrokerId, ErrorCode, LeaderEpoch, Moment, Offset, PartitionIndex};
+use node::answering::{Follower, Wanted};
+use partition::{Isolation, Partition, PartitionError, Read, ReadRequest};
 use storage::disk::reserve;
 use wire::frame::RequestHead;
 use wire::hot::Topic as WireTopic;
 use wire::hot::fetch::FetchRequest;
 
 use crate::complaints::Complaints;
-use crate::fetch_session::{
-    Entry, FetchSession, SessionOf, SessionUse, SharedSession, TopicKey, Wanted,
-};
+use crate::fetch_session::{Entry, FetchSession, SessionOf, SessionUse, SharedSession, TopicKey};
 use crate::network::memory::Charge;
 use crate::network::outbox::Outbox;
 use crate::network::slot::{Hangup, Slot};
@@ -50,8 +47,6 @@ use super::{Dispatched, known_epoch};
 const EPOCH_FINAL: i32 = -1;
 /// The epoch of a request that wants a new session.
 const EPOCH_INITIAL: i32 = 0;
-/// The replica id of Kafka's verification tool, which reads like a consumer.
-const DEBUG_REPLICA: i32 = -2;
 
 /// How long a request at least waits for a file to be closed, whatever its own time-out.
 const PUT_OFF_LEAST: Duration = Duration::from_secs(1);
@@ -69,13 +64,6 @@ pub struct Fetching<'a> {
     pub sessions: &'a mut SessionUse,
     /// The broker at its other end, if it has proven to be one.
     pub broker: Option<BrokerId>,
-}
-
-/// A broker that fetches as a replica.
-#[derive(Clone, Copy, Debug)]
-struct ReplicaOf {
-    broker: BrokerId,
-    epoch: BrokerEpoch,
 }
 
 /// How many partitions one request, or one session, may name.
@@ -105,7 +93,7 @@ pub struct FetchInProgress {
     max_bytes: u32,
     isolation: Isolation,
     /// The broker that fetches, if it is one.
-    replica: Option<ReplicaOf>,
+    replica: Option<Follower>,
     arrived: Instant,
     deadline: Instant,
     /// When to look again, if it waits for a file to be closed and none is.
@@ -172,7 +160,7 @@ pub fn begin(
         deadline: now + Duration::from_millis(request.max_wait_ms.max(0) as u64),
         _memory: memory,
     };
-    match replica(from.broker, request) {
+    match Follower::of(request, from.broker) {
         Ok(None) => fetch.take_in(request, from.sessions, now),
         Ok(replica) => {
             (fetch.replica, fetch.isolation) = (replica, Isolation::LogEnd);
@@ -182,20 +170,6 @@ pub fn begin(
     }
     request.shrink();
     Ok(Dispatched::Slot(Slot::Fetch(Box::new(fetch))))
-}
-
-/// The broker that fetches as a replica, on a connection on which it has proven who it is.
-fn replica(
-    broker: Option<BrokerId>,
-    request: &FetchRequest,
-) -> Result<Option<ReplicaOf>, ErrorCode> {
-    match request.replica_id {
-        id if (DEBUG_REPLICA..0).contains(&id.0) => Ok(None),
-        id if Some(id) == broker => {
-            Ok(Some(ReplicaOf { broker: id, epoch: request.replica_epoch }))
-        }
-        _ => Err(ErrorCode::ClusterAuthorizationFailed),
-    }
 }
 
 impl FetchInProgress {
@@ -377,13 +351,7 @@ fn update(session: &mut FetchSession, request: &FetchRequest, topics: &Topics) {
         session.forget(keys.of(forgotten.topic), forgotten.partition.0);
     }
     for partition in &request.partitions {
-        let wanted = Wanted {
-            offset: partition.fetch_offset,
-            max_bytes: partition.partition_max_bytes.max(0) as u32,
-            known_epoch: partition.current_leader_epoch,
-            last_fetched_epoch: partition.last_fetched_epoch,
-            known_high_watermark: Some(partition.high_watermark).filter(|it| it.0 < i64::MAX),
-        };
+        let wanted = Wanted::of(partition);
         session.want(keys.of(partition.topic), partition.partition.0, wanted);
     }
 }
@@ -394,7 +362,7 @@ struct Terms<'a> {
     complaints: &'a Complaints,
     isolation: Isolation,
     /// The broker that fetches, and now.
-    replica: Option<(ReplicaOf, Moment)>,
+    replica: Option<(Follower, Moment)>,
     server: &'a Server,
     /// Whether the last look found a high watermark that a replica does not know.
     has_news: Cell<bool>,
@@ -508,8 +476,8 @@ impl Terms<'_> {
         let look = || match self.replica {
             None => partition.read(&request),
             Some((replica, now)) => {
-                let known_epoch = entry.wanted.known_epoch;
-                serve_replica(partition, &request, replica, known_epoch, now)
+                let asked = replica.read(&entry.wanted, entry.cursor, left_bytes, first, now);
+                partition.serve_replica(&asked)
             }
         };
         let read = match reserve::at_once(look) {
@@ -599,29 +567,6 @@ impl Terms<'_> {
             }
         }
     }
-}
-
-/// Answers a replica: its fetch is its acknowledgement.
-fn serve_replica(
-    partition: &Partition,
-    request: &ReadRequest,
-    replica: ReplicaOf,
-    leader_epoch: LeaderEpoch,
-    now: Moment,
-) -> Result<Read, PartitionError> {
-    partition.serve_replica(&ReplicaRead {
-        fetch: FollowerFetch {
-            follower: replica.broker,
-            broker_epoch: replica.epoch,
-            leader_epoch,
-            position: request.offset,
-            now,
-        },
-        last_epoch: request.last_fetched_epoch.unwrap_or(LeaderEpoch::NONE),
-        cursor: request.cursor,
-        max_bytes: request.max_bytes,
-        at_least_one: request.at_least_one,
-    })
 }
 
 fn size_bytes(read: &Read) -> u64 {

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use metadata::decide::{EmptyReplica, NewIsr};
+use metadata::decide::{BrokerRef, EmptyReplica, NewIsr};
 use metadata::{ClusterImage, PartitionImage};
 use model::{
-    BrokerEpoch, BrokerId, Durability, LeaderEpoch, Moment, Offset, PartitionIndex, Timestamp,
-    TopicId, Uuid,
+    BrokerEpoch, BrokerId, Durability, ErrorCode, LeaderEpoch, Moment, Offset, PartitionIndex,
+    Timestamp, TopicId, Uuid,
 };
-use node::fetcher::{Answered, Ask, Effects, Event, Fetcher, Key, ReplicaAnswerError};
+use node::fetcher::{Effects, Event, Fetcher, Key};
 use partition::{
     Acks, Append, Appended, Assignment, Fate, FollowerFetch, Isolation, IsrAnswer, Partition,
     PartitionError, PartitionSync, ReadRequest, ReplicaRead, Urgency,
@@ -18,6 +18,7 @@ use storage::StorageError;
 use storage::disk::SimDisk;
 
 use super::controller::min_insync_of;
+use super::fetches::{self, FETCH_BYTES_MAX, Found};
 use super::plan::ClusterPlan;
 use crate::broker::Woken;
 use crate::history::Broken;
@@ -27,8 +28,6 @@ use crate::network::Address;
 use crate::start::{LogDirectory, OpenedReplicas, cluster_settings};
 use crate::syncs::Syncs;
 
-/// Bytes of one answer for a partition, but for a larger batch.
-const FETCH_BYTES_MAX: u32 = 900;
 /// Bytes past the recovery point that are worth a checkpoint.
 const CHECKPOINT_BYTES_MIN: u64 = 2_000;
 
@@ -44,8 +43,8 @@ struct Waiting {
 /// What a broker wants from the others.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
-    /// A fetch.
-    Ask(BrokerId, Ask),
+    /// A fetch of this number, as a frame.
+    Fetch(BrokerId, u64, Vec<u8>),
     /// An ISR, of the controller.
     Isr(NewIsr),
     /// An answer to a client.
@@ -280,15 +279,18 @@ impl ClusterBroker {
         }
     }
 
+    /// Takes the answer to the fetch of this number. Fails if it cannot be read.
     pub(crate) fn answered(
         &mut self,
         leader: BrokerId,
         now: Moment,
         clock: Timestamp,
         number: u64,
-        answers: Vec<(Key, Result<Answered, ReplicaAnswerError>)>,
-    ) {
+        frame: &[u8],
+    ) -> Result<(), String> {
+        let answers = fetches::read_answer(frame, number)?;
         self.step(leader, now, clock, Event::Answered(number, answers));
+        Ok(())
     }
 
     pub(crate) fn lost(&mut self, leader: BrokerId, now: Moment, clock: Timestamp) {
@@ -320,7 +322,12 @@ impl ClusterBroker {
         let deletions: Vec<_> =
             deletions.into_iter().filter(|(key, ..)| is_in_reach(key)).collect();
         syncs.iter().for_each(|partition| partition.request_sync());
-        self.outgoing.extend(ask.map(|ask| Outgoing::Ask(leader, ask)));
+        if let Some(ask) = ask {
+            let who = BrokerRef { broker: self.id, epoch: self.epoch };
+            let known = |key: &Key| self.partitions[key.partition.0 as usize].high_watermark();
+            let frame = fetches::write_request(&ask, who, known);
+            self.outgoing.push(Outgoing::Fetch(leader, ask.number, frame));
+        }
         let changed = !cuts.is_empty() || !start_overs.is_empty();
         for (key, partition, cut) in cuts {
             if cut.takes_committed {
@@ -354,38 +361,31 @@ impl ClusterBroker {
         changed
     }
 
-    /// Answers another broker's fetch.
+    /// Answers another broker's fetch, frame by frame. Fails if it cannot be read.
     pub(crate) fn serve(
         &mut self,
         from: BrokerId,
-        broker_epoch: BrokerEpoch,
-        ask: &Ask,
+        frame: &[u8],
         now: Moment,
-    ) -> Vec<(Key, Result<Answered, ReplicaAnswerError>)> {
-        let mut answers = Vec::new();
-        for (key, fetch) in &ask.partitions {
-            let partition = Arc::clone(&self.partitions[key.partition.0 as usize]);
-            let asked = ReplicaRead {
-                fetch: FollowerFetch {
-                    follower: from,
-                    broker_epoch,
-                    leader_epoch: fetch.from.leader_epoch,
-                    position: fetch.from.offset,
-                    now,
-                },
-                last_epoch: fetch.last_epoch,
-                cursor: Default::default(),
-                max_bytes: FETCH_BYTES_MAX,
-                at_least_one: true,
+    ) -> Result<Vec<u8>, String> {
+        let request = fetches::Request::read(frame, from)?;
+        let mut found = Vec::new();
+        for (key, wanted) in &request.wanted {
+            let at = key.partition.0 as usize;
+            let known = self.partitions.get(at).filter(|_| key.topic_id == self.topic_id);
+            let Some(partition) = known.cloned() else {
+                found.push(Found::Failed(ErrorCode::UnknownTopicId, None));
+                continue;
             };
-            let answer = self.serve_one(&partition, &asked);
+            let asked = request.follower.read(wanted, Default::default(), u32::MAX, true, now);
+            let one = self.serve_one(&partition, &asked);
             // A fetch that is answered with where the histories part is not counted.
-            if answer.as_ref().is_ok_and(|answer| answer.diverging.is_none()) {
+            if matches!(&one, Found::Read(read, _) if read.diverging.is_none()) {
                 self.check_caught_up(&partition, &asked.fetch);
             }
-            answers.push((*key, answer));
+            found.push(one);
         }
-        answers
+        Ok(fetches::write_answer(&request, &found))
     }
 
     /// A follower has fetched: outside the ISR it counts as caught up by what it had in this very registration.
@@ -411,15 +411,11 @@ impl ClusterBroker {
         }
     }
 
-    fn serve_one(
-        &mut self,
-        partition: &Partition,
-        asked: &ReplicaRead,
-    ) -> Result<Answered, ReplicaAnswerError> {
+    fn serve_one(&mut self, partition: &Partition, asked: &ReplicaRead) -> Found {
         let read = match partition.serve_replica(asked) {
             Ok(read) => read,
             Err(PartitionError::OutOfRange { log_start, log_end, .. }) => {
-                return Err(ReplicaAnswerError::OutOfRange { log_start, log_end });
+                return Found::Failed(ErrorCode::OffsetOutOfRange, Some((log_start, log_end)));
             }
             Err(error) => {
                 if let PartitionError::FollowerAhead { .. } = error {
@@ -429,21 +425,16 @@ impl ClusterBroker {
                 }
                 self.is_failed |=
                     matches!(&error, PartitionError::Storage(error) if error.is_fatal());
-                return Err(ReplicaAnswerError::Other(model::ErrorCode::NotLeaderOrFollower));
+                return Found::Failed(ErrorCode::NotLeaderOrFollower, None);
             }
         };
         let mut records = Vec::new();
-        if let (Some(slice), None) = (read.slice, read.diverging) {
+        if let (Some(slice), None) = (&read.slice, read.diverging) {
             records.resize(slice.size_bytes as usize, 0);
             let length = slice.file.read_at(&mut records, slice.position).unwrap_or(0);
             records.truncate(length);
         }
-        Ok(Answered {
-            diverging: read.diverging,
-            high_watermark: read.high_watermark,
-            log_start: read.log_start,
-            records: records.into(),
-        })
+        Found::Read(read, records)
     }
 
     pub(crate) fn produce(

@@ -30,21 +30,21 @@ impl Forwarded {
         Forwarded::Request(request.to_bytes())
     }
 
-    /// What the controller reads.
-    pub(super) fn read(self) -> Ask {
+    /// What the controller reads. Fails if it cannot.
+    pub(super) fn read(self) -> Result<Ask, String> {
         let bytes = match self {
-            Forwarded::Heartbeat { who, is_ready } => return Ask::Heartbeat { who, is_ready },
+            Forwarded::Heartbeat { who, is_ready } => return Ok(Ask::Heartbeat { who, is_ready }),
             Forwarded::Request(bytes) => bytes,
         };
-        match Request::from_bytes(&bytes).expect("what a broker wrote can be read") {
+        Ok(match Request::from_bytes(&bytes).map_err(|error| error.to_string())? {
             Request::RegisterBroker2(request) => Ask::Register(request),
             Request::BeginShutdown(who) => Ask::BeginShutdown(who),
             Request::ReportEmptyReplicas2(report) => Ask::ReportEmpty(report),
             Request::GiveUpReplicas(report) => Ask::GiveUp(report),
             Request::AlterPartition(request) => Ask::AlterIsr(request),
             Request::IncrementalAlterConfigs(request) => Ask::Configure(request),
-            other => panic!("no broker asks for {other:?}"),
-        }
+            other => return Err(format!("no broker asks for {other:?}")),
+        })
     }
 }
 

@@ -3,7 +3,8 @@
 //! cut, and delays, loses and doubles messages.
 //!
 //! What the brokers decide is decided by the rooms of the real broker; who carries effects out is [`Cluster`], with one
-//! queue of events. What is asked of controllers goes as bytes (`forwarded.rs`), other messages as values.
+//! queue of events. What is asked of controllers goes as bytes (`forwarded.rs`), and so do fetches and their answers
+//! (`fetches.rs`); other messages as values.
 //!
 //! Read `member.rs` (a broker's life), `control.rs` (who decides, and when it counts), `truth.rs` (what must follow from
 //! what is decided), then `faults.rs` and `network.rs`.
@@ -14,6 +15,7 @@ mod clocks;
 mod control;
 mod controller;
 mod faults;
+mod fetches;
 mod forwarded;
 mod member;
 mod network;
@@ -29,7 +31,6 @@ use fastrand::Rng;
 use metadata::ClusterImage;
 use metadata::decide::{AlterPartition, BrokerRef, KnownDirectories, NewIsr, NewTopic};
 use model::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, Timestamp};
-use node::fetcher::{Answered, Ask as Fetch, Key, ReplicaAnswerError};
 use partition::{IsrAnswer, Urgency};
 
 use crate::consumer::Consumer;
@@ -136,8 +137,6 @@ impl Event {
         }
     }
 }
-
-type Answers = Vec<(Key, Result<Answered, ReplicaAnswerError>)>;
 
 /// Everything there is in a run with several brokers.
 #[derive(Debug)]
@@ -313,7 +312,7 @@ impl Cluster {
             Event::Pause => self.pause_somebody(),
             Event::Configure => self.configure(),
             Event::SetClock => self.set_clock(),
-            Event::Arrive { from, to, body } => self.arrive(from, to, body),
+            Event::Arrive { from, to, body } => self.arrive(from, to, body)?,
             Event::QuorumTick(process) => self.quorum_tick(process),
             Event::Sweep { member, term } => self.sweep(member, term),
             Event::Image(process) => self.apply(process),
@@ -363,22 +362,36 @@ impl Cluster {
         Process { broker, incarnation: self.members[broker].incarnation }
     }
 
-    fn serve(&mut self, from: Process, epoch: BrokerEpoch, leader: usize, ask: &Fetch) {
-        let (now, to) = (self.moment_of(leader), from);
-        let Some(broker) = &mut self.members[leader].broker else { return };
-        let answers = broker.serve(id_of(from.broker), epoch, ask, now);
-        self.send_message(leader, from.broker, Body::Fetched(to, ask.number, answers));
+    fn serve(
+        &mut self,
+        from: Process,
+        leader: usize,
+        number: u64,
+        frame: &[u8],
+    ) -> Result<(), String> {
+        let now = self.moment_of(leader);
+        let Some(broker) = &mut self.members[leader].broker else { return Ok(()) };
+        let answer = broker.serve(id_of(from.broker), frame, now)?;
+        self.send_message(leader, from.broker, Body::Fetched(from, number, answer));
+        Ok(())
     }
 
-    fn leader_answered(&mut self, to: Process, leader: usize, number: u64, answers: Answers) {
+    fn leader_answered(
+        &mut self,
+        to: Process,
+        leader: usize,
+        number: u64,
+        frame: &[u8],
+    ) -> Result<(), String> {
         let (now, clock) = (self.moment_of(to.broker), self.wall_of(to.broker));
         if let Some(broker) = self.running(to) {
-            broker.answered(id_of(leader), now, clock, number, answers);
+            broker.answered(id_of(leader), now, clock, number, frame)?;
             let asking = &mut self.members[to.broker].asking;
             if asking.get(&leader) == Some(&number) {
                 asking.remove(&leader);
             }
         }
+        Ok(())
     }
 
     fn lost(&mut self, at: Process, leader: usize, number: u64) {
@@ -447,11 +460,11 @@ impl Cluster {
 
     fn send(&mut self, from: Process, epoch: BrokerEpoch, what: Outgoing) {
         match what {
-            Outgoing::Ask(leader, ask) => {
+            Outgoing::Fetch(leader, number, frame) => {
                 let leader = number_of(leader);
-                self.members[from.broker].asking.insert(leader, ask.number);
-                self.schedule(CALL_MS, Event::Lost { at: from, leader, number: ask.number });
-                self.send_message(from.broker, leader, Body::Fetch(from, epoch, ask));
+                self.members[from.broker].asking.insert(leader, number);
+                self.schedule(CALL_MS, Event::Lost { at: from, leader, number });
+                self.send_message(from.broker, leader, Body::Fetch(from, number, frame));
             }
             Outgoing::Isr(wish) => {
                 self.queued += 1;

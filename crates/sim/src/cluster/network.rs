@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use model::{BrokerEpoch, Timestamp};
-use node::fetcher::Ask as Fetch;
+use model::Timestamp;
 
 use super::controller::Told;
 use super::forwarded::Forwarded;
-use super::{Answers, Cluster, Event, Process, quorum};
+use super::{Cluster, Event, Process, quorum};
+use crate::history::Broken;
+use crate::invariant::Invariant;
 
 /// What one machine says to another.
 #[derive(Clone, Debug)]
@@ -17,10 +18,10 @@ pub(super) enum Body {
     Ask(Process, Forwarded),
     /// The answer, and so many entries of the log are behind it.
     Told(Process, usize, Told),
-    /// A replica's fetch, under a registration.
-    Fetch(Process, BrokerEpoch, Fetch),
+    /// A replica's fetch as a frame, and its number: the answers on a connection come in the order of the requests.
+    Fetch(Process, u64, Vec<u8>),
     /// The answer to the fetch of this number.
-    Fetched(Process, u64, Answers),
+    Fetched(Process, u64, Vec<u8>),
 }
 
 /// Which ways are cut, and until when.
@@ -67,22 +68,32 @@ impl Cluster {
         self.random.i64(0..longest)
     }
 
-    pub(super) fn arrive(&mut self, from: usize, to: usize, body: Body) {
+    /// Fails if a message cannot be read: it is lost then, and whoever wrote it was not to be understood.
+    pub(super) fn arrive(&mut self, from: usize, to: usize, body: Body) -> Result<(), Broken> {
         if self.cuts.is_cut(from, to, self.now) || self.members[to].broker.is_none() {
-            return;
+            return Ok(());
         }
-        match body {
+        let read = match body {
             Body::Quorum(message) => {
                 let (now, random) = (self.now, &mut self.random);
                 self.members[to].node.receive(now, random, from, message);
+                Ok(())
             }
-            Body::Ask(process, ask) => self.controller_asked(to, process, &ask.read()),
-            Body::Told(process, count, told) => self.told(process, count, told),
-            Body::Fetch(process, epoch, ask) => self.serve(process, epoch, to, &ask),
-            Body::Fetched(process, number, answers) => {
-                self.leader_answered(process, from, number, answers);
+            Body::Ask(process, ask) => {
+                ask.read().map(|ask| self.controller_asked(to, process, &ask))
             }
-        }
+            Body::Told(process, count, told) => {
+                self.told(process, count, told);
+                Ok(())
+            }
+            Body::Fetch(process, number, frame) => self.serve(process, to, number, &frame),
+            Body::Fetched(process, number, frame) => {
+                self.leader_answered(process, from, number, &frame)
+            }
+        };
+        read.map_err(|error| {
+            (Invariant::MessagesAreRead, format!("what {from} sent to {to}: {error}"))
+        })
     }
 
     pub(super) fn schedule_cut(&mut self) {

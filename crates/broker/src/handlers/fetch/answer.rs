@@ -10,12 +10,13 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use model::{BrokerId, ErrorCode, PartitionIndex};
+use model::{ErrorCode, PartitionIndex};
+use node::answering;
 use partition::{Isolation, PartitionError, Read, Status};
 use rustix::io::Errno;
 use storage::{FileSlice, StorageError};
 use wire::EncodeError;
-use wire::fetch::{EpochEndOffset, LeaderIdAndEpoch};
+use wire::fetch::LeaderIdAndEpoch;
 use wire::hot::Topic as WireTopic;
 use wire::hot::fetch_response::{FetchResponder, FetchResponseHead, FetchedPartition, Records};
 
@@ -185,11 +186,8 @@ impl FetchInProgress {
         let read = match &found.result {
             Ok(read) => read,
             Err(code) => {
-                let mut failed =
-                    FetchedPartition { current_leader, ..FetchedPartition::failed(index, *code) };
-                if let Some((log_start, log_end)) = found.range {
-                    (failed.log_start_offset, failed.high_watermark) = (log_start, log_end);
-                }
+                let failed = answering::failed(index, *code, found.range);
+                let failed = FetchedPartition { current_leader, ..failed };
                 responder.partition(&failed, Records::Copied(&[]))?;
                 return Ok(());
             }
@@ -226,17 +224,8 @@ impl FetchInProgress {
     /// What is said of a partition in front of its records.
     fn fetched(&self, index: PartitionIndex, read: &Read) -> FetchedPartition<'static> {
         FetchedPartition {
-            partition: index,
-            error_code: ErrorCode::None,
-            high_watermark: read.high_watermark,
-            last_stable_offset: read.last_stable,
-            log_start_offset: read.log_start,
             aborted_transactions: (self.isolation == Isolation::Stable).then_some(&[]),
-            preferred_read_replica: BrokerId::NONE,
-            diverging_epoch: read
-                .diverging
-                .map(|(epoch, end)| EpochEndOffset { epoch: epoch.0, end_offset: end.0 }),
-            current_leader: None,
+            ..answering::found(index, read)
         }
     }
 }
