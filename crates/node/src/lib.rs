@@ -5,12 +5,13 @@
 //! whose locks are short; what takes a device or a peer is an effect.
 //!
 //! Read [`fetcher`] (the follower's side of replication) with its bytes ([`fetching`]; the leader's side is [`answering`]),
-//! [`roles`] (what the image means for a replica), then [`sessions`] (whom the active controller fences) and [`standstill`]
-//! (who has itself fenced).
+//! [`roles`] (what the image means for a replica), then [`heartbeats`] (what brokers tell the controller), [`sessions`] (whom
+//! the active controller fences) and [`standstill`] (who has itself fenced).
 
 pub mod answering;
 pub mod fetcher;
 pub mod fetching;
+pub mod heartbeats;
 pub mod mutants;
 pub mod roles;
 pub mod sessions;

@@ -8,11 +8,14 @@ pub enum Mutant {
     DropsLastEpochs,
     /// A leader's answer does not say where the histories part (KIP-595).
     DropsDivergences,
+    /// A heartbeat does not say in which registration its broker lives.
+    DropsHeartbeatEpochs,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 2] = [Mutant::DropsLastEpochs, Mutant::DropsDivergences];
+    pub const ALL: [Mutant; 3] =
+        [Mutant::DropsLastEpochs, Mutant::DropsDivergences, Mutant::DropsHeartbeatEpochs];
 }
 
 #[cfg(debug_assertions)]

@@ -47,6 +47,7 @@ const KNOWN: &[(&str, u64)] = &[
     ("DropsHolders", 711),
     ("DropsLastEpochs", 2),
     ("DropsDivergences", 2),
+    ("DropsHeartbeatEpochs", 0),
 ];
 
 #[test]

@@ -3,25 +3,18 @@
 //! A broker that lives and does not act upon its metadata, because a disk hangs, has itself fenced: it would go on as the leader
 //! of what others have been given, and be made the leader of what it never takes up. It serves again when it has caught up.
 //!
-//! ```text
-//! a heartbeat: 1 version (1)   4 broker   8 broker epoch
-//! its answer:  1 what the receiver knows   0 it is not the active controller
-//!                                        1 heard
-//!                                        2 heard, and fenced
-//!                                        3 heard, and registered differently, or not at all
-//! ```
+//! The bytes of heartbeats and their answers are in `node::heartbeats`.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use ::link::codec::CodecError;
-use ::link::codec::fields::{Reader, Writer};
 use ::link::{Answering, Decline, Declined, Peer, Service, service};
 use bytes::Bytes;
 use configuration::BrokerConfig;
 use metadata::decide::BrokerRef;
 use metadata::{Request, Response};
-use model::{BrokerEpoch, BrokerId, ErrorCode};
+use model::{BrokerId, ErrorCode};
+use node::heartbeats::{Answer, decode, encode};
 use node::standstill::Standstill;
 use quorum::Quorum;
 use tokio::time::{MissedTickBehavior, interval};
@@ -30,32 +23,6 @@ use tracing::{debug, info, warn};
 use super::links::ClusterLinks;
 use super::watching::Watching;
 use crate::server::Server;
-
-const VERSION: u8 = 1;
-/// Answers.
-const ELSEWHERE: u8 = 0;
-const HEARD: u8 = 1;
-const FENCED: u8 = 2;
-const UNKNOWN: u8 = 3;
-
-fn encode(who: BrokerRef) -> Vec<u8> {
-    let mut out = Writer::default();
-    out.u8(VERSION);
-    out.i32(who.broker.0);
-    out.u64(who.epoch.0 as u64);
-    out.into_bytes()
-}
-
-fn decode(bytes: &[u8]) -> Result<BrokerRef, CodecError> {
-    let mut fields = Reader::new(bytes);
-    if fields.u8()? != VERSION {
-        return Err(CodecError::Value("an unknown version of a heartbeat"));
-    }
-    let broker = BrokerId(fields.i32()?);
-    let epoch = BrokerEpoch(fields.u64()? as i64);
-    fields.end()?;
-    Ok(BrokerRef { broker, epoch })
-}
 
 /// Takes heartbeats while this node is the active controller.
 pub(super) struct HeartbeatService {
@@ -71,16 +38,11 @@ impl Service for HeartbeatService {
             // Nobody speaks for another.
             let leads = self.quorum.get().is_some_and(|quorum| quorum.is_leader());
             let taken = leads && who.broker == caller.hello.node && self.watching.heard(who);
-            let image = self.quorum.get().map(|quorum| quorum.image());
-            let known = image.as_ref().and_then(|image| image.broker(who.broker));
-            let is_same = known.is_some_and(|known| known.epoch == who.epoch);
-            let serves = is_same && known.is_some_and(|known| !known.fenced);
-            Ok(vec![match taken {
-                false => ELSEWHERE,
-                true if serves => HEARD,
-                true if is_same => FENCED,
-                true => UNKNOWN,
-            }])
+            let answer = match self.quorum.get().filter(|_| taken) {
+                Some(quorum) => Answer::by(&quorum.image(), who),
+                None => Answer::Elsewhere,
+            };
+            Ok(vec![answer.to_byte()])
         })
     }
 }
@@ -108,13 +70,13 @@ pub(crate) async fn run(server: Arc<Server>, links: Arc<ClusterLinks>, who: Brok
                 let heard = beat(&server, &links, who, unheard, every).await;
                 unheard = if heard.is_some() { 0 } else { unheard + 1 };
                 let (controller, answer) = heard.unzip();
-                let is_fenced = answer == Some(FENCED) || is_fenced(&server, who);
+                let is_fenced = answer == Some(Answer::Fenced) || is_fenced(&server, who);
                 // Once a heartbeat: whoever is fenced for a reason that lasts must not keep the controller busy.
-                if is_held_up(&server, &mut standstill) && answer != Some(UNKNOWN) {
+                if is_held_up(&server, &mut standstill) && answer != Some(Answer::Unknown) {
                     if !is_fenced {
                         leave(&server, who, controller, every).await;
                     }
-                } else if is_fenced || answer == Some(UNKNOWN) {
+                } else if is_fenced || answer == Some(Answer::Unknown) {
                     serve_again(&server, who, controller, is_fenced, every).await;
                 }
             }
@@ -132,18 +94,18 @@ async fn beat(
     who: BrokerRef,
     unheard: usize,
     patience: Duration,
-) -> Option<(BrokerId, u8)> {
+) -> Option<(BrokerId, Answer)> {
     let voters: Vec<BrokerId> = links.voters().filter(|voter| *voter != who.broker).collect();
     let leader = server.quorum.leader();
     if leader == Some(who.broker) {
         links.watching().heard(who);
         note_controller(server);
-        return Some((who.broker, HEARD));
+        return Some((who.broker, Answer::Heard));
     }
     for node in leader.into_iter().chain(voter_in_turn(&voters, unheard)) {
         let called = links.links().call(node, service::HEARTBEAT, encode(who), patience).await;
-        match called.map(|answer| answer.first().copied()) {
-            Ok(Some(ELSEWHERE) | None) => {}
+        match called.map(|answer| answer.first().copied().map(Answer::from_byte)) {
+            Ok(Some(Answer::Elsewhere) | None) => {}
             Ok(Some(said)) => {
                 note_controller(server);
                 return Some((node, said));
@@ -283,18 +245,5 @@ mod tests {
         let expected = [None, None, None, Some(1), Some(2), Some(3), Some(1), Some(2)];
         assert_eq!(told, expected.map(|node| node.map(BrokerId)));
         assert_eq!(voter_in_turn(&[], 9), None);
-    }
-
-    #[test]
-    fn a_heartbeat_and_back() {
-        let who = BrokerRef { broker: BrokerId(3), epoch: BrokerEpoch(1 << 40) };
-        let bytes = encode(who);
-        assert_eq!(decode(&bytes), Ok(who));
-        for cut in 0..bytes.len() {
-            assert!(decode(&bytes[..cut]).is_err());
-        }
-        let mut other = bytes.clone();
-        other[0] = 9;
-        assert!(decode(&other).is_err());
     }
 }

@@ -1,17 +1,19 @@
-//! Between what brokers and the active controller say and bytes, as the product's brokers forward it
-//! (`metadata::Request::to_bytes`): a field that is dropped, cut off or defaulted there is missing here too.
+//! Between what brokers and the active controller say and bytes, as the product's brokers send it (`node::heartbeats`,
+//! `metadata::Request::to_bytes`): a field that is dropped, cut off or defaulted there is missing here too.
 
-use metadata::decide::BrokerRef;
 use metadata::{Request, Response};
+use model::BrokerId;
+use node::heartbeats;
 
 use super::controller::Ask;
 
 /// What is on its way to the controller.
 #[derive(Clone, Debug)]
 pub(super) enum Forwarded {
-    /// Encoded in the room `broker`, with less in it: the product's heartbeats do not say who is ready.
-    Heartbeat { who: BrokerRef, is_ready: bool },
-    /// A request as bytes.
+    /// A heartbeat, and behind it the request of a broker that is ready to serve, which the product's brokers send when they hear
+    /// that they are fenced.
+    Heartbeat(Vec<u8>, Option<Vec<u8>>),
+    /// Any other request.
     Request(Vec<u8>),
 }
 
@@ -19,7 +21,10 @@ impl Forwarded {
     /// What a broker sends.
     pub(super) fn write(ask: Ask) -> Forwarded {
         let request = match ask {
-            Ask::Heartbeat { who, is_ready } => return Forwarded::Heartbeat { who, is_ready },
+            Ask::Heartbeat { who, is_ready } => {
+                let serves = is_ready.then(|| Request::UnfenceBroker(who).to_bytes());
+                return Forwarded::Heartbeat(heartbeats::encode(who), serves);
+            }
             Ask::Register(request) => Request::RegisterBroker2(request),
             Ask::BeginShutdown(who) => Request::BeginShutdown(who),
             Ask::ReportEmpty(report) => Request::ReportEmptyReplicas2(report),
@@ -30,13 +35,15 @@ impl Forwarded {
         Forwarded::Request(request.to_bytes())
     }
 
-    /// What the controller reads. Fails if it cannot.
-    pub(super) fn read(self) -> Result<Ask, String> {
+    /// What the controller reads of what `caller` sent. Fails if it cannot.
+    pub(super) fn read(self, caller: BrokerId) -> Result<Ask, String> {
         let bytes = match self {
-            Forwarded::Heartbeat { who, is_ready } => return Ok(Ask::Heartbeat { who, is_ready }),
+            Forwarded::Heartbeat(heartbeat, serves) => {
+                return read_heartbeat(caller, &heartbeat, serves.as_deref());
+            }
             Forwarded::Request(bytes) => bytes,
         };
-        Ok(match Request::from_bytes(&bytes).map_err(|error| error.to_string())? {
+        Ok(match read_request(&bytes)? {
             Request::RegisterBroker2(request) => Ask::Register(request),
             Request::BeginShutdown(who) => Ask::BeginShutdown(who),
             Request::ReportEmptyReplicas2(report) => Ask::ReportEmpty(report),
@@ -45,6 +52,21 @@ impl Forwarded {
             Request::IncrementalAlterConfigs(request) => Ask::Configure(request),
             other => return Err(format!("no broker asks for {other:?}")),
         })
+    }
+}
+
+fn read_request(bytes: &[u8]) -> Result<Request, String> {
+    Request::from_bytes(bytes).map_err(|error| error.to_string())
+}
+
+fn read_heartbeat(caller: BrokerId, bytes: &[u8], serves: Option<&[u8]>) -> Result<Ask, String> {
+    let who = heartbeats::decode(bytes).map_err(|error| error.to_string())?;
+    let serves = serves.map(read_request).transpose()?;
+    match serves {
+        _ if who.broker != caller => Err(format!("it speaks for {}", who.broker)),
+        None => Ok(Ask::Heartbeat { who, is_ready: false }),
+        Some(Request::UnfenceBroker(asker)) => Ok(Ask::Heartbeat { who, is_ready: asker == who }),
+        Some(other) => Err(format!("{other:?} behind a heartbeat")),
     }
 }
 

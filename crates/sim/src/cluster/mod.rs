@@ -3,8 +3,8 @@
 //! cut, and delays, loses and doubles messages.
 //!
 //! What the brokers decide is decided by the rooms of the real broker; who carries effects out is [`Cluster`], with one
-//! queue of events. What is asked of controllers goes as bytes (`forwarded.rs`), and so do fetches and their answers
-//! (`fetches.rs`); other messages as values.
+//! queue of events. What brokers say to each other goes as bytes (`forwarded.rs`, `fetches.rs`), but for messages of the
+//! quorum.
 //!
 //! Read `member.rs` (a broker's life), `control.rs` (who decides, and when it counts), `truth.rs` (what must follow from
 //! what is decided), then `faults.rs` and `network.rs`.

@@ -6,7 +6,7 @@ use model::Timestamp;
 
 use super::controller::Told;
 use super::forwarded::Forwarded;
-use super::{Cluster, Event, Process, quorum};
+use super::{Cluster, Event, Process, id_of, quorum};
 use crate::history::Broken;
 use crate::invariant::Invariant;
 
@@ -80,7 +80,7 @@ impl Cluster {
                 Ok(())
             }
             Body::Ask(process, ask) => {
-                ask.read().map(|ask| self.controller_asked(to, process, &ask))
+                ask.read(id_of(from)).map(|ask| self.controller_asked(to, process, &ask))
             }
             Body::Told(process, count, told) => {
                 self.told(process, count, told);

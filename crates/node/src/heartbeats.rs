@@ -1,0 +1,132 @@
+//! What brokers tell the active controller of being alive, and what it answers, as bytes.
+//!
+//! ```text
+//! a heartbeat: 1 version (1)   4 broker   8 broker epoch
+//! its answer:  1 what the receiver knows   0 it is not the active controller
+//!                                        1 heard
+//!                                        2 heard, and fenced
+//!                                        3 heard, and registered differently, or not at all
+//! ```
+
+use metadata::ClusterImage;
+use metadata::decide::BrokerRef;
+use model::{BrokerEpoch, BrokerId};
+
+use crate::mutants::{Mutant, is_planted};
+
+/// The version that is written, and the only one that is read.
+const VERSION: u8 = 1;
+/// Bytes of a heartbeat.
+const BYTES: usize = 13;
+
+/// Why bytes are not a heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeartbeatError {
+    /// It is of a version that this release does not know.
+    #[error("a heartbeat of the unknown version {0}")]
+    Version(u8),
+    /// It is too short, or too long.
+    #[error("a heartbeat of {0} bytes; {BYTES} are expected")]
+    Length(usize),
+}
+
+/// A heartbeat of this process.
+pub fn encode(who: BrokerRef) -> Vec<u8> {
+    let epoch = match is_planted(Mutant::DropsHeartbeatEpochs) {
+        true => BrokerEpoch(-1),
+        false => who.epoch,
+    };
+    let mut bytes = Vec::with_capacity(BYTES);
+    bytes.push(VERSION);
+    bytes.extend_from_slice(&who.broker.0.to_be_bytes());
+    bytes.extend_from_slice(&epoch.0.to_be_bytes());
+    bytes
+}
+
+/// Whose heartbeat this is.
+pub fn decode(bytes: &[u8]) -> Result<BrokerRef, HeartbeatError> {
+    let length = HeartbeatError::Length(bytes.len());
+    let (version, rest) = bytes.split_first().ok_or(length)?;
+    if *version != VERSION {
+        return Err(HeartbeatError::Version(*version));
+    }
+    let (broker, epoch) = rest.split_first_chunk().ok_or(length)?;
+    let epoch = epoch.try_into().map_err(|_| length)?;
+    Ok(BrokerRef {
+        broker: BrokerId(i32::from_be_bytes(*broker)),
+        epoch: BrokerEpoch(i64::from_be_bytes(epoch)),
+    })
+}
+
+/// What whoever gets a heartbeat knows of the process that sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing: it is not the active controller.
+    Elsewhere,
+    /// It was heard.
+    Heard,
+    /// It was heard, and is fenced.
+    Fenced,
+    /// It was heard, and its broker is registered differently, or not at all.
+    Unknown,
+}
+
+impl Answer {
+    /// What the active controller says by its image.
+    pub fn by(image: &ClusterImage, who: BrokerRef) -> Answer {
+        match image.broker(who.broker).filter(|known| known.epoch == who.epoch) {
+            Some(known) if known.fenced => Answer::Fenced,
+            Some(_) => Answer::Heard,
+            None => Answer::Unknown,
+        }
+    }
+
+    /// The answer's only byte.
+    pub fn to_byte(self) -> u8 {
+        match self {
+            Answer::Elsewhere => 0,
+            Answer::Heard => 1,
+            Answer::Fenced => 2,
+            Answer::Unknown => 3,
+        }
+    }
+
+    /// Reads an answer. What only a newer release says is said by a controller that has heard.
+    pub fn from_byte(byte: u8) -> Answer {
+        match byte {
+            0 => Answer::Elsewhere,
+            2 => Answer::Fenced,
+            3 => Answer::Unknown,
+            _ => Answer::Heard,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heartbeat_and_back() {
+        let who = BrokerRef { broker: BrokerId(3), epoch: BrokerEpoch(1 << 40) };
+        let mut bytes = encode(who);
+        assert_eq!(bytes, [1, 0, 0, 0, 3, 0, 0, 1, 0, 0, 0, 0, 0], "as other releases write it");
+        assert_eq!(decode(&bytes), Ok(who));
+        for cut in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..cut]), Err(HeartbeatError::Length(cut)));
+        }
+        bytes.push(0);
+        assert_eq!(decode(&bytes), Err(HeartbeatError::Length(14)));
+        bytes[0] = 9;
+        assert_eq!(decode(&bytes), Err(HeartbeatError::Version(9)));
+    }
+
+    #[test]
+    fn an_answer_and_back() {
+        let answers = [Answer::Elsewhere, Answer::Heard, Answer::Fenced, Answer::Unknown];
+        for (byte, answer) in (0..).zip(answers) {
+            assert_eq!((answer.to_byte(), Answer::from_byte(byte)), (byte, answer));
+        }
+        assert_eq!(Answer::from_byte(200), Answer::Heard, "of a newer release");
+    }
+}
