@@ -293,7 +293,7 @@ fn remove(server: &Server, topics: &mut Topics, changes: &[LocalChange]) -> Vec<
 /// Ends all that is done with a replica.
 fn close(server: &Server, partition: &Partition) {
     let TopicPartition { topic, partition: index } = partition.topic_partition();
-    let key = Key { topic_id: partition.topic_id(), partition: *index };
+    let key = key_of(partition);
     server.roles.forget(&key);
     server.fetchers.leave(&key);
     partition.mark_deleted();
@@ -558,9 +558,7 @@ fn reconfigure_broker(server: &Server, image: &ClusterImage) {
 /// records that no other in-sync replica has.
 fn require_more(server: &Server, update: &ImageUpdate, topics: &Topics, all: bool) {
     for (partition, wanted) in reconfigured(server, update, topics, all) {
-        if let Some(settings) = node::roles::until_role(&partition.settings(), &wanted) {
-            partition.set_settings(Arc::new(settings));
-        }
+        server.roles.require_more(&key_of(partition), partition, &wanted);
     }
 }
 
@@ -592,18 +590,20 @@ fn reconfigured<'a>(
 }
 
 fn obey(server: &Server, partition: &Arc<Partition>, settings: &Arc<Settings>) {
-    let index = partition.topic_partition().partition;
-    let key = Key { topic_id: partition.topic_id(), partition: index };
     let durability = settings.durability;
     let changes = partition.settings().durability != durability;
     if changes && durability == Durability::PageCache {
         server.logs.note_durability(partition, durability);
     }
-    server.roles.obey(&key, partition, settings);
+    server.roles.obey(&key_of(partition), partition, settings);
     partition.request_sync();
     if changes && durability == Durability::Fsync {
         server.logs.note_durability(partition, durability);
     }
+}
+
+fn key_of(partition: &Partition) -> Key {
+    Key { topic_id: partition.topic_id(), partition: partition.topic_partition().partition }
 }
 
 /// Tells groups of partitions that could not be opened here, and of topics that were deleted. Of the others they hear with

@@ -72,6 +72,20 @@ impl Roles {
         started.expect("a thread for a role that waits can be started");
     }
 
+    /// Before roles are given of a step of the metadata: has a replica ask for as many in-sync replicas as this configuration
+    /// does, if that is more ([`node::roles::until_role`]), now and with the role that waits. That role may be replaced by one of
+    /// this step, and a smaller number that came before is not to come with it.
+    pub fn require_more(&self, key: &Key, partition: &Arc<Partition>, wanted: &Settings) {
+        let more = |known: &Settings| node::roles::until_role(known, wanted).map(Arc::new);
+        // Held throughout: the role must not be taken in between.
+        let mut waiting = self.waiting.lock();
+        let role = waiting.get_mut(key).filter(|it| Arc::ptr_eq(&it.partition, partition));
+        if let Some(settings) = role.and_then(|role| role.settings.as_mut()) {
+            more(settings).into_iter().for_each(|stricter| *settings = stricter);
+        }
+        more(&partition.settings()).into_iter().for_each(|it| partition.set_settings(it));
+    }
+
     /// Has a replica obey this configuration: now, but for what must wait for its role if that waits
     /// ([`node::roles::while_role_waits`]).
     pub fn obey(&self, key: &Key, partition: &Arc<Partition>, wanted: &Arc<Settings>) {
@@ -284,6 +298,38 @@ mod tests {
         assert_eq!(partition.high_watermark(), Offset(0), "nothing of it is committed");
         roles.obey(&key(0), &partition, &obeying(2));
         assert_eq!(partition.settings().min_insync_replicas, 2, "nothing waits any more");
+    }
+
+    #[test]
+    fn kafka_16540_a_role_that_waits_comes_with_no_smaller_number_than_its_step_of_the_metadata() {
+        let disk = GatedDisk::new(Arc::new(SimDisk::new()));
+        let clock = Clock::default();
+        let partition = replica_to_be_cut(&disk, 0, &clock);
+        partition.set_settings(asks_for(2));
+        disk.close(Path::new("data/t-0"));
+        let cutting = Arc::clone(&partition);
+        let cut = std::thread::spawn(move || cutting.cut(Offset(1)).unwrap());
+        assert!(disk.wait_for(1, PATIENCE), "the cut gets to the device");
+
+        // Each step as replicas take it in: a larger number, the role, the configuration.
+        let roles = Roles::default();
+        roles.require_more(&key(0), &partition, &asks_for(1));
+        roles.give(key(0), &partition, role(ME, 5), &clock, || {});
+        roles.obey(&key(0), &partition, &asks_for(1));
+        roles.require_more(&key(0), &partition, &asks_for(2));
+        let (taken, took) = mpsc::channel();
+        let alone = Assignment { isr: vec![ME], ..role(ME, 6) };
+        roles.give(key(0), &partition, alone, &clock, move || taken.send(()).unwrap());
+        // The role is taken before the replica is told to obey.
+        disk.open_gate();
+        assert_eq!(took.recv_timeout(PATIENCE), Ok(()));
+        cut.join().unwrap();
+        assert_eq!((partition.status(), partition.epoch()), (Status::Leading, LeaderEpoch(6)));
+        assert_eq!(partition.settings().min_insync_replicas, 2);
+        assert_eq!(partition.high_watermark(), Offset(0), "nothing is committed by one alone");
+        roles.obey(&key(0), &partition, &asks_for(1));
+        roles.require_more(&key(0), &partition, &asks_for(3));
+        assert_eq!(partition.settings().min_insync_replicas, 3, "nothing waits any more");
     }
 
     #[test]
