@@ -40,7 +40,7 @@ struct PartitionHistory {
     log_start_max: Offset,
     /// What the broker ever reported as synced.
     synced: Offset,
-    /// A leader was elected uncleanly, as the topic allows: what was known may be gone.
+    /// A leader was elected uncleanly, as the topic allows, or a disk lied: what was known may be gone.
     is_forgiven: bool,
 }
 

@@ -92,6 +92,10 @@ pub(crate) struct OpenedReplicas {
 
 /// Takes a partition's folder away, on the disk of a machine whose broker does not run.
 pub(crate) fn remove_folder(disk: &SimDisk, partition: PartitionId) {
+    remove_replica(disk, partition);
+}
+
+fn remove_replica(disk: &dyn Disk, partition: PartitionId) {
     let dir = Path::new(LOG_DIR).join(topic_partition(partition).to_string());
     if disk.exists(&dir) {
         disk.remove_dir_all(&dir).expect("a healthy disk removes a folder");
@@ -167,10 +171,12 @@ impl LogDirectory {
         Ok(partitions)
     }
 
-    /// Opens the replicas of one broker among several, without a role.
+    /// Opens the replicas of one broker among several, without a role. Those that a start refuses make it fail, or, behind a
+    /// disk that `lied`, are set aside and made anew, as the broker does as soon as they count nowhere.
     pub(crate) fn open_replicas(
         &self,
         me: BrokerId,
+        lied: bool,
         settings: &Arc<Settings>,
         sync_queue: &Arc<SyncQueue>,
         now: Timestamp,
@@ -180,16 +186,28 @@ impl LogDirectory {
         let (mut partitions, mut made_anew) = (Vec::new(), Vec::new());
         for id in 0..PARTITIONS {
             let name = topic_partition(id);
-            if !loading.partitions.contains(&name) {
-                made_anew.push(id);
-                // What was noted is of a replica that is gone.
-                loading.recovery_points.remove(&name);
-                loading.log_starts.remove(&name);
-                loading.high_watermarks.remove(&name);
-                loading.cleaned.remove(&name);
-            }
-            let settings = Arc::clone(settings);
-            partitions.push(self.open_partition(id, &of, settings, &loading, sync_queue, now)?);
+            let is_there = loading.partitions.contains(&name);
+            let open = |loading: &Loading| {
+                self.open_partition(id, &of, Arc::clone(settings), loading, sync_queue, now)
+            };
+            let found = if is_there { Some(open(&loading)) } else { None };
+            let opened = match found {
+                Some(Ok(partition)) => partition,
+                Some(Err(refusal)) if !lied => return Err(refusal),
+                missing_or_refused => {
+                    if missing_or_refused.is_some() {
+                        remove_replica(&**self.0.disk(), id);
+                    }
+                    made_anew.push(id);
+                    // What was noted is of a replica that is gone.
+                    loading.recovery_points.remove(&name);
+                    loading.log_starts.remove(&name);
+                    loading.high_watermarks.remove(&name);
+                    loading.cleaned.remove(&name);
+                    open(&loading)?
+                }
+            };
+            partitions.push(opened);
         }
         if !made_anew.is_empty() {
             // Nor does the next process take the new log for the old one, damaged.

@@ -15,7 +15,7 @@ const AROUND: u64 = 3;
 /// The first seed that finds it.
 const KNOWN: &[(&str, u64)] = &[
     ("LeaderAlone", 3),
-    ("WrittenIsSynced", 40),
+    ("WrittenIsSynced", 99),
     ("AsksUnsynced", 96),
     ("CommittedIsrOnly", 23),
     ("PositionsOfEarlierEpochs", 0),
@@ -29,9 +29,9 @@ const KNOWN: &[(&str, u64)] = &[
     ("PositionsOfEarlierRegistrations", 0),
     ("TellsUnsettled", 67),
     ("CaughtUpForEver", 0),
-    ("UncleanIsClean", 225),
-    ("UncleanLeadsOn", 225),
-    ("AnotherDiskCounts", 111),
+    ("UncleanIsClean", 35),
+    ("UncleanLeadsOn", 35),
+    ("AnotherDiskCounts", 535),
     ("EmptyReplicasCount", 7),
     ("FencedLastLeader", 2),
     ("AnybodyLeads", 1),

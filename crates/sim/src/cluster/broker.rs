@@ -90,17 +90,18 @@ pub(crate) struct ClusterBroker {
 }
 
 impl ClusterBroker {
-    /// Opens the logs.
+    /// Opens the logs, on a disk that may have lied before its power failed.
     pub(crate) fn open(
         disk: &SimDisk,
         id: BrokerId,
         plan: &ClusterPlan,
         now: Timestamp,
+        lied: bool,
     ) -> Result<ClusterBroker, StorageError> {
         let log_dir = LogDirectory::new(disk)?;
         let sync_queue = Syncs::new();
         let settings = cluster_settings(plan.durability, plan.min_insync);
-        let opened = log_dir.open_replicas(id, &settings, &sync_queue, now)?;
+        let opened = log_dir.open_replicas(id, lied, &settings, &sync_queue, now)?;
         let OpenedReplicas { partitions, clean, stopped_in, made_anew } = opened;
         let topic_id = partitions[0].topic_id();
         Ok(ClusterBroker {

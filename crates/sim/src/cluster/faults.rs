@@ -116,7 +116,7 @@ impl Cluster {
 
     /// Whether what a machine has may be lost: no other one has lost anything of which the controller does not know, and
     /// every partition has another replica that is complete.
-    fn may_lose(&self, broker: usize) -> bool {
+    pub(super) fn may_lose(&self, broker: usize) -> bool {
         let id = id_of(broker);
         let in_memory = self.plan.durability == Durability::PageCache;
         // Where it is not known which replicas are out of reach, one is given up for another one that is taken for complete.

@@ -41,6 +41,10 @@ pub(super) struct Member {
     pub(super) incarnation: u64,
     /// What its replicas had is lost, or some of it, and the controller does not know yet.
     pub(super) has_lost: bool,
+    /// Its disk says it has synced and has not.
+    pub(super) lies: bool,
+    /// Its disk lied until its power failed.
+    pub(super) lied: bool,
     /// A disk failed, and the broker has said so, or does yet: the controller gives the replica up if it takes another one
     /// for complete.
     pub(super) may_give_up: bool,
@@ -76,6 +80,8 @@ impl Member {
             broker: None,
             incarnation: 0,
             has_lost: false,
+            lies: false,
+            lied: false,
             may_give_up: false,
             node,
             active: None,
@@ -151,7 +157,8 @@ impl Cluster {
         self.begin_clocks(broker);
         let clock = self.wall_of(broker);
         let member = &mut self.members[broker];
-        let opened = ClusterBroker::open(&member.disk, id_of(broker), &self.plan, clock);
+        let lied = std::mem::take(&mut member.lied);
+        let opened = ClusterBroker::open(&member.disk, id_of(broker), &self.plan, clock, lied);
         let mut opened = opened.map_err(|error| (Invariant::BrokerStarts, error.to_string()))?;
         if std::mem::take(&mut member.is_new) {
             // A first start is clean, and lacks nothing: that the disk is another one, its id says.
@@ -265,6 +272,7 @@ impl Cluster {
     /// Ends a broker's process. A folder that it lacked is made only when the replica counts nowhere any more: the next
     /// process would take it for the old one, and an empty replica would count. Here it is taken away again.
     pub(super) fn end(&mut self, broker: usize, how: Stop) {
+        self.write_out(broker);
         let member = &mut self.members[broker];
         let running = member.broker.take();
         member.active = None;

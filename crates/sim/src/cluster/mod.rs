@@ -17,6 +17,7 @@ mod controller;
 mod faults;
 mod fetches;
 mod forwarded;
+mod lies;
 mod member;
 mod network;
 mod plan;
@@ -51,6 +52,7 @@ use clients::Wire;
 use clocks::ClockFaults;
 use controller::{Ask, Controller, Told};
 use forwarded::Forwarded;
+use lies::Lies;
 use member::Member;
 use network::{Body, Cuts};
 pub use plan::ClusterPlan;
@@ -83,6 +85,10 @@ enum Event {
     Pause,
     Configure,
     SetClock,
+    /// A disk begins to lie about its syncs.
+    Lie,
+    /// Power fails behind a lie.
+    FoundOut(Process),
     Arrive {
         from: usize,
         to: usize,
@@ -144,6 +150,7 @@ pub struct Cluster {
     plan: ClusterPlan,
     random: Rng,
     clock_faults: ClockFaults,
+    lies: Lies,
     now: Timestamp,
     queue: BTreeMap<(Timestamp, u64), Event>,
     queued: u64,
@@ -194,6 +201,7 @@ impl Cluster {
             history,
             random,
             clock_faults: ClockFaults::new(seed),
+            lies: Lies::new(seed, &plan),
             plan,
         };
         cluster.trace.note(now, format_args!("{:?}", cluster.plan));
@@ -241,6 +249,7 @@ impl Cluster {
         self.schedule_pause();
         self.schedule_configure();
         self.schedule_clock();
+        self.schedule_lie();
         Ok(())
     }
 
@@ -312,6 +321,8 @@ impl Cluster {
             Event::Pause => self.pause_somebody(),
             Event::Configure => self.configure(),
             Event::SetClock => self.set_clock(),
+            Event::Lie => self.lie(),
+            Event::FoundOut(process) => self.find_out(process),
             Event::Arrive { from, to, body } => self.arrive(from, to, body)?,
             Event::QuorumTick(process) => self.quorum_tick(process),
             Event::Sweep { member, term } => self.sweep(member, term),

@@ -32,7 +32,7 @@ pub(super) struct Truth {
     contents: BTreeMap<(PartitionId, LeaderEpoch, Offset), Content>,
     /// How far the log of a broker was looked at.
     looked: BTreeMap<(usize, PartitionId), Offset>,
-    /// An unclean election was allowed and happened: what was acknowledged may be gone.
+    /// An unclean election was allowed and happened, or power failed behind a disk that lied: what was acknowledged may be gone.
     pub(super) forgiven: [bool; PARTITIONS],
     /// When ISRs were last changed without an election.
     isr_changes: [VecDeque<Timestamp>; PARTITIONS],

@@ -1,0 +1,95 @@
+//! A disk that says it has synced and has not: the power failure behind the lie costs what was acknowledged with it. No promise
+//! holds for what is acknowledged then, for a synced replica counts although its process was not stopped cleanly; all others
+//! do: every broker starts, replicas agree, nobody leads beside another one, and the cluster serves again (S2). A process that
+//! ends in another way finds all that it wrote, for the device writes everything in the end.
+
+use std::path::Path;
+
+use fastrand::Rng;
+use model::Durability;
+use storage::disk::Disk;
+
+use super::plan::ClusterPlan;
+use super::{Cluster, Event, Process};
+use crate::machine::Stop;
+use crate::plan::PARTITIONS;
+
+/// The longest lie, in milliseconds.
+const LIE_MS_MAX: i64 = 300;
+/// Tells these random numbers from those of the same seed that all else is made of.
+const OWN_NUMBERS: u64 = 0x11e5;
+
+/// When disks lie, and the random numbers for it: none is taken from those that the rest of a run is made of.
+#[derive(Debug)]
+pub(super) struct Lies {
+    random: Rng,
+    /// The mean time between two lies; 0 for none.
+    every_ms: i64,
+}
+
+impl Lies {
+    pub(super) fn new(seed: u64, plan: &ClusterPlan) -> Lies {
+        let mut random = Rng::with_seed(seed ^ OWN_NUMBERS);
+        // Rarely: what is acknowledged is not asked for behind a lie.
+        let every_ms = [0, 0, 0, 0, 0, 0, 200, 600][random.usize(0..8)];
+        // Under `page-cache` nothing is synced before it is acknowledged.
+        let costs = plan.durability == Durability::Fsync;
+        Lies { random, every_ms: if costs { every_ms } else { 0 } }
+    }
+}
+
+impl Cluster {
+    pub(super) fn schedule_lie(&mut self) {
+        let every = self.lies.every_ms;
+        if every > 0 && self.has_faults() {
+            let after = self.lies.random.i64(1..2 * every);
+            self.schedule(after, Event::Lie);
+        }
+    }
+
+    /// From now on the disk of one broker lies.
+    pub(super) fn lie(&mut self) {
+        let broker = self.lies.random.usize(0..self.members.len());
+        let after = self.lies.random.i64(1..=LIE_MS_MAX);
+        let process = self.process(broker);
+        let member = &mut self.members[broker];
+        if member.broker.is_some() && !member.lies {
+            member.lies = true;
+            member.disk.lie_about_syncs(true);
+            self.trace.note(self.now, format_args!("{process:?}: the disk lies"));
+            self.schedule(after, Event::FoundOut(process));
+        }
+        self.schedule_lie();
+    }
+
+    /// The power of a broker fails whose disk has lied.
+    pub(super) fn find_out(&mut self, process: Process) {
+        let broker = process.broker;
+        if self.running(process).is_none() || !self.members[broker].lies {
+            return;
+        }
+        // A replica that its start refuses waits for another one, or for a person: there is another one here.
+        if !self.has_faults() || !self.may_lose(broker) {
+            return self.write_out(broker);
+        }
+        for at in 0..PARTITIONS {
+            self.truth.forgiven[at] = true;
+            self.history.forgive(at);
+        }
+        let member = &mut self.members[broker];
+        member.lies = false;
+        member.lied = true;
+        member.disk.lie_about_syncs(false);
+        self.stop(broker, Stop::PowerFailure);
+        self.members[broker].has_lost = true;
+    }
+
+    /// A device that lied writes all that it was given, and lies no more.
+    pub(super) fn write_out(&mut self, broker: usize) {
+        let member = &mut self.members[broker];
+        if std::mem::take(&mut member.lies) {
+            member.disk.lie_about_syncs(false);
+            member.disk.sync_all_below(Path::new("")).expect("a sound disk syncs");
+        }
+    }
+}
