@@ -336,10 +336,12 @@ impl ClusterBroker {
                 self.broken =
                     Some((key.partition.0 as usize, (Invariant::CommittedIsNotCut, what)));
             }
-            self.is_failed |= partition.cut(cut.to).is_err();
+            let made = partition.cut(cut.to);
+            self.is_failed |= made.is_err_and(|error| is_fatal(&error));
         }
         for (_, partition, epoch, start) in start_overs {
-            self.is_failed |= partition.start_over(epoch, start).is_err();
+            let made = partition.start_over(epoch, start);
+            self.is_failed |= made.is_err_and(|error| is_fatal(&error));
         }
         for (_, partition, start) in deletions {
             let start = start.min(partition.high_watermark());
@@ -350,10 +352,10 @@ impl ClusterBroker {
                     Ok(())
                 }
             });
-            self.is_failed |= deleted.is_err();
+            self.is_failed |= deleted.is_err_and(|error| is_fatal(&error));
         }
         for (key, _, error) in failures {
-            self.is_failed |= matches!(&error, PartitionError::Storage(error) if error.is_fatal());
+            self.is_failed |= is_fatal(&error);
             if let PartitionError::Batch(_) | PartitionError::Replicated(_) = error {
                 let what = format!("{} cannot take {key:?} from {leader}: {error}", self.id);
                 self.broken = Some((key.partition.0 as usize, (Invariant::ReplicasAgree, what)));
@@ -424,8 +426,7 @@ impl ClusterBroker {
                     let at = partition.topic_partition().partition.0 as usize;
                     self.broken = Some((at, (Invariant::ReplicasAgree, what)));
                 }
-                self.is_failed |=
-                    matches!(&error, PartitionError::Storage(error) if error.is_fatal());
+                self.is_failed |= is_fatal(&error);
                 return Found::Failed(ErrorCode::NotLeaderOrFollower, None);
             }
         };
@@ -503,7 +504,7 @@ impl ClusterBroker {
     }
 
     fn refuse(&mut self, error: &PartitionError) -> Refused {
-        self.is_failed |= matches!(error, PartitionError::Storage(error) if error.is_fatal());
+        self.is_failed |= is_fatal(error);
         match error {
             PartitionError::OutOfOrderSequence => Refused::OutOfOrderSequence,
             PartitionError::OutOfRange { log_start, offset, .. } if offset < log_start => {
@@ -627,8 +628,9 @@ impl ClusterBroker {
         let mut in_reach = numbered.filter(|(at, _)| !self.out_of_reach.contains(at));
         let moved = in_reach
             .try_for_each(|(_, partition)| partition.checkpoint(CHECKPOINT_BYTES_MIN).map(drop));
-        self.is_failed |=
-            moved.is_err() || self.log_dir.store_offsets_of(&self.partitions).is_err();
+        self.is_failed |= moved.is_err_and(|error| is_fatal(&error));
+        let stored = self.log_dir.store_offsets_of(&self.partitions);
+        self.is_failed |= stored.is_err_and(|error| error.is_fatal());
     }
 
     /// All bytes of a replica's log from an offset on, whatever its role.
@@ -659,4 +661,9 @@ pub(crate) fn state_of(
     at: PartitionId,
 ) -> Option<&PartitionImage> {
     image.topic_by_id(topic)?.partition(PartitionIndex(at as i32))
+}
+
+/// Whether the disk failed. Without room nothing was done, and it is tried again.
+fn is_fatal(error: &PartitionError) -> bool {
+    matches!(error, PartitionError::Storage(error) if error.is_fatal())
 }

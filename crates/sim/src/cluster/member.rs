@@ -257,6 +257,8 @@ impl Cluster {
             Told::Registered(epoch) => {
                 broker.epoch = broker.epoch.max(epoch);
                 let joined = incarnation_of(broker.id, process.incarnation);
+                // The product's journal has room of its own; here the disk gets some.
+                self.make_room(process.broker);
                 start::join_process(&self.members[process.broker].disk, joined);
             }
             Told::TakenForAnother => {
@@ -273,6 +275,7 @@ impl Cluster {
     /// process would take it for the old one, and an empty replica would count. Here it is taken away again.
     pub(super) fn end(&mut self, broker: usize, how: Stop) {
         self.write_out(broker);
+        self.make_room(broker);
         let member = &mut self.members[broker];
         let running = member.broker.take();
         member.active = None;

@@ -16,6 +16,7 @@ mod control;
 mod controller;
 mod faults;
 mod fetches;
+mod fills;
 mod forwarded;
 mod lies;
 mod member;
@@ -51,6 +52,7 @@ use broker::{ClusterBroker, Outgoing};
 use clients::Wire;
 use clocks::ClockFaults;
 use controller::{Ask, Controller, Told};
+use fills::Fills;
 use forwarded::Forwarded;
 use lies::Lies;
 use member::Member;
@@ -85,6 +87,10 @@ enum Event {
     Pause,
     Configure,
     SetClock,
+    /// A disk has hardly any room left.
+    Fill,
+    /// There is room again.
+    Emptied(Process),
     /// A disk begins to lie about its syncs.
     Lie,
     /// Power fails behind a lie.
@@ -151,6 +157,7 @@ pub struct Cluster {
     random: Rng,
     clock_faults: ClockFaults,
     lies: Lies,
+    fills: Fills,
     now: Timestamp,
     queue: BTreeMap<(Timestamp, u64), Event>,
     queued: u64,
@@ -202,6 +209,7 @@ impl Cluster {
             random,
             clock_faults: ClockFaults::new(seed),
             lies: Lies::new(seed, &plan),
+            fills: Fills::new(seed),
             plan,
         };
         cluster.trace.note(now, format_args!("{:?}", cluster.plan));
@@ -250,6 +258,7 @@ impl Cluster {
         self.schedule_configure();
         self.schedule_clock();
         self.schedule_lie();
+        self.schedule_fill();
         Ok(())
     }
 
@@ -321,6 +330,8 @@ impl Cluster {
             Event::Pause => self.pause_somebody(),
             Event::Configure => self.configure(),
             Event::SetClock => self.set_clock(),
+            Event::Fill => self.fill(),
+            Event::Emptied(process) => self.emptied(process),
             Event::Lie => self.lie(),
             Event::FoundOut(process) => self.find_out(process),
             Event::Arrive { from, to, body } => self.arrive(from, to, body)?,
