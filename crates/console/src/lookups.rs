@@ -110,8 +110,55 @@ fn source(code: i8) -> &'static str {
     }
 }
 
+/// A group whose coordinator cannot be asked who its members are in the words of classic and consumer groups, which it denies to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Foreign {
+    /// What a group of this kind is.
+    pub(crate) what: String,
+    /// Why nothing is known of its members, and what tells of them.
+    pub(crate) members: String,
+    /// Whether it commits offsets.
+    pub(crate) commits: bool,
+}
+
+/// What is known of a group of this kind beforehand; `None` if it can be asked for its members.
+pub(crate) fn foreign(kind: &str) -> Option<Foreign> {
+    let (what, tool, commits) = match kind {
+        // Brokers that are too old to say have classic groups alone.
+        "" | "classic" | "consumer" => return None,
+        "share" => (
+            "A share group (KIP-932): its members read the same partitions together, each record goes to one of them and is \
+             acknowledged by itself. It commits no offsets, so it has no lag that could be told from them.",
+            "kafka-share-groups",
+            false,
+        ),
+        "streams" => (
+            "A streams group (KIP-1071): the instances of one application of Kafka Streams, which share its tasks out. It \
+             commits offsets as consumers do.",
+            "kafka-streams-groups",
+            true,
+        ),
+        other => {
+            return Some(Foreign {
+                what: format!(
+                    "A group of the type {other}, of which the console knows no more than the cluster lists."
+                ),
+                members: "the console does not know how to ask for them".to_owned(),
+                commits: true,
+            });
+        }
+    };
+    let members = format!(
+        "the console does not ask for those of a {kind} group; Kafka's {tool} describes it"
+    );
+    Some(Foreign { what: what.to_owned(), members, commits })
+}
+
 /// The state and the members of a group of this kind.
 pub(crate) async fn group(admin: &Admin, id: &str, kind: &str) -> Result<Described, ClientError> {
+    if let Some(foreign) = foreign(kind) {
+        return Err(ClientError::Usage(foreign.members));
+    }
     match kind {
         "consumer" => Ok(of_consumer(admin.describe_consumer_group(id).await?)),
         _ => Ok(of_classic(admin.describe_group(id).await?)),

@@ -21,6 +21,11 @@ const ROWS_SHOWN: usize = 1000;
 /// How many members a group has, and its state in the words of its coordinator.
 async fn members(visit: &Visit<'_>, group: &str) -> Result<(usize, String), String> {
     let kind = visit.snapshot.groups.get(group).map_or("", |group| &*group.kind);
+    if lookups::foreign(kind).is_some() {
+        return Err(format!(
+            "the console changes nothing of a {kind} group: whether it has members is not known here"
+        ));
+    }
     let described = lookups::group(visit.looker.admin(), group, kind).await;
     let described = described.map_err(|error| error.to_string())?;
     Ok((described.members.len(), described.state))

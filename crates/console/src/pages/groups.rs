@@ -93,7 +93,7 @@ fn row(group: &GroupView) -> Markup {
         tr {
             th.name scope="row" { (group_link(&group.id)) }
             td { (group_state(&group.state)) }
-            td { @if group.kind.is_empty() { (UNKNOWN) } @else { (visible(&group.kind)) } }
+            td { (kind(group)) }
             td.number { (broker_link(group.coordinator)) }
             td.number { (maybe(topics(group).map(|topics| topics as i64))) }
             td.number { (maybe(partitions(group).map(|rows| rows as i64))) }
@@ -101,6 +101,10 @@ fn row(group: &GroupView) -> Markup {
             td.number { (behind(group.behind())) }
         }
     }
+}
+
+fn kind(group: &GroupView) -> Markup {
+    html! { @if group.kind.is_empty() { (UNKNOWN) } @else { (visible(&group.kind)) } }
 }
 
 pub(super) async fn one(visit: &Visit<'_>) -> Page {
@@ -114,6 +118,8 @@ pub(super) async fn one(visit: &Visit<'_>) -> Page {
     }
     let shown = group.rows.as_deref().unwrap_or_default();
     let oldest = visit.exact.of(visit.looker, &shown[..shown.len().min(ROWS_MAX)]).await;
+    let foreign = lookups::foreign(&group.kind);
+    let commits = foreign.as_ref().is_none_or(|foreign| foreign.commits);
     let of_members = described.as_ref().ok();
     let state = of_members.map_or(&*group.state, |described| &*described.state);
     let body = html! {
@@ -121,6 +127,7 @@ pub(super) async fn one(visit: &Visit<'_>) -> Page {
         h1 { (group_name(id)) }
         dl.facts {
             (fact("State", group_state(state)))
+            (fact("Protocol", kind(group)))
             (fact("Members", html! { (maybe(of_members.map(|described| described.members.len() as i64))) }))
             (fact("Lag", html! { (maybe(group.lag())) }))
             (fact("Behind", html! { (behind(group.behind())) }))
@@ -129,11 +136,16 @@ pub(super) async fn one(visit: &Visit<'_>) -> Page {
             (fact("Assignor", html! { (assignor(of_members)) }))
             (fact("Coordinator", broker_link(group.coordinator)))
         }
-        (offers(visit, &[(Kind::MoveGroup, "Reset offsets"), (Kind::DeleteGroup, "Delete")], ("group", id)))
-        h2 { "Lag over time" }
-        (history::charts(visit, group))
-        h2 { "Partitions" }
-        (offsets(group, of_members, &oldest, visit.snapshot.taken_ms))
+        @match &foreign {
+            Some(foreign) => p { (visible(&foreign.what)) },
+            None => (offers(visit, &[(Kind::MoveGroup, "Reset offsets"), (Kind::DeleteGroup, "Delete")], ("group", id))),
+        }
+        @if commits {
+            h2 { "Lag over time" }
+            (history::charts(visit, group))
+            h2 { "Partitions" }
+            (offsets(group, of_members, &oldest, visit.snapshot.taken_ms))
+        }
         h2 { "Members" }
         @match &described {
             Ok(described) => (members(described)),

@@ -5,6 +5,7 @@ mod changing;
 mod fixture;
 mod hostile;
 mod kept;
+mod kinds;
 mod lab;
 mod numbers;
 mod readonly;
