@@ -11,8 +11,9 @@ use partition::{Assignment, Partition, Settings, SyncQueue};
 use storage::checkpoint;
 use storage::disk::{Disk, SimDisk};
 use storage::log_dir::{Loading, LogDir};
-use storage::{CleanupPolicy, Log, LogConfig, StorageError};
+use storage::{CleanupPolicy, Log, LogConfig, Opening, StorageError};
 
+use crate::cluster::read_all;
 use crate::controller::{BROKER, Controller};
 use crate::message::PartitionId;
 use crate::plan::PARTITIONS;
@@ -93,6 +94,12 @@ pub(crate) struct OpenedReplicas {
 /// Takes a partition's folder away, on the disk of a machine whose broker does not run.
 pub(crate) fn remove_folder(disk: &SimDisk, partition: PartitionId) {
     remove_replica(disk, partition);
+}
+
+/// Whether all batches of a replica are there: the product's journal knows the sizes of segments, and its start compares.
+fn is_whole(partition: &Partition) -> bool {
+    let start = partition.with_log(Log::log_start_offset);
+    read_all(partition, start).is_ok()
 }
 
 fn remove_replica(disk: &dyn Disk, partition: PartitionId) {
@@ -192,10 +199,10 @@ impl LogDirectory {
             };
             let found = if is_there { Some(open(&loading)) } else { None };
             let opened = match found {
-                Some(Ok(partition)) => partition,
+                Some(Ok(partition)) if !lied || is_whole(&partition) => partition,
                 Some(Err(refusal)) if !lied => return Err(refusal),
-                missing_or_refused => {
-                    if missing_or_refused.is_some() {
+                missing_or_damaged => {
+                    if missing_or_damaged.is_some() {
                         remove_replica(&**self.0.disk(), id);
                     }
                     made_anew.push(id);
@@ -229,8 +236,9 @@ impl LogDirectory {
         let name = topic_partition(id);
         let dir = self.0.partition_dir(&name);
         let (disk, config) = (Arc::clone(self.0.disk()), Arc::clone(&settings.log));
-        let mut log = Log::open(disk, dir, config, loading.opening(&name, now))?;
-        log.begin_dense();
+        // All of the log was written here, as the product's journal knows: a batch that is missing leaves a gap.
+        let opening = Opening { dense_from: Some(Offset(0)), ..loading.opening(&name, now) };
+        let log = Log::open(disk, dir, config, opening)?;
         let high_watermark = loading.high_watermarks.get(&name).copied().unwrap_or(Offset(0));
         let queue = Arc::clone(sync_queue);
         Ok(Partition::new(name, of.topic_id, of.me, log, settings, high_watermark, queue))

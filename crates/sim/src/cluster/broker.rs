@@ -634,24 +634,27 @@ impl ClusterBroker {
     }
 
     /// All bytes of a replica's log from an offset on, whatever its role.
-    pub(crate) fn log_bytes(&self, partition: PartitionId, mut from: Offset) -> Vec<u8> {
-        let partition = &self.partitions[partition];
-        let mut bytes = Vec::new();
-        while from < partition.with_log(|log| log.log_end_offset()) {
-            let request = ReadRequest {
-                any_role: true,
-                ..ReadRequest::at(from, FETCH_BYTES_MAX, Isolation::LogEnd)
-            };
-            let read = partition.read(&request).expect("a replica can be read");
-            let slice = read.slice.expect("there is more before the end");
-            let at = bytes.len();
-            bytes.resize(at + slice.size_bytes as usize, 0);
-            slice.file.read_at(&mut bytes[at..], slice.position).expect("the disk reads");
-            let last = model::batch::Batches::new(&bytes[at..]).last();
-            from = last.expect("a batch").expect("a whole batch").0.next_offset();
-        }
-        bytes
+    pub(crate) fn log_bytes(&self, partition: PartitionId, from: Offset) -> Vec<u8> {
+        read_all(&self.partitions[partition], from).expect("a replica can be read")
     }
+}
+
+/// All bytes of a log from an offset on, whatever its role, if all batches are there.
+pub(crate) fn read_all(partition: &Partition, mut from: Offset) -> Result<Vec<u8>, PartitionError> {
+    let mut bytes = Vec::new();
+    while from < partition.with_log(|log| log.log_end_offset()) {
+        let request = ReadRequest {
+            any_role: true,
+            ..ReadRequest::at(from, FETCH_BYTES_MAX, Isolation::LogEnd)
+        };
+        let slice = partition.read(&request)?.slice.expect("there is more before the end");
+        let at = bytes.len();
+        bytes.resize(at + slice.size_bytes as usize, 0);
+        slice.file.read_at(&mut bytes[at..], slice.position).expect("the disk reads");
+        let last = model::batch::Batches::new(&bytes[at..]).last();
+        from = last.expect("a batch").expect("a whole batch").0.next_offset();
+    }
+    Ok(bytes)
 }
 
 /// What an image says of a partition.

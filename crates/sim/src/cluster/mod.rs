@@ -48,6 +48,7 @@ use crate::syncs;
 use crate::trace::Trace;
 use crate::world::Outcome;
 
+pub(crate) use broker::read_all;
 use broker::{ClusterBroker, Outgoing};
 use clients::Wire;
 use clocks::ClockFaults;
