@@ -277,10 +277,15 @@ fn list(items: impl Iterator<Item = String>) -> String {
 /// The first of these that the plan decides itself. Metrics and health, and what consoles keep, may be switched off.
 pub fn contradiction(settings: &[Pair]) -> Option<&Pair> {
     settings.iter().find(|pair| {
-        let may_be_off = [HTTP_LISTENER, CONSOLE_DIR].contains(&pair.key.as_str());
-        let off = may_be_off && pair.value.trim().is_empty();
+        let serves_no_http = pair.key == HTTP_LISTENER && pair.value.trim().is_empty();
+        let off = serves_no_http || holds_for_all(&pair.key, &pair.value);
         DECIDED.contains(&pair.key.as_str()) && !off
     })
+}
+
+/// Whether a value of a key that is decided for each broker is none of one broker alone: consoles that keep nothing.
+pub fn holds_for_all(key: &str, value: &str) -> bool {
+    key == CONSOLE_DIR && value.trim().is_empty()
 }
 
 /// Whether the settings leave metrics and health on.

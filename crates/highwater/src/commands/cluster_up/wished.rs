@@ -101,13 +101,39 @@ fn unusable() -> Failure {
 /// The first variable that would win over what is decided for each broker.
 fn named_by_environment(configuration: &Configuration) -> Option<String> {
     let mut keys = DECIDED.iter().chain([&gateways::LISTENER]);
-    keys.find_map(|key| match &configuration.assigned(key)?.source {
-        Source::Environment(name) => Some(name.clone()),
-        _ => None,
+    keys.find_map(|key| {
+        let assigned = configuration.assigned(key)?;
+        match &assigned.source {
+            Source::Environment(name) if !plan::holds_for_all(key, &assigned.value) => {
+                Some(name.clone())
+            }
+            _ => None,
+        }
     })
 }
 
 /// A slip of whoever typed it, rather than what the brokers say of themselves.
 fn is_surprise(warning: &Warning) -> bool {
     matches!(warning, Warning::UnknownKey { .. } | Warning::SaidTwice { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(key: &str, value: &str) -> Option<String> {
+        let variable = (key.into(), value.into());
+        let sources = Sources::new().environment([variable].into_iter());
+        named_by_environment(&Configuration::load_all(&sources, false).configuration)
+    }
+
+    #[test]
+    fn a_variable_that_names_no_folder_for_consoles_holds_for_all_brokers() {
+        let dir = "HIGHWATER_CONSOLE_STATE_DIR";
+        assert_eq!(named(dir, ""), None);
+        assert_eq!(named(dir, "/one/for/all"), Some(dir.to_owned()));
+        // Whether metrics and health are waited for is known from --set alone.
+        let listener = "HIGHWATER_HTTP_LISTENER";
+        assert_eq!(named(listener, ""), Some(listener.to_owned()));
+    }
 }
