@@ -6,6 +6,7 @@
 pub mod batch;
 pub mod durability;
 pub mod error_code;
+pub mod fields;
 pub mod id;
 pub mod moment;
 pub mod partitioner;

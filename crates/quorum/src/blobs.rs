@@ -1,7 +1,7 @@
 //! What other members send in pieces: a snapshot, or a request that fits no message. Kept until it is asked
 //! for, so that a transfer that broke off goes on where it was.
 
-use crate::message::WholeId;
+use ledger::message::WholeId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 

@@ -7,12 +7,12 @@
 //!
 //! Nodes that are told nothing say why, in words: see [`Quorum::waits_for`](crate::Quorum::waits_for).
 
-use crate::message::Holds;
 use crate::network::{Introduced, Network, holds};
 use crate::raft::{TypeConfig, broker_id};
 use crate::state_machine::StateMachine;
 use crate::store::log_store::LogStore;
 use futures_util::future::join_all;
+use ledger::message::Holds;
 use model::BrokerId;
 use openraft::Raft;
 use openraft::async_runtime::watch::WatchReceiver;

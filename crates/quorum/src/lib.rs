@@ -6,7 +6,7 @@
 //! messages go through a [`Transport`], between processes a [`LinkTransport`].
 //!
 //! Read [`Quorum`] first, then `proposer.rs` (deciding in batches), `state_machine.rs`, `store/`;
-//! `message.rs` for what members say to each other.
+//! the room `ledger` for the bytes of entries and of what members say to each other.
 
 mod blobs;
 mod clock;
@@ -17,7 +17,6 @@ mod faults;
 mod founding;
 mod links;
 mod members;
-mod message;
 mod network;
 mod parts;
 mod proposer;
@@ -26,6 +25,7 @@ mod quorum;
 mod raft;
 mod state_machine;
 mod store;
+mod translation;
 
 pub use config::{QuorumConfig, QuorumError};
 pub use description::{MemberDescription, QuorumDescription, QuorumStanding};

@@ -6,11 +6,16 @@
 
 use crate::blobs::Blobs;
 use crate::clock::Heard;
-use crate::message::{Head, Holds, Reply, Request, WholeId};
 use crate::raft::{Snapshot, TypeConfig, Vote, broker_id, node_id};
 use crate::state_machine::StateMachine;
 use crate::store::log_store::LogStore;
 use crate::store::snapshot::Applied;
+use crate::translation::{
+    plain_append, plain_appended, plain_election, plain_transfer, plain_transferred, plain_vote,
+    plain_voted, raft_append, raft_appended, raft_election, raft_place, raft_transferred,
+    raft_vote, raft_voted,
+};
+use ledger::message::{Head, Holds, Reply, Request, WholeId};
 use model::BrokerId;
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
 use openraft::network::RPCOption;
@@ -139,7 +144,7 @@ impl Peer {
         let action = match request {
             Request::Vote(_) | Request::PreVote(_) | Request::Introduce => RPCTypes::Vote,
             Request::Piece { .. } | Request::Snapshot { .. } => RPCTypes::InstallSnapshot,
-            Request::TransferLeader(_) => RPCTypes::TransferLeader,
+            Request::TransferLeader { .. } => RPCTypes::TransferLeader,
             Request::Append(_) | Request::Large(_) => RPCTypes::AppendEntries,
         };
         let (id, target) = (self.network.me, self.to);
@@ -182,8 +187,9 @@ impl Peer {
     ) -> Result<SnapshotResponse<TypeConfig>, Failure> {
         let whole = WholeId::of(bytes);
         self.send_pieces(whole, bytes).await?;
-        match self.ask(&Request::Snapshot { vote, whole }, INSTALL_PATIENCE).await? {
-            Reply::Snapshot(reply) => Ok(reply),
+        let request = Request::Snapshot { vote: plain_vote(&vote), whole };
+        match self.ask(&request, INSTALL_PATIENCE).await? {
+            Reply::Snapshot(vote) => Ok(SnapshotResponse::new(raft_vote(vote))),
             _ => confused(),
         }
     }
@@ -202,8 +208,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
             // The member syncs them before it answers; asking again would not make it quicker.
             false => option.hard_ttl().max(self.network.append_patience),
         };
-        match self.ask(&Request::Append(rpc), patience).await? {
-            Reply::Append(reply) => Ok(reply),
+        match self.ask(&plain_append(&rpc), patience).await? {
+            Reply::Append(reply) => Ok(raft_appended(reply)),
             _ => confused(),
         }
     }
@@ -213,8 +219,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, Failure> {
-        match self.ask(&Request::Vote(rpc), option.hard_ttl()).await? {
-            Reply::Vote(reply) => Ok(reply),
+        match self.ask(&Request::Vote(plain_election(&rpc)), option.hard_ttl()).await? {
+            Reply::Vote(reply) => Ok(raft_voted(reply)),
             _ => confused(),
         }
     }
@@ -224,8 +230,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, Failure> {
-        match self.ask(&Request::PreVote(rpc), option.hard_ttl()).await? {
-            Reply::Vote(reply) => Ok(reply),
+        match self.ask(&Request::PreVote(plain_election(&rpc)), option.hard_ttl()).await? {
+            Reply::Vote(reply) => Ok(raft_voted(reply)),
             _ => confused(),
         }
     }
@@ -248,8 +254,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         request: TransferLeaderRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<TypeConfig>, Failure> {
-        match self.ask(&Request::TransferLeader(request), option.hard_ttl()).await? {
-            Reply::TransferLeader(reply) => Ok(reply),
+        match self.ask(&plain_transfer(&request), option.hard_ttl()).await? {
+            Reply::TransferLeader(reply) => Ok(raft_transferred(reply)),
             _ => confused(),
         }
     }
@@ -352,7 +358,7 @@ async fn answer(
             network.blobs.add(from, whole, offset, &bytes).map(Reply::Taken)
         }
         Request::Snapshot { vote, whole } => match network.blobs.take(from, whole) {
-            Some(bytes) => install(raft, vote, bytes).await,
+            Some(bytes) => install(raft, raft_vote(vote), bytes).await,
             None => Ok(Reply::Missing),
         },
         Request::Large(whole) => {
@@ -378,18 +384,26 @@ async fn consult(
 ) -> Result<Reply, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     match request {
-        Request::Append(rpc) => {
-            let response = raft.append_entries(rpc).await.map_err(|e| text(&e))?;
+        Request::Append(append) => {
+            let response = raft.append_entries(raft_append(append)).await.map_err(|e| text(&e))?;
             // A sender that leads no more is not heard.
             if !matches!(response, AppendEntriesResponse::HigherVote(_)) {
                 network.heard.now();
             }
-            Ok(Reply::Append(response))
+            Ok(Reply::Append(plain_appended(&response)))
         }
-        Request::Vote(rpc) => raft.vote(rpc).await.map(Reply::Vote).map_err(|e| text(&e)),
-        Request::PreVote(rpc) => raft.pre_vote(rpc).await.map(Reply::Vote).map_err(|e| text(&e)),
-        Request::TransferLeader(rpc) => {
-            raft.handle_transfer_leader(rpc).await.map(Reply::TransferLeader).map_err(|e| text(&e))
+        Request::Vote(election) => {
+            let response = raft.vote(raft_election(election)).await.map_err(|e| text(&e))?;
+            Ok(Reply::Vote(plain_voted(&response)))
+        }
+        Request::PreVote(election) => {
+            let response = raft.pre_vote(raft_election(election)).await.map_err(|e| text(&e))?;
+            Ok(Reply::Vote(plain_voted(&response)))
+        }
+        Request::TransferLeader { from, to, last } => {
+            let request = TransferLeaderRequest::new(raft_vote(from), to, last.map(raft_place));
+            let response = raft.handle_transfer_leader(request).await.map_err(|e| text(&e))?;
+            Ok(Reply::TransferLeader(plain_transferred(&response)))
         }
         Request::Introduce => Err("a question for this node itself, in pieces".into()),
         Request::Piece { .. } | Request::Snapshot { .. } | Request::Large(_) => {
@@ -411,5 +425,6 @@ async fn install(
     });
     let snapshot = read.await.map_err(|error| error.to_string())??;
     let installed = raft.install_full_snapshot(vote, snapshot).await;
-    installed.map(Reply::Snapshot).map_err(|error| error.to_string())
+    let installed = installed.map_err(|error| error.to_string())?;
+    Ok(Reply::Snapshot(plain_vote(&installed.vote)))
 }

@@ -3,7 +3,8 @@
 //! A message between members carries entries whole, and an entry that makes ten thousand partitions would
 //! hold up heartbeats behind it.
 
-use crate::raft::{LogId, Part};
+use crate::raft::LogId;
+use ledger::Part;
 use std::sync::Arc;
 
 /// The parts of a decision whose records are these lines; `None` if one entry holds them.

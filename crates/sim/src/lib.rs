@@ -40,6 +40,8 @@ pub enum Mutant {
     Metadata(metadata::mutants::Mutant),
     /// Of what brokers say to each other.
     Node(node::mutants::Mutant),
+    /// Of what the members of the quorum say to each other.
+    Ledger(ledger::mutants::Mutant),
 }
 
 #[cfg(debug_assertions)]
@@ -49,7 +51,8 @@ impl Mutant {
         let replication = replication::mutants::Mutant::ALL.into_iter().map(Mutant::Replication);
         let metadata = metadata::mutants::Mutant::ALL.into_iter().map(Mutant::Metadata);
         let node = node::mutants::Mutant::ALL.into_iter().map(Mutant::Node);
-        replication.chain(metadata).chain(node)
+        let ledger = ledger::mutants::Mutant::ALL.into_iter().map(Mutant::Ledger);
+        replication.chain(metadata).chain(node).chain(ledger)
     }
 
     /// Its name.
@@ -58,6 +61,7 @@ impl Mutant {
             Mutant::Replication(mutant) => format!("{mutant:?}"),
             Mutant::Metadata(mutant) => format!("{mutant:?}"),
             Mutant::Node(mutant) => format!("{mutant:?}"),
+            Mutant::Ledger(mutant) => format!("{mutant:?}"),
         }
     }
 }
@@ -65,16 +69,19 @@ impl Mutant {
 /// Plants a fault on this thread, or none.
 #[cfg(debug_assertions)]
 fn plant(mutant: Option<Mutant>) {
-    let (mut of_replication, mut of_metadata, mut of_node) = (None, None, None);
+    let (mut of_replication, mut of_metadata) = (None, None);
+    let (mut of_node, mut of_ledger) = (None, None);
     match mutant {
         Some(Mutant::Replication(mutant)) => of_replication = Some(mutant),
         Some(Mutant::Metadata(mutant)) => of_metadata = Some(mutant),
         Some(Mutant::Node(mutant)) => of_node = Some(mutant),
+        Some(Mutant::Ledger(mutant)) => of_ledger = Some(mutant),
         None => {}
     }
     replication::mutants::plant(of_replication);
     metadata::mutants::plant(of_metadata);
     node::mutants::plant(of_node);
+    ledger::mutants::plant(of_ledger);
 }
 
 /// How the simulation of several brokers of this seed finds a rule left out, if it does.

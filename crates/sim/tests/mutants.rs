@@ -48,6 +48,8 @@ const KNOWN: &[(&str, u64)] = &[
     ("DropsLastEpochs", 2),
     ("DropsDivergences", 2),
     ("DropsHeartbeatEpochs", 0),
+    ("DropsLastRecords", 0),
+    ("DropsCommitted", 0),
 ];
 
 #[test]

@@ -13,11 +13,14 @@
 //! A length is four bytes, big-endian like every number here, and counts what follows it. The magic is not a
 //! length that a Kafka client sends (it would announce more than a gigabyte), so a port can serve both.
 
-pub mod fields;
 pub mod frame;
 pub mod hello;
 pub mod proof;
 pub mod refusal;
+
+pub use model::fields;
+
+use model::fields::FieldError;
 
 /// Bytes of a length.
 pub const LENGTH_BYTES: usize = 4;
@@ -39,6 +42,15 @@ pub enum CodecError {
     /// A field has a value that it cannot have.
     #[error("a field has a value that it cannot have: {0}")]
     Value(&'static str),
+}
+
+impl From<FieldError> for CodecError {
+    fn from(error: FieldError) -> CodecError {
+        match error {
+            FieldError::Short => CodecError::Short,
+            FieldError::Value(what) => CodecError::Value(what),
+        }
+    }
 }
 
 /// The length of a frame, if it is one that a frame of at most `max` bytes can have. To be asked before

@@ -1,10 +1,10 @@
 //! The network between simulated voters, and what must hold whatever it does.
 
-use crate::message::Request;
 use crate::network::{Sent, Transport};
 use crate::quorum::Quorum;
 use crate::raft::{Entry, LogId, Payload, TypeConfig, broker_id, node_id};
 use fastrand::Rng;
+use ledger::message::Request;
 use model::BrokerId;
 use openraft::type_config::TypeConfigExt;
 use parking_lot::Mutex;
@@ -290,10 +290,10 @@ async fn arrive(
 
 /// Whoever appends leads: every message that does is looked at.
 fn note_leader(oracle: &mut Oracle, start: u64, message: &[u8]) {
-    if let Ok((head, Request::Append(rpc))) = Request::decode(message) {
-        let leader = rpc.vote.leader_id;
-        oracle.led(leader.term, leader.node_id, start);
-        if !rpc.vote.committed || leader.node_id != head.from {
+    if let Ok((head, Request::Append(append))) = Request::decode(message) {
+        let vote = append.vote;
+        oracle.led(vote.term, vote.node, start);
+        if !vote.committed || vote.node != head.from {
             oracle.violated(format!("node {} appends without being elected", head.from));
         }
     }

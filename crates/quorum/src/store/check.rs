@@ -6,9 +6,10 @@
 //! `vote`, the note in `synced`, and an entry behind it that says so. An entry that merely stands
 //! behind a damaged one proves nothing: of several that were not synced yet, a power failure keeps any.
 
-use super::entry::Members;
-use super::{RESTORE, entry, refused};
+use super::{RESTORE, refused};
 use crate::raft::{LeaderId, LogId};
+use crate::translation::raft_place;
+use ledger::{Members, entry};
 use model::BatchHeader;
 use model::batch::HEADER_BYTES;
 use std::collections::VecDeque;
@@ -125,21 +126,21 @@ impl Walk<'_> {
         let size = header.size_bytes;
         let stamp =
             entry::stamp(&header, &bytes[..size as usize]).map_err(|error| error.to_string())?;
-        if stamp.id.index != self.found.next || header.next_offset().0 as u64 != self.found.next + 1
-        {
-            return Err(format!("it says that it is entry {}", stamp.id.index));
+        let id = raft_place(stamp.place);
+        if id.index != self.found.next || header.next_offset().0 as u64 != self.found.next + 1 {
+            return Err(format!("it says that it is entry {}", id.index));
         }
-        let leader = stamp.id.leader_id;
+        let leader = id.leader_id;
         match self.found.leaders.last() {
             Some((_, last)) if *last == leader => {}
             Some((_, last)) if (last.term, last.node_id) > (leader.term, leader.node_id) => {
                 return Err(format!("its leader {leader} follows leader {last}"));
             }
-            _ => self.found.leaders.push((stamp.id.index, leader)),
+            _ => self.found.leaders.push((id.index, leader)),
         }
-        self.found.sizes.push_back((stamp.id.index, size));
+        self.found.sizes.push_back((id.index, size));
         if let Some(members) = stamp.members {
-            self.found.members = Some((stamp.id.index, members));
+            self.found.members = Some((id.index, members));
         }
         self.found.next += 1;
         Ok(size as usize)
@@ -168,7 +169,7 @@ impl Walk<'_> {
             let mut from = if number == stop.file { stop.position + 1 } else { 0 };
             while let Some((position, stamp)) = self.next_whole(&bytes, from) {
                 if !stamp.tells_synced || stamp.synced >= Some(self.found.next) {
-                    return Ok(Some(stamp.id.index));
+                    return Ok(Some(stamp.place.index));
                 }
                 from = position + HEADER_BYTES;
             }

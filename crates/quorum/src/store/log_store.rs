@@ -4,12 +4,13 @@
 //! them. The last ones stay decoded in memory, because applying and replicating read them again.
 
 use super::check::Found;
-use super::entry;
 use super::snapshot;
 use super::synced::SyncedNote;
 use super::vote::VoteFile;
 use super::writer::{Write, Writer};
 use crate::raft::{Entry, LogId, TypeConfig, Vote};
+use crate::translation::{plain_entry, raft_entry};
+use ledger::entry;
 use model::batch::Batches;
 use model::{BatchHeader, Durability, Offset, Timestamp};
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
@@ -224,7 +225,7 @@ impl LogStore {
         let mut bytes = Vec::new();
         let mut headers = Vec::with_capacity(entries.len());
         for entry in entries {
-            let batch = entry::encode(entry, synced, now);
+            let batch = entry::encode(&plain_entry(entry), synced, now);
             headers.push(BatchHeader::decode(&batch).expect("a batch that was just built"));
             bytes.extend_from_slice(&batch);
         }
@@ -361,7 +362,7 @@ fn decode_all(bytes: &[u8], from: u64, until: u64) -> io::Result<Vec<Entry>> {
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
         let (_, batch) = batch.map_err(invalid)?;
         let header = BatchHeader::decode_checked(batch).map_err(invalid)?;
-        let entry = entry::decode(&header, batch)?;
+        let entry = raft_entry(entry::decode(&header, batch)?);
         if (from..until).contains(&entry.log_id.index) {
             entries.push(entry);
         }

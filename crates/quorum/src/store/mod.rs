@@ -14,7 +14,6 @@
 
 mod check;
 mod checksum;
-pub(crate) mod entry;
 pub(crate) mod log_store;
 pub(crate) mod open;
 pub(crate) mod snapshot;

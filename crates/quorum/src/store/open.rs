@@ -15,13 +15,14 @@
 //! of it than it held.
 
 use super::check::{self, Found};
-use super::entry::{self, Members};
 use super::log_store::LogStore;
 use super::snapshot::{self, Applied, SnapshotFile};
 use super::synced;
 use super::vote::{self, VoteFile};
 use super::{RESTORE, refused};
 use crate::raft::{LogId, broker_id};
+use crate::translation::plain_members;
+use ledger::Members;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,10 +78,7 @@ fn members(plan: &Plan) -> Option<Members> {
     let since = kept.log_id().map(|id| id.index);
     match &plan.found.members {
         Some((index, members)) if Some(*index) >= since => Some(members.clone()),
-        _ => since.map(|_| Members {
-            voters: entry::voters(kept.membership()),
-            learners: entry::learners(kept.membership()),
-        }),
+        _ => since.map(|_| plain_members(kept.membership())),
     }
 }
 

@@ -9,9 +9,10 @@
 //! gone, the image can be made from those.
 
 use super::checksum;
-use super::entry::{learners, voters};
 use super::vote::Point;
 use crate::raft::{LogId, SnapshotMeta, StoredMembership, is_node_id, membership};
+use crate::translation::plain_members;
+use ledger::Members;
 use metadata::{ClusterImage, MetadataRecord};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -67,14 +68,14 @@ impl Applied {
 
     /// The bytes of the file.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let members = self.members.membership();
+        let Members { voters, learners } = plain_members(self.members.membership());
         let first = FirstLine {
             version: SNAPSHOT_VERSION,
             last: self.last.map(Point::from),
             changed_at: self.changed_at,
             members_since: self.members.log_id().map(Point::from),
-            voters: voters(members),
-            learners: learners(members),
+            voters,
+            learners,
         };
         let records = self.image.to_records();
         let mut out = Vec::new();

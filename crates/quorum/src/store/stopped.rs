@@ -4,13 +4,15 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use ledger::entry;
 use metadata::{ClusterImage, ImageDelta};
 use model::{BatchHeader, BrokerId};
 use storage::disk::Disk;
 
-use super::{check, entry, open};
+use super::{check, open};
 use crate::raft::node_id;
 use crate::state_machine::StateMachine;
+use crate::translation::raft_entry;
 
 /// Reads the snapshot in `dir` and the entries behind it, as a start of `node` would. An entry that was
 /// written and not committed is taken in too: for a node that is the only voter there is none.
@@ -34,7 +36,7 @@ pub fn read_stopped(
             let index = header.base_offset.0.unsigned_abs();
             if (due..next).contains(&index) {
                 let found = entry::decode(&header, &bytes[position..end])?;
-                machine.take_in(found, &mut ImageDelta::default())?;
+                machine.take_in(raft_entry(found), &mut ImageDelta::default())?;
             }
             position = end;
         }

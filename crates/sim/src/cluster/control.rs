@@ -11,7 +11,7 @@ use metadata::ClusterImage;
 use super::controller::{Ask, Controller, Entry, Told};
 use super::forwarded::Forwarded;
 use super::network::Body;
-use super::{Cluster, Event, Process};
+use super::{Cluster, Event, Process, quorum};
 use crate::history::Broken;
 use crate::invariant::Invariant;
 
@@ -81,7 +81,10 @@ impl Cluster {
     }
 
     fn propose(&mut self, member: usize, entry: Entry) -> Option<usize> {
-        self.members[member].node.propose(entry)
+        let node = &mut self.members[member].node;
+        let count = node.propose(Arc::clone(&entry.records))?;
+        self.truth.decided(count - 1, node.term(), entry);
+        Some(count)
     }
 
     fn sweep_soon(&mut self, member: usize) {
@@ -111,7 +114,8 @@ impl Cluster {
             self.take_office(member)?;
             self.learn_committed(member)?;
             for (to, message) in self.members[member].node.take_outgoing() {
-                self.send_message(member, to, Body::Quorum(message));
+                let sent = quorum::bytes::write(member, to, &message);
+                self.send_message(member, to, Body::Quorum(sent));
             }
         }
         Ok(())
@@ -145,7 +149,7 @@ impl Cluster {
         let member = &self.members[member];
         let mut image = ClusterImage::clone(&member.image);
         for logged in &member.node.log()[member.applied..] {
-            for record in &logged.entry.records {
+            for record in &*logged.records {
                 image.replay(record).expect("a log contradicts nothing");
             }
         }
@@ -166,11 +170,11 @@ impl Cluster {
         }
         let news = self.members[number].node.log()[first..committed].to_vec();
         for (at, logged) in (first..).zip(news) {
-            if self.truth.is_new(at, logged.term)? {
-                self.commit(&logged.entry)?;
+            if let Some(entry) = self.truth.committed(at, logged.term)? {
+                self.commit(&entry)?;
             }
             let image = Arc::make_mut(&mut self.members[number].image);
-            for record in &logged.entry.records {
+            for record in &*logged.records {
                 image.replay(record).expect("what is committed contradicts nothing");
             }
         }

@@ -4,6 +4,7 @@
 //! its business.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use metadata::decide::{
     AlterPartition, BrokerRef, ConfigChange, ConfigOperation, CreateCluster, CreateTopics,
@@ -62,7 +63,7 @@ pub(crate) enum Told {
 /// What is to be written as one entry.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entry {
-    pub(crate) records: Vec<MetadataRecord>,
+    pub(crate) records: Arc<[MetadataRecord]>,
     pub(crate) unclean: Vec<UncleanElection>,
     /// With it, all that follows from brokers' coming and going is decided.
     pub(crate) is_swept: bool,
@@ -239,7 +240,7 @@ impl Controller {
             self.image.replay(record).expect("a record that was just decided contradicts nothing");
         }
         let Decision { records, unclean, response } = decision;
-        (Entry { records, unclean, ..Entry::default() }, response)
+        (Entry { records: records.into(), unclean, ..Entry::default() }, response)
     }
 }
 

@@ -3,8 +3,7 @@
 //! cut, and delays, loses and doubles messages.
 //!
 //! What the brokers decide is decided by the rooms of the real broker; who carries effects out is [`Cluster`], with one
-//! queue of events. What brokers say to each other goes as bytes (`forwarded.rs`, `fetches.rs`), but for messages of the
-//! quorum.
+//! queue of events. What brokers say to each other goes as bytes (`forwarded.rs`, `fetches.rs`, `quorum/bytes.rs`).
 //!
 //! Read `member.rs` (a broker's life), `control.rs` (who decides, and when it counts), `truth.rs` (what must follow from
 //! what is decided), then `faults.rs` and `network.rs`.
@@ -241,8 +240,14 @@ impl Cluster {
             ..NewTopic::default()
         };
         founding.push(controller.create_topic(self.now, topic));
-        let logged = |entry| quorum::Logged { term: 0, entry: Arc::new(entry) };
-        let founding: Vec<_> = founding.into_iter().map(logged).collect();
+        let founding: Vec<_> = (0..)
+            .zip(founding)
+            .map(|(at, entry)| {
+                let records = Arc::clone(&entry.records);
+                self.truth.decided(at, 0, entry);
+                quorum::Logged { term: 0, leader: 0, records }
+            })
+            .collect();
         for broker in 0..self.plan.brokers {
             let node = quorum::Node::new(broker, VOTERS, self.plan.brokers, &founding);
             self.members.push(Member::new(node));

@@ -13,7 +13,7 @@ use crate::invariant::Invariant;
 /// What one machine says to another.
 #[derive(Clone, Debug)]
 pub(super) enum Body {
-    Quorum(quorum::Message),
+    Quorum(quorum::bytes::Sent),
     /// To the controller, if it is there.
     Ask(Process, Forwarded),
     /// The answer, and so many entries of the log are behind it.
@@ -74,11 +74,10 @@ impl Cluster {
             return Ok(());
         }
         let read = match body {
-            Body::Quorum(message) => {
+            Body::Quorum(sent) => quorum::bytes::read(from, to, &sent).map(|message| {
                 let (now, random) = (self.now, &mut self.random);
                 self.members[to].node.receive(now, random, from, message);
-                Ok(())
-            }
+            }),
             Body::Ask(process, ask) => {
                 ask.read(id_of(from)).map(|ask| self.controller_asked(to, process, &ask))
             }

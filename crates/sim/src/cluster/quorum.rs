@@ -4,15 +4,17 @@
 //! on a disk that never fails, whatever happens to the partitions'), there are no snapshots, the voters never change, and
 //! every other broker is an observer, which is sent the same appends and counts for nothing. What matters here is as it
 //! should be: terms, votes by last entry, commitment by a majority in the own term, leaders that do not know yet that they
-//! are deposed, and that resign when they hear no majority. No committed entry is ever lost.
+//! are deposed, and that resign when they hear no majority. No committed entry is ever lost. What they say to each other goes as
+//! the product's bytes (`bytes.rs`).
+
+pub(super) mod bytes;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fastrand::Rng;
+use metadata::MetadataRecord;
 use model::Timestamp;
-
-use super::controller::Entry;
 
 /// How often a leader says that it is there.
 const HEARTBEAT_MS: i64 = 40;
@@ -23,11 +25,21 @@ const ELECTION_MS: i64 = 160;
 #[derive(Clone, Debug)]
 pub(super) struct Logged {
     pub(super) term: u64,
-    pub(super) entry: Arc<Entry>,
+    /// Who led in that term.
+    pub(super) leader: usize,
+    pub(super) records: Arc<[MetadataRecord]>,
 }
 
-/// Where a log ends: the term of its last entry and how many there are.
-type End = (u64, usize);
+/// Where a log ends. The longer one of two is that with the larger term, or of one term that with more entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct End {
+    /// In which its last entry was written.
+    term: u64,
+    /// Who led in that term: one node.
+    leader: usize,
+    /// How many entries there are.
+    count: usize,
+}
 
 #[derive(Clone, Debug)]
 pub(super) enum Message {
@@ -43,13 +55,20 @@ pub(super) enum Message {
         term: u64,
         before: End,
         entries: Vec<Logged>,
-        committed: usize,
+        committed: End,
     },
-    /// `has`: so many entries are the leader's; on a refusal, so many may be.
+    /// So many entries are the leader's.
     Appended {
         term: u64,
-        accepted: bool,
         has: usize,
+    },
+    /// What was sent does not follow.
+    Conflict {
+        term: u64,
+    },
+    /// The sender leads no more.
+    Deposed {
+        term: u64,
     },
 }
 
@@ -145,7 +164,8 @@ impl Node {
     }
 
     fn end_at(&self, count: usize) -> End {
-        (count.checked_sub(1).map_or(0, |last| self.log[last].term), count)
+        let last = count.checked_sub(1).map(|last| &self.log[last]);
+        last.map_or(End::default(), |last| End { term: last.term, leader: last.leader, count })
     }
 
     fn follow(&mut self, now: Timestamp, random: &mut Rng) {
@@ -154,9 +174,9 @@ impl Node {
     }
 
     /// Writes an entry, if it leads; says how many there are then.
-    pub(super) fn propose(&mut self, entry: Entry) -> Option<usize> {
+    pub(super) fn propose(&mut self, records: Arc<[MetadataRecord]>) -> Option<usize> {
         let Role::Leader { has, .. } = &mut self.role else { return None };
-        self.log.push(Logged { term: self.term, entry: Arc::new(entry) });
+        self.log.push(Logged { term: self.term, leader: self.me, records });
         has[self.me] = self.log.len();
         self.send_appends();
         self.commit();
@@ -206,7 +226,7 @@ impl Node {
                 term: self.term,
                 before: self.end_at(first),
                 entries: self.log[first..].to_vec(),
-                committed: self.committed,
+                committed: self.end_at(self.committed),
             };
             self.outgoing.push((id, append));
         }
@@ -222,7 +242,9 @@ impl Node {
         let (Message::AskVote { term, .. }
         | Message::Vote { term, .. }
         | Message::Append { term, .. }
-        | Message::Appended { term, .. }) = message;
+        | Message::Appended { term, .. }
+        | Message::Conflict { term }
+        | Message::Deposed { term }) = message;
         if term > self.term {
             (self.term, self.voted_for, self.leader) = (term, None, None);
             self.follow(now, random);
@@ -238,14 +260,16 @@ impl Node {
                     self.follow(now, random);
                     self.append(from, before, entries, committed);
                 } else {
-                    let refusal = Message::Appended { term: self.term, accepted: false, has: 0 };
-                    self.outgoing.push((from, refusal));
+                    self.outgoing.push((from, Message::Deposed { term: self.term }));
                 }
             }
-            Message::Appended { accepted, has, .. } if term == self.term => {
-                self.appended(now, from, accepted, has);
+            Message::Appended { has, .. } if term == self.term => {
+                self.appended(now, from, Some(has));
             }
-            Message::Vote { .. } | Message::Appended { .. } => {}
+            Message::Conflict { .. } | Message::Deposed { .. } if term == self.term => {
+                self.appended(now, from, None);
+            }
+            _ => {}
         }
     }
 
@@ -278,10 +302,10 @@ impl Node {
         }
     }
 
-    fn append(&mut self, from: usize, before: End, entries: Vec<Logged>, committed: usize) {
-        let (_, count) = before;
+    fn append(&mut self, from: usize, before: End, entries: Vec<Logged>, committed: End) {
+        let count = before.count;
         let fits = count <= self.log.len() && self.end_at(count) == before;
-        let has = if fits { count + entries.len() } else { self.committed };
+        let (term, has) = (self.term, count + entries.len());
         if fits {
             for (at, logged) in (count..).zip(entries) {
                 if self.log.get(at).is_some_and(|known| known.term != logged.term) {
@@ -292,19 +316,20 @@ impl Node {
                     self.log.push(logged);
                 }
             }
-            self.committed = self.committed.max(committed.min(has));
+            self.committed = self.committed.max(committed.count.min(has));
         }
-        self.outgoing.push((from, Message::Appended { term: self.term, accepted: fits, has }));
+        let answer =
+            if fits { Message::Appended { term, has } } else { Message::Conflict { term } };
+        self.outgoing.push((from, answer));
     }
 
-    fn appended(&mut self, now: Timestamp, from: usize, accepted: bool, count: usize) {
+    /// `count`: so many entries it has now; `None`: what was sent did not follow.
+    fn appended(&mut self, now: Timestamp, from: usize, count: Option<usize>) {
         let Role::Leader { sent, has, heard } = &mut self.role else { return };
         heard[from] = now;
-        if accepted {
-            has[from] = has[from].max(count);
-        }
+        has[from] = has[from].max(count.unwrap_or(0));
         // What it lacks is sent with the next heartbeat, or the next entry.
-        sent[from] = has[from].max(if accepted { 0 } else { count });
+        sent[from] = has[from];
         self.commit();
     }
 

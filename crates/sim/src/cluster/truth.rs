@@ -39,6 +39,8 @@ pub(super) struct Truth {
     /// Replicas that left ISR and ELR because their brokers said that they are out of reach, with the registrations in which
     /// that was: they count again when the brokers have started again.
     withdrawn: BTreeSet<(BrokerId, BrokerEpoch, PartitionId)>,
+    /// What controllers wanted to be written, by place and term: it may never be committed.
+    decided: BTreeMap<(usize, u64), Arc<Entry>>,
     /// The terms of the committed entries of the metadata log.
     terms: Vec<u64>,
     /// Who led the metadata log in which term.
@@ -51,15 +53,22 @@ impl Truth {
         self.looked.retain(|(of, _), _| *of != broker);
     }
 
-    /// The entry at this place is committed, as a node says: whether it is the first to say so.
-    pub(super) fn is_new(&mut self, at: usize, term: u64) -> Result<bool, Broken> {
+    /// A controller of this term wants this to be written at this place.
+    pub(super) fn decided(&mut self, at: usize, term: u64, entry: Entry) {
+        self.decided.insert((at, term), Arc::new(entry));
+    }
+
+    /// The entry at this place is committed, as a node says: what was decided, if that node is the first to say so.
+    pub(super) fn committed(&mut self, at: usize, term: u64) -> Result<Option<Arc<Entry>>, Broken> {
         match self.terms.get(at) {
             None => {
                 assert_eq!(at, self.terms.len(), "entries are committed in order");
                 self.terms.push(term);
-                Ok(true)
+                let entry = self.decided.get(&(at, term)).cloned();
+                let what = || format!("entry {at} of term {term} was not decided by anybody");
+                entry.map(Some).ok_or_else(|| (Invariant::DecisionsFollow, what()))
             }
-            Some(known) if *known == term => Ok(false),
+            Some(known) if *known == term => Ok(None),
             Some(known) => {
                 let what = format!("entry {at} is committed in terms {known} and {term}");
                 Err((Invariant::DecisionsFollow, what))
@@ -90,7 +99,7 @@ impl Truth {
 impl Cluster {
     /// An entry of the metadata log is committed.
     pub(super) fn commit(&mut self, entry: &Entry) -> Result<(), Broken> {
-        for record in &entry.records {
+        for record in &*entry.records {
             let before = Arc::clone(&self.truth.image);
             let image = Arc::make_mut(&mut self.truth.image);
             if let Err(contradiction) = image.replay(record) {

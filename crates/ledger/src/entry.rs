@@ -12,7 +12,8 @@
 //! A decision that is too large for one entry stands in several (`part`): its lines are then cut anywhere.
 //! Such entries have version 2, so that a release that would take a part for the whole refuses them.
 
-use crate::raft::{Entry, LeaderId, LogId, Part, Payload, Proposal, is_node_id, membership};
+use crate::mutants::{Mutant, is_planted};
+use crate::{Entry, Members, Part, Payload, Place, Proposal, is_node_id};
 use metadata::{DecodeError, MetadataRecord};
 use model::batch::{BatchError, BatchHeader, HEADER_BYTES};
 use model::record::{BatchBuilder, Records};
@@ -61,15 +62,39 @@ struct PartNumber {
 
 /// Why bytes of the log are not an entry.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum EntryError {
+pub enum EntryError {
+    /// The batch has no whole record.
     #[error("entry {index}: {source}")]
-    Batch { index: i64, source: BatchError },
+    Batch {
+        /// Its offset.
+        index: i64,
+        /// Why.
+        source: BatchError,
+    },
+    /// It says nothing that an entry can say.
     #[error("entry {index}: {reason}")]
-    Malformed { index: i64, reason: String },
+    Malformed {
+        /// Its offset.
+        index: i64,
+        /// Why.
+        reason: String,
+    },
+    /// One of its metadata records cannot be read.
     #[error("entry {index}: {source}")]
-    Record { index: i64, source: DecodeError },
+    Record {
+        /// Its offset.
+        index: i64,
+        /// Why.
+        source: DecodeError,
+    },
+    /// It is of a version that this release does not know.
     #[error("entry {index} has version {version}, which a newer release wrote: start that release")]
-    Version { index: i64, version: u16 },
+    Version {
+        /// Its offset.
+        index: i64,
+        /// Its version.
+        version: u16,
+    },
 }
 
 impl From<EntryError> for std::io::Error {
@@ -78,44 +103,34 @@ impl From<EntryError> for std::io::Error {
     }
 }
 
-/// The learners of a membership: its nodes without a vote.
-pub(crate) fn learners(membership: &crate::raft::Membership) -> Vec<u64> {
-    membership.learner_ids().collect()
-}
-
-/// The voters of a membership, by configuration.
-pub(crate) fn voters(membership: &crate::raft::Membership) -> Vec<Vec<u64>> {
-    let configs = membership.get_joint_config().iter();
-    configs.map(|config| config.iter().copied().collect()).collect()
-}
-
 /// The entry as a batch. `synced` is the index up to which the log is synced now; `now` is only for
 /// people who read the log.
-pub(crate) fn encode(entry: &Entry, synced: Option<u64>, now: Timestamp) -> Vec<u8> {
+pub fn encode(entry: &Entry, synced: Option<u64>, now: Timestamp) -> Vec<u8> {
     let mut lines = Vec::new();
     let mut version = WHOLE_VERSION;
     let kind = match &entry.payload {
         Payload::Blank => Kind::Blank,
-        Payload::Normal(Proposal { decided_at, applied, records, part: None }) => {
-            MetadataRecord::encode_lines(records, &mut lines);
+        Payload::Proposal(Proposal { decided_at, applied, records, part: None }) => {
+            let lost = usize::from(is_planted(Mutant::DropsLastRecords) && records.len() > 1);
+            MetadataRecord::encode_lines(&records[..records.len() - lost], &mut lines);
             Kind::Records { decided_at: *decided_at, applied: *applied, part: None }
         }
-        Payload::Normal(Proposal { decided_at, applied, part: Some(part), .. }) => {
+        Payload::Proposal(Proposal { decided_at, applied, part: Some(part), .. }) => {
             version = ENTRY_VERSION;
             lines.extend_from_slice(&part.text);
             let part = Some(PartNumber { number: part.number, last: part.is_last });
             Kind::Records { decided_at: *decided_at, applied: *applied, part }
         }
-        Payload::Membership(members) => {
-            Kind::Members { voters: voters(members), learners: learners(members) }
+        Payload::Members(Members { voters, learners }) => {
+            Kind::Members { voters: voters.clone(), learners: learners.clone() }
         }
     };
-    let LeaderId { term, node_id } = entry.log_id.leader_id;
-    let first = FirstLine { v: version, term, leader: node_id, synced, entry: kind };
+    let Place { term, leader, index } = entry.place;
+    let first = FirstLine { v: version, term, leader, synced, entry: kind };
     let mut value = serde_json::to_vec(&first).expect("writing JSON to memory cannot fail");
     value.push(b'\n');
     value.append(&mut lines);
-    let offset = i64::try_from(entry.log_id.index).expect("an index fits an offset");
+    let offset = i64::try_from(index).expect("an index fits an offset");
     let epoch = i32::try_from(term).expect("a term fits a leader epoch");
     let mut batch = BatchBuilder::new().placed(Offset(offset), LeaderEpoch(epoch));
     batch.add(now, None, Some(&value));
@@ -124,47 +139,33 @@ pub(crate) fn encode(entry: &Entry, synced: Option<u64>, now: Timestamp) -> Vec<
 
 /// What an entry says of itself and of the log at the time when it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    pub(crate) id: LogId,
+pub struct Stamp {
+    /// Where it stands.
+    pub place: Place,
     /// Whether the entry is of a version that says how far the log was synced.
-    pub(crate) tells_synced: bool,
+    pub tells_synced: bool,
     /// Up to this index the log was synced when the entry was written.
-    pub(crate) synced: Option<u64>,
+    pub synced: Option<u64>,
     /// The members, if it says who they are.
-    pub(crate) members: Option<Members>,
-}
-
-/// Who the members are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Members {
-    /// By configuration: two while one gives way to the other.
-    pub(crate) voters: Vec<Vec<u64>>,
-    pub(crate) learners: Vec<u64>,
-}
-
-impl Members {
-    /// Whether there is nobody but this node.
-    pub(crate) fn are_only(&self, node: u64) -> bool {
-        self.learners.is_empty() && self.voters.iter().all(|voters| *voters == [node])
-    }
+    pub members: Option<Members>,
 }
 
 /// The place of an entry in a batch whose checksum was checked, without its records.
-pub(crate) fn stamp(header: &BatchHeader, batch: &[u8]) -> Result<Stamp, EntryError> {
+pub fn stamp(header: &BatchHeader, batch: &[u8]) -> Result<Stamp, EntryError> {
     let (first, _) = split(header, batch)?;
-    let id = log_id(header, &first)?;
+    let place = place(header, &first)?;
     let members = match first.entry {
         Kind::Members { voters, learners } => Some(Members { voters, learners }),
         Kind::Blank | Kind::Records { .. } => None,
     };
-    Ok(Stamp { id, tells_synced: first.v > 0, synced: first.synced, members })
+    Ok(Stamp { place, tells_synced: first.v > 0, synced: first.synced, members })
 }
 
 /// The entry in a batch whose checksum was checked.
-pub(crate) fn decode(header: &BatchHeader, batch: &[u8]) -> Result<Entry, EntryError> {
+pub fn decode(header: &BatchHeader, batch: &[u8]) -> Result<Entry, EntryError> {
     let index = header.base_offset.0;
     let (first, rest) = split(header, batch)?;
-    let log_id = log_id(header, &first)?;
+    let place = place(header, &first)?;
     let payload = match first.entry {
         Kind::Blank => Payload::Blank,
         Kind::Members { voters, learners } => {
@@ -173,21 +174,21 @@ pub(crate) fn decode(header: &BatchHeader, batch: &[u8]) -> Result<Entry, EntryE
                 let reason = format!("no node can have the id {node}");
                 return Err(EntryError::Malformed { index, reason });
             }
-            Payload::Membership(membership(voters, learners))
+            Payload::Members(Members { voters, learners })
         }
         Kind::Records { decided_at, applied, part: Some(PartNumber { number, last }) } => {
             // Behind the line feed of the first line, which is there if the text is.
             let text = rest.get(1..).unwrap_or_default().into();
             let part = Some(Part { number, is_last: last, text });
-            Payload::Normal(Proposal { decided_at, applied, records: [].into(), part })
+            Payload::Proposal(Proposal { decided_at, applied, records: [].into(), part })
         }
         Kind::Records { decided_at, applied, part: None } => {
             let records = MetadataRecord::decode_lines(rest);
             let records = records.map_err(|source| EntryError::Record { index, source })?;
-            Payload::Normal(Proposal { decided_at, applied, records: records.into(), part: None })
+            Payload::Proposal(Proposal { decided_at, applied, records: records.into(), part: None })
         }
     };
-    Ok(Entry { log_id, payload })
+    Ok(Entry { place, payload })
 }
 
 /// The first line, and the lines that follow.
@@ -209,10 +210,10 @@ fn split<'a>(header: &BatchHeader, batch: &'a [u8]) -> Result<(FirstLine, &'a [u
 }
 
 /// Index and term. They stand outside the batch's checksum as well, and must agree.
-fn log_id(header: &BatchHeader, first: &FirstLine) -> Result<LogId, EntryError> {
+fn place(header: &BatchHeader, first: &FirstLine) -> Result<Place, EntryError> {
     let index = header.base_offset.0;
     let malformed = |reason: String| EntryError::Malformed { index, reason };
-    let raft_index = u64::try_from(index).map_err(|_| malformed("a negative index".into()))?;
+    let place_index = u64::try_from(index).map_err(|_| malformed("a negative index".into()))?;
     if i32::try_from(first.term) != Ok(header.leader_epoch.0) || !is_node_id(first.leader) {
         let FirstLine { term, leader, .. } = first;
         let epoch = header.leader_epoch.0;
@@ -220,8 +221,7 @@ fn log_id(header: &BatchHeader, first: &FirstLine) -> Result<LogId, EntryError> 
             format!("the batch has leader epoch {epoch}, the entry term {term} of node {leader}");
         return Err(malformed(reason));
     }
-    let leader = LeaderId { term: first.term, node_id: first.leader };
-    Ok(LogId::new(leader, raft_index))
+    Ok(Place { term: first.term, leader: first.leader, index: place_index })
 }
 
 #[cfg(test)]
@@ -229,8 +229,8 @@ mod tests {
     use super::*;
 
     fn round_trip(payload: Payload) -> Entry {
-        let leader = LeaderId { term: 3, node_id: 2 };
-        let entry = Entry { log_id: LogId::new(leader, 7), payload };
+        let place = Place { term: 3, leader: 2, index: 7 };
+        let entry = Entry { place, payload };
         let bytes = encode(&entry, Some(4), Timestamp(1));
         let header = BatchHeader::decode_checked(&bytes).unwrap();
         assert_eq!((header.base_offset, header.leader_epoch), (Offset(7), LeaderEpoch(3)));
@@ -238,22 +238,20 @@ mod tests {
         assert_eq!(decoded, entry);
         let told = stamp(&header, &bytes).unwrap();
         let members = match &entry.payload {
-            Payload::Membership(members) => {
-                Some(Members { voters: voters(members), learners: learners(members) })
-            }
+            Payload::Members(members) => Some(members.clone()),
             _ => None,
         };
-        let id = entry.log_id;
-        assert_eq!(told, Stamp { id, tells_synced: true, synced: Some(4), members });
+        assert_eq!(told, Stamp { place, tells_synced: true, synced: Some(4), members });
         decoded
     }
 
     #[test]
     fn entries_and_back() {
         round_trip(Payload::Blank);
-        round_trip(Payload::Membership(membership(vec![vec![1, 2], vec![2, 3]], vec![9])));
+        let voters = vec![vec![1, 2], vec![2, 3]];
+        round_trip(Payload::Members(Members { voters, learners: vec![9] }));
         let records = vec![MetadataRecord::ClusterCreated { cluster_id: "c\n".into() }];
-        round_trip(Payload::Normal(Proposal {
+        round_trip(Payload::Proposal(Proposal {
             decided_at: Some(5),
             applied: Some(6),
             records: records.into(),
@@ -261,19 +259,7 @@ mod tests {
         }));
         let records = Arc::new([]);
         let (decided_at, applied) = (None, None);
-        round_trip(Payload::Normal(Proposal { decided_at, applied, records, part: None }));
-    }
-
-    #[test]
-    fn one_member_is_told_from_several() {
-        let of = |voters: &[&[u64]], learners: &[u64]| {
-            let voters = voters.iter().map(|config| config.to_vec()).collect();
-            Members { voters, learners: learners.to_vec() }
-        };
-        assert!(of(&[&[1]], &[]).are_only(1));
-        assert!(!of(&[&[1]], &[]).are_only(2));
-        assert!(!of(&[&[1]], &[2]).are_only(1));
-        assert!(!of(&[&[1], &[1, 2]], &[]).are_only(1));
+        round_trip(Payload::Proposal(Proposal { decided_at, applied, records, part: None }));
     }
 
     #[test]
@@ -283,7 +269,7 @@ mod tests {
             let part = Some(Part { number, is_last, text: text.as_bytes().into() });
             let records = Arc::new([]);
             let (decided_at, applied) = (Some(5), Some(6));
-            round_trip(Payload::Normal(Proposal { decided_at, applied, records, part }));
+            round_trip(Payload::Proposal(Proposal { decided_at, applied, records, part }));
         }
     }
 
@@ -292,8 +278,8 @@ mod tests {
         let version = |part: Option<Part>| {
             let proposal =
                 Proposal { decided_at: None, applied: None, records: Arc::new([]), part };
-            let log_id = LogId::new(LeaderId { term: 1, node_id: 1 }, 0);
-            let entry = Entry { log_id, payload: Payload::Normal(proposal) };
+            let place = Place { term: 1, leader: 1, index: 0 };
+            let entry = Entry { place, payload: Payload::Proposal(proposal) };
             let bytes = encode(&entry, None, Timestamp(1));
             let header = BatchHeader::decode_checked(&bytes).unwrap();
             split(&header, &bytes).unwrap().0.v
@@ -313,15 +299,17 @@ mod tests {
         batch.add(Timestamp(0), None, Some(value));
         let bytes = batch.finish();
         let header = BatchHeader::decode_checked(&bytes).unwrap();
-        let Payload::Normal(proposal) = decode(&header, &bytes).unwrap().payload else { panic!() };
+        let Payload::Proposal(proposal) = decode(&header, &bytes).unwrap().payload else {
+            panic!()
+        };
         assert_eq!((proposal.decided_at, proposal.applied), (Some(1), None));
         assert!(!stamp(&header, &bytes).unwrap().tells_synced);
     }
 
     #[test]
     fn a_leader_epoch_that_is_not_the_entrys_is_damage() {
-        let log_id = LogId::new(LeaderId { term: 3, node_id: 2 }, 7);
-        let mut bytes = encode(&Entry { log_id, payload: Payload::Blank }, None, Timestamp(1));
+        let place = Place { term: 3, leader: 2, index: 7 };
+        let mut bytes = encode(&Entry { place, payload: Payload::Blank }, None, Timestamp(1));
         // Outside the checksum: the partition leader epoch.
         bytes[15] ^= 4;
         let header = BatchHeader::decode_checked(&bytes).unwrap();

@@ -1,4 +1,4 @@
-//! What members say to each other, as bytes of our own: another release of the library cannot change them.
+//! What members say to each other, as bytes.
 //!
 //! ```text
 //! 1 version   1 kind   2+ cluster id   8 sender   8 addressee   what the kind has
@@ -27,74 +27,121 @@
 //!
 //! Whatever a peer sends, reading it gives a message or an error.
 
-use crate::raft::{Entry, LeaderId, LogId, TypeConfig, Vote, is_node_id};
-use crate::store::entry::{self, EntryError};
-use link::codec::CodecError;
-use link::codec::fields::{Reader, Writer};
 use model::batch::BatchError;
+use model::fields::{FieldError, Reader, Writer};
 use model::{BatchHeader, Timestamp};
-use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
-    TransferLeaderResponse, VoteRequest, VoteResponse,
-};
+
+use crate::entry::{self, EntryError};
+use crate::mutants::{Mutant, is_planted};
+use crate::{Entry, Place, Vote, is_node_id};
 
 /// The version that is written, and the only one that is read.
 const VERSION: u8 = 1;
 
 /// Why bytes are not a message.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum MessageError {
+pub enum MessageError {
+    /// A field is missing, or has a value that it cannot have.
     #[error("not a message between members: {0}")]
-    Codec(#[from] CodecError),
+    Field(#[from] FieldError),
+    /// It is of a version that this release does not know.
     #[error("a message of version {0}, and this release reads version {VERSION}")]
     Version(u8),
+    /// It is of a kind that this release does not know.
     #[error("a message of the unknown kind {0}")]
     Kind(u8),
+    /// The batch of an entry in it is damaged.
     #[error("an entry in a message is damaged: {0}")]
     Batch(#[from] BatchError),
+    /// An entry in it says nothing that an entry can say.
     #[error(transparent)]
     Entry(#[from] EntryError),
 }
 
 /// Who talks to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head<'a> {
-    pub(crate) cluster_id: &'a str,
-    pub(crate) from: u64,
-    pub(crate) to: u64,
+pub struct Head<'a> {
+    /// In which cluster.
+    pub cluster_id: &'a str,
+    /// The sender's number ([`crate::node_id`]).
+    pub from: u64,
+    /// The addressee's.
+    pub to: u64,
 }
 
 /// Something that is sent in pieces, told from others by its length and checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WholeId {
-    pub(crate) length: u64,
-    pub(crate) checksum: u64,
+pub struct WholeId {
+    /// Bytes.
+    pub length: u64,
+    /// Their CRC-64/NVME.
+    pub checksum: u64,
 }
 
 impl WholeId {
     /// Of these bytes.
-    pub(crate) fn of(bytes: &[u8]) -> WholeId {
+    pub fn of(bytes: &[u8]) -> WholeId {
         let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, bytes);
         WholeId { length: bytes.len() as u64, checksum }
     }
 }
 
+/// A leader's entries, and that it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Append {
+    /// As what the sender leads.
+    pub vote: Vote,
+    /// The entry before the first of `entries`.
+    pub before: Option<Place>,
+    /// The newest entry that is known to be committed.
+    pub committed: Option<Place>,
+    /// Entries that follow each other; none in a heartbeat.
+    pub entries: Vec<Entry>,
+}
+
+/// The wish to lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Election {
+    /// Who wants to, in which term.
+    pub vote: Vote,
+    /// The last entry of its log.
+    pub last: Option<Place>,
+    /// Whether a leader hands over to it: a voter lets a living leader go for that only.
+    pub is_handed_over: bool,
+}
+
 /// What a member asks.
-#[derive(Debug)]
-pub(crate) enum Request {
-    Append(AppendEntriesRequest<TypeConfig>),
-    Vote(VoteRequest<TypeConfig>),
-    PreVote(VoteRequest<TypeConfig>),
-    TransferLeader(TransferLeaderRequest<TypeConfig>),
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Take these entries.
+    Append(Append),
+    /// Vote for the sender.
+    Vote(Election),
+    /// Say whether you would vote for the sender.
+    PreVote(Election),
+    /// Let another member lead.
+    TransferLeader {
+        /// As what the sender leads.
+        from: Vote,
+        /// The member that is to lead.
+        to: u64,
+        /// What that member must have.
+        last: Option<Place>,
+    },
     /// A piece of something large.
     Piece {
+        /// Of what.
         whole: WholeId,
+        /// Where it belongs there, in bytes.
         offset: u64,
+        /// The piece.
         bytes: Vec<u8>,
     },
     /// Install the snapshot that was sent in pieces.
     Snapshot {
+        /// As what the sender leads.
         vote: Vote,
+        /// Which one.
         whole: WholeId,
     },
     /// Answer the request that was sent in pieces.
@@ -105,7 +152,7 @@ pub(crate) enum Request {
 
 /// What the folder of a member holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Holds {
+pub enum Holds {
     /// Nothing: it has neither voted nor been told anything.
     Nothing,
     /// The first entry of a new cluster, and no vote for anybody.
@@ -114,15 +161,62 @@ pub(crate) enum Holds {
     Metadata,
 }
 
+/// What became of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Appended {
+    /// All entries are in the log.
+    All,
+    /// Those up to this one are.
+    UpTo(Option<Place>),
+    /// None: the log has another entry, or no one, in the place of the one before them.
+    Conflict,
+    /// None: the receiver lets another one lead.
+    HigherVote(Vote),
+}
+
+/// A voter's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Voted {
+    /// Whom it lets lead.
+    pub vote: Vote,
+    /// Whether that is the sender.
+    pub is_granted: bool,
+    /// The last entry of its log.
+    pub last: Option<Place>,
+}
+
+/// Why a member does not take the lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotTransferred {
+    /// The sender leads no more.
+    VoteChanged {
+        /// As what the sender leads.
+        expected: Vote,
+        /// Whom the receiver lets lead.
+        actual: Vote,
+    },
+    /// It lacks entries.
+    LogBehind {
+        /// The last entry that it must have.
+        expected: Option<Place>,
+        /// The last one that it has.
+        actual: Option<Place>,
+    },
+}
+
 /// What a member answers.
-#[derive(Debug)]
-pub(crate) enum Reply {
-    Append(AppendEntriesResponse<TypeConfig>),
-    Vote(VoteResponse<TypeConfig>),
-    TransferLeader(TransferLeaderResponse<TypeConfig>),
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// To [`Request::Append`].
+    Append(Appended),
+    /// To [`Request::Vote`] and [`Request::PreVote`].
+    Vote(Voted),
+    /// To [`Request::TransferLeader`].
+    TransferLeader(Result<(), NotTransferred>),
     /// So many bytes of the whole are there.
     Taken(u64),
-    Snapshot(SnapshotResponse<TypeConfig>),
+    /// The snapshot is installed; whom the receiver lets lead.
+    Snapshot(Vote),
     /// The whole is not there: send it again.
     Missing,
     /// The sender is this member, whose folder holds so much.
@@ -156,27 +250,32 @@ fn open(bytes: &[u8]) -> Result<(Head<'_>, u8, Reader<'_>), MessageError> {
 }
 
 impl Request {
-    pub(crate) fn encode(&self, head: Head<'_>) -> Vec<u8> {
+    /// The message's bytes.
+    ///
+    /// # Panics
+    /// If the index or term of an entry is beyond what a log can hold.
+    pub fn encode(&self, head: Head<'_>) -> Vec<u8> {
         match self {
-            Request::Append(rpc) => {
+            Request::Append(append) => {
+                let committed = append.committed.filter(|_| !is_planted(Mutant::DropsCommitted));
                 let mut out = begin(head, 1);
-                write_vote(&mut out, &rpc.vote);
-                write_id(&mut out, rpc.prev_log_id);
-                write_id(&mut out, rpc.leader_commit);
-                out.u32(u32::try_from(rpc.entries.len()).expect("the library sends some hundred"));
-                for entry in &rpc.entries {
+                write_vote(&mut out, &append.vote);
+                write_place(&mut out, append.before);
+                write_place(&mut out, committed);
+                out.u32(u32::try_from(append.entries.len()).expect("some hundred are sent"));
+                for entry in &append.entries {
                     // When it was written is for people who read a log, and each member has its own.
                     out.counted(&entry::encode(entry, None, Timestamp(0)));
                 }
                 out.into_bytes()
             }
-            Request::Vote(rpc) => vote_request(head, 2, rpc),
-            Request::PreVote(rpc) => vote_request(head, 3, rpc),
-            Request::TransferLeader(rpc) => {
+            Request::Vote(election) => write_election(head, 2, election),
+            Request::PreVote(election) => write_election(head, 3, election),
+            Request::TransferLeader { from, to, last } => {
                 let mut out = begin(head, 4);
-                write_vote(&mut out, rpc.from_leader());
-                out.u64(*rpc.to_node_id());
-                write_id(&mut out, rpc.last_log_id().copied());
+                write_vote(&mut out, from);
+                out.u64(*to);
+                write_place(&mut out, *last);
                 out.into_bytes()
             }
             Request::Piece { whole, offset, bytes } => {
@@ -201,16 +300,17 @@ impl Request {
         }
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<(Head<'_>, Request), MessageError> {
+    /// Reads what [`Request::encode`] wrote.
+    pub fn decode(bytes: &[u8]) -> Result<(Head<'_>, Request), MessageError> {
         let (head, kind, mut fields) = open(bytes)?;
         let fields = &mut fields;
         let request = match kind {
             1 => Request::Append(read_append(fields)?),
-            2 => Request::Vote(read_vote_request(fields)?),
-            3 => Request::PreVote(read_vote_request(fields)?),
+            2 => Request::Vote(read_election(fields)?),
+            3 => Request::PreVote(read_election(fields)?),
             4 => {
                 let (from, to) = (read_vote(fields)?, node(fields)?);
-                Request::TransferLeader(TransferLeaderRequest::new(from, to, read_id(fields)?))
+                Request::TransferLeader { from, to, last: read_place(fields)? }
             }
             5 => {
                 let (whole, offset) = (read_whole(fields)?, fields.u64()?);
@@ -228,7 +328,8 @@ impl Request {
 }
 
 impl Reply {
-    pub(crate) fn encode(&self, head: Head<'_>) -> Vec<u8> {
+    /// The message's bytes.
+    pub fn encode(&self, head: Head<'_>) -> Vec<u8> {
         match self {
             Reply::Refused(words) => {
                 let mut out = begin(head, 0x80);
@@ -238,13 +339,13 @@ impl Reply {
             Reply::Append(reply) => {
                 let mut out = begin(head, 0x81);
                 match reply {
-                    AppendEntriesResponse::Success => out.u8(0),
-                    AppendEntriesResponse::PartialSuccess(up_to) => {
+                    Appended::All => out.u8(0),
+                    Appended::UpTo(last) => {
                         out.u8(1);
-                        write_id(&mut out, *up_to);
+                        write_place(&mut out, *last);
                     }
-                    AppendEntriesResponse::Conflict => out.u8(2),
-                    AppendEntriesResponse::HigherVote(vote) => {
+                    Appended::Conflict => out.u8(2),
+                    Appended::HigherVote(vote) => {
                         out.u8(3);
                         write_vote(&mut out, vote);
                     }
@@ -254,19 +355,19 @@ impl Reply {
             Reply::Vote(reply) => {
                 let mut out = begin(head, 0x82);
                 write_vote(&mut out, &reply.vote);
-                out.flag(reply.vote_granted);
-                write_id(&mut out, reply.last_log_id);
+                out.flag(reply.is_granted);
+                write_place(&mut out, reply.last);
                 out.into_bytes()
             }
-            Reply::TransferLeader(reply) => transferred(head, reply),
+            Reply::TransferLeader(reply) => write_transferred(head, reply),
             Reply::Taken(count) => {
                 let mut out = begin(head, 0x85);
                 out.u64(*count);
                 out.into_bytes()
             }
-            Reply::Snapshot(reply) => {
+            Reply::Snapshot(vote) => {
                 let mut out = begin(head, 0x86);
-                write_vote(&mut out, &reply.vote);
+                write_vote(&mut out, vote);
                 out.into_bytes()
             }
             Reply::Missing => begin(head, 0x87).into_bytes(),
@@ -282,31 +383,32 @@ impl Reply {
         }
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<(Head<'_>, Reply), MessageError> {
+    /// Reads what [`Reply::encode`] wrote.
+    pub fn decode(bytes: &[u8]) -> Result<(Head<'_>, Reply), MessageError> {
         let (head, kind, mut fields) = open(bytes)?;
         let fields = &mut fields;
         let reply = match kind {
             0x80 => Reply::Refused(fields.text()?.to_owned()),
             0x81 => Reply::Append(match fields.u8()? {
-                0 => AppendEntriesResponse::Success,
-                1 => AppendEntriesResponse::PartialSuccess(read_id(fields)?),
-                2 => AppendEntriesResponse::Conflict,
-                3 => AppendEntriesResponse::HigherVote(read_vote(fields)?),
-                _ => return Err(CodecError::Value("an unknown outcome of an append").into()),
+                0 => Appended::All,
+                1 => Appended::UpTo(read_place(fields)?),
+                2 => Appended::Conflict,
+                3 => Appended::HigherVote(read_vote(fields)?),
+                _ => return Err(FieldError::Value("an unknown outcome of an append").into()),
             }),
             0x82 => {
-                let (vote, granted) = (read_vote(fields)?, fields.flag()?);
-                Reply::Vote(VoteResponse::new(vote, read_id(fields)?, granted))
+                let (vote, is_granted) = (read_vote(fields)?, fields.flag()?);
+                Reply::Vote(Voted { vote, is_granted, last: read_place(fields)? })
             }
             0x84 => Reply::TransferLeader(read_transferred(fields)?),
             0x85 => Reply::Taken(fields.u64()?),
-            0x86 => Reply::Snapshot(SnapshotResponse::new(read_vote(fields)?)),
+            0x86 => Reply::Snapshot(read_vote(fields)?),
             0x87 => Reply::Missing,
             0x88 => Reply::Introduced(match fields.u8()? {
                 0 => Holds::Nothing,
                 1 => Holds::Founding,
                 2 => Holds::Metadata,
-                _ => return Err(CodecError::Value("an unknown state of a folder").into()),
+                _ => return Err(FieldError::Value("an unknown state of a folder").into()),
             }),
             other => return Err(MessageError::Kind(other)),
         };
@@ -315,132 +417,125 @@ impl Reply {
     }
 }
 
-fn vote_request(head: Head<'_>, kind: u8, rpc: &VoteRequest<TypeConfig>) -> Vec<u8> {
+fn write_election(head: Head<'_>, kind: u8, election: &Election) -> Vec<u8> {
     let mut out = begin(head, kind);
-    write_vote(&mut out, &rpc.vote);
-    write_id(&mut out, rpc.last_log_id);
+    write_vote(&mut out, &election.vote);
+    write_place(&mut out, election.last);
     // Without it a voter would not let a living leader go, and nobody would see why.
-    out.flag(rpc.leadership_transfer);
+    out.flag(election.is_handed_over);
     out.into_bytes()
 }
 
-fn read_vote_request(fields: &mut Reader<'_>) -> Result<VoteRequest<TypeConfig>, CodecError> {
-    let (vote, last_log_id) = (read_vote(fields)?, read_id(fields)?);
-    let leadership_transfer = fields.flag()?;
-    Ok(VoteRequest { vote, last_log_id, leadership_transfer })
+fn read_election(fields: &mut Reader<'_>) -> Result<Election, FieldError> {
+    let (vote, last) = (read_vote(fields)?, read_place(fields)?);
+    Ok(Election { vote, last, is_handed_over: fields.flag()? })
 }
 
-fn read_append(fields: &mut Reader<'_>) -> Result<AppendEntriesRequest<TypeConfig>, MessageError> {
+fn read_append(fields: &mut Reader<'_>) -> Result<Append, MessageError> {
     let vote = read_vote(fields)?;
-    let (prev_log_id, leader_commit) = (read_id(fields)?, read_id(fields)?);
+    let (before, committed) = (read_place(fields)?, read_place(fields)?);
     let count = fields.u32()?;
     // What is counted is not believed before it is there.
     let mut entries: Vec<Entry> = Vec::new();
     for _ in 0..count {
         entries.push(read_entry(fields.counted()?)?);
     }
-    // The library takes for granted that they follow each other.
-    let mut before = prev_log_id.map(|id| id.index);
+    // Who replicates takes for granted that they follow each other.
+    let mut last = before.map(|place| place.index);
     for entry in &entries {
-        if before.is_some_and(|before| entry.log_id.index != before + 1) {
-            return Err(CodecError::Value("entries that do not follow each other").into());
+        if last.is_some_and(|last| entry.place.index != last + 1) {
+            return Err(FieldError::Value("entries that do not follow each other").into());
         }
-        before = Some(entry.log_id.index);
+        last = Some(entry.place.index);
     }
-    Ok(AppendEntriesRequest { vote, prev_log_id, entries, leader_commit })
+    Ok(Append { vote, before, committed, entries })
 }
 
 fn read_entry(batch: &[u8]) -> Result<Entry, MessageError> {
     let header = BatchHeader::decode_checked(batch)?;
     if header.size_bytes as usize != batch.len() {
-        return Err(CodecError::Value("bytes behind an entry").into());
+        return Err(FieldError::Value("bytes behind an entry").into());
     }
     Ok(entry::decode(&header, batch)?)
 }
 
-fn transferred(head: Head<'_>, reply: &TransferLeaderResponse<TypeConfig>) -> Vec<u8> {
-    use openraft::raft::TransferLeaderError;
+fn write_transferred(head: Head<'_>, reply: &Result<(), NotTransferred>) -> Vec<u8> {
     let mut out = begin(head, 0x84);
     match reply {
         Ok(()) => out.u8(0),
-        Err(TransferLeaderError::VoteChanged { expected, actual }) => {
+        Err(NotTransferred::VoteChanged { expected, actual }) => {
             out.u8(1);
             write_vote(&mut out, expected);
             write_vote(&mut out, actual);
         }
-        Err(TransferLeaderError::LogNotFlushed { expected, actual }) => {
+        Err(NotTransferred::LogBehind { expected, actual }) => {
             out.u8(2);
-            write_id(&mut out, *expected);
-            write_id(&mut out, *actual);
+            write_place(&mut out, *expected);
+            write_place(&mut out, *actual);
         }
     }
     out.into_bytes()
 }
 
-fn read_transferred(
-    fields: &mut Reader<'_>,
-) -> Result<TransferLeaderResponse<TypeConfig>, CodecError> {
-    use openraft::raft::TransferLeaderError;
+fn read_transferred(fields: &mut Reader<'_>) -> Result<Result<(), NotTransferred>, FieldError> {
     match fields.u8()? {
         0 => Ok(Ok(())),
         1 => {
             let (expected, actual) = (read_vote(fields)?, read_vote(fields)?);
-            Ok(Err(TransferLeaderError::VoteChanged { expected, actual }))
+            Ok(Err(NotTransferred::VoteChanged { expected, actual }))
         }
         2 => {
-            let (expected, actual) = (read_id(fields)?, read_id(fields)?);
-            Ok(Err(TransferLeaderError::LogNotFlushed { expected, actual }))
+            let (expected, actual) = (read_place(fields)?, read_place(fields)?);
+            Ok(Err(NotTransferred::LogBehind { expected, actual }))
         }
-        _ => Err(CodecError::Value("an unknown outcome of a transfer")),
+        _ => Err(FieldError::Value("an unknown outcome of a transfer")),
     }
 }
 
-fn node(fields: &mut Reader<'_>) -> Result<u64, CodecError> {
+fn node(fields: &mut Reader<'_>) -> Result<u64, FieldError> {
     let node = fields.u64()?;
     if !is_node_id(node) {
-        return Err(CodecError::Value("a number that no node can have"));
+        return Err(FieldError::Value("a number that no node can have"));
     }
     Ok(node)
 }
 
 /// A term: it becomes a leader epoch of the log.
-fn term(fields: &mut Reader<'_>) -> Result<u64, CodecError> {
+fn term(fields: &mut Reader<'_>) -> Result<u64, FieldError> {
     let term = fields.u64()?;
-    i32::try_from(term).map_err(|_| CodecError::Value("a term that no log can hold"))?;
+    i32::try_from(term).map_err(|_| FieldError::Value("a term that no log can hold"))?;
     Ok(term)
 }
 
 fn write_vote(out: &mut Writer, vote: &Vote) {
-    out.u64(vote.leader_id.term);
-    out.u64(vote.leader_id.node_id);
+    out.u64(vote.term);
+    out.u64(vote.node);
     out.flag(vote.committed);
 }
 
-fn read_vote(fields: &mut Reader<'_>) -> Result<Vote, CodecError> {
-    let leader_id = LeaderId { term: term(fields)?, node_id: node(fields)? };
-    Ok(Vote { leader_id, committed: fields.flag()? })
+fn read_vote(fields: &mut Reader<'_>) -> Result<Vote, FieldError> {
+    Ok(Vote { term: term(fields)?, node: node(fields)?, committed: fields.flag()? })
 }
 
-fn write_id(out: &mut Writer, id: Option<LogId>) {
-    out.flag(id.is_some());
-    if let Some(id) = id {
-        out.u64(id.leader_id.term);
-        out.u64(id.leader_id.node_id);
-        out.u64(id.index);
+fn write_place(out: &mut Writer, place: Option<Place>) {
+    out.flag(place.is_some());
+    if let Some(place) = place {
+        out.u64(place.term);
+        out.u64(place.leader);
+        out.u64(place.index);
     }
 }
 
-fn read_id(fields: &mut Reader<'_>) -> Result<Option<LogId>, CodecError> {
+fn read_place(fields: &mut Reader<'_>) -> Result<Option<Place>, FieldError> {
     if !fields.flag()? {
         return Ok(None);
     }
-    let leader_id = LeaderId { term: term(fields)?, node_id: node(fields)? };
-    let index = fields.u64()?;
+    let (term, leader, index) = (term(fields)?, node(fields)?, fields.u64()?);
     // One more must be an index too.
     if index >= i64::MAX as u64 {
-        return Err(CodecError::Value("an index that no log can hold"));
+        return Err(FieldError::Value("an index that no log can hold"));
     }
-    Ok(Some(LogId::new(leader_id, index)))
+    Ok(Some(Place { term, leader, index }))
 }
 
 fn write_whole(out: &mut Writer, whole: WholeId) {
@@ -448,26 +543,25 @@ fn write_whole(out: &mut Writer, whole: WholeId) {
     out.u64(whole.checksum);
 }
 
-fn read_whole(fields: &mut Reader<'_>) -> Result<WholeId, CodecError> {
+fn read_whole(fields: &mut Reader<'_>) -> Result<WholeId, FieldError> {
     Ok(WholeId { length: fields.u64()?, checksum: fields.u64()? })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::raft::{Part, Payload, Proposal, membership};
+    use crate::{Members, Part, Payload, Proposal};
     use metadata::MetadataRecord;
-    use openraft::raft::TransferLeaderError;
     use std::sync::Arc;
 
     const HEAD: Head<'static> = Head { cluster_id: "c", from: 1, to: 2 };
 
     fn vote(term: u64) -> Vote {
-        Vote { leader_id: LeaderId { term, node_id: 1 }, committed: true }
+        Vote { term, node: 1, committed: true }
     }
 
-    fn id(index: u64) -> LogId {
-        LogId::new(LeaderId { term: 3, node_id: 1 }, index)
+    fn place(index: u64) -> Place {
+        Place { term: 3, leader: 1, index }
     }
 
     fn hex(bytes: &[u8]) -> String {
@@ -475,14 +569,8 @@ mod tests {
     }
 
     fn append(entries: Vec<Entry>) -> Request {
-        let prev_log_id = Some(id(6));
-        let rpc = AppendEntriesRequest {
-            vote: vote(3),
-            prev_log_id,
-            entries,
-            leader_commit: Some(id(5)),
-        };
-        Request::Append(rpc)
+        let (before, committed) = (Some(place(6)), Some(place(5)));
+        Request::Append(Append { vote: vote(3), before, committed, entries })
     }
 
     fn entries() -> Vec<Entry> {
@@ -491,27 +579,27 @@ mod tests {
             Proposal { decided_at: Some(5), applied: Some(6), records: records.into(), part: None };
         let part = Part { number: 1, is_last: true, text: Arc::from(&b"\"}\n"[..]) };
         let part = Proposal { records: [].into(), part: Some(part), ..whole.clone() };
-        let members = membership(vec![vec![1, 2], vec![2, 3]], vec![9]);
+        let members = Members { voters: vec![vec![1, 2], vec![2, 3]], learners: vec![9] };
         let payloads = [
             Payload::Blank,
-            Payload::Membership(members),
-            Payload::Normal(whole),
-            Payload::Normal(part),
+            Payload::Members(members),
+            Payload::Proposal(whole),
+            Payload::Proposal(part),
         ];
         let numbered = payloads.into_iter().zip(7..);
-        numbered.map(|(payload, index)| Entry { log_id: id(index), payload }).collect()
+        numbered.map(|(payload, index)| Entry { place: place(index), payload }).collect()
     }
 
     fn requests() -> Vec<Request> {
-        let mut election = VoteRequest::new(vote(4), None);
-        election.leadership_transfer = true;
+        let election = Election { vote: vote(4), last: None, is_handed_over: true };
+        let other = Election { vote: vote(4), last: Some(place(9)), is_handed_over: false };
         let whole = WholeId { length: 10, checksum: 11 };
         vec![
             append(entries()),
             append(Vec::new()),
-            Request::Vote(election.clone()),
-            Request::PreVote(VoteRequest::new(vote(4), Some(id(9)))),
-            Request::TransferLeader(TransferLeaderRequest::new(vote(3), 2, Some(id(9)))),
+            Request::Vote(election),
+            Request::PreVote(other),
+            Request::TransferLeader { from: vote(3), to: 2, last: Some(place(9)) },
             Request::Piece { whole, offset: 4, bytes: vec![1, 2, 3] },
             Request::Snapshot { vote: vote(3), whole },
             Request::Large(whole),
@@ -520,20 +608,21 @@ mod tests {
     }
 
     fn replies() -> Vec<Reply> {
-        let changed = TransferLeaderError::VoteChanged { expected: vote(1), actual: vote(2) };
-        let lacks = TransferLeaderError::LogNotFlushed { expected: Some(id(3)), actual: None };
+        let changed = NotTransferred::VoteChanged { expected: vote(1), actual: vote(2) };
+        let lacks = NotTransferred::LogBehind { expected: Some(place(3)), actual: None };
+        let voted = Voted { vote: vote(4), is_granted: true, last: Some(place(9)) };
         vec![
             Reply::Refused("in words".into()),
-            Reply::Append(AppendEntriesResponse::Success),
-            Reply::Append(AppendEntriesResponse::PartialSuccess(Some(id(3)))),
-            Reply::Append(AppendEntriesResponse::Conflict),
-            Reply::Append(AppendEntriesResponse::HigherVote(vote(8))),
-            Reply::Vote(VoteResponse::new(vote(4), Some(id(9)), true)),
+            Reply::Append(Appended::All),
+            Reply::Append(Appended::UpTo(Some(place(3)))),
+            Reply::Append(Appended::Conflict),
+            Reply::Append(Appended::HigherVote(vote(8))),
+            Reply::Vote(voted),
             Reply::TransferLeader(Ok(())),
             Reply::TransferLeader(Err(changed)),
             Reply::TransferLeader(Err(lacks)),
             Reply::Taken(99),
-            Reply::Snapshot(SnapshotResponse::new(vote(4))),
+            Reply::Snapshot(vote(4)),
             Reply::Missing,
             Reply::Introduced(Holds::Nothing),
             Reply::Introduced(Holds::Founding),
@@ -546,13 +635,13 @@ mod tests {
         for request in requests() {
             let bytes = request.encode(HEAD);
             let (head, read) = Request::decode(&bytes).unwrap();
-            assert_eq!((head, format!("{read:?}")), (HEAD, format!("{request:?}")));
+            assert_eq!((head, &read), (HEAD, &request));
             assert!(Reply::decode(&bytes).is_err(), "a request is not an answer: {request:?}");
         }
         for reply in replies() {
             let bytes = reply.encode(HEAD);
             let (head, read) = Reply::decode(&bytes).unwrap();
-            assert_eq!((head, format!("{read:?}")), (HEAD, format!("{reply:?}")));
+            assert_eq!((head, &read), (HEAD, &reply));
             assert!(Request::decode(&bytes).is_err(), "an answer is not a request: {reply:?}");
         }
     }
@@ -597,7 +686,7 @@ mod tests {
             assert_eq!(hex(&reply.encode(HEAD)), golden, "{reply:?}");
         }
         // An entry is a batch of the log.
-        let blank = Entry { log_id: id(7), payload: Payload::Blank };
+        let blank = Entry { place: place(7), payload: Payload::Blank };
         let batch = entry::encode(&blank, None, Timestamp(0));
         let mut expected = hex(&append(Vec::new()).encode(HEAD));
         expected.truncate(expected.len() - 8);
@@ -619,7 +708,7 @@ mod tests {
         assert!(matches!(with(append(Vec::new()), 1, 9), Err(MessageError::Kind(9))));
         assert!(with(append(Vec::new()), 9, 0x80).is_err(), "a sender that no node can be");
         assert!(with(append(Vec::new()), 21, 1).is_err(), "a term that no log can hold");
-        let gap = vec![Entry { log_id: id(8), payload: Payload::Blank }];
+        let gap = vec![Entry { place: place(8), payload: Payload::Blank }];
         assert!(Request::decode(&append(gap).encode(HEAD)).is_err(), "entry 7 is missing");
     }
 

@@ -1,6 +1,15 @@
 //! Fields of messages between brokers: numbers are big-endian, what varies is counted before it.
 
-use super::CodecError;
+/// Why the fields of a message cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FieldError {
+    /// The message ends within one.
+    #[error("the message ends within a field")]
+    Short,
+    /// One has a value that it cannot have.
+    #[error("a field has a value that it cannot have: {0}")]
+    Value(&'static str),
+}
 
 /// Reads fields off the front of a message. Nothing is allocated for what was only announced.
 #[derive(Clone, Copy, Debug)]
@@ -20,72 +29,72 @@ impl<'a> Reader<'a> {
     }
 
     /// So many bytes as they are.
-    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], CodecError> {
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or(CodecError::Short)?;
+    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], FieldError> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(FieldError::Short)?;
         self.rest = rest;
         Ok(taken)
     }
 
     /// An array of bytes.
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], CodecError> {
-        let (taken, rest) = self.rest.split_first_chunk().ok_or(CodecError::Short)?;
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], FieldError> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(FieldError::Short)?;
         self.rest = rest;
         Ok(*taken)
     }
 
     /// One byte.
-    pub fn u8(&mut self) -> Result<u8, CodecError> {
+    pub fn u8(&mut self) -> Result<u8, FieldError> {
         self.array().map(u8::from_be_bytes)
     }
 
     /// Two bytes.
-    pub fn u16(&mut self) -> Result<u16, CodecError> {
+    pub fn u16(&mut self) -> Result<u16, FieldError> {
         self.array().map(u16::from_be_bytes)
     }
 
     /// Four bytes.
-    pub fn u32(&mut self) -> Result<u32, CodecError> {
+    pub fn u32(&mut self) -> Result<u32, FieldError> {
         self.array().map(u32::from_be_bytes)
     }
 
     /// Four bytes, with a sign.
-    pub fn i32(&mut self) -> Result<i32, CodecError> {
+    pub fn i32(&mut self) -> Result<i32, FieldError> {
         self.array().map(i32::from_be_bytes)
     }
 
     /// Eight bytes.
-    pub fn u64(&mut self) -> Result<u64, CodecError> {
+    pub fn u64(&mut self) -> Result<u64, FieldError> {
         self.array().map(u64::from_be_bytes)
     }
 
     /// A byte that is 0 or 1.
-    pub fn flag(&mut self) -> Result<bool, CodecError> {
+    pub fn flag(&mut self) -> Result<bool, FieldError> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(CodecError::Value("a flag that is neither 0 nor 1")),
+            _ => Err(FieldError::Value("a flag that is neither 0 nor 1")),
         }
     }
 
     /// A text with its length in two bytes.
-    pub fn text(&mut self) -> Result<&'a str, CodecError> {
+    pub fn text(&mut self) -> Result<&'a str, FieldError> {
         let count = self.u16()?;
         let bytes = self.bytes(count.into())?;
-        std::str::from_utf8(bytes).map_err(|_| CodecError::Value("a text that is not UTF-8"))
+        std::str::from_utf8(bytes).map_err(|_| FieldError::Value("a text that is not UTF-8"))
     }
 
     /// Bytes with their length in four bytes.
-    pub fn counted(&mut self) -> Result<&'a [u8], CodecError> {
+    pub fn counted(&mut self) -> Result<&'a [u8], FieldError> {
         let count = self.u32()?;
         self.bytes(count as usize)
     }
 
     /// Fails unless everything was read.
-    pub fn end(self) -> Result<(), CodecError> {
+    pub fn end(self) -> Result<(), FieldError> {
         if self.rest.is_empty() {
             return Ok(());
         }
-        Err(CodecError::Value("bytes behind the last field"))
+        Err(FieldError::Value("bytes behind the last field"))
     }
 }
 
@@ -159,7 +168,7 @@ impl Writer {
 }
 
 /// The first characters of a text that have at most `bytes_max` bytes.
-pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
+pub fn cut(text: &str, bytes_max: usize) -> &str {
     if text.len() <= bytes_max {
         return text;
     }
@@ -195,9 +204,9 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_odd_is_an_error() {
-        assert_eq!(Reader::new(&[0, 0, 0]).u32(), Err(CodecError::Short));
-        assert_eq!(Reader::new(&[0xff; 8]).counted(), Err(CodecError::Short));
-        assert_eq!(Reader::new(&[0, 9, b'a']).text(), Err(CodecError::Short));
+        assert_eq!(Reader::new(&[0, 0, 0]).u32(), Err(FieldError::Short));
+        assert_eq!(Reader::new(&[0xff; 8]).counted(), Err(FieldError::Short));
+        assert_eq!(Reader::new(&[0, 9, b'a']).text(), Err(FieldError::Short));
         assert!(Reader::new(&[0, 1, 0xff]).text().is_err());
         assert!(Reader::new(&[2]).flag().is_err());
         assert!(Reader::new(&[2]).end().is_err());
