@@ -177,6 +177,8 @@ impl Partition {
     /// reaches over `to` goes as a whole. The cut's end must be in the journal before, or a start after a crash in
     /// between takes what is gone for lost.
     ///
+    /// Without room for it, or without descriptors, nothing is changed, and the cut is due as before.
+    ///
     /// No append, roll, retention or change of role happens meanwhile; other partitions and this one's readers of
     /// what is published wait for nothing. A cut that was asked for in an earlier leader epoch is not made: what it
     /// would take may be committed since.
@@ -232,6 +234,8 @@ impl Partition {
         self.count_held(&mut state);
         let events = match &cut {
             Ok(log_end) => events(*log_end),
+            // Nothing was taken away: it is tried again when there may be room.
+            Err(cause) if !cause.is_fatal() => Vec::new(),
             Err(_) => vec![Event::Failed],
         };
         for event in events {

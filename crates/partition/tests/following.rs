@@ -423,6 +423,31 @@ fn a_divergence_asks_for_a_cut_and_nothing_is_asked_before_it() {
     assert_eq!(pair.follower.bytes(), [sent(0, 2), other].concat());
 }
 
+/// The simulation found it: the replica went offline by itself, its log directory did not, and nothing opened it again.
+#[test]
+fn a_cut_that_finds_no_room_is_made_when_there_is_some() {
+    let disk = SimDisk::new();
+    let follower = Replica::on(Arc::new(disk.clone()), FOLLOWER, &Settings::default());
+    follower.assign(LEADER, 3);
+    let records = [sent(0, 3), sent(1, 3), sent(2, 3)].concat();
+    follower.partition.follow_answer(&answer(3, &records), NOW).unwrap();
+    assert!(follower.sync());
+    follower.assign(LEADER, 4);
+    let diverging =
+        ReplicaAnswer { diverging: Some((LeaderEpoch(3), Offset(1))), ..answer(4, &[]) };
+    let followed = follower.partition.follow_answer(&diverging, NOW).unwrap();
+    let Followed::Cut(cut) = followed else { panic!("{followed:?}") };
+    disk.limit_capacity(Some(disk.used_bytes()));
+    let refused = follower.partition.cut(cut.to).unwrap_err();
+    assert!(matches!(&refused, PartitionError::Storage(cause) if cause.is_full()), "{refused}");
+    assert_eq!(follower.log_end(), Offset(3), "nothing is gone");
+    assert_eq!(follower.partition.replica_fetch(), None, "the cut is still due");
+    disk.limit_capacity(None);
+    assert_eq!(follower.partition.cut(cut.to).unwrap(), Offset(1));
+    let fetch = follower.partition.replica_fetch().unwrap();
+    assert_eq!(fetch.from.offset, Offset(1));
+}
+
 #[test]
 fn a_leader_that_begins_behind_the_followers_end_is_followed_from_there() {
     let pair = Pair::new(&Settings::default());

@@ -18,6 +18,8 @@ use crate::StorageError;
 pub struct CutTicket {
     view: Log,
     what: Cut,
+    /// The view's generation before the cut: it moves on with the first step that takes something away.
+    untouched: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,16 +62,26 @@ impl Log {
         self.generation += 1;
         self.durability.truncated();
         self.is_cutting = true;
-        CutTicket { view: self.twin(), what }
+        let view = self.twin();
+        CutTicket { untouched: view.generation, view, what }
     }
 
-    /// Takes the log as it was cut; returns where it ends. Fails as [`CutTicket::run`] has: the log takes no more
-    /// writes.
+    /// Takes the log as it was cut; returns where it ends. Fails as [`CutTicket::run`] has. If that was for lack of room or of
+    /// descriptors, and before anything was taken away, the log is as it was, and the cut may be made later; otherwise
+    /// the log takes no more writes.
     pub fn finish_cut(
         &mut self,
         ticket: CutTicket,
         result: Result<(), StorageError>,
     ) -> Result<Offset, StorageError> {
+        let has_begun = ticket.view.generation > ticket.untouched;
+        let result = result.map_err(|cause| match cause {
+            StorageError::Io { .. } if has_begun && !cause.is_fatal() => {
+                self.failed.get_or_insert_with(|| cause.to_string().into());
+                StorageError::Failed { dir: self.home.dir.clone(), reason: cause.to_string() }
+            }
+            other => other,
+        });
         let mut view = ticket.view;
         view.config = Arc::clone(&self.config);
         view.recovery = self.recovery.take();

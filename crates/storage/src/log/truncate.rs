@@ -94,8 +94,12 @@ impl Log {
         let are_cut = self.epochs.truncate_end(end);
         self.told_epoch = self.told_epoch.min(self.epochs.latest());
         if are_cut {
-            self.epochs.store(&self.home)?;
-            self.epochs_unwritten = false;
+            let stored = self.epochs.store(&self.home);
+            // For lack of room: the next write of the epochs has these.
+            self.epochs_unwritten = matches!(&stored, Err(cause) if cause.is_full());
+            if !self.epochs_unwritten {
+                stored?;
+            }
         }
         self.reload_producers()
     }
