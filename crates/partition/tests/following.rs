@@ -19,6 +19,7 @@ use partition::{
     OffsetQuery, Partition, PartitionError, Read, ReadRequest, ReplicaAnswer, ReplicaRead,
     Settings, Standing, Status, SyncQueue, Urgency, Watch,
 };
+use rustix::io::Errno;
 use storage::disk::{Disk, GatedDisk, SimDisk};
 use storage::log_dir::LogDir;
 use storage::{CleanupPolicy, Log, LogConfig, ReadCursor};
@@ -423,10 +424,8 @@ fn a_divergence_asks_for_a_cut_and_nothing_is_asked_before_it() {
     assert_eq!(pair.follower.bytes(), [sent(0, 2), other].concat());
 }
 
-/// The simulation found it: the replica went offline by itself, its log directory did not, and nothing opened it again.
-#[test]
-fn a_cut_that_finds_no_room_is_made_when_there_is_some() {
-    let disk = SimDisk::new();
+/// A follower of three synced records whose leader has another second one, and where it cuts.
+fn diverged(disk: &SimDisk) -> (Replica, Offset) {
     let follower = Replica::on(Arc::new(disk.clone()), FOLLOWER, &Settings::default());
     follower.assign(LEADER, 3);
     let records = [sent(0, 3), sent(1, 3), sent(2, 3)].concat();
@@ -437,15 +436,54 @@ fn a_cut_that_finds_no_room_is_made_when_there_is_some() {
         ReplicaAnswer { diverging: Some((LeaderEpoch(3), Offset(1))), ..answer(4, &[]) };
     let followed = follower.partition.follow_answer(&diverging, NOW).unwrap();
     let Followed::Cut(cut) = followed else { panic!("{followed:?}") };
+    (follower, cut.to)
+}
+
+/// The simulation found it: the replica went offline by itself, its log directory did not, and nothing opened it again.
+#[test]
+fn a_cut_that_finds_no_room_is_made_when_there_is_some() {
+    let disk = SimDisk::new();
+    let (follower, to) = diverged(&disk);
     disk.limit_capacity(Some(disk.used_bytes()));
-    let refused = follower.partition.cut(cut.to).unwrap_err();
+    let refused = follower.partition.cut(to).unwrap_err();
     assert!(matches!(&refused, PartitionError::Storage(cause) if cause.is_full()), "{refused}");
     assert_eq!(follower.log_end(), Offset(3), "nothing is gone");
     assert_eq!(follower.partition.replica_fetch(), None, "the cut is still due");
     disk.limit_capacity(None);
-    assert_eq!(follower.partition.cut(cut.to).unwrap(), Offset(1));
+    assert_eq!(follower.partition.cut(to).unwrap(), Offset(1));
     let fetch = follower.partition.replica_fetch().unwrap();
     assert_eq!(fetch.from.offset, Offset(1));
+}
+
+#[test]
+fn a_cut_without_room_for_any_of_its_steps_is_made_later_or_fails_the_log() {
+    let (mut later, mut failed) = (0, 0);
+    for step in 0.. {
+        let disk = SimDisk::new();
+        let (follower, to) = diverged(&disk);
+        let failing = disk.operation_count() + step;
+        disk.fail_at(failing, Errno::NOSPC);
+        match follower.partition.cut(to) {
+            Ok(end) => {
+                assert_eq!(end, Offset(1));
+                let fetch = follower.partition.replica_fetch();
+                assert!(fetch.is_some_and(|fetch| fetch.from.offset == Offset(1)), "step {step}");
+                if disk.operation_count() <= failing {
+                    break;
+                }
+            }
+            Err(PartitionError::Storage(cause)) if cause.is_fatal() => {
+                failed += 1;
+                assert_eq!(follower.partition.status(), Status::Offline, "step {step}: {cause}");
+            }
+            Err(cause) => {
+                later += 1;
+                assert_eq!(follower.log_end(), Offset(3), "step {step}: {cause}");
+                assert_eq!(follower.partition.cut(to).unwrap(), Offset(1), "step {step}");
+            }
+        }
+    }
+    assert!(later > 0 && failed > 0, "{later} and {failed}");
 }
 
 #[test]

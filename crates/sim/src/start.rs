@@ -97,9 +97,8 @@ pub(crate) fn remove_folder(disk: &SimDisk, partition: PartitionId) {
 }
 
 /// Whether all batches of a replica are there: the product's journal knows the sizes of segments, and its start compares.
-fn is_whole(partition: &Partition) -> bool {
-    let start = partition.with_log(Log::log_start_offset);
-    read_all(partition, start).is_ok()
+fn is_whole(partition: &Partition, begins: Offset) -> bool {
+    partition.with_log(Log::log_start_offset) == begins && read_all(partition, begins).is_ok()
 }
 
 fn remove_replica(disk: &dyn Disk, partition: PartitionId) {
@@ -197,9 +196,10 @@ impl LogDirectory {
             let open = |loading: &Loading| {
                 self.open_partition(id, &of, Arc::clone(settings), loading, sync_queue, now)
             };
+            let begins = loading.log_starts.get(&name).copied().unwrap_or(Offset(0));
             let found = if is_there { Some(open(&loading)) } else { None };
             let opened = match found {
-                Some(Ok(partition)) if !lied || is_whole(&partition) => partition,
+                Some(Ok(partition)) if !lied || is_whole(&partition, begins) => partition,
                 Some(Err(refusal)) if !lied => return Err(refusal),
                 missing_or_damaged => {
                     if missing_or_damaged.is_some() {

@@ -1,6 +1,6 @@
 //! A disk that says it has synced and has not: the power failure behind the lie costs what was acknowledged with it. No promise
 //! holds for what is acknowledged then, for a synced replica counts although its process was not stopped cleanly; all others
-//! do: every broker starts, replicas agree, nobody leads beside another one, and the cluster serves again (S2). A process that
+//! do: every broker starts, replicas agree, no two lead at once, and the cluster serves again (S2). A process that
 //! ends in another way finds all that it wrote, for the device writes everything in the end.
 
 use std::path::Path;
