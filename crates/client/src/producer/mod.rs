@@ -266,24 +266,16 @@ impl Producer {
         Ok(Producer(Arc::new(Handle(shared))))
     }
 
-    /// A topic to send to: saves looking it up for every record. The cluster is asked for it as long as this is held, and
-    /// one that is held no more for [`crate::ClusterConfig::topic_idle_max`] after its last record.
+    /// A topic to send to: saves looking it up for every record.
     pub async fn topic(&self, name: &str) -> Result<TopicProducer, ClientError> {
         let known = self.topics().get(name).cloned();
         let queues = match known {
-            Some(queues) if !queues.rests() => queues,
-            Some(queues) => {
-                let lease = self.shared().cluster.lease(name);
-                queues.wake(&*lease.topic().await?, lease, self.shared());
-                queues
-            }
+            Some(queues) => queues,
             None => {
-                let lease = self.shared().cluster.lease(name);
-                let topic = lease.topic().await?;
+                let topic = self.shared().cluster.topic(name).await?;
                 let mut topics = self.shared().topics.write().expect("no code under it panics");
                 let queues = topics.entry(name.to_owned());
-                let new = || Arc::new(TopicQueues::new(&topic, lease, self.shared()));
-                queues.or_insert_with(new).clone()
+                queues.or_insert_with(|| Arc::new(TopicQueues::new(&topic, self.shared()))).clone()
             }
         };
         Ok(TopicProducer { producer: self.clone(), queues })
@@ -302,8 +294,8 @@ impl Producer {
     pub async fn send(&self, topic: &str, record: &Record<'_>) -> Result<Delivery, ClientError> {
         let known = self.topics().get(topic).cloned();
         match known {
-            Some(queues) if !queues.rests() => send(self.shared(), &queues, record).await,
-            _ => self.topic(topic).await?.send(record).await,
+            Some(queues) => send(self.shared(), &queues, record).await,
+            None => self.topic(topic).await?.send(record).await,
         }
     }
 
@@ -329,6 +321,7 @@ impl Producer {
         };
         if topics.get(topic).is_some_and(is_idle) {
             topics.remove(topic);
+            self.shared().cluster.unwant(topic);
         }
     }
 

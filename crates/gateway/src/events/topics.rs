@@ -40,11 +40,12 @@ pub(super) async fn find(
     known(cluster, name).ok_or_else(|| unavailable(&format!("topic {name} is not ready")))
 }
 
-/// The topic, if it has been kept known for readers.
+/// The topic, if readers of it have kept it known.
 fn known(cluster: &Cluster, name: &str) -> Option<Arc<Topic>> {
-    let topic = cluster.known(name)?;
+    let metadata = cluster.metadata();
+    let topic = metadata.topics.get(name)?;
     let is_ready = topic.error.is_none() && !topic.partitions.is_empty() && !topic.is_internal;
-    is_ready.then_some(topic)
+    is_ready.then(|| Arc::clone(topic))
 }
 
 fn unauthorized(name: &str) -> ApiError {
