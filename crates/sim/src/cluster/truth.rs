@@ -65,7 +65,7 @@ impl Truth {
                 assert_eq!(at, self.terms.len(), "entries are committed in order");
                 self.terms.push(term);
                 let entry = self.decided.get(&(at, term)).cloned();
-                let what = || format!("entry {at} of term {term} was not decided by anybody");
+                let what = || format!("no controller has decided entry {at} of term {term}");
                 entry.map(Some).ok_or_else(|| (Invariant::DecisionsFollow, what()))
             }
             Some(known) if *known == term => Ok(None),
