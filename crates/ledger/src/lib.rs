@@ -67,7 +67,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// Whether this node is alone.
+    /// Whether `node` is the only member.
     pub fn are_only(&self, node: u64) -> bool {
         self.learners.is_empty() && self.voters.iter().all(|voters| *voters == [node])
     }
