@@ -71,15 +71,25 @@ type Result<T> = std::result::Result<T, DecodeError>;
 pub const STRING_BYTES_MAX: usize = i16::MAX as usize;
 
 /// Bytes of memory that a message may take, for every byte of the frame.
-const BUDGET_PER_BYTE: usize = 16;
+const BUDGET_PER_BYTE: usize = 18;
 /// Bytes of memory that a message may take on top, however small the frame.
 const BUDGET_BASE: usize = 64 * 1024;
 /// Bytes of memory that a message may take, however large the frame.
 const BUDGET_MAX: usize = 64 << 20;
+/// The least that the allocator takes for a string, in bytes.
+const ALLOCATION_BYTES_MIN: usize = 32;
 /// What the allocator takes for a string beside its bytes.
-const ALLOCATION_BYTES: usize = 16;
+const ALLOCATION_HEAD_BYTES: usize = 8;
+/// Of which number of bytes what the allocator takes is a multiple.
+const ALLOCATION_UNIT_BYTES: usize = 16;
 /// Elements for which an array reserves memory before it has seen them.
 const PREALLOCATED_MAX: usize = 1024;
+
+/// What the allocator of most systems (glibc's) takes for a block of `bytes`: of very short strings, many times their length.
+fn allocated_bytes(bytes: usize) -> usize {
+    let taken = (bytes + ALLOCATION_HEAD_BYTES).next_multiple_of(ALLOCATION_UNIT_BYTES);
+    taken.max(ALLOCATION_BYTES_MIN)
+}
 
 /// A cursor over one frame.
 #[derive(Debug)]
@@ -309,7 +319,7 @@ impl<'a> Reader<'a> {
 
     /// Charges what a string or bytes take outside of the structure that they belong to.
     fn charge_copy(&mut self, bytes: usize) -> Result<()> {
-        if bytes == 0 { Ok(()) } else { self.charge(bytes + ALLOCATION_BYTES) }
+        if bytes == 0 { Ok(()) } else { self.charge(allocated_bytes(bytes)) }
     }
 
     /// Charges memory that what is decoded will take. Errors: more than is left.
@@ -434,14 +444,14 @@ mod tests {
 
     #[test]
     fn strings_and_the_largest_frame_have_their_limits() {
-        // A million names of a byte each: elements and heap together.
+        // A million names of two bytes each: elements and heap together.
         let mut frame = 1_000_000i32.to_be_bytes().to_vec();
-        frame.extend([0, 1, b'x'].repeat(1_000_000));
-        let wide = Reader::new(&frame).array(false, 2, |r| Ok((r.string(false)?, [0u64; 2])));
-        assert!(matches!(wide, Err(DecodeError::Budget { .. })), "57 bytes for three");
+        frame.extend([0, 2, b'x', b'y'].repeat(1_000_000));
+        let wide = Reader::new(&frame).array(false, 2, |r| Ok((r.string(false)?, [0u64; 3])));
+        assert!(matches!(wide, Err(DecodeError::Budget { .. })), "80 bytes for four");
         let mut reader = Reader::new(&frame);
         assert!(reader.array(false, 2, |r| r.string(false)).is_ok());
-        assert_eq!(reader.spent_bytes(), 1_000_000 * (size_of::<String>() + 17));
+        assert_eq!(reader.spent_bytes(), 1_000_000 * (size_of::<String>() + 32));
         assert_eq!(decoded_bytes_max(100 << 20), 64 << 20);
         // A single string may be as large as its frame, up to the limit.
         let mut blob = (65i32 << 20).to_be_bytes().to_vec();
@@ -455,5 +465,22 @@ mod tests {
         let frame = Bytes::from_static(&[4, b'a', b'b', b'c']);
         let read = Reader::shared(&frame).bytes(true).expect("three bytes");
         assert_eq!(read.as_ptr(), frame[1..].as_ptr());
+    }
+
+    /// As glibc's `malloc_usable_size` tells it, with the eight bytes before the block.
+    #[test]
+    fn a_string_is_charged_with_what_the_allocator_takes() {
+        for (bytes, taken) in [(1, 32), (24, 32), (25, 48), (40, 48), (41, 64), (1000, 1008)] {
+            assert_eq!(allocated_bytes(bytes), taken, "{bytes} bytes");
+        }
+        let mut frame = Vec::new();
+        for _ in 0..1000 {
+            frame.extend([0, 2, b'a', b'b']);
+        }
+        let mut reader = Reader::new(&frame);
+        for _ in 0..1000 {
+            assert_eq!(reader.nullable_string(false).unwrap().as_deref(), Some("ab"));
+        }
+        assert_eq!(reader.spent_bytes(), 32_000);
     }
 }

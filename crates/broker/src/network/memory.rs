@@ -23,16 +23,20 @@ const SMALL_FRAME_BYTES_MAX: usize = (1 << 20) + 1024;
 /// What is kept for small frames, in bytes.
 const KEPT_BYTES: usize = 32 << 20;
 /// Bytes of decoded requests, unsent answers and members of groups.
-const DECODED_BYTES_MAX: usize = 64 << 20;
+const DECODED_BYTES_MAX: usize = 48 << 20;
 /// Of which this much is kept for small requests.
-const DECODED_KEPT_BYTES: usize = 32 << 20;
+const DECODED_KEPT_BYTES: usize = 24 << 20;
 /// What may be kept for long, by members of groups mostly, in bytes.
 const HELD_BYTES_MAX: usize = 16 << 20;
+/// The largest request when it is decoded, in bytes.
+const REQUEST_BYTES_MAX: usize = 64 << 20;
 /// What the one large request with the pass may take beyond the gate, in bytes: with what may be kept
 /// for long, the largest request fits.
-const OVERDRAFT_BYTES: usize = HELD_BYTES_MAX;
+const OVERDRAFT_BYTES: usize = REQUEST_BYTES_MAX + HELD_BYTES_MAX - DECODED_BYTES_MAX;
 /// By how much the process may grow before it is asked what of it is unused, in bytes.
 const UNUSED_BYTES: usize = 8 << 20;
+/// The same while a flood is on, beyond what is charged.
+const UNUSED_IN_NEED_BYTES: usize = 2 * UNUSED_BYTES;
 /// How soon somebody who waits for memory looks again without having been woken.
 pub const RETRY: Duration = Duration::from_millis(250);
 
@@ -98,11 +102,14 @@ impl RequestMemory {
         }
     }
 
-    /// The same while a flood is on, so that the holes do not come on top of all that is charged.
+    /// The same while a flood is on, so that the holes do not come on top of all that is charged. What is charged and was not
+    /// touched yet hides as much of them.
     pub fn return_unused_in_need(&self) {
         let settled = self.settled_bytes.load(Ordering::Relaxed);
-        if resident_bytes() > settled + self.frames.bytes_max() {
+        let charged = self.frames.used_bytes() + self.decoded.used_bytes();
+        if resident_bytes() > settled + charged + UNUSED_IN_NEED_BYTES {
             heap::release_unused();
+            self.settle(resident_bytes());
         }
     }
 
@@ -330,9 +337,10 @@ mod tests {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     fn what_earlier_large_requests_left_goes_back_before_the_next_is_decoded() {
         const BLOCK_BYTES: usize = 16 << 10;
-        let memory = RequestMemory::new(16 * MIB, MIB);
+        // There is room for many more frames, but holes are nobody's.
+        let memory = RequestMemory::new(128 * MIB, 100 * MIB);
         let mut blocks: Vec<Option<Vec<u8>>> =
-            (0..16_384).map(|_| Some(vec![1; BLOCK_BYTES])).collect();
+            (0..6144).map(|_| Some(vec![1; BLOCK_BYTES])).collect();
         // Every other one stays, so that the heap does not shrink by itself.
         blocks.iter_mut().step_by(2).for_each(|block| *block = None);
         let full = resident_bytes();
@@ -340,8 +348,8 @@ mod tests {
         memory.make_room_for(64 * MIB);
         let left = resident_bytes();
         // Tests beside this one may use some, too.
-        assert!(left + 64 * MIB < full, "{full} bytes before, {left} after");
-        assert_eq!(blocks.iter().flatten().count(), 8192);
+        assert!(left + 24 * MIB < full, "{full} bytes before, {left} after");
+        assert_eq!(blocks.iter().flatten().count(), 3072);
     }
 
     #[test]
@@ -370,7 +378,7 @@ mod tests {
         let gate = RequestMemory::new(128 * MIB, 100 * MIB).decoded;
         let mut members = gate.charge();
         assert!(members.try_hold(16 * MIB));
-        assert!(!gate.charge().try_hold(1), "a quarter of it is all that they get");
+        assert!(!gate.charge().try_hold(1), "a third of it is all that they get");
         let (mut first, mut second) = (gate.charge(), gate.charge());
         assert!(first.try_raise(64 * MIB, Size::Large));
         assert!(!second.try_raise(2 * MIB, Size::Large), "one at a time");
