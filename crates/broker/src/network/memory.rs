@@ -102,22 +102,27 @@ impl RequestMemory {
         }
     }
 
-    /// The same while a flood is on, so that the holes do not come on top of all that is charged. What is charged and was not
-    /// touched yet hides as much of them.
+    /// The same while a flood is on, so that the holes do not come on top of all that is charged.
     pub fn return_unused_in_need(&self) {
+        self.return_unused_beside(0);
+    }
+
+    /// `untouched`: bytes that are charged and that the process does not have yet. They would hide as many that it has unused.
+    fn return_unused_beside(&self, untouched: usize) {
         let settled = self.settled_bytes.load(Ordering::Relaxed);
         let charged = self.frames.used_bytes() + self.decoded.used_bytes();
-        if resident_bytes() > settled + charged + UNUSED_IN_NEED_BYTES {
+        let used = settled + charged.saturating_sub(untouched);
+        if resident_bytes() > used + UNUSED_IN_NEED_BYTES {
             heap::release_unused();
             self.settle(resident_bytes());
         }
     }
 
-    /// To be called before a request is decoded that may take `bytes`: the holes that earlier large ones left
-    /// go back first. The threads of chores do the same every second, but chores wait for disks.
+    /// To be called before a request is decoded that may take `bytes`, which are charged: the holes that earlier large ones
+    /// left go back first. The threads of chores do the same every second, but chores wait for disks.
     pub fn make_room_for(&self, bytes: usize) {
         if bytes > UNUSED_BYTES {
-            self.return_unused_in_need();
+            self.return_unused_beside(bytes);
         }
     }
 }
@@ -340,16 +345,18 @@ mod tests {
         // There is room for many more frames, but holes are nobody's.
         let memory = RequestMemory::new(128 * MIB, 100 * MIB);
         let mut blocks: Vec<Option<Vec<u8>>> =
-            (0..6144).map(|_| Some(vec![1; BLOCK_BYTES])).collect();
+            (0..4608).map(|_| Some(vec![1; BLOCK_BYTES])).collect();
         // Every other one stays, so that the heap does not shrink by itself.
         blocks.iter_mut().step_by(2).for_each(|block| *block = None);
         let full = resident_bytes();
         memory.make_room_for(UNUSED_BYTES);
-        memory.make_room_for(64 * MIB);
+        let mut next = memory.decoded.charge();
+        assert!(next.try_raise(64 * MIB, Size::Large));
+        memory.make_room_for(next.bytes());
         let left = resident_bytes();
         // Tests beside this one may use some, too.
-        assert!(left + 24 * MIB < full, "{full} bytes before, {left} after");
-        assert_eq!(blocks.iter().flatten().count(), 3072);
+        assert!(left + 16 * MIB < full, "{full} bytes before, {left} after");
+        assert_eq!(blocks.iter().flatten().count(), 2304);
     }
 
     #[test]
