@@ -2,14 +2,15 @@
 //! that is killed again and again: each must have every record once and in order. And the examples of Confluent's REST
 //! documentation with curl, against the same gateway.
 
+mod closed;
 mod examples;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use peer::process::{self, Guarded};
 
 use crate::front::{Gateway, ask};
@@ -25,7 +26,7 @@ const BATCH: usize = 20;
 /// How long readers may take behind the last kill: they come again after some seconds.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A reader: its package, and the file of its program.
+/// A package, and the file of the program that reads with it.
 const PYTHON: [(&str, &str); 3] = [
     ("sseclient", "read_sseclient.py"),
     ("aiohttp-sse-client", "read_aiohttp_sse_client.py"),
@@ -50,7 +51,11 @@ pub fn run() -> Result<()> {
     ensure!(answer.status == 201, "{answer:?}");
     examples::run(&gateway.address)?;
     let count = KILLS * RECORDS + RECORDS;
-    let mut readers = readers(&gateway.address, count, folder.path())?;
+    let programs = programs();
+    let url = format!("http://{}/topics/{TOPIC}/events?from=earliest", gateway.address);
+    let start = |program: &Program| program.start(&url, count, folder.path());
+    let mut readers = programs.iter().map(start).collect::<Result<Vec<_>>>()?;
+    let mut unheard = closed::readers(&programs, folder.path())?;
     let mut sent = 0;
     for kill in 0..=KILLS {
         produce(&gateway.address, &mut sent, RECORDS)?;
@@ -66,6 +71,12 @@ pub fn run() -> Result<()> {
         match reader.check(count, ends) {
             Ok(()) => println!("ok  {}: {count} records over {KILLS} kills", reader.package),
             Err(why) => failed.push(format!("{}: {why:#}", reader.package)),
+        }
+    }
+    for reader in &mut unheard {
+        if let Err(why) = reader.check(1, ends) {
+            let what = "its connection was closed before it had asked";
+            failed.push(format!("{}: {what}: {why:#}", reader.package));
         }
     }
     gateway.stop()?;
@@ -87,6 +98,53 @@ fn produce(address: &str, sent: &mut usize, count: usize) -> Result<()> {
     Ok(())
 }
 
+/// A program that reads with one package.
+struct Program {
+    package: &'static str,
+    interpreter: PathBuf,
+    file: PathBuf,
+    /// Where packages of Node are.
+    modules: Option<PathBuf>,
+}
+
+/// Those that can be installed here.
+fn programs() -> Vec<Program> {
+    let conformance = repository().join("conformance/events");
+    let mut programs = Vec::new();
+    match clients::python_environment(&conformance.join("python/requirements.txt")) {
+        Ok(python) => programs.extend(PYTHON.map(|(package, file)| {
+            let (interpreter, file) =
+                (python.join("bin/python"), conformance.join("python").join(file));
+            Program { package, interpreter, file, modules: None }
+        })),
+        Err(why) => println!("skipped: readers in Python cannot be installed here: {why:#}"),
+    }
+    match clients::node_modules(&conformance.join("node")) {
+        Ok(modules) => programs.extend(NODE.map(|(package, file)| {
+            let (interpreter, file) = (PathBuf::from("node"), conformance.join("node").join(file));
+            Program { package, interpreter, file, modules: Some(modules.clone()) }
+        })),
+        Err(why) => println!("skipped: readers in JavaScript cannot be installed here: {why:#}"),
+    }
+    programs
+}
+
+impl Program {
+    /// Starts it, to read so many records; what it says goes to files in this folder.
+    fn start(&self, url: &str, count: usize, folder: &Path) -> Result<Reader> {
+        let package = self.package;
+        let out = folder.join(package);
+        let errors = folder.join(format!("{package}.errors"));
+        let mut command = process::command(&self.interpreter);
+        command.arg(&self.file).env("URL", url).env("COUNT", count.to_string());
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        command.envs(self.modules.iter().map(|modules| ("NODE_PATH", modules)));
+        command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&errors)?);
+        Ok(Reader { package, process: Guarded::spawn(&mut command)?, out, errors })
+    }
+}
+
+/// A program that reads.
 struct Reader {
     package: &'static str,
     process: Guarded,
@@ -94,40 +152,9 @@ struct Reader {
     errors: PathBuf,
 }
 
-/// Those that can be installed here, reading.
-fn readers(address: &str, count: usize, folder: &Path) -> Result<Vec<Reader>> {
-    let conformance = repository().join("conformance/events");
-    let mut commands = Vec::new();
-    match clients::python_environment(&conformance.join("python/requirements.txt")) {
-        Ok(python) => commands.extend(PYTHON.map(|(package, file)| {
-            let mut command = process::command(python.join("bin/python"));
-            command.arg(conformance.join("python").join(file));
-            command.env("PYTHONDONTWRITEBYTECODE", "1");
-            (package, command)
-        })),
-        Err(why) => println!("skipped: readers in Python cannot be installed here: {why:#}"),
-    }
-    match clients::node_modules(&conformance.join("node")) {
-        Ok(modules) => commands.extend(NODE.map(|(package, file)| {
-            let mut command = process::command("node");
-            command.arg(conformance.join("node").join(file)).env("NODE_PATH", &modules);
-            (package, command)
-        })),
-        Err(why) => println!("skipped: readers in JavaScript cannot be installed here: {why:#}"),
-    }
-    let url = format!("http://{address}/topics/{TOPIC}/events?from=earliest");
-    let start = |(package, mut command): (&'static str, Command)| {
-        let out = folder.join(package);
-        let errors = folder.join(format!("{package}.errors"));
-        command.env("URL", &url).env("COUNT", count.to_string());
-        command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&errors)?);
-        Ok(Reader { package, process: Guarded::spawn(&mut command)?, out, errors })
-    };
-    commands.into_iter().map(start).collect()
-}
-
 impl Reader {
-    /// Waits until it has ended, and compares what it had with what was sent.
+    /// Waits until it has ended, and compares what it had with what was sent. Why it came again, or did not, is in what it
+    /// has said to its standard error: statuses and bodies of answers that are not streams.
     fn check(&mut self, count: usize, ends: Instant) -> Result<()> {
         let left = ends.saturating_duration_since(Instant::now());
         let status = self.process.wait(left)?;
@@ -137,13 +164,13 @@ impl Reader {
             Some(found) if found == expected => None,
             found => Some((expected, found)),
         });
-        let errors = || fs::read_to_string(&self.errors).unwrap_or_default();
+        let errors = fs::read_to_string(&self.errors).unwrap_or_default();
+        let end = status.map_or("it does not end".to_owned(), |status| status.to_string());
         if let Some((expected, found)) = wrong {
             let found = found.map_or("nothing".to_owned(), |found| found.to_string());
-            anyhow::bail!("{found} in the place of {expected}: {}", errors());
+            anyhow::bail!("{found} in the place of {expected}; {end}: {errors}");
         }
-        let status = status.with_context(|| format!("it does not end: {}", errors()))?;
-        ensure!(status.success(), "{status}: {}", errors());
+        ensure!(status.is_some_and(|status| status.success()), "{end}: {errors}");
         Ok(())
     }
 }

@@ -8,4 +8,4 @@ events.onmessage = event => {
   left -= 1;
   if (left === 0) events.close();
 };
-events.onerror = () => {};
+events.onerror = error => console.error(`error ${error.status}: ${error.message}`);

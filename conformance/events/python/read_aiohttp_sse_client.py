@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from datetime import timedelta
 
 from aiohttp import ClientError
@@ -21,7 +22,8 @@ async def main():
                     left -= 1
                     if not left:
                         return
-        except (ClientError, ConnectionError):
+        except (ClientError, ConnectionError) as error:
+            print(repr(error), file=sys.stderr)
             await asyncio.sleep(0.2)
 
 

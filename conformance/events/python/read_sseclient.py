@@ -1,6 +1,7 @@
 """sseclient: it comes again by itself, and raises what a gateway that is away makes of that."""
 
 import os
+import sys
 import time
 
 import requests
@@ -13,7 +14,9 @@ while left:
         if events is None:
             events = SSEClient(os.environ["URL"], last_id=last_id, retry=200)
         message = next(events)
-    except (requests.RequestException, OSError):
+    except (requests.RequestException, OSError) as error:
+        response = getattr(error, "response", None)
+        print(error, response.text if response is not None else "", file=sys.stderr)
         last_id = events.last_id if events is not None else last_id
         events = None
         time.sleep(0.2)
