@@ -3,8 +3,10 @@
 use crate::connection::{Connection, ConnectionConfig};
 use crate::error::{ClientError, check};
 use crate::metadata::{Broker, Metadata, Topic};
+use crate::wanted::Wanted;
 use model::ErrorCode;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -27,6 +29,9 @@ pub struct ClusterConfig {
     pub connection: ConnectionConfig,
     /// After so long metadata is asked for again, even if nothing seems wrong.
     pub metadata_age_max: Duration,
+    /// `metadata.max.idle.ms`: a topic that no one leases is asked for no more, and is known no more, when it was named last
+    /// so long ago.
+    pub topic_idle_max: Duration,
     /// The pause before the first retry; it doubles from retry to retry, up to one second.
     pub retry_backoff: Duration,
     /// How long a call may take, retries included.
@@ -46,6 +51,7 @@ impl ClusterConfig {
             bootstrap: addresses.map(str::to_owned).collect(),
             connection: ConnectionConfig::default(),
             metadata_age_max: Duration::from_secs(300),
+            topic_idle_max: Duration::from_secs(300),
             retry_backoff: Duration::from_millis(100),
             call_timeout: Duration::from_secs(60),
             allow_auto_create: false,
@@ -91,6 +97,31 @@ impl Drop for PrivateLane {
     }
 }
 
+/// A topic that is kept known: every refresh asks for it as long as one of its leases is held.
+pub struct TopicLease {
+    cluster: Cluster,
+    name: Arc<str>,
+}
+
+impl TopicLease {
+    /// The topic, asked for if it is not known yet.
+    pub async fn topic(&self) -> Result<Arc<Topic>, ClientError> {
+        self.cluster.find(&self.name).await
+    }
+}
+
+impl Drop for TopicLease {
+    fn drop(&mut self) {
+        lock(&self.cluster.0.wanted).give_back(&self.name);
+    }
+}
+
+impl fmt::Debug for TopicLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TopicLease").field(&self.name).finish()
+    }
+}
+
 /// Who coordinates what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CoordinatorKind {
@@ -105,9 +136,9 @@ type Slot = Arc<tokio::sync::Mutex<Option<Connection>>>;
 struct Inner {
     config: ClusterConfig,
     metadata: Mutex<Arc<Metadata>>,
-    /// Topics that every refresh asks for.
-    wanted: Mutex<BTreeSet<String>>,
-    /// When the last refresh ended. Held during a refresh, so that there is one at a time.
+    /// Topics that every refresh asks for. Invariant: after a refresh, `metadata` has no others.
+    wanted: Mutex<Wanted>,
+    /// When the last refresh that succeeded began. Held during a refresh, so that there is one at a time.
     refreshed: tokio::sync::Mutex<Option<Instant>>,
     connections: Mutex<HashMap<(i32, Lane), Slot>>,
     /// The connection that metadata is asked on.
@@ -157,11 +188,23 @@ impl Cluster {
 
     /// The topic, asked for if it is not known yet.
     pub async fn topic(&self, name: &str) -> Result<Arc<Topic>, ClientError> {
+        self.want([name]);
+        self.find(name).await
+    }
+
+    /// The topic if it is known, which it then stays for [`ClusterConfig::topic_idle_max`].
+    pub fn known(&self, name: &str) -> Option<Arc<Topic>> {
+        let topic = self.metadata().topics.get(name).cloned()?;
+        self.want([name]);
+        Some(topic)
+    }
+
+    /// A topic that is wanted, asked for if it is not known yet.
+    async fn find(&self, name: &str) -> Result<Arc<Topic>, ClientError> {
         let known = self.metadata().topics.get(name).cloned();
         if let Some(topic) = known.filter(|t| t.error.is_none()) {
             return Ok(topic);
         }
-        self.want([name]);
         self.retry(|| async {
             self.refresh().await?;
             let metadata = self.metadata();
@@ -174,30 +217,52 @@ impl Cluster {
         .await
     }
 
-    /// Makes every refresh ask for these topics too.
+    /// Makes every refresh ask for this topic too, until the lease is dropped.
+    #[must_use = "the topic is asked for as long as the lease is held"]
+    pub fn lease(&self, topic: &str) -> TopicLease {
+        lock(&self.0.wanted).lease(topic);
+        TopicLease { cluster: self.clone(), name: topic.into() }
+    }
+
+    /// Makes every refresh ask for these topics too, for the next [`ClusterConfig::topic_idle_max`].
     pub fn want<'a>(&self, topics: impl IntoIterator<Item = &'a str>) {
+        let now = Instant::now();
         let mut wanted = lock(&self.0.wanted);
-        wanted.extend(topics.into_iter().map(str::to_owned));
+        topics.into_iter().for_each(|topic| wanted.name(topic, now));
     }
 
-    /// Makes refreshes ask for this topic no more.
+    /// Makes refreshes ask for this topic no more, unless it is leased.
     pub fn unwant(&self, topic: &str) {
-        lock(&self.0.wanted).remove(topic);
+        lock(&self.0.wanted).unname(topic);
     }
 
-    /// Asks for brokers and wanted topics, unless another task is just doing so: then waits for it.
+    /// The topics that the next refresh asks for, in their order.
+    pub fn wanted(&self) -> Vec<String> {
+        let mut wanted = lock(&self.0.wanted);
+        wanted.expire(self.0.config.topic_idle_max, Instant::now());
+        wanted.names().map(str::to_owned).collect()
+    }
+
+    /// Asks for brokers and wanted topics, unless another task has begun to meanwhile: then waits for it. Topics that are not
+    /// wanted any more are forgotten.
     pub async fn refresh(&self) -> Result<(), ClientError> {
         let asked_at = Instant::now();
         let mut refreshed = self.0.refreshed.lock().await;
-        if refreshed.is_some_and(|at| at > asked_at) {
+        // One that had begun before may not have asked for what is wanted now.
+        if refreshed.is_some_and(|began| began >= asked_at) {
             return Ok(());
         }
-        let topics = lock(&self.0.wanted).iter().map(|name| named(name)).collect();
+        let began = Instant::now();
+        let topics = self.wanted().iter().map(|name| named(name)).collect();
         let response = self.ask_metadata(Some(topics), self.0.config.allow_auto_create).await?;
         let mut metadata = Metadata::clone(&self.metadata());
         metadata.merge(&response);
+        {
+            let wanted = lock(&self.0.wanted);
+            metadata.retain(|name| wanted.contains(name));
+        }
         *lock(&self.0.metadata) = Arc::new(metadata);
-        *refreshed = Some(Instant::now());
+        *refreshed = Some(began);
         Ok(())
     }
 

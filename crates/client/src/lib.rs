@@ -18,9 +18,10 @@ mod sasl;
 pub mod security;
 mod stream;
 pub mod versions;
+mod wanted;
 
 pub use admin::Admin;
-pub use cluster::{Cluster, ClusterConfig, CoordinatorKind, Lane, PrivateLane};
+pub use cluster::{Cluster, ClusterConfig, CoordinatorKind, Lane, PrivateLane, TopicLease};
 pub use connection::{Connection, ConnectionConfig};
 pub use consumer::{
     Consumer, ConsumerConfig, ConsumerRecord, Fetched, OffsetReset, Once, read_once,

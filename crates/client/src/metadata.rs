@@ -108,6 +108,12 @@ impl Metadata {
         }
     }
 
+    /// Forgets all topics but these.
+    pub(crate) fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
+        self.topics.retain(|name, _| keeps(name));
+        self.names.retain(|_, name| keeps(name));
+    }
+
     fn merge_topic(&mut self, response: &MetadataResponseTopic) {
         let Some(name) = response.name.as_deref() else { return };
         let gone = response.error() == ErrorCode::UnknownTopicOrPartition;

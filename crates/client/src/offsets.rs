@@ -1,9 +1,10 @@
 //! Offsets: those of a partition by time, and those that groups have committed.
 
-use crate::cluster::{Cluster, CoordinatorKind, Lane};
+use crate::cluster::{Cluster, CoordinatorKind, Lane, TopicLease};
 use crate::error::{ClientError, check};
 use model::{ErrorCode, LeaderEpoch, Offset, Timestamp, TopicPartition};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use wire::list_offsets::{ListOffsetsPartition, ListOffsetsTopic};
 use wire::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use wire::offset_fetch::{
@@ -93,8 +94,9 @@ pub async fn list_offsets(
     read_committed: bool,
 ) -> Result<HashMap<TopicPartition, FoundOffset>, ClientError> {
     let mut found = HashMap::new();
-    for (partition, _) in wanted {
-        cluster.topic(&partition.topic).await?;
+    let leases = lease(cluster, wanted.iter().map(|(partition, _)| partition));
+    for lease in leases.values() {
+        lease.topic().await?;
     }
     let done = tokio::sync::Mutex::new(&mut found);
     cluster
@@ -110,6 +112,19 @@ pub async fn list_offsets(
         })
         .await?;
     Ok(found)
+}
+
+/// Keeps the topics of these partitions known, once each.
+fn lease<'a>(
+    cluster: &Cluster,
+    partitions: impl Iterator<Item = &'a TopicPartition>,
+) -> BTreeMap<Arc<str>, TopicLease> {
+    let mut leases = BTreeMap::new();
+    for partition in partitions {
+        let topic = &partition.topic;
+        leases.entry(topic.clone()).or_insert_with(|| cluster.lease(topic));
+    }
+    leases
 }
 
 /// Asks every leader once; what is found is kept even if something else fails.
@@ -214,6 +229,7 @@ pub async fn epoch_ends(
     cluster: &Cluster,
     wanted: &[(TopicPartition, LeaderEpoch)],
 ) -> Result<HashMap<TopicPartition, Option<Offset>>, ClientError> {
+    let _leases = lease(cluster, wanted.iter().map(|(partition, _)| partition));
     cluster
         .retry(|| async {
             let asked = epoch_ends_once(cluster, wanted).await;

@@ -163,8 +163,9 @@ impl Admin {
         &self,
         before: &HashMap<TopicPartition, Offset>,
     ) -> Result<Each<Offset>, ClientError> {
-        for partition in before.keys() {
-            self.cluster.topic(&partition.topic).await?;
+        let leases: Vec<_> = before.keys().map(|p| self.cluster.lease(&p.topic)).collect();
+        for lease in &leases {
+            lease.topic().await?;
         }
         let mut out = Vec::new();
         for (partition, offset) in before {
@@ -203,7 +204,7 @@ impl Admin {
 
     /// Who leads a partition, by fresh metadata.
     pub(super) async fn leader(&self, partition: &TopicPartition) -> Result<i32, ClientError> {
-        self.cluster.want([&*partition.topic]);
+        let _lease = self.cluster.lease(&partition.topic);
         self.cluster.refresh().await?;
         let leader = self.cluster.metadata().leader(&partition.topic, partition.partition.0);
         let none = || ClientError::refused(partition.to_string(), ErrorCode::LeaderNotAvailable);

@@ -250,7 +250,7 @@ impl Membership {
     ) -> Result<BTreeMap<String, i32>, ClientError> {
         let topics: BTreeSet<&str> =
             members.iter().flat_map(|m| &m.topics).map(String::as_str).collect();
-        self.cluster.want(topics.iter().copied());
+        let _leases: Vec<_> = topics.iter().map(|topic| self.cluster.lease(topic)).collect();
         self.cluster.refresh().await?;
         let metadata = self.cluster.metadata();
         let known = topics.into_iter().filter_map(|name| Some((name, metadata.topics.get(name)?)));

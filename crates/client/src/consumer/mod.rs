@@ -18,13 +18,13 @@ pub use fetched::{ConsumerRecord, Fetched};
 pub use group::partitions_of_assignment;
 pub use once::{Once, look_once, read_once};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, TopicLease};
 use crate::error::ClientError;
 use crate::offsets::{self, CommittedOffset, Committer, FoundOffset, OffsetSpec};
 use fetcher::{Fetcher, Place};
 use group::Membership;
 use model::{ErrorCode, LeaderEpoch, Offset, TopicPartition};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -34,6 +34,10 @@ pub struct Consumer {
     cluster: Cluster,
     config: ConsumerConfig,
     places: HashMap<TopicPartition, Place>,
+    /// The topics of `places`, and those that are subscribed to.
+    leases: HashMap<Arc<str>, TopicLease>,
+    /// Whether there may be leases that are not needed any more.
+    has_left: bool,
     /// Records that were taken in and that no poll has handed out: the positions are behind them already. A poll that is
     /// dropped, or fails, leaves them to the next one.
     ready: Vec<Fetched>,
@@ -54,6 +58,8 @@ impl Consumer {
             cluster,
             config,
             places: HashMap::new(),
+            leases: HashMap::new(),
+            has_left: false,
             ready: Vec::new(),
             membership: None,
             changed: Arc::default(),
@@ -69,8 +75,9 @@ impl Consumer {
             let text = "partitions are assigned by the group".to_owned();
             return Err(ClientError::Usage(text));
         }
-        for partition in partitions {
-            self.cluster.topic(&partition.topic).await?;
+        let leases: Vec<_> = partitions.iter().map(|p| self.cluster.lease(&p.topic)).collect();
+        for lease in &leases {
+            lease.topic().await?;
         }
         self.place(partitions);
         Ok(())
@@ -79,7 +86,7 @@ impl Consumer {
     /// Reads one partition more, from this offset on. Nothing is looked up: whether there is such a partition turns out
     /// when brokers are asked.
     pub fn add(&mut self, partition: TopicPartition, offset: Offset) {
-        self.cluster.want([&*partition.topic]);
+        self.lease(&partition.topic);
         self.forget_ready(&partition);
         self.places.insert(partition, Place::at(offset));
     }
@@ -88,6 +95,25 @@ impl Consumer {
     pub fn remove(&mut self, partition: &TopicPartition) {
         self.forget_ready(partition);
         self.places.remove(partition);
+        self.has_left = true;
+        if self.places.is_empty() {
+            // Else the next poll does it, for all that have left.
+            self.give_leases_back();
+        }
+    }
+
+    fn lease(&mut self, topic: &Arc<str>) {
+        if !self.leases.contains_key(topic) {
+            self.leases.insert(topic.clone(), self.cluster.lease(topic));
+        }
+    }
+
+    /// Gives back the leases of topics that are neither read nor subscribed to.
+    fn give_leases_back(&mut self) {
+        self.has_left = false;
+        let mut needed: HashSet<&str> = self.places.keys().map(|p| &*p.topic).collect();
+        needed.extend(self.membership.iter().flat_map(|m| m.topics()).map(String::as_str));
+        self.leases.retain(|topic, _| needed.contains(&**topic));
     }
 
     /// Drops what was taken in of a partition: it is read from elsewhere now, or not at all.
@@ -106,6 +132,8 @@ impl Consumer {
         let kept = |p: &TopicPartition| (p.clone(), old.remove(p).unwrap_or_default());
         self.places = partitions.iter().map(kept).collect();
         self.ready.retain(|fetched| self.places.contains_key(&fetched.partition));
+        partitions.iter().for_each(|partition| self.lease(&partition.topic));
+        self.give_leases_back();
     }
 
     /// Reads these topics as a member of the group. Partitions come with the polls. One that is a member already stays one: it
@@ -115,16 +143,18 @@ impl Consumer {
         let Some(group_id) = self.config.group_id.clone() else {
             return Err(ClientError::Usage("a group.id is needed to subscribe".to_owned()));
         };
-        self.cluster.want(topics.iter().copied());
         let topics: BTreeSet<String> = topics.iter().map(|t| (*t).to_owned()).collect();
+        topics.iter().for_each(|topic| self.lease(&topic.as_str().into()));
         if let Some(membership) = &mut self.membership {
             membership.subscribe(topics);
+            self.give_leases_back();
             return Ok(());
         }
         let changed = self.changed.clone();
         self.places.clear();
         self.ready.clear();
         self.membership = Some(Membership::new(self.cluster.clone(), group_id, topics, changed));
+        self.give_leases_back();
         Ok(())
     }
 
@@ -205,6 +235,9 @@ impl Consumer {
         loop {
             self.keep_membership().await?;
             self.find_positions().await?;
+            if self.has_left {
+                self.give_leases_back();
+            }
             self.refresh_if_stale().await?;
             self.take_answers()?;
             if !self.config.prefetch && !self.ready.is_empty() {
@@ -241,7 +274,10 @@ impl Consumer {
 
     fn take_answers(&mut self) -> Result<(), ClientError> {
         while let Some(answer) = self.fetcher.try_answer() {
-            self.ready.extend(self.fetcher.take(answer, &mut self.places, &self.config)?);
+            let count = self.places.len();
+            let taken = self.fetcher.take(answer, &mut self.places, &self.config);
+            self.has_left |= self.places.len() < count;
+            self.ready.extend(taken?);
         }
         Ok(())
     }

@@ -266,16 +266,24 @@ impl Producer {
         Ok(Producer(Arc::new(Handle(shared))))
     }
 
-    /// A topic to send to: saves looking it up for every record.
+    /// A topic to send to: saves looking it up for every record. The cluster is asked for it as long as this is held, and
+    /// one that is held no more for [`crate::ClusterConfig::topic_idle_max`] after its last record.
     pub async fn topic(&self, name: &str) -> Result<TopicProducer, ClientError> {
         let known = self.topics().get(name).cloned();
         let queues = match known {
-            Some(queues) => queues,
+            Some(queues) if !queues.rests() => queues,
+            Some(queues) => {
+                let lease = self.shared().cluster.lease(name);
+                queues.wake(&*lease.topic().await?, lease, self.shared());
+                queues
+            }
             None => {
-                let topic = self.shared().cluster.topic(name).await?;
+                let lease = self.shared().cluster.lease(name);
+                let topic = lease.topic().await?;
                 let mut topics = self.shared().topics.write().expect("no code under it panics");
                 let queues = topics.entry(name.to_owned());
-                queues.or_insert_with(|| Arc::new(TopicQueues::new(&topic, self.shared()))).clone()
+                let new = || Arc::new(TopicQueues::new(&topic, lease, self.shared()));
+                queues.or_insert_with(new).clone()
             }
         };
         Ok(TopicProducer { producer: self.clone(), queues })
@@ -294,8 +302,8 @@ impl Producer {
     pub async fn send(&self, topic: &str, record: &Record<'_>) -> Result<Delivery, ClientError> {
         let known = self.topics().get(topic).cloned();
         match known {
-            Some(queues) => send(self.shared(), &queues, record).await,
-            None => self.topic(topic).await?.send(record).await,
+            Some(queues) if !queues.rests() => send(self.shared(), &queues, record).await,
+            _ => self.topic(topic).await?.send(record).await,
         }
     }
 
@@ -321,7 +329,6 @@ impl Producer {
         };
         if topics.get(topic).is_some_and(is_idle) {
             topics.remove(topic);
-            self.shared().cluster.unwant(topic);
         }
     }
 

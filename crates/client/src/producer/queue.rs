@@ -7,6 +7,7 @@ use super::ratio::CompressionRatio;
 use super::record::{self, Record};
 use super::transaction;
 use super::{Identity, Partitioner, Shared, lock};
+use crate::cluster::TopicLease;
 use crate::error::ClientError;
 use crate::metadata::Topic;
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use model::partitioner::{Sticky, partition_of_key};
 use model::record::BatchBuilder;
 use model::{Compression, Sequence, Timestamp, TopicId};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
@@ -471,6 +472,18 @@ pub(super) struct TopicQueues {
     ratio: Arc<CompressionRatio>,
     /// Of the topic from the cluster's metadata.
     absence: Mutex<Absence>,
+    interest: Mutex<Interest>,
+    /// Whether there is no lease: the partitions are those of the time when there was one.
+    rests: AtomicBool,
+}
+
+/// Whether the cluster keeps the topic known for the producer.
+struct Interest {
+    lease: Option<TopicLease>,
+    /// Records that were taken when it was looked at last.
+    taken: u64,
+    /// When it was seen in use last.
+    used: Instant,
 }
 
 struct Partitions {
@@ -483,7 +496,7 @@ struct Partitions {
 }
 
 impl TopicQueues {
-    pub(super) fn new(topic: &Topic, shared: &Shared) -> TopicQueues {
+    pub(super) fn new(topic: &Topic, lease: TopicLease, shared: &Shared) -> TopicQueues {
         let partitions = Partitions { queues: Vec::new(), count: 0, available: Vec::new() };
         let sticky = Mutex::new(Sticky::new(shared.config.batch_bytes));
         let queues = TopicQueues {
@@ -494,6 +507,8 @@ impl TopicQueues {
             generation: AtomicU32::new(0),
             ratio: Arc::default(),
             absence: Mutex::default(),
+            interest: Mutex::new(Interest { lease: Some(lease), taken: 0, used: Instant::now() }),
+            rests: AtomicBool::new(false),
         };
         queues.update(topic, shared);
         queues
@@ -527,6 +542,45 @@ impl TopicQueues {
             partitions.available = (0..partitions.count as i32).collect();
         }
         self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether the cluster is not asked for the topic: no record came for so long.
+    pub(super) fn rests(&self) -> bool {
+        self.rests.load(Ordering::Acquire)
+    }
+
+    /// The cluster is asked for the topic again, which is as it tells now.
+    pub(super) fn wake(&self, topic: &Topic, lease: TopicLease, shared: &Shared) {
+        self.update(topic, shared);
+        self.hold(&mut lock(&self.interest), Some(lease), Instant::now());
+    }
+
+    fn hold(&self, interest: &mut Interest, lease: Option<TopicLease>, now: Instant) {
+        (interest.lease, interest.used) = (lease, now);
+        self.rests.store(interest.lease.is_none(), Ordering::Release);
+    }
+
+    /// Has the cluster keep the topic known, or no more if nothing has come for longer than it keeps what is idle.
+    /// `is_held`: someone has it at hand to send to it.
+    pub(super) fn look_after(&self, is_held: bool, shared: &Shared, now: Instant) {
+        let (mut taken, mut is_idle) = (0, true);
+        for queue in self.queues() {
+            let state = lock(&queue.state);
+            taken += state.taken;
+            is_idle &= state.is_idle();
+        }
+        let mut interest = lock(&self.interest);
+        let is_used = is_held || !is_idle || taken != interest.taken;
+        interest.taken = taken;
+        if is_used {
+            let lease = interest.lease.take().unwrap_or_else(|| shared.cluster.lease(&self.name));
+            self.hold(&mut interest, Some(lease), now);
+        } else if now.saturating_duration_since(interest.used)
+            > shared.cluster.config().topic_idle_max
+        {
+            let used = interest.used;
+            self.hold(&mut interest, None, used);
+        }
     }
 
     /// A new answer of the cluster lacks the topic. Whether it was deleted.

@@ -12,7 +12,7 @@ use super::request::{self, Envelope, Sent};
 use super::split;
 use super::transaction::{self, Transaction};
 use super::{Identity, Shared, lock, new_identity};
-use crate::cluster::Lane;
+use crate::cluster::{Lane, TopicLease};
 use crate::connection::{Connection, read};
 use crate::error::ClientError;
 use bytes::Bytes;
@@ -92,6 +92,8 @@ struct Sender {
     refreshing: bool,
     /// When metadata was asked for last.
     refreshed: Instant,
+    /// Topics whose leaders were missing since there was nothing to send: asked for even if the producer has forgotten them.
+    sought: HashMap<Arc<str>, TopicLease>,
     reset: Reset,
     /// The earliest moment at which something may change by itself.
     wake_at: Option<Instant>,
@@ -110,6 +112,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         unwritten: Vec::new(),
         refreshing: false,
         refreshed: Instant::now(),
+        sought: HashMap::new(),
         reset: Reset::None,
         wake_at: None,
     };
@@ -150,6 +153,9 @@ impl Sender {
             return true;
         }
         while self.send_round(now) {}
+        if self.ready.is_empty() {
+            self.sought.clear();
+        }
         self.add_partitions();
         for connection in self.unwritten.drain(..) {
             connection.write();
@@ -209,6 +215,10 @@ impl Sender {
             return true;
         }
         let Some(leader) = leader else {
+            // All queues are looked at.
+            drop(state);
+            let sought = self.sought.entry(queue.topic.clone());
+            sought.or_insert_with(|| self.shared.cluster.lease(&queue.topic));
             self.refresh_metadata(now);
             return true;
         };
@@ -630,6 +640,9 @@ impl Sender {
         if std::mem::replace(&mut self.refreshing, true) {
             return;
         }
+        for topic in self.shared.topics.read().expect("no code under it panics").values() {
+            topic.look_after(Arc::strong_count(topic) > 1, &self.shared, now);
+        }
         let (cluster, events) = (self.shared.cluster.clone(), self.events.clone());
         let pause = crate::cluster::jittered(self.shared.config.retry_backoff);
         tokio::spawn(async move {
@@ -653,7 +666,9 @@ impl Sender {
         for (name, queues) in topics.iter() {
             match metadata.topics.get(name.as_str()) {
                 Some(topic) => queues.update(topic, &self.shared),
-                None if looks && queues.is_gone(now) => gone.extend(queues.queues()),
+                None if looks && !queues.rests() && queues.is_gone(now) => {
+                    gone.extend(queues.queues())
+                }
                 None => {}
             }
         }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use client::Fetched;
 use client::metadata::Topic;
+use client::{Cluster, Fetched, TopicLease};
 use model::{TopicId, TopicPartition};
 use serving::events::{Position, Projection, TopicHash};
 use tokio::sync::Notify;
@@ -23,6 +23,8 @@ const CALM: &str = "no code under it panics";
 #[derive(Debug)]
 pub(super) struct Feed {
     pub(super) partition: TopicPartition,
+    /// Readers of the past ask the topic's leaders.
+    _lease: TopicLease,
     pub(super) topic_id: TopicId,
     pub(super) topic_hash: TopicHash,
     /// How many partitions the topic had.
@@ -243,7 +245,7 @@ impl Feeds {
     }
 
     /// The feed of a partition of a topic as it is known now.
-    pub(super) fn get(&self, topic: &Topic, partition: i32) -> Arc<Feed> {
+    pub(super) fn get(&self, cluster: &Cluster, topic: &Topic, partition: i32) -> Arc<Feed> {
         let key = TopicPartition::new(&*topic.name, partition);
         let mut feeds = self.by_partition.lock().expect(CALM);
         let is_same = |feed: &Arc<Feed>| !feed.is_over() && feed.topic_id == topic.id;
@@ -253,6 +255,7 @@ impl Feeds {
         feeds.retain(|_, feed| feed.strong_count() > 0);
         let feed = Arc::new(Feed {
             partition: key.clone(),
+            _lease: cluster.lease(&topic.name),
             topic_id: topic.id,
             topic_hash: TopicHash::of_id(&topic.id.0),
             partition_count: topic.partitions.len(),

@@ -205,7 +205,11 @@ async fn feeds(events: &Events, asked: &Asked<'_>) -> Result<Vec<Arc<Feed>>, Api
         if feeds.len() + partitions.len() > PARTITIONS_MAX {
             return Err(ApiError::new(Kind::Malformed, TOO_MANY));
         }
-        feeds.extend(partitions.iter().map(|partition| events.feeds.get(&topic, *partition)));
+        feeds.extend(
+            partitions
+                .iter()
+                .map(|partition| events.feeds.get(&events.cluster, &topic, *partition)),
+        );
     }
     let named = feeds.iter().map(|feed| (&*feed.partition.topic, feed.partition.partition.0));
     let has_ids = !matches!(asked.query.projection.form, Form::Frame(_));

@@ -40,12 +40,11 @@ pub(super) async fn find(
     known(cluster, name).ok_or_else(|| unavailable(&format!("topic {name} is not ready")))
 }
 
-/// The topic, if readers of it have kept it known.
+/// The topic, if it has been kept known for readers.
 fn known(cluster: &Cluster, name: &str) -> Option<Arc<Topic>> {
-    let metadata = cluster.metadata();
-    let topic = metadata.topics.get(name)?;
+    let topic = cluster.known(name)?;
     let is_ready = topic.error.is_none() && !topic.partitions.is_empty() && !topic.is_internal;
-    is_ready.then(|| Arc::clone(topic))
+    is_ready.then_some(topic)
 }
 
 fn unauthorized(name: &str) -> ApiError {

@@ -163,6 +163,9 @@ impl Topics {
         let way = self.quick.way(&self.cluster, name).await?;
         let topic = Arc::new(Topic::new(name, way, self.quick.config.batch_bytes));
         let mut known = self.known.write().expect("no code under it panics");
+        // Those that the cluster has told are gone, to which nothing may ever be produced again.
+        let metadata = self.cluster.metadata();
+        known.retain(|name, _| metadata.topics.contains_key(name.as_str()));
         Ok(known.entry(name.to_owned()).or_insert(topic).clone())
     }
 

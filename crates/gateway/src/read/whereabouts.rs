@@ -19,7 +19,7 @@ pub(crate) async fn locate(
 ) -> Result<TopicPartition, ApiError> {
     let cluster = shared.topics.cluster();
     let has = |topic: &Arc<Topic>| topic.error.is_none() && partition_of(topic, index).is_ok();
-    if !cluster.metadata().topics.get(name).is_some_and(has) {
+    if !cluster.known(name).as_ref().is_some_and(has) {
         // As the cluster has it now: there may be more partitions than a minute ago.
         let topic = shared.topics.existing(name).await?;
         partition_of(&topic, index)?;
