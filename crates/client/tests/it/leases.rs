@@ -113,6 +113,25 @@ async fn a_producer_that_is_idle_takes_its_topic_back_and_asks_again_when_it_sen
 }
 
 #[tokio::test]
+async fn a_producer_that_was_idle_goes_on_in_its_sequence() {
+    let Some(cluster) = crate::cluster().await else { return };
+    let topic = crate::new_topic(&cluster, "idle", 1).await;
+    let config = ClusterConfig {
+        topic_idle_max: Duration::ZERO,
+        metadata_age_max: Duration::from_millis(1),
+        ..cluster.config().clone()
+    };
+    let cluster = Cluster::connect(config).await.unwrap();
+    let config = ProducerConfig { linger: Duration::ZERO, ..ProducerConfig::default() };
+    let producer = Producer::new(cluster.clone(), config).await.unwrap();
+    for offset in 0..4 {
+        let sent = producer.send(&topic, &Record::value(b"v")).await.unwrap();
+        assert_eq!(sent.wait().await.unwrap(), Some(Offset(offset)));
+        comes_to_rest(&cluster).await;
+    }
+}
+
+#[tokio::test]
 async fn a_topic_that_is_held_to_be_sent_to_stays_known() {
     let partitions = Arc::new(AtomicI32::new(1));
     let (cluster, producer) = idle_producer(&partitions).await;
@@ -134,6 +153,20 @@ async fn a_topic_that_is_held_to_be_sent_to_stays_known() {
     assert_eq!(known(&cluster).await, ["t"]);
     drop(feed);
     comes_to_rest(&cluster).await;
+}
+
+#[tokio::test]
+async fn a_record_of_a_topic_that_was_forgotten_finds_its_leader() {
+    let cluster = cluster().await;
+    let config = ProducerConfig { linger: Duration::from_millis(200), ..config() };
+    let producer = Producer::new(cluster.clone(), config).await.unwrap();
+    let topic = producer.topic("t").await.unwrap();
+    producer.forget("t");
+    let sent = topic.send(&Record::value(b"v")).await.unwrap();
+    drop(topic);
+    // While the record lingers.
+    assert_eq!(known(&cluster).await, [""; 0]);
+    timeout(PATIENCE, sent.wait()).await.expect("it is sent").unwrap();
 }
 
 #[tokio::test]

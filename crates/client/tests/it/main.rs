@@ -1,6 +1,6 @@
 //! The client against brokers.
 //!
-//! The tests in [`scripted`], [`secured`], [`played`], [`fates`], [`leases`], [`stored`] and [`survey`] need none, nor do most of [`transactions`]: they play the
+//! The tests in [`scripted`], [`secured`], [`played`], [`fates`], [`stored`] and [`survey`] need none, nor do most of [`leases`] and [`transactions`]: they play the
 //! broker themselves. All others need a cluster and are passed over without one:
 //! `CLIENT_TEST_BOOTSTRAP=host:port cargo test -p client`.
 
