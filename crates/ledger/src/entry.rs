@@ -174,6 +174,11 @@ pub fn decode(header: &BatchHeader, batch: &[u8]) -> Result<Entry, EntryError> {
                 let reason = format!("no node can have the id {node}");
                 return Err(EntryError::Malformed { index, reason });
             }
+            // Of no voters every set of members would be a majority.
+            if voters.is_empty() || voters.iter().any(Vec::is_empty) {
+                let reason = "a configuration without voters".to_owned();
+                return Err(EntryError::Malformed { index, reason });
+            }
             Payload::Members(Members { voters, learners })
         }
         Kind::Records { decided_at, applied, part: Some(PartNumber { number, last }) } => {
@@ -214,6 +219,9 @@ fn place(header: &BatchHeader, first: &FirstLine) -> Result<Place, EntryError> {
     let index = header.base_offset.0;
     let malformed = |reason: String| EntryError::Malformed { index, reason };
     let place_index = u64::try_from(index).map_err(|_| malformed("a negative index".into()))?;
+    if index == i64::MAX {
+        return Err(malformed("an index behind which there is none".into()));
+    }
     if i32::try_from(first.term) != Ok(header.leader_epoch.0) || !is_node_id(first.leader) {
         let FirstLine { term, leader, .. } = first;
         let epoch = header.leader_epoch.0;
@@ -314,6 +322,29 @@ mod tests {
         bytes[15] ^= 4;
         let header = BatchHeader::decode_checked(&bytes).unwrap();
         assert!(decode(&header, &bytes).is_err() && stamp(&header, &bytes).is_err());
+    }
+
+    #[test]
+    fn members_without_voters_and_an_index_without_a_next_one_are_damage() {
+        let read = |index: i64, members: Members| {
+            let place = Place { term: 1, leader: 1, index: index as u64 };
+            let entry = Entry { place, payload: Payload::Members(members) };
+            let bytes = encode(&entry, None, Timestamp(1));
+            let header = BatchHeader::decode_checked(&bytes).unwrap();
+            decode(&header, &bytes).map(|read| assert_eq!(read, entry))
+        };
+        let members = |voters: &[&[u64]]| Members {
+            voters: voters.iter().map(|config| config.to_vec()).collect(),
+            learners: vec![2],
+        };
+        read(i64::MAX - 1, members(&[&[1], &[1, 3]])).unwrap();
+        let none: &[u64] = &[];
+        for voters in [&[][..], &[none], &[&[1], none]] {
+            let error = read(7, members(voters)).unwrap_err().to_string();
+            assert!(error.contains("without voters"), "{error}");
+        }
+        let error = read(i64::MAX, members(&[&[1]])).unwrap_err().to_string();
+        assert!(error.contains("an index behind which there is none"), "{error}");
     }
 
     #[test]
