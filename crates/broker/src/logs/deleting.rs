@@ -183,13 +183,53 @@ impl Logs {
                 result = Err(cause);
             }
         }
-        (left, result.and(self.sync_names(at)))
+        (left, result.and(self.sync_names_in_time(at)))
     }
 
-    /// Makes the names in a directory durable. A failure is final, as of every sync (S9).
+    /// Makes the names in a directory durable. A failure is final, as of every sync (S9); a lack of descriptors is none, for the disk
+    /// was not asked.
     pub(super) fn sync_names(&self, at: usize) -> Result<(), StorageError> {
-        let synced = self.directories[at].dir.sync_names();
-        synced.inspect_err(|cause| self.fail_directory(at, cause))
+        let directory = &self.directories[at];
+        let synced = directory.sync_names();
+        synced.inspect_err(|cause| match cause.lacks_resources() {
+            true => debug!(directory = %directory.path().display(), %cause, "cannot make the names of folders durable now"),
+            false => self.fail_directory(at, cause),
+        })
+    }
+
+    /// As [`Logs::sync_names`], where nothing is lost by a crash before: for lack of descriptors the names are owed, and the chore that
+    /// removes folders tries again.
+    pub(super) fn sync_names_in_time(&self, at: usize) -> Result<(), StorageError> {
+        match self.sync_names(at) {
+            Err(cause) if cause.lacks_resources() => Ok(()),
+            synced => synced,
+        }
+    }
+
+    /// Gives a folder another name, durably. For lack of descriptors it has the one before again.
+    pub(super) fn rename_durably(
+        &self,
+        at: usize,
+        from: &str,
+        to: &str,
+    ) -> Result<(), StorageError> {
+        let dir = &self.directories[at].dir;
+        dir.rename(from, to)?;
+        self.sync_names(at).or_else(|cause| {
+            if cause.lacks_resources() {
+                dir.rename(to, from).inspect_err(|cause| self.fail_directory(at, cause))?;
+            }
+            Err(cause)
+        })
+    }
+
+    /// Makes names durable that are owed.
+    fn sync_owed_names(&self) {
+        let owing = |directory: &Directory| directory.owes_names() && !directory.is_offline();
+        for at in (0..self.directories.len()).filter(|at| owing(&self.directories[*at])) {
+            // What failed was told, and what lacks a descriptor is tried again.
+            let _synced = self.sync_names(at);
+        }
     }
 
     /// Gives the folder of a deleted partition its other name, unless it is another partition's by now: one that is `in_use`, or that
@@ -245,7 +285,7 @@ impl Logs {
         };
         let gone = Gone { topic_id: key.topic_id, name: name.clone(), delay_ms: 0 };
         self.rename_deleted(names, at, &gone, &aside, false)?;
-        self.sync_names(at)?;
+        self.sync_names_in_time(at)?;
         self.not_undeleted(&key);
         Ok(true)
     }
@@ -268,6 +308,7 @@ impl Logs {
     /// needed; `pause` is told how long ([`removal::pause`]), and when it returns `false` the rest is left.
     pub fn empty_trash(&self, pause: &mut dyn FnMut(Duration) -> bool) {
         self.delete_again(&mut self.names.lock());
+        self.sync_owed_names();
         let (mut due, folder_bytes) = (VecDeque::new(), Cell::new(0u64));
         let mut counted: Option<(Instant, u64)> = None;
         let mut pause = || {
@@ -312,6 +353,8 @@ impl Logs {
         let is_due = |leftover: &mut Leftover| {
             leftover.failed_at.is_none_or(|at| now.duration_since(at) >= RETRY)
                 && (leftover.due <= now || self.directories[leftover.directory].room.is_full())
+                // Else a crash could bring it back under the name of its partition, forgotten by the journal: a stray.
+                && !self.directories[leftover.directory].owes_names()
         };
         self.leftovers.lock().extract_if(.., is_due).collect()
     }

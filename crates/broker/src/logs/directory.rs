@@ -52,6 +52,9 @@ pub struct Directory {
     /// The folder itself, whatever has its path now; `None` where there is no machine behind the disk.
     folder: Option<OwnedFd>,
     offline: AtomicBool,
+    /// Whether names that were changed may not be durable, because a descriptor was lacking. Held during a sync of names.
+    /// Invariant: while it is set, no folder of a deleted partition is removed.
+    owes_names: Mutex<bool>,
     /// The reason, for whoever asks after the health.
     failure: Mutex<Option<String>>,
     /// Whether its volume has room.
@@ -225,6 +228,7 @@ impl Directory {
             was_empty,
             last_wall_clock: None,
             offline: AtomicBool::new(false),
+            owes_names: Mutex::default(),
             failure: Mutex::default(),
             checkpointing: Mutex::default(),
             lock: Mutex::new(Some(lock)),
@@ -247,6 +251,7 @@ impl Directory {
             last_wall_clock: None,
             folder: None,
             offline: AtomicBool::new(true),
+            owes_names: Mutex::default(),
             failure: Mutex::new(Some(cause.to_string())),
             checkpointing: Mutex::default(),
             lock: Mutex::default(),
@@ -363,6 +368,19 @@ impl Directory {
         self.closed.lock().remove(key)
     }
 
+    /// Makes the names in the directory durable. Where that fails they are owed.
+    pub(super) fn sync_names(&self) -> Result<(), StorageError> {
+        let mut owes_names = self.owes_names.lock();
+        let synced = self.dir.sync_names();
+        *owes_names = synced.is_err();
+        synced
+    }
+
+    /// Whether names that were changed may not be durable yet.
+    pub(super) fn owes_names(&self) -> bool {
+        *self.owes_names.lock()
+    }
+
     /// Finishes the deletions that were entered: renames what was not renamed, and returns what is to
     /// be removed.
     pub(super) fn finish_deletions(&self) -> Result<Finished, StorageError> {
@@ -392,7 +410,10 @@ impl Directory {
                     }
                     renamed => renamed?,
                 }
-                self.dir.sync_names()?;
+                match self.sync_names() {
+                    Err(cause) if cause.lacks_resources() => {}
+                    synced => synced?,
+                }
             }
             match exists(&aside) {
                 true => finished.aside.push((key, aside)),

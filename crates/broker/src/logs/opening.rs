@@ -294,8 +294,7 @@ impl Logs {
         let is_it = |other: &Directory| std::ptr::eq(other, directory);
         let at = self.directories.iter().position(is_it).expect("the directory is one of them");
         if self.disk.exists(&directory.dir.partition_dir(name)) {
-            directory.dir.rename(&name.to_string(), &aside)?;
-            self.sync_names(at)?;
+            self.rename_durably(at, &name.to_string(), &aside)?;
             self.strays.lock().push(Stray { path: path.clone(), reason });
         }
         let forgotten = directory.journal()?.commit(&[Entry::Of(*key, Fact::Forgotten)]);
@@ -427,7 +426,7 @@ impl Logs {
         let aside = stray_name(&name.to_string(), random_id());
         warn!(partition = %name, folder = aside, "put aside a folder whose name a new partition needs; its deletion was not requested");
         directory.dir.rename(&name.to_string(), &aside)?;
-        self.sync_names(chosen)?;
+        self.sync_names_in_time(chosen)?;
         if let Some(owner) = owner {
             directory.journal()?.append(&[Entry::Of(owner, Fact::Forgotten)])?;
         }
@@ -621,7 +620,7 @@ impl Here {
         let journal = directory.journal()?;
         if self.made {
             // A folder that the journal knows and that is not there counts as lost.
-            directory.dir.sync_names()?;
+            directory.sync_names()?;
         }
         journal.commit(&self.entries)
     }

@@ -379,3 +379,114 @@ fn a_start_that_finds_no_room_to_forget_what_is_gone_forgets_it_later() {
     }
     assert_eq!(lacked, 1, "one operation of a start is the entry");
 }
+
+/// Whether an operation synced the names of the log directory.
+fn synced_names(disk: &SimDisk, operation: u64) -> bool {
+    let operations = disk.operations();
+    let found = operations.get(operation as usize);
+    found.is_some_and(|found| found.kind == "sync dir" && &*found.path == Path::new("data"))
+}
+
+#[test]
+fn a_deletion_whose_names_lack_a_descriptor_is_finished_later() {
+    let mut lacked = 0;
+    for at in 0..6 {
+        let disk = SimDisk::new();
+        let (logs, partition) = written_and_open(&disk, true);
+        partition.mark_deleted();
+        let at = disk.operation_count() + at;
+        disk.fail_at(at, Errno::MFILE);
+        logs.delete(&[gone(FIRST)]);
+        if !synced_names(&disk, at) {
+            continue;
+        }
+        lacked += 1;
+        assert!(logs.offline().is_empty(), "nothing was tried on the disk");
+        // There is still none: what a crash may bring back under its name is not removed.
+        disk.fail_at(disk.operation_count(), Errno::MFILE);
+        logs.empty_trash(&mut |_| true);
+        assert_eq!(folders(&disk).len(), 1);
+        for seed in 0..8 {
+            let again = start(&disk.after_crash(seed), &["data"]).unwrap();
+            settle(&again, None).unwrap();
+            assert!(again.strays().is_empty(), "seed {seed}");
+        }
+        logs.empty_trash(&mut |_| true);
+        assert_eq!(folders(&disk), Vec::<String>::new());
+        assert!(logs.offline().is_empty());
+    }
+    assert_eq!(lacked, 1, "one operation of a deletion syncs the names");
+}
+
+#[test]
+fn a_topic_is_made_again_though_the_names_lack_a_descriptor() {
+    let mut lacked = 0;
+    for at in 0..40 {
+        let disk = SimDisk::new();
+        let (logs, partition) = written_and_open(&disk, true);
+        partition.mark_deleted();
+        logs.delete(&[gone(FIRST)]);
+        let at = disk.operation_count() + at;
+        disk.fail_at(at, Errno::MFILE);
+        let opened = open(&logs, SECOND);
+        if !synced_names(&disk, at) {
+            continue;
+        }
+        lacked += 1;
+        assert!(logs.offline().is_empty(), "nothing was tried on the disk");
+        let partition = opened.or_else(|cause| {
+            assert!(cause.lacks_resources(), "{cause}");
+            open(&logs, SECOND)
+        });
+        append(&logs, &partition.unwrap(), &["b"; 3]);
+        logs.empty_trash(&mut |_| true);
+        assert_eq!(folders(&disk), ["t-0"]);
+        let again = start(&disk.after_crash(3), &["data"]).unwrap();
+        settle(&again, Some(SECOND)).unwrap();
+        assert_eq!(ends(&open(&again, SECOND).unwrap()), (0, 3));
+        assert!(again.strays().is_empty());
+    }
+    assert!(lacked >= 1, "the folder that was made is synced");
+}
+
+#[test]
+fn a_start_whose_names_lack_a_descriptor_finishes_the_deletion_later() {
+    let found = deleted_under_its_name();
+    let mut lacked = 0;
+    for at in 0..40 {
+        let disk = found.snapshot();
+        disk.fail_at(at, Errno::MFILE);
+        let started = start(&disk, &["data"]);
+        let before = at.checked_sub(1).and_then(|at| disk.operations().get(at as usize).cloned());
+        // Behind other operations the directory syncs files of its own, without which it cannot be opened.
+        let renamed = before.is_some_and(|before| before.to_string() == "rename data/t-0");
+        if !synced_names(&disk, at) || !renamed {
+            continue;
+        }
+        lacked += 1;
+        let logs = started.unwrap();
+        assert!(logs.offline().is_empty(), "at {at}");
+        settle(&logs, None).unwrap();
+        logs.empty_trash(&mut |_| true);
+        assert_eq!(folders(&disk), Vec::<String>::new(), "at {at}");
+    }
+    assert_eq!(lacked, 1, "one operation of a start syncs the new name");
+}
+
+#[test]
+fn a_replica_is_put_aside_later_whose_name_lacks_a_descriptor() {
+    let disk = SimDisk::new();
+    let (logs, partition) = written_and_open(&disk, true);
+    let reason = "a test".to_owned();
+    logs.refuse(&partition, &StorageError::Refused { dir: PathBuf::from("data/t-0"), reason });
+    partition.mark_deleted();
+    let at = disk.operation_count() + 1;
+    disk.fail_at(at, Errno::MFILE);
+    let cause = logs.set_aside(&key_of(FIRST), &name()).unwrap_err();
+    assert!(synced_names(&disk, at) && cause.lacks_resources(), "{cause}");
+    assert!(logs.offline().is_empty() && logs.strays().is_empty());
+    assert_eq!(folders(&disk), ["t-0"], "it has its name again");
+    let kept = logs.set_aside(&key_of(FIRST), &name()).unwrap().expect("it is refused still");
+    assert!(disk.exists(&kept));
+    assert_eq!(logs.strays().len(), 1);
+}
