@@ -79,6 +79,9 @@ pub const APIS: &[&str] = &[
     "PushTelemetry",
     "ListConfigResources",
     "DescribeTopicPartitions",
+    "ShareGroupDescribe",
+    "StreamsGroupDescribe",
+    "DescribeShareGroupOffsets",
 ];
 
 /// Messages that belong to no API: headers, and what consumers put into opaque bytes.

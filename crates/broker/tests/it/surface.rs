@@ -29,16 +29,17 @@ by_default! {
     DeleteRecordsRequest DeleteTopicsRequest DescribeAclsRequest DescribeClientQuotasRequest
     DescribeClusterRequest DescribeConfigsRequest DescribeDelegationTokenRequest
     DescribeGroupsRequest DescribeLogDirsRequest DescribeProducersRequest DescribeQuorumRequest
-    DescribeTopicPartitionsRequest DescribeTransactionsRequest
+    DescribeShareGroupOffsetsRequest DescribeTopicPartitionsRequest DescribeTransactionsRequest
     DescribeUserScramCredentialsRequest ElectLeadersRequest EndTxnRequest
     ExpireDelegationTokenRequest FetchRequest FindCoordinatorRequest
     GetTelemetrySubscriptionsRequest HeartbeatRequest IncrementalAlterConfigsRequest
     InitProducerIdRequest JoinGroupRequest LeaveGroupRequest ListConfigResourcesRequest
-    ListGroupsRequest ListOffsetsRequest ListPartitionReassignmentsRequest
-    ListTransactionsRequest MetadataRequest OffsetCommitRequest OffsetDeleteRequest
-    OffsetFetchRequest OffsetForLeaderEpochRequest PushTelemetryRequest
-    RenewDelegationTokenRequest SaslAuthenticateRequest SaslHandshakeRequest SyncGroupRequest
-    TxnOffsetCommitRequest UnregisterBrokerRequest UpdateFeaturesRequest
+    ListGroupsRequest ListOffsetsRequest ListPartitionReassignmentsRequest ListTransactionsRequest
+    MetadataRequest OffsetCommitRequest OffsetDeleteRequest OffsetFetchRequest
+    OffsetForLeaderEpochRequest PushTelemetryRequest RenewDelegationTokenRequest
+    SaslAuthenticateRequest SaslHandshakeRequest ShareGroupDescribeRequest
+    StreamsGroupDescribeRequest SyncGroupRequest TxnOffsetCommitRequest UnregisterBrokerRequest
+    UpdateFeaturesRequest
 }
 
 impl Minimal for wire::ApiVersionsRequest {

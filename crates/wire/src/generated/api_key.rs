@@ -122,9 +122,15 @@ pub enum ApiKey {
     ListConfigResources = 74,
     /// DescribeTopicPartitions.
     DescribeTopicPartitions = 75,
+    /// ShareGroupDescribe.
+    ShareGroupDescribe = 77,
+    /// StreamsGroupDescribe.
+    StreamsGroupDescribe = 89,
+    /// DescribeShareGroupOffsets.
+    DescribeShareGroupOffsets = 90,
 }
 
-const ALL: [ApiKey; 59] = [
+const ALL: [ApiKey; 62] = [
     ApiKey::Produce,
     ApiKey::Fetch,
     ApiKey::ListOffsets,
@@ -184,6 +190,9 @@ const ALL: [ApiKey; 59] = [
     ApiKey::PushTelemetry,
     ApiKey::ListConfigResources,
     ApiKey::DescribeTopicPartitions,
+    ApiKey::ShareGroupDescribe,
+    ApiKey::StreamsGroupDescribe,
+    ApiKey::DescribeShareGroupOffsets,
 ];
 
 impl ApiKey {
@@ -259,6 +268,9 @@ impl ApiKey {
             72 => ApiKey::PushTelemetry,
             74 => ApiKey::ListConfigResources,
             75 => ApiKey::DescribeTopicPartitions,
+            77 => ApiKey::ShareGroupDescribe,
+            89 => ApiKey::StreamsGroupDescribe,
+            90 => ApiKey::DescribeShareGroupOffsets,
             _ => return None,
         })
     }
@@ -325,6 +337,9 @@ impl ApiKey {
             ApiKey::PushTelemetry => "PushTelemetry",
             ApiKey::ListConfigResources => "ListConfigResources",
             ApiKey::DescribeTopicPartitions => "DescribeTopicPartitions",
+            ApiKey::ShareGroupDescribe => "ShareGroupDescribe",
+            ApiKey::StreamsGroupDescribe => "StreamsGroupDescribe",
+            ApiKey::DescribeShareGroupOffsets => "DescribeShareGroupOffsets",
         }
     }
 
@@ -390,6 +405,9 @@ impl ApiKey {
             ApiKey::PushTelemetry => 0,
             ApiKey::ListConfigResources => 0,
             ApiKey::DescribeTopicPartitions => 0,
+            ApiKey::ShareGroupDescribe => 1,
+            ApiKey::StreamsGroupDescribe => 0,
+            ApiKey::DescribeShareGroupOffsets => 0,
         }
     }
 
@@ -455,6 +473,9 @@ impl ApiKey {
             ApiKey::PushTelemetry => 0,
             ApiKey::ListConfigResources => 1,
             ApiKey::DescribeTopicPartitions => 0,
+            ApiKey::ShareGroupDescribe => 1,
+            ApiKey::StreamsGroupDescribe => 1,
+            ApiKey::DescribeShareGroupOffsets => 1,
         }
     }
 
@@ -520,6 +541,9 @@ impl ApiKey {
             ApiKey::PushTelemetry => Some(0),
             ApiKey::ListConfigResources => Some(0),
             ApiKey::DescribeTopicPartitions => Some(0),
+            ApiKey::ShareGroupDescribe => Some(0),
+            ApiKey::StreamsGroupDescribe => Some(0),
+            ApiKey::DescribeShareGroupOffsets => Some(0),
         }
     }
 }
@@ -527,5 +551,5 @@ impl ApiKey {
 /// Calls the macro `$callback` with `Api ApiRequest ApiResponse,` for every API, by number.
 #[macro_export]
 macro_rules! for_each_api {
-            ($callback:ident) => { $callback! { Produce ProduceRequest ProduceResponse,Fetch FetchRequest FetchResponse,ListOffsets ListOffsetsRequest ListOffsetsResponse,Metadata MetadataRequest MetadataResponse,OffsetCommit OffsetCommitRequest OffsetCommitResponse,OffsetFetch OffsetFetchRequest OffsetFetchResponse,FindCoordinator FindCoordinatorRequest FindCoordinatorResponse,JoinGroup JoinGroupRequest JoinGroupResponse,Heartbeat HeartbeatRequest HeartbeatResponse,LeaveGroup LeaveGroupRequest LeaveGroupResponse,SyncGroup SyncGroupRequest SyncGroupResponse,DescribeGroups DescribeGroupsRequest DescribeGroupsResponse,ListGroups ListGroupsRequest ListGroupsResponse,SaslHandshake SaslHandshakeRequest SaslHandshakeResponse,ApiVersions ApiVersionsRequest ApiVersionsResponse,CreateTopics CreateTopicsRequest CreateTopicsResponse,DeleteTopics DeleteTopicsRequest DeleteTopicsResponse,DeleteRecords DeleteRecordsRequest DeleteRecordsResponse,InitProducerId InitProducerIdRequest InitProducerIdResponse,OffsetForLeaderEpoch OffsetForLeaderEpochRequest OffsetForLeaderEpochResponse,AddPartitionsToTxn AddPartitionsToTxnRequest AddPartitionsToTxnResponse,AddOffsetsToTxn AddOffsetsToTxnRequest AddOffsetsToTxnResponse,EndTxn EndTxnRequest EndTxnResponse,TxnOffsetCommit TxnOffsetCommitRequest TxnOffsetCommitResponse,DescribeAcls DescribeAclsRequest DescribeAclsResponse,CreateAcls CreateAclsRequest CreateAclsResponse,DeleteAcls DeleteAclsRequest DeleteAclsResponse,DescribeConfigs DescribeConfigsRequest DescribeConfigsResponse,AlterConfigs AlterConfigsRequest AlterConfigsResponse,AlterReplicaLogDirs AlterReplicaLogDirsRequest AlterReplicaLogDirsResponse,DescribeLogDirs DescribeLogDirsRequest DescribeLogDirsResponse,SaslAuthenticate SaslAuthenticateRequest SaslAuthenticateResponse,CreatePartitions CreatePartitionsRequest CreatePartitionsResponse,CreateDelegationToken CreateDelegationTokenRequest CreateDelegationTokenResponse,RenewDelegationToken RenewDelegationTokenRequest RenewDelegationTokenResponse,ExpireDelegationToken ExpireDelegationTokenRequest ExpireDelegationTokenResponse,DescribeDelegationToken DescribeDelegationTokenRequest DescribeDelegationTokenResponse,DeleteGroups DeleteGroupsRequest DeleteGroupsResponse,ElectLeaders ElectLeadersRequest ElectLeadersResponse,IncrementalAlterConfigs IncrementalAlterConfigsRequest IncrementalAlterConfigsResponse,AlterPartitionReassignments AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse,ListPartitionReassignments ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse,OffsetDelete OffsetDeleteRequest OffsetDeleteResponse,DescribeClientQuotas DescribeClientQuotasRequest DescribeClientQuotasResponse,AlterClientQuotas AlterClientQuotasRequest AlterClientQuotasResponse,DescribeUserScramCredentials DescribeUserScramCredentialsRequest DescribeUserScramCredentialsResponse,AlterUserScramCredentials AlterUserScramCredentialsRequest AlterUserScramCredentialsResponse,DescribeQuorum DescribeQuorumRequest DescribeQuorumResponse,UpdateFeatures UpdateFeaturesRequest UpdateFeaturesResponse,DescribeCluster DescribeClusterRequest DescribeClusterResponse,DescribeProducers DescribeProducersRequest DescribeProducersResponse,UnregisterBroker UnregisterBrokerRequest UnregisterBrokerResponse,DescribeTransactions DescribeTransactionsRequest DescribeTransactionsResponse,ListTransactions ListTransactionsRequest ListTransactionsResponse,ConsumerGroupDescribe ConsumerGroupDescribeRequest ConsumerGroupDescribeResponse,GetTelemetrySubscriptions GetTelemetrySubscriptionsRequest GetTelemetrySubscriptionsResponse,PushTelemetry PushTelemetryRequest PushTelemetryResponse,ListConfigResources ListConfigResourcesRequest ListConfigResourcesResponse,DescribeTopicPartitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse, } };
+            ($callback:ident) => { $callback! { Produce ProduceRequest ProduceResponse,Fetch FetchRequest FetchResponse,ListOffsets ListOffsetsRequest ListOffsetsResponse,Metadata MetadataRequest MetadataResponse,OffsetCommit OffsetCommitRequest OffsetCommitResponse,OffsetFetch OffsetFetchRequest OffsetFetchResponse,FindCoordinator FindCoordinatorRequest FindCoordinatorResponse,JoinGroup JoinGroupRequest JoinGroupResponse,Heartbeat HeartbeatRequest HeartbeatResponse,LeaveGroup LeaveGroupRequest LeaveGroupResponse,SyncGroup SyncGroupRequest SyncGroupResponse,DescribeGroups DescribeGroupsRequest DescribeGroupsResponse,ListGroups ListGroupsRequest ListGroupsResponse,SaslHandshake SaslHandshakeRequest SaslHandshakeResponse,ApiVersions ApiVersionsRequest ApiVersionsResponse,CreateTopics CreateTopicsRequest CreateTopicsResponse,DeleteTopics DeleteTopicsRequest DeleteTopicsResponse,DeleteRecords DeleteRecordsRequest DeleteRecordsResponse,InitProducerId InitProducerIdRequest InitProducerIdResponse,OffsetForLeaderEpoch OffsetForLeaderEpochRequest OffsetForLeaderEpochResponse,AddPartitionsToTxn AddPartitionsToTxnRequest AddPartitionsToTxnResponse,AddOffsetsToTxn AddOffsetsToTxnRequest AddOffsetsToTxnResponse,EndTxn EndTxnRequest EndTxnResponse,TxnOffsetCommit TxnOffsetCommitRequest TxnOffsetCommitResponse,DescribeAcls DescribeAclsRequest DescribeAclsResponse,CreateAcls CreateAclsRequest CreateAclsResponse,DeleteAcls DeleteAclsRequest DeleteAclsResponse,DescribeConfigs DescribeConfigsRequest DescribeConfigsResponse,AlterConfigs AlterConfigsRequest AlterConfigsResponse,AlterReplicaLogDirs AlterReplicaLogDirsRequest AlterReplicaLogDirsResponse,DescribeLogDirs DescribeLogDirsRequest DescribeLogDirsResponse,SaslAuthenticate SaslAuthenticateRequest SaslAuthenticateResponse,CreatePartitions CreatePartitionsRequest CreatePartitionsResponse,CreateDelegationToken CreateDelegationTokenRequest CreateDelegationTokenResponse,RenewDelegationToken RenewDelegationTokenRequest RenewDelegationTokenResponse,ExpireDelegationToken ExpireDelegationTokenRequest ExpireDelegationTokenResponse,DescribeDelegationToken DescribeDelegationTokenRequest DescribeDelegationTokenResponse,DeleteGroups DeleteGroupsRequest DeleteGroupsResponse,ElectLeaders ElectLeadersRequest ElectLeadersResponse,IncrementalAlterConfigs IncrementalAlterConfigsRequest IncrementalAlterConfigsResponse,AlterPartitionReassignments AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse,ListPartitionReassignments ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse,OffsetDelete OffsetDeleteRequest OffsetDeleteResponse,DescribeClientQuotas DescribeClientQuotasRequest DescribeClientQuotasResponse,AlterClientQuotas AlterClientQuotasRequest AlterClientQuotasResponse,DescribeUserScramCredentials DescribeUserScramCredentialsRequest DescribeUserScramCredentialsResponse,AlterUserScramCredentials AlterUserScramCredentialsRequest AlterUserScramCredentialsResponse,DescribeQuorum DescribeQuorumRequest DescribeQuorumResponse,UpdateFeatures UpdateFeaturesRequest UpdateFeaturesResponse,DescribeCluster DescribeClusterRequest DescribeClusterResponse,DescribeProducers DescribeProducersRequest DescribeProducersResponse,UnregisterBroker UnregisterBrokerRequest UnregisterBrokerResponse,DescribeTransactions DescribeTransactionsRequest DescribeTransactionsResponse,ListTransactions ListTransactionsRequest ListTransactionsResponse,ConsumerGroupDescribe ConsumerGroupDescribeRequest ConsumerGroupDescribeResponse,GetTelemetrySubscriptions GetTelemetrySubscriptionsRequest GetTelemetrySubscriptionsResponse,PushTelemetry PushTelemetryRequest PushTelemetryResponse,ListConfigResources ListConfigResourcesRequest ListConfigResourcesResponse,DescribeTopicPartitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse,ShareGroupDescribe ShareGroupDescribeRequest ShareGroupDescribeResponse,StreamsGroupDescribe StreamsGroupDescribeRequest StreamsGroupDescribeResponse,DescribeShareGroupOffsets DescribeShareGroupOffsetsRequest DescribeShareGroupOffsetsResponse, } };
         }

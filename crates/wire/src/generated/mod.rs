@@ -29,6 +29,7 @@ pub mod describe_groups;
 pub mod describe_log_dirs;
 pub mod describe_producers;
 pub mod describe_quorum;
+pub mod describe_share_group_offsets;
 pub mod describe_topic_partitions;
 pub mod describe_transactions;
 pub mod describe_user_scram_credentials;
@@ -60,6 +61,8 @@ pub mod request_header;
 pub mod response_header;
 pub mod sasl_authenticate;
 pub mod sasl_handshake;
+pub mod share_group_describe;
+pub mod streams_group_describe;
 pub mod sync_group;
 pub mod txn_offset_commit;
 pub mod unregister_broker;
@@ -99,6 +102,9 @@ pub use describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse};
 pub use describe_log_dirs::{DescribeLogDirsRequest, DescribeLogDirsResponse};
 pub use describe_producers::{DescribeProducersRequest, DescribeProducersResponse};
 pub use describe_quorum::{DescribeQuorumRequest, DescribeQuorumResponse};
+pub use describe_share_group_offsets::{
+    DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse,
+};
 pub use describe_topic_partitions::{
     DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse,
 };
@@ -140,6 +146,8 @@ pub use request_header::RequestHeader;
 pub use response_header::ResponseHeader;
 pub use sasl_authenticate::{SaslAuthenticateRequest, SaslAuthenticateResponse};
 pub use sasl_handshake::{SaslHandshakeRequest, SaslHandshakeResponse};
+pub use share_group_describe::{ShareGroupDescribeRequest, ShareGroupDescribeResponse};
+pub use streams_group_describe::{StreamsGroupDescribeRequest, StreamsGroupDescribeResponse};
 pub use sync_group::{SyncGroupRequest, SyncGroupResponse};
 pub use txn_offset_commit::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 pub use unregister_broker::{UnregisterBrokerRequest, UnregisterBrokerResponse};

@@ -30,19 +30,28 @@ where
     count
 }
 
+/// Exchanges the messages of an API; whether there were any.
+macro_rules! exchange_api {
+    // The other codec does not have it.
+    (StreamsGroupDescribe $request:ident $response:ident) => {
+        true
+    };
+    ($api:ident $request:ident $response:ident) => {{
+        use kafka_protocol::messages::{$request, $response};
+        let file = snake(stringify!($api));
+        let requests = exchange::<wire::$request, $request>(&file, "request");
+        let responses = exchange::<wire::$response, $response>(&file, "response");
+        requests > 0 && responses > 0
+    }};
+}
+
 macro_rules! exchange_apis {
     ($($api:ident $request:ident $response:ident,)*) => {
         #[test]
         fn another_codec_understands_every_message_that_it_knows() {
             let mut silent = Vec::new();
-            $({
-                use kafka_protocol::messages::{$request, $response};
-                let file = snake(stringify!($api));
-                let requests = exchange::<wire::$request, $request>(&file, "request");
-                let responses = exchange::<wire::$response, $response>(&file, "response");
-                if requests == 0 || responses == 0 {
-                    silent.push(stringify!($api));
-                }
+            $(if !exchange_api!($api $request $response) {
+                silent.push(stringify!($api));
             })*
             assert_eq!(silent, Vec::<&str>::new(), "apis of which no version was exchanged");
         }
