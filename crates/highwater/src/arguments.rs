@@ -398,6 +398,8 @@ pub enum Group {
         connection: Connection,
     },
     /// Show offsets, lag and members of groups
+    ///
+    /// Of share groups and streams groups, which Apache Kafka has, also their states and epochs.
     Describe {
         /// The groups' names; none: all
         names: Vec<String>,

@@ -52,6 +52,15 @@ pub fn print_one<T: Serialize>(
     written.and_then(|()| out.flush()).map_err(on_output)
 }
 
+/// Writes tables, with an empty line between them; or `json`, which has the same rows.
+pub fn print_tables<T: Serialize>(
+    format: Format,
+    json: &T,
+    tables: &[String],
+) -> Result<(), Failure> {
+    print_one(format, json, |_| tables.join("\n"))
+}
+
 fn write<R: Row>(out: &mut impl Write, format: Format, rows: &[R]) -> io::Result<()> {
     match format {
         Format::Json => write_json(out, &rows),
@@ -65,7 +74,7 @@ fn write_json<T: Serialize>(out: &mut impl Write, value: &T) -> io::Result<()> {
 }
 
 /// The rows as a table for people.
-pub fn table<R: Row>(rows: &[R]) -> String {
+pub fn table<'a, R: Row + 'a>(rows: impl IntoIterator<Item = &'a R>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(R::HEADERS);

@@ -7,7 +7,7 @@ use client::offsets::{
     CommittedOffset, Committer, FoundOffset, OffsetSpec, commit_offsets, committed_offsets,
     list_offsets,
 };
-use client::{ClientError, Cluster, CoordinatorKind};
+use client::{ClientError, Cluster, CoordinatorKind, Metadata};
 use model::{ErrorCode, Offset, Timestamp, TopicPartition};
 use serde::Serialize;
 use wire::describe_groups::DescribedGroup;
@@ -16,6 +16,7 @@ use wire::{DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest};
 use crate::amounts::counted;
 use crate::arguments::{Connection, Group};
 use crate::commands::cluster_access::{PATIENCE, block_on, connect, failed, named_partitions};
+use crate::commands::group_kinds::{self, Kind, Shown};
 use crate::commands::outcome::Outcomes;
 use crate::commands::topic::ends;
 use crate::failure::Failure;
@@ -146,27 +147,67 @@ async fn describe(
     if names.is_empty() {
         names.extend(all_groups(&cluster).await?.into_iter().map(|listed| listed.group));
     }
-    let mut rows = Vec::new();
+    let (mut rows, mut shown) = (Vec::new(), Vec::new());
     for name in &names {
-        rows.extend(describe_one(&cluster, name).await?);
+        let group = describe_one(&cluster, name).await?;
+        rows.extend(group.rows);
+        shown.extend(group.shown);
     }
-    output::print(format, &rows)
+    let mut tables = group_kinds::tables(&shown);
+    if !rows.is_empty() || tables.is_empty() {
+        tables.insert(0, output::table(&rows));
+    }
+    let all: Vec<AsJson<'_>> =
+        rows.iter().map(AsJson::Row).chain(shown.iter().map(AsJson::Whole)).collect();
+    output::print_tables(format, &all, &tables)
 }
 
-async fn describe_one(cluster: &Cluster, name: &str) -> Result<Vec<Described>, Failure> {
+/// What there is to show of a group: a row for a partition or an idle member, and the whole if it is a share group or a streams group.
+#[derive(Default)]
+struct Description {
+    rows: Vec<Described>,
+    shown: Option<Shown>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum AsJson<'a> {
+    Row(&'a Described),
+    Whole(&'a Shown),
+}
+
+async fn describe_one(cluster: &Cluster, name: &str) -> Result<Description, Failure> {
     let cannot = |error: ClientError| failed(format!("cannot describe group {name}"), &error);
     let group = ask(cluster, name).await.map_err(cannot)?;
+    let kind = match is_unknown(&group) {
+        true => group_kinds::kind(cluster, name).await.map_err(cannot)?,
+        false => None,
+    };
+    let shown = match kind {
+        None => None,
+        Some(Kind::Share) => {
+            let shown = group_kinds::share(cluster, name).await.map_err(cannot)?;
+            // Such a group commits no offsets.
+            return Ok(Description { shown: Some(shown), ..Description::default() });
+        }
+        Some(Kind::Streams) => Some(group_kinds::streams(cluster, name).await.map_err(cannot)?),
+    };
     let committed = committed_offsets(cluster, name, None).await.map_err(cannot)?;
-    if is_unknown(&group) && committed.is_empty() {
+    if is_unknown(&group) && shown.is_none() && committed.is_empty() {
         return Err(Failure::new(format!("there is no group {name}"))
             .hint("`highwater group list` shows what is there"));
     }
     let owners = owners(&group);
     let mut partitions: BTreeSet<TopicPartition> = committed.keys().cloned().collect();
     partitions.extend(owners.keys().cloned());
+    let metadata = cluster.retry(|| cluster.describe_all()).await.map_err(cannot)?;
+    for topic in shown.iter().flat_map(|shown| &shown.sources) {
+        let count = metadata.topics.get(&**topic).map_or(0, |topic| topic.partitions.len());
+        partitions.extend((0..count as i32).map(|at| TopicPartition::new(&**topic, at)));
+    }
     let partitions: Vec<TopicPartition> = partitions.into_iter().collect();
     // What a group has committed may be of topics that are gone by now.
-    let there = still_there(cluster, &partitions).await.map_err(cannot)?;
+    let there = still_there(&metadata, &partitions);
     let (starts, ends) = ends(cluster, &there).await.map_err(cannot)?;
     let mut rows: Vec<Described> = partitions
         .iter()
@@ -192,7 +233,7 @@ async fn describe_one(cluster: &Cluster, name: &str) -> Result<Vec<Described>, F
         })
         .collect();
     rows.extend(idle_members(name, &group, &owners));
-    Ok(rows)
+    Ok(Description { rows, shown })
 }
 
 /// Members that own no partition.
@@ -271,13 +312,9 @@ fn assignment(bytes: &[u8]) -> Option<Vec<TopicPartition>> {
     Some(partitions)
 }
 
-async fn still_there(
-    cluster: &Cluster,
-    partitions: &[TopicPartition],
-) -> Result<Vec<TopicPartition>, ClientError> {
-    let metadata = cluster.retry(|| cluster.describe_all()).await?;
+fn still_there(metadata: &Metadata, partitions: &[TopicPartition]) -> Vec<TopicPartition> {
     let led = |p: &&TopicPartition| metadata.leader(&p.topic, p.partition.0).is_some();
-    Ok(partitions.iter().filter(led).cloned().collect())
+    partitions.iter().filter(led).cloned().collect()
 }
 
 struct Seek<'a> {
@@ -355,7 +392,8 @@ impl Seek<'_> {
                     .hint("name the topics that it shall read with --topic"));
             }
             let all: Vec<TopicPartition> = committed.keys().cloned().collect();
-            return still_there(cluster, &all).await.map_err(|error| self.cannot(&error));
+            let metadata = cluster.retry(|| cluster.describe_all()).await;
+            return Ok(still_there(&metadata.map_err(|error| self.cannot(&error))?, &all));
         }
         named_partitions(cluster, self.topics).await
     }

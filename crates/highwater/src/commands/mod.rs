@@ -14,6 +14,7 @@ mod consume;
 mod front;
 mod gateway;
 mod group;
+mod group_kinds;
 mod install_links;
 mod lab;
 mod log_adopt;
