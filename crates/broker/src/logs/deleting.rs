@@ -213,11 +213,11 @@ impl Logs {
         from: &str,
         to: &str,
     ) -> Result<(), StorageError> {
-        let dir = &self.directories[at].dir;
-        dir.rename(from, to)?;
+        let directory = &self.directories[at];
+        directory.rename(from, to)?;
         self.sync_names(at).or_else(|cause| {
             if cause.lacks_resources() {
-                dir.rename(to, from).inspect_err(|cause| self.fail_directory(at, cause))?;
+                directory.rename(to, from).inspect_err(|cause| self.fail_directory(at, cause))?;
             }
             Err(cause)
         })
@@ -251,7 +251,7 @@ impl Logs {
         let is_anothers = is_in_use || names.is_taken(at, &gone.name);
         let exists = |name: &str| self.disk.exists(&directory.path().join(name));
         if !is_anothers && exists(&name) && !exists(aside) {
-            directory.dir.rename(&name, aside)?;
+            directory.rename(&name, aside)?;
         }
         names.given.insert(given);
         let due = Instant::now() + Duration::from_millis(gone.delay_ms.max(0) as u64);

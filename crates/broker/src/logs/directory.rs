@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use metadata::decide::KnownDirectory;
 use model::{BrokerId, Timestamp, Uuid};
@@ -52,9 +52,10 @@ pub struct Directory {
     /// The folder itself, whatever has its path now; `None` where there is no machine behind the disk.
     folder: Option<OwnedFd>,
     offline: AtomicBool,
-    /// Whether names that were changed may not be durable, because a descriptor was lacking. Held during a sync of names.
-    /// Invariant: while it is set, no folder of a deleted partition is removed.
-    owes_names: Mutex<bool>,
+    /// How many folders have been renamed, and how many of the first of these renames are durable. Invariant: while they differ, no
+    /// folder of a deleted partition is removed.
+    renamed: AtomicU64,
+    durably_renamed: AtomicU64,
     /// The reason, for whoever asks after the health.
     failure: Mutex<Option<String>>,
     /// Whether its volume has room.
@@ -228,7 +229,8 @@ impl Directory {
             was_empty,
             last_wall_clock: None,
             offline: AtomicBool::new(false),
-            owes_names: Mutex::default(),
+            renamed: AtomicU64::new(0),
+            durably_renamed: AtomicU64::new(0),
             failure: Mutex::default(),
             checkpointing: Mutex::default(),
             lock: Mutex::new(Some(lock)),
@@ -251,7 +253,8 @@ impl Directory {
             last_wall_clock: None,
             folder: None,
             offline: AtomicBool::new(true),
-            owes_names: Mutex::default(),
+            renamed: AtomicU64::new(0),
+            durably_renamed: AtomicU64::new(0),
             failure: Mutex::new(Some(cause.to_string())),
             checkpointing: Mutex::default(),
             lock: Mutex::default(),
@@ -368,17 +371,26 @@ impl Directory {
         self.closed.lock().remove(key)
     }
 
-    /// Makes the names in the directory durable. Where that fails they are owed.
-    pub(super) fn sync_names(&self) -> Result<(), StorageError> {
-        let mut owes_names = self.owes_names.lock();
-        let synced = self.dir.sync_names();
-        *owes_names = synced.is_err();
-        synced
+    /// Gives a folder another name, which is owed until [`Directory::sync_names`] succeeds.
+    pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), StorageError> {
+        self.dir.rename(from, to)?;
+        self.renamed.fetch_add(1, Ordering::AcqRel);
+        Ok(())
     }
 
-    /// Whether names that were changed may not be durable yet.
+    /// Makes the names in the directory durable.
+    pub(super) fn sync_names(&self) -> Result<(), StorageError> {
+        // A rename that is made during the sync is not covered.
+        let covered = self.renamed.load(Ordering::Acquire);
+        self.dir.sync_names()?;
+        self.durably_renamed.fetch_max(covered, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Whether a folder's new name may not be durable yet.
     pub(super) fn owes_names(&self) -> bool {
-        *self.owes_names.lock()
+        let durably_renamed = self.durably_renamed.load(Ordering::Acquire);
+        durably_renamed < self.renamed.load(Ordering::Acquire)
     }
 
     /// Finishes the deletions that were entered: renames what was not renamed, and returns what is to
@@ -402,7 +414,7 @@ impl Directory {
         for (key, name, aside) in deleted {
             let text = name.to_string();
             if !exists(&aside) && exists(&text) && !needed.contains(&text) {
-                match self.dir.rename(&text, &aside) {
+                match self.rename(&text, &aside) {
                     Err(cause) if cause.is_full() => {
                         let gone = Gone { topic_id: key.topic_id, name, delay_ms: 0 };
                         finished.without_room.push(gone);

@@ -425,7 +425,7 @@ impl Logs {
         }
         let aside = stray_name(&name.to_string(), random_id());
         warn!(partition = %name, folder = aside, "put aside a folder whose name a new partition needs; its deletion was not requested");
-        directory.dir.rename(&name.to_string(), &aside)?;
+        directory.rename(&name.to_string(), &aside)?;
         self.sync_names_in_time(chosen)?;
         if let Some(owner) = owner {
             directory.journal()?.append(&[Entry::Of(owner, Fact::Forgotten)])?;

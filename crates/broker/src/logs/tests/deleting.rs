@@ -388,6 +388,23 @@ fn synced_names(disk: &SimDisk, operation: u64) -> bool {
 }
 
 #[test]
+fn a_name_is_owed_from_the_rename_to_a_sync_that_succeeds() {
+    let disk = SimDisk::new();
+    let (logs, _) = written_and_open(&disk, true);
+    let directory = &logs.directories[0];
+    assert!(!directory.owes_names());
+    directory.rename("t-0", "u-0").unwrap();
+    assert!(directory.owes_names(), "a chore that looks before the sync leaves all folders");
+    disk.fail_at(disk.operation_count(), Errno::MFILE);
+    directory.sync_names().unwrap_err();
+    assert!(directory.owes_names());
+    directory.sync_names().unwrap();
+    assert!(!directory.owes_names());
+    directory.rename("t-0", "u-0").unwrap_err();
+    assert!(!directory.owes_names(), "nothing was renamed");
+}
+
+#[test]
 fn a_deletion_whose_names_lack_a_descriptor_is_finished_later() {
     let mut lacked = 0;
     for at in 0..6 {
