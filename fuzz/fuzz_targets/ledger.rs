@@ -1,5 +1,5 @@
-//! What members of the metadata quorum say to each other, or somebody who only reached the port: no bytes panic or take much memory,
-//! and what can be read is written as it would be read again. The first byte says what the others are.
+//! Messages of the metadata quorum, decoded from arbitrary bytes: no input causes a panic or allocates much more than its size, and a
+//! message that was decoded and encoded again decodes to the same message. The first byte says what the other bytes are.
 
 #![no_main]
 

@@ -342,7 +342,7 @@ mod tests {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     fn what_earlier_large_requests_left_goes_back_before_the_next_is_decoded() {
         const BLOCK_BYTES: usize = 16 << 10;
-        // There is room for many more frames, but holes are nobody's.
+        // The gate of frames is empty, but unused pages of the heap are charged to no request.
         let memory = RequestMemory::new(128 * MIB, 100 * MIB);
         let mut blocks: Vec<Option<Vec<u8>>> =
             (0..4608).map(|_| Some(vec![1; BLOCK_BYTES])).collect();
