@@ -7,11 +7,13 @@ use client::offsets::{
     CommittedOffset, Committer, FoundOffset, OffsetSpec, commit_offsets, committed_offsets,
     list_offsets,
 };
-use client::{ClientError, Cluster, CoordinatorKind, Metadata};
+use client::{Admin, ClientError, Cluster, CoordinatorKind, Metadata};
 use model::{ErrorCode, Offset, Timestamp, TopicPartition};
 use serde::Serialize;
-use wire::describe_groups::DescribedGroup;
-use wire::{DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest};
+use wire::describe_groups::{DescribedGroup, DescribedGroupMember};
+use wire::{
+    DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest, consumer_group_describe,
+};
 
 use crate::amounts::counted;
 use crate::arguments::{Connection, Group};
@@ -191,13 +193,23 @@ async fn describe_one(cluster: &Cluster, name: &str) -> Result<Description, Fail
             return Ok(Description { shown: Some(shown), ..Description::default() });
         }
         Some(Kind::Streams) => Some(group_kinds::streams(cluster, name).await.map_err(cannot)?),
+        Some(Kind::Consumer) => None,
+    };
+    let members = match kind {
+        Some(Kind::Consumer) => {
+            let admin = Admin::new(cluster.clone());
+            members_of_consumer_group(
+                admin.describe_consumer_group(name).await.map_err(cannot)?.members,
+            )
+        }
+        _ => members(&group.members),
     };
     let committed = committed_offsets(cluster, name, None).await.map_err(cannot)?;
-    if is_unknown(&group) && shown.is_none() && committed.is_empty() {
+    if is_unknown(&group) && kind.is_none() && committed.is_empty() {
         return Err(Failure::new(format!("there is no group {name}"))
             .hint("`highwater group list` shows what is there"));
     }
-    let owners = owners(&group);
+    let owners = owners(&members);
     let mut partitions: BTreeSet<TopicPartition> = committed.keys().cloned().collect();
     partitions.extend(owners.keys().cloned());
     let metadata = cluster.retry(|| cluster.describe_all()).await.map_err(cannot)?;
@@ -212,7 +224,7 @@ async fn describe_one(cluster: &Cluster, name: &str) -> Result<Description, Fail
     let mut rows: Vec<Described> = partitions
         .iter()
         .map(|partition| {
-            let owner = owners.get(partition).map(|at| &group.members[*at]);
+            let owner = owners.get(partition).map(|at| &members[*at]);
             let found = |offsets: &HashMap<TopicPartition, FoundOffset>| {
                 offsets.get(partition).and_then(|found| found.offset).map(|offset| offset.0)
             };
@@ -226,24 +238,24 @@ async fn describe_one(cluster: &Cluster, name: &str) -> Result<Description, Fail
                 log_start_offset: found(&starts),
                 log_end_offset: end,
                 lag: current.zip(end).map(|(current, end)| (end - current).max(0)),
-                member_id: owner.map(|member| member.member_id.clone()),
+                member_id: owner.map(|member| member.id.clone()),
                 client_id: owner.map(|member| member.client_id.clone()),
-                host: owner.map(|member| member.client_host.clone()),
+                host: owner.map(|member| member.host.clone()),
             }
         })
         .collect();
-    rows.extend(idle_members(name, &group, &owners));
+    rows.extend(idle_members(name, &members, &owners));
     Ok(Description { rows, shown })
 }
 
 /// Members that own no partition.
 fn idle_members<'a>(
     name: &'a str,
-    group: &'a DescribedGroup,
+    members: &'a [Member],
     owners: &'a BTreeMap<TopicPartition, usize>,
 ) -> impl Iterator<Item = Described> + 'a {
     let busy: BTreeSet<usize> = owners.values().copied().collect();
-    let idle = group.members.iter().enumerate().filter(move |(at, _)| !busy.contains(at));
+    let idle = members.iter().enumerate().filter(move |(at, _)| !busy.contains(at));
     idle.map(|(_, member)| Described {
         group: name.to_owned(),
         topic: None,
@@ -252,9 +264,9 @@ fn idle_members<'a>(
         log_start_offset: None,
         log_end_offset: None,
         lag: None,
-        member_id: Some(member.member_id.clone()),
+        member_id: Some(member.id.clone()),
         client_id: Some(member.client_id.clone()),
-        host: Some(member.client_host.clone()),
+        host: Some(member.host.clone()),
     })
 }
 
@@ -278,12 +290,47 @@ fn is_unknown(group: &DescribedGroup) -> bool {
     group.error() == ErrorCode::GroupIdNotFound || group.group_state == "Dead"
 }
 
-/// Who owns which partition: a member by its place in the group.
-fn owners(group: &DescribedGroup) -> BTreeMap<TopicPartition, usize> {
+/// A member of a group whose partitions each belong to one member.
+struct Member {
+    id: String,
+    client_id: String,
+    host: String,
+    owned: Vec<TopicPartition>,
+}
+
+/// Members of a classic group.
+fn members(described: &[DescribedGroupMember]) -> Vec<Member> {
+    let member = |member: &DescribedGroupMember| Member {
+        id: member.member_id.clone(),
+        client_id: member.client_id.clone(),
+        host: member.client_host.clone(),
+        owned: assignment(&member.member_assignment).unwrap_or_default(),
+    };
+    described.iter().map(member).collect()
+}
+
+/// Members of a group of the new protocol (KIP-848).
+fn members_of_consumer_group(described: Vec<consumer_group_describe::Member>) -> Vec<Member> {
+    let owned = |assigned: consumer_group_describe::Assignment| {
+        assigned.topic_partitions.into_iter().flat_map(|topic| {
+            let of_topic = move |at| TopicPartition::new(&*topic.topic_name, at);
+            topic.partitions.into_iter().map(of_topic)
+        })
+    };
+    let member = |member: consumer_group_describe::Member| Member {
+        id: member.member_id,
+        client_id: member.client_id,
+        host: member.client_host,
+        owned: owned(member.assignment).collect(),
+    };
+    described.into_iter().map(member).collect()
+}
+
+/// Who owns which partition: a member by its place among the others.
+fn owners(members: &[Member]) -> BTreeMap<TopicPartition, usize> {
     let mut owners = BTreeMap::new();
-    for (at, member) in group.members.iter().enumerate() {
-        let assigned = assignment(&member.member_assignment).unwrap_or_default();
-        owners.extend(assigned.into_iter().map(|partition| (partition, at)));
+    for (at, member) in members.iter().enumerate() {
+        owners.extend(member.owned.iter().map(|partition| (partition.clone(), at)));
     }
     owners
 }
@@ -494,5 +541,44 @@ mod tests {
         assert_eq!(assignment(&[]), None);
         assert_eq!(assignment(&bytes[..15]), None);
         assert_eq!(assignment(&[0, 1, 0, 0, 0, 1, 255, 255]), None);
+    }
+
+    #[test]
+    fn members_of_both_protocols_own_partitions() {
+        let classic = |id: &str, member_assignment: Vec<u8>| DescribedGroupMember {
+            member_id: id.into(),
+            member_assignment: member_assignment.into(),
+            ..Default::default()
+        };
+        let bytes = vec![0, 1, 0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 1, 0, 0, 0, 3];
+        let old = members(&[classic("idle", Vec::new()), classic("busy", bytes)]);
+        assert_eq!(owners(&old), BTreeMap::from([(TopicPartition::new("t", 3), 1)]));
+        let topic = |name: &str, partitions| consumer_group_describe::TopicPartitions {
+            topic_name: name.into(),
+            partitions,
+            ..Default::default()
+        };
+        let topic_partitions = vec![topic("t", vec![0, 2]), topic("u", vec![1])];
+        let new = members_of_consumer_group(vec![
+            consumer_group_describe::Member { member_id: "idle".into(), ..Default::default() },
+            consumer_group_describe::Member {
+                member_id: "busy".into(),
+                client_id: "c".into(),
+                client_host: "/127.0.0.1".into(),
+                assignment: consumer_group_describe::Assignment { topic_partitions },
+                ..Default::default()
+            },
+        ]);
+        let owned = [("t", 0), ("t", 2), ("u", 1)];
+        assert_eq!(
+            owners(&new),
+            BTreeMap::from(owned.map(|(t, p)| (TopicPartition::new(t, p), 1)))
+        );
+        let rows: Vec<Described> = idle_members("g", &new, &owners(&new)).collect();
+        assert_eq!(
+            rows.iter().map(|row| row.member_id.as_deref()).collect::<Vec<_>>(),
+            [Some("idle")]
+        );
+        assert_eq!((&*new[1].client_id, &*new[1].host), ("c", "/127.0.0.1"));
     }
 }

@@ -25,9 +25,11 @@ pub enum Kind {
     Share,
     /// The instances of an application of Kafka Streams.
     Streams,
+    /// Consumers of the new protocol (KIP-848), shown as those of classic groups are.
+    Consumer,
 }
 
-/// What a group's coordinator lists it as; `None` if it is of another kind, or not there.
+/// What a group's coordinator lists it as; `None` if it is a classic group, or not there.
 pub async fn kind(cluster: &Cluster, name: &str) -> Result<Option<Kind>, ClientError> {
     let request = ListGroupsRequest::default();
     let listed = cluster
@@ -37,6 +39,7 @@ pub async fn kind(cluster: &Cluster, name: &str) -> Result<Option<Kind>, ClientE
     Ok(group.and_then(|group| match group.group_type.to_ascii_lowercase().as_str() {
         "share" => Some(Kind::Share),
         "streams" => Some(Kind::Streams),
+        "consumer" => Some(Kind::Consumer),
         _ => None,
     }))
 }
