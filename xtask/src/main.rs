@@ -58,8 +58,8 @@ enum Task {
     Compatibility(compatibility::Arguments),
     /// Write crates/wire/src/generated from the message schemas of Kafka's client jar
     Codegen(codegen::Arguments),
-    /// Read event streams with others' programs while the gateway is killed, and run the examples of Confluent's documentation
-    Events,
+    /// Read event streams with others' programs while gateway and broker are killed, and run the examples of Confluent's documentation
+    Events(events::Arguments),
     /// Run the laboratory's x-failover with all clients that can be installed here
     Failover(failover::Arguments),
     /// Run every fuzz target for a short while
@@ -92,7 +92,7 @@ fn main() -> anyhow::Result<()> {
         Task::Kafka(task) => apache_kafka::task(task),
         Task::Compatibility(arguments) => compatibility::run(&arguments),
         Task::Codegen(arguments) => codegen::run(&arguments),
-        Task::Events => events::run(),
+        Task::Events(arguments) => events::run(&arguments),
         Task::Failover(arguments) => failover::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Golden => golden::run(),
