@@ -22,13 +22,13 @@ use tokio::sync::watch;
 const UNDELAYED_BYTES_MAX: usize = 512 * 1024;
 
 /// Serves a client until it or the broker is gone.
-pub async fn serve(shared: &Arc<Shared>, client: TcpStream, peer: SocketAddr, target: Target) {
+pub async fn serve(shared: &Arc<Shared>, mut client: TcpStream, peer: SocketAddr, target: Target) {
     let _open = shared.counters.client_connected();
     let connected = tokio::select! {
         connected = connect(shared, target) => connected,
         () = shared.closed() => return,
     };
-    let (server, mut place) = match connected {
+    let (mut server, mut place) = match connected {
         Ok(connected) => connected,
         Err(error) => {
             shared.doubt.notify_one();
@@ -39,7 +39,7 @@ pub async fn serve(shared: &Arc<Shared>, client: TcpStream, peer: SocketAddr, ta
     };
     shared.counters.server_connected();
     let carried = tokio::select! {
-        carried = carry(shared, &client, &server) => carried,
+        carried = carry(shared, &mut client, &mut server) => carried,
         () = place.left() => {
             tracing::debug!(%peer, ?target, "the broker is elsewhere: its connection is closed");
             return;
@@ -133,11 +133,13 @@ enum Side {
 
 async fn carry(
     shared: &Arc<Shared>,
-    client: &TcpStream,
-    server: &TcpStream,
+    client: &mut TcpStream,
+    server: &mut TcpStream,
 ) -> Result<(), (Side, Broken)> {
     client.set_nodelay(true).map_err(|error| (Side::Client, error.into()))?;
     server.set_nodelay(true).map_err(|error| (Side::Server, error.into()))?;
+    let (from_client, to_client) = client.split();
+    let (from_server, to_server) = server.split();
     let link = Link::default();
     // Set when the proxy closes and no further request goes to the broker.
     let asked_all = watch::Sender::new(false);
@@ -152,16 +154,16 @@ async fn carry(
     );
     let number = shared.connections.fetch_add(1, Ordering::Relaxed);
     let up = Pump::new(
-        client,
-        server,
+        from_client,
+        to_server,
         requests,
         tolls(shared, shared.ingress.clone()),
         line(shared, 2 * number),
     )
     .until(shared.closing.clone());
     let down = Pump::new(
-        server,
-        client,
+        from_server,
+        to_client,
         answers,
         tolls(shared, shared.egress.clone()),
         line(shared, 2 * number + 1),

@@ -7,10 +7,15 @@ use crate::bucket::TokenBucket;
 use crate::delay::DelayLine;
 use crate::frames::Broken;
 use bytes::{BufMut, Bytes, BytesMut};
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Instant;
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{Notify, watch};
 
 /// What looks at the bytes on their way.
@@ -90,8 +95,8 @@ pub enum Failure {
 
 /// One direction of a connection.
 pub struct Pump<'a, R> {
-    from: &'a TcpStream,
-    to: &'a TcpStream,
+    from: ReadHalf<'a>,
+    to: WriteHalf<'a>,
     relay: R,
     tolls: Tolls,
     line: DelayLine,
@@ -113,8 +118,8 @@ pub struct Pump<'a, R> {
 impl<'a, R: Relay> Pump<'a, R> {
     /// A pump that has not moved anything yet.
     pub fn new(
-        from: &'a TcpStream,
-        to: &'a TcpStream,
+        from: ReadHalf<'a>,
+        to: WriteHalf<'a>,
         relay: R,
         tolls: Tolls,
         line: DelayLine,
@@ -153,7 +158,8 @@ impl<'a, R: Relay> Pump<'a, R> {
                 // A broker that hears of an end may forget what it was asked before.
                 if !self.relay.is_closed() {
                     // It may be gone already: then it knows.
-                    let _ = rustix::net::shutdown(self.to, rustix::net::Shutdown::Write);
+                    let to: &TcpStream = self.to.as_ref();
+                    let _ = rustix::net::shutdown(to, rustix::net::Shutdown::Write);
                 }
                 return Ok(());
             }
@@ -189,19 +195,20 @@ impl<'a, R: Relay> Pump<'a, R> {
                 return self.look(Instant::now()).map_err(Failure::Source);
             }
         }
-        self.read().map_err(Failure::Source)
+        self.read().await.map_err(Failure::Source)
     }
 
-    /// Reads what is there, up to one helping.
-    fn read(&mut self) -> Result<(), Broken> {
+    /// Reads what is there, up to one helping, and waits for nothing.
+    async fn read(&mut self) -> Result<(), Broken> {
         let helping = self.tolls.quantum_bytes.unwrap_or(READ_BYTES_MAX).min(self.read_bytes);
         self.incoming.reserve(helping);
         let mut place = (&mut self.incoming).limit(helping);
-        let count = match self.from.try_read_buf(&mut place) {
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
+        // Not `try_read_buf`: behind less than was asked for a polled read knows that nothing is left, and no second one finds that out.
+        let polled = poll_fn(|context| {
+            Poll::Ready(pin!(self.from.read_buf(&mut place)).as_mut().poll(context))
+        });
+        let Poll::Ready(count) = polled.await else { return Ok(()) };
+        let count = count?;
         self.ended = count == 0;
         let now = Instant::now();
         self.passes_at = self.tolls.take(now, count);
