@@ -37,7 +37,7 @@ pub(super) struct Outcome {
 }
 
 /// How a batch ended.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Ended {
     Whole(Result<Placed, Undelivered>),
     /// It was too large for the broker: two others took its place.
@@ -59,16 +59,20 @@ impl Outcome {
         self.done.notify_waiters();
     }
 
-    async fn wait(&self) -> Ended {
+    /// Waits until it has ended.
+    async fn wait(&self) -> &Ended {
         loop {
+            // Most who wait for several records come to the others when these have ended.
+            if let Some(ended) = self.ended.get() {
+                return ended;
+            }
             let done = self.done.notified();
             tokio::pin!(done);
             // Registered before the look, so that an end in between is not missed.
             done.as_mut().enable();
-            if let Some(ended) = self.ended.get() {
-                return ended.clone();
+            if self.ended.get().is_none() {
+                done.await;
             }
-            done.await;
         }
     }
 
@@ -77,10 +81,11 @@ impl Outcome {
         let (mut waiting, mut result) = (vec![self], Ok(()));
         while let Some(outcome) = waiting.pop() {
             match outcome.wait().await {
-                Ended::Whole(ended) => {
-                    result = result.and(ended.map(drop).map_err(|lost| lost.error));
+                Ended::Whole(Ok(_)) => {}
+                Ended::Whole(Err(lost)) => result = result.and(Err(lost.error.clone())),
+                Ended::Split { halves: [first, second], .. } => {
+                    waiting.extend([second.clone(), first.clone()]);
                 }
-                Ended::Split { halves: [first, second], .. } => waiting.extend([second, first]),
             }
         }
         result
@@ -115,41 +120,47 @@ impl Delivery {
 
     /// As [`Delivery::fate`], with the time at which the broker appended the record, if it sets timestamps; else none.
     pub async fn place(&self) -> Result<(Option<Offset>, Timestamp), Undelivered> {
-        let (mut outcome, mut index) = (self.outcome.clone(), self.index);
         loop {
-            let ended = outcome.wait().await;
-            match ended {
-                Ended::Whole(result) => {
-                    let Placed { base_offset, log_append_time } = result?;
-                    return Ok((base_offset.map(|base| base.plus(index as i64)), log_append_time));
-                }
-                Ended::Split { first_count, halves } => {
-                    (outcome, index) = part(first_count, halves, index);
-                }
-            }
+            match self.look() {
+                Ok(result) => return result,
+                Err(undecided) => undecided.wait().await,
+            };
         }
+    }
+
+    /// What [`Delivery::place`] will say, if that is decided.
+    pub fn known(&self) -> Option<Result<(Option<Offset>, Timestamp), Undelivered>> {
+        self.look().ok()
     }
 
     /// Whether that is decided.
     pub fn is_done(&self) -> bool {
-        let (mut outcome, mut index) = (self.outcome.clone(), self.index);
+        self.look().is_ok()
+    }
+
+    /// What became of the record; or what is to be waited for before that can be asked again.
+    fn look(&self) -> Result<Result<(Option<Offset>, Timestamp), Undelivered>, &Outcome> {
+        let (mut outcome, mut index) = (&*self.outcome, self.index);
         loop {
-            let ended = outcome.ended.get().cloned();
-            match ended {
-                None => return false,
-                Some(Ended::Whole(_)) => return true,
-                Some(Ended::Split { first_count, halves }) => {
-                    (outcome, index) = part(first_count, halves, index);
+            match outcome.ended.get() {
+                None => return Err(outcome),
+                Some(Ended::Whole(result)) => {
+                    let place = |placed: &Placed| {
+                        let offset = placed.base_offset.map(|base| base.plus(index as i64));
+                        (offset, placed.log_append_time)
+                    };
+                    return Ok(result.as_ref().map(place).map_err(Undelivered::clone));
+                }
+                // The half that has the record, and which of its records that is.
+                Some(Ended::Split { first_count, halves: [first, _] }) if index < *first_count => {
+                    outcome = first;
+                }
+                Some(Ended::Split { first_count, halves: [_, second] }) => {
+                    (outcome, index) = (second, index - first_count);
                 }
             }
         }
     }
-}
-
-/// The half that has a record of the whole, and which of its records that is.
-fn part(first_count: i32, halves: [Arc<Outcome>; 2], index: i32) -> (Arc<Outcome>, i32) {
-    let [first, second] = halves;
-    if index < first_count { (first, index) } else { (second, index - first_count) }
 }
 
 /// A batch that ended, for those who count and measure.

@@ -3,11 +3,12 @@
 //!
 //! Nothing is allocated for a record: what [`Producer::send`] returns shares the outcome of the
 //! record's batch. Read [`queue`] (records to batches), then [`sender`] (batches to brokers), then
-//! [`transaction`].
+//! [`transaction`]; [`intake`] and [`feed`] are ways in for many records.
 
 mod absence;
 mod batch;
 mod feed;
+mod intake;
 mod metrics;
 mod queue;
 mod ratio;
@@ -19,6 +20,7 @@ mod transaction;
 
 pub use batch::{BatchReport, Delivery, Placed, Undelivered};
 pub use feed::{Fed, Feed};
+pub use intake::Intake;
 pub use metrics::ProducerMetrics;
 pub use record::Record;
 
@@ -361,6 +363,12 @@ impl TopicProducer {
         self.queues.append(self.producer.shared(), record)
     }
 
+    /// Has `take` send records in a row; what that returns.
+    pub fn intake<T>(&self, take: impl FnOnce(&mut Intake<'_>) -> T) -> T {
+        let partitions = self.queues.partitions();
+        take(&mut Intake::new(self.producer.shared(), &self.queues, &partitions))
+    }
+
     /// A way in that costs less for each record.
     pub fn feed(&self) -> Feed {
         Feed::new(self.producer.clone(), self.queues.clone())
@@ -374,16 +382,6 @@ impl TopicProducer {
     /// A number that changes when partitions, or their leaders, may have.
     pub fn generation(&self) -> u32 {
         self.queues.generation()
-    }
-
-    /// Whether a batch of a partition waits for more records and has room for one of `size_bytes`.
-    pub fn has_room(&self, partition: i32, size_bytes: usize) -> bool {
-        self.queues.queue(partition).is_some_and(|queue| queue.has_room(size_bytes))
-    }
-
-    /// Bytes of `buffer.memory` that batches of a partition hold which are not in flight.
-    pub fn waiting_bytes(&self, partition: i32) -> usize {
-        self.queues.queue(partition).map_or(0, |queue| lock(&queue.state).waiting_bytes())
     }
 }
 

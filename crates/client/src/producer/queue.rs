@@ -217,6 +217,12 @@ impl QueueState {
         closed.or_else(|| self.open.as_ref().map(|open| open.opened))
     }
 
+    /// Whether a batch waits for more records and has room for one of `size_bytes`.
+    pub(super) fn has_room(&self, size_bytes: usize) -> bool {
+        let fits = |open: &OpenBatch| open.builder.size_bytes() + size_bytes <= open.limit_bytes;
+        self.open.as_ref().is_some_and(fits)
+    }
+
     /// Whether nothing waits and nothing is in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight == 0 && self.open.is_none() && self.closed.is_empty()
@@ -310,45 +316,24 @@ impl PartitionQueue {
     ) -> Fed {
         let mut state = lock(&self.state);
         let timestamp = record.timestamp.unwrap_or_else(now);
-        let added = state.open.as_mut().is_some_and(|open| open.append(shared, record, timestamp));
-        if !added {
-            return self.append_anew(shared, state, record, timestamp, delivery);
+        let Appended { taken, closed, until } =
+            self.append_to(&mut state, shared, record, timestamp, delivery);
+        let listed = self.let_go(state, shared, until);
+        match (taken, closed || listed) {
+            (false, _) => Fed::NoMemory,
+            (true, true) => Fed::Closed,
+            (true, false) => Fed::Taken,
         }
-        state.taken += 1;
-        let full = self.settle_open(&mut state, shared, delivery);
-        let listed = state.list(shared, None);
-        drop(state);
-        if listed {
-            shared.ready.add_full(self.clone());
-        }
-        if full || listed { Fed::Closed } else { Fed::Taken }
     }
 
-    /// Closes the open batch, which has no room for the record, and opens another.
-    fn append_anew(
+    /// Lets others at the batches, and tells the sender if there is something for it. `until`: how long a batch lingers
+    /// that was opened. Whether the sender was told.
+    pub(super) fn let_go(
         self: &Arc<Self>,
-        shared: &Shared,
         mut state: MutexGuard<'_, QueueState>,
-        record: &Record<'_>,
-        timestamp: Timestamp,
-        delivery: Option<&mut Option<Delivery>>,
-    ) -> Fed {
-        let mut closed = state.open.is_some();
-        state.close_open(shared);
-        let mut until = None;
-        let taken = match OpenBatch::new(shared, &self.ratio, state.taken, record) {
-            None => false,
-            Some(mut open) => {
-                let added = open.append(shared, record, timestamp);
-                assert!(added, "an empty batch takes any record");
-                state.open = Some(open);
-                state.taken += 1;
-                closed |= self.settle_open(&mut state, shared, delivery);
-                let lingering = state.open.as_ref().filter(|_| !shared.config.linger.is_zero());
-                until = lingering.map(|open| open.opened + shared.config.linger);
-                true
-            }
-        };
+        shared: &Shared,
+        until: Option<Instant>,
+    ) -> bool {
         let listed = state.list(shared, None);
         drop(state);
         if listed {
@@ -357,11 +342,50 @@ impl PartitionQueue {
         if let Some(until) = until {
             shared.ready.add_lingering(until, self.clone());
         }
-        match (taken, closed || listed) {
-            (false, _) => Fed::NoMemory,
-            (true, true) => Fed::Closed,
-            (true, false) => Fed::Taken,
+        listed
+    }
+
+    /// Appends a record; whoever calls it lets go then.
+    #[inline]
+    pub(super) fn append_to(
+        &self,
+        state: &mut QueueState,
+        shared: &Shared,
+        record: &Record<'_>,
+        timestamp: Timestamp,
+        delivery: Option<&mut Option<Delivery>>,
+    ) -> Appended {
+        let added = state.open.as_mut().is_some_and(|open| open.append(shared, record, timestamp));
+        if !added {
+            return self.append_anew(state, shared, record, timestamp, delivery);
         }
+        state.taken += 1;
+        let closed = self.settle_open(state, shared, delivery);
+        Appended { taken: true, closed, until: None }
+    }
+
+    /// Closes the open batch, which has no room for the record, and opens another.
+    fn append_anew(
+        &self,
+        state: &mut QueueState,
+        shared: &Shared,
+        record: &Record<'_>,
+        timestamp: Timestamp,
+        delivery: Option<&mut Option<Delivery>>,
+    ) -> Appended {
+        let mut closed = state.open.is_some();
+        state.close_open(shared);
+        let Some(mut open) = OpenBatch::new(shared, &self.ratio, state.taken, record) else {
+            return Appended { taken: false, closed, until: None };
+        };
+        let added = open.append(shared, record, timestamp);
+        assert!(added, "an empty batch takes any record");
+        state.open = Some(open);
+        state.taken += 1;
+        closed |= self.settle_open(state, shared, delivery);
+        let lingering = state.open.as_ref().filter(|_| !shared.config.linger.is_zero());
+        let until = lingering.map(|open| open.opened + shared.config.linger);
+        Appended { taken: true, closed, until }
     }
 
     /// Behind an append: closes the open batch if it is full. Whether it was.
@@ -393,9 +417,18 @@ impl PartitionQueue {
 
     /// Whether a batch waits for more records and has room for one of `size_bytes`.
     pub(super) fn has_room(&self, size_bytes: usize) -> bool {
-        let fits = |open: &OpenBatch| open.builder.size_bytes() + size_bytes <= open.limit_bytes;
-        lock(&self.state).open.as_ref().is_some_and(fits)
+        lock(&self.state).has_room(size_bytes)
     }
+}
+
+/// What an append did.
+pub(super) struct Appended {
+    /// Whether the record was taken: there was memory for it.
+    pub(super) taken: bool,
+    /// Whether a batch was closed.
+    pub(super) closed: bool,
+    /// How long a batch lingers that was opened; `None` if none was, or nothing lingers.
+    pub(super) until: Option<Instant>,
 }
 
 /// Bytes of `buffer.memory` that a batch takes whose first record has this size.
@@ -455,7 +488,7 @@ impl OpenBatch {
     }
 }
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(Timestamp(0), |since| Timestamp(since.as_millis() as i64))
 }
@@ -463,7 +496,7 @@ fn now() -> Timestamp {
 /// The partitions of one topic.
 pub(super) struct TopicQueues {
     name: Arc<str>,
-    partitions: RwLock<Partitions>,
+    partitions: RwLock<Arc<Partitions>>,
     sticky: Mutex<Sticky>,
     /// How many records without a key were dealt out in turn.
     dealt: AtomicU32,
@@ -486,7 +519,8 @@ struct Interest {
     used: Instant,
 }
 
-struct Partitions {
+#[derive(Clone)]
+pub(super) struct Partitions {
     /// Invariant: at least as many as the topic has partitions; more if it was made again with fewer.
     queues: Vec<Arc<PartitionQueue>>,
     /// How many partitions the topic has.
@@ -495,13 +529,25 @@ struct Partitions {
     available: Vec<i32>,
 }
 
+impl Partitions {
+    /// How many partitions the topic has.
+    pub(super) fn count(&self) -> i32 {
+        self.count as i32
+    }
+
+    /// The batches of a partition that the topic has.
+    pub(super) fn queue(&self, partition: i32) -> Option<&Arc<PartitionQueue>> {
+        self.queues[..self.count].get(usize::try_from(partition).ok()?)
+    }
+}
+
 impl TopicQueues {
     pub(super) fn new(topic: &Topic, lease: TopicLease, shared: &Shared) -> TopicQueues {
         let partitions = Partitions { queues: Vec::new(), count: 0, available: Vec::new() };
         let sticky = Mutex::new(Sticky::new(shared.config.batch_bytes));
         let queues = TopicQueues {
             name: topic.name.clone(),
-            partitions: RwLock::new(partitions),
+            partitions: RwLock::new(Arc::new(partitions)),
             sticky,
             dealt: AtomicU32::new(fastrand::u32(..)),
             generation: AtomicU32::new(0),
@@ -518,6 +564,8 @@ impl TopicQueues {
     pub(super) fn update(&self, topic: &Topic, shared: &Shared) {
         lock(&self.absence).ends();
         let mut partitions = self.partitions.write().expect("no code under it panics");
+        // Whoever takes records in has them as they were.
+        let partitions = Arc::make_mut(&mut partitions);
         for queue in &partitions.queues {
             let mut state = lock(&queue.state);
             if state.topic_id.is_zero() {
@@ -589,13 +637,13 @@ impl TopicQueues {
         lock(&self.absence).goes_on(told, now)
     }
 
-    pub(super) fn partition_count(&self) -> i32 {
-        self.partitions.read().expect("no code under it panics").count as i32
+    /// The partitions as they are now.
+    pub(super) fn partitions(&self) -> Arc<Partitions> {
+        self.partitions.read().expect("no code under it panics").clone()
     }
 
-    pub(super) fn queue(&self, partition: i32) -> Option<Arc<PartitionQueue>> {
-        let partitions = self.partitions.read().expect("no code under it panics");
-        partitions.queues.get(usize::try_from(partition).ok()?).cloned()
+    pub(super) fn partition_count(&self) -> i32 {
+        self.partitions.read().expect("no code under it panics").count as i32
     }
 
     pub(super) fn queues(&self) -> Vec<Arc<PartitionQueue>> {
@@ -628,9 +676,7 @@ impl TopicQueues {
             (None, Some(key)) => partition_of_key(key, count),
             (None, None) => self.keyless(shared, &partitions, size_bytes),
         };
-        let queues = &partitions.queues[..partitions.count];
-        let queue = usize::try_from(partition).ok().and_then(|p| queues.get(p));
-        queue.cloned().ok_or_else(|| self.unknown(partition))
+        partitions.queue(partition).cloned().ok_or_else(|| self.unknown(partition))
     }
 
     fn keyless(&self, shared: &Shared, partitions: &Partitions, size_bytes: usize) -> i32 {

@@ -127,14 +127,16 @@ async fn records_gather_while_the_batch_before_theirs_is_under_way() {
     };
     send(0);
     sent(1).await;
-    assert_eq!(topic.waiting_bytes(0), 0);
+    let waiting_bytes = |partition| topic.intake(|intake| intake.waiting_bytes(partition));
+    let has_room = |partition| topic.intake(|intake| intake.has_room(partition, 100));
+    assert_eq!(waiting_bytes(0), 0);
     // What is sent of partition 1 is sent in a turn that has looked at partition 0 as well.
     (0..3).for_each(|_| send(0));
     send(1);
     sent(2).await;
     assert_eq!(producer.metrics().batches_sent, 2);
-    assert_eq!((topic.waiting_bytes(0), topic.waiting_bytes(1)), (16 * 1024, 0));
-    assert!(topic.has_room(0, 100) && !topic.has_room(1, 100));
+    assert_eq!((waiting_bytes(0), waiting_bytes(1)), (16 * 1024, 0));
+    assert!(has_room(0) && !has_room(1));
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ mod fates;
 mod leases;
 mod played;
 mod produce;
+mod rows;
 mod scripted;
 mod secured;
 mod stored;

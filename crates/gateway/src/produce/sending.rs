@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use client::Delivery;
-use model::Timestamp;
+use client::producer::{Intake, Undelivered};
+use model::{Offset, Timestamp};
 use serving::choice::{Choice, Pair, Rule};
 use serving::error::{ApiError, Kind};
 use tokio::time::{Instant, timeout_at};
@@ -16,6 +17,11 @@ use crate::request::draft::Draft;
 
 /// The producer decides within [`DELIVERY_MAX`], but for what a broker is silent about: that is undecided then.
 pub(super) const ANSWER_MAX: Duration = DELIVERY_MAX.saturating_add(Duration::from_secs(1));
+
+/// Records of a request that are sent in a row: choices and batches are not let go between them.
+const ROW_MAX: usize = 256;
+/// Bytes of a row behind which another one begins.
+const ROW_BYTES: usize = 64 * 1024;
 
 /// A record of a request.
 pub(super) struct Slot {
@@ -69,23 +75,43 @@ pub(super) fn send_all(
     pair: Pair,
 ) -> Vec<Slot> {
     let mut slots = Vec::with_capacity(drafts.len());
-    let mut is_full = false;
-    for draft in drafts {
-        let placed = topic.place(draft, given, pair, || topics.cluster().metadata());
-        let choice = placed.as_ref().ok().copied();
-        let state = match placed {
-            Err(error) => Err(error),
-            Ok(_) if is_full => Err(full()),
-            Ok(choice) => send(topics, topic, way, draft, choice),
-        };
-        is_full |= state.as_ref().is_err_and(|error| error.kind == Kind::Full);
-        if let (Ok(_), Some(choice)) = (&state, choice) {
-            let named = given.or(draft.partition).is_some();
-            topic.count(if named { Rule::Given } else { Rule::Chosen(pair) }, choice);
-        }
-        slots.push(Slot { choice, state });
+    let (mut rest, mut is_full) = (drafts, false);
+    while !rest.is_empty() {
+        let (row, behind) = rest.split_at(row_length(rest));
+        // Before the producer's batches: no choice waits for others while they are held.
+        let mut choices = topic.choices(|| topics.cluster().metadata());
+        way.producer.intake(|intake| {
+            for draft in row {
+                let placed = choices.place(intake, draft, given, pair);
+                let choice = placed.as_ref().ok().copied();
+                let state = match placed {
+                    Err(error) => Err(error),
+                    Ok(_) if is_full => Err(full()),
+                    Ok(choice) => send(topics, topic, way, intake, draft, choice),
+                };
+                is_full |= state.as_ref().is_err_and(|error| error.kind == Kind::Full);
+                if let (Ok(_), Some(choice)) = (&state, choice) {
+                    let named = given.or(draft.partition).is_some();
+                    choices.count(if named { Rule::Given } else { Rule::Chosen(pair) }, choice);
+                }
+                slots.push(Slot { choice, state });
+            }
+        });
+        rest = behind;
     }
     slots
+}
+
+/// How many of these records are sent in a row, before others get their turn.
+fn row_length(drafts: &[Draft<'_>]) -> usize {
+    let mut bytes = 0;
+    let is_behind = |draft: &Draft<'_>| {
+        let is_behind = bytes >= ROW_BYTES;
+        bytes += draft.size_bytes();
+        is_behind
+    };
+    let row = &drafts[..drafts.len().min(ROW_MAX)];
+    row.iter().position(is_behind).unwrap_or(row.len())
 }
 
 fn full() -> ApiError {
@@ -107,18 +133,17 @@ fn send(
     topics: &Topics,
     topic: &Topic,
     way: &Way,
+    intake: &mut Intake<'_>,
     draft: &Draft<'_>,
     choice: Choice,
 ) -> Result<Delivery, ApiError> {
     let partition = choice.partition;
     // A partition without a leader may not fill the buffer for all others.
     let quarter = way.buffer_bytes / 4;
-    if way.producer.waiting_bytes(partition) >= quarter
-        && place(topics, topic, partition) != Place::Led
-    {
+    if intake.waiting_bytes(partition) >= quarter && place(topics, topic, partition) != Place::Led {
         return Err(ApiError::new(Kind::NoLeader, "the partition has no leader now"));
     }
-    match way.send(draft, choice) {
+    match super::way::send(intake, draft, choice) {
         Ok(Some(delivery)) => Ok(delivery),
         Ok(None) => Err(full()),
         Err(error) => Err(of_refusal(&error)),
@@ -142,13 +167,14 @@ pub(super) async fn settle(
     deadline: Instant,
 ) -> Vec<Outcome> {
     let mut outcomes = Vec::with_capacity(slots.len());
-    for slot in slots {
-        let choice = slot.choice;
-        let result = match timeout_at(deadline, slot.settled(topics, topic)).await {
-            Ok(result) => result,
-            Err(_) => Err(late()),
-        };
-        outcomes.push(Outcome { choice, result });
+    // Records of a batch end together: few are waited for, and one timer is enough for all.
+    let settling = settle_into(&mut outcomes, topics, topic, &slots);
+    if timeout_at(deadline, settling).await.is_err() {
+        let rest = slots[outcomes.len()..].iter();
+        outcomes.extend(rest.map(|slot| Outcome {
+            choice: slot.choice,
+            result: slot.known(topics, topic).unwrap_or_else(|| Err(late())),
+        }));
     }
     outcomes
 }
@@ -156,11 +182,18 @@ pub(super) async fn settle(
 /// Waits until every record is acknowledged or given up, however long that takes.
 pub(super) async fn settle_all(topics: &Topics, topic: &Topic, slots: Vec<Slot>) -> Vec<Outcome> {
     let mut outcomes = Vec::with_capacity(slots.len());
-    for slot in slots {
-        let choice = slot.choice;
-        outcomes.push(Outcome { choice, result: slot.settled(topics, topic).await });
-    }
+    settle_into(&mut outcomes, topics, topic, &slots).await;
     outcomes
+}
+
+async fn settle_into(outcomes: &mut Vec<Outcome>, topics: &Topics, topic: &Topic, slots: &[Slot]) {
+    for slot in slots {
+        let result = match slot.known(topics, topic) {
+            Some(result) => result,
+            None => slot.settled(topics, topic).await,
+        };
+        outcomes.push(Outcome { choice: slot.choice, result });
+    }
 }
 
 /// The error of a record whose acknowledgement is not waited for any longer.
@@ -173,22 +206,40 @@ impl Slot {
     /// Waits until the record is acknowledged or given up.
     pub(super) async fn settled(&self, topics: &Topics, topic: &Topic) -> Result<Landed, ApiError> {
         let delivery = self.state.as_ref().map_err(ApiError::clone)?;
-        match delivery.place().await {
-            Ok((Some(offset), appended)) => {
-                let appended_ms = (appended != Timestamp::NONE).then_some(appended.0);
-                Ok(Landed { offset: offset.0, appended_ms })
-            }
-            Ok((None, _)) => {
-                let words = "the record is written, and no broker tells its offset any more";
-                Err(ApiError::new(Kind::Undecided, words))
-            }
-            Err(lost) => {
-                let place = match topics.is_gone(topic) {
-                    true => Place::Gone,
-                    false => place(topics, topic, delivery.partition()),
-                };
-                Err(of_lost(&lost, place))
-            }
+        told(topics, topic, delivery, delivery.place().await)
+    }
+
+    /// What became of the record, if that is known.
+    fn known(&self, topics: &Topics, topic: &Topic) -> Option<Result<Landed, ApiError>> {
+        match &self.state {
+            Err(error) => Some(Err(error.clone())),
+            Ok(delivery) => Some(told(topics, topic, delivery, delivery.known()?)),
+        }
+    }
+}
+
+/// What a client is told of a record of which the producer knows this.
+fn told(
+    topics: &Topics,
+    topic: &Topic,
+    delivery: &Delivery,
+    place: Result<(Option<Offset>, Timestamp), Undelivered>,
+) -> Result<Landed, ApiError> {
+    match place {
+        Ok((Some(offset), appended)) => {
+            let appended_ms = (appended != Timestamp::NONE).then_some(appended.0);
+            Ok(Landed { offset: offset.0, appended_ms })
+        }
+        Ok((None, _)) => {
+            let words = "the record is written, and no broker tells its offset any more";
+            Err(ApiError::new(Kind::Undecided, words))
+        }
+        Err(lost) => {
+            let place = match topics.is_gone(topic) {
+                true => Place::Gone,
+                false => self::place(topics, topic, delivery.partition()),
+            };
+            Err(of_lost(&lost, place))
         }
     }
 }

@@ -1,8 +1,9 @@
 //! A topic: where its records go.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use client::Metadata;
+use client::producer::Intake;
 use serving::choice::{Balancer, Choice, Distribution, Layout, Pair, PartitionFacts, Row, Rule};
 use serving::error::{ApiError, Kind};
 use tokio::sync::OnceCell;
@@ -45,61 +46,100 @@ impl Topic {
         &self.quick
     }
 
-    fn choosing(&self) -> std::sync::MutexGuard<'_, Choosing> {
+    fn choosing(&self) -> MutexGuard<'_, Choosing> {
         self.choosing.lock().expect("no code under it panics")
     }
 
-    /// Where this record goes: to the partition that is `given` or that the record names, or as `pair` chooses.
-    pub(super) fn place(
-        &self,
-        draft: &Draft<'_>,
-        given: Option<i32>,
-        pair: Pair,
-        metadata: impl FnOnce() -> Arc<Metadata>,
-    ) -> Result<Choice, ApiError> {
-        if let Some(partition) = given.or(draft.partition) {
-            let exists = (0..self.quick.producer.partition_count()).contains(&partition);
-            let choice = Choice { partition, broker: None };
-            return if exists { Ok(choice) } else { Err(self.no_partition(partition)) };
-        }
+    /// Chooses for records in a row: nobody else does meanwhile.
+    pub(super) fn choices(&self, metadata: impl FnOnce() -> Arc<Metadata>) -> Choices<'_> {
         let mut choosing = self.choosing();
         let generation = self.quick.producer.generation();
         if choosing.generation != Some(generation) {
             choosing.layout = layout(&metadata(), &self.name);
             choosing.generation = Some(generation);
         }
-        choosing.choose(self, draft, pair)
-    }
-
-    /// Counts a record that was taken.
-    pub(super) fn count(&self, rule: Rule, choice: Choice) {
-        self.choosing().distribution.add(rule, choice, 1);
+        Choices { topic: self, choosing, counted: None }
     }
 
     /// How many records went where.
     pub(crate) fn distribution(&self) -> Vec<Row> {
         self.choosing().distribution.rows().collect()
     }
+}
 
-    fn no_partition(&self, partition: i32) -> ApiError {
-        let count = self.quick.producer.partition_count();
-        let words =
-            format!("{} has {count} partitions, counted from 0: not {partition}", self.name);
+/// Choices for records in a row.
+pub(super) struct Choices<'a> {
+    topic: &'a Topic,
+    choosing: MutexGuard<'a, Choosing>,
+    /// Where the last records went, and how many, which are not in the distribution yet.
+    counted: Option<(Rule, Choice, u64)>,
+}
+
+impl Choices<'_> {
+    /// Where this record goes: to the partition that is `given` or that the record names, or as `pair` chooses.
+    pub(super) fn place(
+        &mut self,
+        intake: &mut Intake<'_>,
+        draft: &Draft<'_>,
+        given: Option<i32>,
+        pair: Pair,
+    ) -> Result<Choice, ApiError> {
+        if let Some(partition) = given.or(draft.partition) {
+            let count = intake.partition_count();
+            let choice = Choice { partition, broker: None };
+            let exists = (0..count).contains(&partition);
+            return if exists { Ok(choice) } else { Err(self.no_partition(partition, count)) };
+        }
+        self.choosing.choose(self.topic, intake, draft, pair)
+    }
+
+    fn no_partition(&self, partition: i32, count: i32) -> ApiError {
+        let name = &self.topic.name;
+        let words = format!("{name} has {count} partitions, counted from 0: not {partition}");
         ApiError::new(Kind::NoPartition, words)
+    }
+
+    /// Counts a record that was taken.
+    pub(super) fn count(&mut self, rule: Rule, choice: Choice) {
+        match &mut self.counted {
+            Some((last_rule, last, records)) if (*last_rule, *last) == (rule, choice) => {
+                *records += 1;
+            }
+            _ => {
+                self.note();
+                self.counted = Some((rule, choice, 1));
+            }
+        }
+    }
+
+    fn note(&mut self) {
+        if let Some((rule, choice, records)) = self.counted.take() {
+            self.choosing.distribution.add(rule, choice, records);
+        }
+    }
+}
+
+impl Drop for Choices<'_> {
+    fn drop(&mut self) {
+        self.note();
     }
 }
 
 impl Choosing {
-    fn choose(&mut self, topic: &Topic, draft: &Draft<'_>, pair: Pair) -> Result<Choice, ApiError> {
+    fn choose(
+        &mut self,
+        topic: &Topic,
+        intake: &mut Intake<'_>,
+        draft: &Draft<'_>,
+        pair: Pair,
+    ) -> Result<Choice, ApiError> {
         let at = self.balancers.iter().position(|balancer| balancer.pair() == pair);
         let at = at.unwrap_or_else(|| {
             self.balancers.push(Balancer::new(pair, topic.batch_bytes, fastrand::u64(..)));
             self.balancers.len() - 1
         });
-        let length =
-            |bytes: &Option<std::borrow::Cow<'_, [u8]>>| bytes.as_ref().map_or(0, |b| b.len());
-        let size_bytes = length(&draft.key) + length(&draft.value) + AROUND_BYTES;
-        let gathers = |partition| topic.quick.producer.has_room(partition, size_bytes);
+        let size_bytes = draft.size_bytes() + AROUND_BYTES;
+        let gathers = |partition| intake.has_room(partition, size_bytes);
         let choice =
             self.balancers[at].choose(draft.key.as_deref(), size_bytes, &self.layout, gathers);
         choice.ok_or_else(|| {

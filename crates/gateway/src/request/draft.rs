@@ -42,6 +42,14 @@ pub struct Draft<'a> {
     pub timestamp_ms: Option<i64>,
 }
 
+impl Draft<'_> {
+    /// Bytes of key and value.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let of = |bytes: &Option<Cow<'_, [u8]>>| bytes.as_ref().map_or(0, |bytes| bytes.len());
+        of(&self.key) + of(&self.value)
+    }
+}
+
 /// A record as it stands in JSON.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

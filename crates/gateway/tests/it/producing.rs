@@ -117,6 +117,67 @@ async fn every_offset_of_many_connections_is_that_of_the_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn each_record_of_a_long_request_has_its_own_answer() {
+    const RECORDS: usize = 1200;
+    let world = World::start().await;
+    world.create("long", 4, &[]).await;
+    let mut connection = world.connect().await;
+    let mut told = Vec::new();
+    for query in ["", "?partitioner=round-robin", "?partitioner=random"] {
+        let value = |at: usize| format!("{query} {at} {}", "x".repeat(at % 300));
+        // Some name a partition, and some of these one that there is not.
+        let record = |at: usize| match at % 7 {
+            3 => json!({"value": value(at), "partition": at % 4}),
+            5 => json!({"value": value(at), "partition": 4 + at}),
+            _ => json!({"value": value(at)}),
+        };
+        let records: Vec<_> = (0..RECORDS).map(record).collect();
+        let body = json!({ "records": records }).to_string();
+        let answer = connection.post(&format!("/topics/long{query}"), TEXT, &body).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let places = answer.json()["offsets"].as_array().unwrap().clone();
+        assert_eq!(places.len(), RECORDS);
+        for (at, place) in places.iter().enumerate() {
+            match at % 7 {
+                5 => assert_eq!(place["error_code"], 40402, "{place}"),
+                3 => assert_eq!(place["partition"], at % 4),
+                _ => {}
+            }
+            if at % 7 != 5 {
+                told.push((place["partition"].as_i64(), place["offset"].as_i64(), value(at)));
+            }
+        }
+        if query.ends_with("round-robin") {
+            let turns: Vec<_> = (0..RECORDS)
+                .filter(|at| ![3, 5].contains(&(at % 7)))
+                .map(|at| &places[at])
+                .collect();
+            let turn = |place: &serde_json::Value| place["partition"].as_u64().unwrap();
+            assert!(turns.windows(2).all(|two| turn(two[1]) == (turn(two[0]) + 1) % 4));
+        }
+    }
+    let mut found: Vec<_> = world
+        .read("long")
+        .await
+        .into_iter()
+        .map(|one| {
+            let value = String::from_utf8(one.value.unwrap()).unwrap();
+            (Some(i64::from(one.partition)), Some(one.offset), value)
+        })
+        .collect();
+    // Of one request, records of a partition are there in their order.
+    let mut expected = told.clone();
+    expected.sort_by_key(|(partition, offset, _)| (*partition, *offset));
+    found.sort();
+    assert_eq!(expected, found);
+    let of_first = |partition: i64| {
+        told.iter().filter(move |one| one.0 == Some(partition)).map(|one| one.1).collect::<Vec<_>>()
+    };
+    assert!((0..4).all(|partition| of_first(partition).is_sorted()));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn requests_of_one_packet_are_answered_in_their_order() {
     let world = World::start().await;
     world.create("t", 1, &[]).await;
