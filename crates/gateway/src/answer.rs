@@ -191,14 +191,14 @@ pub(crate) fn offset(placed: &Placed) -> Answer {
 }
 
 /// Where the records went, or why one did not.
-pub(crate) fn offsets(placed: &[Placed]) -> Answer {
-    let mut body = String::with_capacity(72 + 64 * placed.len());
+pub(crate) fn offsets(placed: impl ExactSizeIterator<Item = Placed>) -> Answer {
+    let mut body = String::with_capacity(72 + 80 * placed.len());
     body.push_str("{\"offsets\":[");
-    for (at, placed) in placed.iter().enumerate() {
+    for (at, placed) in placed.enumerate() {
         if at > 0 {
             body.push(',');
         }
-        write_placed(&mut body, placed).expect("a String takes every write");
+        write_placed(&mut body, &placed).expect("a String takes every write");
     }
     // There are no schemas.
     body.push_str("],\"key_schema_id\":null,\"value_schema_id\":null}");
@@ -209,11 +209,16 @@ fn write_placed(out: &mut String, placed: &Placed) -> std::fmt::Result {
     match &placed.result {
         Ok(offset) => {
             let partition = placed.partition.expect("a record with an offset is in a partition");
-            write!(out, "{{\"partition\":{partition},\"offset\":{offset},")?;
+            // There are as many of these as records: not through `write!`.
+            out.push_str("{\"partition\":");
+            push_number(out, partition.into());
+            out.push_str(",\"offset\":");
+            push_number(out, *offset);
             if let Some(broker) = placed.broker {
-                write!(out, "\"broker\":{broker},")?;
+                out.push_str(",\"broker\":");
+                push_number(out, broker.into());
             }
-            out.push_str("\"error_code\":null,\"error\":null}");
+            out.push_str(",\"error_code\":null,\"error\":null}");
         }
         Err(error) => {
             match placed.partition {
@@ -227,6 +232,21 @@ fn write_placed(out: &mut String, placed: &Placed) -> std::fmt::Result {
         }
     }
     Ok(())
+}
+
+/// Appends a number in decimal.
+pub(crate) fn push_number(out: &mut String, number: i64) {
+    let mut digits = [b'0'; 19];
+    let (mut rest, mut first) = (number.unsigned_abs(), digits.len());
+    while rest > 0 || first == digits.len() {
+        first -= 1;
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    if number < 0 {
+        out.push('-');
+    }
+    out.push_str(std::str::from_utf8(&digits[first..]).expect("digits are ASCII"));
 }
 
 pub(crate) fn write_error(
@@ -296,12 +316,13 @@ mod tests {
     #[test]
     fn offsets_stand_as_in_rest_proxies_and_errors_say_whether_anything_was_written() {
         let error = |kind| Err(ApiError::new(kind, "\"quoted\"\n"));
-        let answer = offsets(&[
+        let placed = [
             Placed { partition: Some(0), broker: None, result: Ok(7) },
             Placed { partition: Some(1), broker: Some(3), result: Ok(8) },
             Placed { partition: Some(2), broker: None, result: error(Kind::Undecided) },
             Placed { partition: None, broker: None, result: error(Kind::NoPartition) },
-        ]);
+        ];
+        let answer = offsets(placed.into_iter());
         let expected = json!({
             "offsets": [
                 {"partition": 0, "offset": 7, "error_code": null, "error": null},
@@ -315,6 +336,15 @@ mod tests {
             "value_schema_id": null,
         });
         assert_eq!(parsed(&answer), expected);
+    }
+
+    #[test]
+    fn numbers_stand_in_decimal() {
+        for number in [0, 7, 10, -1, 1_234_567_890, i64::MAX, i64::MIN] {
+            let mut out = String::new();
+            push_number(&mut out, number);
+            assert_eq!(out, number.to_string());
+        }
     }
 
     #[test]

@@ -89,11 +89,10 @@ impl Job {
             broker: outcome.choice.and_then(|choice| choice.broker),
             result: outcome.result.as_ref().map(|landed| landed.offset).map_err(ApiError::clone),
         };
-        let placed: Vec<Placed> = outcomes.iter().map(placed).collect();
-        let answer = match (&self.style, placed.as_slice()) {
+        let answer = match (&self.style, outcomes) {
             (Style::Reports(reports), _) => Answer::json(reports.written(outcomes)),
-            (Style::One, [one]) => offset(one),
-            (_, all) => offsets(all),
+            (Style::One, [one]) => offset(&placed(one)),
+            (_, all) => offsets(all.iter().map(placed)),
         };
         Ok(if self.wanted.is_timed { answer.timed(&self.times.header()) } else { answer })
     }
