@@ -1,6 +1,7 @@
 //! What a request asks: its target ([`route`]), its parameters ([`Parameters`]), the form of its body ([`Form`]), and
 //! the records in it ([`draft`]). Parsing only: nothing is sent, and no bytes from outside make any of it panic.
 
+mod base64_text;
 pub(crate) mod body;
 pub mod cloud_events;
 pub mod draft;
@@ -14,6 +15,7 @@ mod new_topic;
 mod object;
 mod parameters;
 mod pattern;
+mod plain;
 pub mod read;
 pub mod records;
 mod route;

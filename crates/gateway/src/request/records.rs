@@ -6,6 +6,7 @@ use serving::error::{ApiError, Kind};
 use super::draft::{Draft, Several, Written, unreadable};
 use super::form::Embedded;
 use super::object::Object;
+use super::plain;
 
 /// What else the object has (schemas, by Confluent's proxy) is for formats that are not served.
 #[derive(Deserialize)]
@@ -19,6 +20,12 @@ struct Body<'a> {
 /// # Errors
 /// The body is not JSON, or not of this form.
 pub fn drafts(body: &[u8], embedded: Embedded) -> Result<Vec<Draft<'_>>, ApiError> {
+    let plain = (embedded != Embedded::Json).then(|| plain::drafts(body, embedded)).flatten();
+    plain.map_or_else(|| of_json(body, embedded), Ok)
+}
+
+/// The records of any body.
+fn of_json(body: &[u8], embedded: Embedded) -> Result<Vec<Draft<'_>>, ApiError> {
     let Object::<Body<'_>>(body) =
         serde_json::from_slice(body).map_err(|error| unreadable(&error, ""))?;
     let Several(records) = body.records;
@@ -36,6 +43,8 @@ pub fn drafts(body: &[u8], embedded: Embedded) -> Result<Vec<Draft<'_>>, ApiErro
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;
+
+    use proptest::prelude::*;
 
     use super::*;
     use crate::request::draft::RECORDS_MAX;
@@ -135,5 +144,111 @@ mod tests {
         );
         let error = drafts(body(RECORDS_MAX + 1).as_bytes(), Embedded::Json).unwrap_err();
         assert_eq!(error.kind, Kind::Unprocessable, "{error:?}");
+    }
+
+    #[test]
+    fn plain_bodies_are_read_in_one_pass() {
+        let texts = "{ \"records\" : [ {\"value\":\"YQ\"} , { \"key\" : null , \"value\" : \"YWI=\",\n\"partition\":0,\"timestamp\":12}, {}]}\r\n";
+        for embedded in [Embedded::Binary, Embedded::Text] {
+            let read = plain::drafts(texts.as_bytes(), embedded).unwrap();
+            assert_eq!(
+                (read.len(), read[1].partition, read[1].timestamp_ms),
+                (3, Some(0), Some(12))
+            );
+            assert_eq!(read, of_json(texts.as_bytes(), embedded).unwrap());
+        }
+        let body = |count| format!(r#"{{"records":[{}]}}"#, vec!["{}"; count].join(","));
+        assert!(plain::drafts(body(RECORDS_MAX).as_bytes(), Embedded::Text).is_some());
+        assert!(plain::drafts(body(RECORDS_MAX + 1).as_bytes(), Embedded::Text).is_none());
+    }
+
+    /// What a body may be made of.
+    const PIECES: [&str; 34] = [
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        " ",
+        "\n",
+        "\"",
+        "\\",
+        "{\"records\":[",
+        "]}",
+        "\"records\"",
+        "\"key\":",
+        "\"value\":",
+        "\"partition\":",
+        "\"timestamp\":",
+        "\"headers\":[]",
+        "\"YQ==\"",
+        "\"YWI\"",
+        "\"a\\\"b\"",
+        "\"\u{7}\"",
+        "\"\u{e9}\"",
+        "\"\\ud800\"",
+        "null",
+        "0",
+        "01",
+        "-1",
+        "1e3",
+        "2147483648",
+        "99999999999999999999",
+        "{\"value\":\"YQ==\"},",
+        "{}",
+        "{\"key\":\"YWI\",\"value\":null}",
+    ];
+
+    /// Fields of a record, and blanks.
+    const FIELDS: [&str; 12] = [
+        "\"key\":\"YQ==\"",
+        "\"value\":\"YWI\"",
+        "\"key\" : null",
+        "\"value\":\"\"",
+        "\"partition\":7",
+        "\"timestamp\":1700000000000",
+        "\"timestamp\":null",
+        "\"partition\":99999999999",
+        "\"headers\":[]",
+        "\"value\":\"YWJj\\u0061\"",
+        " \n\"value\"\t:\r\"AAAA\"",
+        "\"key\":5",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, cases: 10_000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn nothing_is_read_in_one_pass_in_another_way(
+            pieces in prop::collection::vec(prop::sample::select(&PIECES[..]), 0..8),
+            embedded in prop::sample::select(&[Embedded::Binary, Embedded::Text][..]),
+        ) {
+            let body = pieces.concat();
+            if let Some(read) = plain::drafts(body.as_bytes(), embedded) {
+                prop_assert_eq!(Ok(read), of_json(body.as_bytes(), embedded));
+            }
+        }
+
+        #[test]
+        fn nor_is_a_body_that_is_damaged(
+            records in prop::collection::vec(prop::collection::vec(prop::sample::select(&FIELDS[..]), 0..3), 1..4),
+            damage in prop::option::of((any::<prop::sample::Index>(), any::<u8>(), any::<bool>())),
+            embedded in prop::sample::select(&[Embedded::Binary, Embedded::Text][..]),
+        ) {
+            let records: Vec<_> =
+                records.iter().map(|fields| format!("{{{}}}", fields.join(","))).collect();
+            let mut body = format!("{{\"records\":[{}]}}", records.join(" , ")).into_bytes();
+            if let Some((at, byte, goes)) = damage {
+                let at = at.index(body.len());
+                match goes {
+                    true => drop(body.remove(at)),
+                    false => body[at] = byte,
+                }
+            }
+            if let Some(read) = plain::drafts(&body, embedded) {
+                prop_assert_eq!(Ok(read), of_json(&body, embedded));
+            }
+        }
     }
 }
