@@ -118,8 +118,8 @@ pub(crate) fn names(topics: &str) -> Result<Vec<&str>, ApiError> {
 
 async fn begin(events: &Events, asked: &Asked<'_>, parts: &Parts) -> Result<Answer, ApiError> {
     let Begin { reader, notices, is_read } = reader(events, asked).await?;
-    if is_read && asked.id.is_some() {
-        // A client that came again has everything: it need not come again.
+    if is_read && asked.id.is_some() && notices.is_empty() {
+        // A client that came again has everything, and missed nothing: it need not come again.
         return Ok(answer::nothing());
     }
     Ok(Answer::stream(Opened {

@@ -227,6 +227,13 @@ async fn a_client_that_has_everything_is_told_not_to_come_again() {
     world.fill("t", 0, numbered("v", 3..4)).await;
     let mut stream = EventStream::open(address, target, Some(&id)).await;
     assert_eq!(stream.value().await, "v3");
+    // One that missed something hears of it first, though there is nothing to be read.
+    let mut stream = EventStream::open(address, target, Some("t/0@41")).await;
+    let expected = r#"{"topic":"t","partition":0,"reason":"cut","from":42,"to":4}"#;
+    assert_eq!(stream.event().await, event("gap", expected));
+    stream.rest().await;
+    let id = stream.id.clone();
+    assert_eq!(EventStream::open(address, target, Some(&id)).await.status, 204, "{id}");
     world.stop().await;
 }
 
