@@ -8,7 +8,7 @@ use std::time::Instant;
 use client::{ClientError, ConsumerRecord, Fetched};
 use model::batch::Batches;
 use serving::events::encoding::{self, Event, Written};
-use serving::events::{Form, Position, Projection, TopicHash, notice};
+use serving::events::{Form, Passed, Position, Projection, TopicHash, notice};
 use serving::push::frame;
 
 use super::budget::{Budget, Held};
@@ -149,7 +149,14 @@ impl Making<'_> {
         let out = &mut self.draft.bytes;
         match self.projection.form {
             Form::Frame(_) => frame::write_error(of.topic, of.partition, first, words, out),
-            _ => notice::write_error(of.topic, of.partition, first, words, out),
+            _ => {
+                if let Some(style) = self.projection.ids {
+                    let Of { topic, topic_hash, partition, .. } = *of;
+                    let passed = Passed { topic, topic_hash, partition, position: behind };
+                    encoding::write_id_line(style, passed, out);
+                }
+                notice::write_error(of.topic, of.partition, first, words, out);
+            }
         }
         self.draft.mark(behind);
     }

@@ -253,8 +253,9 @@ async fn a_record_that_escapes_make_too_large_is_told_and_passed() {
     assert_eq!(plain.values(3).await, ["before", &*large, "behind"]);
     let mut whole = EventStream::open(address, &format!("{target}&data=record"), None).await;
     let (mut kinds, mut told) = (Vec::new(), Vec::new());
-    for _ in 0..3 {
+    for offset in 0..3 {
         let (kind, data) = whole.event().await;
+        assert!(whole.id.starts_with(&format!("t/0@{offset}.")), "{kind}: {}", whole.id);
         kinds.push(kind);
         told.push(serde_json::from_str::<serde_json::Value>(&data).unwrap());
     }

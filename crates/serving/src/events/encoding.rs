@@ -134,9 +134,7 @@ fn write_wanted<'a>(
         let position = Position { offset: event.offset, leader_epoch: event.leader_epoch };
         let Event { topic, topic_hash, partition, .. } = *event;
         let passed = Passed { topic, topic_hash, partition, position };
-        out.extend(b"id: ");
-        id::write(style, std::iter::once(passed), out);
-        out.push(b'\n');
+        write_id_line(style, passed, out);
     }
     match projection.form {
         Form::Value => write_value(projection.base64, event.value, out),
@@ -147,6 +145,13 @@ fn write_wanted<'a>(
         }
         Form::Frame(_) => unreachable!("written above"),
     }
+    out.push(b'\n');
+}
+
+/// The line of an event that says where its reader is behind it.
+pub fn write_id_line(style: IdStyle, passed: Passed<'_>, out: &mut Vec<u8>) {
+    out.extend(b"id: ");
+    id::write(style, std::iter::once(passed), out);
     out.push(b'\n');
 }
 
