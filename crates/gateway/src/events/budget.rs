@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
 
 use super::feed::Track;
 
@@ -18,8 +19,18 @@ pub(super) struct Budget {
     pub(super) event_bytes_max: usize,
     held_bytes: AtomicUsize,
     held_count: AtomicUsize,
-    /// Chunks in the order in which they came: their track and first offset.
-    order: Mutex<VecDeque<(Weak<Track>, i64)>>,
+    /// Chunks in the order in which they came.
+    order: Mutex<VecDeque<Entry>>,
+}
+
+/// A chunk that was put in.
+#[derive(Debug)]
+struct Entry {
+    track: Weak<Track>,
+    /// Its first offset.
+    from: i64,
+    /// When it was made, or stretched last, as far as is known here.
+    made_at: Instant,
 }
 
 /// Memory of one chunk, until it is dropped.
@@ -57,16 +68,18 @@ impl Budget {
     /// Notes that a chunk was put into a track; takes out the oldest ones, as many as are too many.
     pub(super) fn note(&self, track: &Arc<Track>, from: i64) {
         let mut order = self.order.lock().expect("no code under it panics");
-        order.push_back((Arc::downgrade(track), from));
+        order.push_back(Entry { track: Arc::downgrade(track), from, made_at: Instant::now() });
         if order.len() > STALE_MAX + 2 * self.held_count.load(Ordering::Relaxed) {
-            order.retain(|(track, _)| track.strong_count() > 0);
+            order.retain(|entry| entry.track.strong_count() > 0);
         }
         // What has just come is waited for.
         while self.is_over() && order.len() > 1 {
-            let Some((track, from)) = order.pop_front() else { break };
+            let Some(entry) = order.pop_front() else { break };
             // A track's lock is never held where this one is taken.
-            if let Some(track) = track.upgrade() {
-                track.forget(from);
+            let Some(known) = entry.track.upgrade() else { continue };
+            if let Some(made_at) = known.forget(entry.from, entry.made_at) {
+                // It has grown since, and its end is as new as that.
+                order.push_back(Entry { made_at, ..entry });
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Instant;
 
 use client::metadata::Topic;
 use client::{Cluster, Fetched, TopicLease};
@@ -44,6 +45,8 @@ pub(super) struct Feed {
 #[derive(Debug)]
 pub(super) struct Track {
     projection: Projection,
+    /// The first offset that the tail has put in.
+    since: AtomicI64,
     state: Mutex<State>,
 }
 
@@ -99,7 +102,11 @@ impl Feed {
         if !projection.filter.is_empty() && tracks.len() >= TRACKS_MAX {
             return None;
         }
-        let track = Arc::new(Track { projection: projection.clone(), state: Mutex::default() });
+        let track = Arc::new(Track {
+            projection: projection.clone(),
+            since: AtomicI64::new(i64::MAX),
+            state: Mutex::default(),
+        });
         tracks.insert(projection.clone(), Arc::downgrade(&track));
         Some(track)
     }
@@ -111,7 +118,12 @@ impl Feed {
 
     /// Takes in what the tail has read; where the tail must go on.
     pub(super) fn publish(&self, fetched: &Fetched, buffer: &mut Vec<u8>) -> i64 {
-        let behind = self.take(&self.tracks(), fetched, buffer);
+        let tracks = self.tracks();
+        let behind = self.take(&tracks, fetched, buffer);
+        // A track that came meanwhile lacks this.
+        tracks.iter().for_each(|track| {
+            track.since.fetch_min(fetched.fetch_offset.0, Ordering::AcqRel);
+        });
         self.leader_epoch.store(behind.leader_epoch, Ordering::Relaxed);
         self.end.store(behind.next(), Ordering::Release);
         self.ring();
@@ -182,11 +194,22 @@ impl Track {
         state.chunks.insert(from, Arc::new(chunk)).is_none().then_some(from)
     }
 
-    /// Takes a chunk out.
-    pub(super) fn forget(&self, from: i64) {
-        if let Some(chunk) = self.state().chunks.remove(&from) {
+    /// Takes a chunk out, unless it has been stretched since this time: then, when that was.
+    pub(super) fn forget(&self, from: i64, known: Instant) -> Option<Instant> {
+        let mut state = self.state();
+        let made_at = state.chunks.get(&from)?.made_at;
+        if made_at > known {
+            return Some(made_at);
+        }
+        if let Some(chunk) = state.chunks.remove(&from) {
             chunk.forget();
         }
+        None
+    }
+
+    /// Whether the tail read this offset before there was the track: a reader that does not find it here is not slow.
+    pub(super) fn is_before(&self, offset: i64) -> bool {
+        offset < self.since.load(Ordering::Acquire)
     }
 
     /// Rings this bell whenever there is something.

@@ -196,7 +196,8 @@ impl Reader {
             let chunk = place.track.find(next);
             let lag = (end - next).unsigned_abs();
             let Manner { slow, lag_max, .. } = self.manner;
-            match verdict(slow, lag, lag_max, place.was_at_end, chunk.is_some()) {
+            let is_kept = chunk.is_some() || place.track.is_before(next);
+            match verdict(slow, lag, lag_max, place.was_at_end, is_kept) {
                 Verdict::Close => return Step::LeaveSlow,
                 Verdict::Skip => return Step::Say(self.skip(at, end)),
                 Verdict::Stay => {}

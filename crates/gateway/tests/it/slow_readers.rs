@@ -199,6 +199,48 @@ async fn a_reader_that_wants_to_jumps_to_the_end_and_is_told_what_it_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_reader_whose_filter_leaves_everything_out_is_not_slow_however_much_others_read() {
+    let events = EventSettings {
+        chunk_bytes: 512 << 10,
+        ping_every: Duration::from_millis(50),
+        ..EventSettings::default()
+    };
+    let world = World::start_with(|settings| Settings { events, ..settings }).await;
+    world.create("t", 1, &[]).await;
+    let address = world.gateway.address();
+    let mut filtered = Vec::new();
+    for name in 0..8 {
+        let target = format!("/topics/t/events?slow=skip&filter=key:{name}");
+        let mut reader = EventStream::open(address, &target, None).await;
+        reader.next_id().await;
+        filtered.push(reader);
+    }
+    // What these two read fills the memory several times.
+    let mut others = Vec::new();
+    for query in ["", "?data=record"] {
+        let target = format!("/topics/t/events{query}");
+        let mut reader = EventStream::open(address, &target, None).await;
+        reader.next_id().await;
+        others.push(reader);
+    }
+    let count = 2_000;
+    for begin in (0..count).step_by(100) {
+        world.fill("t", 0, large(begin..begin + 100)).await;
+        for reader in &mut others {
+            reader.values(100).await;
+        }
+    }
+    let last = format!("t/0@{}.", count - 1);
+    for mut reader in filtered {
+        while !reader.id.starts_with(&last) {
+            let said = reader.next().await.expect("it goes on");
+            assert!(!matches!(said, Said::Event { .. }), "{said:?}");
+        }
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_falls_behind_further_than_it_wants_is_closed() {
     let world = World::start().await;
     world.create("t", 1, &[]).await;
