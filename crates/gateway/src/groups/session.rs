@@ -519,8 +519,10 @@ impl Session {
             }
             if at.0 < from {
                 *tracker = Tracker::new(at.0);
-                // It was of records that are not there any more.
+                // It was of records that are not there any more. Whoever comes again begins here, too: what the group
+                // had committed has gone with the topic, or lies behind the end.
                 self.acked.remove(&fetched.partition);
+                self.starts.insert(fetched.partition.clone(), at.0);
             }
             if ahead.is_none() {
                 tracker.pass(at.0);

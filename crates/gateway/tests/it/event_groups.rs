@@ -160,6 +160,13 @@ async fn what_was_acknowledged_of_a_topic_that_was_made_anew_is_forgotten() {
         }
     }
     assert_eq!(came, numbered(10..12));
+    // What the group had committed went with the topic. Who comes again without an acknowledgement gets the same records, and
+    // does not begin behind them.
+    until_committed(&world, 0).await;
+    drop(stream);
+    let latest = "/topics/t/events?group=g";
+    let mut stream = EventStream::open(world.gateway.address(), latest, None).await;
+    assert_eq!(stream.values(2).await, numbered(10..12));
     assert_eq!(post.post("/groups/g/ack", "text/plain", "t/0@1").await.status, 204);
     until_committed(&world, 2).await;
     world.stop().await;
