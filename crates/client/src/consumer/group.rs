@@ -51,6 +51,8 @@ pub(super) struct Membership {
     generation_id: i32,
     pulse: Option<(Arc<Pulse>, AbortHandle)>,
     changed: Arc<Notify>,
+    /// Whether a join was asked for that is not done: the poll that asked may have been dropped.
+    is_joining: bool,
 }
 
 impl Drop for Membership {
@@ -75,6 +77,7 @@ impl Membership {
             generation_id: -1,
             pulse: None,
             changed,
+            is_joining: false,
         }
     }
 
@@ -181,12 +184,14 @@ impl Membership {
     ) -> Result<Vec<TopicPartition>, ClientError> {
         let id = self.cluster.coordinator(CoordinatorKind::Group, &self.group_id).await?;
         let connection = self.lane.broker(id).await?;
+        self.is_joining = true;
         let joined = self.send_join(&connection, config).await?;
         self.generation_id = joined.generation_id;
         let leads = joined.leader == joined.member_id;
         self.member_id.clone_from(&joined.member_id);
         let assignments = if leads { self.share_out(&joined).await? } else { BTreeMap::new() };
         let assigned = self.send_sync(&connection, config, &joined, assignments).await?;
+        self.is_joining = false;
         self.start_beating(config);
         Ok(assigned)
     }
@@ -307,6 +312,10 @@ impl Membership {
         self.stop_beating();
         if self.member_id.is_empty() || config.group_instance_id.is_some() {
             return Ok(());
+        }
+        if self.is_joining {
+            // A broker answers a connection in order: on the old one the answer to the join would be waited for.
+            self.lane = Arc::new(self.cluster.private_lane());
         }
         leave(&self.cluster, &self.lane, &self.group_id, &self.member_id).await?;
         self.forget_member();

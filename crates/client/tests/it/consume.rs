@@ -2,8 +2,8 @@
 
 use crate::{PATIENCE, cluster, new_topic};
 use client::{
-    Cluster, Consumer, ConsumerConfig, OffsetReset, OffsetSpec, Once, Producer, ProducerConfig,
-    Record, read_once,
+    Admin, Cluster, Consumer, ConsumerConfig, OffsetReset, OffsetSpec, Once, Producer,
+    ProducerConfig, Record, read_once,
 };
 use model::{Compression, ErrorCode, Offset, Timestamp, TopicPartition};
 use std::collections::BTreeSet;
@@ -232,6 +232,34 @@ async fn members_share_partitions_and_take_over_from_who_leaves() {
         assert_eq!(read(&mut first, 20).await.len(), 20);
         first.close().await.unwrap();
     }
+}
+
+/// Who leaves while the group waits for another member has left: the answer to its join is not waited for.
+#[tokio::test]
+async fn a_member_leaves_in_the_middle_of_a_join() {
+    let Some(cluster) = cluster().await else { return };
+    let topic = new_topic(&cluster, "leaving", 1).await;
+    let group = format!("group-{topic}");
+    let config = ConsumerConfig { rebalance_timeout: 4 * PATIENCE, ..from_the_start(Some(&group)) };
+    let mut first = Consumer::new(cluster.clone(), config.clone());
+    first.subscribe(&[&topic]).unwrap();
+    // From here on it beats, and does not join again.
+    settle(&mut first, 1).await;
+    let admin = Admin::new(cluster.clone());
+    let members = async || admin.describe_group(&group).await.unwrap().members.len();
+    let mut second = Consumer::new(cluster, config);
+    second.subscribe(&[&topic]).unwrap();
+    let asked = async {
+        while members().await != 2 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        polled = second.poll(Duration::ZERO) => panic!("{polled:?}"),
+        () = asked => {}
+    }
+    second.close().await.unwrap();
+    assert_eq!(members().await, 1);
 }
 
 /// A poll that is dropped in the middle, again and again, loses nothing and gives nothing twice.

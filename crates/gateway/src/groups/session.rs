@@ -12,6 +12,7 @@ use client::{ClientError, Cluster, Consumer, ConsumerConfig, Fetched, OffsetRese
 use model::{ErrorCode, Offset, TopicPartition};
 use serving::events::{Gap, Projection, Reason, ResumeId};
 use serving::push::Tracker;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::debug;
 
@@ -89,6 +90,8 @@ pub(crate) struct Session {
     /// `None` while it works, and after the end.
     consumer: Option<Consumer>,
     work: Option<Work>,
+    /// Ends a poll that is under way: one that waits for the other members of the group may take as long as they do.
+    ending: Arc<Notify>,
     /// A record that is read again.
     rereading: Option<Rereading>,
     /// The group's generation that `trackers` are of, once [`Session::is_settled`].
@@ -143,6 +146,7 @@ impl Session {
             wanted,
             consumer: Some(consumer),
             work: None,
+            ending: Arc::default(),
             rereading: None,
             generation: -1,
             is_settled: false,
@@ -375,7 +379,7 @@ impl Session {
                 let _ = consumer.seek(&partition, at);
             }
             let wait = if must_join { Duration::ZERO } else { POLL };
-            self.work = Some(Box::pin(poll(consumer, wait)));
+            self.work = Some(Box::pin(poll(consumer, wait, Arc::clone(&self.ending))));
             return;
         }
         self.consumer = Some(consumer);
@@ -565,6 +569,7 @@ impl Session {
 
     /// Commits what is acknowledged and leaves the group, within some seconds.
     pub(crate) async fn close(mut self) {
+        self.ending.notify_one();
         let closing = async {
             if let Some(work) = self.work.take() {
                 let (consumer, done) = work.await;
@@ -597,8 +602,13 @@ pub(crate) fn event_bytes_max(room: &Room) -> usize {
     (room.limit_bytes() / 8 * 3).min(EVENT_BYTES_MAX)
 }
 
-async fn poll(mut consumer: Consumer, wait: Duration) -> (Consumer, Done) {
-    let polled = consumer.poll(wait).await;
+/// Polls until there is something, or it is to end: then the consumer leaves its group at once, and the other members do not
+/// wait for one that is gone.
+async fn poll(mut consumer: Consumer, wait: Duration, ending: Arc<Notify>) -> (Consumer, Done) {
+    let polled = tokio::select! {
+        polled = consumer.poll(wait) => polled,
+        () = ending.notified() => Ok(Vec::new()),
+    };
     (consumer, Done::Polled(polled))
 }
 
@@ -615,5 +625,29 @@ async fn finished<T>(work: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>)
     match work {
         Some(work) => work.as_mut().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use client::ClusterConfig;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_poll_that_waits_for_its_group_ends_when_it_is_told_to() {
+        let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let cluster = Cluster::new(ClusterConfig::new(&nowhere.to_string()));
+        // It tries to join for minutes.
+        let config =
+            ConsumerConfig { rebalance_timeout: POLL_INTERVAL_MAX, ..ConsumerConfig::group("g") };
+        let mut consumer = Consumer::new(cluster, config);
+        consumer.subscribe(&["t"]).unwrap();
+        let ending = Arc::<Notify>::default();
+        let polling = tokio::spawn(poll(consumer, Duration::ZERO, Arc::clone(&ending)));
+        ending.notify_one();
+        let ended = timeout(Duration::from_secs(60), polling).await;
+        let (_, done) = ended.expect("it waits on").unwrap();
+        assert!(matches!(done, Done::Polled(Ok(fetched)) if fetched.is_empty()));
     }
 }
