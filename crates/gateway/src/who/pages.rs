@@ -39,12 +39,20 @@ impl Who {
     }
 }
 
+/// Whether a browser takes this segment of a path for a step, up or nowhere, and not for a name.
+fn leads_out(segment: &str) -> bool {
+    matches!(&*segment.to_ascii_lowercase().replace("%2e", "."), "." | "..")
+}
+
 /// Somewhere in the console, and nowhere else: what comes in a form may be anybody's.
 fn inside(next: Option<&str>) -> &str {
     let is_plain = |next: &&str| {
         let is_console =
             *next == HOME || next.starts_with("/console/") || next.starts_with("/console?");
-        is_console && next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
+        let path = next.split(['?', '#']).next().unwrap_or_default();
+        is_console
+            && next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
+            && !path.split('/').any(leads_out)
     };
     next.filter(is_plain).unwrap_or(HOME)
 }
@@ -207,7 +215,9 @@ mod tests {
 
     #[test]
     fn a_login_leads_into_the_console_and_nowhere_else() {
-        for next in ["/console", "/console/topics?page=2", "/console?x=1"] {
+        for next in
+            ["/console", "/console/topics?page=2", "/console?x=1", "/console/topic?name=a/../b"]
+        {
             assert_eq!(inside(Some(next)), next);
         }
         for next in [
@@ -215,6 +225,10 @@ mod tests {
             "//evil.example.com",
             "https://evil.example.com/console",
             "/console\\..\\evil",
+            "/console/../topics/t/events?group=g",
+            "/console/topics/%2E./%2e%2E/topics/t/events?group=g",
+            "/console/.%2e",
+            "/console/./../x",
             "/consoles",
             "/console/\r\nset-cookie: x=y",
             "/topics/t",
