@@ -94,7 +94,8 @@ struct Kept {
 pub(crate) struct Journal {
     kept: Mutex<Kept>,
     file: Option<PathBuf>,
-    /// Held while the file is written: whether this process has written a line. The one before may have ended within one.
+    /// Held while the file is written: whether the last line of it is whole. The process before may have ended within one, and
+    /// a disk may have been full in the middle of one.
     writing: Mutex<bool>,
 }
 
@@ -174,14 +175,14 @@ impl Journal {
     /// A line for the file, on the disk before this returns.
     fn write(&self, entry: &Entry) -> io::Result<()> {
         let Some(path) = &self.file else { return Ok(()) };
-        let mut has_written = self.writing.lock().expect("no code under it panics");
+        let mut is_whole = self.writing.lock().expect("no code under it panics");
         if fs::metadata(path).is_ok_and(|file| file.len() > FILE_BYTES_MAX) {
             fs::rename(path, aside(path))?;
         }
         let mut file = OpenOptions::new().append(true).create(true).open(path)?;
-        let begin = if *has_written { "" } else { "\n" };
+        let begin = if std::mem::replace(&mut *is_whole, false) { "" } else { "\n" };
         file.write_all(format!("{begin}{}\n", value(entry)).as_bytes())?;
-        *has_written = true;
+        *is_whole = true;
         file.sync_data()
     }
 }
@@ -278,6 +279,24 @@ mod tests {
             again.entries().iter().map(|entry| (entry.id, entry.end, entry.lines.len())).collect();
         assert_eq!(told, [(2, End::Unknown, 0), (1, End::Failed, 1)]);
         assert_eq!(again.get(1).unwrap().command, "highwater topic delete\n");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_line_that_found_no_room_spoils_none_behind_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(FILE);
+        let journal = Journal::open(Some(dir.path()));
+        journal.begin(begun("a")).unwrap();
+        // A disk that is full within a line, and is not any more.
+        fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink("/dev/full", &file).unwrap();
+        journal.begin(begun("b")).unwrap_err();
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, "{\"id\":2,\"at_ms\":10").unwrap();
+        journal.begin(begun("c")).unwrap();
+        let told = Journal::open(Some(dir.path())).entries();
+        assert_eq!(told.iter().map(|entry| &*entry.subject).collect::<Vec<_>>(), ["c"]);
     }
 
     #[test]

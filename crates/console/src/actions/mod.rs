@@ -199,7 +199,10 @@ async fn run(visit: &Visit<'_>, asked: Operation, fields: &Fields) -> Response<B
     };
     let id = match desk.journal.begin(entry) {
         Ok(id) => id,
-        Err(why) => return problem(visit, kind, &format!("{why}: nothing was done")),
+        Err(why) => {
+            desk.tokens.give_back(&head);
+            return problem(visit, kind, &format!("{why}: nothing was done"));
+        }
     };
     let told = perform::perform(visit, &asked).await;
     desk.journal.end(id, if told.is_done { End::Done } else { End::Failed }, told.lines);

@@ -86,6 +86,11 @@ impl Tokens {
         Ok(head.to_owned())
     }
 
+    /// Gives a token back for which nothing was done.
+    pub(crate) fn give_back(&self, head: &str) {
+        self.taken.lock().expect("no code under it panics").remove(head);
+    }
+
     /// Notes which action a token was for.
     pub(crate) fn note(&self, head: &str, action: u64) {
         let mut taken = self.taken.lock().expect("no code under it panics");
@@ -131,6 +136,8 @@ mod tests {
         assert_eq!(Tokens::new().take(kind, &sent("t"), who, 1000), Err(Refused::Foreign));
         let head = tokens.take(kind, &sent("t"), who, 1000).unwrap();
         assert_eq!(tokens.take(kind, &sent("t"), who, 1000), Err(Refused::Taken(None)));
+        tokens.give_back(&head);
+        let head = tokens.take(kind, &sent("t"), who, 1000).unwrap();
         tokens.note(&head, 7);
         assert_eq!(tokens.take(kind, &sent("t"), who, 1000), Err(Refused::Taken(Some(7))));
     }
