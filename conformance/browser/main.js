@@ -147,6 +147,23 @@ const look = async (browser) => {
   }
 };
 
+// What a stream says besides records stays on the page, however many records come behind it.
+const missed = async (browser) => {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  const record = { topic: TOPIC, partition: 0, offset: 9, timestamp: 0, key: null, value: "behind it", headers: [] };
+  const gap = { topic: TOPIC, partition: 0, reason: "slow", from: 1, to: 9 };
+  const body = `retry: 100000\n\nevent: gap\ndata: ${JSON.stringify(gap)}\n\ndata: ${JSON.stringify(record)}\n\n`;
+  await page.route("**/events?*", (route) => route.fulfill({ contentType: "text/event-stream", body }));
+  await page.goto(base + PAGES.tail);
+  await page.waitForSelector("#tail th[scope=row]", { timeout: 10000 }).catch(() => found("missed: no record comes"));
+  // Two times at least as long as the page takes until it is drawn anew.
+  await pause(600);
+  const state = await page.locator("#tail-state").innerText();
+  check(/"reason":"slow"/.test(state), `a gap is not told: ${state}`);
+  await context.close();
+};
+
 // How somebody acts: where the next thing is, and how it is used.
 const MOUSE = {
   async press(_page, button) { await button.hover(); await button.click(); },
@@ -359,6 +376,7 @@ const main = async () => {
     const stop = load();
     const metered = meter();
     await look(maker);
+    await missed(maker);
     await stop();
     await metered;
     await actions(maker);

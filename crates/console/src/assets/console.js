@@ -71,6 +71,8 @@
     const [pause, state] = ["tail-pause", "tail-state"].map((id) => document.getElementById(id));
     let source = null;
     let [count, waiting] = [0, []];
+    // What is wrong now, and what was said last that was missed: it stays, however many records come behind it.
+    let [trouble, missed] = ["", ""];
     const visible = (text) => text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => c === "\n" || c === "\t" ? c : `\\u{${c.codePointAt(0).toString(16)}}`);
     const words = (value) => {
       if (value === null) return "null";
@@ -102,13 +104,15 @@
         body.prepend(...rows);
         while (body.rows.length > KEPT) body.lastElementChild.remove();
       }
-      if (source) state.textContent = `${count} records have come`;
+      if (source) tell();
     };
+    const tell = () => { state.textContent = `${trouble || `${count} records have come`}${missed && `; ${visible(missed)}`}`; };
     const contains = table.dataset.contains;
     const follow = () => {
       source = new EventSource(table.dataset.tail);
       pause.textContent = "Pause";
-      source.onopen = () => { state.textContent = `${count} records have come`; };
+      trouble = "";
+      source.onopen = () => { trouble = ""; tell(); };
       source.onmessage = (event) => {
         const record = JSON.parse(event.data);
         if (contains && !words(record.value).includes(contains)) return;
@@ -116,9 +120,12 @@
         waiting.push(record);
         if (waiting.length > KEPT) waiting.shift();
       };
-      source.addEventListener("gap", (event) => { state.textContent = `a gap: ${event.data}`; });
-      source.onerror = () => {
-        state.textContent = source.readyState === EventSource.CLOSED ? "the gateway has refused: look at the filters" : "the gateway does not answer; trying again";
+      source.addEventListener("gap", (event) => { missed = `a gap: ${event.data}`; tell(); });
+      source.onerror = (event) => {
+        // The stream has an event of this name, too, for a record that cannot be sent.
+        if (event.data !== undefined) missed = `not shown: ${event.data}`;
+        else trouble = source.readyState === EventSource.CLOSED ? "the gateway has refused: look at the filters" : "the gateway does not answer; trying again";
+        tell();
       };
     };
     const rest = (why) => { source?.close(); source = null; pause.textContent = "Go on"; state.textContent = why; };
