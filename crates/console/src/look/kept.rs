@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use serving::lag::history::History;
 use serving::lag::kept::{from_bytes, to_bytes};
@@ -14,19 +14,23 @@ use crate::snapshot::Snapshot;
 
 const FILE: &str = "lag.bin";
 
-/// The file, if there is a folder for it.
+/// The file, if there is a folder for it; locked while it is written, because a stop may come in the middle of that.
 #[derive(Debug, Clone)]
-pub(super) struct Kept(Option<PathBuf>);
+pub(super) struct Kept(Option<Arc<Mutex<PathBuf>>>);
 
 impl Kept {
     pub(super) fn within(dir: Option<&Path>) -> Kept {
-        Kept(dir.map(|dir| dir.join(FILE)))
+        Kept(dir.map(|dir| Arc::new(Mutex::new(dir.join(FILE)))))
+    }
+
+    fn path(&self) -> Option<MutexGuard<'_, PathBuf>> {
+        self.0.as_ref().map(|path| path.lock().expect("no code under it panics"))
     }
 
     /// What an earlier console has written; nothing of a file that is damaged.
     pub(super) fn read(&self) -> Vec<(String, History)> {
-        let Some(path) = &self.0 else { return Vec::new() };
-        let read = match fs::read(path) {
+        let Some(path) = self.path() else { return Vec::new() };
+        let read = match fs::read(&*path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
             Err(error) => Err(error.to_string()),
             Ok(bytes) => from_bytes(&bytes).map_err(|error| error.to_string()),
@@ -39,14 +43,14 @@ impl Kept {
 
     /// Writes the histories of a look. A crash leaves the file of before, or the new one.
     pub(super) fn write(&self, snapshot: &Snapshot) {
-        let Some(path) = &self.0 else { return };
+        let Some(path) = self.path() else { return };
         let groups: Vec<(&str, &History)> = snapshot
             .groups
             .values()
             .filter(|group| group.history.is_begun())
             .map(|group| (group.id.as_str(), &*group.history))
             .collect();
-        if let Err(error) = replace(path, &to_bytes(groups.into_iter())) {
+        if let Err(error) = replace(&path, &to_bytes(groups.into_iter())) {
             warn!(file = %path.display(), %error, "the history of groups' lag cannot be written");
         }
     }

@@ -179,6 +179,12 @@ async fn look(shared: Arc<Shared>) {
         }
         *lock(&shared.ended) = Some(Instant::now());
         let looked = looked.map(Arc::new);
+        let last = shared.seen.borrow().clone();
+        if let (Err(_), Some(Ok(last))) = (&looked, last) {
+            // The brokers may be stopped first, and a stop of the console then has nothing to write.
+            shared.kept.write_aside(&last).await;
+            written = Instant::now();
+        }
         shared.seen.send_replace(Some(looked.clone()));
         if let Ok(snapshot) = looked
             && written.elapsed() >= WRITTEN_EVERY

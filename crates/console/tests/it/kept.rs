@@ -1,6 +1,8 @@
 //! What a console knows after a restart, and how old the first unread record is.
 
-use crate::fixture::World;
+use std::time::Duration;
+
+use crate::fixture::{PATIENCE, World, ask};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_goes_on_with_the_history_of_lag() {
@@ -23,6 +25,28 @@ async fn a_restart_goes_on_with_the_history_of_lag() {
     let after = world.json_when(of_group, |value| !measured(value).is_empty()).await;
     assert_eq!(measured(&after)[0]["at_ms"], first["at_ms"], "{after}");
     world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_seen_before_the_brokers_went_away_is_kept_as_well() {
+    let world = World::start_open().await;
+    world.create("t", 1).await;
+    world.produce("t", 0, 10).await;
+    world.commit("g", "t", 0, 4).await;
+    world.json_when("/api/v1/group?id=g", |value| value["lag"] == 6).await;
+    let World { broker, gateway, cluster, kept, _dir, .. } = world;
+    drop(cluster);
+    broker.stop_within(PATIENCE).await;
+    let noticed = async {
+        while ask(gateway.address(), "GET", "/api/v1/groups", "host: localhost\r\n").await.status
+            != 503
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, noticed).await.is_ok(), "the console has not noticed");
+    gateway.stop().await;
+    assert!(kept.unwrap().path().join("lag.bin").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
