@@ -59,18 +59,20 @@ impl Shared {
         let half_bytes = settings.memory_bytes / 2;
         let bodies = Room::new(half_bytes);
         let topics = Topics::new(&settings.cluster, half_bytes, settings.request_bytes_max);
+        let events = Events::new(&settings.cluster, settings.events, bodies.bytes() / 8 * 3);
+        let lane = topics.cluster().private_lane();
         Shared {
             who: Who::new(settings.users_file.clone(), settings.key.clone(), settings.access),
             entrants: Entrants::new(settings.connections_max, settings.connections_per_address_max),
             counts: Counts::default(),
-            events: Events::new(&settings.cluster, settings.events, bodies.bytes() / 8 * 3),
+            groups: Arc::new(Groups::new(lane, Arc::clone(&events.counts))),
+            events,
             reading: bodies.half(),
             bodies,
             instances: Arc::new(Instances::new(
                 settings.instances.clone(),
                 topics.cluster().clone(),
             )),
-            groups: Arc::new(Groups::new(topics.cluster().private_lane())),
             keys: Arc::new(Keys::new(settings.memory_bytes)),
             lanes: Lanes::new(topics.cluster()),
             topics,

@@ -19,6 +19,7 @@ use serving::events::ResumeId;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::events::Counts;
 use crate::produce::{LOOKUP_MAX, no_topic, unavailable};
 use crate::state::Shared;
 
@@ -43,6 +44,8 @@ pub(crate) struct Groups {
     kept: Mutex<Kept>,
     /// Connections by which single records are read again.
     pub(crate) lane: Arc<PrivateLane>,
+    /// What is counted of all that records are pushed to.
+    counts: Arc<Counts>,
 }
 
 #[derive(Default)]
@@ -72,8 +75,8 @@ impl std::fmt::Debug for Entry {
 
 impl Groups {
     /// None yet.
-    pub(crate) fn new(lane: PrivateLane) -> Groups {
-        Groups { kept: Mutex::default(), lane: Arc::new(lane) }
+    pub(crate) fn new(lane: PrivateLane, counts: Arc<Counts>) -> Groups {
+        Groups { kept: Mutex::default(), lane: Arc::new(lane), counts }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

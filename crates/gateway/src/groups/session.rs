@@ -415,6 +415,7 @@ impl Session {
                 tracker.ack(of.offset);
                 let (reason, from, to) = (Reason::Retention, of.offset, of.offset + 1);
                 self.shelf.say_gap(&of.partition, &Gap { reason, from, to });
+                self.groups.counts.gaps.count(reason.into());
             }
             Ok(Found::Damaged(words)) => {
                 tracker.ack(of.offset);
@@ -520,6 +521,7 @@ impl Session {
             if at.0 != from {
                 let reason = if at.0 > from { Reason::Retention } else { Reason::Cut };
                 self.shelf.say_gap(&fetched.partition, &Gap { reason, from, to: at.0 });
+                self.groups.counts.gaps.count(reason.into());
             }
             if at.0 < from {
                 *tracker = Tracker::new(at.0);

@@ -310,6 +310,7 @@ async fn what_retention_has_passed_is_said() {
     let expected = json!({"type": "gap", "topic": "t", "partition": 0, "reason": "retention",
         "from": 1, "to": 6});
     assert_eq!(socket.text().await, expected);
+    assert_eq!(world.count("gaps").await, 1);
     assert_eq!(value(&socket.text().await), "v6");
     world.stop().await;
 }
@@ -331,6 +332,7 @@ async fn a_refused_message_that_is_gone_is_said_and_done() {
     let expected = json!({"type": "gap", "topic": "t", "partition": 0, "reason": "retention",
         "from": 0, "to": 1});
     assert_eq!(socket.text().await, expected);
+    assert_eq!(world.count("gaps").await, 1);
     until_committed(&world, "s", 1).await;
     for expected in ["v1", "v2"] {
         let message = socket.text().await;
