@@ -20,8 +20,8 @@ use crate::walk::Walker;
 pub struct RecordError {
     /// Which record of the batch, from 0.
     pub index: i32,
-    /// Why, in words for the producer's log.
-    pub message: String,
+    /// Why, in words for the producer's log; the first few have them.
+    pub message: Option<String>,
 }
 
 /// Why a well-formed batch is not taken.
@@ -164,7 +164,7 @@ fn check_timestamp_type(header: &BatchHeader, settings: &Settings) -> Result<(),
         return Ok(());
     }
     let message = "the batch says that the broker set its timestamp, which only the broker says";
-    Err(Refusal::Timestamp(vec![RecordError { index: 0, message: message.to_owned() }]))
+    Err(Refusal::Timestamp(vec![RecordError { index: 0, message: Some(message.to_owned()) }]))
 }
 
 fn one_batch(records: &[u8]) -> Result<BatchHeader, PartitionError> {
@@ -240,7 +240,8 @@ fn check_max_timestamp(
     if takes_any_timestamp(settings) || in_range(header.max_timestamp, settings, now) {
         return Ok(());
     }
-    Err(Refusal::Timestamp(vec![timestamp_error(0, header.max_timestamp, settings, now)]))
+    let message = out_of_range(header.max_timestamp, settings, now);
+    Err(Refusal::Timestamp(vec![RecordError { index: 0, message: Some(message) }]))
 }
 
 pub(crate) fn in_range(timestamp: Timestamp, settings: &Settings, now: Timestamp) -> bool {
@@ -249,16 +250,11 @@ pub(crate) fn in_range(timestamp: Timestamp, settings: &Settings, now: Timestamp
             && now.ms_since(timestamp) <= settings.timestamp_before_max_ms)
 }
 
-pub(crate) fn timestamp_error(
-    index: i32,
-    timestamp: Timestamp,
-    settings: &Settings,
-    now: Timestamp,
-) -> RecordError {
-    let message = format!(
+/// Why a timestamp is refused.
+pub(crate) fn out_of_range(timestamp: Timestamp, settings: &Settings, now: Timestamp) -> String {
+    format!(
         "timestamp {timestamp} is out of range: the broker's time is {now}, and records may be {} ms \
          older and {} ms newer",
         settings.timestamp_before_max_ms, settings.timestamp_after_max_ms
-    );
-    RecordError { index, message }
+    )
 }

@@ -11,11 +11,12 @@ use model::record::{Record, Records};
 use model::{BatchError, BatchHeader, Timestamp};
 
 use crate::PartitionError;
-use crate::check::{RecordError, Refusal, in_range, invalid, takes_any_timestamp, timestamp_error};
+use crate::check::{RecordError, Refusal, in_range, invalid, out_of_range, takes_any_timestamp};
 use crate::settings::Settings;
 
-/// Records named in a refusal; those behind them are not.
-const NAMED_MAX: usize = 16;
+/// Records whose refusal has words. All that are refused are named, so that a producer can send the others of their
+/// batch without them; a name takes no more bytes than the least record.
+const WORDS_MAX: usize = 16;
 
 thread_local! {
     /// Where batches are decompressed, a window at a time.
@@ -104,17 +105,16 @@ impl<'a> Walker<'a> {
         if head.offset_delta != index {
             return Err(BatchError::Record { index, reason: "its offset is not the next one" });
         }
-        if !head.has_key && self.settings.log.cleanup.compact && self.no_key.len() < NAMED_MAX {
-            let message = "compacted topics accept no record without a key".to_owned();
-            self.no_key.push(RecordError { index, message });
+        if !head.has_key && self.settings.log.cleanup.compact {
+            name(&mut self.no_key, index, || {
+                "compacted topics accept no record without a key".to_owned()
+            });
         }
         let timestamp = self.header.base_timestamp.plus_ms(head.timestamp_delta);
         self.max_timestamp = self.max_timestamp.max(timestamp);
-        if !self.any_timestamp
-            && !in_range(timestamp, self.settings, self.now)
-            && self.bad_time.len() < NAMED_MAX
-        {
-            self.bad_time.push(timestamp_error(index, timestamp, self.settings, self.now));
+        if !self.any_timestamp && !in_range(timestamp, self.settings, self.now) {
+            let why = || out_of_range(timestamp, self.settings, self.now);
+            name(&mut self.bad_time, index, why);
         }
         Ok(())
     }
@@ -128,6 +128,13 @@ impl<'a> Walker<'a> {
         }
         Ok(self.max_timestamp)
     }
+}
+
+/// Names a record that is refused.
+#[cold]
+fn name(refused: &mut Vec<RecordError>, index: i32, why: impl FnOnce() -> String) {
+    let message = (refused.len() < WORDS_MAX).then(why);
+    refused.push(RecordError { index, message });
 }
 
 fn head_of(record: &Record<'_>) -> RecordHead {

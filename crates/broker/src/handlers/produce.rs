@@ -360,7 +360,7 @@ impl Call<'_> {
                 .iter()
                 .map(|error| BatchIndexAndErrorMessage {
                     batch_index: error.index,
-                    batch_index_error_message: Some(error.message.clone()),
+                    batch_index_error_message: error.message.clone(),
                 })
                 .collect(),
             _ => Vec::new(),

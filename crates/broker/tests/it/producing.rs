@@ -49,6 +49,16 @@ async fn a_record_without_a_key_is_refused_in_a_compacted_topic() {
             error.batch_index_error_message.as_deref().is_some_and(|text| text.contains("key"))
         );
     }
+    // All that are refused are named, however many, and a few of them in words.
+    let mut builder = BatchBuilder::new();
+    for at in 0..1000 {
+        builder.add(Timestamp(now_ms()), (at % 2 == 0).then_some(&b"key"[..]), Some(b"value"));
+    }
+    let errors = conn.produce("compacted", builder.finish()).await.record_errors;
+    let named: Vec<i32> = errors.iter().map(|error| error.batch_index).collect();
+    assert_eq!(named, (0..1000).filter(|at| at % 2 == 1).collect::<Vec<_>>());
+    let told = errors.iter().filter(|error| error.batch_index_error_message.is_some()).count();
+    assert_eq!(told, 16);
     assert_eq!(conn.end_offset("compacted").await, 0);
     assert_eq!(conn.append("compacted", batch_of(&["keyed"])).await, 0);
     broker.stop().await;
