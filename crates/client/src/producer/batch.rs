@@ -46,6 +46,32 @@ enum Ended {
         first_count: i32,
         halves: [Arc<Outcome>; 2],
     },
+    /// The broker has refused some of its records, and the others are in a batch of their own.
+    Sifted {
+        /// Which of its records were refused, ascending.
+        refused: Arc<[i32]>,
+        /// Of the refused ones, and of the others.
+        parts: [Arc<Outcome>; 2],
+    },
+}
+
+impl Ended {
+    /// The part that has a record of the whole, and which of its records that is; how it ended, if there are no parts.
+    fn part(&self, index: i32) -> Result<(&Outcome, i32), &Result<Placed, Undelivered>> {
+        match self {
+            Ended::Whole(result) => Err(result),
+            Ended::Split { first_count, halves: [first, _] } if index < *first_count => {
+                Ok((first, index))
+            }
+            Ended::Split { first_count, halves: [_, second] } => Ok((second, index - first_count)),
+            Ended::Sifted { refused, parts: [lost, others] } => {
+                Ok(match refused.binary_search(&index) {
+                    Ok(at) => (lost, at as i32),
+                    Err(before) => (others, index - before as i32),
+                })
+            }
+        }
+    }
 }
 
 impl Outcome {
@@ -83,7 +109,8 @@ impl Outcome {
             match outcome.wait().await {
                 Ended::Whole(Ok(_)) => {}
                 Ended::Whole(Err(lost)) => result = result.and(Err(lost.error.clone())),
-                Ended::Split { halves: [first, second], .. } => {
+                Ended::Split { halves: [first, second], .. }
+                | Ended::Sifted { parts: [first, second], .. } => {
                     waiting.extend([second.clone(), first.clone()]);
                 }
             }
@@ -142,21 +169,15 @@ impl Delivery {
     fn look(&self) -> Result<Result<(Option<Offset>, Timestamp), Undelivered>, &Outcome> {
         let (mut outcome, mut index) = (&*self.outcome, self.index);
         loop {
-            match outcome.ended.get() {
-                None => return Err(outcome),
-                Some(Ended::Whole(result)) => {
+            let Some(ended) = outcome.ended.get() else { return Err(outcome) };
+            match ended.part(index) {
+                Ok(part) => (outcome, index) = part,
+                Err(result) => {
                     let place = |placed: &Placed| {
                         let offset = placed.base_offset.map(|base| base.plus(index as i64));
                         (offset, placed.log_append_time)
                     };
                     return Ok(result.as_ref().map(place).map_err(Undelivered::clone));
-                }
-                // The half that has the record, and which of its records that is.
-                Some(Ended::Split { first_count, halves: [first, _] }) if index < *first_count => {
-                    outcome = first;
-                }
-                Some(Ended::Split { first_count, halves: [_, second] }) => {
-                    (outcome, index) = (second, index - first_count);
                 }
             }
         }
@@ -209,6 +230,8 @@ pub(super) struct Batch {
     pub(super) maybe_written: bool,
     /// Whether it must not be sent again: no broker would know it as one that may be written already.
     pub(super) is_spent: bool,
+    /// How often records were taken out of it that a broker had refused.
+    pub(super) sifted: u32,
     /// Records of its partition before it.
     pub(super) first_record: u64,
     pub(super) tags: Vec<u64>,
@@ -236,6 +259,7 @@ impl Batch {
             sent: self.sent,
             maybe_written: self.maybe_written,
             is_spent: self.is_spent,
+            sifted: self.sifted,
             first_record: self.first_record,
             tags: Vec::new(),
             memory_bytes: self.memory_bytes / 2,
@@ -255,6 +279,46 @@ impl Batch {
         let outcomes = [halves[0].outcome.clone(), halves[1].outcome.clone()];
         self.outcome.end(Ended::Split { first_count, halves: outcomes });
         halves
+    }
+
+    /// Puts two batches in its place: that of the `refused` records, ascending, which has no bytes and is not sent, and that
+    /// of the others, which has its memory. The bytes of the others, and the ordinals, are the caller's.
+    pub(super) fn into_sifted(
+        self,
+        refused: Arc<[i32]>,
+        ordinals: [u64; 2],
+        others: Bytes,
+    ) -> [Batch; 2] {
+        let count = refused.len() as i32;
+        assert!((1..self.record_count).contains(&count), "each part has a record");
+        let (mut lost_tags, mut tags) = (Vec::new(), Vec::new());
+        for (at, tag) in (0..).zip(self.tags) {
+            let is_refused = refused.binary_search(&at).is_ok();
+            if is_refused { &mut lost_tags } else { &mut tags }.push(tag);
+        }
+        let part = |record_count, bytes, ordinal, tags, memory_bytes| Batch {
+            bytes,
+            outcome: Arc::default(),
+            record_count,
+            base_sequence: self.base_sequence,
+            ordinal,
+            opened: self.opened,
+            attempts: self.attempts,
+            sent: self.sent,
+            maybe_written: self.maybe_written,
+            is_spent: self.is_spent,
+            sifted: self.sifted + 1,
+            first_record: self.first_record,
+            tags,
+            memory_bytes,
+        };
+        let parts = [
+            part(count, Bytes::new(), ordinals[0], lost_tags, 0),
+            part(self.record_count - count, others, ordinals[1], tags, self.memory_bytes),
+        ];
+        let outcomes = [parts[0].outcome.clone(), parts[1].outcome.clone()];
+        self.outcome.end(Ended::Sifted { refused, parts: outcomes });
+        parts
     }
 
     /// Gives it another identity and place in the sequence.
@@ -340,6 +404,7 @@ mod tests {
             sent: None,
             maybe_written: false,
             is_spent: false,
+            sifted: 0,
             first_record: 0,
             tags: Vec::new(),
             memory_bytes: 0,

@@ -163,6 +163,7 @@ impl QueueState {
             sent: None,
             maybe_written: false,
             is_spent: false,
+            sifted: 0,
             first_record: open.first_record,
             tags: open.tags,
             memory_bytes: open.memory_bytes,

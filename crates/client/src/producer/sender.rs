@@ -27,6 +27,10 @@ use wire::{ApiKey, ProduceResponse};
 /// Without acknowledgements: how long the sender waits for a socket that takes no more.
 const UNANSWERED_PAUSE: Duration = Duration::from_millis(1);
 
+/// How often records are taken out of a batch: a broker that names all that it refuses needs a few rounds at most, as there
+/// are few reasons. One that names others than it means must not be asked without end.
+const SIFTED_MAX: u32 = 8;
+
 /// What other tasks tell the sender.
 enum Event {
     Answer {
@@ -421,7 +425,11 @@ impl Sender {
             code => {
                 let what = format!("produce to {}-{}", sent.queue.topic, sent.queue.partition);
                 let message = answer.error_message.clone();
-                self.settle(sent, &ClientError::Refused { what, code, message });
+                let error = ClientError::Refused { what, code, message };
+                match self.refused_of(&sent.batch, answer) {
+                    Some(refused) => self.send_others(sent, refused, error),
+                    None => self.settle(sent, &error),
+                }
             }
         }
     }
@@ -474,6 +482,36 @@ impl Sender {
         tracing::debug!(%topic, partition, bytes = sent.batch.bytes.len(), "too large: split");
         let halves = split::halves(&self.shared, &sent.queue, sent.batch);
         self.put_back(sent.queue, halves);
+    }
+
+    /// The records that a broker refuses for themselves, ascending, if it names them and others are in the batch (KIP-467).
+    /// A transaction cannot be committed without them.
+    fn refused_of(&self, batch: &Batch, answer: &PartitionProduceResponse) -> Option<Arc<[i32]>> {
+        let is_of_records =
+            matches!(answer.error(), ErrorCode::InvalidRecord | ErrorCode::InvalidTimestamp);
+        if !is_of_records || self.shared.transaction.is_some() || batch.sifted >= SIFTED_MAX {
+            return None;
+        }
+        let named = answer.record_errors.iter().map(|error| error.batch_index);
+        let mut refused: Vec<i32> =
+            named.filter(|index| (0..batch.record_count).contains(index)).collect();
+        refused.sort_unstable();
+        refused.dedup();
+        (1..batch.record_count as usize).contains(&refused.len()).then(|| refused.into())
+    }
+
+    /// Some records of a batch are refused: gives those up, and sends the others without them.
+    fn send_others(&mut self, sent: Sent, refused: Arc<[i32]>, error: ClientError) {
+        let (topic, partition) = (&sent.queue.topic, sent.queue.partition);
+        tracing::debug!(%topic, partition, refused = refused.len(), %error, "sent without them");
+        let is_numbered = sent.batch.base_sequence != Sequence::NONE;
+        let [lost, others] = split::sifted(&self.shared, &sent.queue, sent.batch, refused);
+        if is_numbered {
+            // The others have fewer numbers than those behind them are counted from.
+            self.lose(&error);
+        }
+        self.end(&sent.queue, lost, Err(error));
+        self.put_back(sent.queue, [others]);
     }
 
     /// What a broker had, or what takes its place, is to be sent again.

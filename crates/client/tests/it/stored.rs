@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use wire::api_versions::ApiVersion;
 use wire::frame::{RequestHead, write_response};
 use wire::metadata::{MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic};
-use wire::produce::{PartitionProduceResponse, TopicProduceResponse};
+use wire::produce::{BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse};
 use wire::{
     ApiKey, ApiVersionsResponse, InitProducerIdResponse, MetadataRequest, MetadataResponse,
     ProduceRequest, ProduceResponse, Reader, Writer,
@@ -28,6 +28,20 @@ struct Topic {
     next_sequence: Option<(i64, i32)>,
     /// The first sequence that was taken.
     first_sequence: Option<i32>,
+    /// How a batch is refused that has values which begin with "bad".
+    on_bad: Naming,
+}
+
+/// Which records are named where some are refused for themselves.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Naming {
+    /// Those.
+    #[default]
+    All,
+    /// None.
+    None,
+    /// The first of the batch, whatever it is.
+    First,
 }
 
 /// The id of the next producer that asks for one.
@@ -47,22 +61,42 @@ impl Topic {
             return Err(ErrorCode::MessageTooLarge);
         }
         let producer = header.producer_id.0;
-        // Any sequence is taken from a producer that is not known.
-        let known = self.next_sequence.filter(|(id, _)| *id == producer);
+        // Any sequence is taken from a producer that is not known, or that counts none.
+        let known = self.next_sequence.filter(|(id, _)| *id == producer && *id >= 0);
         if known.is_some_and(|(_, due)| due != header.base_sequence.0) {
             return Err(ErrorCode::OutOfOrderSequenceNumber);
+        }
+        let mut plain = Vec::new();
+        let records = compression::records::read(&header, bytes, 1 << 24, &mut plain).unwrap();
+        let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
+        let values: Vec<String> =
+            records.map(|record| text(record.unwrap().value.unwrap_or_default())).collect();
+        if values.iter().any(|value| value.starts_with("bad")) {
+            return Err(ErrorCode::InvalidRecord);
         }
         self.first_sequence.get_or_insert(header.base_sequence.0);
         let next = header.base_sequence.plus(header.record_count).0;
         self.next_sequence = Some((producer, next));
         let base = self.values.len() as i64;
+        self.values.extend(values);
+        Ok(base)
+    }
+
+    /// The records of a batch that are named where it is refused for some of them.
+    fn named(&self, bytes: &[u8]) -> Vec<BatchIndexAndErrorMessage> {
+        let header = BatchHeader::decode_checked(bytes).unwrap();
         let mut plain = Vec::new();
         let records = compression::records::read(&header, bytes, 1 << 24, &mut plain).unwrap();
-        for record in records {
-            let value = record.unwrap().value.unwrap_or_default().to_vec();
-            self.values.push(String::from_utf8(value).unwrap());
-        }
-        Ok(base)
+        let is_named = |at: i32, value: &[u8]| match self.on_bad {
+            Naming::All => value.starts_with(b"bad"),
+            Naming::None => false,
+            Naming::First => at == 0,
+        };
+        let named = (0..).zip(records).filter(|(at, record)| {
+            is_named(*at, record.as_ref().unwrap().value.unwrap_or_default())
+        });
+        let error = |batch_index| BatchIndexAndErrorMessage { batch_index, ..Default::default() };
+        named.map(|(at, _)| error(at)).collect()
     }
 }
 
@@ -156,6 +190,12 @@ fn produce(request: &ProduceRequest, topic: &Shared) -> ProduceResponse {
             error_code: taken.err().unwrap_or(ErrorCode::None).code(),
             base_offset: taken.unwrap_or(-1),
             log_append_time_ms: -1,
+            record_errors: match taken {
+                Err(ErrorCode::InvalidRecord) => {
+                    topic.named(partition.records.as_deref().unwrap_or_default())
+                }
+                _ => Vec::new(),
+            },
             ..Default::default()
         };
         TopicProduceResponse {
@@ -215,6 +255,63 @@ async fn one_record_that_is_too_large_fails_and_the_others_of_its_batch_do_not()
         assert_eq!(delivery.wait().await.is_ok(), i != 2, "record {i}");
     }
     assert_eq!(topic.lock().unwrap().values, ["a", "b", "c", "d"]);
+}
+
+#[tokio::test]
+async fn records_that_are_refused_for_themselves_take_no_others_with_them() {
+    for (naming, compression, idempotence) in [
+        (Naming::All, Compression::None, true),
+        (Naming::All, Compression::Zstd, true),
+        (Naming::All, Compression::None, false),
+        (Naming::None, Compression::None, true),
+        (Naming::First, Compression::None, true),
+    ] {
+        let (cluster, topic) = played(1 << 20).await;
+        topic.lock().unwrap().on_bad = naming;
+        let ended = Arc::new(Mutex::new(Vec::new()));
+        let reports = ended.clone();
+        let config = ProducerConfig {
+            idempotence,
+            on_batch: Some(Arc::new(move |report| {
+                assert_eq!(report.tags.len(), report.record_count as usize);
+                let tags = report.tags.iter().map(|tag| (*tag, report.result.is_ok()));
+                reports.lock().unwrap().extend(tags);
+            })),
+            ..config(compression)
+        };
+        let producer = Producer::new(cluster, config.clone()).await.unwrap();
+        let mut deliveries = Vec::new();
+        for tag in 0..500 {
+            let value = if tag % 7 == 0 { format!("bad {tag}") } else { tag.to_string() };
+            let record = Record { tag, ..Record::value(value.as_bytes()) };
+            deliveries.push((tag, value.clone(), producer.send("t", &record).await.unwrap()));
+        }
+        let error = producer.flush().await.unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::InvalidRecord));
+        let values = topic.lock().unwrap().values.clone();
+        let mut offset = 0;
+        for (_, value, delivery) in &deliveries {
+            let is_lost = value.starts_with("bad") || naming != Naming::All;
+            assert!(delivery.is_done());
+            match delivery.fate().await {
+                Ok(at) => {
+                    assert_eq!(at, Some(Offset(offset)), "{value}");
+                    assert_eq!(&values[offset as usize], value);
+                    offset += 1;
+                }
+                Err(lost) => assert!(is_lost && !lost.maybe_written, "{value}: {lost:?}"),
+            }
+        }
+        assert_eq!(values.len() as i64, offset);
+        let mut ended = ended.lock().unwrap().clone();
+        ended.sort_unstable();
+        let mut expected = Vec::new();
+        for (tag, _, delivery) in &deliveries {
+            expected.push((*tag, delivery.wait().await.is_ok()));
+        }
+        assert_eq!(ended, expected, "each record has ended once");
+        assert_eq!(producer.free_buffer_bytes(), config.buffer_bytes);
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What is refused, and how.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use serving::visitors::Doorkeeper;
 
 use gateway::{Access, Settings};
@@ -69,6 +69,34 @@ async fn a_record_that_the_topic_does_not_take_is_refused_and_its_neighbours_are
     world.create("compacted", 1, &[("cleanup.policy", "compact")]).await;
     let keyless = connection.post("/topics/compacted/raw", "x/y", "v").await;
     assert_eq!((keyless.status, &keyless.json()["written"]), (422, &json!("no")), "{keyless:?}");
+    // More of them than brokers have words for.
+    let records = |count: i64, wrong: Value| {
+        let right = json!({"key": "k", "value": "v", "timestamp": 1_700_000_000_000_i64});
+        let of = |at| if at % 2 == 0 { right.clone() } else { wrong.clone() };
+        json!({"records": (0..count).map(of).collect::<Vec<_>>()}).to_string()
+    };
+    let keyless = json!({"value": "v"});
+    let too_late = json!({"key": "k", "value": "v", "timestamp": i64::MAX});
+    world.create("timed", 1, &[]).await;
+    for (topic, wrong) in [("compacted", keyless), ("timed", too_late)] {
+        let body = records(101, wrong);
+        let path = format!("/topics/{topic}");
+        for (round, key) in [None, Some("k")].into_iter().enumerate() {
+            let key = key.map(|key| ("idempotency-key", key));
+            let headers: Vec<_> = [("content-type", TEXT)].into_iter().chain(key).collect();
+            let answer = connection.ask("POST", &path, &headers, body.as_bytes()).await;
+            assert_eq!(answer.status, 200, "{answer:?}");
+            let offsets = answer.json()["offsets"].as_array().unwrap().clone();
+            for (at, offset) in (0..).zip(&offsets) {
+                let expected = match at % 2 {
+                    0 => (json!(51 * round + at / 2), Value::Null),
+                    _ => (Value::Null, json!(422)),
+                };
+                assert_eq!((&offset["offset"], &offset["error_code"]), (&expected.0, &expected.1));
+            }
+        }
+        assert_eq!(world.ends(topic).await, [102]);
+    }
     world.stop().await;
 }
 
