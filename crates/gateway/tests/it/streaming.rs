@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use client::Admin;
 use gateway::Settings;
 use serde_json::{Value, json};
 use serving::choice::OfTopics;
@@ -355,6 +356,37 @@ async fn a_broker_that_cannot_be_reached_is_told_of_each_record_and_the_stream_g
     let found = world.read("t").await;
     let told = found.iter().find(|kept| Some(kept.offset) == offset.as_i64()).unwrap();
     assert_eq!(told.value.as_deref(), Some(&b"c"[..]));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_goes_on_with_a_topic_that_was_made_again() {
+    let world = World::start().await;
+    let admin = Admin::new(world.cluster.clone());
+    world.create("t", 1, &[]).await;
+    let mut stream = Stream::begin(&world, &path(&world, "t").await).await;
+    let mut connection = world.connect().await;
+    for round in 0..2 {
+        for offset in 0..2 {
+            stream.send(record("v")).await;
+            let report = stream.report().await.unwrap();
+            assert_eq!((&report["error_code"], &report["offset"]), (&json!(200), &json!(offset)));
+        }
+        admin.delete_topics(&["t"]).await.unwrap();
+        // Once by itself, and once from what is remembered.
+        for _ in 0..2 {
+            stream.send(record("lost")).await;
+            let report = stream.report().await.unwrap();
+            assert_eq!((&report["error_code"], &report["written"]), (&json!(40401), &json!("no")));
+        }
+        let body = json!({"topic_name": "t", "partitions_count": 1}).to_string();
+        let made = connection.post("/admin/topics", "application/json", body).await;
+        assert_eq!(made.status, 201, "round {round}: {made:?}");
+    }
+    stream.send(record("v")).await;
+    stream.end().await;
+    let reports = stream.reports().await;
+    assert_eq!((reports.len(), &reports[0]["offset"]), (1, &json!(0)), "{reports:?}");
     world.stop().await;
 }
 

@@ -86,6 +86,7 @@ struct Waiting {
 /// A stream of records.
 struct Stream {
     shared: Arc<Shared>,
+    /// As it was when the last object came.
     topic: Arc<Topic>,
     pair: Pair,
     /// Of the whole stream, and so of each of its records.
@@ -152,7 +153,7 @@ impl Stream {
                     has_no_room = false;
                     self.answer(outcome).await?;
                 }
-                Event::Object(Ok(true)) => match self.take() {
+                Event::Object(Ok(true)) => match self.take().await {
                     Ok(is_taken) => has_no_room = !is_taken,
                     Err(error) => end = Some(Some(self.of_next(&error))),
                 },
@@ -177,7 +178,8 @@ impl Stream {
     ///
     /// # Errors
     /// It is not JSON: nothing behind it is to be trusted.
-    fn take(&mut self) -> Result<bool, ApiError> {
+    async fn take(&mut self) -> Result<bool, ApiError> {
+        let is_there = self.find_topic().await;
         let (described, slot) = match record(self.objects.object()) {
             Err(Unread::Malformed(why)) => return Err(ApiError::new(Kind::Malformed, why)),
             Err(Unread::Refused(why)) => {
@@ -187,7 +189,8 @@ impl Stream {
             Ok(mut record) => {
                 stamp(&mut record, now_ms());
                 self.trace.add_to(&mut record.draft);
-                let slot = match check_key(&record.draft, self.pair) {
+                let checked = is_there.and_then(|()| check_key(&record.draft, self.pair));
+                let slot = match checked {
                     Ok(()) => self.send(record.draft),
                     Err(refused) => Slot::refused(refused),
                 };
@@ -202,6 +205,13 @@ impl Stream {
         self.taken += 1;
         self.waiting.push_back(Waiting { described, slot, deadline: Instant::now() + ANSWER_MAX });
         Ok(true)
+    }
+
+    /// Finds the topic, which may have been deleted and made again since the last object.
+    async fn find_topic(&mut self) -> Result<(), ApiError> {
+        let name = Arc::clone(&self.topic.name);
+        self.topic = self.shared.topics.get(&name).await?;
+        Ok(())
     }
 
     fn send(&self, draft: Draft<'_>) -> Slot {
