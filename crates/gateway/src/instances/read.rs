@@ -125,7 +125,9 @@ fn write(
     fetched: Vec<Fetched>,
     mut charge: Charge,
 ) -> Result<Written, ApiError> {
-    let mut page = Page::new(portion.format.embedded, RECORDS_MAX, portion.bytes_max);
+    let text_bytes_max = charge.limit_bytes();
+    let mut page =
+        Page::new(portion.format.embedded, RECORDS_MAX, portion.bytes_max, text_bytes_max);
     // Batches come whole, and what is written of them is as large again.
     let size_bytes: usize = fetched.iter().map(Fetched::size_bytes).sum();
     charge.set((2 * size_bytes).max(portion.bytes_max.min(FETCH_BYTES as usize)))?;

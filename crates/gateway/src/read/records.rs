@@ -84,7 +84,9 @@ async fn read(
 ) -> Result<Read, ApiError> {
     let until = Instant::now() + piece.wait;
     let (cluster, lanes) = (shared.topics.cluster(), &shared.lanes);
-    let mut page = Page::new(piece.format.embedded, piece.records_max, piece.bytes_max);
+    let text_bytes_max = shared.reading.limit_bytes();
+    let mut page =
+        Page::new(piece.format.embedded, piece.records_max, piece.bytes_max, text_bytes_max);
     let mut charge = Charge::new(&shared.reading);
     let mut may_wait = false;
     loop {

@@ -184,6 +184,15 @@ async fn reading_needs_leave_to_read_and_memory() {
     let mut connection = world.connect().await;
     assert_eq!(read(&mut connection, "offset=0&max_bytes=300000").await.0, 429);
     assert_eq!(read(&mut connection, "offset=0&max_bytes=100000").await.0, 200);
+    // Six bytes each in a text; the page ends before what it has no room for.
+    world.fill("t", 0, ["v".to_owned(), "\u{1}".repeat(60_000)]).await;
+    let (status, page) = read(&mut connection, "offset=0&max_bytes=100000&format=text").await;
+    assert_eq!((status, page.as_array().map(Vec::len)), (200, Some(1)), "{page}");
+    let (status, error) = read(&mut connection, "offset=1&max_bytes=100000&format=text").await;
+    let words = error["message"].as_str().unwrap();
+    assert!(status == 429 && words.contains("takes 360") && words.contains("offset 1"), "{words}");
+    let (status, page) = read(&mut connection, "offset=1&max_bytes=100000&format=binary").await;
+    assert_eq!((status, page.as_array().map(Vec::len)), (200, Some(1)));
     world.stop().await;
 }
 
