@@ -420,13 +420,7 @@ fn check(
         // A member of a group takes partitions from others, and commits.
         shared.allow(Visitor::of(parts), Deed::Join)?;
     }
-    if let Some(coding) =
-        parts.headers.get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity")
-    {
-        // Nothing is expanded here, so that nothing can be expanded to more than there is memory for.
-        let words = format!("Content-Encoding is {coding:?}: send the body as it is");
-        return Err(ApiError::new(Kind::MediaType, words));
-    }
+    check_codings(&parts.headers)?;
     // Health is told to the end, and a stream of events has words of its own for it.
     let is_told = matches!(
         route,
@@ -439,6 +433,22 @@ fn check(
     );
     if shared.is_stopping() && !is_told {
         return Err(ApiError::new(Kind::Unavailable, "the gateway stops"));
+    }
+    Ok(())
+}
+
+/// Refuses a body that is not sent as it is. Nothing is expanded here, so that nothing can be expanded to more than there is
+/// memory for; and what is not expanded must not become a record as it stands.
+fn check_codings(headers: &HeaderMap) -> Result<(), ApiError> {
+    for (name, plain) in
+        [(header::CONTENT_ENCODING, "identity"), (header::TRANSFER_ENCODING, "chunked")]
+    {
+        let said: Vec<&HeaderValue> = headers.get_all(&name).iter().collect();
+        let is_plain = |said: &HeaderValue| said.as_bytes().eq_ignore_ascii_case(plain.as_bytes());
+        if said.len() > 1 || !said.iter().all(|said| is_plain(said)) {
+            let words = format!("{name} is {said:?}: send the body as it is");
+            return Err(ApiError::new(Kind::MediaType, words));
+        }
     }
     Ok(())
 }
