@@ -388,7 +388,7 @@ async fn respond(
             let target = Target { topic: &topic, partition, raw };
             produce(shared, target, &parameters, parts, body).await
         }
-        Route::Clusters { id } => clusters(shared, id.as_deref(), &parts.headers).await,
+        Route::Clusters { id } => clusters(shared, id.as_deref(), parts).await,
         Route::ProduceV3 { cluster, topic } => {
             let target = v3::Target { cluster: &cluster, topic: &topic };
             match is_stream {

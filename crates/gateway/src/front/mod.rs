@@ -13,6 +13,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use hyper::header::HOST;
 use hyper::http::request::Parts;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -48,6 +49,12 @@ impl Peer {
     pub(crate) fn of(parts: &Parts) -> Option<IpAddr> {
         parts.extensions.get().map(|Peer(address)| *address)
     }
+}
+
+/// The host that a request names, which was looked at when it came in.
+pub(crate) fn host(parts: &Parts) -> &str {
+    let said = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+    parts.uri.authority().map(|authority| authority.as_str()).or(said).unwrap_or("localhost")
 }
 
 /// Serves `first`, then all others that come, until told to stop.

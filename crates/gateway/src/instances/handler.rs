@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use hyper::Method;
 use hyper::body::Incoming;
-use hyper::header::HOST;
 use hyper::http::request::Parts;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serving::error::{ApiError, Kind};
@@ -15,6 +14,7 @@ use tokio::time::timeout;
 use super::work::{Done, Work, carry_out, check_type};
 use crate::answer::{Answer, nothing, text};
 use crate::charge::Charge;
+use crate::front::host;
 use crate::produce::unavailable;
 use crate::request::body::collect;
 use crate::request::instances::{check_name, creation};
@@ -64,12 +64,6 @@ pub(crate) async fn create(
     let base_uri = format!("{here}/consumers/{}/instances/{}", escaped(group), escaped(&name));
     let (name, base_uri) = (text(&name), text(&base_uri));
     Ok(Answer::as_proxies(format!("{{\"instance_id\":{name},\"base_uri\":{base_uri}}}")))
-}
-
-/// The host that a request names, which was looked at when it came in.
-fn host(parts: &Parts) -> &str {
-    let said = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
-    parts.uri.authority().map(|authority| authority.as_str()).or(said).unwrap_or("localhost")
 }
 
 /// Answers a request to an instance.

@@ -37,6 +37,8 @@ pub(crate) fn of_refusal(error: &ClientError) -> ApiError {
 fn kind(error: &ClientError) -> Kind {
     match error {
         ClientError::RecordTooLarge { .. } => Kind::TooLarge,
+        // A text that is longer than Kafka's protocol has room for.
+        ClientError::Encode(_) => Kind::Unprocessable,
         ClientError::Refused { code, .. } => kind_of_code(*code),
         ClientError::ClientClosed
         | ClientError::Connect { .. }
@@ -50,9 +52,10 @@ fn kind(error: &ClientError) -> Kind {
 fn kind_of_code(code: ErrorCode) -> Kind {
     match code {
         ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge => Kind::TooLarge,
-        ErrorCode::InvalidRecord | ErrorCode::InvalidTimestamp | ErrorCode::PolicyViolation => {
-            Kind::Unprocessable
-        }
+        ErrorCode::InvalidRecord
+        | ErrorCode::InvalidTimestamp
+        | ErrorCode::PolicyViolation
+        | ErrorCode::OffsetMetadataTooLarge => Kind::Unprocessable,
         ErrorCode::TopicAuthorizationFailed | ErrorCode::ClusterAuthorizationFailed => {
             Kind::Unauthorized
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hyper::HeaderMap;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
+use percent_encoding::percent_decode_str;
 use serving::error::{ApiError, Kind};
 use serving::idempotency::Name;
 use tokio::time::Instant;
@@ -96,7 +97,8 @@ impl<'a> Asked<'a> {
     fn name(&self, key: &str) -> Name {
         Name {
             principal: Visitor::of(self.parts).name.to_string(),
-            path: self.parts.uri.path().to_owned(),
+            // However its characters are written.
+            path: percent_decode_str(self.parts.uri.path()).decode_utf8_lossy().into_owned(),
             key: key.to_owned(),
         }
     }

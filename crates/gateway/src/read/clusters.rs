@@ -1,11 +1,11 @@
 //! The one cluster behind the gateway, in the words of version 3 of Confluent's REST proxy.
 
-use hyper::HeaderMap;
-use hyper::header::HOST;
+use hyper::http::request::Parts;
 use serving::error::{ApiError, Kind};
 use tokio::time::timeout;
 
 use crate::answer::{Answer, text};
+use crate::front::host;
 use crate::produce::{LOOKUP_MAX, unavailable};
 use crate::state::Shared;
 
@@ -32,11 +32,10 @@ pub(crate) fn other_cluster(said: &str, id: &str) -> ApiError {
 pub(crate) async fn clusters(
     shared: &Shared,
     said: Option<&str>,
-    headers: &HeaderMap,
+    parts: &Parts,
 ) -> Result<Answer, ApiError> {
     let id = cluster_id(shared).await?;
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
-    let all = format!("{}://{host}/v3/clusters", shared.settings.scheme());
+    let all = format!("{}://{}/v3/clusters", shared.settings.scheme(), host(parts));
     let cluster = format!(
         "{{\"kind\":\"KafkaCluster\",\"metadata\":{{\"self\":{},\"resource_name\":{}}},\"cluster_id\":{}}}",
         text(&format!("{all}/{id}")),

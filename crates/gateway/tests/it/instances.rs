@@ -315,6 +315,19 @@ async fn what_makes_no_sense_is_refused_and_harms_nothing() {
         let answer = one.post(what, body).await;
         assert_eq!(answer.status, status, "{what} {:.80}: {answer:?}", body);
     }
+    one.done("assignments", r#"{"partitions":[{"topic":"t","partition":0}]}"#).await;
+    for length in [5_000, 40_000] {
+        let (topic, metadata) = ("t".repeat(length), "m".repeat(length));
+        let body = format!(
+            r#"{{"offsets":[{{"topic":"t","partition":0,"offset":0,"metadata":"{metadata}"}}]}}"#
+        );
+        let answer = one.post("offsets", &body).await;
+        assert_eq!(answer.status, 422, "{length}: {answer:?}");
+        let body = format!(r#"{{"offsets":[{{"topic":"{topic}","partition":0,"offset":0}}]}}"#);
+        let answer = one.post("offsets", &body).await;
+        assert!(matches!(answer.status, 404 | 422), "{length}: {answer:?}");
+    }
+    assert_eq!(one.delete("/subscription").await, 204);
     let long = "a".repeat(300);
     for (group, body) in [("g%0a", "{}"), ("", "{}"), (&*long, "{}"), ("g", r#"{"format":"avro"}"#)]
     {

@@ -77,6 +77,9 @@ async fn a_topic_is_created_once_and_can_be_written_to_at_once() {
         (json!({"topic_name": "x", "configs": {"no.such.key": "1"}}), 422),
         (json!({"topic_name": ".."}), 422),
         (json!({"topic": "x"}), 422),
+        // Longer than a text may be in Kafka's protocol.
+        (json!({"topic_name": "x", "configs": {"a".repeat(40_000): "1"}}), 422),
+        (json!({"topic_name": "x", "configs": {"retention.ms": "1".repeat(40_000)}}), 422),
     ] {
         let answer = connection.post("/admin/topics", JSON, body.to_string()).await;
         assert_eq!(answer.status, status, "{body}: {answer:?}");

@@ -34,6 +34,10 @@ async fn a_client_finds_the_cluster_and_no_other() {
     assert_eq!(list["data"], json!([one]));
     let found = connection.get(&format!("/v3/clusters/{id}")).await;
     assert_eq!(found.json(), one);
+    // What the target names counts, as it does when the request is let in.
+    let target = format!("http://127.0.0.1/v3/clusters/{id}");
+    let absolute = connection.ask("GET", &target, &[("host", "evil.example.com")], b"").await;
+    assert_eq!(absolute.json()["metadata"]["self"], target);
     let other = connection.get("/v3/clusters/other").await;
     assert_eq!((other.status, &other.json()["error_code"]), (404, &json!(404)));
     world.create("t", 1, &[]).await;
