@@ -80,6 +80,19 @@ pub fn resident_mib(pid: u32) -> Result<f64> {
     Ok(kib_of(&status, "VmRSS:").context("no VmRSS")? / 1024.0)
 }
 
+/// The most memory of a process that has been resident since [`forget_peak`], or since its start, in MiB.
+pub fn peak_resident_mib(pid: u32) -> Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    Ok(kib_of(&status, "VmHWM:").context("no VmHWM")? / 1024.0)
+}
+
+/// Makes the peak of a process's memory what is resident now.
+pub fn forget_peak(pid: u32) -> Result<()> {
+    const PEAK: &str = "5";
+    let file = format!("/proc/{pid}/clear_refs");
+    fs::write(&file, PEAK).with_context(|| format!("{file} cannot be written"))
+}
+
 /// Memory that the kernel has for itself, sockets' buffers among it, in MiB.
 pub fn kernel_mib() -> Result<f64> {
     let meminfo = fs::read_to_string("/proc/meminfo")?;
@@ -210,6 +223,19 @@ mod tests {
             1: 0100007F:2384 0100007F:9999 01 0:0 0:0 0 0 0 4712 1\n\
             2: 0100007F:2385 00000000:0000 0A 0:0 0:0 0 0 0 4713 1\n";
         assert_eq!(listening_inodes(table, 0x2384), vec!["4711"]);
+    }
+
+    #[test]
+    fn a_peak_is_remembered_until_it_is_forgotten() {
+        const BLOCK_BYTES: usize = 64 << 20;
+        let pid = std::process::id();
+        drop(std::hint::black_box(vec![1_u8; BLOCK_BYTES]));
+        let before = peak_resident_mib(pid).unwrap();
+        forget_peak(pid).unwrap();
+        let after = peak_resident_mib(pid).unwrap();
+        // Tests beside this one have some memory, too, but nothing like that.
+        assert!(after + 32.0 < before, "{before} MiB before, {after} after");
+        assert!(after + 32.0 > resident_mib(pid).unwrap());
     }
 
     #[test]

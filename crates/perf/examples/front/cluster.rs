@@ -1,12 +1,10 @@
-//! A cluster with much in it, and the console's pages of it.
+//! A cluster with much in it.
 
 use std::collections::HashMap;
-use std::time::Instant;
 
 use client::admin::NewTopic;
-use client::{Admin, Cluster, ClusterConfig, CommittedOffset};
+use client::{Admin, Cluster, ClusterConfig, CommittedOffset, Producer, ProducerConfig, Record};
 use model::{ErrorCode, Offset, TopicPartition};
-use perf::web::Connection;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
@@ -15,19 +13,11 @@ use crate::Told;
 /// Topics that are made in one request.
 const AT_ONCE: usize = 100;
 /// Partitions of each topic.
-const PARTITIONS: i32 = 4;
+pub const PARTITIONS: i32 = 4;
 /// Topics in which each group has committed.
-const TOPICS_OF_GROUP: usize = 10;
-/// The pages, and what they are called.
-const PAGES: [(&str, &str); 5] = [
-    ("overview", "/console"),
-    ("topics", "/console/topics"),
-    ("topic", "/console/topic?name=many-0"),
-    ("brokers", "/console/brokers"),
-    ("groups", "/console/groups"),
-];
+pub const TOPICS_OF_GROUP: usize = 10;
 
-fn block_on<T>(work: impl Future<Output = Told<T>>) -> Told<T> {
+pub fn block_on<T>(work: impl Future<Output = Told<T>>) -> Told<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
@@ -54,11 +44,27 @@ pub fn topic(bootstrap: &str, name: &str, partitions: i32) -> Told<()> {
     })
 }
 
-/// Makes topics and groups.
+/// The name of a topic that [`fill`] makes.
+pub fn topic_name(number: usize) -> String {
+    format!("many-{number}")
+}
+
+/// The id of a group that [`fill`] makes.
+pub fn group_id(number: usize) -> String {
+    format!("group-{number}")
+}
+
+/// In how many topics each group has committed, if there are so many.
+pub fn topics_of_group(topics: usize) -> usize {
+    TOPICS_OF_GROUP.min(topics)
+}
+
+/// Makes topics with a record each, in the first partition, and groups that have committed the beginning of every partition
+/// of some topics: each is one record behind in each of its topics.
 pub fn fill(bootstrap: &str, topics: usize, groups: usize) -> Told<Value> {
     block_on(async {
         let admin = admin(bootstrap).await?;
-        let names: Vec<String> = (0..topics).map(|number| format!("many-{number}")).collect();
+        let names: Vec<String> = (0..topics).map(topic_name).collect();
         for names in names.chunks(AT_ONCE) {
             let new: Vec<NewTopic> =
                 names.iter().map(|name| NewTopic::new(name, PARTITIONS, 1)).collect();
@@ -66,49 +72,43 @@ pub fn fill(bootstrap: &str, topics: usize, groups: usize) -> Told<Value> {
                 made?;
             }
         }
+        write_one_each(admin.cluster(), &names).await?;
         for group in 0..groups {
-            let mut offsets = HashMap::new();
-            for at in 0..TOPICS_OF_GROUP.min(topics) {
-                let name = &names[(group * TOPICS_OF_GROUP + at) % topics];
-                for partition in 0..PARTITIONS {
-                    let partition = TopicPartition::new(name.as_str(), partition);
-                    offsets.insert(partition, CommittedOffset::at(Offset(0)));
-                }
-            }
-            for (_, committed) in
-                admin.alter_group_offsets(&format!("group-{group}"), &offsets).await?
-            {
-                committed?;
-            }
+            commit(&admin, group, &names).await?;
         }
         Ok(json!({ "topics": topics, "groups": groups }))
     })
 }
 
-/// Fetches each page so often; the longest time of each, and of all.
-pub fn pages(gateway: &str, times: u32) -> Told<Value> {
-    block_on(async {
-        let mut connection = Connection::open(gateway).await?;
-        let mut line = serde_json::Map::new();
-        let mut longest_ms: f64 = 0.0;
-        for (name, path) in PAGES {
-            let mut slowest_ms: f64 = 0.0;
-            // The first one may wait for the first look at the cluster.
-            for time in 0..=times {
-                let began = Instant::now();
-                let request = format!("GET {path} HTTP/1.1\r\nhost: {gateway}\r\n\r\n");
-                let answer = connection.ask(request.as_bytes()).await?;
-                if answer.head.status != 200 {
-                    return Err(format!("{path}: {}", answer.head.status).into());
-                }
-                if time > 0 {
-                    slowest_ms = slowest_ms.max(began.elapsed().as_secs_f64() * 1e3);
-                }
-            }
-            line.insert(format!("{name}_ms"), slowest_ms.into());
-            longest_ms = longest_ms.max(slowest_ms);
+/// A record into the first partition of each topic.
+async fn write_one_each(cluster: &Cluster, names: &[String]) -> Told<()> {
+    // All of them in one request: else each record would ask for its topic, and for those before it.
+    cluster.want(names.iter().map(String::as_str));
+    cluster.refresh().await?;
+    let producer = Producer::new(cluster.clone(), ProducerConfig::default()).await?;
+    let record = Record { partition: Some(0), ..Record::value(b"one") };
+    let mut sent = Vec::new();
+    for name in names {
+        sent.push(producer.send(name, &record).await?);
+    }
+    producer.flush().await?;
+    for delivery in sent {
+        delivery.wait().await?;
+    }
+    Ok(())
+}
+
+async fn commit(admin: &Admin, group: usize, names: &[String]) -> Told<()> {
+    let mut offsets = HashMap::new();
+    for at in 0..topics_of_group(names.len()) {
+        let name = &names[(group * TOPICS_OF_GROUP + at) % names.len()];
+        for partition in 0..PARTITIONS {
+            let partition = TopicPartition::new(name.as_str(), partition);
+            offsets.insert(partition, CommittedOffset::at(Offset(0)));
         }
-        line.insert("page_ms".to_owned(), longest_ms.into());
-        Ok(Value::Object(line))
-    })
+    }
+    for (_, committed) in admin.alter_group_offsets(&group_id(group), &offsets).await? {
+        committed?;
+    }
+    Ok(())
 }

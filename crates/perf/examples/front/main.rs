@@ -2,6 +2,7 @@
 //! `cargo xt bench gateway` runs it; by hand: `cargo run --release -p perf --example front -- --help`.
 
 mod cluster;
+mod console;
 mod streams;
 
 use std::time::Duration;
@@ -71,17 +72,26 @@ enum What {
         #[arg(long, default_value_t = 10)]
         records: u32,
     },
-    /// Topics of four partitions, and groups that have committed in 40 partitions each
+    /// Topics of four partitions with a record each, and groups that have committed in 40 partitions each
     Fill {
         #[arg(long, default_value_t = 10_000)]
         topics: usize,
         #[arg(long, default_value_t = 1000)]
         groups: usize,
     },
-    /// Pages of the console, each so often
+    /// Pages of the console, each so often, once they are of all that was made
     Pages {
+        #[arg(long, default_value_t = 10_000)]
+        topics: usize,
+        #[arg(long, default_value_t = 1000)]
+        groups: usize,
         #[arg(long, default_value_t = 20)]
         times: u32,
+    },
+    /// Keeps the console looking at the cluster, so many times
+    Watch {
+        #[arg(long, default_value_t = 4)]
+        looks: u32,
     },
 }
 
@@ -99,7 +109,11 @@ fn main() -> Told<()> {
             streams::fan_out(ends, &typed.topic, *subscribers, *records)?
         }
         What::Fill { topics, groups } => cluster::fill(&typed.bootstrap, *topics, *groups)?,
-        What::Pages { times } => cluster::pages(&typed.gateway, *times)?,
+        What::Pages { topics, groups, times } => {
+            let made = console::Made { topics: *topics, groups: *groups };
+            console::pages(&typed.gateway, made, *times)?
+        }
+        What::Watch { looks } => console::watch(&typed.gateway, *looks)?,
     };
     println!("{line}");
     Ok(())

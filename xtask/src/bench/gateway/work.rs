@@ -1,8 +1,5 @@
 //! What a round of each row does, and the figures that come out.
 
-use std::thread;
-use std::time::Duration;
-
 use anyhow::{Context, Result};
 use peer::procfs;
 
@@ -12,10 +9,8 @@ use super::stand::{Programs, Stand};
 
 /// Seconds of a round, and of a quick one.
 const SECONDS: (f64, f64) = (10.0, 1.5);
-/// How long the console is watched while it collects: two looks, and a quick look at one.
-const COLLECTING: (Duration, Duration) = (Duration::from_secs(31), Duration::from_secs(16));
-/// How often the console's pages are fetched meanwhile, so that it looks every 15 seconds.
-const PAGE_EVERY: Duration = Duration::from_secs(5);
+/// Looks of the console, every 15 seconds, of which the cost is measured; and in a quick round.
+const LOOKS: (u32, u32) = (4, 1);
 /// A quick round has so many times fewer subscribers, topics, groups.
 const QUICK: u32 = 10;
 
@@ -120,24 +115,35 @@ fn proxy(stand: &Stand<'_>, rate: u32, seconds: &str) -> Result<Figures> {
     Ok(figures)
 }
 
+/// Memory is what the gateway has more than before its first request, at the most and at the end. The histories of groups
+/// have their whole size from the first look on. Of the ends of logs there are two looks: in logs that grow a partition
+/// takes more with each of the next 62 looks, which a round does not wait for (`console` has a test of what it is then).
 fn console(stand: &Stand<'_>, quick: bool) -> Result<Figures> {
     let part = if quick { QUICK } else { 1 };
     let (topics, groups) = ((10_000 / part).to_string(), (1000 / part).to_string());
-    stand.load(&["fill", "--topics", &topics, "--groups", &groups])?;
+    let made = ["--topics", &topics, "--groups", &groups];
+    stand.load(&[&["fill"], &made[..]].concat())?;
     let pid = stand.gateway.pid();
     let before_mib = procfs::resident_mib(pid)?;
-    let (mut figures, _) = stand.load(&["pages"])?;
-    let (before_s, watched) =
-        (procfs::cpu_s(pid)?, if quick { COLLECTING.1 } else { COLLECTING.0 });
-    let mut left = watched;
-    while !left.is_zero() {
-        let pause = left.min(PAGE_EVERY);
-        thread::sleep(pause);
-        left -= pause;
-        stand.load(&["pages", "--times", "0"])?;
-    }
-    let used_s = procfs::cpu_s(pid)? - before_s;
-    figures.insert("collecting_share".to_owned(), used_s / watched.as_secs_f64());
+    procfs::forget_peak(pid)?;
+    let (mut figures, _) = stand.load(&[&["pages"], &made[..]].concat())?;
+    let slowest = slowest_page(&figures)?;
+    eprintln!("  the slowest page: {} after {:.1} ms", slowest.0, slowest.1);
+    // From the end of one look to the end of another.
+    stand.load(&["watch", "--looks", "1"])?;
+    let looks = if quick { LOOKS.1 } else { LOOKS.0 };
+    let (watched, cpu) = stand.load(&["watch", "--looks", &looks.to_string()])?;
+    figures.insert("collecting_share".to_owned(), cpu.gateway_s / figure(&watched, "seconds")?);
+    figures.insert("broker_share".to_owned(), cpu.broker_s / figure(&watched, "seconds")?);
+    figures.insert("look_ms".to_owned(), figure(&watched, "look_ms")?);
     figures.insert("memory_mib".to_owned(), procfs::resident_mib(pid)? - before_mib);
+    figures.insert("peak_mib".to_owned(), procfs::peak_resident_mib(pid)? - before_mib);
     Ok(figures)
+}
+
+/// The page that takes longest, and its milliseconds.
+fn slowest_page(figures: &Figures) -> Result<(&str, f64)> {
+    let pages = figures.iter().filter_map(|(name, ms)| Some((name.strip_suffix("_ms")?, *ms)));
+    let pages = pages.filter(|(name, _)| *name != "page");
+    pages.max_by(|a, b| a.1.total_cmp(&b.1)).context("the load tells of no page")
 }
