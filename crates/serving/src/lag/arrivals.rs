@@ -9,15 +9,28 @@
 
 use crate::overview::rate::{Seen, per_second};
 
-/// Looks that are kept of one partition: 1 KiB.
+/// Looks that are kept of one partition.
 pub const SAMPLES_MAX: usize = 64;
 
 /// The ends of one log.
 ///
+/// A cluster has tens of thousands of logs, so looks are kept as what they are more than the one before: some 5 bytes each,
+/// and nothing but the first and the last of a log that rests.
+///
 /// Invariant: offsets never fall, times rise, and of equal offsets at most two follow each other: the first look and the last.
 #[derive(Debug, Clone, Default)]
 pub struct Arrivals {
-    samples: Vec<Seen>,
+    /// How many looks there are.
+    count: u8,
+    /// The first one, if there is one.
+    first: Seen,
+    /// The one before the last, if there are two.
+    before: Seen,
+    /// The last one, if there is one.
+    last: Seen,
+    /// The looks behind the first and up to `before`: by how much offset and time are more than in the look before, each in
+    /// groups of seven bits, the lowest first, with the eighth set where another follows.
+    between: Vec<u8>,
 }
 
 /// How long ago the oldest unread record arrived.
@@ -43,42 +56,67 @@ impl Arrivals {
     /// Takes in one look. A log whose end went back was cut or made anew, and a clock that went back says nothing of
     /// what was before: both begin anew.
     pub fn note(&mut self, seen: Seen) {
-        if self.samples.last().is_some_and(|last| seen.end < last.end || seen.at_ms <= last.at_ms) {
-            self.samples.clear();
+        if self.last().is_some_and(|last| seen.end < last.end || seen.at_ms <= last.at_ms) {
+            *self = Arrivals::default();
         }
-        if let [.., before, last] = &mut *self.samples
-            && before.end == seen.end
-            && last.end == seen.end
-        {
-            last.at_ms = seen.at_ms;
+        if self.count >= 2 && self.before.end == seen.end && self.last.end == seen.end {
+            self.last.at_ms = seen.at_ms;
             return;
         }
-        self.samples.push(seen);
-        if self.samples.len() > SAMPLES_MAX {
+        self.push(seen);
+        if usize::from(self.count) > SAMPLES_MAX {
             self.thin();
         }
     }
 
+    fn push(&mut self, seen: Seen) {
+        match self.count {
+            0 => self.first = seen,
+            1 => self.before = self.last,
+            _ => {
+                let (before, last) = (self.before, self.last);
+                write(&mut self.between, last.end.wrapping_sub(before.end));
+                write(&mut self.between, last.at_ms.wrapping_sub(before.at_ms));
+                self.before = last;
+            }
+        }
+        self.last = seen;
+        self.count += 1;
+    }
+
     /// Drops each second look of the older half, but the very first.
     fn thin(&mut self) {
-        let mut at = 0;
-        self.samples.retain(|_| {
-            at += 1;
-            at > SAMPLES_MAX / 2 || at % 2 == 1
-        });
+        let mut thinner = Arrivals::default();
+        let kept = self.samples().zip(1..).filter(|(_, at)| *at > SAMPLES_MAX / 2 || at % 2 == 1);
+        kept.for_each(|(seen, _)| thinner.push(seen));
+        *self = thinner;
+    }
+
+    /// All looks that are kept, the oldest first.
+    fn samples(&self) -> impl Iterator<Item = Seen> + '_ {
+        let mut bytes = self.between.iter();
+        let mut seen = self.first;
+        (0..self.count).map(move |at| {
+            match at {
+                0 => {}
+                at if at + 1 == self.count => seen = self.last,
+                _ => {
+                    seen.end = seen.end.wrapping_add(read(&mut bytes));
+                    seen.at_ms = seen.at_ms.wrapping_add(read(&mut bytes));
+                }
+            }
+            seen
+        })
     }
 
     /// Records a second between the last two looks.
     pub fn per_second(&self) -> Option<f64> {
-        match *self.samples {
-            [.., before, last] => per_second(before, last),
-            _ => None,
-        }
+        if self.count < 2 { None } else { per_second(self.before, self.last) }
     }
 
     /// The last look.
     pub fn last(&self) -> Option<Seen> {
-        self.samples.last().copied()
+        (self.count > 0).then_some(self.last)
     }
 
     /// How long ago, at `now_ms`, the record at `position` arrived, which is the oldest that was not read; `None` before
@@ -88,10 +126,17 @@ impl Arrivals {
         if position >= last.end {
             return Some(Behind::NOT);
         }
-        let after = self.samples.partition_point(|sample| sample.end <= position);
         let age = |at_ms: i64| now_ms.saturating_sub(at_ms).max(0);
-        let later = self.samples[after];
-        let Some(earlier) = after.checked_sub(1).map(|before| self.samples[before]) else {
+        let mut earlier: Option<Seen> = None;
+        let later = self.samples().find(|sample| {
+            let is_behind = sample.end > position;
+            if !is_behind {
+                earlier = Some(*sample);
+            }
+            is_behind
+        });
+        let later = later.unwrap_or(last);
+        let Some(earlier) = earlier else {
             return Some(Behind { ms: age(later.at_ms), at_least: true });
         };
         let records = (later.end - earlier.end) as f64;
@@ -99,6 +144,37 @@ impl Arrivals {
         let arrived = earlier.at_ms + ((later.at_ms - earlier.at_ms) as f64 * share) as i64;
         Some(Behind { ms: age(arrived), at_least: false })
     }
+}
+
+/// Room that is made at a time, in bytes: three looks of most logs. Twice as much each time would leave a third of it unused.
+const ROOM_BYTES: usize = 16;
+
+/// Writes a number that is hardly ever large.
+fn write(bytes: &mut Vec<u8>, number: i64) {
+    let mut left = number.cast_unsigned();
+    loop {
+        if bytes.len() == bytes.capacity() {
+            bytes.reserve_exact(ROOM_BYTES);
+        }
+        if left < 1 << 7 {
+            bytes.push(left as u8);
+            return;
+        }
+        bytes.push(left as u8 | 1 << 7);
+        left >>= 7;
+    }
+}
+
+/// Reads what [`write`] wrote.
+fn read(bytes: &mut std::slice::Iter<'_, u8>) -> i64 {
+    let mut number = 0_u64;
+    for (at, byte) in (0..).zip(bytes) {
+        number |= u64::from(byte & 0x7f) << (7 * at);
+        if byte >> 7 == 0 {
+            break;
+        }
+    }
+    number.cast_signed()
 }
 
 #[cfg(test)]
@@ -140,9 +216,23 @@ mod tests {
         let mut arrivals = looks(&[(5, 0)]);
         (1..1000).for_each(|i| arrivals.note(Seen { end: 5, at_ms: i * 1000 }));
         arrivals.note(Seen { end: 6, at_ms: 1_000_000 });
-        assert_eq!(arrivals.samples.len(), 3);
+        assert_eq!(arrivals.samples().count(), 3);
         assert_eq!(arrivals.behind(5, 1_000_500), exactly(500));
         assert_eq!(arrivals.per_second(), Some(1.0));
+    }
+
+    /// A console remembers 50,000 partitions: in 512 bytes each, 25 MiB at the most.
+    #[test]
+    fn a_log_that_grows_takes_half_a_kilobyte_at_the_most() {
+        let bytes = |arrivals: &Arrivals| size_of::<Arrivals>() + arrivals.between.capacity();
+        let of = |records_per_look: i64| {
+            let ends: Vec<_> = (0..6000).map(|at| (at * records_per_look, at * 15_000)).collect();
+            let after = (1..ends.len()).step_by(97);
+            after.map(|looks| bytes(&self::looks(&ends[..looks]))).max()
+        };
+        assert!(of(0).unwrap() <= 96, "a log that rests: {:?}", of(0));
+        // Ten thousand a second.
+        assert!(of(150_000).unwrap() <= 512, "{:?}", of(150_000));
     }
 
     #[test]
@@ -162,6 +252,23 @@ mod tests {
     }
 
     proptest! {
+        /// Looks are kept as they were, be their numbers what a broker has made up.
+        #[test]
+        fn looks_come_back_as_they_were(
+            mut ends in prop::collection::vec(any::<i64>(), 1..60),
+            mut times in prop::collection::btree_set(any::<i64>(), 60),
+        ) {
+            ends.sort_unstable();
+            ends.dedup();
+            let all: Vec<Seen> = ends
+                .iter()
+                .filter_map(|end| Some(Seen { end: *end, at_ms: times.pop_first()? }))
+                .collect();
+            let mut arrivals = Arrivals::default();
+            all.iter().for_each(|seen| arrivals.note(*seen));
+            prop_assert_eq!(arrivals.samples().collect::<Vec<_>>(), all);
+        }
+
         /// Whatever a log does, what is kept is bounded, and an age lies between those of the two looks around the record.
         #[test]
         fn an_age_lies_between_the_looks_around_the_record(
@@ -175,7 +282,7 @@ mod tests {
                 (end, now) = (end + records, now + ms);
                 all.push(Seen { end, at_ms: now });
                 arrivals.note(Seen { end, at_ms: now });
-                prop_assert!(arrivals.samples.len() <= SAMPLES_MAX);
+                prop_assert!(arrivals.samples().count() <= SAMPLES_MAX);
             }
             let position = (end - back).max(0);
             let behind = arrivals.behind(position, now).unwrap();
@@ -183,7 +290,7 @@ mod tests {
                 prop_assert_eq!(behind, Behind::NOT);
             } else {
                 // Looks were thinned out, so that the kept ones around the record are further apart.
-                let kept = &arrivals.samples;
+                let kept: Vec<Seen> = arrivals.samples().collect();
                 let after = kept.partition_point(|sample| sample.end <= position);
                 let youngest = now - kept[after].at_ms;
                 prop_assert!(behind.ms >= youngest);

@@ -3,7 +3,7 @@
 //! Control records of transactions and, in a compacted log, records that are gone count too: offsets are counted.
 
 /// The end of a log at some time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The next offset to be written.
     pub end: i64,

@@ -96,15 +96,17 @@ fn shares(partitions: &[Placement<'_>], replication_factor: usize) -> Vec<Share>
     let brokers = held.len().max(1);
     let even_replicas = (partitions.len() * replication_factor).div_ceil(brokers);
     let even_leaders = partitions.len().div_ceil(brokers);
-    held.into_iter()
-        .map(|(broker, (replicas, leaders))| Share {
-            broker,
-            replicas,
-            leaders,
-            is_skewed: replicas > even_replicas,
-            is_leader_skewed: leaders > even_leaders,
-        })
-        .collect()
+    let share = |(broker, (replicas, leaders))| Share {
+        broker,
+        replicas,
+        leaders,
+        is_skewed: replicas > even_replicas,
+        is_leader_skewed: leaders > even_leaders,
+    };
+    // Ten thousand topics are kept: collecting a map alone would make room for four brokers at least.
+    let mut shares = Vec::with_capacity(held.len());
+    shares.extend(held.into_iter().map(share));
+    shares
 }
 
 #[cfg(test)]
