@@ -275,10 +275,7 @@ impl Cluster {
 
     /// Brokers and all topics, as a value of its own: nothing is remembered.
     pub async fn describe_all(&self) -> Result<Metadata, ClientError> {
-        let response = self.ask_metadata(None, false).await?;
-        let mut metadata = Metadata::default();
-        metadata.merge(&response);
-        Ok(metadata)
+        Ok(Metadata::of(self.ask_metadata(None, false).await?))
     }
 
     /// Brokers and these topics, as a value of its own: nothing is remembered, and no topic is created where the
@@ -288,10 +285,7 @@ impl Cluster {
         topics: impl IntoIterator<Item = &'a str>,
     ) -> Result<Metadata, ClientError> {
         let topics = topics.into_iter().map(named).collect();
-        let response = self.ask_metadata(Some(topics), false).await?;
-        let mut metadata = Metadata::default();
-        metadata.merge(&response);
-        Ok(metadata)
+        Ok(Metadata::of(self.ask_metadata(Some(topics), false).await?))
     }
 
     async fn ask_metadata(

@@ -632,15 +632,36 @@ impl Shared {
     }
 }
 
+/// What came and was not handed over yet.
+struct Incoming {
+    buffer: BytesMut,
+    /// Whether an answer was large: the buffer keeps the memory of the largest one.
+    was_large: bool,
+}
+
+impl Incoming {
+    fn new() -> Incoming {
+        Incoming { buffer: BytesMut::with_capacity(READ_BYTES), was_large: false }
+    }
+
+    /// Gives up the memory of a large answer where no other is waited for. Whoever asks all the time keeps it: new memory costs
+    /// more than what is done with it.
+    fn rest(&mut self, shared: &Shared) {
+        if self.was_large && self.buffer.is_empty() && shared.lock().pending.is_empty() {
+            *self = Incoming::new();
+        }
+    }
+}
+
 /// The connection's task: reads answers, writes what did not go out at once, watches the time.
 async fn run(shared: Arc<Shared>) {
     let tick = (shared.config.request_timeout / 4)
         .clamp(Duration::from_millis(10), Duration::from_secs(1));
     let mut ticks = tokio::time::interval(tick);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut buffer = BytesMut::with_capacity(READ_BYTES);
+    let mut incoming = Incoming::new();
     while !shared.is_closed() {
-        if let Err(reason) = turn(&shared, &mut ticks, &mut buffer).await {
+        if let Err(reason) = turn(&shared, &mut ticks, &mut incoming).await {
             shared.close(reason);
         }
     }
@@ -649,7 +670,7 @@ async fn run(shared: Arc<Shared>) {
 async fn turn(
     shared: &Shared,
     ticks: &mut tokio::time::Interval,
-    buffer: &mut BytesMut,
+    incoming: &mut Incoming,
 ) -> Result<(), ClientError> {
     let failed = |e: io::Error| shared.failed(&e);
     let blocked = !shared.lock().outgoing.is_empty() || shared.stream.has_unsent();
@@ -657,26 +678,34 @@ async fn turn(
     tokio::select! {
         readable = tcp.readable() => {
             readable.map_err(failed)?;
-            read_some(shared, buffer)
+            read_some(shared, incoming)
         }
         writable = tcp.writable(), if blocked => {
             writable.map_err(failed)?;
             shared.stream.write_some(&mut shared.lock().outgoing).map(drop).map_err(failed)
         }
         () = shared.wake.notified() => Ok(()),
-        _ = ticks.tick() => shared.check_deadline(),
+        _ = ticks.tick() => {
+            incoming.rest(shared);
+            shared.check_deadline()
+        }
     }
 }
 
 /// Reads until the socket has no more.
-fn read_some(shared: &Shared, buffer: &mut BytesMut) -> Result<(), ClientError> {
+fn read_some(shared: &Shared, incoming: &mut Incoming) -> Result<(), ClientError> {
+    let buffer = &mut incoming.buffer;
     loop {
         if buffer.capacity() - buffer.len() < READ_BYTES / 4 {
             buffer.reserve(READ_BYTES);
         }
         match shared.stream.try_read(buffer) {
             Ok(0) => return Err(shared.ended()),
-            Ok(_) => shared.dispatch(buffer)?,
+            Ok(_) => {
+                shared.dispatch(buffer)?;
+                // The rest of one that has not come whole has its room already.
+                incoming.was_large |= buffer.capacity() > 2 * READ_BYTES;
+            }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(e) => return Err(shared.failed(&e)),
         }

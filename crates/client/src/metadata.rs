@@ -94,6 +94,16 @@ impl Metadata {
         self.topics.get(self.names.get(&id)?)
     }
 
+    /// What an answer says, and no more. The answer is taken apart on the way: there are never two pictures of all topics.
+    pub(crate) fn of(mut response: MetadataResponse) -> Metadata {
+        let mut metadata = Metadata::default();
+        for topic in std::mem::take(&mut response.topics) {
+            metadata.take_topic(topic);
+        }
+        metadata.merge(&response);
+        metadata
+    }
+
     /// Takes in an answer; topics that it does not name stay as they are.
     pub fn merge(&mut self, response: &MetadataResponse) {
         self.cluster_id.clone_from(&response.cluster_id);
@@ -104,7 +114,7 @@ impl Metadata {
         });
         self.brokers = brokers.collect();
         for topic in &response.topics {
-            self.merge_topic(topic);
+            self.take_topic(topic.clone());
         }
     }
 
@@ -114,17 +124,17 @@ impl Metadata {
         self.names.retain(|_, name| keeps(name));
     }
 
-    fn merge_topic(&mut self, response: &MetadataResponseTopic) {
-        let Some(name) = response.name.as_deref() else { return };
+    fn take_topic(&mut self, mut response: MetadataResponseTopic) {
+        let Some(name) = response.name.take() else { return };
         let gone = response.error() == ErrorCode::UnknownTopicOrPartition;
-        if let Some(old) = self.topics.get(name) {
+        if let Some(old) = self.topics.get(&*name) {
             self.names.remove(&old.id);
         }
         if gone {
-            self.topics.remove(name);
+            self.topics.remove(&*name);
             return;
         }
-        let topic = topic_of(name, response);
+        let topic = topic_of(&name, response);
         if !topic.id.is_zero() {
             self.names.insert(topic.id, topic.name.clone());
         }
@@ -132,8 +142,9 @@ impl Metadata {
     }
 }
 
-fn topic_of(name: &str, response: &MetadataResponseTopic) -> Topic {
-    let mut partitions: Vec<_> = response.partitions.iter().map(partition_of).collect();
+fn topic_of(name: &str, response: MetadataResponseTopic) -> Topic {
+    let error = response.error();
+    let mut partitions: Vec<_> = response.partitions.into_iter().map(partition_of).collect();
     partitions.sort_by_key(|p| p.index);
     // A hole would make indexes lie; Kafka has none.
     let whole = partitions.iter().zip(0..).take_while(|(p, i)| p.index == *i).count();
@@ -142,19 +153,19 @@ fn topic_of(name: &str, response: &MetadataResponseTopic) -> Topic {
         name: Arc::from(name),
         id: response.topic_id,
         is_internal: response.is_internal,
-        error: response.error(),
+        error,
         partitions,
     }
 }
 
-fn partition_of(response: &MetadataResponsePartition) -> Partition {
+fn partition_of(response: MetadataResponsePartition) -> Partition {
     Partition {
         index: response.partition_index,
         leader: (response.leader_id >= 0).then_some(response.leader_id),
         leader_epoch: LeaderEpoch(response.leader_epoch),
-        replicas: response.replica_nodes.clone(),
-        isr: response.isr_nodes.clone(),
-        offline: response.offline_replicas.clone(),
+        replicas: response.replica_nodes,
+        isr: response.isr_nodes,
+        offline: response.offline_replicas,
     }
 }
 
@@ -190,6 +201,24 @@ mod tests {
         metadata.merge(&answer(topic(0, 2, &[8])));
         assert!(metadata.topic_by_id(Uuid([1; 16])).is_none());
         assert_eq!(metadata.topic_by_id(Uuid([2; 16])).unwrap().leader(0), Some(8));
+    }
+
+    #[test]
+    fn an_answer_that_is_taken_apart_says_what_one_that_is_merged_says() {
+        let mut response = answer(topic(0, 1, &[7, -1]));
+        (response.cluster_id, response.controller_id) = (Some("c".to_owned()), 7);
+        response.topics.push(MetadataResponseTopic {
+            name: Some("gone".to_owned()),
+            error_code: ErrorCode::UnknownTopicOrPartition.code(),
+            ..Default::default()
+        });
+        let mut merged = Metadata::default();
+        merged.merge(&response);
+        let whole = Metadata::of(response);
+        assert_eq!((whole.cluster_id.as_deref(), whole.controller), (Some("c"), Some(7)));
+        assert_eq!(whole.topics, merged.topics);
+        assert_eq!(whole.topics.len(), 1);
+        assert_eq!(whole.topic_by_id(Uuid([1; 16])), merged.topic_by_id(Uuid([1; 16])));
     }
 
     #[test]
