@@ -34,6 +34,7 @@ pub use security::{InvalidSecurity, Security};
 pub use versions::ApiVersions;
 /// What brokers list, in the words of the protocol.
 pub use wire::{
+    DescribeClusterResponse as DescribedCluster,
     consumer_group_describe::DescribedGroup as ConsumerGroup,
     describe_groups::DescribedGroup as ClassicGroup,
     describe_log_dirs::DescribeLogDirsResult as LogDir, list_groups::ListedGroup,

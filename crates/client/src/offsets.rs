@@ -5,10 +5,11 @@ use crate::error::{ClientError, check};
 use model::{ErrorCode, LeaderEpoch, Offset, Timestamp, TopicPartition};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use wire::list_offsets::{ListOffsetsPartition, ListOffsetsTopic};
+use wire::list_offsets::{ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsTopic};
 use wire::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use wire::offset_fetch::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+    OffsetFetchResponseTopics,
 };
 use wire::offset_for_leader_epoch::{OffsetForLeaderPartition, OffsetForLeaderTopic};
 use wire::{
@@ -151,31 +152,37 @@ async fn list_once(
     result
 }
 
-/// Asks this broker for offsets of partitions that it leads, once. What went wrong with a partition stands beside what was
-/// found of the others.
+/// Asks this broker for an offset of partitions that it leads, once; those of a topic are to follow each other.
 pub(crate) async fn list_at(
     cluster: &Cluster,
     broker: i32,
-    wanted: &[(TopicPartition, OffsetSpec)],
-    found: &mut HashMap<TopicPartition, Result<FoundOffset, ErrorCode>>,
-) -> Result<(), ClientError> {
-    let request = list_request(&wanted.iter().collect::<Vec<_>>(), false);
-    let response = cluster.broker(broker, Lane::Common).await?.call(&request).await?;
-    for topic in &response.topics {
-        for answer in &topic.partitions {
-            let partition = TopicPartition::new(&*topic.name, answer.partition_index);
-            let offset = match answer.error() {
-                ErrorCode::None => Ok(FoundOffset {
-                    offset: (answer.offset >= 0).then_some(Offset(answer.offset)),
-                    timestamp: Timestamp(answer.timestamp),
-                    leader_epoch: LeaderEpoch(answer.leader_epoch),
-                }),
-                error => Err(error),
-            };
-            found.insert(partition, offset);
-        }
+    wanted: &[(Arc<str>, i32)],
+    spec: OffsetSpec,
+) -> Result<ListOffsetsResponse, ClientError> {
+    let partition = |(_, partition_index): &(_, i32)| ListOffsetsPartition {
+        partition_index: *partition_index,
+        timestamp: spec.code(),
+        ..Default::default()
+    };
+    let topic = |partitions: &[(Arc<str>, i32)]| ListOffsetsTopic {
+        name: partitions[0].0.to_string(),
+        partitions: partitions.iter().map(partition).collect(),
+    };
+    let topics = wanted.chunk_by(|a, b| a.0 == b.0).map(topic).collect();
+    let request = ListOffsetsRequest { replica_id: -1, topics, ..Default::default() };
+    cluster.broker(broker, Lane::Common).await?.call(&request).await
+}
+
+/// What an answer says of one partition.
+pub(crate) fn found_at(answer: &ListOffsetsPartitionResponse) -> Result<FoundOffset, ErrorCode> {
+    match answer.error() {
+        ErrorCode::None => Ok(FoundOffset {
+            offset: (answer.offset >= 0).then_some(Offset(answer.offset)),
+            timestamp: Timestamp(answer.timestamp),
+            leader_epoch: LeaderEpoch(answer.leader_epoch),
+        }),
+        error => Err(error),
     }
-    Ok(())
 }
 
 fn list_request(
@@ -387,24 +394,28 @@ pub async fn committed_offsets(
 /// The first version of OffsetFetch that asks for several groups.
 const SEVERAL_GROUPS: i16 = 8;
 
+/// What a group has committed, or why that is not known.
+pub type OfGroup = Result<Vec<(TopicPartition, CommittedOffset)>, ErrorCode>;
+
 /// Asks this broker what groups that it coordinates have committed, once.
 pub(crate) async fn committed_at(
     cluster: &Cluster,
     broker: i32,
     groups: &[String],
-    all: &mut HashMap<String, Result<HashMap<TopicPartition, CommittedOffset>, ErrorCode>>,
-) -> Result<(), ClientError> {
+) -> Result<Vec<(String, OfGroup)>, ClientError> {
     let connection = cluster.broker(broker, Lane::Common).await?;
     let version = version_by_name(&connection, ApiKey::OffsetFetch)?;
+    let mut all = Vec::with_capacity(groups.len());
     if version < SEVERAL_GROUPS {
         for group_id in groups {
             let response =
                 connection.call_version(&fetch_request(group_id, None, version), version).await?;
             let committed = take_committed(&response, version);
             let code = |error: ClientError| error.code().unwrap_or(ErrorCode::UnknownServerError);
-            all.insert(group_id.clone(), committed.map_err(code));
+            let committed = committed.map(|offsets| offsets.into_iter().collect());
+            all.push((group_id.clone(), committed.map_err(code)));
         }
-        return Ok(());
+        return Ok(all);
     }
     let group = |group_id: &String| OffsetFetchRequestGroup {
         group_id: group_id.clone(),
@@ -415,26 +426,33 @@ pub(crate) async fn committed_at(
     let request = OffsetFetchRequest { groups, require_stable: false, ..Default::default() };
     let response = connection.call_version(&request, version).await?;
     for group in response.groups {
-        let mut committed = HashMap::new();
-        for topic in &group.topics {
-            for answer in &topic.partitions {
-                let partition = TopicPartition::new(&*topic.name, answer.partition_index);
-                if !answer.error().is_none() || answer.committed_offset < 0 {
-                    continue;
-                }
-                let offset = Offset(answer.committed_offset);
-                let leader_epoch = LeaderEpoch(answer.committed_leader_epoch);
-                let metadata = answer.metadata.clone();
-                committed.insert(partition, CommittedOffset { offset, leader_epoch, metadata });
-            }
-        }
         let whole = match group.error() {
-            ErrorCode::None => Ok(committed),
+            ErrorCode::None => Ok(of_topics(group.topics)),
             error => Err(error),
         };
-        all.insert(group.group_id, whole);
+        all.push((group.group_id, whole));
     }
-    Ok(())
+    Ok(all)
+}
+
+/// The commits that an answer has of a group; partitions of a topic share its name.
+fn of_topics(topics: Vec<OffsetFetchResponseTopics>) -> Vec<(TopicPartition, CommittedOffset)> {
+    let mut committed = Vec::new();
+    for topic in topics {
+        let name: Arc<str> = Arc::from(&*topic.name);
+        for answer in topic.partitions {
+            if !answer.error().is_none() || answer.committed_offset < 0 {
+                continue;
+            }
+            let at = CommittedOffset {
+                offset: Offset(answer.committed_offset),
+                leader_epoch: LeaderEpoch(answer.committed_leader_epoch),
+                metadata: answer.metadata,
+            };
+            committed.push((TopicPartition::new(name.clone(), answer.partition_index), at));
+        }
+    }
+    committed
 }
 
 fn by_topic(partitions: &[TopicPartition]) -> BTreeMap<String, Vec<i32>> {

@@ -91,7 +91,7 @@ async fn value(visit: &Visit<'_>, wanted: &Wanted) -> Result<Value, Refused> {
                 return Err(missing(40401, "the topic is not known"));
             }
             let mut value = topic(known);
-            value["partitions"] = list(&known.partitions, partition);
+            value["partitions"] = list(&*known.partitions, partition);
             value["configuration"] = configuration(settings);
             Ok(value)
         }
@@ -116,7 +116,7 @@ async fn value(visit: &Visit<'_>, wanted: &Wanted) -> Result<Value, Refused> {
                 value
             });
             value["members"] = described.as_ref().map_or(Value::Null, members);
-            value["history"] = history(&known.history);
+            value["history"] = history(&known.history());
             Ok(value)
         }
         Wanted::Actions => {
@@ -291,8 +291,8 @@ fn partition(partition: &PartitionView) -> Value {
         "partition": partition.index,
         "state": partition.state().name(),
         "leader": partition.leader,
-        "replicas": partition.replicas,
-        "isr": partition.isr,
+        "replicas": &*partition.replicas,
+        "isr": &*partition.isr,
         "start_offset": partition.start,
         "end_offset": partition.end,
         "records_per_second": partition.per_second,

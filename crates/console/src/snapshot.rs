@@ -1,7 +1,8 @@
 //! All that lists show, as values of one moment. It is made of the answers of one round ([`crate::look`]) and never changes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::ops::{Deref, Range};
+use std::sync::{Arc, Mutex};
 
 use serving::lag::arrivals::Behind;
 use serving::lag::history::History;
@@ -98,11 +99,40 @@ pub(crate) struct DirView {
     pub(crate) error: Option<String>,
 }
 
+/// The partitions of a topic: a part of those of the whole cluster, which lie in one block of memory. Blocks of their own would go
+/// with each snapshot and leave the heap full of holes.
+#[derive(Debug, Default)]
+pub(crate) struct Partitions {
+    of_cluster: Arc<Vec<PartitionView>>,
+    range: Range<usize>,
+}
+
+impl Partitions {
+    /// `range` lies within `of_cluster`.
+    pub(crate) fn new(of_cluster: Arc<Vec<PartitionView>>, range: Range<usize>) -> Partitions {
+        assert!(range.start <= range.end && range.end <= of_cluster.len(), "{range:?}");
+        Partitions { of_cluster, range }
+    }
+
+    /// Which of the cluster's they are.
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+}
+
+impl Deref for Partitions {
+    type Target = [PartitionView];
+
+    fn deref(&self) -> &[PartitionView] {
+        &self.of_cluster[self.range.clone()]
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct TopicView {
     pub(crate) name: Arc<str>,
     pub(crate) is_internal: bool,
-    pub(crate) partitions: Vec<PartitionView>,
+    pub(crate) partitions: Partitions,
     pub(crate) spread: Spread,
 }
 
@@ -136,8 +166,9 @@ fn sum(parts: impl Iterator<Item = Option<i64>>) -> Option<i64> {
 pub(crate) struct PartitionView {
     pub(crate) index: i32,
     pub(crate) leader: Option<i32>,
-    pub(crate) replicas: Vec<i32>,
-    pub(crate) isr: Vec<i32>,
+    /// Shared by the partitions that lie alike, as is `isr`.
+    pub(crate) replicas: Arc<[i32]>,
+    pub(crate) isr: Arc<[i32]>,
     /// The first offset.
     pub(crate) start: Option<i64>,
     /// Behind the last offset.
@@ -195,11 +226,16 @@ pub(crate) struct GroupView {
     pub(crate) coordinator: i32,
     /// What it committed; or why that is not known.
     pub(crate) rows: Result<Vec<GroupRow>, String>,
-    /// The last day.
-    pub(crate) history: Arc<History>,
+    /// The last day. It goes on with later looks: a copy for each look would be as large as all else.
+    pub(crate) history: Arc<Mutex<History>>,
 }
 
 impl GroupView {
+    /// The last day, as it is now.
+    pub(crate) fn history(&self) -> std::sync::MutexGuard<'_, History> {
+        self.history.lock().expect("no code under this lock panics")
+    }
+
     /// Records that it has not read, in all partitions of which that is known.
     pub(crate) fn lag(&self) -> Option<u64> {
         let rows = self.rows.as_ref().ok()?;
@@ -232,7 +268,13 @@ impl Snapshot {
 
     /// All partitions of all topics.
     pub(crate) fn partitions(&self) -> impl Iterator<Item = &PartitionView> {
-        self.topics.values().flat_map(|topic| &topic.partitions)
+        self.topics.values().flat_map(|topic| topic.partitions.iter())
+    }
+
+    /// How many partitions of topics and groups it has.
+    pub(crate) fn size(&self) -> usize {
+        let rows = self.groups.values().flat_map(|group| &group.rows).map(Vec::len);
+        self.partitions().count() + rows.sum::<usize>()
     }
 
     /// How many partitions lack copies, and how many no broker leads.

@@ -2,19 +2,24 @@
 //! broker does not say is an error of its own, beside what the others say: a look is never refused as a whole because of
 //! one broker, and a caller that wants to know again looks again.
 //!
+//! Answers are as large as the cluster, so they are not gathered here: the caller takes each as it comes, and while it has not,
+//! each broker has one answer waiting at most.
+//!
 //! Read [`Admin::log_offsets`]; the others are like it.
 
 use super::Admin;
 use crate::cluster::{Cluster, Lane};
 use crate::error::{ClientError, check};
 use crate::metadata::Metadata;
-use crate::offsets::{self, CommittedOffset, FoundOffset, OffsetSpec};
+use crate::offsets::{self, FoundOffset, OfGroup, OffsetSpec};
 use model::{ErrorCode, TopicPartition};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use wire::describe_log_dirs::DescribeLogDirsResult;
 use wire::list_groups::ListedGroup;
-use wire::{DescribeLogDirsRequest, ListGroupsRequest, Request};
+use wire::{DescribeLogDirsRequest, ListGroupsRequest, ListOffsetsResponse, Request};
 
 /// Partitions in one request for offsets, so that neither it nor its answer is unbounded.
 const PARTITIONS_MAX: usize = 5_000;
@@ -23,43 +28,68 @@ const GROUPS_MAX: usize = 100;
 
 /// What each broker said, or why it said nothing; by id.
 pub type ByBroker<T> = BTreeMap<i32, Result<T, ClientError>>;
-/// Offsets by partition, or why there is none.
-pub type Offsets = HashMap<TopicPartition, Result<FoundOffset, ErrorCode>>;
-/// What each group committed, or why that is not known.
-pub type Committed = HashMap<String, Result<HashMap<TopicPartition, CommittedOffset>, ErrorCode>>;
+/// Brokers that did not say everything, and why; by id.
+pub type Silent = BTreeMap<i32, ClientError>;
 
-impl Admin {
-    /// An offset of every partition of `metadata` that has a leader. Brokers that say nothing stand in the second part.
-    pub async fn log_offsets(
-        &self,
-        metadata: &Metadata,
-        spec: OffsetSpec,
-    ) -> (Offsets, BTreeMap<i32, ClientError>) {
-        let mut by_leader: BTreeMap<i32, Vec<(TopicPartition, OffsetSpec)>> = BTreeMap::new();
+/// Partitions by the broker that leads them. Those without a leader are left out.
+#[derive(Debug, Clone, Default)]
+pub struct Led(BTreeMap<i32, OfLeader>);
+
+/// Topics and partitions; those of a topic follow each other.
+type OfLeader = Arc<[(Arc<str>, i32)]>;
+
+impl Led {
+    /// All partitions that are known. `name` gives a topic's name, where the caller has one that lasts longer than the metadata.
+    pub fn of(metadata: &Metadata, name: impl Fn(&str) -> Option<Arc<str>>) -> Led {
+        let mut by_leader: BTreeMap<i32, Vec<(Arc<str>, i32)>> = BTreeMap::new();
         for topic in metadata.topics.values() {
+            let name = name(&topic.name).unwrap_or_else(|| topic.name.clone());
             for partition in &topic.partitions {
                 let Some(leader) = partition.leader else { continue };
-                let named = TopicPartition::new(topic.name.clone(), partition.index);
-                by_leader.entry(leader).or_default().push((named, spec));
+                by_leader.entry(leader).or_default().push((name.clone(), partition.index));
             }
         }
-        let answers = self
-            .ask_each(by_leader, |cluster, broker, wanted| async move {
-                let mut found = Offsets::new();
-                for some in wanted.chunks(PARTITIONS_MAX) {
-                    offsets::list_at(&cluster, broker, some, &mut found).await?;
+        Led(by_leader.into_iter().map(|(leader, led)| (leader, Arc::from(led))).collect())
+    }
+}
+
+/// Where the task that asks a broker puts answers, or parts of them.
+struct Answers<T> {
+    broker: i32,
+    sender: mpsc::Sender<(i32, T)>,
+}
+
+impl<T> Answers<T> {
+    async fn put(&self, answer: T) {
+        // Nobody takes it any more: the look was given up.
+        let _ = self.sender.send((self.broker, answer)).await;
+    }
+}
+
+impl Admin {
+    /// An offset of every partition that has a leader: topic, partition, and what was found.
+    pub async fn log_offsets(
+        &self,
+        led: &Led,
+        spec: OffsetSpec,
+        mut take: impl FnMut(&str, i32, Result<FoundOffset, ErrorCode>),
+    ) -> Silent {
+        let wanted = led.0.iter().map(|(leader, led)| (*leader, Arc::clone(led)));
+        let ask = move |cluster: Cluster, wanted: OfLeader, answers: Answers<_>| async move {
+            for some in wanted.chunks(PARTITIONS_MAX) {
+                let answer = offsets::list_at(&cluster, answers.broker, some, spec).await?;
+                answers.put(answer).await;
+            }
+            Ok(())
+        };
+        let take = |_, answer: ListOffsetsResponse| {
+            for topic in &answer.topics {
+                for partition in &topic.partitions {
+                    take(&topic.name, partition.partition_index, offsets::found_at(partition));
                 }
-                Ok(found)
-            })
-            .await;
-        let (mut found, mut silent) = (Offsets::new(), BTreeMap::new());
-        for (broker, answer) in answers {
-            match answer {
-                Ok(offsets) => found.extend(offsets),
-                Err(error) => drop(silent.insert(broker, error)),
             }
-        }
-        (found, silent)
+        };
+        self.ask_each(wanted, ask, take).await
     }
 
     /// An offset of one partition, asked of the leader that `metadata` names.
@@ -72,68 +102,95 @@ impl Admin {
         let refused = |code| ClientError::refused(format!("offset of {partition}"), code);
         let leader = metadata.leader(&partition.topic, partition.partition.0);
         let leader = leader.ok_or_else(|| refused(ErrorCode::LeaderNotAvailable))?;
-        let mut found = Offsets::new();
-        offsets::list_at(&self.cluster, leader, &[(partition.clone(), spec)], &mut found).await?;
-        let found = found.remove(partition).ok_or_else(|| super::missing("an offset"))?;
-        found.map_err(refused)
+        let wanted = [(partition.topic.clone(), partition.partition.0)];
+        let answer = offsets::list_at(&self.cluster, leader, &wanted, spec).await?;
+        let found = answer.topics.first().and_then(|topic| topic.partitions.first());
+        let found = found.ok_or_else(|| super::missing("an offset"))?;
+        offsets::found_at(found).map_err(refused)
     }
 
     /// The log directories of each of these brokers, and the partitions in them.
-    pub async fn log_dirs_of(&self, brokers: &[i32]) -> ByBroker<Vec<DescribeLogDirsResult>> {
+    pub async fn log_dirs_of(
+        &self,
+        brokers: &[i32],
+        take: impl FnMut(i32, Vec<DescribeLogDirsResult>),
+    ) -> Silent {
         let brokers = brokers.iter().map(|broker| (*broker, ()));
-        self.ask_each(brokers, |cluster, broker, ()| async move {
-            let request = DescribeLogDirsRequest { topics: None };
+        let ask = |cluster: Cluster, (), answers: Answers<_>| async move {
+            let (request, broker) = (DescribeLogDirsRequest { topics: None }, answers.broker);
             let response = ask(&cluster, broker, &request).await?;
             check(response.error(), None, || format!("log directories of broker {broker}"))?;
-            Ok(response.results)
-        })
-        .await
+            answers.put(response.results).await;
+            Ok(())
+        };
+        self.ask_each(brokers, ask, take).await
     }
 
     /// The groups that each of these brokers coordinates.
     pub async fn groups_of(&self, brokers: &[i32]) -> ByBroker<Vec<ListedGroup>> {
         let brokers = brokers.iter().map(|broker| (*broker, ()));
-        self.ask_each(brokers, |cluster, broker, ()| async move {
+        let mut groups = ByBroker::new();
+        let ask = |cluster: Cluster, (), answers: Answers<_>| async move {
+            let broker = answers.broker;
             let response = ask(&cluster, broker, &ListGroupsRequest::default()).await?;
             check(response.error(), None, || format!("groups of broker {broker}"))?;
-            Ok(response.groups)
-        })
-        .await
+            answers.put(response.groups).await;
+            Ok(())
+        };
+        let take = |broker, some| drop(groups.insert(broker, Ok(some)));
+        let silent = self.ask_each(brokers, ask, take).await;
+        groups.extend(silent.into_iter().map(|(broker, error)| (broker, Err(error))));
+        groups
     }
 
     /// What groups have committed, asked of the brokers that coordinate them.
-    pub async fn committed_of(&self, groups: BTreeMap<i32, Vec<String>>) -> ByBroker<Committed> {
-        self.ask_each(groups, |cluster, broker, groups| async move {
-            let mut all = Committed::new();
+    pub async fn committed_of(
+        &self,
+        groups: BTreeMap<i32, Vec<String>>,
+        mut take: impl FnMut(String, OfGroup),
+    ) -> Silent {
+        let ask = |cluster: Cluster, groups: Vec<String>, answers: Answers<_>| async move {
             for some in groups.chunks(GROUPS_MAX) {
-                offsets::committed_at(&cluster, broker, some, &mut all).await?;
+                answers.put(offsets::committed_at(&cluster, answers.broker, some).await?).await;
             }
-            Ok(all)
-        })
-        .await
+            Ok(())
+        };
+        let take = |_, some: Vec<(String, OfGroup)>| {
+            some.into_iter().for_each(|(group, committed)| take(group, committed));
+        };
+        self.ask_each(groups, ask, take).await
     }
 
-    /// Asks brokers at once, each about what is its own.
+    /// Asks brokers at once, each about what is its own, and takes their answers as they come.
     async fn ask_each<W, T, F>(
         &self,
         wanted: impl IntoIterator<Item = (i32, W)>,
-        ask: impl Fn(Cluster, i32, W) -> F,
-    ) -> ByBroker<T>
+        ask: impl Fn(Cluster, W, Answers<T>) -> F,
+        mut take: impl FnMut(i32, T),
+    ) -> Silent
     where
         T: Send + 'static,
-        F: Future<Output = Result<T, ClientError>> + Send + 'static,
+        F: Future<Output = Result<(), ClientError>> + Send + 'static,
     {
+        let (sender, mut answers) = mpsc::channel(1);
         let mut asking = JoinSet::new();
         for (broker, wanted) in wanted {
-            let asked = ask(self.cluster.clone(), broker, wanted);
+            let put = Answers { broker, sender: sender.clone() };
+            let asked = ask(self.cluster.clone(), wanted, put);
             asking.spawn(async move { (broker, asked.await) });
         }
-        let mut answers = ByBroker::new();
+        drop(sender);
+        while let Some((broker, answer)) = answers.recv().await {
+            take(broker, answer);
+        }
+        let mut silent = Silent::new();
         while let Some(done) = asking.join_next().await {
             // A task that panicked has said so already; its broker is one that said nothing.
-            answers.extend(done.ok());
+            if let Ok((broker, Err(error))) = done {
+                silent.insert(broker, error);
+            }
         }
-        answers
+        silent
     }
 }
 

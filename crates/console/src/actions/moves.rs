@@ -39,7 +39,7 @@ pub(super) fn proposed(visit: &Visit<'_>, kind: Kind, fields: &Fields) -> Result
     let name = fields.get("topic").ok_or_else(|| Invalid::new("topic", "expected a name"))?;
     let topic = visit.snapshot.topics.get(name);
     let topic = topic.ok_or_else(|| Invalid::new("topic", "the cluster has no such topic"))?;
-    let now: Vec<Vec<i32>> = topic.partitions.iter().map(|p| p.replicas.clone()).collect();
+    let now: Vec<Vec<i32>> = topic.partitions.iter().map(|p| p.replicas.to_vec()).collect();
     let chosen: Vec<i32> = fields
         .iter()
         .filter(|(name, _)| *name == "on")
@@ -160,7 +160,7 @@ async fn limit(visit: &Visit<'_>, moves: &[Move], rate: u64) -> Result<(), Clien
     let mut brokers: BTreeSet<i32> = BTreeSet::new();
     for step in moves {
         let now = visit.snapshot.partition(&step.topic, step.partition);
-        let now = now.map(|partition| partition.replicas.clone()).unwrap_or_default();
+        let now = now.map(|partition| partition.replicas.to_vec()).unwrap_or_default();
         let [leaders, followers] = copies.entry(&step.topic).or_default();
         let name = |id: &i32| format!("{}:{id}", step.partition);
         leaders.extend(now.iter().map(name));
@@ -220,7 +220,7 @@ async fn weigh(admin: &Admin, going: &mut [Going]) {
     let mut sizes: BTreeMap<(TopicPartition, i32), u64> = BTreeMap::new();
     for (broker, dirs) in &dirs {
         for topic in dirs.iter().flat_map(|dir| &dir.topics) {
-            for partition in &topic.partitions {
+            for partition in &*topic.partitions {
                 let name = TopicPartition::new(&*topic.name, partition.partition_index);
                 let size = u64::try_from(partition.partition_size).unwrap_or(0);
                 sizes

@@ -44,13 +44,16 @@ impl Kept {
     /// Writes the histories of a look. A crash leaves the file of before, or the new one.
     pub(super) fn write(&self, snapshot: &Snapshot) {
         let Some(path) = self.path() else { return };
-        let groups: Vec<(&str, &History)> = snapshot
-            .groups
-            .values()
-            .filter(|group| group.history.is_begun())
-            .map(|group| (group.id.as_str(), &*group.history))
+        let groups: Vec<_> =
+            snapshot.groups.values().map(|group| (group.id.as_str(), group.history())).collect();
+        let begun: Vec<(&str, &History)> = groups
+            .iter()
+            .map(|(id, history)| (*id, &**history))
+            .filter(|(_, history)| history.is_begun())
             .collect();
-        if let Err(error) = replace(&path, &to_bytes(groups.into_iter())) {
+        let bytes = to_bytes(begun.into_iter());
+        drop(groups);
+        if let Err(error) = replace(&path, &bytes) {
             warn!(file = %path.display(), %error, "the history of groups' lag cannot be written");
         }
     }
@@ -90,7 +93,7 @@ mod tests {
             state: String::new(),
             coordinator: 1,
             rows: Ok(Vec::new()),
-            history: Arc::new(history),
+            history: Arc::new(std::sync::Mutex::new(history)),
         };
         let groups =
             [("g".to_owned(), group(history)), ("new".to_owned(), group(History::default()))];

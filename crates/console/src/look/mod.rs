@@ -1,6 +1,7 @@
 //! Looking at the cluster: every 15 seconds while pages are asked for, each minute otherwise, and not at all before
 //! the first request. Rounds never take more than a fifth of the time, so that a cluster that answers slowly is asked less.
 
+mod columns;
 mod kept;
 mod memory;
 mod round;
@@ -35,6 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(8);
 const PATIENCE_FOR_NEWER: Duration = Duration::from_secs(2);
 /// A round that took so long is followed by a rest of so many times that.
 const REST: u32 = 4;
+
+/// A look at so many partitions, of topics or groups, leaves megabytes of the heap unused.
+const LARGE: usize = 5_000;
 
 /// Between two writings of what a restart shall not lose.
 const WRITTEN_EVERY: Duration = Duration::from_secs(300);
@@ -185,7 +189,12 @@ async fn look(shared: Arc<Shared>) {
             shared.kept.write_aside(&last).await;
             written = Instant::now();
         }
-        shared.seen.send_replace(Some(looked.clone()));
+        // What was seen before goes here, unless a page is being made of it.
+        drop(shared.seen.send_replace(Some(looked.clone())));
+        if looked.as_ref().is_ok_and(|snapshot| snapshot.size() >= LARGE) {
+            // It takes milliseconds, and the gateway's threads have other things to do. A panic there was told already.
+            let _ = tokio::task::spawn_blocking(heap::release_unused).await;
+        }
         if let Ok(snapshot) = looked
             && written.elapsed() >= WRITTEN_EVERY
         {

@@ -1,21 +1,25 @@
 //! One round: what is asked of the brokers, and the snapshot that their answers make. Five requests a broker, to all brokers at
 //! once, and three for the cluster; one more for every 5,000 partitions and 100 groups of a broker.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use client::admin::survey::{ByBroker, Committed, Offsets};
-use client::{Admin, ClientError, Metadata, OffsetSpec};
-use model::TopicPartition;
+use client::admin::survey::{ByBroker, Led, Silent};
+use client::offsets::OfGroup;
+use client::{Admin, ClientError, CommittedOffset, Metadata, OffsetSpec};
+use model::{ErrorCode, TopicPartition};
 use serving::lag;
 use serving::lag::history::Lag;
 use serving::overview::broker::{loads, skew_percent};
 use serving::overview::topic::Spread;
 
+use super::columns::{Column, Places};
 use super::memory::{GROUPS_MAX, Memory, PARTITIONS_MAX};
 use crate::snapshot::{
-    BrokerState, BrokerView, DirView, Gap, GroupRow, GroupView, PartitionView, Snapshot, TopicView,
+    BrokerState, BrokerView, DirView, Gap, GroupRow, GroupView, PartitionView, Partitions,
+    Snapshot, TopicView,
 };
 
 /// Gaps that are told of; there may be one for each broker and question.
@@ -43,51 +47,47 @@ pub(super) async fn look(admin: &Admin, memory: &mut Memory) -> Result<Snapshot,
     let mut gaps = Gaps::default();
     let words = |error: ClientError| error.to_string();
     admin.cluster().refresh().await.map_err(words)?;
-    let metadata = admin.cluster().describe_all().await.map_err(words)?;
+    let mut metadata = admin.cluster().describe_all().await.map_err(words)?;
+    let places = Arc::new(Places::of(&metadata, memory.places()));
+    let led = Led::of(&metadata, |topic| places.name(topic).map(Arc::clone));
+    // What is kept of it is smaller.
+    let mut partitions = partitions(&places, std::mem::take(&mut metadata.topics));
     let mut ids: Vec<i32> = metadata.brokers.keys().copied().collect();
     ids.sort_unstable();
-    let (starts, ends, dirs, groups, registered) = tokio::join!(
-        admin.log_offsets(&metadata, OffsetSpec::Earliest),
-        admin.log_offsets(&metadata, OffsetSpec::Latest),
-        admin.log_dirs_of(&ids),
+    let (mut starts, mut ends, mut sizes) = (places.column(), places.column(), places.column());
+    let mut dirs: ByBroker<Vec<DirView>> = ByBroker::new();
+    let (no_starts, no_ends, no_dirs, groups, registered) = tokio::join!(
+        admin.log_offsets(&led, OffsetSpec::Earliest, |topic, partition, found| {
+            starts.take(&places, (topic, partition), found);
+        }),
+        admin.log_offsets(&led, OffsetSpec::Latest, |topic, partition, found| {
+            ends.take(&places, (topic, partition), found);
+        }),
+        admin.log_dirs_of(&ids, |broker, answer| {
+            take_sizes(&mut sizes, (&places, &partitions), broker, &answer);
+            dirs.insert(broker, Ok(answer.iter().map(dir).collect()));
+        }),
         admin.groups_of(&ids),
         admin.describe_all_brokers(),
     );
+    drop(led);
     let at_ms = now_ms();
-    gaps.extend("first offsets", starts.1);
-    gaps.extend("ends of logs", ends.1);
-    let listed = listed(groups, &mut gaps);
-    let mut by_coordinator: BTreeMap<i32, Vec<String>> = BTreeMap::new();
-    for (id, group) in listed.iter().take(GROUPS_MAX) {
-        by_coordinator.entry(group.coordinator).or_default().push(id.clone());
-    }
-    let committed = all_committed(admin.committed_of(by_coordinator).await, &mut gaps);
-
-    let (starts, ends) = (known(&starts.0), known(&ends.0));
-    let exists = |partition: &TopicPartition| {
-        let topic = metadata.topics.get(&partition.topic);
-        topic.is_some_and(|topic| (partition.partition.0 as usize) < topic.partitions.len())
-    };
-    memory.note_ends(&ends, at_ms, exists);
-    if ends.len() > PARTITIONS_MAX {
+    gaps.extend("first offsets", no_starts);
+    gaps.extend("ends of logs", no_ends);
+    dirs.extend(no_dirs.into_iter().map(|(broker, error)| (broker, Err(error))));
+    memory.note_ends(&places, &ends, at_ms);
+    if ends.known() > PARTITIONS_MAX {
         gaps.add(
             "rates and times of some partitions",
             format!("only {PARTITIONS_MAX} are remembered"),
         );
     }
-    let sizes = Sizes::of(&dirs);
-    let topics = topics(&metadata, &starts, &ends, &sizes, memory);
-    let groups = groups_of(listed, &committed, &starts, &ends, memory, at_ms);
-    let fenced = match registered {
-        Ok(response) => {
-            let fenced = response.brokers.into_iter().filter(|broker| broker.is_fenced);
-            fenced
-                .map(|broker| (broker.broker_id, (broker.host, broker.port, broker.rack)))
-                .collect()
-        }
-        // Older brokers do not have this call: those that do not serve are not shown then.
-        Err(_) => BTreeMap::new(),
-    };
+    let logs = Logs { places, starts, ends };
+    logs.fill(&mut partitions, &sizes, memory);
+    let topics = topics(&logs.places, partitions, metadata.brokers.len());
+    let groups =
+        groups_of(admin, listed(groups, &mut gaps), (&logs, memory), at_ms, &mut gaps).await;
+    let fenced = fenced(registered);
     let brokers = brokers(&metadata, &topics, dirs, fenced, &mut gaps);
     Ok(Snapshot {
         began_ms,
@@ -112,7 +112,7 @@ impl Gaps {
         }
     }
 
-    fn extend(&mut self, what: &str, errors: BTreeMap<i32, ClientError>) {
+    fn extend(&mut self, what: &str, errors: Silent) {
         for (broker, error) in errors {
             self.add(format!("{what} of broker {broker}"), error);
         }
@@ -140,151 +140,194 @@ fn listed(
     groups
 }
 
-/// What groups committed, whichever broker said so. A coordinator that says nothing is a gap.
-fn all_committed(answers: ByBroker<Committed>, gaps: &mut Gaps) -> Committed {
-    let mut all = Committed::new();
-    for (broker, answer) in answers {
-        match answer {
-            Ok(some) => all.extend(some),
-            Err(error) => gaps.add(format!("committed offsets at broker {broker}"), error),
-        }
-    }
-    all
-}
-
-/// The offsets that were found.
-fn known(offsets: &Offsets) -> HashMap<TopicPartition, i64> {
-    let found = offsets.iter().filter_map(|(partition, found)| {
-        let offset = found.as_ref().ok()?.offset?;
-        Some((partition.clone(), offset.0))
-    });
-    found.collect()
-}
-
-/// Bytes of logs: by broker and partition.
-struct Sizes(HashMap<i32, HashMap<TopicPartition, i64>>);
-
-impl Sizes {
-    fn of(dirs: &ByBroker<Vec<client::LogDir>>) -> Sizes {
-        let answered =
-            dirs.iter().filter_map(|(broker, dirs)| Some((*broker, dirs.as_ref().ok()?)));
-        Sizes(answered.map(|(broker, dirs)| (broker, sizes(dirs))).collect())
-    }
-
-    fn get(&self, broker: i32, partition: &TopicPartition) -> Option<i64> {
-        self.0.get(&broker)?.get(partition).copied()
-    }
-}
-
-fn sizes(dirs: &[client::LogDir]) -> HashMap<TopicPartition, i64> {
-    let mut sizes = HashMap::new();
+/// Takes the sizes of a broker's logs; that of a partition is what its leader says.
+fn take_sizes(
+    sizes: &mut Column,
+    (places, partitions): (&Places, &[PartitionView]),
+    broker: i32,
+    dirs: &[client::LogDir],
+) {
     for topic in dirs.iter().flat_map(|dir| &dir.topics) {
-        let name: Arc<str> = Arc::from(&*topic.name);
         // A copy that is moving to another directory is not the one that serves.
         for log in topic.partitions.iter().filter(|log| !log.is_future_key) {
-            sizes
-                .insert(TopicPartition::new(name.clone(), log.partition_index), log.partition_size);
+            let at = places.at(&topic.name, log.partition_index);
+            if let Some(at) = at.filter(|at| partitions[*at].leader == Some(broker)) {
+                sizes.set(at, log.partition_size);
+            }
         }
     }
-    sizes
 }
 
-type Ends = HashMap<TopicPartition, i64>;
+/// Lists of brokers, of which a cluster has few that differ.
+#[derive(Default)]
+struct Lists(HashSet<Arc<[i32]>>);
+
+impl Lists {
+    fn share(&mut self, list: &[i32]) -> Arc<[i32]> {
+        if let Some(known) = self.0.get(list) {
+            return Arc::clone(known);
+        }
+        let list: Arc<[i32]> = Arc::from(list);
+        self.0.insert(Arc::clone(&list));
+        list
+    }
+}
+
+/// All partitions by place, with what the metadata says of them.
+fn partitions(
+    places: &Places,
+    known: HashMap<Arc<str>, Arc<client::metadata::Topic>>,
+) -> Vec<PartitionView> {
+    let mut lists = Lists::default();
+    let mut partitions = Vec::with_capacity(places.count());
+    for (name, _, _) in places.topics() {
+        partitions.extend(known[name].partitions.iter().map(|known| PartitionView {
+            index: known.index,
+            leader: known.leader,
+            replicas: lists.share(&known.replicas),
+            isr: lists.share(&known.isr),
+            start: None,
+            end: None,
+            per_second: None,
+            size_bytes: None,
+        }));
+    }
+    partitions
+}
 
 fn topics(
-    metadata: &Metadata,
-    starts: &Ends,
-    ends: &Ends,
-    sizes: &Sizes,
-    memory: &Memory,
+    places: &Places,
+    partitions: Vec<PartitionView>,
+    brokers: usize,
 ) -> BTreeMap<Arc<str>, TopicView> {
-    let view = |(name, topic): (&Arc<str>, &Arc<client::metadata::Topic>)| {
-        let partition = |known: &client::metadata::Partition| {
-            let place = TopicPartition::new(name.clone(), known.index);
-            PartitionView {
-                index: known.index,
-                leader: known.leader,
-                replicas: known.replicas.clone(),
-                isr: known.isr.clone(),
-                start: starts.get(&place).copied(),
-                end: ends.get(&place).copied(),
-                per_second: ends.get(&place).and_then(|_| memory.per_second(&place)),
-                size_bytes: known.leader.and_then(|leader| sizes.get(leader, &place)),
-            }
-        };
-        let partitions: Vec<_> = topic.partitions.iter().map(partition).collect();
-        let placements: Vec<_> = partitions.iter().map(PartitionView::placement).collect();
-        let spread = Spread::of(&placements, metadata.brokers.len());
-        let name = Arc::clone(name);
-        (Arc::clone(&name), TopicView { name, is_internal: topic.is_internal, partitions, spread })
+    let of_cluster = Arc::new(partitions);
+    let mut placements = Vec::new();
+    let view = |(name, is_internal, places): (&Arc<str>, bool, Range<usize>)| {
+        let partitions = Partitions::new(Arc::clone(&of_cluster), places);
+        placements.clear();
+        placements.extend(of_cluster[partitions.range()].iter().map(PartitionView::placement));
+        let spread = Spread::of(&placements, brokers);
+        (Arc::clone(name), TopicView { name: Arc::clone(name), is_internal, partitions, spread })
     };
-    metadata.topics.iter().map(view).collect()
+    places.topics().map(view).collect()
 }
 
-fn groups_of(
+/// Where the logs of one look begin and end.
+struct Logs {
+    places: Arc<Places>,
+    starts: Column,
+    ends: Column,
+}
+
+impl Logs {
+    /// Completes partitions by what the brokers said of them.
+    fn fill(&self, partitions: &mut [PartitionView], sizes: &Column, memory: &Memory) {
+        for (at, partition) in partitions.iter_mut().enumerate() {
+            (partition.start, partition.end) = (self.starts.get(at), self.ends.get(at));
+            partition.per_second = partition.end.and_then(|_| memory.per_second(at));
+            partition.size_bytes = sizes.get(at);
+        }
+    }
+
+    /// What a group committed, in the order of topics and partitions.
+    fn rows(
+        &self,
+        offsets: &[(TopicPartition, CommittedOffset)],
+        memory: &Memory,
+        now_ms: i64,
+    ) -> Vec<GroupRow> {
+        let row = |(partition, committed): &(TopicPartition, CommittedOffset)| {
+            let (topic, index) = (&partition.topic, partition.partition.0);
+            let at = self.places.at(topic, index);
+            let (committed, end) = (committed.offset.0, at.and_then(|at| self.ends.get(at)));
+            // What retention has deleted cannot be read any more.
+            let start = at.and_then(|at| self.starts.get(at)).unwrap_or(0);
+            let behind = |at| memory.behind(at, committed.max(start), now_ms);
+            GroupRow {
+                topic: Arc::clone(self.places.name(topic).unwrap_or(topic)),
+                partition: index,
+                committed,
+                end,
+                lag: end.map(|end| lag::records(committed, start, end)),
+                behind: end.and(at).and_then(behind),
+            }
+        };
+        let mut rows: Vec<_> = offsets.iter().map(row).collect();
+        rows.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));
+        rows
+    }
+}
+
+/// Groups with what they have committed, which is asked for here.
+async fn groups_of(
+    admin: &Admin,
     listed: BTreeMap<String, Listed>,
-    committed: &Committed,
-    starts: &Ends,
-    ends: &Ends,
-    memory: &mut Memory,
+    (logs, memory): (&Logs, &mut Memory),
     at_ms: i64,
+    gaps: &mut Gaps,
 ) -> BTreeMap<String, GroupView> {
+    let mut by_coordinator: BTreeMap<i32, Vec<String>> = BTreeMap::new();
+    for (id, group) in listed.iter().take(GROUPS_MAX) {
+        by_coordinator.entry(group.coordinator).or_default().push(id.clone());
+    }
+    let mut rows = Rows::new();
+    let take = |group, offsets: OfGroup| {
+        rows.insert(group, offsets.map(|offsets| logs.rows(&offsets, memory, at_ms)));
+    };
+    for (broker, error) in admin.committed_of(by_coordinator, take).await {
+        gaps.add(format!("committed offsets at broker {broker}"), error);
+    }
     memory.keep_groups(|group| listed.contains_key(group));
     let view = |(id, listed): (String, Listed)| {
-        let rows = match committed.get(&id) {
-            Some(Ok(offsets)) => Ok(rows(offsets, starts, ends, memory, at_ms)),
-            Some(Err(code)) => Err(format!("the coordinator answers {code}")),
-            None => Err("the coordinator did not answer, or was not asked".to_owned()),
-        };
-        let Listed { coordinator, kind, state } = listed;
-        let history = Arc::default();
-        let mut view = GroupView { id, kind, state, coordinator, rows, history };
-        let lag = view.lag().map(|records| Lag {
-            records,
-            ms: view.behind().map_or(0, |behind| u64::try_from(behind.ms).unwrap_or(0)),
-        });
-        view.history = memory.note_group(&view.id, at_ms, lag);
-        (view.id.clone(), view)
+        let rows = rows.remove(&id);
+        (id.clone(), group(id, listed, rows, memory, at_ms))
     };
     listed.into_iter().map(view).collect()
 }
 
-fn rows(
-    offsets: &HashMap<TopicPartition, client::CommittedOffset>,
-    starts: &Ends,
-    ends: &Ends,
-    memory: &Memory,
-    now_ms: i64,
-) -> Vec<GroupRow> {
-    let row = |(partition, committed): (&TopicPartition, &client::CommittedOffset)| {
-        let (committed, end) = (committed.offset.0, ends.get(partition).copied());
-        // What retention has deleted cannot be read any more.
-        let start = starts.get(partition).copied().unwrap_or(0);
-        let behind = end.and_then(|_| memory.behind(partition, committed.max(start), now_ms));
-        GroupRow {
-            topic: Arc::clone(&partition.topic),
-            partition: partition.partition.0,
-            committed,
-            end,
-            lag: end.map(|end| lag::records(committed, start, end)),
-            behind,
-        }
+/// Rows of each group that a coordinator answered for.
+type Rows = HashMap<String, Result<Vec<GroupRow>, ErrorCode>>;
+
+fn group(
+    id: String,
+    listed: Listed,
+    rows: Option<Result<Vec<GroupRow>, ErrorCode>>,
+    memory: &mut Memory,
+    at_ms: i64,
+) -> GroupView {
+    let rows = match rows {
+        Some(Ok(rows)) => Ok(rows),
+        Some(Err(code)) => Err(format!("the coordinator answers {code}")),
+        None => Err("the coordinator did not answer, or was not asked".to_owned()),
     };
-    let mut rows: Vec<_> = offsets.iter().map(row).collect();
-    rows.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));
-    rows
+    let Listed { coordinator, kind, state } = listed;
+    let mut view = GroupView { id, kind, state, coordinator, rows, history: Arc::default() };
+    let lag = view.lag().map(|records| Lag {
+        records,
+        ms: view.behind().map_or(0, |behind| u64::try_from(behind.ms).unwrap_or(0)),
+    });
+    view.history = memory.note_group(&view.id, at_ms, lag);
+    view
 }
 
+/// Host, port and rack of brokers that are registered and do not serve.
 type Fenced = BTreeMap<i32, (String, i32, Option<String>)>;
+
+fn fenced(registered: Result<client::DescribedCluster, ClientError>) -> Fenced {
+    // Older brokers do not have this call: those that do not serve are not shown then.
+    let brokers = registered.map(|response| response.brokers).unwrap_or_default();
+    let fenced = brokers.into_iter().filter(|broker| broker.is_fenced);
+    fenced.map(|broker| (broker.broker_id, (broker.host, broker.port, broker.rack))).collect()
+}
 
 fn brokers(
     metadata: &Metadata,
     topics: &BTreeMap<Arc<str>, TopicView>,
-    mut dirs: ByBroker<Vec<client::LogDir>>,
+    mut dirs: ByBroker<Vec<DirView>>,
     fenced: Fenced,
     gaps: &mut Gaps,
 ) -> BTreeMap<i32, BrokerView> {
-    let partitions = || topics.values().flat_map(|topic| &topic.partitions);
+    let partitions = || topics.values().flat_map(|topic| topic.partitions.iter());
     let loads = loads(partitions().map(PartitionView::placement));
     let mut rates: BTreeMap<i32, f64> = BTreeMap::new();
     for (leader, rate) in partitions().filter_map(|p| Some((p.leader?, p.per_second?))) {
@@ -313,7 +356,7 @@ fn brokers(
             answer.as_ref().is_some_and(|answer| answer.as_ref().is_err_and(is_silence));
         let state = if is_silent { BrokerState::Silent } else { state };
         let dirs = match answer {
-            Some(Ok(dirs)) => Some(dirs.iter().map(dir).collect()),
+            Some(Ok(dirs)) => Some(dirs),
             Some(Err(error)) => {
                 gaps.add(dirs_of(id), error);
                 None

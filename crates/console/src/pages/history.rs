@@ -25,7 +25,7 @@ struct Span {
 
 pub(super) fn charts(visit: &Visit<'_>, group: &GroupView) -> Markup {
     let is_day = visit.query.get("range") == Some("day");
-    let history = &group.history;
+    let history = group.history();
     let span = if is_day {
         Span {
             points: history.day().collect(),

@@ -289,8 +289,8 @@ mod tests {
         let partition = PartitionView {
             index: 0,
             leader: Some(1),
-            replicas: vec![1, 2, 3],
-            isr: vec![3, 1],
+            replicas: [1, 2, 3].into(),
+            isr: [3, 1].into(),
             start: None,
             end: None,
             per_second: None,

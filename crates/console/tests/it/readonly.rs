@@ -35,12 +35,14 @@ async fn no_request_changes_anything() {
         topics.sort();
         let groups: Vec<_> =
             admin.list_groups().await.unwrap().into_iter().map(|group| group.group_id).collect();
-        let (ends, _) = admin.log_offsets(&metadata, client::OffsetSpec::Latest).await;
-        let mut ends: Vec<_> = ends
-            .into_iter()
-            .filter(|(p, _)| &*p.topic == "t")
-            .map(|(p, found)| (p, found.unwrap().offset))
-            .collect();
+        let led = client::admin::survey::Led::of(&metadata, |_| None);
+        let mut ends = Vec::new();
+        let take = |topic: &str, partition: i32, found: Result<client::FoundOffset, _>| {
+            if topic == "t" {
+                ends.push((partition, found.unwrap().offset));
+            }
+        };
+        admin.log_offsets(&led, client::OffsetSpec::Latest, take).await;
         ends.sort();
         (topics, groups, ends, admin.group_offsets("g").await.unwrap())
     };
