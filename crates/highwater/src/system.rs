@@ -19,8 +19,12 @@ pub fn raise_open_files_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
+/// Settings of an allocator, as its environment has them.
+pub type AllocatorSettings = &'static [(&'static str, &'static str)];
+
 /// How the system's allocator is to give back what was freed. By default glibc learns from every large buffer that is freed
 /// and then keeps up to 64 MiB at the end of each of its arenas: a flood of large requests would stay in memory for good.
+/// The last one is a broker's: its threads allocate next to nothing, and those of a gateway for each request.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ALLOCATOR: [(&str, &str); 3] = [
     ("MALLOC_MMAP_THRESHOLD_", "262144"),
@@ -28,28 +32,45 @@ const ALLOCATOR: [(&str, &str); 3] = [
     ("MALLOC_ARENA_MAX", "2"),
 ];
 
-/// What the allocator of a broker is to find in its environment; nothing where a user has settings of their own.
+/// `settings`, but nothing where a user has some of their own.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub fn allocator_settings() -> &'static [(&'static str, &'static str)] {
+fn unless_given(settings: AllocatorSettings) -> AllocatorSettings {
     let given = |key: &str| std::env::var_os(key).is_some();
     match given("GLIBC_TUNABLES") || ALLOCATOR.iter().any(|(key, _)| given(key)) {
         true => &[],
-        false => &ALLOCATOR,
+        false => settings,
     }
+}
+
+/// What the allocator of a broker is to find in its environment.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub fn allocator_settings() -> AllocatorSettings {
+    unless_given(&ALLOCATOR)
+}
+
+/// What that of a gateway alone is to find there.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub fn gateway_allocator_settings() -> AllocatorSettings {
+    unless_given(ALLOCATOR.split_last().map_or(&[], |(_, thresholds)| thresholds))
 }
 
 /// Other allocators have no such habit, or no such settings.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn allocator_settings() -> &'static [(&'static str, &'static str)] {
+pub fn allocator_settings() -> AllocatorSettings {
     &[]
 }
 
-/// Starts this program anew, in the same process, with [`allocator_settings`] in its environment, which is where glibc reads
-/// them from, once. Where it cannot be done the program goes on as it is.
-pub fn settle_allocator() {
+/// Nor here.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn gateway_allocator_settings() -> AllocatorSettings {
+    &[]
+}
+
+/// Starts this program anew, in the same process, with `settings` in its environment, which is where glibc reads them from,
+/// once. Where it cannot be done, or there are none, the program goes on as it is.
+pub fn settle_allocator(settings: AllocatorSettings) {
     use std::os::unix::process::CommandExt;
 
-    let settings = allocator_settings();
     if settings.is_empty() {
         return;
     }

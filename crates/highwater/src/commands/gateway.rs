@@ -18,6 +18,7 @@ const RESERVE: u64 = 64;
 
 /// Runs until SIGTERM, SIGINT or SIGHUP; a second one does not wait for requests under way.
 pub fn run(typed: &Gateway, report: Reporting) -> Result<ExitCode, Failure> {
+    system::settle_allocator(system::gateway_allocator_settings());
     let unusable =
         |why: &dyn std::fmt::Display| Failure::new("the configuration cannot be used").detail(why);
     if let Some(pair) = typed.sets.iter().find(|pair| !is_of_a_gateway(&pair.key)) {

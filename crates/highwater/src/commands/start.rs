@@ -31,7 +31,7 @@ pub fn run(typed: &Start, report: Reporting) -> Result<ExitCode, Failure> {
     if let Some(parent) = typed.child_of {
         system::end_with(parent).map_err(|error| Failure::new("cannot start").detail(error))?;
     }
-    system::settle_allocator();
+    system::settle_allocator(system::allocator_settings());
     let loaded =
         sources::load(&typed.sources).inspect_err(|_| report.start(&Configuration::default()))?;
     report.start(&loaded.configuration);
