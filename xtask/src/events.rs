@@ -3,6 +3,7 @@
 //! documentation with curl, against the same gateway.
 
 mod closed;
+mod crowded;
 mod examples;
 
 use std::fs::{self, File};
@@ -64,6 +65,7 @@ pub fn run(&Arguments { kills }: &Arguments) -> Result<()> {
     let answer = ask(&gateway.address, "POST", "/admin/topics", &json, &created)?;
     ensure!(answer.status == 201, "{answer:?}");
     examples::run(&gateway.address)?;
+    crowded::run(&program, &broker.bootstrap())?;
     let count = kills * RECORDS + RECORDS;
     let programs = programs();
     let url = format!("http://{}/topics/{TOPIC}/events?from=earliest", gateway.address);

@@ -18,14 +18,14 @@ use crate::admin;
 use crate::answer::{Answer, OF_PROXIES, distribution, failed, nothing};
 use crate::charge::Charge;
 use crate::counts::{Asked, OfProcess, Shown};
-use crate::front::{Handover, Peer};
+use crate::front::{Handover, Limit, Peer};
 use crate::inside::Inside;
 use crate::outgoing::Outgoing;
 use crate::pages::Pages;
 use crate::produce::{Target, produce, v3};
 use crate::read::{clusters, records, view};
 use crate::request::body::{collect, discard};
-use crate::request::{Allowed, NoRoute, Parameters, Route, TABLE, route, routed};
+use crate::request::{Allowed, NoRoute, Parameters, Route, Routed, TABLE, route, routed};
 use crate::state::Shared;
 use crate::who::{self, By, Visitor};
 use crate::{events, groups, instances, openapi, sockets};
@@ -92,6 +92,31 @@ pub(crate) async fn answer(
     let closes = is_chunked || !is_read || shared.is_stopping();
     decorate(shared, &parts, asked, closes, &mut response);
     Ok(response)
+}
+
+/// Answers a request on a connection that is one too many. Nothing is looked at but what decides the form of the answer.
+pub(crate) fn refuse(
+    shared: &Shared,
+    request: Request<Incoming>,
+    limit: Limit,
+) -> Response<Outgoing> {
+    // The body is not read.
+    let (parts, _) = request.into_parts();
+    let path = parts.uri.path();
+    let routed = routed(&parts.method, path);
+    let is_page = || shared.settings.pages.as_ref().is_some_and(|pages| pages.has(path));
+    let asked = match &routed {
+        _ if is_page() => Asked::Page,
+        Ok(routed) => Asked::Route(routed.at),
+        Err(_) => Asked::Nothing,
+    };
+    // A browser that is told of an error never comes again for events.
+    let is_events = matches!(&routed, Ok(Routed { route: Route::Events { .. }, .. }));
+    let answer = if is_events { events::weather() } else { failed(&limit.error()) };
+    let mut response = answer.into_response();
+    shared.counts.requests.count(asked, response.status().as_u16(), None);
+    decorate(shared, &parts, asked, true, &mut response);
+    response
 }
 
 /// Has the rest of a body come, or not; true if nothing of it is left on the connection.

@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 
+use serving::error::{ApiError, Kind};
+
 /// The addresses that count as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Place(IpAddr);
@@ -43,6 +45,31 @@ pub(crate) struct Entered {
     place: Place,
 }
 
+/// A limit that is met: as many connections are open as it allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// Of all of them.
+    All(usize),
+    /// Of those from one address.
+    Address(usize),
+}
+
+impl Limit {
+    /// What a client is told that is one too many.
+    pub(crate) fn error(self) -> ApiError {
+        let words = match self {
+            Limit::All(most) => format!(
+                "this gateway has {most} connections, as many as it may (gateway.connections.max): try again, or raise that key"
+            ),
+            Limit::Address(most) => format!(
+                "this gateway has {most} connections from your address, as many as it may (gateway.connections.per.address.max): \
+                 close some, or raise that key"
+            ),
+        };
+        ApiError::new(Kind::Unavailable, words)
+    }
+}
+
 impl Entrants {
     pub(crate) fn new(all_max: usize, per_address_max: usize) -> Entrants {
         Entrants { counts: Arc::default(), all_max, per_address_max }
@@ -53,17 +80,23 @@ impl Entrants {
         self.counts.lock().expect("no code under it panics").all
     }
 
-    /// Counts a connection from this address; `None` if it is one too many.
-    pub(crate) fn enter(&self, address: IpAddr) -> Option<Entered> {
+    /// Counts a connection from this address.
+    ///
+    /// # Errors
+    /// It is one too many, by this limit.
+    pub(crate) fn enter(&self, address: IpAddr) -> Result<Entered, Limit> {
         let place = Place::of(address);
         let mut counts = self.counts.lock().expect("no code under it panics");
         let here = counts.by_place.get(&place).copied().unwrap_or(0);
-        if counts.all >= self.all_max || here >= self.per_address_max {
-            return None;
+        if counts.all >= self.all_max {
+            return Err(Limit::All(self.all_max));
+        }
+        if here >= self.per_address_max {
+            return Err(Limit::Address(self.per_address_max));
         }
         counts.all += 1;
         counts.by_place.insert(place, here + 1);
-        Some(Entered { counts: Arc::clone(&self.counts), place })
+        Ok(Entered { counts: Arc::clone(&self.counts), place })
     }
 }
 
@@ -90,11 +123,11 @@ mod tests {
         let [one, two]: [IpAddr; 2] = ["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()];
         let first = entrants.enter(one).unwrap();
         let _second = entrants.enter("::ffff:10.0.0.1".parse().unwrap()).unwrap();
-        assert!(entrants.enter(one).is_none(), "two of one address");
+        assert_eq!(entrants.enter(one).unwrap_err(), Limit::Address(2));
         let third = entrants.enter(two).unwrap();
-        assert!(entrants.enter(two).is_none(), "three in all");
+        assert_eq!(entrants.enter(two).unwrap_err(), Limit::All(3));
         drop(first);
-        assert!(entrants.enter(one).is_some());
+        assert!(entrants.enter(one).is_ok());
         drop(third);
         assert!(!entrants.counts.lock().unwrap().by_place.contains_key(&Place::of(two)));
     }
@@ -104,9 +137,9 @@ mod tests {
         let entrants = Entrants::new(100, 2);
         let enter = |text: &str| entrants.enter(text.parse().unwrap());
         let _here = [enter("2001:db8::1").unwrap(), enter("2001:db8::2:3:4:5").unwrap()];
-        assert!(enter("2001:db8::7").is_none(), "the third of one network");
-        assert!(enter("2001:db8:0:1::1").is_some(), "another network");
+        assert!(enter("2001:db8::7").is_err(), "the third of one network");
+        assert!(enter("2001:db8:0:1::1").is_ok(), "another network");
         let _own = [enter("::1").unwrap(), enter("::1").unwrap()];
-        assert!(enter("::1").is_none() && enter("::2").is_some() && enter("10.0.0.1").is_some());
+        assert!(enter("::1").is_err() && enter("::2").is_ok() && enter("10.0.0.1").is_ok());
     }
 }

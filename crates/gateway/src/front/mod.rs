@@ -6,6 +6,7 @@
 mod connection;
 mod entrants;
 mod guest;
+mod refusals;
 mod tls;
 mod transport;
 
@@ -24,8 +25,9 @@ use crate::state::Shared;
 use crate::{events, sockets};
 
 use connection::Handed;
-pub(crate) use entrants::{Entrants, Place};
+pub(crate) use entrants::{Entrants, Limit, Place};
 pub(crate) use guest::Pace;
+use refusals::Refusals;
 pub use tls::{Tls, TlsError};
 pub(crate) use transport::Transport;
 
@@ -65,12 +67,16 @@ pub(crate) async fn accept_all(
     mut stopped: watch::Receiver<bool>,
 ) {
     let of_connections = stopped.clone();
-    let begin = |stream: TcpStream| {
-        let Some(entered) =
-            stream.peer_addr().ok().and_then(|peer| shared.entrants.enter(peer.ip()))
-        else {
-            // Dropped, and so closed.
-            return shared.counts.refused.add(1);
+    let mut refusals = Refusals::new(shared.settings.tls.is_some());
+    let mut begin = |stream: TcpStream| {
+        // Without an address it has ended already.
+        let Ok(peer) = stream.peer_addr() else { return };
+        let entered = match shared.entrants.enter(peer.ip()) {
+            Ok(entered) => entered,
+            Err(limit) => {
+                shared.counts.refused.add(1);
+                return refusals.begin(refuse(stream, limit, Arc::clone(&shared)));
+            }
         };
         let (shared, stopped) = (Arc::clone(&shared), of_connections.clone());
         tokio::spawn(async move {
@@ -113,6 +119,16 @@ pub(crate) async fn accept_all(
         tokio::select! {
             (stream, _) = accept(&listener) => begin(stream),
             () = told_to_stop(&mut stopped) => return,
+        }
+    }
+}
+
+/// Tells a client that it is one too many, and by which limit.
+async fn refuse(stream: TcpStream, limit: Limit, shared: Arc<Shared>) {
+    match secured(stream, &shared).await {
+        Ok(transport) => connection::refuse(transport, &shared, limit).await,
+        Err(cause) => {
+            debug!(%cause, "a connection that was refused ended before TLS was agreed on")
         }
     }
 }

@@ -165,19 +165,6 @@ async fn a_body_that_never_comes_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_connection_too_many_is_closed_and_the_others_are_served() {
-    let gateway = open(Settings { connections_max: 2, ..settings(&nowhere().to_string()) });
-    let mut first = Connection::open(gateway.address()).await;
-    let mut second = Connection::open(gateway.address()).await;
-    assert_eq!(first.get("/healthz").await.status, 200);
-    assert_eq!(second.get("/healthz").await.status, 200);
-    let third = Connection::open(gateway.address()).await;
-    assert_eq!(third.closed().await, "");
-    assert_eq!(first.get("/healthz").await.status, 200);
-    gateway.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_stop_finishes_what_has_begun() {
     let world = World::start().await;
     world.create("t", 1, &[]).await;

@@ -232,6 +232,28 @@ async fn who_speaks_no_tls_is_told_and_who_drips_a_handshake_is_closed() {
     world.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn one_connection_too_many_is_told_so_over_tls() {
+    let pair = made();
+    let world =
+        world(&Files::of(&pair), |settings| Settings { connections_max: 1, ..settings }).await;
+    let client = Arc::new(trusting(&[&pair]));
+    let address = tunnel(world.gateway.address(), client).await;
+    let mut last = Connection::open(address).await;
+    assert_eq!(last.get("/healthz").await.status, 200);
+    let mut one = Connection::open(address).await;
+    let answer = one.get("/topics").await;
+    assert_eq!((answer.status, answer.header("connection")), (503, Some("close")), "{answer:?}");
+    assert!(answer.body.contains("gateway.connections.max"), "{answer:?}");
+    assert_eq!(one.closed().await, "");
+    // Who speaks no TLS hears of that first.
+    let plain = Connection::open(world.gateway.address()).await.get("/topics").await;
+    assert!(plain.status == 400 && plain.body.contains("https://"), "{plain:?}");
+    assert_eq!(last.get("/healthz").await.status, 200);
+    drop(last);
+    world.stop().await;
+}
+
 /// What waits for a reader that takes nothing is bounded, encrypted bytes included.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_takes_nothing_over_tls_is_closed() {

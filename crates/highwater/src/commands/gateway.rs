@@ -13,8 +13,9 @@ use crate::arguments::Gateway;
 use crate::failure::{Failure, on_output};
 use crate::system;
 
-/// Descriptors for what is not a connection to the gateway: those to the brokers, the runtime's, the standard ones.
-const RESERVE: u64 = 64;
+/// Descriptors for what is not a connection that the gateway serves: those to the brokers, the 40 of clients that are one too many, the
+/// runtime's, the standard ones.
+const RESERVE: u64 = 104;
 
 /// Runs until SIGTERM, SIGINT or SIGHUP; a second one does not wait for requests under way.
 pub fn run(typed: &Gateway, report: Reporting) -> Result<ExitCode, Failure> {
