@@ -19,6 +19,11 @@ use crate::request::instances::Creation;
 /// The longest pause between two looks at all instances; a rebalance of a group waits for its members so long.
 const SWEEP_MAX: Duration = Duration::from_millis(250);
 
+/// As many instances leave holes that are worth giving back to the system: tens of KiB each.
+const MANY: usize = 100;
+/// How long behind the last of them that is done: they may still be leaving their groups.
+const GIVE_BACK_AFTER: Duration = Duration::from_secs(6);
+
 /// Who made an instance, its group, and its name. One user's instances are not there for another.
 type Name = (String, String, String);
 
@@ -32,6 +37,8 @@ pub(crate) struct Instances {
 #[derive(Default)]
 struct Kept {
     by_name: HashMap<Name, Arc<Instance>>,
+    /// The most that there were since there was none.
+    most: usize,
     /// Whether a task looks after them.
     is_swept: bool,
     /// Whether the gateway has stopped.
@@ -102,6 +109,7 @@ impl Instances {
         let timeout = self.settings.timeout;
         let instance = Instance::new(cluster, group, creation, timeout, charge);
         kept.by_name.insert(key, Arc::new(instance));
+        kept.most = kept.most.max(kept.by_name.len());
         if !std::mem::replace(&mut kept.is_swept, true) {
             tokio::spawn(sweep(Arc::downgrade(self), SWEEP_MAX.min(timeout / 4)));
         }
@@ -168,6 +176,9 @@ impl Instances {
             instance.keep_place(&self.names);
         }
         kept.is_swept = !kept.by_name.is_empty();
+        if !kept.is_swept && std::mem::take(&mut kept.most) >= MANY {
+            tokio::spawn(give_memory_back());
+        }
         kept.is_swept
     }
 }
@@ -180,6 +191,12 @@ async fn sweep(instances: Weak<Instances>, pause: Duration) {
             return;
         }
     }
+}
+
+async fn give_memory_back() {
+    sleep(GIVE_BACK_AFTER).await;
+    // It takes milliseconds. A runtime that ends does without.
+    let _ = tokio::task::spawn_blocking(heap::release_unused).await;
 }
 
 pub(super) fn no_instance() -> ApiError {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::kept::no_instance;
 use super::seat::{FETCH_BYTES, Instance, Seat, rewind};
 use super::work::told;
-use crate::charge::Charge;
+use crate::charge::{Charge, Room};
 use crate::read::Page;
 use crate::request::Parameters;
 use crate::request::read::{BYTES_MAX, Format, RECORDS_MAX, WAIT_MAX_MS, form_of_instance};
@@ -56,6 +56,17 @@ impl Portion {
         })
     }
 
+    /// Memory for an answer of so many fetched bytes, or of what may be in one that is small.
+    ///
+    /// # Errors
+    /// There is none.
+    fn charged(&self, room: &Room, fetched_bytes: usize) -> Result<Charge, ApiError> {
+        let mut charge = Charge::new(room);
+        // Batches come whole, and what is written of them is as large again.
+        charge.set((2 * fetched_bytes).max(self.bytes_max.min(FETCH_BYTES as usize)))?;
+        Ok(charge)
+    }
+
     /// How long a read may wait for records.
     pub(super) fn wait(&self) -> Duration {
         self.wait
@@ -80,8 +91,9 @@ pub(super) async fn read(
     is_wanted: impl Fn() -> bool,
 ) -> Result<Read, ApiError> {
     let until = Instant::now() + portion.wait;
-    let mut charge = Charge::new(&shared.reading);
-    charge.set(portion.bytes_max.min(FETCH_BYTES as usize))?;
+    // Whoever finds no room is told at once. While it waits it holds none: there may be a thousand, and members of a group wait
+    // for each other.
+    drop(portion.charged(&shared.reading, 0)?);
     loop {
         seat.keep_up(shared.instances.names()).await;
         let consumer = seat.consumer.as_mut().ok_or_else(no_instance)?;
@@ -90,9 +102,9 @@ pub(super) async fn read(
         let fetched = consumer.poll(left.min(SLICE)).await.map_err(|error| told(&error))?;
         let begun: Vec<_> =
             fetched.iter().map(|one| (one.partition.clone(), one.fetch_offset)).collect();
-        match write(consumer, portion, fetched, charge) {
-            Ok(Written::Page(body)) => return Ok(Read { body, begun }),
-            Ok(Written::Nothing(rest)) => charge = rest,
+        match write(consumer, portion, fetched, &shared.reading) {
+            Ok(Some(body)) => return Ok(Read { body, begun }),
+            Ok(None) => {}
             Err(error) => {
                 rewind(consumer, begun);
                 return Err(error);
@@ -110,27 +122,21 @@ pub(super) async fn read(
     }
 }
 
-/// What became of fetched batches.
-enum Written {
-    /// An answer, charged until it is sent.
-    Page(Bytes),
-    /// Nothing for users in them; the charge is still there.
-    Nothing(Charge),
-}
-
-/// Writes as many records as there is room for, and has the consumer go on behind them.
+/// Writes as many records as there is room for, and has the consumer go on behind them: an answer that is charged until it is
+/// sent, or `None` if there is nothing for users in what was fetched.
 fn write(
     consumer: &mut Consumer,
     portion: &Portion,
     fetched: Vec<Fetched>,
-    mut charge: Charge,
-) -> Result<Written, ApiError> {
+    room: &Room,
+) -> Result<Option<Bytes>, ApiError> {
+    if fetched.is_empty() {
+        return Ok(None);
+    }
+    let charge = portion.charged(room, fetched.iter().map(Fetched::size_bytes).sum())?;
     let text_bytes_max = charge.limit_bytes();
     let mut page =
         Page::new(portion.format.embedded, RECORDS_MAX, portion.bytes_max, text_bytes_max);
-    // Batches come whole, and what is written of them is as large again.
-    let size_bytes: usize = fetched.iter().map(Fetched::size_bytes).sum();
-    charge.set((2 * size_bytes).max(portion.bytes_max.min(FETCH_BYTES as usize)))?;
     for one in fetched {
         let next = page.take(&one)?;
         if next != one.next_offset {
@@ -138,7 +144,7 @@ fn write(
         }
     }
     if page.is_empty() {
-        return Ok(Written::Nothing(charge));
+        return Ok(None);
     }
-    charge.hold(page.finish().into_bytes()).map(Written::Page)
+    charge.hold(page.finish().into_bytes()).map(Some)
 }

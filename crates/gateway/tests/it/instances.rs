@@ -250,6 +250,30 @@ async fn an_instance_without_requests_is_forgotten_and_leaves_its_group() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn more_may_wait_for_records_than_could_be_answered_together() {
+    // Room for eight answers.
+    let world = World::start_with(|settings| Settings { memory_bytes: 8 << 20, ..settings }).await;
+    world.create("t", 1, &[]).await;
+    let mut all = Vec::new();
+    for number in 0..30 {
+        let mut one = One::make(&world, &format!("i{number}")).await;
+        one.done("assignments", r#"{"partitions":[{"topic":"t","partition":0}]}"#).await;
+        let target = format!("{}/records?timeout=30000", one.path);
+        one.connection.send(request("GET", &target, &[], b"")).await;
+        all.push(one);
+    }
+    // All of them wait, or are about to.
+    assert_eq!(world.connect().await.get("/healthz").await.status, 200);
+    world.fill("t", 0, ["v".to_owned()]).await;
+    for one in &mut all {
+        let answer = one.connection.answer().await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(values(&answer), ["v"]);
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_instance_too_many_is_refused() {
     let world = World::start_with(with_instances(2, PATIENCE)).await;
     let mut first = One::make(&world, "first").await;
