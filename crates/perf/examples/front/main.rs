@@ -3,6 +3,7 @@
 
 mod cluster;
 mod console;
+mod instances;
 mod streams;
 
 use std::time::Duration;
@@ -72,6 +73,17 @@ enum What {
         #[arg(long, default_value_t = 10)]
         records: u32,
     },
+    /// Consumer instances that have each read once; deleted when the input ends
+    Instances {
+        #[arg(long, default_value_t = 40)]
+        groups: u32,
+        /// Instances of a group
+        #[arg(long, default_value_t = 25)]
+        each: u32,
+        /// The groups share the partitions out; otherwise each instance is assigned one
+        #[arg(long)]
+        subscribe: bool,
+    },
     /// Topics of four partitions with a record each, and groups that have committed in 40 partitions each
     Fill {
         #[arg(long, default_value_t = 10_000)]
@@ -107,6 +119,18 @@ fn main() -> Told<()> {
             cluster::topic(&typed.bootstrap, &typed.topic, typed.partitions)?;
             let ends = (typed.bootstrap.as_str(), typed.gateway.as_str());
             streams::fan_out(ends, &typed.topic, *subscribers, *records)?
+        }
+        What::Instances { groups, each, subscribe } => {
+            cluster::topic(&typed.bootstrap, &typed.topic, typed.partitions)?;
+            instances::instances(&instances::Wanted {
+                bootstrap: &typed.bootstrap,
+                gateway: &typed.gateway,
+                topic: &typed.topic,
+                partitions: typed.partitions,
+                groups: *groups,
+                each: *each,
+                subscribes: *subscribe,
+            })?
         }
         What::Fill { topics, groups } => cluster::fill(&typed.bootstrap, *topics, *groups)?,
         What::Pages { topics, groups, times } => {

@@ -38,7 +38,7 @@ pub fn idle(gateway: &str, topic: &str, subscribers: u32) -> Told<Value> {
         }
         Ok::<_, WebError>(open)
     })?;
-    println!("open");
+    println!("{}", json!({ "open": open.len() }));
     std::io::stdout().flush()?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(json!({ "subscribers": open.len() }))

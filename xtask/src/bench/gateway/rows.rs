@@ -27,6 +27,8 @@ pub enum Work {
     Push { subscribers: u32, rate: u32 },
     /// Single records to so many subscribers.
     FanOut { subscribers: u32 },
+    /// Consumer instances of so many groups, which read once and then wait; assigned ones, then members of their groups.
+    Instances { groups: u32 },
     /// Producing and reading 1 KiB records, direct and through the proxy; 0: as many as possible.
     Proxy { rate: u32 },
     /// Pages of a cluster of 10,000 topics, 40,000 partitions and 1,000 groups.
@@ -134,6 +136,40 @@ pub const ROWS: &[Row] = &[
         bars: &[
             bar("last_ms", "the last one has it after, ms", Limit::AtMost(250.0)),
             bar("last_max_ms", "the worst of ten records, ms", Limit::Shown),
+        ],
+    },
+    Row {
+        name: "instances",
+        title: "1,000 consumer instances of 40 groups: a partition each; then as members that share 50 out",
+        work: Work::Instances { groups: 40 },
+        bars: &[
+            bar("all_s", "made, assigned, and each has read, s", Limit::Shown),
+            bar("each_kib", "memory of the gateway, KiB each", Limit::Shown),
+            bar("left_kib", "of that behind their deletion, KiB each", Limit::Shown),
+            bar("gateway_share", "CPU of the gateway at rest, share of a core", Limit::Shown),
+            bar("broker_share", "CPU of the broker at rest, share of a core", Limit::Shown),
+            bar("refused", "requests refused for now, and sent again", Limit::AtMost(0.0)),
+            bar("deleted_s", "all deleted, s", Limit::Shown),
+            bar("group_all_s", "members: made, subscribed, and each has read, s", Limit::Shown),
+            bar("group_each_kib", "members: memory of the gateway, KiB each", Limit::Shown),
+            bar("group_left_kib", "members: of that behind their deletion, KiB each", Limit::Shown),
+            bar(
+                "group_gateway_share",
+                "members: CPU of the gateway at rest, share of a core",
+                Limit::Shown,
+            ),
+            bar(
+                "group_broker_share",
+                "members: CPU of the broker at rest, share of a core",
+                Limit::Shown,
+            ),
+            bar(
+                "group_refused",
+                "members: requests refused for now, and sent again",
+                Limit::AtMost(0.0),
+            ),
+            bar("group_deleted_s", "members: all have left and are deleted, s", Limit::Shown),
+            bar("still_there", "instances behind that", Limit::AtMost(0.0)),
         ],
     },
     Row {

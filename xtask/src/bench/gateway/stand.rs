@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{ChildStdout, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -14,6 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::super::figures::Figures;
+use crate::front::ask;
 use crate::repository::repository;
 
 /// How long the load's program may take to build.
@@ -49,6 +50,30 @@ pub struct Stand<'a> {
     /// The gateway.
     pub gateway: Front,
     _folder: TempDir,
+}
+
+/// A load that waits for the end of its input.
+pub struct Held {
+    process: Guarded,
+    said: BufReader<ChildStdout>,
+}
+
+impl Held {
+    fn line(&mut self) -> Result<Figures> {
+        let mut line = String::new();
+        self.said.read_line(&mut line)?;
+        ensure!(!line.is_empty(), "the load has ended, and why is above");
+        figures(&line)
+    }
+
+    /// Ends it; what it says at its end.
+    pub fn let_go(mut self) -> Result<Figures> {
+        drop(self.process.child().stdin.take());
+        let figures = self.line()?;
+        let status = self.process.wait(END_LIMIT)?.context("the load does not end")?;
+        ensure!(status.success(), "the load failed: {status}");
+        Ok(figures)
+    }
 }
 
 /// CPU seconds that were used by a load and what it was put on.
@@ -98,23 +123,23 @@ impl<'a> Stand<'a> {
         Ok((figures(&outcome.text())?, Cpu { gateway_s, broker_s, client_s }))
     }
 
-    /// Starts a load that says `open` and then waits for the end of its input, and waits until it says so.
-    pub fn hold(&self, arguments: &[&str]) -> Result<Guarded> {
+    /// Starts a load that prints a line once everything is open and then waits for the end of its input, and waits until it has
+    /// printed it; what it says.
+    pub fn hold(&self, arguments: &[&str]) -> Result<(Held, Figures)> {
         let mut command = self.command(&self.broker.bootstrap(), arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut held = Guarded::spawn(&mut command)?;
-        let said = held.child().stdout.take().context("its output was piped")?;
-        let mut line = String::new();
-        BufReader::new(said).read_line(&mut line)?;
-        ensure!(line.trim() == "open", "the load did not open its streams");
-        Ok(held)
+        let mut process = Guarded::spawn(&mut command)?;
+        let said = process.child().stdout.take().context("its output was piped")?;
+        let mut held = Held { process, said: BufReader::new(said) };
+        let figures = held.line()?;
+        Ok((held, figures))
     }
 
-    /// Ends what [`Stand::hold`] started.
-    pub fn let_go(mut held: Guarded) -> Result<()> {
-        drop(held.child().stdin.take());
-        ensure!(held.wait(END_LIMIT)?.is_some(), "the load does not end");
-        Ok(())
+    /// What the gateway counts under this name of a metric.
+    pub fn gateway_count(&self, name: &str) -> Result<f64> {
+        let answer = ask(self.gateway.address(), "GET", "/metrics", &[], "")?;
+        let value = |line: &str| line.strip_prefix(name)?.trim().parse().ok();
+        answer.body.lines().find_map(value).with_context(|| format!("no metric {name}"))
     }
 
     fn command(&self, bootstrap: &str, arguments: &[&str]) -> std::process::Command {

@@ -1,5 +1,8 @@
 //! What a round of each row does, and the figures that come out.
 
+use std::thread;
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use peer::procfs;
 
@@ -11,6 +14,12 @@ use super::stand::{Programs, Stand};
 const SECONDS: (f64, f64) = (10.0, 1.5);
 /// Looks of the console, every 15 seconds, of which the cost is measured; and in a quick round.
 const LOOKS: (u32, u32) = (4, 1);
+/// Instances of a group, partitions of their topic, and for how long they are watched at rest; in a quick round.
+const EACH: u32 = 25;
+const PARTITIONS: &str = "50";
+const RESTING: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(3));
+/// How long memory may take to come back: the gateway gives it back some seconds behind the last instance.
+const SETTLING: Duration = Duration::from_secs(8);
 /// A quick round has so many times fewer subscribers, topics, groups.
 const QUICK: u32 = 10;
 
@@ -27,6 +36,7 @@ pub fn round(programs: &Programs, work: Work, quick: bool) -> Result<Figures> {
         Work::FanOut { subscribers } => {
             stand.load(&["fan-out", "--subscribers", &of_many(subscribers)]).map(|(line, _)| line)
         }
+        Work::Instances { groups } => instances(&stand, &of_many(groups), quick),
         Work::Proxy { rate } => proxy(&stand, rate, &seconds),
         Work::Console => console(&stand, quick),
     }
@@ -64,9 +74,9 @@ fn idle(stand: &Stand<'_>, subscribers: &str) -> Result<Figures> {
     stand.load(&["fan-out", "--subscribers", "1", "--records", "1"])?;
     let pid = stand.gateway.pid();
     let (before, kernel_before) = (procfs::resident_mib(pid)?, procfs::kernel_mib()?);
-    let held = stand.hold(&["idle", "--subscribers", subscribers])?;
+    let (held, _) = stand.hold(&["idle", "--subscribers", subscribers])?;
     let (after, kernel_after) = (procfs::resident_mib(pid)?, procfs::kernel_mib()?);
-    Stand::let_go(held)?;
+    held.let_go()?;
     let each_kib = |before: f64, after: f64| -> Result<f64> {
         Ok((after - before) * 1024.0 / subscribers.parse::<f64>()?)
     };
@@ -84,6 +94,51 @@ fn push(stand: &Stand<'_>, (subscribers, rate): (u32, u32), seconds: &str) -> Re
     figures.insert("delivery_us".to_owned(), cpu.gateway_s * 1e6 / deliveries);
     let wrong = figure(&figures, "lost")? + figure(&figures, "gaps")?;
     *figures.entry("missing".to_owned()).or_default() += wrong;
+    Ok(figures)
+}
+
+/// Instances with a partition each, and behind their end as many that are members of their groups.
+fn instances(stand: &Stand<'_>, groups: &str, quick: bool) -> Result<Figures> {
+    stand.load(&["fan-out", "--subscribers", "1", "--records", "1"])?;
+    let assigned = held_instances(stand, groups, quick, false)?;
+    let members = held_instances(stand, groups, quick, true)?;
+    let mut figures = assigned;
+    figures.extend(members.into_iter().map(|(name, value)| (format!("group_{name}"), value)));
+    figures.insert("still_there".to_owned(), stand.gateway_count("highwater_gateway_instances")?);
+    Ok(figures)
+}
+
+fn held_instances(
+    stand: &Stand<'_>,
+    groups: &str,
+    quick: bool,
+    subscribe: bool,
+) -> Result<Figures> {
+    let each = EACH.to_string();
+    let topic = if subscribe { "shared" } else { "assigned" };
+    let common = ["--partitions", PARTITIONS, "--topic", topic];
+    let mut arguments = [&common[..], &["instances", "--groups", groups, "--each", &each]].concat();
+    arguments.extend(subscribe.then_some("--subscribe"));
+    let (gateway, broker) = (stand.gateway.pid(), stand.broker.pid());
+    let cpu = || -> Result<[f64; 2]> { Ok([procfs::cpu_s(gateway)?, procfs::cpu_s(broker)?]) };
+    let before_mib = procfs::resident_mib(gateway)?;
+    let (held, mut figures) = stand.hold(&arguments)?;
+    let resting = if quick { RESTING.1 } else { RESTING.0 };
+    let before = cpu()?;
+    thread::sleep(resting);
+    let after = cpu()?;
+    let held_mib = procfs::resident_mib(gateway)?;
+    figures.extend(held.let_go()?);
+    thread::sleep(SETTLING);
+    let left_mib = procfs::resident_mib(gateway)?;
+    let count = groups.parse::<f64>()? * f64::from(EACH);
+    let share = |of: usize| (after[of] - before[of]) / resting.as_secs_f64();
+    figures.extend([
+        ("each_kib".to_owned(), (held_mib - before_mib) * 1024.0 / count),
+        ("left_kib".to_owned(), (left_mib - before_mib) * 1024.0 / count),
+        ("gateway_share".to_owned(), share(0)),
+        ("broker_share".to_owned(), share(1)),
+    ]);
     Ok(figures)
 }
 
