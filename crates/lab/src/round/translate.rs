@@ -153,7 +153,6 @@ pub fn consumers(
         group: (count > 1).then(|| group.to_owned()),
         consumer: ConsumerConfig {
             offset_reset: OffsetReset::Earliest,
-            auto_commit: None,
             partition_bytes_max: workload.fetch_bytes as i32,
             fetch_wait_max: Duration::from_millis(workload.fetch_wait_ms.into()),
             ..ConsumerConfig::default()

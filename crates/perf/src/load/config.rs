@@ -125,7 +125,7 @@ pub struct ConsumeLoad {
 
 impl ConsumeLoad {
     /// One consumer that reads all partitions from their beginning until nothing has come for a
-    /// second.
+    /// second. In a group it commits every five seconds and at its end, as Kafka's own tool does.
     pub fn new(bootstrap: &str, topic: &str) -> ConsumeLoad {
         ConsumeLoad {
             bootstrap: bootstrap.to_owned(),
@@ -134,7 +134,6 @@ impl ConsumeLoad {
             group: None,
             consumer: ConsumerConfig {
                 offset_reset: OffsetReset::Earliest,
-                auto_commit: None,
                 ..ConsumerConfig::default()
             },
             records: 0,

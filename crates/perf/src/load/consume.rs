@@ -260,7 +260,7 @@ impl<'a> Reader<'a> {
         self.common.last_ns.fetch_max(now_ns, Ordering::Relaxed);
     }
 
-    /// Leaves the group, so that the next run need not wait for it.
+    /// Commits what was read and leaves the group, so that the next run need not wait for it.
     async fn close(&mut self) {
         if let Some(consumer) = self.consumer.take()
             && let Err(error) = consumer.close().await

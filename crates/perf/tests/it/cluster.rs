@@ -142,6 +142,30 @@ fn a_group_reads_along_and_every_record_is_timed() {
 }
 
 #[test]
+fn a_group_has_committed_what_it_has_read() {
+    let Some((bootstrap, topic)) = topic("committed", 2) else { return };
+    let load = ProduceLoad { strategy: Strategy::RoundRobin, ..stamped(&bootstrap, &topic, 2_000) };
+    produce(&load, &Stop::default()).unwrap();
+    let group = format!("group-of-{topic}");
+    let load = ConsumeLoad {
+        consumers: 2,
+        group: Some(group.clone()),
+        records: 2_000,
+        idle: IDLE,
+        ..ConsumeLoad::new(&bootstrap, &topic)
+    };
+    let report = consume(&load, &Stop::default()).unwrap();
+    assert!(report.errors.is_empty(), "{:?}", report.errors);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let committed = runtime.block_on(async {
+        let cluster = Cluster::connect(ClusterConfig::new(&bootstrap)).await.unwrap();
+        Admin::new(cluster).group_offsets(&group).await.unwrap()
+    });
+    let offsets: Vec<i64> = committed.values().map(|committed| committed.offset.0).collect();
+    assert_eq!(offsets, [1_000, 1_000]);
+}
+
+#[test]
 fn an_empty_topic_ends_when_nothing_comes() {
     let Some((bootstrap, topic)) = topic("empty", 1) else { return };
     let load =
