@@ -1,5 +1,7 @@
 //! What cannot be opened: for a while, for good, and beside others that can.
 
+use storage::disk::sim::Operation;
+
 use super::deleting::{fill, may_lack_room};
 use super::*;
 
@@ -43,19 +45,19 @@ fn killed_with_unsynced_records() -> SimDisk {
 /// A sync of recovery that fails is final (S9): the next one would say that pages are synced which are clean only because it failed.
 #[test]
 fn a_sync_that_fails_while_a_log_is_opened_is_final_and_noted() {
+    let syncs_the_log =
+        |one: &Operation| one.kind.contains("sync") && one.path.to_string_lossy().contains("t-0/");
     let killed = killed_with_unsynced_records();
     let mut failed = 0;
-    for at in 0..20 {
+    loop {
         let disk = killed.snapshot();
         let logs = start(&disk, &["data", "other"]).unwrap();
         settle(&logs, Some(FIRST)).unwrap();
-        let at = disk.operation_count() + at;
-        disk.fail_at(at, Errno::IO);
+        let before = disk.operation_count() as usize;
+        disk.fail_picked(failed, Errno::IO, syncs_the_log);
         let opened = logs.open(&[of_page_cache(), other()], 5, 2, NOW);
-        let operation = disk.operations().get(at as usize).cloned();
-        let operation = operation
-            .filter(|one| one.kind.contains("sync") && one.path.to_string_lossy().contains("t-0/"));
-        let Some(operation) = operation else { continue };
+        let operations = disk.operations().into_iter().skip(before);
+        let Some(operation) = operations.filter(syncs_the_log).nth(failed as usize) else { break };
         failed += 1;
         let cause = opened[0].as_ref().map(drop).unwrap_err();
         assert!(cause.is_failed_write(), "{operation}: {cause}");
@@ -77,8 +79,9 @@ fn a_sync_that_fails_while_a_log_is_opened_is_final_and_noted() {
 
 #[test]
 fn what_cannot_be_entered_for_lack_of_room_closes_nothing_that_needs_no_entry() {
+    let is_of_other = |one: &Operation| !one.path.to_string_lossy().contains("t-0");
     let mut lacked = 0;
-    for at in 0..12 {
+    for number in 0.. {
         let disk = SimDisk::new();
         let (logs, _) = written_and_open(&disk, true);
         logs.release();
@@ -86,14 +89,13 @@ fn what_cannot_be_entered_for_lack_of_room_closes_nothing_that_needs_no_entry() 
         let logs = start(&disk, &["data"]).unwrap();
         settle(&logs, Some(FIRST)).unwrap();
         let known = wanted(name(), FIRST, Durability::Fsync);
-        let at = disk.operation_count() + at;
-        disk.fail_at(at, Errno::NOSPC);
+        let before = disk.operation_count() as usize;
+        disk.fail_picked(number, Errno::NOSPC, is_of_other);
         let opened = logs.open(&[known, other()], 5, 2, NOW);
-        let is_of_other = disk
-            .operations()
-            .get(at as usize)
-            .is_some_and(|operation| !operation.path.to_string_lossy().contains("t-0"));
-        if !is_of_other || !may_lack_room(&disk, at) || opened[1].is_ok() {
+        let operations = disk.operations().into_iter().enumerate().skip(before);
+        let failed = operations.filter(|(_, one)| is_of_other(one)).nth(number as usize);
+        let Some((at, _)) = failed else { break };
+        if !may_lack_room(&disk, at as u64) || opened[1].is_ok() {
             continue;
         }
         lacked += 1;

@@ -32,6 +32,8 @@ pub(super) struct Control {
     pub(super) stop_at: Option<u64>,
     /// This operation fails, once.
     pub(super) fail_at: Option<(u64, Errno)>,
+    /// Of the operations that this picks, the one that so many others come before fails, once.
+    pub(super) fail_picked: Option<(u64, Errno, fn(&Operation) -> bool)>,
     pub(super) syncs_fail: bool,
     pub(super) syncs_lie: bool,
     pub(super) capacity_bytes: Option<u64>,
@@ -53,11 +55,28 @@ impl Control {
     /// Counts an operation; the caller has checked that the machine runs.
     pub(super) fn begin(&mut self, kind: &'static str, path: &Path) -> io::Result<()> {
         let number = self.operation_count();
-        self.operations.push(Operation { kind, path: path.into() });
-        match self.fail_at {
-            Some((at, errno)) if at == number => Err(errno.into()),
+        let operation = Operation { kind, path: path.into() };
+        let picked = self.pick(&operation);
+        self.operations.push(operation);
+        match (self.fail_at, picked) {
+            (Some((at, errno)), _) if at == number => Err(errno.into()),
+            (_, Some(errno)) => Err(errno.into()),
             _ => Ok(()),
         }
+    }
+
+    /// How an operation fails, if it is the one to fail of those that are picked.
+    fn pick(&mut self, operation: &Operation) -> Option<Errno> {
+        let (before, errno, picks) = self.fail_picked.as_mut()?;
+        if !picks(operation) {
+            return None;
+        }
+        let errno = *errno;
+        match before.checked_sub(1) {
+            Some(left) => *before = left,
+            None => self.fail_picked = None,
+        }
+        self.fail_picked.is_none().then_some(errno)
     }
 
     pub(super) fn check_sync(&self) -> io::Result<()> {

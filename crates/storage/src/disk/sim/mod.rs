@@ -126,6 +126,12 @@ impl SimDisk {
         self.shared.lock().control.fail_at = Some((operation, errno));
     }
 
+    /// Of the operations from now on that `picks` picks, number `number`, counted from 0, fails once with `errno`, as with
+    /// [`SimDisk::fail_at`]. For operations of several threads, whose order is another one each time.
+    pub fn fail_picked(&self, number: u64, errno: Errno, picks: fn(&Operation) -> bool) {
+        self.shared.lock().control.fail_picked = Some((number, errno, picks));
+    }
+
     /// Every sync of a file or directory fails with EIO as long as this is set. As on Linux, the
     /// changes that were to be synced count as clean then: a later sync succeeds without them.
     pub fn fail_syncs(&self, failing: bool) {
