@@ -22,6 +22,15 @@ impl fmt::Display for Operation {
     }
 }
 
+/// Which of some operations fails, and how.
+#[derive(Debug)]
+pub(super) struct Picked {
+    /// How many of those that are picked come before it.
+    pub(super) before: u64,
+    pub(super) errno: Errno,
+    pub(super) picks: fn(&Operation) -> bool,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Control {
     /// What was begun, in order. The next operation's number is the length.
@@ -32,8 +41,8 @@ pub(super) struct Control {
     pub(super) stop_at: Option<u64>,
     /// This operation fails, once.
     pub(super) fail_at: Option<(u64, Errno)>,
-    /// Of the operations that this picks, the one that so many others come before fails, once.
-    pub(super) fail_picked: Option<(u64, Errno, fn(&Operation) -> bool)>,
+    /// One of the operations that a test picks fails, once.
+    pub(super) fail_picked: Option<Picked>,
     pub(super) syncs_fail: bool,
     pub(super) syncs_lie: bool,
     pub(super) capacity_bytes: Option<u64>,
@@ -67,16 +76,14 @@ impl Control {
 
     /// How an operation fails, if it is the one to fail of those that are picked.
     fn pick(&mut self, operation: &Operation) -> Option<Errno> {
-        let (before, errno, picks) = self.fail_picked.as_mut()?;
-        if !picks(operation) {
-            return None;
+        let picked = self.fail_picked.as_mut().filter(|picked| (picked.picks)(operation))?;
+        match picked.before.checked_sub(1) {
+            Some(left) => {
+                picked.before = left;
+                None
+            }
+            None => self.fail_picked.take().map(|picked| picked.errno),
         }
-        let errno = *errno;
-        match before.checked_sub(1) {
-            Some(left) => *before = left,
-            None => self.fail_picked = None,
-        }
-        self.fail_picked.is_none().then_some(errno)
     }
 
     pub(super) fn check_sync(&self) -> io::Result<()> {

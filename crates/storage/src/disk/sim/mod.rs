@@ -28,7 +28,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
-use self::control::Control;
+use self::control::{Control, Picked};
 use self::seed::Seed;
 use self::tree::{NodeId, Tree};
 use super::{Disk, DiskFile, FileLock, OpenMode, guard};
@@ -129,7 +129,7 @@ impl SimDisk {
     /// Of the operations from now on that `picks` picks, number `number`, counted from 0, fails once with `errno`, as with
     /// [`SimDisk::fail_at`]. For operations of several threads, whose order is another one each time.
     pub fn fail_picked(&self, number: u64, errno: Errno, picks: fn(&Operation) -> bool) {
-        self.shared.lock().control.fail_picked = Some((number, errno, picks));
+        self.shared.lock().control.fail_picked = Some(Picked { before: number, errno, picks });
     }
 
     /// Every sync of a file or directory fails with EIO as long as this is set. As on Linux, the
