@@ -278,6 +278,11 @@ impl Cluster {
         Ok(Metadata::of(self.ask_metadata(None, false).await?))
     }
 
+    /// Brokers, and all topics in the order of their names: for who goes over them once. The metadata beside them has no topics.
+    pub async fn describe_in_order(&self) -> Result<(Metadata, Vec<Topic>), ClientError> {
+        Ok(Metadata::in_order(self.ask_metadata(None, false).await?))
+    }
+
     /// Brokers and these topics, as a value of its own: nothing is remembered, and no topic is created where the
     /// brokers leave the choice.
     pub async fn describe<'a>(

@@ -104,6 +104,15 @@ impl Metadata {
         metadata
     }
 
+    /// The same without tables: the topics that are there, in the order of their names, beside all else.
+    pub(crate) fn in_order(mut response: MetadataResponse) -> (Metadata, Vec<Topic>) {
+        let answered = std::mem::take(&mut response.topics);
+        let mut topics: Vec<Topic> = answered.into_iter().filter_map(topic_of).collect();
+        topics.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        topics.dedup_by(|a, b| a.name == b.name);
+        (Metadata::of(response), topics)
+    }
+
     /// Takes in an answer; topics that it does not name stay as they are.
     pub fn merge(&mut self, response: &MetadataResponse) {
         self.cluster_id.clone_from(&response.cluster_id);
@@ -124,17 +133,13 @@ impl Metadata {
         self.names.retain(|_, name| keeps(name));
     }
 
-    fn take_topic(&mut self, mut response: MetadataResponseTopic) {
-        let Some(name) = response.name.take() else { return };
-        let gone = response.error() == ErrorCode::UnknownTopicOrPartition;
-        if let Some(old) = self.topics.get(&*name) {
+    fn take_topic(&mut self, response: MetadataResponseTopic) {
+        let Some(name) = response.name.as_deref() else { return };
+        let old = self.topics.remove(name);
+        if let Some(old) = old {
             self.names.remove(&old.id);
         }
-        if gone {
-            self.topics.remove(&*name);
-            return;
-        }
-        let topic = topic_of(&name, response);
+        let Some(topic) = topic_of(response) else { return };
         if !topic.id.is_zero() {
             self.names.insert(topic.id, topic.name.clone());
         }
@@ -142,20 +147,22 @@ impl Metadata {
     }
 }
 
-fn topic_of(name: &str, response: MetadataResponseTopic) -> Topic {
+/// A topic, if it has a name and is there.
+fn topic_of(response: MetadataResponseTopic) -> Option<Topic> {
     let error = response.error();
+    let name = response.name.filter(|_| error != ErrorCode::UnknownTopicOrPartition)?;
     let mut partitions: Vec<_> = response.partitions.into_iter().map(partition_of).collect();
     partitions.sort_by_key(|p| p.index);
     // A hole would make indexes lie; Kafka has none.
     let whole = partitions.iter().zip(0..).take_while(|(p, i)| p.index == *i).count();
     partitions.truncate(whole);
-    Topic {
+    Some(Topic {
         name: Arc::from(name),
         id: response.topic_id,
         is_internal: response.is_internal,
         error,
         partitions,
-    }
+    })
 }
 
 fn partition_of(response: MetadataResponsePartition) -> Partition {
@@ -214,6 +221,9 @@ mod tests {
         });
         let mut merged = Metadata::default();
         merged.merge(&response);
+        let (brokers, topics) = Metadata::in_order(response.clone());
+        assert_eq!((brokers.topics.len(), brokers.controller), (0, Some(7)));
+        assert_eq!(topics, [Topic::clone(&merged.topics["t"])]);
         let whole = Metadata::of(response);
         assert_eq!((whole.cluster_id.as_deref(), whole.controller), (Some("c"), Some(7)));
         assert_eq!(whole.topics, merged.topics);

@@ -287,16 +287,17 @@ fn topic(topic: &TopicView) -> Value {
 }
 
 fn partition(partition: &PartitionView) -> Value {
+    let log = partition.log();
     json!({
         "partition": partition.index,
         "state": partition.state().name(),
         "leader": partition.leader,
         "replicas": &*partition.replicas,
         "isr": &*partition.isr,
-        "start_offset": partition.start,
-        "end_offset": partition.end,
-        "records_per_second": partition.per_second,
-        "size_bytes": partition.size_bytes,
+        "start_offset": log.start,
+        "end_offset": log.end,
+        "records_per_second": log.per_second,
+        "size_bytes": log.size_bytes,
     })
 }
 
@@ -328,8 +329,8 @@ fn group_row(row: &GroupRow, described: Option<&Described>) -> Value {
         "topic": &*row.topic,
         "partition": row.partition,
         "committed_offset": row.committed,
-        "end_offset": row.end,
-        "lag": row.lag,
+        "end_offset": row.end.get(),
+        "lag": row.lag(),
         "behind": behind(row.behind),
         "owner": owner.map(|member| &member.id),
     })

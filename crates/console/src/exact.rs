@@ -42,12 +42,13 @@ impl Exact {
         rows: &[GroupRow],
     ) -> HashMap<TopicPartition, i64> {
         let mut found = HashMap::new();
-        let unread = rows.iter().filter(|row| row.lag.is_some_and(|lag| lag > 0));
+        let unread = rows.iter().filter(|row| row.lag().is_some_and(|lag| lag > 0));
         let all = async {
             for row in unread {
                 let partition = TopicPartition::new(&*row.topic, row.partition);
                 // What retention has passed is not there any more: the first that is counts.
-                let begin = row.end.unwrap_or(0).saturating_sub_unsigned(row.lag.unwrap_or(0));
+                let begin =
+                    row.end.get().unwrap_or(0).saturating_sub_unsigned(row.lag().unwrap_or(0));
                 if let Some(at_ms) = self.one(looker, &partition, row.committed.max(begin)).await {
                     found.insert(partition, at_ms);
                 }

@@ -139,22 +139,27 @@ pub(crate) struct TopicView {
 impl TopicView {
     /// Records a second of the partitions of which that is known.
     pub(crate) fn per_second(&self) -> Option<f64> {
-        serving::overview::rate::sum(self.partitions.iter().map(|partition| partition.per_second))
+        serving::overview::rate::sum(
+            self.partitions.iter().map(|partition| partition.log().per_second),
+        )
     }
 
     /// The sum of the ends of its logs, of those that are known: "summed offsets" in CMAK.
     pub(crate) fn summed_offsets(&self) -> Option<i64> {
-        sum(self.partitions.iter().map(|partition| partition.end))
+        sum(self.partitions.iter().map(|partition| partition.log().end))
     }
 
     /// Records that can be read, as offsets count them.
     pub(crate) fn records(&self) -> Option<i64> {
-        sum(self.partitions.iter().map(|partition| Some(partition.end? - partition.start?)))
+        sum(self
+            .partitions
+            .iter()
+            .map(|partition| Some(partition.log().end? - partition.log().start?)))
     }
 
     /// Bytes of the leaders' logs.
     pub(crate) fn size_bytes(&self) -> Option<i64> {
-        sum(self.partitions.iter().map(|partition| partition.size_bytes))
+        sum(self.partitions.iter().map(|partition| partition.log().size_bytes))
     }
 }
 
@@ -162,6 +167,24 @@ fn sum(parts: impl Iterator<Item = Option<i64>>) -> Option<i64> {
     parts.flatten().fold(None, |sum, part| Some(sum.unwrap_or(0i64).saturating_add(part)))
 }
 
+/// A number that may not be known, in eight bytes: a snapshot has hundreds of thousands of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known(i64);
+
+impl Known {
+    /// No offset and no size is this.
+    pub(crate) const NOT: Known = Known(i64::MIN);
+
+    pub(crate) fn of(number: Option<i64>) -> Known {
+        number.map_or(Known::NOT, Known)
+    }
+
+    pub(crate) fn get(self) -> Option<i64> {
+        (self != Known::NOT).then_some(self.0)
+    }
+}
+
+/// A partition. It is 80 bytes, which a test looks at: a snapshot has tens of thousands.
 #[derive(Debug)]
 pub(crate) struct PartitionView {
     pub(crate) index: i32,
@@ -169,17 +192,55 @@ pub(crate) struct PartitionView {
     /// Shared by the partitions that lie alike, as is `isr`.
     pub(crate) replicas: Arc<[i32]>,
     pub(crate) isr: Arc<[i32]>,
+    start: Known,
+    end: Known,
+    size_bytes: Known,
+    /// Not a number: not known.
+    per_second: f64,
+}
+
+/// What brokers say of the log of a partition.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LogView {
     /// The first offset.
     pub(crate) start: Option<i64>,
     /// Behind the last offset.
     pub(crate) end: Option<i64>,
-    /// Records a second between the last two looks.
-    pub(crate) per_second: Option<f64>,
     /// The leader's log.
     pub(crate) size_bytes: Option<i64>,
+    /// Records a second between the last two looks.
+    pub(crate) per_second: Option<f64>,
 }
 
 impl PartitionView {
+    /// A partition of whose log nothing is known.
+    pub(crate) fn new(
+        index: i32,
+        leader: Option<i32>,
+        replicas: Arc<[i32]>,
+        isr: Arc<[i32]>,
+    ) -> PartitionView {
+        let (start, end, size_bytes) = (Known::NOT, Known::NOT, Known::NOT);
+        PartitionView { index, leader, replicas, isr, start, end, size_bytes, per_second: f64::NAN }
+    }
+
+    /// What is known of its log from now on.
+    pub(crate) fn set_log(&mut self, log: LogView) {
+        (self.start, self.end) = (Known::of(log.start), Known::of(log.end));
+        self.size_bytes = Known::of(log.size_bytes);
+        self.per_second = log.per_second.unwrap_or(f64::NAN);
+    }
+
+    /// What is known of its log.
+    pub(crate) fn log(&self) -> LogView {
+        LogView {
+            start: self.start.get(),
+            end: self.end.get(),
+            size_bytes: self.size_bytes.get(),
+            per_second: Some(self.per_second).filter(|rate| !rate.is_nan()),
+        }
+    }
+
     pub(crate) fn placement(&self) -> Placement<'_> {
         Placement { leader: self.leader, replicas: &self.replicas, isr: &self.isr }
     }
@@ -239,7 +300,7 @@ impl GroupView {
     /// Records that it has not read, in all partitions of which that is known.
     pub(crate) fn lag(&self) -> Option<u64> {
         let rows = self.rows.as_ref().ok()?;
-        let known = rows.iter().filter_map(|row| row.lag);
+        let known = rows.iter().filter_map(GroupRow::lag);
         known.fold(None, |sum, lag| Some(sum.unwrap_or(0u64).saturating_add(lag)))
     }
 
@@ -249,15 +310,23 @@ impl GroupView {
     }
 }
 
-/// A partition in which a group committed.
+/// A partition in which a group committed: 64 bytes.
 #[derive(Debug)]
 pub(crate) struct GroupRow {
     pub(crate) topic: Arc<str>,
     pub(crate) partition: i32,
     pub(crate) committed: i64,
-    pub(crate) end: Option<i64>,
-    pub(crate) lag: Option<u64>,
+    pub(crate) end: Known,
+    /// See [`GroupRow::lag`].
+    pub(crate) unread: Known,
     pub(crate) behind: Option<Behind>,
+}
+
+impl GroupRow {
+    /// Records that were not read.
+    pub(crate) fn lag(&self) -> Option<u64> {
+        u64::try_from(self.unread.get()?).ok()
+    }
 }
 
 impl Snapshot {
@@ -283,5 +352,25 @@ impl Snapshot {
         topics.fold((0, 0), |(under, offline), topic| {
             (under + topic.spread.under_replicated, offline + topic.spread.offline)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_there_are_tens_of_thousands_of_is_small() {
+        assert_eq!((size_of::<PartitionView>(), size_of::<GroupRow>()), (80, 64));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_zero() {
+        let mut partition = PartitionView::new(0, None, Arc::default(), Arc::default());
+        let known = |log: LogView| (log.start, log.end, log.size_bytes, log.per_second);
+        assert_eq!(known(partition.log()), (None, None, None, None));
+        let (start, per_second) = (Some(0), Some(0.0));
+        partition.set_log(LogView { start, end: None, size_bytes: Some(7), per_second });
+        assert_eq!(known(partition.log()), (Some(0), None, Some(7), Some(0.0)));
     }
 }

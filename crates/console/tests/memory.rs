@@ -43,11 +43,11 @@ const TOPICS_OF_GROUP: usize = 10;
 /// The last snapshot and what is remembered of the ends of logs, in bytes: so much for each partition of the cluster, and for each
 /// in which a group has committed.
 const SNAPSHOT_BYTES_MAX: usize =
-    TOPICS * PARTITIONS as usize * 330 + GROUPS * TOPICS_OF_GROUP * PARTITIONS as usize * 90;
+    TOPICS * PARTITIONS as usize * 300 + GROUPS * TOPICS_OF_GROUP * PARTITIONS as usize * 75;
 /// The histories of groups, in bytes.
 const HISTORY_BYTES_MAX: usize = GROUPS * 7_000;
 /// All of that, the next snapshot, and the answer that it begins with.
-const PEAK_BYTES_MAX: usize = 40 << 20;
+const PEAK_BYTES_MAX: usize = 34 << 20;
 /// How long anything may take on a machine that is busy with much else.
 const PATIENCE: Duration = Duration::from_secs(120);
 

@@ -10,7 +10,7 @@
 use super::Admin;
 use crate::cluster::{Cluster, Lane};
 use crate::error::{ClientError, check};
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, Topic};
 use crate::offsets::{self, FoundOffset, OfGroup, OffsetSpec};
 use model::{ErrorCode, TopicPartition};
 use std::collections::BTreeMap;
@@ -39,10 +39,13 @@ pub struct Led(BTreeMap<i32, OfLeader>);
 type OfLeader = Arc<[(Arc<str>, i32)]>;
 
 impl Led {
-    /// All partitions that are known. `name` gives a topic's name, where the caller has one that lasts longer than the metadata.
-    pub fn of(metadata: &Metadata, name: impl Fn(&str) -> Option<Arc<str>>) -> Led {
+    /// All partitions of these topics. `name` gives a topic's name, where the caller has one that lasts longer than the metadata.
+    pub fn of<'a>(
+        topics: impl IntoIterator<Item = &'a Topic>,
+        name: impl Fn(&str) -> Option<Arc<str>>,
+    ) -> Led {
         let mut by_leader: BTreeMap<i32, Vec<(Arc<str>, i32)>> = BTreeMap::new();
-        for topic in metadata.topics.values() {
+        for topic in topics {
             let name = name(&topic.name).unwrap_or_else(|| topic.name.clone());
             for partition in &topic.partitions {
                 let Some(leader) = partition.leader else { continue };

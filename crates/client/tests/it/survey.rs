@@ -189,7 +189,7 @@ fn committed(request: &OffsetFetchRequest, version: i16) -> OffsetFetchResponse 
 async fn a_broker_that_is_silent_leaves_a_gap_and_no_more() {
     let (admin, _) = cluster(9).await;
     let metadata = admin.cluster().describe_all().await.unwrap();
-    let led = Led::of(&metadata, |_| None);
+    let led = Led::of(metadata.topics.values().map(|topic| &**topic), |_| None);
     let mut found = BTreeMap::new();
     let take = |topic: &str, index: i32, offset| {
         found.insert((topic.to_owned(), index), offset);

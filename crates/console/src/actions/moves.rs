@@ -88,7 +88,9 @@ pub(super) async fn review(
     };
     let copied: i64 = moves
         .iter()
-        .map(|step| known(step).and_then(|p| p.size_bytes).unwrap_or(0) * added(step).len() as i64)
+        .map(|step| {
+            known(step).and_then(|p| p.log().size_bytes).unwrap_or(0) * added(step).len() as i64
+        })
         .sum();
     let missing: BTreeSet<i32> = moves
         .iter()
@@ -116,7 +118,7 @@ pub(super) async fn review(
                         td { (ids(&partition.replicas)) }
                         td { (ids(&step.replicas)) }
                         td { (or_none(&added(step))) }
-                        td.number { (maybe_bytes(partition.size_bytes.and_then(|size| u64::try_from(size).ok()))) }
+                        td.number { (maybe_bytes(partition.log().size_bytes.and_then(|size| u64::try_from(size).ok()))) }
                     }
                 } }
             }

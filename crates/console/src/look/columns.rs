@@ -5,8 +5,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use client::{FoundOffset, Metadata};
+use client::FoundOffset;
+use client::metadata::Topic as Described;
 use model::ErrorCode;
+
+use crate::snapshot::Known;
 
 /// A topic of one look.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,15 +29,13 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// All partitions that are known. Names are those of the look before: ones out of the metadata would, one by one, keep the
-    /// memory from being returned that the metadata takes.
-    pub(super) fn of(metadata: &Metadata, before: &Places) -> Places {
-        let mut known: Vec<_> = metadata.topics.values().collect();
-        known.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    /// All partitions of these topics, which are in the order of their names. Names are those of the look before: ones out of the
+    /// metadata would, one by one, keep the memory from being returned that the metadata takes.
+    pub(super) fn of(topics: &[Described], before: &Places) -> Places {
         let mut places = Places::default();
-        places.topics.reserve_exact(known.len());
-        places.by_name.reserve(known.len());
-        for topic in known {
+        places.topics.reserve_exact(topics.len());
+        places.by_name.reserve(topics.len());
+        for topic in topics {
             let name = before.name(&topic.name).map_or_else(|| Arc::from(&*topic.name), Arc::clone);
             places.add(name, topic.is_internal, topic.partitions.len());
         }
@@ -61,7 +62,7 @@ impl Places {
 
     /// A column in which nothing stands yet.
     pub(super) fn column(&self) -> Column {
-        Column(vec![UNKNOWN; self.count])
+        Column(vec![Known::NOT; self.count])
     }
 
     fn topic(&self, name: &str) -> Option<&Topic> {
@@ -90,21 +91,18 @@ impl Places {
     }
 }
 
-/// No offset and no size is this.
-const UNKNOWN: i64 = i64::MIN;
-
 /// A number of each partition, by place.
 #[derive(Debug)]
-pub(super) struct Column(Vec<i64>);
+pub(super) struct Column(Vec<Known>);
 
 impl Column {
     /// What is known of a partition.
     pub(super) fn get(&self, at: usize) -> Option<i64> {
-        self.0.get(at).copied().filter(|number| *number != UNKNOWN)
+        self.0.get(at)?.get()
     }
 
     pub(super) fn set(&mut self, at: usize, number: i64) {
-        self.0[at] = number;
+        self.0[at] = Known::of(Some(number));
     }
 
     /// Takes what a broker found of a partition; one that was not asked for says nothing.
@@ -122,7 +120,7 @@ impl Column {
 
     /// Of how many partitions something is known.
     pub(super) fn known(&self) -> usize {
-        self.0.iter().filter(|number| **number != UNKNOWN).count()
+        self.0.iter().filter(|number| **number != Known::NOT).count()
     }
 }
 

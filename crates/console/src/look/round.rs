@@ -18,8 +18,8 @@ use serving::overview::topic::Spread;
 use super::columns::{Column, Places};
 use super::memory::{GROUPS_MAX, Memory, PARTITIONS_MAX};
 use crate::snapshot::{
-    BrokerState, BrokerView, DirView, Gap, GroupRow, GroupView, PartitionView, Partitions,
-    Snapshot, TopicView,
+    BrokerState, BrokerView, DirView, Gap, GroupRow, GroupView, Known, LogView, PartitionView,
+    Partitions, Snapshot, TopicView,
 };
 
 /// Gaps that are told of; there may be one for each broker and question.
@@ -47,11 +47,11 @@ pub(super) async fn look(admin: &Admin, memory: &mut Memory) -> Result<Snapshot,
     let mut gaps = Gaps::default();
     let words = |error: ClientError| error.to_string();
     admin.cluster().refresh().await.map_err(words)?;
-    let mut metadata = admin.cluster().describe_all().await.map_err(words)?;
-    let places = Arc::new(Places::of(&metadata, memory.places()));
-    let led = Led::of(&metadata, |topic| places.name(topic).map(Arc::clone));
+    let (metadata, known) = admin.cluster().describe_in_order().await.map_err(words)?;
+    let places = Arc::new(Places::of(&known, memory.places()));
+    let led = Led::of(&known, |topic| places.name(topic).map(Arc::clone));
     // What is kept of it is smaller.
-    let mut partitions = partitions(&places, std::mem::take(&mut metadata.topics));
+    let mut partitions = partitions(known);
     let mut ids: Vec<i32> = metadata.brokers.keys().copied().collect();
     ids.sort_unstable();
     let (mut starts, mut ends, mut sizes) = (places.column(), places.column(), places.column());
@@ -174,22 +174,13 @@ impl Lists {
 }
 
 /// All partitions by place, with what the metadata says of them.
-fn partitions(
-    places: &Places,
-    known: HashMap<Arc<str>, Arc<client::metadata::Topic>>,
-) -> Vec<PartitionView> {
+fn partitions(known: Vec<client::metadata::Topic>) -> Vec<PartitionView> {
     let mut lists = Lists::default();
-    let mut partitions = Vec::with_capacity(places.count());
-    for (name, _, _) in places.topics() {
-        partitions.extend(known[name].partitions.iter().map(|known| PartitionView {
-            index: known.index,
-            leader: known.leader,
-            replicas: lists.share(&known.replicas),
-            isr: lists.share(&known.isr),
-            start: None,
-            end: None,
-            per_second: None,
-            size_bytes: None,
+    let mut partitions = Vec::with_capacity(known.iter().map(|topic| topic.partitions.len()).sum());
+    for topic in known {
+        partitions.extend(topic.partitions.iter().map(|known| {
+            let (replicas, isr) = (lists.share(&known.replicas), lists.share(&known.isr));
+            PartitionView::new(known.index, known.leader, replicas, isr)
         }));
     }
     partitions
@@ -223,9 +214,13 @@ impl Logs {
     /// Completes partitions by what the brokers said of them.
     fn fill(&self, partitions: &mut [PartitionView], sizes: &Column, memory: &Memory) {
         for (at, partition) in partitions.iter_mut().enumerate() {
-            (partition.start, partition.end) = (self.starts.get(at), self.ends.get(at));
-            partition.per_second = partition.end.and_then(|_| memory.per_second(at));
-            partition.size_bytes = sizes.get(at);
+            let end = self.ends.get(at);
+            partition.set_log(LogView {
+                start: self.starts.get(at),
+                end,
+                size_bytes: sizes.get(at),
+                per_second: end.and_then(|_| memory.per_second(at)),
+            });
         }
     }
 
@@ -247,8 +242,8 @@ impl Logs {
                 topic: Arc::clone(self.places.name(topic).unwrap_or(topic)),
                 partition: index,
                 committed,
-                end,
-                lag: end.map(|end| lag::records(committed, start, end)),
+                end: Known::of(end),
+                unread: Known::of(end.map(|end| unread(committed, start, end))),
                 behind: end.and(at).and_then(behind),
             }
         };
@@ -256,6 +251,11 @@ impl Logs {
         rows.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));
         rows
     }
+}
+
+/// How many records a group has not read.
+fn unread(committed: i64, start: i64, end: i64) -> i64 {
+    i64::try_from(lag::records(committed, start, end)).unwrap_or(i64::MAX)
 }
 
 /// Groups with what they have committed, which is asked for here.
@@ -330,7 +330,7 @@ fn brokers(
     let partitions = || topics.values().flat_map(|topic| topic.partitions.iter());
     let loads = loads(partitions().map(PartitionView::placement));
     let mut rates: BTreeMap<i32, f64> = BTreeMap::new();
-    for (leader, rate) in partitions().filter_map(|p| Some((p.leader?, p.per_second?))) {
+    for (leader, rate) in partitions().filter_map(|p| Some((p.leader?, p.log().per_second?))) {
         *rates.entry(leader).or_default() += rate;
     }
     let all = metadata.brokers.len();

@@ -206,7 +206,7 @@ fn offset_row(
     oldest: &HashMap<TopicPartition, i64>,
     now_ms: i64,
 ) -> Markup {
-    let oldest = match row.lag {
+    let oldest = match row.lag() {
         Some(0) => Some(0),
         _ => oldest.get(&TopicPartition::new(&*row.topic, row.partition)).map(|at| now_ms - at),
     };
@@ -220,8 +220,8 @@ fn offset_row(
             th.name scope="row" { (topic_link(&row.topic)) }
             td.number { (index) }
             td.number { a href=(records) { (count(row.committed)) } }
-            td.number { (maybe(row.end)) }
-            td.number { (maybe(row.lag)) }
+            td.number { (maybe(row.end.get())) }
+            td.number { (maybe(row.lag())) }
             td.number { (behind(row.behind)) }
             td.number { @match oldest { Some(ms) => (duration(ms)), None => (UNKNOWN) } }
             td.name { @match owner { Some(member) => (visible(&member.id)), None => (UNKNOWN) } }

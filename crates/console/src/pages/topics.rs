@@ -184,7 +184,7 @@ fn partitions(topic: &TopicView) -> Markup {
 }
 
 fn partition_row(topic: &str, partition: &PartitionView) -> Markup {
-    let index = partition.index.to_string();
+    let (index, log) = (partition.index.to_string(), partition.log());
     html! {
         tr {
             th.number scope="row" { (index) }
@@ -192,10 +192,10 @@ fn partition_row(topic: &str, partition: &PartitionView) -> Markup {
             td.number { @match partition.leader { Some(id) => (broker_link(id)), None => (UNKNOWN) } }
             td { (replicas(partition)) }
             td { @if partition.isr.is_empty() { (UNKNOWN) } @else { (ids(&partition.isr)) } }
-            td.number { (maybe(partition.start)) }
-            td.number { (maybe(partition.end)) }
-            td.number { (rate(partition.per_second)) }
-            td.number { (size(partition.size_bytes)) }
+            td.number { (maybe(log.start)) }
+            td.number { (maybe(log.end)) }
+            td.number { (rate(log.per_second)) }
+            td.number { (size(log.size_bytes)) }
             td {
                 a href=(link("/console/records", &[("topic", topic), ("partition", &index)])) {
                     "read" span.hidden { " records of partition " (index) }
@@ -265,7 +265,7 @@ fn groups(visit: &Visit<'_>, topic: &str) -> Markup {
                     @if groups.is_empty() { (no_rows(5, "No group has committed offsets of this topic.")) }
                     @for group in groups {
                         @let rows: Vec<_> = group.rows.iter().flatten().filter(|row| &*row.topic == topic).collect();
-                        @let lags: Vec<u64> = rows.iter().filter_map(|row| row.lag).collect();
+                        @let lags: Vec<u64> = rows.iter().filter_map(|row| row.lag()).collect();
                         tr {
                             th.name scope="row" { (super::group_link(&group.id)) }
                             td { (super::group_state(&group.state)) }
@@ -286,16 +286,7 @@ mod tests {
 
     #[test]
     fn replicas_that_are_not_in_sync_stand_out() {
-        let partition = PartitionView {
-            index: 0,
-            leader: Some(1),
-            replicas: [1, 2, 3].into(),
-            isr: [3, 1].into(),
-            start: None,
-            end: None,
-            per_second: None,
-            size_bytes: None,
-        };
+        let partition = PartitionView::new(0, Some(1), [1, 2, 3].into(), [3, 1].into());
         assert_eq!(
             replicas(&partition).into_string(),
             "1, <span class=\"state warn\" title=\"not in sync\">2</span>, 3"

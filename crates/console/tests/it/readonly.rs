@@ -35,7 +35,10 @@ async fn no_request_changes_anything() {
         topics.sort();
         let groups: Vec<_> =
             admin.list_groups().await.unwrap().into_iter().map(|group| group.group_id).collect();
-        let led = client::admin::survey::Led::of(&metadata, |_| None);
+        let led =
+            client::admin::survey::Led::of(metadata.topics.values().map(|topic| &**topic), |_| {
+                None
+            });
         let mut ends = Vec::new();
         let take = |topic: &str, partition: i32, found: Result<client::FoundOffset, _>| {
             if topic == "t" {
