@@ -5,7 +5,7 @@
 //! The rules for topics are the controller's; keys of brokers are checked here, where the table of
 //! broker configurations is. Loggers (`broker_loggers.rs`) are changed here and now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ::metadata::decide::{AlterConfigs, ConfigChange, ConfigOperation, IncrementalAlterConfigs};
@@ -36,8 +36,10 @@ struct Outcome {
 pub async fn replace(call: Arc<Call>, request: AlterConfigsRequest) -> AlterConfigsResponse {
     let mut draft = Draft::new(&call);
     let mut accepted = Vec::new();
-    let mut outcomes = Vec::new();
-    for resource in request.resources {
+    let mut resources = request.resources;
+    let mut outcomes =
+        take_repeated(&mut resources, |one| (one.resource_type, one.resource_name.clone()));
+    for resource in resources {
         let configs: Vec<(String, Option<String>)> =
             resource.configs.into_iter().map(|config| (config.name, config.value)).collect();
         let wanted = configs.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
@@ -75,8 +77,10 @@ pub async fn change(
 ) -> IncrementalAlterConfigsResponse {
     let mut draft = Draft::new(&call);
     let mut accepted = Vec::new();
-    let mut outcomes = Vec::new();
-    for resource in request.resources {
+    let mut resources = request.resources;
+    let mut outcomes =
+        take_repeated(&mut resources, |one| (one.resource_type, one.resource_name.clone()));
+    for resource in resources {
         let (kind, name) = (resource.resource_type, resource.resource_name);
         let changes = resource.configs.into_iter().map(|config| {
             let operation = operation(config.config_operation)?;
@@ -111,6 +115,25 @@ pub async fn change(
         throttle_time_ms: 0,
         responses: outcomes.into_iter().map(answer).collect(),
     }
+}
+
+/// Removes resources that the request names more than once, and refuses each of them once, as Kafka does.
+fn take_repeated<T>(resources: &mut Vec<T>, name: impl Fn(&T) -> (i8, String)) -> Vec<Outcome> {
+    let key = |resource: &T| {
+        let (kind, name) = name(resource);
+        (kind, config_resource::canonical_name(kind, &name).into_owned())
+    };
+    let mut mentions: HashMap<(i8, String), usize> = HashMap::new();
+    for resource in resources.iter() {
+        *mentions.entry(key(resource)).or_default() += 1;
+    }
+    mentions.retain(|_, times| *times > 1);
+    resources.retain(|resource| !mentions.contains_key(&key(resource)));
+    let refuse = |(kind, name)| {
+        let message = "Each resource must appear at most once.".to_owned();
+        Outcome { kind, name, error: Some((ErrorCode::InvalidRequest, message)), open: false }
+    };
+    mentions.into_keys().map(refuse).collect()
 }
 
 fn said(error: Option<(ErrorCode, String)>) -> (ErrorCode, Option<String>) {

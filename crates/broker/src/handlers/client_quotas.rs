@@ -16,7 +16,7 @@ use wire::describe_client_quotas::{
     ComponentData, DescribeClientQuotasRequest, DescribeClientQuotasResponse,
 };
 
-use super::Call;
+use super::{Call, unique};
 
 const USER: &str = "user";
 const CLIENT_ID: &str = "client-id";
@@ -108,9 +108,14 @@ pub async fn alter(_: Arc<Call>, request: AlterClientQuotasRequest) -> AlterClie
             entity: entry.entity.into_iter().map(echo).collect(),
         }
     };
+    let mut entries = request.entries;
+    unique::keep_first(&mut entries, |entry| {
+        let parts = entry.entity.iter();
+        parts.map(|part| (part.entity_type.clone(), part.entity_name.clone())).collect::<Vec<_>>()
+    });
     AlterClientQuotasResponse {
         throttle_time_ms: 0,
-        entries: request.entries.into_iter().map(answer).collect(),
+        entries: entries.into_iter().map(answer).collect(),
     }
 }
 

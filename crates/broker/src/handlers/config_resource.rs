@@ -1,5 +1,7 @@
 //! Resources as the configuration APIs number and name them.
 
+use std::borrow::Cow;
+
 use ::metadata::ConfigResource;
 use model::{BrokerId, ErrorCode};
 
@@ -28,6 +30,15 @@ pub fn parse(kind: i8, name: &str) -> Result<ConfigResource, (ErrorCode, String)
             "log levels are changed by IncrementalAlterConfigs only".to_owned(),
         )),
         _ => Err((ErrorCode::InvalidRequest, format!("no kind of resource has number {kind}"))),
+    }
+}
+
+/// The name by which two spellings of one resource are equal. Broker ids are numbers: as Kafka does, the
+/// broker accepts "1", "+1" and "01" for broker 1.
+pub fn canonical_name(kind: i8, name: &str) -> Cow<'_, str> {
+    match name.parse::<i32>() {
+        Ok(id) if kind == BROKER || kind == BROKER_LOGGER => Cow::Owned(id.to_string()),
+        _ => Cow::Borrowed(name),
     }
 }
 

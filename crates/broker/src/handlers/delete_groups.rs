@@ -5,12 +5,14 @@ use std::sync::Arc;
 use coordinator::{Request, Response};
 use wire::delete_groups::{DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse};
 
-use super::Call;
+use super::{Call, unique};
 
 /// Answers.
 pub async fn handle(call: Arc<Call>, request: DeleteGroupsRequest) -> DeleteGroupsResponse {
-    let mut results = Vec::with_capacity(request.groups_names.len());
-    for group_id in request.groups_names {
+    let mut groups = request.groups_names;
+    unique::keep_first(&mut groups, String::clone);
+    let mut results = Vec::with_capacity(groups.len());
+    for group_id in groups {
         let asked = Request::DeleteGroup(group_id.as_str().into());
         let code = match call.server.ask_group(&group_id, asked).await {
             Ok(Response::DeleteGroup(code)) | Err(code) => code,

@@ -10,12 +10,18 @@ use wire::delete_records::{
     DeleteRecordsTopicResult,
 };
 
-use super::Call;
+use super::{Call, unique};
 use crate::{committed_end, internal_topics};
 
 /// Answers. Entering the new log starts works on the disk, so it leaves the connection's thread; all of a
 /// request share one sync a directory.
-pub async fn handle(call: Arc<Call>, request: DeleteRecordsRequest) -> DeleteRecordsResponse {
+pub async fn handle(call: Arc<Call>, mut request: DeleteRecordsRequest) -> DeleteRecordsResponse {
+    unique::keep_first_partitions(
+        &mut request.topics,
+        |topic| topic.name.clone(),
+        |topic| &mut topic.partitions,
+        |partition| partition.partition_index,
+    );
     // Only what is committed may be deleted: what the client has just written shall be.
     committed_end::wait(partitions(&call, &request).into_iter()).await;
     let topics = request.topics.clone();

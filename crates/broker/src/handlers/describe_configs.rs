@@ -24,13 +24,13 @@ type Outcome = Result<Vec<DescribeConfigsResourceResult>, (ErrorCode, String)>;
 
 /// Answers.
 pub async fn handle(call: Arc<Call>, request: DescribeConfigsRequest) -> DescribeConfigsResponse {
-    // A resource that is named twice is answered once: each answer may be hundreds of times as large
-    // as the question.
+    // A resource named twice is described once, in whatever spelling ("1", "+1", "01"): a description
+    // may be hundreds of times as large as the name.
     let mut seen = HashSet::new();
-    let first = request
-        .resources
-        .iter()
-        .filter(|resource| seen.insert((resource.resource_type, resource.resource_name.as_str())));
+    let first = request.resources.iter().filter(|resource| {
+        let (kind, name) = (resource.resource_type, resource.resource_name.as_str());
+        seen.insert((kind, config_resource::canonical_name(kind, name)))
+    });
     let results = first.map(|resource| {
         let described = describe(&call, resource);
         let (code, message) = match &described {

@@ -11,15 +11,17 @@ use wire::describe_groups::{
 };
 
 use super::group::bytes;
-use super::{Call, authorized};
+use super::{Call, authorized, unique};
 
 /// From this version on a group that is not there is an error.
 const NOT_FOUND_FROM_VERSION: i16 = 6;
 
 /// Answers.
 pub async fn handle(call: Arc<Call>, request: DescribeGroupsRequest) -> DescribeGroupsResponse {
-    let mut groups = Vec::with_capacity(request.groups.len());
-    for group in request.groups {
+    let mut wanted = request.groups;
+    unique::keep_first(&mut wanted, String::clone);
+    let mut groups = Vec::with_capacity(wanted.len());
+    for group in wanted {
         let asked = Request::DescribeGroup(group.as_str().into());
         let described = match call.server.ask_group(&group, asked).await {
             Ok(Response::DescribeGroup(described)) => described,

@@ -9,7 +9,7 @@ use wire::describe_producers::{
     TopicResponse,
 };
 
-use super::Call;
+use super::{Call, unique};
 
 /// Answers.
 pub async fn handle(
@@ -21,7 +21,13 @@ pub async fn handle(
     DescribeProducersResponse { throttle_time_ms: 0, topics }
 }
 
-fn describe_all(call: &Call, request: DescribeProducersRequest) -> Vec<TopicResponse> {
+fn describe_all(call: &Call, mut request: DescribeProducersRequest) -> Vec<TopicResponse> {
+    unique::keep_first_partitions(
+        &mut request.topics,
+        |topic| topic.name.clone(),
+        |topic| &mut topic.partition_indexes,
+        |index| *index,
+    );
     let topics = request.topics.into_iter().map(|topic| {
         let indexes = topic.partition_indexes.iter();
         let partitions = indexes.map(|index| describe(call, &topic.name, *index)).collect();

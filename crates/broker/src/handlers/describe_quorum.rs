@@ -19,7 +19,7 @@ use wire::describe_quorum::{
     ResponsePartitionData, ResponseTopicData,
 };
 
-use super::Call;
+use super::{Call, unique};
 use crate::cluster::{DescribedMember, DescribedQuorum, describe_quorum};
 
 /// The metadata log, which has one partition.
@@ -38,7 +38,14 @@ pub async fn handle(call: Arc<Call>, request: DescribeQuorumRequest) -> Describe
         return response;
     }
     if !asks_for_the_log(&request.topics) {
-        response.topics = request.topics.into_iter().map(unknown_topic).collect();
+        let mut topics = request.topics;
+        unique::keep_first_partitions(
+            &mut topics,
+            |topic| topic.topic_name.clone(),
+            |topic| &mut topic.partitions,
+            |partition| partition.partition_index,
+        );
+        response.topics = topics.into_iter().map(unknown_topic).collect();
         return response;
     }
     let Some(quorum) = describe_quorum(&call.server).await else {

@@ -13,7 +13,7 @@ use wire::elect_leaders::{
     ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult,
 };
 
-use super::Call;
+use super::{Call, unique};
 
 type Elected = (Arc<str>, PartitionIndex, Answer<()>);
 
@@ -24,7 +24,9 @@ pub async fn handle(call: Arc<Call>, request: ElectLeadersRequest) -> ElectLeade
             let name = topic.topic;
             topic.partitions.into_iter().map(move |index| (name.clone(), PartitionIndex(index)))
         });
-        named.collect::<Vec<_>>()
+        let mut named = named.collect::<Vec<_>>();
+        unique::keep_first(&mut named, Clone::clone);
+        named
     });
     let kind = match request.election_type {
         0 => ElectionKind::Preferred,

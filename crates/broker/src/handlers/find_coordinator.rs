@@ -9,7 +9,7 @@ use std::sync::Arc;
 use model::{BrokerId, ErrorCode, PartitionIndex};
 use wire::find_coordinator::{Coordinator, FindCoordinatorRequest, FindCoordinatorResponse};
 
-use super::Call;
+use super::{Call, unique};
 use crate::groups::{OFFSETS_TOPIC, partition_of};
 use crate::internal_topics;
 
@@ -32,8 +32,10 @@ pub async fn handle(call: Arc<Call>, request: FindCoordinatorRequest) -> FindCoo
             ..Default::default()
         };
     }
-    let mut coordinators = Vec::with_capacity(request.coordinator_keys.len());
-    for key in request.coordinator_keys {
+    let mut keys = request.coordinator_keys;
+    unique::keep_first(&mut keys, String::clone);
+    let mut coordinators = Vec::with_capacity(keys.len());
+    for key in keys {
         coordinators.push(find(&call, key, request.key_type).await);
     }
     FindCoordinatorResponse { coordinators, ..Default::default() }

@@ -8,14 +8,17 @@ use coordinator::{Request, Response};
 use model::ErrorCode;
 use wire::leave_group::{LeaveGroupRequest, LeaveGroupResponse, MemberResponse};
 
-use super::Call;
 use super::group::optional;
+use super::{Call, unique};
 
 /// From this version on a request names many members, and each has an error of its own.
 const MANY_FROM_VERSION: i16 = 3;
 
 /// Answers.
-pub async fn handle(call: Arc<Call>, request: LeaveGroupRequest) -> LeaveGroupResponse {
+pub async fn handle(call: Arc<Call>, mut request: LeaveGroupRequest) -> LeaveGroupResponse {
+    unique::keep_first(&mut request.members, |member| {
+        (member.member_id.clone(), member.group_instance_id.clone())
+    });
     let group = request.group_id.clone();
     match call.server.ask_group(&group, leave(&call, request)).await {
         Ok(Response::LeaveGroup(left)) => {

@@ -20,7 +20,7 @@ use wire::list_offsets::{
     ListOffsetsTopicResponse,
 };
 
-use super::{Call, known_epoch};
+use super::{Call, known_epoch, unique};
 use crate::committed_end;
 
 /// Look-ups by time that may read the disk at once, those of all connections together.
@@ -34,7 +34,13 @@ const LATEST_TIERED: i64 = -5;
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
 /// Answers. Looking up a time may read the disk, so it leaves the connection's thread.
-pub async fn handle(call: Arc<Call>, request: ListOffsetsRequest) -> ListOffsetsResponse {
+pub async fn handle(call: Arc<Call>, mut request: ListOffsetsRequest) -> ListOffsetsResponse {
+    unique::keep_first_partitions(
+        &mut request.topics,
+        |topic| topic.name.clone(),
+        |topic| &mut topic.partitions,
+        |partition| partition.partition_index,
+    );
     committed_end::wait(looking_at_the_end(&call, &request).into_iter()).await;
     let looks_up_time = request
         .topics

@@ -60,11 +60,13 @@ mod offset_fetch;
 mod offset_for_leader_epoch;
 pub mod produce;
 mod reassignments;
+mod sasl_handshake;
 mod scram_credentials;
 mod sync_group;
 mod table;
 mod telemetry_subscriptions;
 mod transactions;
+mod unique;
 mod unregister_broker;
 mod update_features;
 

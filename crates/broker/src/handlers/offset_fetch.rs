@@ -1,5 +1,7 @@
 //! OffsetFetch (key 9), versions 1 to 10. v2 all partitions of a group; v5 leader epochs; v7
 //! `require_stable`; v8 many groups; v10 topic ids.
+//!
+//! A group, topic or partition that a request repeats is answered once. Kafka repeats the answer.
 
 use std::sync::Arc;
 
@@ -14,7 +16,7 @@ use wire::offset_fetch::{
     OffsetFetchResponseTopics,
 };
 
-use super::Call;
+use super::{Call, unique};
 
 /// From this version on a request asks for many groups.
 const MANY_FROM_VERSION: i16 = 8;
@@ -34,8 +36,10 @@ type Answered = Result<Vec<(Arc<str>, Vec<FetchedOffset>)>, ErrorCode>;
 /// Answers.
 pub async fn handle(call: Arc<Call>, request: OffsetFetchRequest) -> OffsetFetchResponse {
     if call.version >= MANY_FROM_VERSION {
-        let mut groups = Vec::with_capacity(request.groups.len());
-        for group in request.groups {
+        let mut wanted = request.groups;
+        unique::keep_first(&mut wanted, |group| group.group_id.clone());
+        let mut groups = Vec::with_capacity(wanted.len());
+        for group in wanted {
             groups.push(fetch_group(&call, group, request.require_stable).await);
         }
         return OffsetFetchResponse { groups, ..Default::default() };
@@ -46,9 +50,20 @@ pub async fn handle(call: Arc<Call>, request: OffsetFetchRequest) -> OffsetFetch
             topic_id: Uuid::ZERO,
             partitions: topic.partition_indexes,
         };
-        topics.into_iter().map(named).collect()
+        without_repeats(topics.into_iter().map(named))
     });
     one_group(&call, &request.group_id, topics, request.require_stable).await
+}
+
+fn without_repeats(topics: impl Iterator<Item = Wanted>) -> Vec<Wanted> {
+    let mut topics: Vec<Wanted> = topics.collect();
+    unique::keep_first_partitions(
+        &mut topics,
+        |topic| (topic.name.clone(), topic.topic_id),
+        |topic| &mut topic.partitions,
+        |index| *index,
+    );
+    topics
 }
 
 async fn one_group(
@@ -117,7 +132,7 @@ async fn fetch_group(
             topic_id: topic.topic_id,
             partitions: topic.partition_indexes,
         };
-        topics.into_iter().map(found).collect()
+        without_repeats(topics.into_iter().map(found))
     });
     let unknown = unknown_topics(wanted.as_deref().unwrap_or_default());
     match ask(call, &group_id, wanted.as_deref(), require_stable).await {

@@ -10,15 +10,21 @@ use wire::offset_for_leader_epoch::{
     OffsetForLeaderPartition, OffsetForLeaderTopicResult,
 };
 
-use super::{Call, known_epoch};
+use super::{Call, known_epoch, unique};
 
 /// Answers.
 pub async fn handle(
     call: Arc<Call>,
     request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse {
-    let topics = request
-        .topics
+    let mut wanted = request.topics;
+    unique::keep_first_partitions(
+        &mut wanted,
+        |topic| topic.topic.clone(),
+        |topic| &mut topic.partitions,
+        |partition| partition.partition,
+    );
+    let topics = wanted
         .into_iter()
         .map(|topic| OffsetForLeaderTopicResult {
             partitions: topic

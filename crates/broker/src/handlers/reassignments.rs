@@ -17,7 +17,7 @@ use wire::list_partition_reassignments::{
     ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
 };
 
-use super::Call;
+use super::{Call, unique};
 
 /// Answers ListPartitionReassignments. Kafka says nothing of topics that there are not, either.
 pub async fn list(
@@ -33,7 +33,14 @@ pub async fn alter(
     request: AlterPartitionReassignmentsRequest,
 ) -> AlterPartitionReassignmentsResponse {
     let image = call.server.image();
-    let topics = request.topics.into_iter().map(|topic| {
+    let mut topics = request.topics;
+    unique::keep_first_partitions(
+        &mut topics,
+        |topic| topic.name.clone(),
+        |topic| &mut topic.partitions,
+        |partition| partition.partition_index,
+    );
+    let topics = topics.into_iter().map(|topic| {
         let answer = |partition: ReassignablePartition| {
             let (error_code, error_message) = match check(&image, &topic.name, &partition) {
                 Ok(()) => (ErrorCode::None, None),

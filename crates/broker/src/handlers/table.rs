@@ -45,6 +45,7 @@ served! {
     SyncGroup => sync_group::handle,
     DescribeGroups => describe_groups::handle,
     ListGroups => list_groups::handle,
+    SaslHandshake => sasl_handshake::handle,
     ApiVersions => api_versions::handle,
     CreateTopics => create_topics::handle,
     DeleteTopics => delete_topics::handle,

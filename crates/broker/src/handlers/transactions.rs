@@ -13,7 +13,7 @@ use wire::describe_transactions::{
 };
 use wire::list_transactions::{ListTransactionsRequest, ListTransactionsResponse};
 
-use super::Call;
+use super::{Call, unique};
 
 /// The states that a transaction may be in; the filter minds the case.
 const STATES: [&str; 8] = [
@@ -39,6 +39,8 @@ pub async fn describe(
     _: Arc<Call>,
     request: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse {
+    let mut ids = request.transactional_ids;
+    unique::keep_first(&mut ids, String::clone);
     let absent = |transactional_id: String| {
         let code = match transactional_id.is_empty() {
             true => ErrorCode::InvalidRequest,
@@ -48,6 +50,6 @@ pub async fn describe(
     };
     DescribeTransactionsResponse {
         throttle_time_ms: 0,
-        transaction_states: request.transactional_ids.into_iter().map(absent).collect(),
+        transaction_states: ids.into_iter().map(absent).collect(),
     }
 }

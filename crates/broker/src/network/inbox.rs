@@ -32,12 +32,32 @@ const RESERVED_BYTES_MAX: usize = 256 << 20;
 
 /// A frame's length that no frame may have. The connection ends: what follows has no meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a frame of {length} bytes; at most {max} are accepted (socket.request.max.bytes)")]
+#[error(
+    "a frame of {length} bytes; at most {max} are accepted (socket.request.max.bytes){}",
+    foreign_protocol(*length)
+)]
 pub struct FrameTooLarge {
     /// What the frame says.
     pub length: i32,
     /// What is accepted.
     pub max: usize,
+}
+
+/// A hint if the first four bytes of a connection belong to another protocol.
+fn foreign_protocol(length: i32) -> &'static str {
+    match &length.to_be_bytes() {
+        [0x16, 0x03, ..] => {
+            "; the bytes look like a TLS handshake: this listener is PLAINTEXT, set security.protocol=PLAINTEXT"
+        }
+        b"GET " | b"POST" | b"PUT " | b"HEAD" | b"DELE" | b"OPTI" | b"PATC" | b"CONN" | b"PRI " => {
+            "; the bytes look like HTTP: the gateway serves HTTP on gateway.listener"
+        }
+        b"PROX" | b"\r\n\r\n" => {
+            "; the bytes look like a PROXY protocol header: turn it off at the load balancer"
+        }
+        b"SSH-" => "; the bytes look like SSH",
+        _ => "",
+    }
 }
 
 /// What stands at the front of the inbox.
@@ -346,6 +366,27 @@ mod tests {
             assert_eq!(inbox.next_frame(), Err(refused));
             assert_eq!(inbox.pool.used_bytes(), SMALL_BYTES);
         }
+    }
+
+    #[test]
+    fn other_protocols_are_named() {
+        let cases: [(&[u8; 4], &str); 6] = [
+            (b"\x16\x03\x01\x02", "TLS handshake"),
+            (b"GET ", "HTTP"),
+            (b"PRI ", "HTTP"),
+            (b"PROX", "PROXY protocol"),
+            (b"\r\n\r\n", "PROXY protocol"),
+            (b"SSH-", "SSH"),
+        ];
+        for (bytes, name) in cases {
+            let mut inbox = inbox();
+            inbox.room();
+            inbox.buffer().extend_from_slice(bytes);
+            let message = inbox.front().unwrap_err().to_string();
+            assert!(message.contains(name), "{message}");
+        }
+        let plain = FrameTooLarge { length: i32::MAX, max: 1 }.to_string();
+        assert!(plain.ends_with("(socket.request.max.bytes)"), "{plain}");
     }
 
     #[test]

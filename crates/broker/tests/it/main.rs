@@ -16,6 +16,7 @@ mod mutation;
 mod negotiation;
 mod offsets;
 mod producing;
+mod repetition;
 mod sessions;
 mod stopping;
 mod strangers;

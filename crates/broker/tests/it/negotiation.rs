@@ -129,6 +129,7 @@ async fn every_advertised_version_answers_a_minimal_request() {
         SyncGroupRequest,
         DescribeGroupsRequest,
         ListGroupsRequest,
+        SaslHandshakeRequest,
         ApiVersionsRequest,
         CreateTopicsRequest,
         DeleteTopicsRequest,

@@ -225,6 +225,19 @@ async fn there_are_no_quotas_and_none_can_be_set() {
 }
 
 #[tokio::test]
+async fn a_sasl_handshake_on_a_plaintext_listener_is_refused_with_its_reason() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    let request = wire::SaslHandshakeRequest { mechanism: text("PLAIN") };
+    for version in [0, 1] {
+        let answer = conn.call(&request, version).await;
+        assert_eq!((answer.error_code, answer.mechanisms), (34, vec![]));
+    }
+    broker.assert_serves().await;
+    broker.stop().await;
+}
+
+#[tokio::test]
 async fn there_are_no_passwords_and_none_can_be_set() {
     let broker = Broker::start(&[]).await;
     let mut conn = broker.connect().await;

@@ -68,7 +68,7 @@ async fn one_request_deletes_in_many_partitions_and_answers_each_in_its_place() 
     let broker = Broker::start(&[]).await;
     let mut conn = broker.connect().await;
     for topic in ["first", "second"] {
-        conn.create_topic(topic, &[]).await;
+        conn.create_topic_of(topic, 2, &[]).await;
         append_unwaited(&mut conn, topic, &["a", "b", "c"]).await;
     }
     let of = |name: &str, wanted: &[(i32, i64)]| DeleteRecordsTopic {
@@ -82,9 +82,9 @@ async fn one_request_deletes_in_many_partitions_and_answers_each_in_its_place() 
             .collect(),
     };
     let topics = vec![
-        of("first", &[(0, 99), (0, 1), (7, 1)]),
+        of("first", &[(1, 99), (0, 1), (7, 1)]),
         of("unknown", &[(0, 1)]),
-        of("second", &[(0, -1), (0, -2)]),
+        of("second", &[(0, -1), (1, -2)]),
     ];
     let request = wire::DeleteRecordsRequest { topics, timeout_ms: 30_000 };
     let answer = conn.call(&request, 2).await;
@@ -92,12 +92,12 @@ async fn one_request_deletes_in_many_partitions_and_answers_each_in_its_place() 
     let answers: Vec<_> =
         answers.map(|p| (p.partition_index, p.error(), p.low_watermark)).collect();
     let expected = [
-        (0, ErrorCode::OffsetOutOfRange, -1),
+        (1, ErrorCode::OffsetOutOfRange, -1),
         (0, ErrorCode::None, 1),
         (7, ErrorCode::UnknownTopicOrPartition, -1),
         (0, ErrorCode::UnknownTopicOrPartition, -1),
         (0, ErrorCode::None, 3),
-        (0, ErrorCode::OffsetOutOfRange, -1),
+        (1, ErrorCode::OffsetOutOfRange, -1),
     ];
     assert_eq!(answers, expected);
     // A process killed now has all of it.
