@@ -1,8 +1,8 @@
 //! A batch from its closing to its end, and how those who wait for its records hear of that.
 
-use super::Identity;
+use super::numbering::Identity;
 use crate::error::ClientError;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use model::batch::{self, BatchHeader};
 use model::{Offset, Sequence, Timestamp};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -217,7 +217,10 @@ pub(super) struct Batch {
     pub(super) bytes: Bytes,
     pub(super) outcome: Arc<Outcome>,
     pub(super) record_count: i32,
-    /// [`Sequence::NONE`] if the producer is not idempotent.
+    /// Producer id and epoch in its header.
+    pub(super) identity: Identity,
+    /// Sequence in its header; [`Sequence::NONE`] if the producer is not idempotent. Both are a
+    /// prediction until the batch is sent: [`super::numbering`].
     pub(super) base_sequence: Sequence,
     /// Its place among all batches of the producer.
     pub(super) ordinal: u64,
@@ -226,9 +229,9 @@ pub(super) struct Batch {
     pub(super) attempts: u32,
     /// When it was first sent.
     pub(super) sent: Option<Instant>,
-    /// Whether it was sent without an answer that says that it was not appended.
+    /// Whether an attempt got no answer that excludes an append. Then its numbers are final.
     pub(super) maybe_written: bool,
-    /// Whether it must not be sent again: no broker would know it as one that may be written already.
+    /// Whether it must not be sent again: its generation has ended, and it may be appended.
     pub(super) is_spent: bool,
     /// How often records were taken out of it that a broker had refused.
     pub(super) sifted: u32,
@@ -252,6 +255,7 @@ impl Batch {
             bytes,
             outcome: Arc::default(),
             record_count: first_count,
+            identity: self.identity,
             base_sequence: self.base_sequence,
             ordinal,
             opened: self.opened,
@@ -300,6 +304,7 @@ impl Batch {
             bytes,
             outcome: Arc::default(),
             record_count,
+            identity: self.identity,
             base_sequence: self.base_sequence,
             ordinal,
             opened: self.opened,
@@ -321,15 +326,30 @@ impl Batch {
         parts
     }
 
-    /// Gives it another identity and place in the sequence.
-    pub(super) fn resequence(&mut self, (id, epoch): Identity, base_sequence: Sequence) {
-        let mut bytes = self.bytes.to_vec();
+    /// Whether it has a producer id and a sequence.
+    pub(super) fn is_numbered(&self) -> bool {
+        self.base_sequence != Sequence::NONE
+    }
+
+    /// The sequence behind its last record.
+    pub(super) fn end_sequence(&self) -> Sequence {
+        self.base_sequence.plus(self.record_count)
+    }
+
+    /// Writes these numbers into its header, unless it has them.
+    pub(super) fn renumber(&mut self, identity: Identity, base_sequence: Sequence) {
+        if (self.identity, self.base_sequence) == (identity, base_sequence) {
+            return;
+        }
+        let bytes = std::mem::take(&mut self.bytes);
+        // A request that was not written yet may hold a part of the buffer.
+        let mut bytes = bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
         let header = BatchHeader::decode(&bytes).expect("the producer built it");
-        BatchHeader { producer_id: id, producer_epoch: epoch, base_sequence, ..header }
-            .encode(&mut bytes);
+        let (producer_id, producer_epoch) = identity;
+        BatchHeader { producer_id, producer_epoch, base_sequence, ..header }.encode(&mut bytes);
         batch::write_checksum(&mut bytes);
-        self.base_sequence = base_sequence;
-        self.bytes = Bytes::from(bytes);
+        (self.identity, self.base_sequence) = (identity, base_sequence);
+        self.bytes = bytes.freeze();
     }
 }
 
@@ -390,13 +410,14 @@ mod tests {
     use model::{ProducerEpoch, ProducerId};
 
     #[test]
-    fn a_batch_may_change_its_identity() {
+    fn a_batch_takes_other_numbers() {
         let mut builder = BatchBuilder::new();
         builder.add(Timestamp(5), None, Some(b"v"));
         let mut batch = Batch {
             bytes: Bytes::from(builder.finish()),
             outcome: Arc::default(),
             record_count: 1,
+            identity: (ProducerId(2), ProducerEpoch(0)),
             base_sequence: Sequence(7),
             ordinal: 0,
             opened: Instant::now(),
@@ -409,7 +430,7 @@ mod tests {
             tags: Vec::new(),
             memory_bytes: 0,
         };
-        batch.resequence((ProducerId(3), ProducerEpoch(4)), Sequence(5));
+        batch.renumber((ProducerId(3), ProducerEpoch(4)), Sequence(5));
         let header = BatchHeader::decode_checked(&batch.bytes).unwrap();
         assert_eq!((header.producer_id, header.producer_epoch), (ProducerId(3), ProducerEpoch(4)));
         assert_eq!((header.base_sequence, batch.base_sequence), (Sequence(5), Sequence(5)));

@@ -3,13 +3,14 @@
 //!
 //! Nothing is allocated for a record: what [`Producer::send`] returns shares the outcome of the
 //! record's batch. Read [`queue`] (records to batches), then [`sender`] (batches to brokers), then
-//! [`transaction`]; [`intake`] and [`feed`] are ways in for many records.
+//! [`numbering`] and [`transaction`]; [`intake`] and [`feed`] are ways in for many records.
 
 mod absence;
 mod batch;
 mod feed;
 mod intake;
 mod metrics;
+mod numbering;
 mod queue;
 mod ratio;
 mod record;
@@ -17,6 +18,7 @@ mod request;
 mod sender;
 mod split;
 mod transaction;
+mod transport;
 
 pub use batch::{BatchReport, Delivery, Placed, Undelivered};
 pub use feed::{Fed, Feed};
@@ -29,6 +31,7 @@ use crate::error::{ClientError, check};
 use batch::{Outcome, Pool, TagLists};
 use metrics::Counters;
 use model::{Compression, ProducerEpoch, ProducerId};
+use numbering::{Identities, Identity, NO_IDENTITY};
 use queue::{PartitionQueue, Ready, TopicQueues};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -85,9 +88,6 @@ pub struct ProducerConfig {
     pub retry_backoff: Duration,
     /// `retries`: how often a batch that failed is sent again; 0 is impossible with idempotence.
     pub retries: u32,
-    /// Whether a batch that may be written is given up where the producer's sequence begins anew: sent again, it could be
-    /// there twice, because no broker would know it. Kafka's clients send it.
-    pub never_twice: bool,
     /// Whether what waits for a topic that was deleted is given up as soon as the cluster says so; else it waits until its
     /// time is over, as with Kafka's clients: the topic may be made again.
     pub gives_up_deleted: bool,
@@ -119,7 +119,6 @@ impl Default for ProducerConfig {
             delivery_timeout: Duration::from_secs(120),
             retry_backoff: Duration::from_millis(100),
             retries: u32::MAX,
-            never_twice: false,
             gives_up_deleted: false,
             partitioner: Partitioner::Sticky,
             transactional_id: None,
@@ -150,15 +149,12 @@ impl ProducerConfig {
     }
 }
 
-/// The identity of an idempotent producer; none for another.
-type Identity = (ProducerId, ProducerEpoch);
-
 /// What callers and the sender share.
 struct Shared {
     cluster: Cluster,
     config: ProducerConfig,
     topics: RwLock<HashMap<String, Arc<TopicQueues>>>,
-    identity: Mutex<Identity>,
+    identities: Mutex<Identities>,
     /// With a transactional id only.
     transaction: Option<Transaction>,
     ready: Ready,
@@ -201,12 +197,32 @@ impl Shared {
         }
     }
 
-    /// Takes another identity, and numbers all that waits anew. Nothing must be in flight.
+    /// The identity of a transactional producer, which all of its partitions have.
+    fn identity(&self) -> Identity {
+        lock(&self.identities).current()
+    }
+
+    /// The identity of a partition's first generation; none while another producer id is needed.
+    fn first_identity(&self) -> Identity {
+        self.next_identity(NO_IDENTITY).unwrap_or(NO_IDENTITY)
+    }
+
+    /// The identity of a partition's generation behind `last`; `None` while another producer id is
+    /// needed. In a transaction the coordinator alone gives identities.
+    fn next_identity(&self, last: Identity) -> Option<Identity> {
+        let mut identities = lock(&self.identities);
+        match self.transaction {
+            Some(_) => Some(identities.current()),
+            None => identities.next(last),
+        }
+    }
+
+    /// Takes another identity of a transaction for all partitions. Nothing may be in flight.
     fn renumber(&self, identity: Identity) {
-        // First, so that whatever is closed from here on carries it.
-        *lock(&self.identity) = identity;
+        // First, so that a partition that is added from here on carries it.
+        lock(&self.identities).install(identity);
         for queue in self.queues() {
-            lock(&queue.state).renumber(identity, self.config.never_twice);
+            lock(&queue.state).restart(identity);
         }
     }
 
@@ -241,7 +257,7 @@ impl Producer {
     /// aborted.
     pub async fn new(cluster: Cluster, config: ProducerConfig) -> Result<Producer, ClientError> {
         config.check()?;
-        let none = (ProducerId::NONE, ProducerEpoch::NONE);
+        let none = NO_IDENTITY;
         let id = config.transactional_id.as_deref();
         let transaction = id.map(|id| Transaction::new(id, config.transaction_timeout));
         let identity = match &transaction {
@@ -251,7 +267,7 @@ impl Producer {
         };
         let shared = Arc::new(Shared {
             topics: RwLock::default(),
-            identity: Mutex::new(identity),
+            identities: Mutex::new(Identities::new(identity)),
             shut: AtomicU8::new(if transaction.is_some() { Shared::OUTSIDE } else { 0 }),
             transaction,
             ready: Ready::default(),
@@ -323,14 +339,16 @@ impl Producer {
     }
 
     /// Forgets a topic, unless records for it are under way: it was deleted. Records for a topic that is forgotten
-    /// while they are taken are delivered all the same.
+    /// while they are taken are delivered all the same. A transactional producer forgets no topic.
     pub fn forget(&self, topic: &str) {
         let mut topics = self.shared().topics.write().expect("no code under it panics");
         let is_idle = |queues: &Arc<TopicQueues>| {
             queues.queues().iter().all(|queue| lock(&queue.state).is_idle())
         };
-        if topics.get(topic).is_some_and(is_idle) {
+        if self.shared().transaction.is_none() && topics.get(topic).is_some_and(is_idle) {
             topics.remove(topic);
+            // Its partitions may come back, and a broker may remember their sequences.
+            lock(&self.shared().identities).use_epoch_up();
         }
     }
 

@@ -3,10 +3,11 @@
 use super::absence::{Absence, Told};
 use super::batch::{Batch, Delivery, Outcome};
 use super::feed::Fed;
+use super::numbering::{Identity, Numbering};
 use super::ratio::CompressionRatio;
 use super::record::{self, Record};
 use super::transaction;
-use super::{Identity, Partitioner, Shared, lock};
+use super::{Partitioner, Shared, lock};
 use crate::cluster::TopicLease;
 use crate::error::ClientError;
 use crate::metadata::Topic;
@@ -14,7 +15,7 @@ use bytes::Bytes;
 use model::batch::HEADER_BYTES;
 use model::partitioner::{Sticky, partition_of_key};
 use model::record::BatchBuilder;
-use model::{Compression, Sequence, Timestamp, TopicId};
+use model::{Compression, Timestamp, TopicId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -94,17 +95,15 @@ pub(super) struct PartitionQueue {
     pub(super) state: Mutex<QueueState>,
 }
 
-#[derive(Default)]
 pub(super) struct QueueState {
-    /// The topic's; another one when the topic was made again.
+    /// The topic's; another one when the topic was re-created.
     pub(super) topic_id: TopicId,
-    /// The topic was made again: the sequence begins anew once nothing is in flight.
+    /// The topic was re-created while batches for the old one are in flight.
     made_again: bool,
     open: Option<OpenBatch>,
-    /// Invariant: in the order of their sequences.
+    /// Invariant: in the order in which their records were taken.
     pub(super) closed: VecDeque<Batch>,
-    /// The sequence of the next batch to be closed.
-    pub(super) next_sequence: i32,
+    pub(super) numbering: Numbering,
     /// Records taken so far.
     taken: u64,
     /// Batches that a broker has and has not answered.
@@ -114,10 +113,6 @@ pub(super) struct QueueState {
     /// A batch came back: nothing is sent until all that are in flight have come back, so that
     /// they go out again in their order.
     pub(super) recovering: bool,
-    /// Whether a broker has taken a batch under the identity in use. Until then one batch is in
-    /// flight at a time: a broker that knows nothing of a producer takes any first sequence, so
-    /// were the first batch refused, the second would be taken and the first never again.
-    pub(super) established: bool,
     /// What brokers have said of it under this id.
     pub(super) told: Told,
     /// When the next attempt may be made, after a failure.
@@ -140,22 +135,35 @@ struct OpenBatch {
 }
 
 impl QueueState {
+    fn new(topic_id: TopicId, numbering: Numbering) -> QueueState {
+        QueueState {
+            topic_id,
+            made_again: false,
+            open: None,
+            closed: VecDeque::new(),
+            numbering,
+            taken: 0,
+            in_flight: 0,
+            in_flight_broker: 0,
+            recovering: false,
+            told: Told::default(),
+            not_before: None,
+            listed: false,
+        }
+    }
+
     /// Closes the open batch, if there is one.
     fn close_open(&mut self, shared: &Shared) {
         let Some(open) = self.open.take() else { return };
-        let identity = *lock(&shared.identity);
         let count = open.builder.record_count();
-        let mut base_sequence = Sequence::NONE;
-        if identity.0.is_idempotent() {
-            base_sequence = Sequence(self.next_sequence);
-            self.next_sequence = base_sequence.plus(count).0;
-        }
+        let (identity, base_sequence) = self.numbering.predict(self.closed.back());
         let flags = if shared.transaction.is_some() { transaction::BATCH_FLAG } else { 0 };
         let builder = open.builder.flags(flags).producer(identity.0, identity.1, base_sequence);
         self.closed.push_back(Batch {
             bytes: finish(shared, builder, &open.ratio),
             outcome: open.outcome,
             record_count: count,
+            identity,
             base_sequence,
             ordinal: open.ordinal,
             opened: open.opened,
@@ -199,7 +207,33 @@ impl QueueState {
         if self.closed.is_empty() {
             self.close_open(shared);
         }
-        self.closed.pop_front_if(|batch| fits(batch.bytes.len()))
+        let mut batch = self.closed.pop_front_if(|batch| fits(batch.bytes.len()))?;
+        self.numbering.assign(&mut batch);
+        Some(batch)
+    }
+
+    /// Prepares the partition for its next batch, and starts a generation where that is due. False
+    /// while the partition waits for a producer id.
+    pub(super) fn prepare_next(&mut self, shared: &Shared) -> bool {
+        if self.in_flight > 0 || !shared.config.idempotence {
+            return true;
+        }
+        self.numbering.rewind();
+        if self.closed.front().is_some_and(|batch| batch.maybe_written) {
+            return true;
+        }
+        let identity = self.numbering.identity();
+        let mut bound = self.closed.iter_mut().filter(|batch| batch.maybe_written);
+        let bound_waits = bound.by_ref().any(|batch| batch.identity == identity);
+        if !self.numbering.needs_generation(bound_waits) {
+            return true;
+        }
+        let Some(identity) = shared.next_identity(identity) else { return false };
+        self.numbering.start(identity);
+        for batch in self.closed.iter_mut().filter(|batch| batch.maybe_written) {
+            batch.is_spent = true;
+        }
+        true
     }
 
     /// Takes a batch that is not sent any more, if there is one: it has waited longer than `delivery.timeout.ms`, or is
@@ -241,19 +275,10 @@ impl QueueState {
         std::mem::take(&mut self.closed)
     }
 
-    /// Begins the sequence anew, under another identity. With `never_twice` batches that may be written are spent.
-    pub(super) fn renumber(&mut self, identity: Identity, never_twice: bool) {
-        let mut next = Sequence(0);
-        for batch in &mut self.closed {
-            if never_twice && batch.maybe_written {
-                batch.is_spent = true;
-                continue;
-            }
-            batch.resequence(identity, next);
-            next = next.plus(batch.record_count);
-        }
-        self.next_sequence = next.0;
-        (self.recovering, self.established) = (false, false);
+    /// Continues under another identity. Nothing of the partition may be in flight.
+    pub(super) fn restart(&mut self, identity: Identity) {
+        self.numbering.start(identity);
+        self.recovering = false;
     }
 
     /// Puts a batch back, in front of those that come after it.
@@ -262,28 +287,24 @@ impl QueueState {
         self.closed.insert(at, batch);
     }
 
-    /// The topic has another id: it was deleted and made again, and its log knows no producer.
-    fn renew_topic(&mut self, topic_id: TopicId, shared: &Shared) {
+    /// The topic has another id: it was deleted and re-created, and its log has no state of producers.
+    fn renew_topic(&mut self, topic_id: TopicId) {
         (self.topic_id, self.told) = (topic_id, Told::default());
         (self.made_again, self.recovering) = (true, true);
-        self.begin_again(shared);
+        self.doubt_old_topic();
     }
 
-    /// A batch has come back. The sequence of a topic that was made again begins anew behind the last
-    /// one that was sent to the old one.
-    pub(super) fn came_back(&mut self, shared: &Shared) {
+    /// A batch has come back.
+    pub(super) fn came_back(&mut self) {
         self.in_flight -= 1;
-        self.begin_again(shared);
+        self.doubt_old_topic();
     }
 
-    fn begin_again(&mut self, shared: &Shared) {
-        if !self.made_again || self.in_flight > 0 {
-            return;
-        }
-        (self.made_again, self.recovering, self.established) = (false, false, false);
-        let identity = *lock(&shared.identity);
-        if identity.0.is_idempotent() {
-            self.renumber(identity, shared.config.never_twice);
+    /// After the last answer for the old topic, the sequence of the new one is in doubt.
+    fn doubt_old_topic(&mut self) {
+        if self.made_again && self.in_flight == 0 {
+            (self.made_again, self.recovering) = (false, false);
+            self.numbering.doubt_all();
         }
     }
 }
@@ -573,15 +594,16 @@ impl TopicQueues {
                 // Brokers that tell no ids tell no change either.
                 state.topic_id = topic.id;
             } else if state.topic_id != topic.id && !topic.id.is_zero() {
-                state.renew_topic(topic.id, shared);
+                state.renew_topic(topic.id);
             }
         }
         for partition in &topic.partitions[partitions.queues.len().min(topic.partitions.len())..] {
+            let numbering = Numbering::new(shared.first_identity());
             partitions.queues.push(Arc::new(PartitionQueue {
                 topic: self.name.clone(),
                 partition: partition.index,
                 ratio: self.ratio.clone(),
-                state: Mutex::new(QueueState { topic_id: topic.id, ..QueueState::default() }),
+                state: Mutex::new(QueueState::new(topic.id, numbering)),
             }));
         }
         partitions.count = topic.partitions.len();

@@ -7,17 +7,19 @@
 
 use super::absence::Told;
 use super::batch::{Batch, BatchReport, Placed, Undelivered};
-use super::queue::PartitionQueue;
-use super::request::{self, Envelope, Sent};
+use super::numbering::Identity;
+use super::queue::{PartitionQueue, QueueState};
+use super::request::Sent;
 use super::split;
 use super::transaction::{self, Transaction};
-use super::{Identity, Shared, lock, new_identity};
-use crate::cluster::{Lane, TopicLease};
-use crate::connection::{Connection, read};
+use super::transport::{Brokers, Event, Transport};
+use super::{Shared, lock};
+use crate::cluster::TopicLease;
+use crate::connection::read;
 use crate::error::ClientError;
 use bytes::Bytes;
-use model::{ErrorCode, Offset, Sequence, Timestamp, TopicId};
-use std::collections::HashMap;
+use model::{ErrorCode, Offset, Timestamp, TopicId};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -31,37 +33,20 @@ const UNANSWERED_PAUSE: Duration = Duration::from_millis(1);
 /// are few reasons. One that names others than it means must not be asked without end.
 const SIFTED_MAX: u32 = 8;
 
-/// What other tasks tell the sender.
-enum Event {
-    Answer {
-        request: u64,
-        result: Result<Bytes, ClientError>,
-    },
-    Connected {
-        broker: i32,
-        result: Result<Connection, ClientError>,
-    },
-    /// Metadata was asked for; whether it came.
-    Refreshed {
-        is_new: bool,
-    },
-    Identity(Result<Identity, ClientError>),
-}
-
 /// The connection to a broker.
-enum Link {
+enum Link<C> {
     Down { until: Option<Instant> },
     Connecting,
-    Up(Connection),
+    Up(C),
 }
 
-struct Broker {
-    link: Link,
+struct Broker<C> {
+    link: Link<C>,
     in_flight: usize,
 }
 
-impl Broker {
-    fn down() -> Broker {
+impl<C> Broker<C> {
+    fn down() -> Broker<C> {
         Broker { link: Link::Down { until: None }, in_flight: 0 }
     }
 }
@@ -73,32 +58,26 @@ struct InFlight {
     sent: Vec<Sent>,
 }
 
-/// Whether the producer needs another identity: a sequence was lost, and whatever is sent next
-/// would be refused.
-#[derive(PartialEq)]
-enum Reset {
-    None,
-    /// As soon as nothing is in flight.
-    Wanted,
-    Asked,
-}
-
-struct Sender {
+/// The decisions of one producer; the I/O is the transport's.
+pub(super) struct Sender<T: Transport> {
     shared: Arc<Shared>,
-    events: mpsc::UnboundedSender<Event>,
-    brokers: HashMap<i32, Broker>,
+    transport: T,
+    /// Time of the pass or event at hand.
+    now: Instant,
+    brokers: HashMap<i32, Broker<T::Connection>>,
     /// Partitions that have, or may have, closed batches.
     ready: Vec<Arc<PartitionQueue>>,
     in_flight: HashMap<u64, InFlight>,
     next_request: u64,
     /// Connections with requests that are still to be written.
-    unwritten: Vec<Connection>,
+    unwritten: Vec<T::Connection>,
     refreshing: bool,
-    /// When metadata was asked for last.
+    /// When metadata was requested last.
     refreshed: Instant,
     /// Topics whose leaders were missing since there was nothing to send: asked for even if the producer has forgotten them.
     sought: HashMap<Arc<str>, TopicLease>,
-    reset: Reset,
+    /// Whether a producer id was requested and has not come.
+    requesting_id: bool,
     /// The earliest moment at which something may change by itself.
     wake_at: Option<Instant>,
 }
@@ -106,38 +85,49 @@ struct Sender {
 /// The task of a producer: ends when the producer is gone and its batches have ended.
 pub(super) async fn run(shared: Arc<Shared>) {
     let (events, mut inbox) = mpsc::unbounded_channel();
-    let mut sender = Sender {
-        shared: shared.clone(),
-        events,
-        brokers: HashMap::new(),
-        ready: Vec::new(),
-        in_flight: HashMap::new(),
-        next_request: 0,
-        unwritten: Vec::new(),
-        refreshing: false,
-        refreshed: Instant::now(),
-        sought: HashMap::new(),
-        reset: Reset::None,
-        wake_at: None,
-    };
-    while sender.pass() {
-        let wake_at = sender.wake_at.map(tokio::time::Instant::from_std);
+    let transport = Brokers::new(shared.clone(), events);
+    let mut sender = Sender::new(shared.clone(), transport, Instant::now());
+    while sender.pass(Instant::now()) {
+        let wake_at = sender.wake_at().map(tokio::time::Instant::from_std);
         tokio::select! {
-            Some(event) = inbox.recv() => sender.take(event),
+            Some(event) = inbox.recv() => sender.take(event, Instant::now()),
             () = shared.ready.woken() => {}
             () = tokio::time::sleep_until(wake_at.unwrap_or_else(tokio::time::Instant::now)),
                 if wake_at.is_some() => {}
         }
         while let Ok(event) = inbox.try_recv() {
-            sender.take(event);
+            sender.take(event, Instant::now());
         }
     }
 }
 
-impl Sender {
+impl<T: Transport> Sender<T> {
+    pub(super) fn new(shared: Arc<Shared>, transport: T, now: Instant) -> Sender<T> {
+        Sender {
+            shared,
+            transport,
+            now,
+            brokers: HashMap::new(),
+            ready: Vec::new(),
+            in_flight: HashMap::new(),
+            next_request: 0,
+            unwritten: Vec::new(),
+            refreshing: false,
+            refreshed: now,
+            sought: HashMap::new(),
+            requesting_id: false,
+            wake_at: None,
+        }
+    }
+
+    /// When the next pass is due, unless an event or a record comes first.
+    pub(super) fn wake_at(&self) -> Option<Instant> {
+        self.wake_at
+    }
+
     /// Sends what can be sent now. False when there will never be anything again.
-    fn pass(&mut self) -> bool {
-        let now = Instant::now();
+    pub(super) fn pass(&mut self, now: Instant) -> bool {
+        self.now = now;
         self.wake_at = None;
         if let Some(error) = self.doom() {
             self.give_up_waiting(&error);
@@ -151,18 +141,16 @@ impl Sender {
         }
         self.refresh_if_old(now);
         self.collect(now);
-        if self.reset != Reset::None {
-            self.reset_when_quiet();
-            self.expire_all(now);
-            return true;
-        }
         while self.send_round(now) {}
         if self.ready.is_empty() {
             self.sought.clear();
         }
-        self.add_partitions();
+        self.request_identity();
+        if self.shared.transaction.as_ref().is_some_and(Transaction::begin_adding) {
+            self.transport.add_partitions();
+        }
         for connection in self.unwritten.drain(..) {
-            connection.write();
+            self.transport.write(&connection);
         }
         true
     }
@@ -184,7 +172,7 @@ impl Sender {
     /// Sends one request to each broker that can take one. Whether there was any.
     fn send_round(&mut self, now: Instant) -> bool {
         let metadata = self.shared.cluster.metadata();
-        let mut requests: HashMap<i32, (usize, Vec<Sent>)> = HashMap::new();
+        let mut requests: BTreeMap<i32, (usize, Vec<Sent>)> = BTreeMap::new();
         for queue in std::mem::take(&mut self.ready) {
             let leader = metadata.leader(&queue.topic, queue.partition);
             self.expire(&queue, now);
@@ -207,7 +195,7 @@ impl Sender {
         queue: &Arc<PartitionQueue>,
         leader: Option<i32>,
         now: Instant,
-        requests: &mut HashMap<i32, (usize, Vec<Sent>)>,
+        requests: &mut BTreeMap<i32, (usize, Vec<Sent>)>,
     ) -> bool {
         let mut state = lock(&queue.state);
         if !state.has_batch(&self.shared, Some(now)) {
@@ -233,9 +221,9 @@ impl Sender {
         let busy = state.in_flight > 0
             && (state.recovering
                 || state.in_flight_broker != leader
-                || (config.idempotence && !state.established)
+                || (config.idempotence && !state.numbering.allows_pipelining())
                 || state.in_flight >= config.in_flight_max.min(config.partition_in_flight_max));
-        if busy || !self.has_room(leader, now) {
+        if busy || !self.has_room(leader, now) || !state.prepare_next(&self.shared) {
             return true;
         }
         let (size, sent) = requests.entry(leader).or_default();
@@ -258,8 +246,8 @@ impl Sender {
     fn has_room(&mut self, id: i32, now: Instant) -> bool {
         let broker = self.brokers.entry(id).or_insert_with(Broker::down);
         match &broker.link {
-            Link::Up(connection) if !connection.is_closed() => {
-                if self.shared.config.acks == 0 && connection.has_backlog() {
+            Link::Up(connection) if !self.transport.is_closed(connection) => {
+                if self.shared.config.acks == 0 && self.transport.has_backlog(connection) {
                     // No answer will tell when the broker takes more.
                     self.wake_by(now + UNANSWERED_PAUSE);
                     return false;
@@ -267,6 +255,8 @@ impl Sender {
                 return broker.in_flight < self.shared.config.in_flight_max;
             }
             Link::Connecting => return false,
+            // What the closed connection has lost comes back first: a partition keeps its order.
+            Link::Up(_) if broker.in_flight > 0 => return false,
             Link::Down { until: Some(until) } if *until > now => {
                 let until = *until;
                 self.wake_by(until);
@@ -275,12 +265,7 @@ impl Sender {
             Link::Up(_) | Link::Down { .. } => {}
         }
         broker.link = Link::Connecting;
-        let (cluster, events) = (self.shared.cluster.clone(), self.events.clone());
-        tokio::spawn(async move {
-            let result = cluster.broker(id, Lane::Produce).await;
-            // The sender is gone only when nothing is left to be sent.
-            let _ = events.send(Event::Connected { broker: id, result });
-        });
+        self.transport.connect(id);
         false
     }
 
@@ -296,15 +281,15 @@ impl Sender {
             None if named => 12,
             None => i16::MAX,
         };
-        let version = connection.versions().newest_up_to(ApiKey::Produce, limit);
-        let peer = connection.peer().to_owned();
+        let version = self.transport.produce_version(&connection, limit);
+        let peer = self.transport.peer(&connection);
         let Some(version) = version else {
             let error = ClientError::Unsupported { peer, api: ApiKey::Produce };
             return self.settle_all(sent, &error);
         };
         let request = self.next_request;
         self.next_request += 1;
-        let written = self.write(&connection, version, request, &sent);
+        let written = self.transport.queue(&connection, version, request, &sent);
         let acked = self.shared.config.acks != 0;
         match written {
             Err(error) => self.settle_all(sent, &error),
@@ -318,7 +303,7 @@ impl Sender {
                 self.in_flight.insert(request, InFlight { broker, version, peer, sent });
             }
             Ok(()) => {
-                connection.write();
+                self.transport.write(&connection);
                 self.shared.counters.request_sent(1);
                 let placed = Placed { base_offset: None, log_append_time: Timestamp::NONE };
                 sent.into_iter().for_each(|s| self.complete(s, Ok(placed)));
@@ -326,48 +311,23 @@ impl Sender {
         }
     }
 
-    fn write(
-        &self,
-        connection: &Connection,
-        version: i16,
-        request: u64,
-        sent: &[Sent],
-    ) -> Result<(), ClientError> {
-        let config = &self.shared.config;
-        let events = self.events.clone();
-        let reply: crate::connection::Reply =
-            Box::new(move |result| drop(events.send(Event::Answer { request, result })));
-        // The broker gives up before the connection does.
-        let timeout = config.request_timeout + Duration::from_secs(5);
-        let reply = (config.acks != 0).then_some(reply);
-        connection.queue_pieces(timeout, reply, |correlation_id| {
-            let envelope = Envelope {
-                version,
-                correlation_id,
-                client_id: connection.client_id(),
-                transactional_id: self.shared.transaction.as_ref().map(Transaction::id),
-                acks: config.acks,
-                timeout_ms: config.request_timeout.as_millis() as i32,
-            };
-            request::pieces(&envelope, sent)
-        })
-    }
-
-    fn take(&mut self, event: Event) {
+    /// Takes the result of what was started before.
+    pub(super) fn take(&mut self, event: Event<T::Connection>, now: Instant) {
+        self.now = now;
         match event {
             Event::Answer { request, result } => self.answered(request, result),
             Event::Connected { broker, result } => self.connected(broker, result),
             Event::Refreshed { is_new } => self.refreshed(is_new),
-            Event::Identity(result) => self.reset_identity(result),
+            Event::Identity(result) => self.install_identity(result),
         }
     }
 
-    fn connected(&mut self, id: i32, result: Result<Connection, ClientError>) {
+    fn connected(&mut self, id: i32, result: Result<T::Connection, ClientError>) {
         let link = match result {
             Ok(connection) => Link::Up(connection),
             Err(error) => {
                 tracing::debug!(broker = id, %error, "cannot connect");
-                let now = Instant::now();
+                let now = self.now;
                 if let ClientError::NotAdmitted { .. } = error {
                     self.give_up_led_by(id, &error);
                 }
@@ -440,19 +400,11 @@ impl Sender {
 
     /// Decides what becomes of a batch that failed.
     fn settle(&mut self, mut sent: Sent, error: &ClientError) {
-        let now = Instant::now();
+        let now = self.now;
         sent.batch.maybe_written |= !error.says_not_written();
-        let recovering = lock(&sent.queue.state).recovering || self.reset != Reset::None;
         let again = match error.code() {
             _ if self.doom().is_some() => false,
-            // The broker lacks a batch before this one, and that one will be sent again.
-            Some(ErrorCode::OutOfOrderSequenceNumber) if recovering => true,
-            Some(ErrorCode::UnknownProducerId | ErrorCode::InvalidProducerIdMapping)
-                if self.shared.transaction.is_none() =>
-            {
-                self.want_reset();
-                true
-            }
+            Some(code) if is_of_sequence(code) => self.settle_sequence(&sent, code),
             _ => error.is_retriable(),
         };
         let late = sent.batch.opened + self.shared.config.delivery_timeout <= now;
@@ -466,7 +418,7 @@ impl Sender {
         }
         tracing::debug!(topic = %sent.queue.topic, partition = sent.queue.partition, %error, "again");
         self.refresh_metadata(now);
-        let again_at = now + crate::cluster::jittered(self.shared.config.retry_backoff);
+        let again_at = now + self.pause();
         {
             let mut state = lock(&sent.queue.state);
             state.not_before = Some(again_at);
@@ -474,6 +426,24 @@ impl Sender {
             state.told.is_unknown |= is_unknown(error) && state.topic_id == sent.topic_id;
         }
         self.put_back(sent.queue, [sent.batch]);
+    }
+
+    /// A broker has refused the numbers of a batch. Whether it is sent again, perhaps under others.
+    fn settle_sequence(&mut self, sent: &Sent, code: ErrorCode) -> bool {
+        let mut state = lock(&sent.queue.state);
+        if self.shared.transaction.is_some() {
+            return state.recovering && code == ErrorCode::OutOfOrderSequenceNumber;
+        }
+        // The broker lacks a batch before this one, which is sent again first, or was given up.
+        if state.recovering && code != ErrorCode::InvalidProducerEpoch {
+            return true;
+        }
+        state.numbering.break_off(&sent.batch);
+        if code == ErrorCode::InvalidProducerEpoch {
+            lock(&self.shared.identities).use_id_up(sent.batch.identity.0);
+        }
+        // Under other numbers no broker would recognise a batch that is appended already.
+        !sent.batch.maybe_written
     }
 
     /// The batch is larger than the topic takes, and has several records: sends it as two.
@@ -504,12 +474,7 @@ impl Sender {
     fn send_others(&mut self, sent: Sent, refused: Arc<[i32]>, error: ClientError) {
         let (topic, partition) = (&sent.queue.topic, sent.queue.partition);
         tracing::debug!(%topic, partition, refused = refused.len(), %error, "sent without them");
-        let is_numbered = sent.batch.base_sequence != Sequence::NONE;
         let [lost, others] = split::sifted(&self.shared, &sent.queue, sent.batch, refused);
-        if is_numbered {
-            // The others have fewer numbers than those behind them are counted from.
-            self.lose(&error);
-        }
         self.end(&sent.queue, lost, Err(error));
         self.put_back(sent.queue, [others]);
     }
@@ -519,7 +484,7 @@ impl Sender {
         let mut state = lock(&queue.state);
         state.recovering = true;
         batches.into_iter().for_each(|batch| state.put_back(batch));
-        state.came_back(&self.shared);
+        state.came_back();
         let told = state.list(&self.shared, None);
         drop(state);
         if told {
@@ -529,20 +494,22 @@ impl Sender {
 
     /// Gives a batch up that a broker had.
     fn fail(&mut self, sent: Sent, error: ClientError) {
-        if sent.batch.base_sequence != Sequence::NONE {
-            self.lose(&error);
-        }
+        let mut state = lock(&sent.queue.state);
+        // Batches in flight behind it are refused, as they are out of order.
+        state.recovering |= sent.batch.is_numbered() && state.in_flight > 1;
+        self.lose(&mut state, &sent.batch, &error);
+        drop(state);
         self.complete(sent, Err(error));
     }
 
     fn complete(&mut self, sent: Sent, result: Result<Placed, ClientError>) {
         {
             let mut state = lock(&sent.queue.state);
-            state.established |= result.is_ok();
             if result.is_ok() {
+                state.numbering.acknowledge(&sent.batch);
                 state.told = Told { is_taken: true, is_unknown: false };
             }
-            state.came_back(&self.shared);
+            state.came_back();
         }
         self.end(&sent.queue, sent.batch, result);
     }
@@ -565,7 +532,7 @@ impl Sender {
                 attempts: batch.attempts,
                 sent: batch.sent,
                 opened: batch.opened,
-                ended: Instant::now(),
+                ended: self.now,
                 result: &result,
             });
         }
@@ -577,45 +544,40 @@ impl Sender {
         self.shared.memory.add_permits(batch.memory_bytes as usize);
     }
 
-    fn expire_all(&mut self, now: Instant) {
-        for queue in self.ready.clone() {
-            self.expire(&queue, now);
-        }
-    }
-
     /// Gives up what has waited longer than `delivery.timeout.ms`, and what is spent.
     fn expire(&mut self, queue: &Arc<PartitionQueue>, now: Instant) {
         let timeout = self.shared.config.delivery_timeout;
         let mut expired = Vec::new();
+        let what = || format!("delivery to {}-{}", queue.topic, queue.partition);
         let mut state = lock(&queue.state);
         while let Some(batch) = state.take_expired(&self.shared, now) {
-            expired.push(batch);
+            let error = match batch.is_spent {
+                true => ClientError::refused(what(), ErrorCode::OutOfOrderSequenceNumber),
+                false => {
+                    ClientError::TimedOut { what: what(), after_ms: timeout.as_millis() as u64 }
+                }
+            };
+            self.lose(&mut state, &batch, &error);
+            expired.push((batch, error));
         }
         let next = state.oldest().map(|opened| opened + timeout);
         drop(state);
         if let Some(next) = next {
             self.wake_by(next);
         }
-        for batch in expired {
-            let what = format!("delivery to {}-{}", queue.topic, queue.partition);
-            let error = match batch.is_spent {
-                true => ClientError::refused(what, ErrorCode::UnknownProducerId),
-                false => ClientError::TimedOut { what, after_ms: timeout.as_millis() as u64 },
-            };
-            // What is spent has no place in the sequence.
-            if batch.base_sequence != Sequence::NONE && !batch.is_spent {
-                self.lose(&error);
-            }
+        for (batch, error) in expired {
             self.end(queue, batch, Err(error));
         }
     }
 
-    /// A place in a sequence stays empty: what comes after it needs another identity. Within a
-    /// transaction, which cannot be committed any more, its abort sees to that.
-    fn lose(&mut self, error: &ClientError) {
-        match self.shared.transaction {
-            Some(_) => self.shared.fail_transaction(error),
-            None => self.want_reset(),
+    /// A batch is given up. If it may be appended, the broker may expect its sequence or the next one:
+    /// the partition takes another epoch for its next batch. A transaction cannot be committed without
+    /// the batch, and has another epoch after its abort.
+    fn lose(&self, state: &mut QueueState, batch: &Batch, error: &ClientError) {
+        if self.shared.transaction.is_some() {
+            self.shared.fail_transaction(error);
+        } else if batch.is_numbered() && batch.maybe_written {
+            state.numbering.doubt(batch);
         }
     }
 
@@ -626,11 +588,7 @@ impl Sender {
 
     fn give_up_waiting(&mut self, error: &ClientError) {
         for queue in self.shared.queues() {
-            let batches = lock(&queue.state).take_waiting(&self.shared);
-            for batch in batches {
-                self.lose(error);
-                self.end(&queue, batch, Err(error.clone()));
-            }
+            self.give_up(&queue, error);
         }
     }
 
@@ -647,19 +605,12 @@ impl Sender {
 
     /// Gives up what waits for a partition.
     fn give_up(&mut self, queue: &PartitionQueue, error: &ClientError) {
-        let batches = lock(&queue.state).take_waiting(&self.shared);
+        let mut state = lock(&queue.state);
+        let batches = state.take_waiting(&self.shared);
+        batches.iter().for_each(|batch| self.lose(&mut state, batch, error));
+        drop(state);
         for batch in batches {
-            if batch.base_sequence != Sequence::NONE {
-                self.lose(error);
-            }
             self.end(queue, batch, Err(error.clone()));
-        }
-    }
-
-    /// Has partitions added to the transaction whose batches wait for that.
-    fn add_partitions(&self) {
-        if self.shared.transaction.as_ref().is_some_and(Transaction::begin_adding) {
-            tokio::spawn(transaction::add_partitions(self.shared.clone()));
         }
     }
 
@@ -681,21 +632,15 @@ impl Sender {
         for topic in self.shared.topics.read().expect("no code under it panics").values() {
             topic.look_after(Arc::strong_count(topic) > 1, &self.shared, now);
         }
-        let (cluster, events) = (self.shared.cluster.clone(), self.events.clone());
-        let pause = crate::cluster::jittered(self.shared.config.retry_backoff);
-        tokio::spawn(async move {
-            let refreshed = cluster.refresh().await;
-            if let Err(error) = &refreshed {
-                tracing::debug!(%error, "cannot refresh metadata");
-            }
-            // So that a topic without a leader does not ask without end.
-            tokio::time::sleep(pause).await;
-            let _ = events.send(Event::Refreshed { is_new: refreshed.is_ok() });
-        });
+        self.transport.refresh(self.pause());
+    }
+
+    fn pause(&self) -> Duration {
+        crate::cluster::jittered(self.shared.config.retry_backoff)
     }
 
     fn refreshed(&mut self, is_new: bool) {
-        let now = Instant::now();
+        let now = self.now;
         (self.refreshing, self.refreshed) = (false, now);
         let looks = is_new && self.shared.config.gives_up_deleted;
         let metadata = self.shared.cluster.metadata();
@@ -718,43 +663,32 @@ impl Sender {
         }
     }
 
-    fn want_reset(&mut self) {
-        if self.reset == Reset::None {
-            self.reset = Reset::Wanted;
+    /// Requests another producer id if a partition waits for one. Partitions with an identity go on.
+    fn request_identity(&mut self) {
+        if !self.requesting_id && lock(&self.shared.identities).wants_id() {
+            self.requesting_id = true;
+            self.transport.request_identity(self.pause());
         }
     }
 
-    /// Asks for another identity once nothing is in flight under the old one.
-    fn reset_when_quiet(&mut self) {
-        if self.reset != Reset::Wanted || !self.in_flight.is_empty() {
-            return;
+    fn install_identity(&mut self, result: Result<Identity, ClientError>) {
+        self.requesting_id = false;
+        match result {
+            Ok(identity) => lock(&self.shared.identities).install(identity),
+            Err(error) => tracing::warn!(%error, "cannot get a producer id; retrying"),
         }
-        self.reset = Reset::Asked;
-        let (cluster, events) = (self.shared.cluster.clone(), self.events.clone());
-        let pause = crate::cluster::jittered(self.shared.config.retry_backoff);
-        tokio::spawn(async move {
-            let result = new_identity(&cluster).await;
-            if result.is_err() {
-                // It is asked for again at once, and there are errors that come at once.
-                tokio::time::sleep(pause).await;
-            }
-            let _ = events.send(Event::Identity(result));
-        });
     }
+}
 
-    /// Numbers all batches that wait anew, under the new identity.
-    fn reset_identity(&mut self, result: Result<Identity, ClientError>) {
-        let identity = match result {
-            Ok(identity) => identity,
-            Err(error) => {
-                tracing::warn!(%error, "no producer id; asking again");
-                self.reset = Reset::Wanted;
-                return;
-            }
-        };
-        self.reset = Reset::None;
-        self.shared.renumber(identity);
-    }
+/// Whether a broker refuses the producer id, the epoch or the sequence of a batch.
+fn is_of_sequence(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::OutOfOrderSequenceNumber
+            | ErrorCode::UnknownProducerId
+            | ErrorCode::InvalidProducerIdMapping
+            | ErrorCode::InvalidProducerEpoch
+    )
 }
 
 /// Whether a leader says that it knows no such topic.

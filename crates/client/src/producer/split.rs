@@ -41,7 +41,8 @@ pub(super) fn halves(shared: &Shared, queue: &PartitionQueue, batch: Batch) -> [
 }
 
 /// The batch of the `refused` records, ascending, which is to be ended, and that of the others, which may be sent again.
-/// The batch has ended then; those who wait for its records wait for the two. Its place in the sequence is void.
+/// The batch has ended then; those who wait for its records wait for the two. Unless the batch may be written, the
+/// sequences of the refused records go to those behind them.
 pub(super) fn sifted(
     shared: &Shared,
     queue: &PartitionQueue,

@@ -83,8 +83,6 @@ impl Topics {
             batch_bytes: PATIENT_BATCH_BYTES,
             buffer_bytes: patient_bytes,
             delivery_timeout: PATIENCE_MAX,
-            // A record that may be written is not sent again where the broker would not know it.
-            never_twice: true,
             ..quick.clone()
         };
         Topics {

@@ -6,8 +6,9 @@
 
 mod state;
 
+use super::numbering::Identity;
 use super::queue::PartitionQueue;
-use super::{Identity, Producer, Shared, lock};
+use super::{Producer, Shared, lock};
 use crate::cluster::{Cluster, CoordinatorKind};
 use crate::error::{ClientError, check};
 use model::{ErrorCode, ProducerEpoch, ProducerId};
@@ -110,7 +111,7 @@ impl Transaction {
         let _turn = self.turn.lock().await;
         let is_known = lock(&self.state).to_end()?;
         if is_known {
-            let identity = *lock(&shared.identity);
+            let identity = shared.identity();
             let request = end_request(&self.id, identity, committed);
             let asked = self.ask(&shared.cluster, &request, END_VERSION_MAX, |r| r.error()).await;
             if let Err(error) = &asked
@@ -122,7 +123,7 @@ impl Transaction {
             asked?;
         }
         while !lock(&self.state).end() {
-            let last = *lock(&shared.identity);
+            let last = shared.identity();
             let renewed = self.identity(&shared.cluster, last).await;
             let renewed = renewed.inspect_err(|error| shared.fail_transaction(error))?;
             shared.renumber(renewed);
@@ -138,7 +139,7 @@ pub(super) async fn add_partitions(shared: Arc<Shared>) {
     let members = lock(&transaction.state).to_add();
     let mut result = Ok(());
     if !members.is_empty() {
-        let identity = *lock(&shared.identity);
+        let identity = shared.identity();
         let request = add_request(&transaction.id, identity, &members);
         let version_max = ADD_PARTITIONS_VERSION_MAX;
         result = transaction.ask(&shared.cluster, &request, version_max, add_error).await.map(drop);
