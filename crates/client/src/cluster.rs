@@ -181,6 +181,12 @@ impl Cluster {
         &self.0.config
     }
 
+    /// Replaces what is known. For tests without brokers.
+    #[cfg(test)]
+    pub(crate) fn set_metadata(&self, response: MetadataResponse) {
+        *lock(&self.0.metadata) = Arc::new(Metadata::of(response));
+    }
+
     /// What is known now.
     pub fn metadata(&self) -> Arc<Metadata> {
         lock(&self.0.metadata).clone()

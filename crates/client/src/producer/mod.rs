@@ -7,6 +7,7 @@
 
 mod absence;
 mod batch;
+mod clock;
 mod feed;
 mod intake;
 mod metrics;
@@ -16,6 +17,8 @@ mod ratio;
 mod record;
 mod request;
 mod sender;
+#[cfg(test)]
+mod simulation;
 mod split;
 mod transaction;
 mod transport;
@@ -176,6 +179,29 @@ impl Shared {
     /// The producer is transactional, and no transaction takes records.
     const OUTSIDE: u8 = 2;
 
+    fn new(
+        cluster: Cluster,
+        config: ProducerConfig,
+        identity: Identity,
+        transaction: Option<Transaction>,
+    ) -> Shared {
+        Shared {
+            topics: RwLock::default(),
+            identities: Mutex::new(Identities::new(identity)),
+            shut: AtomicU8::new(if transaction.is_some() { Shared::OUTSIDE } else { 0 }),
+            transaction,
+            ready: Ready::default(),
+            memory: Semaphore::new(config.buffer_bytes.max(config.batch_bytes)),
+            pool: Pool::new(config.buffer_bytes / config.batch_bytes.max(1)),
+            tags: TagLists::default(),
+            counters: Counters::default(),
+            incomplete: Mutex::default(),
+            next_ordinal: AtomicU64::new(0),
+            cluster,
+            config,
+        }
+    }
+
     fn shut(&self, reason: u8) {
         self.shut.fetch_or(reason, Ordering::AcqRel);
     }
@@ -226,6 +252,19 @@ impl Shared {
         }
     }
 
+    /// Forgets a topic unless records for it are under way.
+    fn forget(&self, topic: &str) {
+        let mut topics = self.topics.write().expect("no code under it panics");
+        let is_idle = |queues: &Arc<TopicQueues>| {
+            queues.queues().iter().all(|queue| lock(&queue.state).is_idle())
+        };
+        if self.transaction.is_none() && topics.get(topic).is_some_and(is_idle) {
+            topics.remove(topic);
+            // Its partitions may come back, and a broker may remember their sequences.
+            lock(&self.identities).use_epoch_up();
+        }
+    }
+
     /// The partitions of all topics.
     fn queues(&self) -> Vec<Arc<PartitionQueue>> {
         let topics = self.topics.read().expect("no code under it panics");
@@ -265,21 +304,7 @@ impl Producer {
             None if config.idempotence => new_identity(&cluster).await?,
             None => none,
         };
-        let shared = Arc::new(Shared {
-            topics: RwLock::default(),
-            identities: Mutex::new(Identities::new(identity)),
-            shut: AtomicU8::new(if transaction.is_some() { Shared::OUTSIDE } else { 0 }),
-            transaction,
-            ready: Ready::default(),
-            memory: Semaphore::new(config.buffer_bytes.max(config.batch_bytes)),
-            pool: Pool::new(config.buffer_bytes / config.batch_bytes.max(1)),
-            tags: TagLists::default(),
-            counters: Counters::default(),
-            incomplete: Mutex::default(),
-            next_ordinal: AtomicU64::new(0),
-            cluster,
-            config,
-        });
+        let shared = Arc::new(Shared::new(cluster, config, identity, transaction));
         tokio::spawn(sender::run(shared.clone()));
         Ok(Producer(Arc::new(Handle(shared))))
     }
@@ -341,15 +366,7 @@ impl Producer {
     /// Forgets a topic, unless records for it are under way: it was deleted. Records for a topic that is forgotten
     /// while they are taken are delivered all the same. A transactional producer forgets no topic.
     pub fn forget(&self, topic: &str) {
-        let mut topics = self.shared().topics.write().expect("no code under it panics");
-        let is_idle = |queues: &Arc<TopicQueues>| {
-            queues.queues().iter().all(|queue| lock(&queue.state).is_idle())
-        };
-        if self.shared().transaction.is_none() && topics.get(topic).is_some_and(is_idle) {
-            topics.remove(topic);
-            // Its partitions may come back, and a broker may remember their sequences.
-            lock(&self.shared().identities).use_epoch_up();
-        }
+        self.shared().forget(topic);
     }
 
     /// What was done so far.

@@ -120,7 +120,11 @@ impl Numbering {
         if !batch.maybe_written && !keeps {
             batch.renumber(self.identity, self.next);
         }
-        self.next = batch.end_sequence();
+        // A batch that is repeated may be older than one that was acknowledged.
+        let end = batch.end_sequence();
+        if is_behind(end, self.next) {
+            self.next = end;
+        }
     }
 
     /// A broker has acknowledged a batch of this generation, and with it all before it.

@@ -2,6 +2,7 @@
 
 use super::absence::{Absence, Told};
 use super::batch::{Batch, Delivery, Outcome};
+use super::clock;
 use super::feed::Fed;
 use super::numbering::{Identity, Numbering};
 use super::ratio::CompressionRatio;
@@ -488,7 +489,7 @@ impl OpenBatch {
         Some(OpenBatch {
             builder: BatchBuilder::over(buffer),
             outcome,
-            opened: Instant::now(),
+            opened: clock::now(),
             ordinal,
             memory_bytes,
             limit_bytes,
@@ -575,7 +576,7 @@ impl TopicQueues {
             generation: AtomicU32::new(0),
             ratio: Arc::default(),
             absence: Mutex::default(),
-            interest: Mutex::new(Interest { lease: Some(lease), taken: 0, used: Instant::now() }),
+            interest: Mutex::new(Interest { lease: Some(lease), taken: 0, used: clock::now() }),
             rests: AtomicBool::new(false),
         };
         queues.update(topic, shared);
@@ -623,7 +624,7 @@ impl TopicQueues {
     /// The cluster is asked for the topic again, which is as it tells now.
     pub(super) fn wake(&self, topic: &Topic, lease: TopicLease, shared: &Shared) {
         self.update(topic, shared);
-        self.hold(&mut lock(&self.interest), Some(lease), Instant::now());
+        self.hold(&mut lock(&self.interest), Some(lease), clock::now());
     }
 
     fn hold(&self, interest: &mut Interest, lease: Option<TopicLease>, now: Instant) {
