@@ -43,12 +43,15 @@ impl Sent {
     }
 }
 
-/// Records of one partition: how many, and the longest pause between two of them.
+/// Records of one partition.
 #[derive(Clone, Copy)]
 struct Load {
     topic: usize,
     partition: i32,
     records: u32,
+    /// Records that are sometimes taken at once.
+    burst_max: u32,
+    /// Longest pause between records or bursts.
     pause_max: Time,
 }
 
@@ -121,30 +124,35 @@ impl Run {
         for at in 0..self.loads.len() {
             while self.loads[at].2 > 0 && self.loads[at].1 <= now {
                 let load = self.loads[at].0;
-                let (value, pause) = {
-                    let world = &mut *self.world.borrow_mut();
-                    let topic = &world.topics[load.topic];
-                    let (name, share) = (topic.name, topic.faults.bad_record);
-                    let is_bad = world.rng.u32(..100) < share;
-                    let number = load.records - self.loads[at].2;
-                    let kind = if is_bad { "bad" } else { "good" };
-                    let value = format!("{name} {} {number} {kind}", load.partition);
-                    (value, world.rng.u64(..=load.pause_max))
+                let (burst, pause) = {
+                    let rng = &mut self.world.borrow_mut().rng;
+                    let burst = if rng.u32(..10) == 0 { load.burst_max } else { 1 };
+                    (burst.min(self.loads[at].2), rng.u64(..=load.pause_max))
                 };
-                let partition = Some(load.partition);
-                let record = Record { partition, ..Record::value(value.as_bytes()) };
-                let queues = self.queues(load.topic);
-                let delivery = queues.append(&self.shared, &record).unwrap().expect("memory");
-                let (topic, partition) = (load.topic, load.partition);
-                let taken_at = now;
-                let sent = Sent { topic, partition, value, taken_at, ended_at: None, delivery };
-                self.open.push(self.sent.len());
-                self.sent.push(sent);
-                self.world.borrow_mut().under_way[topic] += 1;
+                for _ in 0..burst {
+                    self.take_record(load, load.records - self.loads[at].2);
+                    self.loads[at].2 -= 1;
+                }
                 self.loads[at].1 = now + pause;
-                self.loads[at].2 -= 1;
             }
         }
+    }
+
+    fn take_record(&mut self, load: Load, number: u32) {
+        let (topic, partition) = (load.topic, load.partition);
+        let value = {
+            let world = &mut *self.world.borrow_mut();
+            world.under_way[topic] += 1;
+            let topic = &world.topics[topic];
+            let kind = if world.rng.u32(..100) < topic.faults.bad_record { "bad" } else { "good" };
+            format!("{} {partition} {number} {kind}", topic.name)
+        };
+        let record = Record { partition: Some(partition), ..Record::value(value.as_bytes()) };
+        let queues = self.queues(topic);
+        let delivery = queues.append(&self.shared, &record).unwrap().expect("memory");
+        let taken_at = self.world.borrow().now;
+        self.open.push(self.sent.len());
+        self.sent.push(Sent { topic, partition, value, taken_at, ended_at: None, delivery });
     }
 
     /// Lets everything happen that is due, and then the sender decide.
@@ -320,10 +328,10 @@ fn troubled(seed: u64) -> Run {
     run.add_topic("calm", &[0], Faults::default());
     run.add_topic("rough", &[1, 2, 1], rough);
     run.world.borrow_mut().calm_from = 4 * SECOND;
-    run.add_load(Load { topic: 0, partition: 0, records: 150, pause_max: 60 * MS });
+    run.add_load(Load { topic: 0, partition: 0, records: 150, burst_max: 1, pause_max: 60 * MS });
     for partition in 0..3 {
-        let pause_max = [20, 60][pick(&[0, 1]) as usize] * MS;
-        run.add_load(Load { topic: 1, partition, records: 120, pause_max });
+        let (burst_max, pause_max) = (pick(&[1, 30]), Time::from(pick(&[20, 60])) * MS);
+        run.add_load(Load { topic: 1, partition, records: 120, burst_max, pause_max });
     }
     run.run(30 * SECOND);
     run
@@ -331,7 +339,7 @@ fn troubled(seed: u64) -> Run {
 
 /// Seeds of one test run; `PRODUCER_SEEDS=from..to` has others.
 fn seeds() -> std::ops::Range<u64> {
-    let Ok(text) = std::env::var("PRODUCER_SEEDS") else { return 0..200 };
+    let Ok(text) = std::env::var("PRODUCER_SEEDS") else { return 0..100 };
     let ends = text.split_once("..").expect("PRODUCER_SEEDS is from..to");
     ends.0.parse().expect("a number")..ends.1.parse().expect("a number")
 }
@@ -366,8 +374,8 @@ fn pair(config: ProducerConfig, leaders: [i32; 2], other: Faults) -> Run {
     let mut run = Run::new(1, config, FIRST, &[Faults::default(); 2], HABITS);
     run.add_topic("good", &[leaders[0]], Faults::default());
     run.add_topic("other", &[leaders[1]], other);
-    run.add_load(Load { topic: 0, partition: 0, records: 2_000, pause_max: 5 * MS });
-    run.add_load(Load { topic: 1, partition: 0, records: 2_000, pause_max: 5 * MS });
+    run.add_load(Load { topic: 0, partition: 0, records: 2_000, burst_max: 1, pause_max: 5 * MS });
+    run.add_load(Load { topic: 1, partition: 0, records: 2_000, burst_max: 1, pause_max: 5 * MS });
     run
 }
 
@@ -410,8 +418,8 @@ fn a_partition_that_waits_for_a_producer_id_holds_up_no_other() {
     run.add_topic("good", &[0], Faults::default());
     // Batches that may be appended are given up, and each time the partition needs another identity.
     run.add_topic("other", &[1], Faults { unsure: 98, ..Faults::default() });
-    run.add_load(Load { topic: 0, partition: 0, records: 2_000, pause_max: 5 * MS });
-    run.add_load(Load { topic: 1, partition: 0, records: 500, pause_max: 20 * MS });
+    run.add_load(Load { topic: 0, partition: 0, records: 2_000, burst_max: 1, pause_max: 5 * MS });
+    run.add_load(Load { topic: 1, partition: 0, records: 500, burst_max: 1, pause_max: 20 * MS });
     run.run(60 * SECOND);
     run.check_logs();
     assert!(run.ids_requested() > 0, "the epochs were used up");
