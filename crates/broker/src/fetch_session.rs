@@ -479,6 +479,7 @@ mod tests {
         let mut session = Box::<FetchSession>::default();
         let wanted = Wanted {
             offset: Offset(0),
+            log_start: Offset(-1),
             max_bytes: 1,
             known_epoch: LeaderEpoch::NONE,
             last_fetched_epoch: LeaderEpoch::NONE,

@@ -54,6 +54,7 @@ impl Follower {
                 broker_epoch: self.epoch,
                 leader_epoch: wanted.known_epoch,
                 position: wanted.offset,
+                log_start: wanted.log_start,
                 now,
             },
             last_epoch: wanted.last_fetched_epoch,
@@ -69,6 +70,8 @@ impl Follower {
 pub struct Wanted {
     /// The first offset wanted.
     pub offset: Offset,
+    /// The follower's durable first offset; -1 of a consumer.
+    pub log_start: Offset,
     /// Bytes at most.
     pub max_bytes: u32,
     /// The leader epoch that the fetcher knows; [`LeaderEpoch::NONE`] if it does not say.
@@ -84,6 +87,7 @@ impl Wanted {
     pub fn of(partition: &FetchPartition) -> Wanted {
         Wanted {
             offset: partition.fetch_offset,
+            log_start: partition.log_start_offset,
             max_bytes: partition.partition_max_bytes.max(0) as u32,
             known_epoch: partition.current_leader_epoch,
             last_fetched_epoch: partition.last_fetched_epoch,

@@ -111,7 +111,7 @@ pub struct Effects {
     pub gaps: Vec<(Key, Arc<Partition>)>,
     /// Logs without records that cannot go on and have to be made anew, and why.
     pub anew: Vec<(Key, Arc<Partition>, String)>,
-    /// Records to be deleted below these offsets, as the leader has.
+    /// Records to be deleted below these offsets, as the leader has, durably; afterwards [`Event::Look`].
     pub deletions: Vec<(Key, Arc<Partition>, Offset)>,
     /// What could not be appended, and why.
     pub failures: Vec<(Key, Arc<Partition>, PartitionError)>,
@@ -294,8 +294,11 @@ impl Fetcher {
                 Next::Ask(_) | Next::Rest => {}
             }
         }
-        let changes_logs =
-            !effects.cuts.is_empty() || !effects.start_overs.is_empty() || !effects.gaps.is_empty();
+        // After a deletion, the next request reports the new log start: a client may wait for that (KIP-107).
+        let changes_logs = !effects.cuts.is_empty()
+            || !effects.start_overs.is_empty()
+            || !effects.gaps.is_empty()
+            || !effects.deletions.is_empty();
         if partitions.is_empty() || !effects.syncs.is_empty() || changes_logs {
             return;
         }

@@ -302,6 +302,7 @@ mod tests {
             assert_eq!(request.topic(asked.topic), Topic::Id(key(partition).topic_id));
             let wanted = Wanted {
                 offset: Offset(offset),
+                log_start: Offset(3),
                 max_bytes: 900,
                 known_epoch: LeaderEpoch(5),
                 last_fetched_epoch: LeaderEpoch(4),

@@ -20,7 +20,7 @@ pub struct ReplicaFetch {
     /// The leader epoch of its last record, by which the leader finds out whether the histories part (KIP-595);
     /// [`LeaderEpoch::NONE`] without records. Not the newest one known: in that one nothing may be written.
     pub last_epoch: LeaderEpoch,
-    /// Its first offset.
+    /// Its first offset, durable: by this report the leader acknowledges deletions.
     pub log_start: Offset,
 }
 
@@ -74,6 +74,7 @@ impl Partition {
             true => state.log.epoch_at(last),
             false => LeaderEpoch::NONE,
         };
+        let log_start = state.replica.durable_log_start();
         Some(ReplicaFetch { from, last_epoch, log_start })
     }
 
@@ -211,6 +212,7 @@ impl Partition {
             vec![
                 Event::Truncated { log_end: start },
                 Event::LogStartMoved { log_start: start },
+                Event::LogStartSynced { log_start: start },
                 Event::Synced { synced: start },
             ]
         })

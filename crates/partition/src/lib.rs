@@ -9,6 +9,7 @@
 mod ahead;
 mod append;
 mod check;
+mod deletion;
 mod error;
 mod follow;
 mod held;
@@ -29,6 +30,7 @@ mod watch;
 pub use ahead::AheadWritten;
 pub use append::{Acks, Append, Appended, Prepared};
 pub use check::{CheckedBatch, Effort, RecordError, Refusal, check};
+pub use deletion::{DELETION_WAITER_BYTES, DeletionKey};
 pub use error::PartitionError;
 pub use follow::{Followed, ReplicaAnswer, ReplicaFetch};
 pub use held::HeldSums;

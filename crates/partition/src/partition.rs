@@ -13,6 +13,7 @@ use slab::Slab;
 use storage::disk::guard;
 use storage::{Log, StorageError};
 
+use crate::deletion::{DeletionWaiter, wake_deletions};
 use crate::error::PartitionError;
 use crate::held::Held;
 use crate::proposals::Proposals;
@@ -128,6 +129,8 @@ pub(crate) struct State {
     waiters: VecDeque<Waiter>,
     /// How many have waited so far: numbers them.
     waiters_numbered: u64,
+    /// DeleteRecords requests that wait for the low watermark.
+    pub(crate) deletions: Slab<DeletionWaiter>,
     /// Those who wait for anything new that is committed.
     pub(crate) watchers: Slab<(Arc<Watch>, u32)>,
     /// An ISR that the controller is to be asked for, and was not yet.
@@ -165,6 +168,7 @@ impl Partition {
             held: Held::default(),
             waiters: VecDeque::new(),
             waiters_numbered: 0,
+            deletions: Slab::new(),
             watchers: Slab::new(),
             proposal: None,
             replicas_waiting: Slab::new(),
@@ -481,6 +485,7 @@ impl Partition {
         }
         let high_watermark = state.replica.high_watermark();
         self.high_watermark.store(high_watermark.0, Ordering::Release);
+        wake_deletions(&state, self.status());
         if effects.proposal.is_some() {
             state.proposal = effects.proposal;
             if let Some(proposals) = self.proposals.get() {
@@ -540,6 +545,7 @@ impl Partition {
         for waiter in state.waiters.drain(..) {
             waiter.waker.wake();
         }
+        wake_deletions(&state, self.status());
     }
 
     /// Whether it has a log to serve at all.

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use model::batch::{self, Batches, HEADER_BYTES};
@@ -636,6 +636,7 @@ fn served(
             broker_epoch: BrokerEpoch(1),
             leader_epoch: LeaderEpoch(3),
             position: Offset(position),
+            log_start: Offset(0),
             now: Moment::START,
         },
         last_epoch,
@@ -705,6 +706,7 @@ fn a_log_that_begins_in_the_middle_of_a_batch_waits_for_room_in_an_answer() {
             broker_epoch: BrokerEpoch(1),
             leader_epoch: LeaderEpoch(3),
             position: Offset(0),
+            log_start: Offset(0),
             now: Moment::START,
         },
         last_epoch: LeaderEpoch::NONE,
@@ -767,4 +769,78 @@ fn a_new_leader_tells_no_end_before_it_knows_what_was_told() {
     let earliest = pair.follower.partition.find_offset(OffsetQuery::Earliest, None).unwrap();
     assert_eq!(earliest.map(|found| found.offset), Some(Offset(0)));
     assert_eq!(latest(Isolation::LogEnd).unwrap().map(|found| found.offset), Some(Offset(1)));
+}
+
+/// What a follower's fetch at offset 20 reports: its durable log start.
+fn report_start(leader: &Replica, follower: &Replica) {
+    let fetch = follower.partition.replica_fetch().unwrap();
+    let asked = ReplicaRead {
+        fetch: FollowerFetch {
+            follower: FOLLOWER,
+            broker_epoch: BrokerEpoch(1),
+            leader_epoch: LeaderEpoch(3),
+            position: Offset(20),
+            log_start: fetch.log_start,
+            now: Moment::START,
+        },
+        last_epoch: LeaderEpoch(3),
+        cursor: ReadCursor::default(),
+        max_bytes: 1 << 20,
+        at_least_one: true,
+    };
+    leader.partition.serve_replica(&asked).unwrap();
+}
+
+/// Both replicas have two batches of ten records; the leader has durably deleted five.
+fn deleted_at_the_leader() -> Pair {
+    let pair = two_committed_batches();
+    let bytes = pair.leader.bytes();
+    pair.take_in(&bytes).unwrap();
+    pair.leader.partition.delete_records(Some(Offset(5))).unwrap();
+    pair.leader.partition.log_start_synced(Offset(5));
+    pair
+}
+
+#[test]
+fn a_deletion_is_complete_when_the_followers_journal_has_it() {
+    let pair = deleted_at_the_leader();
+    let task = Arc::new(Woken::default());
+    let (waker, mut key) = (Waker::from(Arc::clone(&task)), None);
+    let mut poll = || {
+        let mut cx = Context::from_waker(&waker);
+        pair.leader.partition.poll_deleted(&mut cx, Offset(5), &mut key)
+    };
+    report_start(&pair.leader, &pair.follower);
+    assert_eq!(poll(), Poll::Pending, "the follower has all records");
+    let follower = &pair.follower.partition;
+    follower
+        .follow_answer(&ReplicaAnswer { high_watermark: Offset(20), ..answer(3, &[]) }, NOW)
+        .unwrap();
+    follower.maintain(|log, _| log.delete_records_before(Offset(5))).unwrap();
+    assert_eq!(follower.unsynced_log_start(), Some(Offset(5)));
+    report_start(&pair.leader, &pair.follower);
+    assert_eq!(poll(), Poll::Pending, "a crash would bring the records back");
+    assert!(!task.0.load(Ordering::Relaxed));
+    follower.log_start_synced(Offset(5));
+    assert_eq!(follower.unsynced_log_start(), None);
+    report_start(&pair.leader, &pair.follower);
+    assert!(task.0.load(Ordering::Relaxed));
+    assert_eq!(poll(), Poll::Ready(Ok(Offset(5))));
+    assert_eq!(pair.leader.partition.deletion_waiter_count(), 0);
+}
+
+#[test]
+fn a_deletion_ends_with_the_leaders_role() {
+    let pair = deleted_at_the_leader();
+    let task = Arc::new(Woken::default());
+    let (waker, mut key) = (Waker::from(Arc::clone(&task)), None);
+    let mut poll = || {
+        let mut cx = Context::from_waker(&waker);
+        pair.leader.partition.poll_deleted(&mut cx, Offset(5), &mut key)
+    };
+    assert_eq!(poll(), Poll::Pending);
+    pair.fail_over();
+    assert!(task.0.load(Ordering::Relaxed));
+    assert_eq!(poll(), Poll::Ready(Err(Status::Following)));
+    assert_eq!(pair.leader.partition.deletion_waiter_count(), 0);
 }

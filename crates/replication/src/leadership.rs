@@ -195,6 +195,26 @@ impl Leadership {
         }
     }
 
+    /// Lowest durable log start of all replicas that serve or may be elected; `own` is this broker's (KIP-107).
+    /// `None` while one of them has not reported its log start.
+    ///
+    /// A fenced replica counts until the controller has removed it from the ISR: before that it may be elected.
+    pub(crate) fn low_watermark(&self, own: Offset) -> Option<Offset> {
+        if is_planted(Mutant::LowWatermarkAlone) {
+            return Some(own);
+        }
+        let counts = |peer: &&Peer| {
+            let is_member = self.may_be_in_sync(peer.broker());
+            peer.serves() || is_member && !is_planted(Mutant::LowWatermarkWithoutFenced)
+        };
+        let is_known = |id: &BrokerId| self.peers.iter().any(|peer| peer.broker() == *id);
+        if !self.isr[1..].iter().all(is_known) {
+            return None;
+        }
+        let mut starts = self.peers.iter().filter(counts).map(Peer::log_start);
+        starts.try_fold(own, |low, start| Some(low.min(start?)))
+    }
+
     /// A follower's fetch. Says whether it counted.
     pub(crate) fn fetch(&mut self, fetch: &FollowerFetch, log_end: Offset) -> bool {
         if fetch.leader_epoch != self.epoch {
@@ -299,11 +319,13 @@ impl Leadership {
     /// The ISR that should be, if it is not what the controller has and nothing is being asked: without
     /// those that lag, with those that have caught up (KIP-497). One who joins has everything below the high
     /// watermark and below the start of this leader epoch, fetched in it (KIP-966), and does not lag: while the high
-    /// watermark stands, the log may end far behind it, and whoever joined would have to leave at once.
+    /// watermark stands, the log may end far behind it, and whoever joined would have to leave at once. A joining
+    /// replica has durably deleted every record below `log_start`: a deletion that was acknowledged while the replica
+    /// was out of sync must not come back when the replica leads.
     pub(crate) fn propose(
         &mut self,
         me: BrokerId,
-        log_end: Offset,
+        (log_start, log_end): (Offset, Offset),
         high_watermark: Offset,
         lag_max: Duration,
     ) -> Option<Proposal> {
@@ -322,6 +344,12 @@ impl Leadership {
                 false
                     if peer.lags(log_end, self.now, lag_max)
                         && !is_planted(Mutant::JoinsLagging) =>
+                {
+                    continue;
+                }
+                false
+                    if peer.log_start() < Some(log_start)
+                        && !is_planted(Mutant::JoinsUndeleted) =>
                 {
                     continue;
                 }

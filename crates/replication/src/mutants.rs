@@ -34,11 +34,21 @@ pub enum Mutant {
     TellsUnsettled,
     /// That a replica outside the ISR had everything before it was away counts when it is back (KIP-903).
     CaughtUpForEver,
+    /// The low watermark is the leader's own durable log start (KIP-107).
+    LowWatermarkAlone,
+    /// The low watermark counts unfenced replicas only; a fenced member of the ISR is left out.
+    LowWatermarkWithoutFenced,
+    /// The low watermark moves with fewer members in sync than `min.insync.replicas`.
+    LowWatermarkBelowMinIsr,
+    /// A replica joins the ISR although it keeps records that its leader has deleted.
+    JoinsUndeleted,
+    /// A follower reports a log start that is not durable yet.
+    ReportsUnsyncedStart,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 15] = [
+    pub const ALL: [Mutant; 20] = [
         Mutant::LeaderAlone,
         Mutant::WrittenIsSynced,
         Mutant::AsksUnsynced,
@@ -54,6 +64,11 @@ impl Mutant {
         Mutant::PositionsOfEarlierRegistrations,
         Mutant::TellsUnsettled,
         Mutant::CaughtUpForEver,
+        Mutant::LowWatermarkAlone,
+        Mutant::LowWatermarkWithoutFenced,
+        Mutant::LowWatermarkBelowMinIsr,
+        Mutant::JoinsUndeleted,
+        Mutant::ReportsUnsyncedStart,
     ];
 }
 

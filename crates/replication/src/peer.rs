@@ -19,6 +19,8 @@ pub struct FollowerFetch {
     pub leader_epoch: LeaderEpoch,
     /// From where. It has everything below, as durable as the topic wants: the fetch is the acknowledgement.
     pub position: Offset,
+    /// The follower's first offset, durable: it keeps no record below, whatever crash comes (KIP-107).
+    pub log_start: Offset,
     /// Now.
     pub now: Moment,
 }
@@ -29,6 +31,8 @@ struct Fetched {
     broker_epoch: BrokerEpoch,
     /// It has everything below.
     position: Offset,
+    /// Its durable first offset.
+    log_start: Offset,
     /// When it last fetched.
     at: Moment,
     /// Where the leader's log ended then; `None`: the replica was away since, and that it comes as far says nothing.
@@ -69,6 +73,21 @@ impl Peer {
         self.fetched.map(|fetched| fetched.position)
     }
 
+    /// Durable first offset of the replica, from its last fetch in this leader epoch. `None` until it has fetched
+    /// under its present registration: an earlier process may have had another disk.
+    pub fn log_start(&self) -> Option<Offset> {
+        let is_present = |fetched: &Fetched| match self.standing {
+            Standing::Serves(current) => fetched.broker_epoch >= current,
+            Standing::Absent => true,
+        };
+        self.fetched.filter(is_present).map(|fetched| fetched.log_start)
+    }
+
+    /// Whether its broker is registered, unfenced and not about to stop.
+    pub(crate) fn serves(&self) -> bool {
+        matches!(self.standing, Standing::Serves(_))
+    }
+
     /// When it last had everything that the leader had, as far as is known in this leader epoch.
     pub fn caught_up(&self) -> Option<Moment> {
         self.caught_up
@@ -95,8 +114,9 @@ impl Peer {
             // What it lacks was written since it last asked.
             self.caught_up = self.caught_up.max(Some(before.at));
         }
-        let FollowerFetch { broker_epoch, position, now, .. } = *fetch;
-        self.fetched = Some(Fetched { broker_epoch, position, at: now, log_end: Some(log_end) });
+        let FollowerFetch { broker_epoch, position, log_start, now, .. } = *fetch;
+        let log_end = Some(log_end);
+        self.fetched = Some(Fetched { broker_epoch, position, log_start, at: now, log_end });
         true
     }
 
@@ -136,8 +156,8 @@ impl Peer {
     /// A fault: the position is taken for granted.
     pub(crate) fn believe(&mut self, position: Offset, now: Moment) {
         if let Standing::Serves(broker_epoch) = self.standing {
-            self.fetched =
-                Some(Fetched { broker_epoch, position, at: now, log_end: Some(position) });
+            let (log_start, log_end) = (Offset(0), Some(position));
+            self.fetched = Some(Fetched { broker_epoch, position, log_start, at: now, log_end });
         }
     }
 

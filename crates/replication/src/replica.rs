@@ -88,6 +88,11 @@ pub enum Event {
         /// The new log start.
         log_start: Offset,
     },
+    /// The journal durably has this log start: no later opening of the log finds an earlier one.
+    LogStartSynced {
+        /// The durable log start. May be ahead of the log's own for a moment (retention).
+        log_start: Offset,
+    },
     /// The topic's configuration was changed.
     RulesChanged(Rules),
     /// Reading or writing failed for good.
@@ -123,6 +128,8 @@ pub struct Replica {
     role: Role,
     /// First readable offset. Invariant: `log_start <= high_watermark`.
     log_start: Offset,
+    /// Log start in the journal, synced.
+    durable_start: Offset,
     /// Written up to here. Invariant: `synced <= written`.
     written: Offset,
     /// On the device up to here.
@@ -146,7 +153,8 @@ impl Replica {
         assert!(log_start <= written && synced <= written, "a log's positions are in order");
         let role = Role::Follower(Following::new(BrokerId::NONE, LeaderEpoch::NONE));
         let high_watermark = checkpointed.clamp(log_start, written);
-        Replica { me, rules, role, log_start, written, synced, high_watermark }
+        let durable_start = log_start;
+        Replica { me, rules, role, log_start, durable_start, written, synced, high_watermark }
     }
 
     /// This broker.
@@ -187,6 +195,24 @@ impl Replica {
         self.leadership().is_some_and(|leadership| {
             self.high_watermark >= leadership.epoch_start() || is_planted(Mutant::TellsUnsettled)
         })
+    }
+
+    /// First offset that this replica keeps whatever crash comes: deleted in memory and durably.
+    pub fn durable_log_start(&self) -> Offset {
+        match is_planted(Mutant::ReportsUnsyncedStart) {
+            true => self.log_start,
+            false => self.durable_start.min(self.log_start),
+        }
+    }
+
+    /// Everything below is deleted, durably, on every replica that serves or may be elected (KIP-107). `None`: this
+    /// broker does not lead, a replica has not reported its log start, or fewer replicas are in sync than
+    /// `min.insync.replicas`. A replica that left such an ISR stays eligible (KIP-966), and may keep the records.
+    pub fn low_watermark(&self) -> Option<Offset> {
+        let leadership = self.leadership()?;
+        let is_enough = leadership.isr().len() >= self.required_in_sync()
+            || is_planted(Mutant::LowWatermarkBelowMinIsr);
+        is_enough.then(|| leadership.low_watermark(self.durable_log_start()))?
     }
 
     /// What it obeys.
@@ -260,6 +286,9 @@ impl Replica {
                 self.log_start = self.log_start.max(log_start);
                 self.high_watermark = self.high_watermark.max(self.log_start);
                 self.written = self.written.max(self.log_start);
+            }
+            Event::LogStartSynced { log_start } => {
+                self.durable_start = self.durable_start.max(log_start);
             }
             Event::RulesChanged(rules) => self.rules = rules,
             Event::Failed => {
@@ -397,7 +426,8 @@ impl Replica {
         if leadership.peers().is_empty() {
             return None;
         }
-        leadership.propose(self.me, self.written, self.high_watermark, self.rules.lag_max)
+        let range = (self.log_start, self.written);
+        leadership.propose(self.me, range, self.high_watermark, self.rules.lag_max)
     }
 
     fn check(&self) {

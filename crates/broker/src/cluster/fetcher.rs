@@ -212,7 +212,10 @@ impl Copying {
     /// Cuts, deletes and reports. Returns whether the fetcher is to look again.
     fn carry_out(&mut self, server: &Server, effects: Effects) -> bool {
         let Effects { cuts, start_overs, gaps, anew, deletions, failures, .. } = effects;
-        let changed = !cuts.is_empty() || !start_overs.is_empty() || !gaps.is_empty();
+        let changed = !cuts.is_empty()
+            || !start_overs.is_empty()
+            || !gaps.is_empty()
+            || !deletions.is_empty();
         for (_, partition, cut) in cuts {
             let name = partition.topic_partition();
             let end = partition.with_log(storage::Log::log_end_offset);

@@ -1,10 +1,17 @@
 //! DeleteRecords (key 21), versions 0 to 2 (KIP-107): moves the log start; -1 means the high
 //! watermark. Internal topics and those that are only compacted are refused.
+//!
+//! The response leaves when the journals of all replicas that serve or may be elected have the log start, or after
+//! `timeout_ms` with REQUEST_TIMED_OUT: the followers then delete the records later. A leader that loses its role
+//! meanwhile returns NOT_LEADER_OR_FOLLOWER. Decision 0043.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::{ErrorCode, Offset, PartitionIndex};
-use partition::Partition;
+use partition::{DELETION_WAITER_BYTES, DeletionKey, Partition, Status};
+use tokio::time::{Instant, timeout_at};
 use wire::delete_records::{
     DeleteRecordsPartitionResult, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopic,
     DeleteRecordsTopicResult,
@@ -13,7 +20,17 @@ use wire::delete_records::{
 use super::{Call, unique};
 use crate::{committed_end, internal_topics};
 
-/// Answers. Entering the new log starts works on the disk, so it leaves the connection's thread; all of a
+/// The low watermark of one partition of the request.
+type Outcome = Result<Offset, ErrorCode>;
+
+/// A partition of which this broker has deleted the records, durably.
+struct Deleted {
+    partition: Arc<Partition>,
+    /// The log start that every replica must reach.
+    start: Offset,
+}
+
+/// Deletes and waits. Entering the new log starts works on the disk, so it leaves the connection's thread; all of a
 /// request share one sync a directory.
 pub async fn handle(call: Arc<Call>, mut request: DeleteRecordsRequest) -> DeleteRecordsResponse {
     unique::keep_first_partitions(
@@ -22,17 +39,20 @@ pub async fn handle(call: Arc<Call>, mut request: DeleteRecordsRequest) -> Delet
         |topic| &mut topic.partitions,
         |partition| partition.partition_index,
     );
+    let patience = Duration::from_millis(request.timeout_ms.max(0) as u64);
+    let deadline = Instant::from_std(call.arrived) + patience;
     // Only what is committed may be deleted: what the client has just written shall be.
     committed_end::wait(partitions(&call, &request).into_iter()).await;
-    let topics = request.topics.clone();
-    let deleted = tokio::task::spawn_blocking(move || delete_all(&call, &request.topics)).await;
-    let mut deleted = deleted.unwrap_or_default().into_iter();
+    let (topics, deleting) = (request.topics.clone(), Arc::clone(&call));
+    let deleted = tokio::task::spawn_blocking(move || delete_all(&deleting, &request.topics)).await;
+    let outcomes = wait_for_replicas(&call, deleted.unwrap_or_default(), deadline).await;
+    let mut outcomes = outcomes.into_iter();
     let mut result = |partition_index: i32| {
-        let deleted = deleted.next().unwrap_or(Err(ErrorCode::UnknownServerError));
+        let outcome = outcomes.next().unwrap_or(Err(ErrorCode::UnknownServerError));
         DeleteRecordsPartitionResult {
             partition_index,
-            low_watermark: deleted.map_or(-1, |offset| offset.0),
-            error_code: deleted.err().unwrap_or(ErrorCode::None).code(),
+            low_watermark: outcome.map_or(-1, |offset| offset.0),
+            error_code: outcome.err().unwrap_or(ErrorCode::None).code(),
         }
     };
     let topics = topics.into_iter().map(|topic| DeleteRecordsTopicResult {
@@ -40,6 +60,51 @@ pub async fn handle(call: Arc<Call>, mut request: DeleteRecordsRequest) -> Delet
         partitions: topic.partitions.iter().map(|p| result(p.partition_index)).collect(),
     });
     DeleteRecordsResponse { throttle_time_ms: 0, topics: topics.collect() }
+}
+
+/// Waits for the low watermark of each partition, at most until `deadline`. The partitions are charged to the memory of
+/// requests meanwhile, and a request waits in one of them at a time.
+async fn wait_for_replicas(
+    call: &Call,
+    deleted: Vec<Result<Deleted, ErrorCode>>,
+    deadline: Instant,
+) -> Vec<Outcome> {
+    let mut charge = call.server.memory.decoded.charge();
+    charge.set(deleted.len() * size_of::<Deleted>() + DELETION_WAITER_BYTES);
+    let mut outcomes = Vec::with_capacity(deleted.len());
+    for deleted in deleted {
+        outcomes.push(match deleted {
+            Ok(Deleted { partition, start }) => low_watermark(&partition, start, deadline).await,
+            Err(code) => Err(code),
+        });
+    }
+    outcomes
+}
+
+async fn low_watermark(partition: &Partition, start: Offset, deadline: Instant) -> Outcome {
+    let mut wait = DeletionWait { partition, key: None };
+    let reached = poll_fn(|cx| wait.partition.poll_deleted(cx, start, &mut wait.key));
+    match timeout_at(deadline, reached).await {
+        Ok(Ok(low)) => Ok(low),
+        Ok(Err(Status::Offline)) => Err(ErrorCode::KafkaStorageError),
+        Ok(Err(Status::Deleted)) => Err(ErrorCode::UnknownTopicOrPartition),
+        Ok(Err(Status::Following | Status::Leading)) => Err(ErrorCode::NotLeaderOrFollower),
+        Err(_) => Err(ErrorCode::RequestTimedOut),
+    }
+}
+
+/// A registration for a partition's low watermark; removed when the request stops waiting or its client is gone.
+struct DeletionWait<'a> {
+    partition: &'a Partition,
+    key: Option<DeletionKey>,
+}
+
+impl Drop for DeletionWait<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.partition.leave_deletion(key);
+        }
+    }
 }
 
 fn partitions(call: &Call, request: &DeleteRecordsRequest) -> Vec<Arc<Partition>> {
@@ -52,14 +117,14 @@ fn partitions(call: &Call, request: &DeleteRecordsRequest) -> Vec<Arc<Partition>
 }
 
 /// Deletes, partition by partition in the order of the request, and makes all of it durable.
-fn delete_all(call: &Call, topics: &[DeleteRecordsTopic]) -> Vec<Result<Offset, ErrorCode>> {
+fn delete_all(call: &Call, topics: &[DeleteRecordsTopic]) -> Vec<Result<Deleted, ErrorCode>> {
     let wanted = topics.iter().flat_map(|topic| {
         topic.partitions.iter().map(|partition| (topic.name.as_str(), partition))
     });
     let deleted: Vec<_> = wanted
         .map(|(name, partition)| delete(call, name, partition.partition_index, partition.offset))
         .collect();
-    // What was deleted does not come back after a crash.
+    // The deleted records must not come back after a crash of this broker.
     let starts: Vec<_> = deleted.iter().flatten().cloned().collect();
     let failed = call.server.logs.commit_starts(&starts);
     let durable = |(partition, start): (Arc<Partition>, Offset)| match failed
@@ -67,7 +132,7 @@ fn delete_all(call: &Call, topics: &[DeleteRecordsTopic]) -> Vec<Result<Offset, 
         .any(|other| Arc::ptr_eq(other, &partition))
     {
         true => Err(ErrorCode::KafkaStorageError),
-        false => Ok(start),
+        false => Ok(Deleted { partition, start }),
     };
     deleted.into_iter().map(|deleted| deleted.and_then(durable)).collect()
 }

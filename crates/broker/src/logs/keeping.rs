@@ -7,7 +7,7 @@
 //! - Now and then: [`Logs::checkpoint`]; once a second: [`Logs::sync_journals`].
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use model::{BrokerEpoch, LeaderEpoch, Offset, Timestamp};
 use partition::{Next, Partition, PartitionError, Status, checkpoint_together, close_together};
@@ -77,12 +77,29 @@ impl Logs {
                 let current = || here.iter().filter(|partition| is_here(partition));
                 journal.commit_with(|_| current().map(entry).collect())
             });
-            if let Err(cause) = committed {
-                error!(directory = %directory.path().display(), %cause, "no records are deleted: the journal takes no entry");
-                failed.extend(here.into_iter().map(Arc::clone));
+            match committed {
+                Ok(_) => here.iter().for_each(|partition| {
+                    partition.log_start_synced(offsets[&key_of(partition)]);
+                }),
+                Err(cause) => {
+                    error!(directory = %directory.path().display(), %cause, "cannot make log starts durable; retried every second");
+                    failed.extend(here.into_iter().map(Arc::clone));
+                }
             }
         }
+        self.owed_starts.lock().extend(failed.iter().map(Arc::downgrade));
         failed
+    }
+
+    /// Makes log starts durable that a journal had no room for.
+    fn commit_owed_starts(&self) {
+        let owed = std::mem::take(&mut *self.owed_starts.lock());
+        let owed = owed.iter().filter_map(Weak::upgrade);
+        let starts: Vec<_> =
+            owed.filter_map(|it| it.unsynced_log_start().map(|start| (it, start))).collect();
+        if !starts.is_empty() {
+            self.commit_starts(&starts);
+        }
     }
 
     /// Cuts a follower's log at this offset, where its leader's parts from it, if that is still to be done. It is in the
@@ -206,6 +223,7 @@ impl Logs {
     pub fn sync_journals(&self) {
         self.enter_durabilities();
         self.enter_refusals();
+        self.commit_owed_starts();
         for (at, directory) in self.directories.iter().enumerate() {
             let Ok(journal) = directory.journal() else { continue };
             if let Err(cause) = journal.maintain() {

@@ -151,6 +151,8 @@ pub struct Logs {
     leftovers: Mutex<Vec<Leftover>>,
     /// Deleted partitions whose folders could not be put out of the way yet.
     undeleted: Mutex<Vec<Gone>>,
+    /// Partitions of which a journal did not take the log start: retried every second.
+    owed_starts: Mutex<Vec<Weak<Partition>>>,
     /// Held while folders get names or lose them. Taken before any other lock here.
     names: Mutex<Names>,
     strays: Mutex<Vec<Stray>>,
@@ -241,6 +243,7 @@ impl Logs {
             trash: Trash::default(),
             leftovers: Mutex::default(),
             undeleted: Mutex::default(),
+            owed_starts: Mutex::default(),
             names: Mutex::default(),
             strays: Mutex::default(),
             uncleanable: Mutex::default(),

@@ -3,6 +3,7 @@
 //! `replication.rs`, and what becomes of lost disks in `lost_disks.rs`.
 
 mod console;
+mod deletion;
 mod held_up;
 mod hints;
 mod lost_disks;

@@ -110,6 +110,10 @@ fn carry_out(replica: &mut Option<Replica>, command: &Command<'_>) -> Vec<String
     if command.verb == "show" {
         return vec![shown(replica)];
     }
+    if command.verb == "low-watermark" {
+        let low = replica.low_watermark();
+        return vec![low.map_or("not known".to_owned(), |offset| offset.to_string())];
+    }
     let effects = replica.step(event(command));
     told(&effects)
 }
@@ -138,6 +142,7 @@ fn event(command: &Command<'_>) -> Event {
             broker_epoch: BrokerEpoch(command.number_or("broker-epoch", 1)),
             leader_epoch: epoch(),
             position: command.offset("from"),
+            log_start: Offset(command.number_or("start", 0)),
             now: command.moment(),
         }),
         "answer" => Event::LeaderAnswered(LeaderAnswer {
@@ -159,6 +164,7 @@ fn event(command: &Command<'_>) -> Event {
         "tick" => Event::Tick(command.moment()),
         "truncated" => Event::Truncated { log_end: command.offset("end") },
         "start" => Event::LogStartMoved { log_start: command.offset("to") },
+        "start-synced" => Event::LogStartSynced { log_start: command.offset("to") },
         "rules" => Event::RulesChanged(command.rules()),
         "failed" => Event::Failed,
         verb => panic!("unknown command {verb:?}"),

@@ -1,0 +1,97 @@
+//! DeleteRecords in a cluster of three processes: an acknowledged deletion holds on each later leader.
+
+use client::Connection;
+use model::ErrorCode;
+use wire::DeleteRecordsRequest;
+use wire::delete_records::{DeleteRecordsPartition, DeleteRecordsTopic};
+
+use super::hints::{block_on, create, open, until_led};
+use super::replication::{all_acknowledged, produce, wait_for_all_in_sync};
+use super::*;
+
+/// Longer than any wait of these tests.
+const PATIENT_MS: i32 = 100_000;
+/// Shorter than a session: a stopped broker is still unfenced then.
+const SHORT_MS: i32 = 300;
+
+/// Deletes the records of `kept-0` below this offset; returns the error and the low watermark.
+async fn delete_at(leader: &Connection, offset: i64, timeout_ms: i32) -> (ErrorCode, i64) {
+    let partitions = vec![DeleteRecordsPartition { partition_index: 0, offset }];
+    let topics = vec![DeleteRecordsTopic { name: "kept".to_owned(), partitions }];
+    let request = DeleteRecordsRequest { topics, timeout_ms };
+    let answer = leader.call(&request).await.unwrap();
+    let result = &answer.topics[0].partitions[0];
+    (result.error(), result.low_watermark)
+}
+
+fn delete(leader: &Broker, offset: i64, timeout_ms: i32) -> (ErrorCode, i64) {
+    block_on(async { delete_at(&open(&leader.address).await, offset, timeout_ms).await })
+}
+
+/// Leader and first offset of `kept-0`, as `bootstrap` reports them.
+fn led_from(bootstrap: &str) -> Option<(i64, i64)> {
+    let output = try_run(bootstrap, "topic describe kept --format json");
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+    Some((rows[0]["leader"].as_i64()?, rows[0]["log_start_offset"].as_i64()?))
+}
+
+#[test]
+fn an_acknowledged_deletion_survives_the_leader_that_acknowledged_it() {
+    let (_place, folder) = place();
+    let mut up = Up::of(&folder, 3, &["--restart"]);
+    up.run("topic create kept -p 1 -r 3");
+    for round in 1..=4_u32 {
+        all_acknowledged(produce(&up.bootstrap, 100 * (round - 1)..100 * round));
+        wait_for_all_in_sync(&up.bootstrap, "kept");
+        let mut leader = 0;
+        wait_until("a leader is known", || {
+            let known = led_from(&up.bootstrap);
+            known.inspect(|(id, _)| leader = usize::try_from(*id).unwrap_or(0)).is_some()
+        });
+        let first = i64::from(100 * round - 10);
+        let other = up.brokers[leader % 3].address.clone();
+        let stopped = up.brokers[leader - 1].clone();
+        // The kill follows the answer at once: nothing else may carry the deletion to the followers.
+        let deleted = block_on(async {
+            let connection = open(&stopped.address).await;
+            let deleted = delete_at(&connection, first, PATIENT_MS).await;
+            kill_process(pid(stopped.pid), Signal::KILL).unwrap();
+            deleted
+        });
+        assert_eq!(deleted, (ErrorCode::None, first), "round {round}");
+        let mut begins = None;
+        wait_until("another broker leads", || {
+            begins = led_from(&other).filter(|(now, _)| *now > 0 && *now != leader as i64);
+            begins.is_some()
+        });
+        assert_eq!(begins.map(|(_, start)| start), Some(first), "round {round}");
+        let said = up.says(&format!("broker {leader} was started again, process "));
+        up.brokers[leader - 1].pid = said.rsplit_once(' ').unwrap().1.parse().unwrap();
+        wait_for_all_in_sync(&up.bootstrap, "kept");
+        assert_eq!(led_from(&up.bootstrap).map(|(_, start)| start), Some(first));
+    }
+    up.stop();
+}
+
+#[test]
+fn a_deletion_waits_for_a_silent_replica_until_the_time_out_or_its_fencing() {
+    let (_place, folder) = place();
+    let session = ["broker.session.timeout.ms=4000", "broker.heartbeat.interval.ms=500"];
+    let up = Up::of(&folder, 3, &["--set", session[0], "--set", session[1]]);
+    let (first, second) = (up.brokers[0].clone(), up.brokers[1].clone());
+    block_on(async { create(&open(&first.address).await, "kept", &[1, 2, 3]).await });
+    all_acknowledged(produce(&up.bootstrap, 0..100));
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    second.signal(Signal::STOP);
+    // The silent replica may be elected, and keeps the records.
+    let (error, _) = delete(&first, 50, SHORT_MS);
+    assert_eq!(error, ErrorCode::RequestTimedOut);
+    assert_eq!(delete(&first, 60, PATIENT_MS), (ErrorCode::None, 60), "the replica is fenced");
+    second.signal(Signal::CONT);
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    // In sync again, so the records are deleted there as well.
+    first.signal(Signal::KILL);
+    block_on(until_led(&second.address, "kept", |(leader, ..)| *leader == 2));
+    assert_eq!(led_from(&second.address), Some((2, 60)));
+    up.stop();
+}
