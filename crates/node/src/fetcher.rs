@@ -250,7 +250,10 @@ impl Fetcher {
             }
             Err(error) => {
                 copied.rests_until = now.plus(REST_AFTER_ERROR);
-                effects.failures.push((key, partition, error));
+                match cannot_begin(&partition, &error) {
+                    Some(reason) => effects.anew.push((key, partition, reason)),
+                    None => effects.failures.push((key, partition, error)),
+                }
             }
         }
     }
@@ -328,6 +331,14 @@ fn is_empty_beyond(asked: &ReplicaFetch, error: ReplicaAnswerError) -> Option<St
             "the log has no records and begins at {offset}, and its leader's ends at {log_end}: it has to be made anew"
         )
     })
+}
+
+/// Why a follower without records cannot take what its leader has: it begins in the middle of a batch of its leader,
+/// as after a deletion that another leader made.
+fn cannot_begin(partition: &Partition, error: &PartitionError) -> Option<String> {
+    let PartitionError::Replicated(reason) = error else { return None };
+    let is_empty = partition.with_log(|log| log.log_start_offset() == log.log_end_offset());
+    is_empty.then(|| format!("the log has no records: {reason}"))
 }
 
 #[cfg(test)]

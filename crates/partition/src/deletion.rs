@@ -72,6 +72,11 @@ impl Partition {
         self.publish(state, effects);
     }
 
+    /// First offset that this replica keeps whatever crash comes.
+    pub fn durable_log_start(&self) -> Offset {
+        self.lock().replica.durable_log_start()
+    }
+
     /// The log start in memory, if the journal does not durably have it yet.
     pub fn unsynced_log_start(&self) -> Option<Offset> {
         let state = self.lock();

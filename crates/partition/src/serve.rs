@@ -40,6 +40,20 @@ pub struct FollowerPlace {
     pub in_sync: bool,
 }
 
+/// The log may begin in the middle of a batch, and the leader epoch before that batch is forgotten then. A replica that ends
+/// within that batch has other records there: it must cut its log where the batch begins, or could never take it.
+fn part_within_first_batch(asked: &ReplicaRead, read: &mut Read) {
+    let Some(slice) = &read.slice else { return };
+    let is_first = slice.first_offset < read.log_start;
+    if is_first
+        && slice.first_offset < asked.fetch.position
+        && asked.last_epoch != LeaderEpoch::NONE
+    {
+        read.diverging = Some((asked.last_epoch, slice.first_offset));
+        read.slice = None;
+    }
+}
+
 impl Partition {
     /// Answers a replica's fetch. Unless the histories part, the fetch is the acknowledgement of everything below its
     /// offset.
@@ -61,6 +75,7 @@ impl Partition {
             }
             read => read?,
         };
+        part_within_first_batch(asked, &mut read);
         let is_of_this_epoch = asked.last_epoch == fetch.leader_epoch;
         if read.diverging.is_some() && !is_of_this_epoch {
             return Ok(read);

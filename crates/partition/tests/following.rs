@@ -844,3 +844,16 @@ fn a_deletion_ends_with_the_leaders_role() {
     assert_eq!(poll(), Poll::Ready(Err(Status::Following)));
     assert_eq!(pair.leader.partition.deletion_waiter_count(), 0);
 }
+
+#[test]
+fn a_replica_that_ends_within_its_leaders_first_batch_cuts_it() {
+    let pair = two_committed_batches();
+    // The leader's first batch is now that of offsets 10 to 19, and the one before is forgotten.
+    pair.leader.partition.delete_records(Some(Offset(15))).unwrap();
+    let within = served(&pair.leader, 15, LeaderEpoch(2)).unwrap();
+    assert_eq!(within.diverging, Some((LeaderEpoch(2), Offset(10))));
+    assert!(within.slice.is_none());
+    let at_its_begin = served(&pair.leader, 10, LeaderEpoch(2)).unwrap();
+    assert_eq!(at_its_begin.diverging, None);
+    assert_eq!(at_its_begin.slice.map(|slice| slice.first_offset), Some(Offset(10)));
+}

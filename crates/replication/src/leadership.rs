@@ -203,10 +203,7 @@ impl Leadership {
         if is_planted(Mutant::LowWatermarkAlone) {
             return Some(own);
         }
-        let counts = |peer: &&Peer| {
-            let is_member = self.may_be_in_sync(peer.broker());
-            peer.serves() || is_member && !is_planted(Mutant::LowWatermarkWithoutFenced)
-        };
+        let counts = |peer: &&Peer| peer.serves() || self.may_be_in_sync(peer.broker());
         let is_known = |id: &BrokerId| self.peers.iter().any(|peer| peer.broker() == *id);
         if !self.isr[1..].iter().all(is_known) {
             return None;

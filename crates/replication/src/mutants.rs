@@ -36,8 +36,6 @@ pub enum Mutant {
     CaughtUpForEver,
     /// The low watermark is the leader's own durable log start (KIP-107).
     LowWatermarkAlone,
-    /// The low watermark counts unfenced replicas only; a fenced member of the ISR is left out.
-    LowWatermarkWithoutFenced,
     /// The low watermark moves with fewer members in sync than `min.insync.replicas`.
     LowWatermarkBelowMinIsr,
     /// A replica joins the ISR although it keeps records that its leader has deleted.
@@ -48,7 +46,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 20] = [
+    pub const ALL: [Mutant; 19] = [
         Mutant::LeaderAlone,
         Mutant::WrittenIsSynced,
         Mutant::AsksUnsynced,
@@ -65,7 +63,6 @@ impl Mutant {
         Mutant::TellsUnsettled,
         Mutant::CaughtUpForEver,
         Mutant::LowWatermarkAlone,
-        Mutant::LowWatermarkWithoutFenced,
         Mutant::LowWatermarkBelowMinIsr,
         Mutant::JoinsUndeleted,
         Mutant::ReportsUnsyncedStart,

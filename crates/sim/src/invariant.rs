@@ -36,6 +36,8 @@ pub enum Invariant {
     /// A new leader serves and has everything that is acknowledged, and so has whoever joins an ISR; any other election is
     /// allowed, and counted (R4, R6).
     LeaderIsComplete,
+    /// A deletion that was acknowledged holds on each later leader, and on each replica that joins an ISR (R13).
+    DeletionHolds,
     /// A partition's state fits itself and the brokers' (R5).
     StatesAreSound,
     /// No ISR goes to and fro: nobody leaves it for what it lacked when it joined.

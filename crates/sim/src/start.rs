@@ -64,13 +64,14 @@ struct Replica {
     topic_id: TopicId,
 }
 
-/// What replicas of several brokers obey: segments so small that all that happens to them happens often, and nothing is
-/// deleted.
+/// What replicas of several brokers obey: segments so small that all that happens to them happens often, and
+/// `retention_bytes` (-1: no retention).
 pub(crate) fn cluster_settings(
     durability: Durability,
     min_insync_replicas: usize,
+    retention_bytes: i64,
 ) -> Arc<Settings> {
-    let log = LogConfig { retention_bytes: -1, ..LogConfig::clone(&settings(0).log) };
+    let log = LogConfig { retention_bytes, ..LogConfig::clone(&settings(0).log) };
     Arc::new(Settings {
         log: Arc::new(log),
         durability,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use metadata::decide::{BrokerRef, EmptyReplica, NewIsr};
 use metadata::{ClusterImage, PartitionImage};
@@ -11,8 +12,8 @@ use model::{
 };
 use node::fetcher::{Effects, Event, Fetcher, Key};
 use partition::{
-    Acks, Append, Appended, Assignment, Fate, FollowerFetch, Isolation, IsrAnswer, Partition,
-    PartitionError, PartitionSync, ReadRequest, ReplicaRead, Urgency,
+    Acks, Append, Appended, Assignment, DeletionKey, Fate, FollowerFetch, Isolation, IsrAnswer,
+    Partition, PartitionError, PartitionSync, ReadRequest, ReplicaRead, Urgency,
 };
 use storage::StorageError;
 use storage::disk::SimDisk;
@@ -40,6 +41,15 @@ struct Waiting {
     woken: Arc<Woken>,
 }
 
+/// A DeleteRecords request that waits for the replicas.
+#[derive(Debug)]
+struct Deleting {
+    partition: PartitionId,
+    start: Offset,
+    key: Option<DeletionKey>,
+    woken: Arc<Woken>,
+}
+
 /// What a broker wants from the others.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
@@ -49,6 +59,8 @@ pub(crate) enum Outgoing {
     Isr(NewIsr),
     /// An answer to a client.
     Client(Address, Response),
+    /// To a client: the records below are deleted.
+    Deleted(PartitionId, Offset),
 }
 
 #[derive(Debug)]
@@ -80,6 +92,10 @@ pub(crate) struct ClusterBroker {
     /// The newest registration in which each follower has fetched a partition, and since when.
     fetched_since: BTreeMap<(PartitionId, BrokerId), (BrokerEpoch, Moment)>,
     waiting: Vec<Waiting>,
+    deleting: Vec<Deleting>,
+    /// Log starts in memory are not durable yet.
+    pub(crate) owes_starts: bool,
+    retention_bytes: i64,
     sync_queue: Syncs,
     syncing: Vec<PartitionSync>,
     outgoing: Vec<Outgoing>,
@@ -95,12 +111,13 @@ impl ClusterBroker {
         disk: &SimDisk,
         id: BrokerId,
         plan: &ClusterPlan,
+        retention_bytes: i64,
         now: Timestamp,
         lied: bool,
     ) -> Result<ClusterBroker, StorageError> {
         let log_dir = LogDirectory::new(disk)?;
         let sync_queue = Syncs::new();
-        let settings = cluster_settings(plan.durability, plan.min_insync);
+        let settings = cluster_settings(plan.durability, plan.min_insync, retention_bytes);
         let opened = log_dir.open_replicas(id, lied, &settings, &sync_queue, now)?;
         let OpenedReplicas { partitions, clean, stopped_in, made_anew } = opened;
         let topic_id = partitions[0].topic_id();
@@ -122,6 +139,9 @@ impl ClusterBroker {
             fetchers: BTreeMap::new(),
             fetched_since: BTreeMap::new(),
             waiting: Vec::new(),
+            deleting: Vec::new(),
+            owes_starts: false,
+            retention_bytes,
             sync_queue,
             syncing: Vec::new(),
             outgoing: Vec::new(),
@@ -219,7 +239,8 @@ impl ClusterBroker {
             return;
         }
         self.image = Arc::clone(image);
-        let settings = cluster_settings(self.durability, min_insync_of(image));
+        let settings =
+            cluster_settings(self.durability, min_insync_of(image), self.retention_bytes);
         for partition in &self.partitions {
             let stricter = node::roles::until_role(&partition.settings(), &settings);
             stricter.into_iter().for_each(|stricter| partition.set_settings(Arc::new(stricter)));
@@ -329,7 +350,7 @@ impl ClusterBroker {
             let frame = fetches::write_request(&ask, who, known);
             self.outgoing.push(Outgoing::Fetch(leader, ask.number, frame));
         }
-        let changed = !cuts.is_empty() || !start_overs.is_empty();
+        let changed = !cuts.is_empty() || !start_overs.is_empty() || !deletions.is_empty();
         for (key, partition, cut) in cuts {
             if cut.takes_committed {
                 let what = format!("{} of {key:?} cuts committed records at {}", self.id, cut.to);
@@ -342,6 +363,9 @@ impl ClusterBroker {
         for (_, partition, epoch, start) in start_overs {
             let made = partition.start_over(epoch, start);
             self.is_failed |= made.is_err_and(|error| is_fatal(&error));
+            // In the product's journal before; here no crash comes in between.
+            let stored = self.log_dir.store_offsets_of(&self.partitions);
+            self.is_failed |= stored.is_err_and(|error| error.is_fatal());
         }
         for (_, partition, start) in deletions {
             let start = start.min(partition.high_watermark());
@@ -353,6 +377,7 @@ impl ClusterBroker {
                 }
             });
             self.is_failed |= deleted.is_err_and(|error| is_fatal(&error));
+            self.owes_starts |= partition.unsynced_log_start().is_some();
         }
         for (key, _, error) in failures {
             self.is_failed |= is_fatal(&error);
@@ -362,6 +387,60 @@ impl ClusterBroker {
             }
         }
         changed
+    }
+
+    /// Deletes records of a partition that this broker leads, and waits until they are deleted everywhere.
+    pub(crate) fn delete_records(&mut self, partition: PartitionId, to: Offset) {
+        match self.partitions[partition].delete_records(Some(to)) {
+            Ok(start) => {
+                let woken = Arc::<Woken>::default();
+                woken.set();
+                self.deleting.push(Deleting { partition, start, key: None, woken });
+                self.owes_starts = true;
+            }
+            Err(error) => self.is_failed |= is_fatal(&error),
+        }
+    }
+
+    /// Makes log starts durable; later, if there is no room now.
+    pub(crate) fn commit_starts(&mut self) {
+        let starts = |partition: &Arc<Partition>| partition.with_log(|log| log.log_start_offset());
+        let starts: Vec<Offset> = self.partitions.iter().map(starts).collect();
+        match self.log_dir.store_offsets_of(&self.partitions) {
+            Ok(()) => self
+                .partitions
+                .iter()
+                .zip(starts)
+                .for_each(|(partition, start)| partition.log_start_synced(start)),
+            Err(error) => {
+                self.is_failed |= error.is_fatal();
+                self.owes_starts = true;
+            }
+        }
+    }
+
+    /// Deletes segments that are past their retention; returns what logs start at then.
+    pub(crate) fn retain(&mut self, clock: Timestamp) -> Vec<(PartitionId, Offset)> {
+        let mut starts = Vec::new();
+        for at in (0..self.partitions.len()).filter(|at| !self.out_of_reach.contains(at)) {
+            let partition = Arc::clone(&self.partitions[at]);
+            let retained = partition.plan_retention(clock).and_then(|start| {
+                let Some(start) = start else { return Ok(()) };
+                starts.push((at, start));
+                partition.maintain(|log, _| log.delete_records_before(start))?;
+                self.log_dir.store_offsets_of(&self.partitions)?;
+                partition.log_start_synced(start);
+                partition.retain_from(start).map(drop)
+            });
+            self.is_failed |= retained.is_err_and(|error| is_fatal(&error));
+        }
+        starts
+    }
+
+    /// Whether no DeleteRecords request waits, and all log starts are durable.
+    pub(crate) fn has_deleted(&self) -> bool {
+        let is_durable = |partition: &Arc<Partition>| partition.unsynced_log_start().is_none();
+        self.deleting.is_empty() && self.partitions.iter().all(is_durable)
     }
 
     /// Answers another broker's fetch, frame by frame. Fails if it cannot be read.
@@ -558,6 +637,9 @@ impl ClusterBroker {
                 self.waiting.push(waiting);
             }
         }
+        for deleting in std::mem::take(&mut self.deleting) {
+            self.settle_deletion(deleting);
+        }
         for (at, partition) in self.partitions.iter().enumerate() {
             let Some(proposal) = partition.take_proposal() else { continue };
             self.outgoing.push(Outgoing::Isr(NewIsr {
@@ -579,6 +661,22 @@ impl ClusterBroker {
             }));
         }
         std::mem::take(&mut self.outgoing)
+    }
+
+    fn settle_deletion(&mut self, mut deleting: Deleting) {
+        if !deleting.woken.take() {
+            return self.deleting.push(deleting);
+        }
+        let (partition, waker) = (&self.partitions[deleting.partition], deleting.woken.waker());
+        let mut cx = Context::from_waker(&waker);
+        match partition.poll_deleted(&mut cx, deleting.start, &mut deleting.key) {
+            Poll::Pending => self.deleting.push(deleting),
+            Poll::Ready(Ok(_)) => {
+                self.outgoing.push(Outgoing::Deleted(deleting.partition, deleting.start));
+            }
+            // The client asks the next leader, or nobody.
+            Poll::Ready(Err(_)) => {}
+        }
     }
 
     fn settle(&mut self, waiting: Waiting) {
@@ -633,8 +731,13 @@ impl ClusterBroker {
         self.is_failed |= stored.is_err_and(|error| error.is_fatal());
     }
 
+    pub(crate) fn log_start(&self, partition: PartitionId) -> Offset {
+        self.partitions[partition].with_log(|log| log.log_start_offset())
+    }
+
     /// All bytes of a replica's log from an offset on, whatever its role.
     pub(crate) fn log_bytes(&self, partition: PartitionId, from: Offset) -> Vec<u8> {
+        let from = from.max(self.log_start(partition));
         read_all(&self.partitions[partition], from).expect("a replica can be read")
     }
 }

@@ -158,7 +158,9 @@ impl Cluster {
         let clock = self.wall_of(broker);
         let member = &mut self.members[broker];
         let lied = std::mem::take(&mut member.lied);
-        let opened = ClusterBroker::open(&member.disk, id_of(broker), &self.plan, clock, lied);
+        let retention_bytes = self.deletions.retention_bytes;
+        let (disk, id) = (&member.disk, id_of(broker));
+        let opened = ClusterBroker::open(disk, id, &self.plan, retention_bytes, clock, lied);
         let mut opened = opened.map_err(|error| (Invariant::BrokerStarts, error.to_string()))?;
         if std::mem::take(&mut member.is_new) {
             // A first start is clean, and lacks nothing: that the disk is another one, its id says.

@@ -13,6 +13,7 @@ mod clients;
 mod clocks;
 mod control;
 mod controller;
+mod deletions;
 mod faults;
 mod fetches;
 mod fills;
@@ -52,6 +53,7 @@ use broker::{ClusterBroker, Outgoing};
 use clients::Wire;
 use clocks::ClockFaults;
 use controller::{Ask, Controller, Told};
+use deletions::Deletions;
 use fills::Fills;
 use forwarded::Forwarded;
 use lies::Lies;
@@ -91,6 +93,10 @@ enum Event {
     Fill,
     /// There is room again.
     Emptied(Process),
+    /// A client deletes records.
+    Delete,
+    /// The journal has the log starts.
+    CommitStarts(Process),
     /// A disk begins to lie about its syncs.
     Lie,
     /// Power fails behind a lie.
@@ -139,6 +145,7 @@ impl Event {
             Event::ToBroker(broker, ..) => Some(*broker),
             Event::QuorumTick(process)
             | Event::Repair(process)
+            | Event::CommitStarts(process)
             | Event::Image(process)
             | Event::Tick(process)
             | Event::BeginSync(process, _)
@@ -158,6 +165,7 @@ pub struct Cluster {
     clock_faults: ClockFaults,
     lies: Lies,
     fills: Fills,
+    deletions: Deletions,
     now: Timestamp,
     queue: BTreeMap<(Timestamp, u64), Event>,
     queued: u64,
@@ -210,6 +218,7 @@ impl Cluster {
             clock_faults: ClockFaults::new(seed),
             lies: Lies::new(seed, &plan),
             fills: Fills::new(seed),
+            deletions: Deletions::new(seed, &plan),
             plan,
         };
         cluster.trace.note(now, format_args!("{:?}", cluster.plan));
@@ -265,6 +274,7 @@ impl Cluster {
         self.schedule_clock();
         self.schedule_lie();
         self.schedule_fill();
+        self.schedule_deletion();
         Ok(())
     }
 
@@ -338,6 +348,8 @@ impl Cluster {
             Event::SetClock => self.set_clock(),
             Event::Fill => self.fill(),
             Event::Emptied(process) => self.emptied(process),
+            Event::Delete => self.delete_records(),
+            Event::CommitStarts(process) => self.commit_starts(process),
             Event::Lie => self.lie(),
             Event::FoundOut(process) => self.find_out(process),
             Event::Arrive { from, to, body } => self.arrive(from, to, body)?,
@@ -358,6 +370,7 @@ impl Cluster {
                 let awake = self.members.iter_mut().filter(|member| member.paused_until <= now);
                 let brokers = awake.filter_map(|member| member.broker.as_mut());
                 brokers.for_each(ClusterBroker::checkpoint);
+                self.retain();
                 self.schedule(100, Event::Checkpoint);
             }
             Event::ToBroker(broker, epoch, from, request) => {
@@ -467,8 +480,12 @@ impl Cluster {
             }
             assert!(!broker.is_failed, "disks do not fail here");
             let wanted = broker.wants_sync();
+            self.commit_starts_soon(number);
             for one in outgoing {
-                self.send(process, epoch, one);
+                match one {
+                    Outgoing::Deleted(at, start) => self.deleted(at, start)?,
+                    one => self.send(process, epoch, one),
+                }
             }
             let member = &mut self.members[number];
             if let Some(urgency) = wanted
@@ -512,6 +529,7 @@ impl Cluster {
                     None => self.ask_controller(from, ask),
                 }
             }
+            Outgoing::Deleted(..) => unreachable!("it is taken in at once"),
             Outgoing::Client(to, response) => {
                 if self.is_lost() {
                     return self.disconnect(to.client);

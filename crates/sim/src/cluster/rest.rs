@@ -1,5 +1,6 @@
 //! Whether a cluster has come to rest, and whether everything is there then.
 
+use metadata::PartitionImage;
 use model::{BrokerId, Offset, Timestamp};
 
 use super::{Cluster, number_of};
@@ -52,6 +53,9 @@ impl Cluster {
                 if !state.has_leader() || state.isr.len() < state.replicas.len() {
                     return false;
                 }
+                if !self.has_deleted(at, state) {
+                    return false;
+                }
                 let ends = state.replicas.iter().map(|id| self.log_end(number_of(*id), at));
                 let ends: Vec<Offset> = ends.collect();
                 let leader = self.members[number_of(state.leader)].broker.as_ref();
@@ -59,6 +63,19 @@ impl Cluster {
                 ends.iter().all(|end| Some(*end) == committed)
                     && self.consumers.iter().enumerate().all(|one| has_read(one, at, ends[0]))
             })
+    }
+
+    /// No deletion is under way, and every follower has deleted the records that its leader has deleted. A follower may
+    /// have deleted more, by an unacknowledged deletion of the leader before.
+    fn has_deleted(&self, at: PartitionId, state: &PartitionImage) -> bool {
+        let running = |id: &BrokerId| self.members[number_of(*id)].broker.as_ref();
+        let Some(leader) = running(&state.leader) else { return false };
+        let first = leader.log_start(at);
+        leader.has_deleted()
+            && state
+                .replicas
+                .iter()
+                .all(|id| running(id).is_some_and(|it| it.log_start(at) >= first))
     }
 
     fn log_end(&self, broker: usize, at: PartitionId) -> Offset {
@@ -71,18 +88,21 @@ impl Cluster {
     pub(super) fn final_scan(&mut self) -> Result<(), Broken> {
         for at in 0..PARTITIONS {
             let state = self.state_of(at).expect("the topic is there").clone();
-            let bytes_of = |id: &BrokerId| {
+            let broker = |id: &BrokerId| {
                 let broker = self.members[number_of(*id)].broker.as_ref();
-                broker.expect("all brokers run at rest").log_bytes(at, Offset(0))
+                broker.expect("all brokers run at rest")
             };
-            let expected = bytes_of(&state.leader);
+            let log_start = broker(&state.leader).log_start(at);
+            let expected = broker(&state.leader).log_bytes(at, log_start);
             for id in &state.replicas {
-                if bytes_of(id) != expected {
+                let from = broker(id).log_start(at).max(log_start);
+                let bytes_of = |id: &BrokerId| broker(id).log_bytes(at, from);
+                if bytes_of(id) != bytes_of(&state.leader) {
                     let what = format!("brokers {} and {id} differ in {at}", state.leader);
                     return Err((Invariant::ReplicasAgree, what));
                 }
             }
-            self.history.final_scan(at, Offset(0), &decode(&expected))?;
+            self.history.final_scan(at, log_start, &decode(&expected))?;
         }
         Ok(())
     }

@@ -262,7 +262,7 @@ impl Cluster {
             let what = format!("{id} counts for {at}, ends at {end}, and {acked} is acknowledged");
             return Err((Invariant::LeaderIsComplete, what));
         }
-        Ok(())
+        self.check_deleted(at, broker)
     }
 
     /// Whoever leads, as it is decided, has what a client was just told to be stored.
