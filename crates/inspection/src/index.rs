@@ -6,6 +6,7 @@
 //! .timeindex  | timestamp i64 | relative offset u32 |
 //! .txnindex   | version i16 | producer id | first offset | last offset | last stable offset |
 //!             (the last four are i64)
+//! .txnsums    | CRC-32C of segment base i64, entry number u32 and the 34 bytes of the entry: u32 |
 //! ```
 
 use std::io;
@@ -19,6 +20,8 @@ use super::segment::Segment;
 const OFFSET_ENTRY_BYTES: usize = 8;
 const TIME_ENTRY_BYTES: usize = 12;
 const ABORTED_ENTRY_BYTES: usize = 34;
+/// Bytes of a checksum in `.txnsums`, one for each entry of `.txnindex`.
+const SUM_BYTES: usize = 4;
 
 /// The segment that an index belongs to.
 #[derive(Debug, Clone, Copy)]
@@ -125,6 +128,9 @@ pub(super) fn times(
 /// `.txnindex`
 pub(super) fn aborted(disk: &dyn Disk, path: &Path, tell: &mut Tell<'_>) -> io::Result<()> {
     let mut before = i64::MIN;
+    let sums = disk.read(&path.with_extension("txnsums")).ok();
+    let base = path.file_stem().and_then(|stem| stem.to_str()?.parse::<i64>().ok());
+    let mut number = 0u32;
     read(disk, path, FileKind::TransactionIndex, ABORTED_ENTRY_BYTES, tell, |bytes, tell| {
         let version = i16::from_be_bytes([bytes[0], bytes[1]]);
         let [producer_id, first_offset, last_offset, last_stable_offset] =
@@ -132,10 +138,24 @@ pub(super) fn aborted(disk: &dyn Disk, path: &Path, tell: &mut Tell<'_>) -> io::
         tell(path, Finding::Aborted { producer_id, first_offset, last_offset, last_stable_offset });
         let rises = last_offset > before;
         before = last_offset;
+        let at = number as usize * SUM_BYTES;
+        let sum = entry_sum(base.unwrap_or(0), number, bytes);
+        number += 1;
+        if sums.as_ref().is_some_and(|sums| sums.get(at..at + SUM_BYTES) != Some(&sum)) {
+            return Some("the checksum of the entry does not match".to_owned());
+        }
         if version != 0 {
             return Some(format!("unknown version {version}"));
         }
         (first_offset > last_offset || !rises)
             .then(|| format!("offsets {first_offset} to {last_offset} are out of order"))
     })
+}
+
+fn entry_sum(base: i64, number: u32, entry: &[u8]) -> [u8; SUM_BYTES] {
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    [&base.to_be_bytes()[..], &number.to_be_bytes(), entry]
+        .iter()
+        .for_each(|part| digest.update(part));
+    (digest.finalize() as u32).to_be_bytes()
 }

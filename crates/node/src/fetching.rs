@@ -348,6 +348,7 @@ mod tests {
         let read = Read {
             slice: None,
             high_watermark: Offset(60),
+            aborted: Vec::new(),
             last_stable: Offset(60),
             log_start: Offset(2),
             diverging: Some((LeaderEpoch(3), Offset(40))),

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use model::{Durability, LeaderEpoch, Offset};
-use storage::{FileSlice, ReadCursor, ReadLookup, StorageError};
+use storage::{AbortedLookup, AbortedTransaction, FileSlice, ReadCursor, ReadLookup, StorageError};
 
 use crate::error::PartitionError;
 use crate::partition::{Partition, State};
@@ -64,6 +64,9 @@ impl ReadRequest {
 pub struct Read {
     /// The bytes, if there are any.
     pub slice: Option<FileSlice>,
+    /// With [`Isolation::Stable`]: the aborted transactions with records in the slice, ordered by first
+    /// offset.
+    pub aborted: Vec<AbortedTransaction>,
     /// Everything below is committed.
     pub high_watermark: Offset,
     /// No open transaction below.
@@ -83,35 +86,31 @@ impl Partition {
     pub fn read(&self, request: &ReadRequest) -> Result<Read, PartitionError> {
         let mut tried = 0;
         loop {
-            let (mut read, lookup) = self.look(request)?;
-            let Some(lookup) = lookup else { return Ok(read) };
+            let (mut read, lookups) = self.look(request)?;
+            if lookups.is_empty() {
+                return Ok(read);
+            }
             tried += 1;
-            let found = lookup.run();
+            let found = lookups.run(&mut read);
             let is_void = {
                 let state = self.lock();
                 self.note_files(&state);
-                state.log.generation() != lookup.generation()
+                state.log.generation() != lookups.generation
             };
             match found {
-                Ok(slice) if !is_void => {
-                    read.slice = slice;
-                    return Ok(read);
-                }
+                Ok(()) if !is_void => return Ok(read),
                 Err(error) if tried == LOOKUPS_MAX || !(is_void || is_gone(&error)) => {
                     return Err(error.into());
                 }
-                Ok(slice) if tried == LOOKUPS_MAX => {
-                    // Its files are open: what was found is whole batches all the same.
-                    read.slice = slice;
-                    return Ok(read);
-                }
+                // The slice's file is open: the slice is whole batches even if the log has changed.
+                Ok(()) if tried == LOOKUPS_MAX => return Ok(read),
                 _ => {}
             }
         }
     }
 
     /// What is known under the lock, and the look-up that tells the rest.
-    fn look(&self, request: &ReadRequest) -> Result<(Read, Option<ReadLookup>), PartitionError> {
+    fn look(&self, request: &ReadRequest) -> Result<(Read, Lookups), PartitionError> {
         let mut state = self.lock();
         match request.any_role {
             true => self.check_served()?,
@@ -119,15 +118,18 @@ impl Partition {
         }
         let high_watermark = state.replica.high_watermark();
         let last_stable = state.log.last_stable_offset(high_watermark);
+        let generation = state.log.generation();
+        let mut lookups = Lookups { slice: None, aborted: None, generation };
         let mut read = Read {
             slice: None,
+            aborted: Vec::new(),
             high_watermark,
             last_stable,
             log_start: state.log.log_start_offset(),
             diverging: diverging(&state, request),
         };
         if read.diverging.is_some() {
-            return Ok((read, None));
+            return Ok((read, lookups));
         }
         let limit = match request.isolation {
             Isolation::Committed => high_watermark,
@@ -139,19 +141,48 @@ impl Partition {
         if waits && state.settings.durability == Durability::Fsync {
             let waker = self.demand(&mut state, Urgency::Reader);
             wake(state, waker);
-            return Ok((read, None));
+            return Ok((read, lookups));
         }
         // Between the limit and the log end there is nothing to see, but nothing wrong either.
         if request.offset >= limit {
-            return Ok((read, None));
+            return Ok((read, lookups));
         }
         let ReadRequest { cursor, offset, max_bytes, at_least_one, .. } = *request;
         read.slice = state.log.read_at_once(&cursor, offset, limit, max_bytes);
-        let lookup = match read.slice {
-            Some(_) => None,
-            None => state.log.read_lookup(&cursor, offset, limit, max_bytes, at_least_one)?,
-        };
-        Ok((read, lookup))
+        if read.slice.is_none() {
+            lookups.slice =
+                state.log.read_lookup(&cursor, offset, limit, max_bytes, at_least_one)?;
+        }
+        if request.isolation == Isolation::Stable {
+            lookups.aborted = state.log.aborted_lookup(offset);
+        }
+        Ok((read, lookups))
+    }
+}
+
+/// The reads of indexes and batch headers that complete a [`Read`], prepared under the lock.
+struct Lookups {
+    /// The search for the slice, unless the lock already gave it.
+    slice: Option<ReadLookup>,
+    /// The search for aborted transactions in the slice.
+    aborted: Option<AbortedLookup>,
+    /// Generation of the log when the lookups were prepared.
+    generation: u64,
+}
+
+impl Lookups {
+    fn is_empty(&self) -> bool {
+        self.slice.is_none() && self.aborted.is_none()
+    }
+
+    fn run(&self, read: &mut Read) -> Result<(), StorageError> {
+        if let Some(lookup) = &self.slice {
+            read.slice = lookup.run()?;
+        }
+        let (Some(lookup), Some(slice)) = (&self.aborted, &read.slice) else { return Ok(()) };
+        let end = slice.end_offset()?.min(read.last_stable);
+        read.aborted = lookup.run(end)?;
+        Ok(())
     }
 }
 

@@ -37,7 +37,8 @@ pub use log::{
     RollTicket, SealedSegment, SyncTicket, TimeLookup, TimestampedOffset, ZerosTicket,
 };
 pub use log_dir::LogDir;
-pub use producers::transactions::AbortedTransaction;
+pub use producers::aborted::{AbortedLookup, AbortedTransaction};
+pub use producers::transactions::Marker as TransactionMarker;
 pub use producers::{ProducerSummary, ProducerVerdict};
 pub use rebuild::{Lost, Rewrite, Survey};
 pub use unreadable::UnreadableBatch;

@@ -13,6 +13,8 @@ pub(crate) const LOG: &str = ".log";
 pub(crate) const OFFSET_INDEX: &str = ".index";
 pub(crate) const TIME_INDEX: &str = ".timeindex";
 pub(crate) const TRANSACTION_INDEX: &str = ".txnindex";
+/// Ours, not Kafka's: checksums of the entries of the transaction index; see `producers/aborted.rs`.
+pub(crate) const TRANSACTION_SUMS: &str = ".txnsums";
 pub(crate) const SNAPSHOT: &str = ".snapshot";
 /// Ours, not Kafka's: what a snapshot leaves out of the producers; see `producers/state_file.rs`.
 pub(crate) const PRODUCERS: &str = ".producers";

@@ -23,6 +23,7 @@ use crate::disk::{DiskFile, OpenMode, guard};
 use crate::error::{Context, FAILED_CUT};
 use crate::index::{Entry, Index, OffsetEntry, TimeEntry};
 use crate::names::{Home, LOG};
+use crate::producers::aborted::AbortedExtent;
 use crate::scan::ScanError;
 
 /// Below this size nothing is reserved: most partitions stay small.
@@ -94,8 +95,10 @@ pub(crate) struct Segment {
     pub(crate) unsealed: bool,
     /// Counts what changes log or index files: an equal one says that they are as they were.
     version: u64,
-    /// The index of aborted transactions, from when it was written to until a checkpoint covers it.
-    pub(crate) unsynced_aborted: Option<Arc<dyn DiskFile>>,
+    /// Both files of the index of aborted transactions, from when they were written to until a checkpoint covers them.
+    pub(crate) unsynced_aborted: Option<[Arc<dyn DiskFile>; 2]>,
+    /// How many aborted transactions the segment's index has.
+    pub(crate) aborted: AbortedExtent,
     /// Bytes of batches that a sync has covered.
     synced_bytes: u64,
     /// Whether zeros were cut off the file's end, and no checkpoint has covered that.
@@ -203,6 +206,7 @@ impl Segment {
             unsealed: false,
             version: 0,
             unsynced_aborted: None,
+            aborted: AbortedExtent::default(),
             synced_bytes: 0,
             is_cut_unsynced: false,
             compared_from: 0,
@@ -499,7 +503,7 @@ impl Segment {
         }
         self.offsets.sync(home, self.base)?;
         self.times.sync(home, self.base)?;
-        self.unsynced_aborted.as_ref().map_or(Ok(()), |file| file.sync())
+        self.unsynced_aborted.iter().flatten().try_for_each(|file| file.sync())
     }
 
     /// Opens all files, so that whoever reads the segment goes on with them whatever gets their names.

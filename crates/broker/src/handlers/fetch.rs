@@ -517,6 +517,7 @@ impl Terms<'_> {
         Read {
             slice: None,
             high_watermark,
+            aborted: Vec::new(),
             last_stable: high_watermark,
             log_start: partition.with_log(|log| log.log_start_offset()),
             diverging: None,

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{BatchHeader, Offset, ProducerId};
 
-use crate::producers::transactions::{AbortedTransaction, Marker};
+use crate::producers::aborted::AbortedTransaction;
+use crate::producers::transactions::Marker;
 
 /// Which transactions are under way at a place in the log that is read from front to end.
 pub(super) struct Aborted {

@@ -31,7 +31,7 @@ use model::{Offset, ProducerEpoch, ProducerId, Timestamp};
 use crate::disk::DiskFile;
 use crate::log::DeletedSegment;
 use crate::names::{self, CLEANED, Home, LOG, OFFSET_INDEX, TIME_INDEX};
-use crate::producers::transactions::{self, AbortedTransaction};
+use crate::producers::aborted::{AbortedLookup, AbortedTransaction};
 use crate::segment::{Peak, Segment};
 use crate::stamps::Stamps;
 use crate::{Log, LogConfig, StorageError};
@@ -195,7 +195,7 @@ impl Log {
             home: self.home.clone(),
             config: Arc::clone(&self.config),
             segments: segments.map(|(n, segment)| (segment.clone(), self.end_of(n))).collect(),
-            bases: self.segments.iter().map(|segment| segment.base).collect(),
+            aborted: self.aborted_lookup(self.segments[0].base),
             stamps: self.stamps_from(self.segments[0].base),
             dirty_from: self.cleaned_below.max(self.segments[0].base),
             last_batches: self.producers.last_offsets(),
@@ -305,8 +305,8 @@ pub struct CompactionChoice {
     config: Arc<LogConfig>,
     /// The segments with their ends.
     segments: Vec<(Segment, Offset)>,
-    /// The bases of all segments that may tell of transactions in these.
-    bases: Vec<Offset>,
+    /// Search for the aborted transactions with records in these segments.
+    aborted: Option<AbortedLookup>,
     stamps: Stamps,
     dirty_from: Offset,
     last_batches: Vec<Offset>,
@@ -327,12 +327,9 @@ impl CompactionChoice {
                 file: segment.file(&self.home)?,
             });
         }
-        let (from, until) = match (sources.first(), sources.last()) {
-            (Some(first), Some(last)) => (first.base, last.end),
-            _ => (self.dirty_from, self.dirty_from),
-        };
+        let until = sources.last().map_or(self.dirty_from, |last| last.end);
         Ok(CompactionPlan {
-            aborted: transactions::aborted_between(&self.home, &self.bases, from, until)?,
+            aborted: self.aborted.map_or_else(|| Ok(Vec::new()), |lookup| lookup.run(until))?,
             home: self.home,
             config: self.config,
             sources,

@@ -8,8 +8,8 @@ use model::Offset;
 use super::{Compacted, Compaction, Group, Place};
 use crate::error::{Context, FAILED_SWAP};
 use crate::log::{DeletedSegment, ProducersKept, rename_deleted, set_aside};
-use crate::names::{self, Home, LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TRANSACTION_INDEX};
-use crate::producers::transactions;
+use crate::names::{self, Home, LOG, OFFSET_INDEX, SWAP, TIME_INDEX};
+use crate::producers::aborted;
 use crate::segment::Segment;
 use crate::{Log, StorageError};
 
@@ -180,8 +180,7 @@ impl SwapTicket {
             self.rename(self.place.path(base, suffix), home.segment_path(base, suffix))?;
         }
         // No record of an aborted transaction is left, so nothing need be known of them.
-        let aborted = home.segment_path(base, TRANSACTION_INDEX);
-        transactions::store_aborted(home, &aborted, &[])?;
+        aborted::remove(home, base)?;
         for (old, size) in &replaced[1..] {
             let paths = rename_deleted(home, *old)?;
             deleted.push(DeletedSegment::new(paths, *old, *size));

@@ -18,6 +18,7 @@
 //! entries are written, and what a start does with what it finds (the broker's room `logs`).
 
 mod codec;
+pub(crate) use codec::crc32c;
 mod entry;
 mod frames;
 mod load;

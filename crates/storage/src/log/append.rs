@@ -8,7 +8,8 @@ use model::{BatchHeader, Offset, Timestamp};
 use super::Log;
 use crate::StorageError;
 use crate::disk::guard;
-use crate::producers::transactions::{self, AbortedTransaction, Marker};
+use crate::producers::aborted::{self, AbortedTransaction};
+use crate::producers::transactions::Marker;
 
 /// Ends of batches remembered; a high watermark is rarely further behind.
 const BOUNDARIES: usize = 32;
@@ -171,10 +172,11 @@ impl Log {
         self.log_end = header.next_offset();
         self.boundaries.push(self.log_end, position + header.size_bytes as u64);
         self.durability.unchecked_bytes += header.size_bytes as u64;
-        if let Some(aborted) = self.take_in_producer(header, batch, now) {
+        if let Some(entry) = self.take_in_producer(header, batch, now) {
             let _excepted = guard::append_writes();
-            let file = transactions::append_aborted(&self.home, self.active().base, &aborted)?;
-            self.active_mut().unsynced_aborted = Some(file);
+            let active = self.segments.last_mut().expect("a log has an active segment");
+            let files = aborted::append(&self.home, active.base, &mut active.aborted, &entry)?;
+            active.unsynced_aborted = Some(files);
         }
         Ok(())
     }

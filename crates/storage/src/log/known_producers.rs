@@ -20,7 +20,7 @@ use crate::disk::DiskFile;
 use crate::epoch_history::EpochHistory;
 use crate::error::Context;
 use crate::names::{Home, LOG, PRODUCERS, SNAPSHOT};
-use crate::producers::transactions::AbortedTransaction;
+use crate::producers::aborted::AbortedTransaction;
 use crate::producers::{Producers, snapshot, state_file};
 use crate::scan::HeaderWalk;
 

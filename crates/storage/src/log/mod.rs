@@ -16,6 +16,7 @@
 //! `truncate.rs`, `retention.rs`,
 //! `timestamps.rs`. Compaction is a room of its own beside it.
 
+mod aborted;
 mod ahead;
 mod append;
 mod cut;
@@ -306,7 +307,8 @@ impl Log {
     /// The first offset at or below the high watermark that is not decided: an open transaction
     /// begins there.
     pub fn last_stable_offset(&self, high_watermark: Offset) -> Offset {
-        self.producers.last_stable_offset(high_watermark)
+        // Records below the log start are deleted, those of an open transaction too.
+        self.producers.last_stable_offset(high_watermark).max(self.log_start).min(high_watermark)
     }
 
     /// Why the log takes no writes any more, if so.

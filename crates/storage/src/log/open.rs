@@ -24,7 +24,7 @@ use crate::epoch_history::EpochHistory;
 use crate::error::Context;
 use crate::names::{
     self, CEILING, CLEANED, DELETED, Home, LEADER_EPOCHS, LOG, OFFSET_INDEX, PRODUCERS, SNAPSHOT,
-    SWAP, TEMPORARY, TIME_INDEX, TRANSACTION_INDEX,
+    SWAP, TEMPORARY, TIME_INDEX, TRANSACTION_INDEX, TRANSACTION_SUMS,
 };
 use crate::producers::Producers;
 use crate::scan::HeaderWalk;
@@ -42,6 +42,8 @@ pub(super) struct Found {
     /// Whether the files of these are there.
     pub(super) has_ceiling: bool,
     pub(super) has_epochs: bool,
+    /// Base offsets of segments with a file of the index of aborted transactions.
+    pub(super) aborted: BTreeSet<Offset>,
     /// The sizes of the segments' files, once they are needed.
     pub(super) sizes: BTreeMap<Offset, FoundSize>,
 }
@@ -79,6 +81,7 @@ impl Log {
         log.told_epoch = trust.newest_epoch();
         if log.resume(&found, &trust)? {
             log.settle_ends(&trust)?;
+            log.verify_aborted(&found)?;
             log.segments.shrink_to_fit();
             log.assert_ordered();
             log.doubt_first_name();
@@ -99,6 +102,7 @@ impl Log {
             log.recover(&found, &trust, contradiction)?;
         }
         log.settle_ends(&trust)?;
+        log.verify_aborted(&found)?;
         log.cut_zeros(&found.sizes)?;
         log.sync_recovered()?;
         log.epochs_unwritten |= log.epochs != epochs_in_file;
@@ -299,8 +303,8 @@ fn tidy(home: &Home) -> Result<Found, StorageError> {
             home.disk.create_dir_all(&home.dir).during("create", &home.dir)?;
             let (bases, snapshots) = (Vec::new(), Vec::new());
             let (has_ceiling, has_epochs) = (false, false);
-            let (is_new, sizes) = (true, BTreeMap::new());
-            return Ok(Found { bases, snapshots, is_new, has_ceiling, has_epochs, sizes });
+            let (is_new, aborted, sizes) = (true, BTreeSet::new(), BTreeMap::new());
+            return Ok(Found { bases, snapshots, is_new, has_ceiling, has_epochs, aborted, sizes });
         }
         Err(error) => return Err(error).during("list", &home.dir),
     };
@@ -318,7 +322,7 @@ fn tidy(home: &Home) -> Result<Found, StorageError> {
         complete_swap(home, base, &mut bases)?;
     }
     // A crash may keep the name of an index and lose that of its log.
-    for suffix in [OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX] {
+    for suffix in [OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, TRANSACTION_SUMS] {
         for orphan in of(suffix).difference(&bases) {
             remove_if_there(home, &home.segment_path(*orphan, suffix))?;
         }
@@ -327,8 +331,9 @@ fn tidy(home: &Home) -> Result<Found, StorageError> {
     let snapshots = of(SNAPSHOT).union(&of(PRODUCERS)).copied().collect();
     let has = |wanted: &str| names.iter().any(|name| name == wanted);
     let (has_ceiling, has_epochs) = (has(CEILING), has(LEADER_EPOCHS));
+    let aborted = of(TRANSACTION_INDEX).union(&of(TRANSACTION_SUMS)).copied().collect();
     let (is_new, sizes) = (false, BTreeMap::new());
-    Ok(Found { bases, snapshots, is_new, has_ceiling, has_epochs, sizes })
+    Ok(Found { bases, snapshots, is_new, has_ceiling, has_epochs, aborted, sizes })
 }
 
 fn remove_if_there(home: &Home, path: &std::path::Path) -> Result<(), StorageError> {
@@ -349,7 +354,7 @@ fn complete_swap(
     let end = last_offset_in(home, &swap)?.unwrap_or(base);
     let replaced: Vec<Offset> = bases.range(base..=end).copied().collect();
     for old in replaced {
-        for suffix in [OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, LOG] {
+        for suffix in [OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, TRANSACTION_SUMS, LOG] {
             remove_if_there(home, &home.segment_path(old, suffix))?;
         }
         bases.remove(&old);

@@ -3,6 +3,7 @@
 //! A range is whole batches; it begins with the batch that contains the offset. Payloads are never
 //! looked at. Not here: what a fetch waits for, and who may read how far.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use model::Offset;
@@ -11,7 +12,10 @@ use super::Log;
 use super::lookup::{ReadLookup, SegmentView};
 use crate::StorageError;
 use crate::disk::DiskFile;
-use crate::producers::transactions::{self, AbortedTransaction};
+use crate::error::Context;
+use crate::names::{LOG, file_name};
+use crate::producers::aborted::{AbortedLookup, AbortedTransaction};
+use crate::scan::{HeaderWalk, ScanError};
 use crate::stamps::Stamps;
 
 /// Whole batches, one behind the other, in one segment's file. Holding it keeps the file readable
@@ -29,6 +33,28 @@ pub struct FileSlice {
     pub first_offset: Offset,
     /// For [`Log::read_from`]: where whoever has read this goes on.
     pub next: ReadCursor,
+}
+
+impl FileSlice {
+    /// The offset behind the last batch. Reads the batch headers if the look-up did not.
+    pub fn end_offset(&self) -> Result<Offset, StorageError> {
+        if let Some(offset) = self.next.offset() {
+            return Ok(offset);
+        }
+        let path = PathBuf::from(file_name(self.next.segment, LOG));
+        let mut walk = HeaderWalk::new(&*self.file, self.position, self.next.position);
+        let mut end = self.first_offset;
+        loop {
+            match walk.next() {
+                Ok(Some((_, header))) => end = header.next_offset(),
+                Ok(None) => return Ok(end),
+                Err(ScanError::Io(error)) => return Err(error).during("read", &path),
+                Err(ScanError::Batch(error)) => {
+                    return Err(StorageError::batch(&path, walk.position(), end, error));
+                }
+            }
+        }
+    }
 }
 
 /// Where a reader goes on; spares the look-up in an index. Good or not, using it is safe: the log
@@ -185,9 +211,16 @@ impl Log {
         from: Offset,
         until: Offset,
     ) -> Result<Vec<AbortedTransaction>, StorageError> {
-        let segments = &self.segments[self.segment_of(from)..];
-        let bases: Vec<Offset> = segments.iter().map(|segment| segment.base).collect();
-        transactions::aborted_between(&self.home, &bases, from, until)
+        self.aborted_lookup(from).map_or_else(|| Ok(Vec::new()), |lookup| lookup.run(until))
+    }
+
+    /// Prepares a search for the aborted transactions with records at or behind `from`. `None`: the log
+    /// has none. Touches no file.
+    pub fn aborted_lookup(&self, from: Offset) -> Option<AbortedLookup> {
+        let segments = self.segments[self.segment_of(from)..].iter();
+        let reaching = segments.filter(|segment| segment.aborted.reaches(from));
+        let segments: Vec<_> = reaching.map(|segment| (segment.base, segment.aborted)).collect();
+        (!segments.is_empty()).then(|| AbortedLookup { home: self.home.clone(), segments, from })
     }
 
     fn checked_limit(&self, offset: Offset, limit: Offset) -> Result<Offset, StorageError> {

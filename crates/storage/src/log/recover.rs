@@ -28,8 +28,7 @@ use crate::disk::OpenMode;
 use crate::epoch_history::EpochHistory;
 use crate::error::{Context, Damage};
 use crate::index::Entry;
-use crate::names::{self, DAMAGED, LOG, TRANSACTION_INDEX};
-use crate::producers::transactions;
+use crate::names::{self, DAMAGED, LOG};
 use crate::scan::{BatchScan, HeaderWalk, ScanError, only_zeros, valid_batch_behind};
 use crate::segment::Segment;
 
@@ -333,31 +332,7 @@ impl Log {
             // A newer snapshot may know producers whose batches were deleted.
             self.reload_producers()?;
         }
-        for number in first..self.segments.len() {
-            let (base, end) = (self.segments[number].base, self.end_of(number));
-            let mut aborted = transactions::load_aborted(&self.home, base)?;
-            aborted.retain(|t| t.last_offset < scan_from);
-            let here = |t: &&transactions::AbortedTransaction| {
-                t.last_offset >= scan_from.max(base) && t.last_offset < end
-            };
-            aborted.extend(met.iter().filter(here));
-            let path = self.home.segment_path(base, TRANSACTION_INDEX);
-            transactions::store_aborted(&self.home, &path, &aborted)?;
-        }
-        Ok(())
-    }
-
-    /// Drops aborted transactions whose markers were cut off.
-    pub(super) fn drop_aborted_behind(&self, end: Offset) -> Result<(), StorageError> {
-        let base = self.active().base;
-        let mut aborted = transactions::load_aborted(&self.home, base)?;
-        let before = aborted.len();
-        aborted.retain(|t| t.last_offset < end);
-        if aborted.len() == before {
-            return Ok(());
-        }
-        let path = self.home.segment_path(base, TRANSACTION_INDEX);
-        transactions::store_aborted(&self.home, &path, &aborted)
+        self.derive_aborted(first, scan_from, &met)
     }
 
     /// Compares the epoch history with the batches at its seams, for its file has no checksum; if

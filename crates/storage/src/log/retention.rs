@@ -299,11 +299,12 @@ impl RetentionTicket {
 
 /// Gives a segment's files the names of deleted ones, and returns those that there are.
 pub(crate) fn rename_deleted(home: &Home, base: Offset) -> Result<Vec<PathBuf>, StorageError> {
-    const SUFFIXES: [&str; 6] = [
+    const SUFFIXES: [&str; 7] = [
         names::LOG,
         names::OFFSET_INDEX,
         names::TIME_INDEX,
         names::TRANSACTION_INDEX,
+        names::TRANSACTION_SUMS,
         names::SNAPSHOT,
         names::PRODUCERS,
     ];

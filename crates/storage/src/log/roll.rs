@@ -253,9 +253,18 @@ impl Log {
     }
 }
 
-/// Removes all files of a segment, the log first: without it the others mean nothing.
+/// Files of a segment, the log first: without it the others mean nothing.
+const SUFFIXES: [&str; 5] = [
+    names::LOG,
+    names::OFFSET_INDEX,
+    names::TIME_INDEX,
+    names::TRANSACTION_INDEX,
+    names::TRANSACTION_SUMS,
+];
+
+/// Removes all files of a segment.
 pub(super) fn remove_segment_files(home: &Home, base: Offset) -> Result<(), StorageError> {
-    for suffix in [names::LOG, names::OFFSET_INDEX, names::TIME_INDEX, names::TRANSACTION_INDEX] {
+    for suffix in SUFFIXES {
         let path = home.segment_path(base, suffix);
         match home.disk.remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -11,6 +11,7 @@
 //!
 //! Not here: who may write in which transaction.
 
+pub(crate) mod aborted;
 pub(crate) mod snapshot;
 pub(crate) mod state_file;
 pub(crate) mod transactions;

@@ -132,10 +132,11 @@ fn appending_kafkas_batches_makes_kafkas_directory() {
     log.close().unwrap();
     let all = golden_files(|name| name != "partition.metadata");
     let names: Vec<_> = all.iter().map(|(name, _)| name.clone()).collect();
-    let (own, kafkas) =
-        place.names().into_iter().partition::<Vec<_>, _>(|n| n.ends_with(".producers"));
+    let is_own = |name: &String| name.ends_with(".producers") || name.ends_with(".txnsums");
+    let (own, kafkas) = place.names().into_iter().partition::<Vec<_>, _>(is_own);
     assert_eq!(kafkas, names);
-    assert_eq!(own.len(), names.iter().filter(|name| name.ends_with(".snapshot")).count());
+    let has_own = |name: &&String| name.ends_with(".snapshot") || name.ends_with(".txnindex");
+    assert_eq!(own.len(), names.iter().filter(has_own).count());
     for (name, bytes) in all {
         assert!(std::fs::read(place.path(&name)).unwrap() == bytes, "{name}");
     }

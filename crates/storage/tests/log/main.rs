@@ -1,6 +1,7 @@
 //! The log engine from outside: appending, reading, opening again, deleting, compacting, against a
 //! real directory and against a model that keeps everything in memory.
 
+mod aborted;
 mod ahead;
 mod basics;
 mod compacted;

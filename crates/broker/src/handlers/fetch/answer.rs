@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use model::{ErrorCode, PartitionIndex};
 use node::answering;
-use partition::{Isolation, PartitionError, Read, Status};
+use partition::{Isolation, PartitionError, Status};
 use rustix::io::Errno;
 use storage::{FileSlice, StorageError};
 use wire::EncodeError;
@@ -192,7 +192,12 @@ impl FetchInProgress {
                 return Ok(());
             }
         };
-        let fetched = self.fetched(index, read);
+        let aborted = read.aborted.iter().map(|entry| (entry.producer_id, entry.first_offset));
+        let aborted: Vec<_> = aborted.collect();
+        let fetched = FetchedPartition {
+            aborted_transactions: (self.isolation == Isolation::Stable).then_some(&*aborted),
+            ..answering::found(index, read)
+        };
         match &read.slice {
             None => {
                 responder.partition(&fetched, Records::Copied(&[]))?;
@@ -219,14 +224,6 @@ impl FetchInProgress {
             }
         }
         Ok(())
-    }
-
-    /// What is said of a partition in front of its records.
-    fn fetched(&self, index: PartitionIndex, read: &Read) -> FetchedPartition<'static> {
-        FetchedPartition {
-            aborted_transactions: (self.isolation == Isolation::Stable).then_some(&[]),
-            ..answering::found(index, read)
-        }
     }
 }
 
