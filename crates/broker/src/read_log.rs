@@ -8,10 +8,12 @@
 use std::sync::Arc;
 
 use compression::records::RecordStream;
+use coordinator::Loader;
+use coordinator::records::RecordError;
 use model::batch::Batches;
-use model::{BatchHeader, Offset};
+use model::{BatchHeader, Offset, ProducerId};
 use partition::{Isolation, Partition, PartitionError, ReadRequest};
-use storage::ReadCursor;
+use storage::{ReadCursor, TransactionMarker};
 
 /// Bytes read at once; a larger batch is read whole.
 const CHUNK_BYTES: u32 = 1 << 20;
@@ -54,12 +56,49 @@ impl Range {
     pub const ALL: Range = Range { from: None, isolation: Isolation::LogEnd, any_role: false };
 }
 
-/// Calls `take` with key and value of every record, control records left out. Returns the end of what was read, which is that
+/// One entry of a partition's log.
+#[derive(Clone, Copy, Debug)]
+pub enum LogEntry<'a> {
+    /// A record.
+    Record {
+        /// Its offset.
+        offset: Offset,
+        /// Producer of the transaction that the record belongs to, if it belongs to one.
+        transaction: Option<ProducerId>,
+        /// Key of the record.
+        key: Option<&'a [u8]>,
+        /// Value of the record; `None` for a tombstone.
+        value: Option<&'a [u8]>,
+    },
+    /// The end of a transaction.
+    TransactionEnd {
+        /// Producer of the transaction.
+        producer: ProducerId,
+        /// Whether the transaction is committed; otherwise it is aborted.
+        is_committed: bool,
+    },
+}
+
+/// Replays an entry of `__consumer_offsets`.
+pub fn replay_entry(loader: &mut Loader, entry: LogEntry<'_>) -> Result<(), RecordError> {
+    match entry {
+        LogEntry::Record { offset, transaction, key: Some(key), value } => {
+            loader.replay_at(offset, transaction, key, value)
+        }
+        LogEntry::Record { key: None, .. } => Ok(()),
+        LogEntry::TransactionEnd { producer, is_committed } => {
+            loader.end_transaction(producer, is_committed);
+            Ok(())
+        }
+    }
+}
+
+/// Calls `take` with every record and every end of a transaction, in order. Returns the end of the range, which is that
 /// of the range at the beginning. Fails with the first record that `take` refuses.
-pub fn for_each_record<E: std::fmt::Display>(
+pub fn for_each_entry<E: std::fmt::Display>(
     partition: &Arc<Partition>,
     range: Range,
-    mut take: impl FnMut(Option<&[u8]>, Option<&[u8]>) -> Result<(), E>,
+    mut take: impl FnMut(LogEntry<'_>) -> Result<(), E>,
 ) -> Result<Offset, ReadLogError> {
     let (start, log_end) = partition.with_log(|log| (log.log_start_offset(), log.log_end_offset()));
     let end = match range.isolation {
@@ -109,7 +148,7 @@ fn each_in<E: std::fmt::Display>(
     chunk: &[u8],
     due: &Due,
     window: &mut Vec<u8>,
-    take: &mut impl FnMut(Option<&[u8]>, Option<&[u8]>) -> Result<(), E>,
+    take: &mut impl FnMut(LogEntry<'_>) -> Result<(), E>,
 ) -> Result<Offset, ReadLogError> {
     let mut next = due.offset;
     for batch in Batches::new(chunk) {
@@ -129,13 +168,20 @@ fn each_in<E: std::fmt::Display>(
                 format!("a batch there has offsets {first} to {last}, and the log ends at {end}");
             return Err(malformed(reason));
         }
+        if let Some(marker) = TransactionMarker::read(&header, bytes) {
+            let producer = header.producer_id;
+            let end = LogEntry::TransactionEnd { producer, is_committed: !marker.aborts };
+            take(end).map_err(|error| malformed(error.to_string()))?;
+        }
         if !header.is_control() {
+            let transaction = header.is_transactional().then_some(header.producer_id);
             let mut records = RecordStream::new(&header, bytes, u64::MAX, window);
             while let Some(record) = records.next_within(RECORD_BYTES_MAX) {
                 let (record, _) = record.map_err(|error| malformed(error.to_string()))?;
                 let offset = header.base_offset.plus(i64::from(record.offset_delta));
                 if offset >= due.offset {
-                    let taken = take(record.key, record.value);
+                    let (key, value) = (record.key, record.value);
+                    let taken = take(LogEntry::Record { offset, transaction, key, value });
                     taken.map_err(|error| ReadLogError::Malformed {
                         offset,
                         reason: error.to_string(),
@@ -223,7 +269,8 @@ mod tests {
             std::fs::write("/proc/self/clear_refs", "5").unwrap();
             let before = status_bytes("VmRSS:");
             let mut count = 0;
-            let end = for_each_record(&partition, Range::ALL, |key, value| {
+            let end = for_each_entry(&partition, Range::ALL, |entry| {
+                let LogEntry::Record { key, value, .. } = entry else { unreachable!() };
                 assert_eq!((key, value.map(<[u8]>::len)), (Some(&b"key"[..]), Some(MIB)));
                 count += 1;
                 Ok::<_, String>(())

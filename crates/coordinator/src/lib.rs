@@ -28,6 +28,7 @@ mod offset_commit;
 mod offset_delete;
 mod offset_fetch;
 mod outbox;
+mod pending;
 mod rebalance;
 mod shard;
 mod subscription;

@@ -1,12 +1,13 @@
 //! From records to a shard, when this broker becomes the leader of the partition. Until it has
 //! finished, the host answers COORDINATOR_LOAD_IN_PROGRESS; there is no shard that it could ask.
 
-use model::Timestamp;
+use model::{Offset, ProducerId, Timestamp};
 
 use crate::durable::Durable;
 use crate::event::Effects;
 use crate::group::Group;
 use crate::outbox::Outbox;
+use crate::pending::PendingOffsets;
 use crate::records::{Record, RecordError};
 use crate::request::Lent;
 use crate::shard::Shard;
@@ -18,13 +19,15 @@ use crate::{GroupConfig, GroupId};
 pub struct Loader {
     config: GroupConfig,
     durable: Durable,
+    /// Offsets committed in transactions that no marker has ended yet.
+    pending: PendingOffsets,
 }
 
 impl Loader {
     /// Panics if the configuration is not valid.
     pub fn new(config: GroupConfig) -> Loader {
         config.assert_valid();
-        Loader { config, durable: Durable::default() }
+        Loader { config, durable: Durable::default(), pending: PendingOffsets::default() }
     }
 
     /// Learns one record. Kinds of records that are not of classic groups are skipped.
@@ -32,13 +35,49 @@ impl Loader {
     /// An error says that the record cannot be understood; the loader is as it was before, and the
     /// host decides whether to go on without the record.
     pub fn replay(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), RecordError> {
-        if let Some(record) = Record::decode(key, value)? {
-            self.durable.replay(&record);
+        self.replay_at(Offset(i64::MAX), None, key, value)
+    }
+
+    /// Learns the record at the log offset `at`; `transaction` is the producer of a transactional batch.
+    /// An offset committed in a transaction counts once [`Loader::end_transaction`] commits it. A tombstone
+    /// counts at once, as in Kafka.
+    pub fn replay_at(
+        &mut self,
+        at: Offset,
+        transaction: Option<ProducerId>,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), RecordError> {
+        match (Record::decode(key, value)?, transaction) {
+            (
+                Some(Record::OffsetCommit { group, partition, value: Some(value) }),
+                Some(producer),
+            ) => {
+                self.pending.add(producer, at, group, partition, value);
+            }
+            (Some(record), _) => self.apply(at, &record),
+            (None, _) => {}
         }
         Ok(())
     }
 
-    /// The shard, once all records are read. Members of stable groups have a session from now on.
+    /// Learns that a marker ended the transaction of `producer`. Without a transaction nothing changes.
+    pub fn end_transaction(&mut self, producer: ProducerId, is_committed: bool) {
+        let ended = self.pending.end(producer);
+        if is_committed {
+            ended.iter().for_each(|(at, record)| self.apply(*at, record));
+        }
+    }
+
+    fn apply(&mut self, at: Offset, record: &Record) {
+        if let Record::OffsetCommit { group, partition, .. } = record {
+            self.pending.outdate(group, partition, at);
+        }
+        self.durable.replay(record);
+    }
+
+    /// The shard, once all records are read. Offsets of transactions that are still open do not count: this
+    /// broker has no coordinator that could end them, and adoption ends those of other clusters. Members of stable groups have a session from now on.
     /// The effects are those of groups that are larger than is allowed now: they rebalance. `lend` is asked for
     /// the bytes that each member's subscription and each group's assignment take from now on.
     pub fn finish(self, now: Timestamp, mut lend: impl FnMut(usize) -> Lent) -> (Shard, Effects) {

@@ -188,9 +188,9 @@ impl Host {
         };
         let mut records = 0u64;
         let range = Range { from, ..Range::ALL };
-        let end = read_log::for_each_record(&self.partition, range, |key, value| {
+        let end = read_log::for_each_entry(&self.partition, range, |entry| {
             records += 1;
-            key.map_or(Ok(()), |key| loader.replay(key, value))
+            read_log::replay_entry(&mut loader, entry)
         })?;
         let read_ahead_to = from.filter(|from| from.0 > 0).map(|from| from.0);
         if records > 0 || read_ahead_to.is_some() {

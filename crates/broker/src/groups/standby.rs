@@ -61,8 +61,8 @@ impl Standby {
             return;
         }
         let range = Range { from: Some(*up_to), isolation: Isolation::Committed, any_role: true };
-        let read = read_log::for_each_record(&self.partition, range, |key, value| {
-            key.map_or(Ok(()), |key| loader.replay(key, value))
+        let read = read_log::for_each_entry(&self.partition, range, |entry| {
+            read_log::replay_entry(loader, entry)
         });
         match read {
             Ok(end) => *up_to = end,
@@ -143,7 +143,7 @@ mod tests {
         let end = store(&partition, "first");
         let range = Range { from: None, isolation: Isolation::Committed, any_role: true };
         let mut count = 0;
-        let read = read_log::for_each_record(&partition, range, |_, _| {
+        let read = read_log::for_each_entry(&partition, range, |_| {
             count += 1;
             store(&partition, "meanwhile");
             Ok::<_, String>(())
