@@ -27,7 +27,7 @@ use crate::counters::Counters;
 use crate::descriptors::Descriptors;
 use crate::endpoints::Endpoints;
 use crate::fetch_session::FetchSessions;
-use crate::groups::{Groups, OFFSETS_TOPIC, partition_of};
+use crate::groups::{Groups, partition_of};
 use crate::log_ends::LogEnds;
 use crate::log_levels::LogLevels;
 use crate::logs::Logs;
@@ -364,9 +364,8 @@ impl Server {
         request: coordinator::Request,
     ) -> Result<coordinator::Response, ErrorCode> {
         let image = self.image();
-        let topic = image.topic(OFFSETS_TOPIC).ok_or(ErrorCode::CoordinatorNotAvailable)?;
-        let partition = partition_of(group, topic.partition_count() as i32);
-        self.groups.ask(partition, request).await
+        let partition = partition_of(&image, group).ok_or(ErrorCode::CoordinatorNotAvailable)?;
+        self.groups.ask(partition.0, request).await
     }
 
     /// Has the controller decide, and waits until what it decided has been acted upon here.

@@ -84,7 +84,9 @@ impl ImageDelta {
     pub fn note(&mut self, before: &ClusterImage, record: &MetadataRecord) {
         use MetadataRecord::*;
         match record {
-            ClusterCreated { .. } | FeatureLevelSet { .. } => self.cluster = true,
+            ClusterCreated { .. } | FeatureLevelSet { .. } | GroupPlacementSet { .. } => {
+                self.cluster = true;
+            }
             BrokerRegistered(registration) => drop(self.brokers.insert(registration.broker)),
             BrokerFenced { broker }
             | BrokerUnfenced { broker }

@@ -32,6 +32,28 @@ numbers!(
     timestamp Timestamp(i64),
 );
 
+/// The formula that places groups: its name. An unknown name is an error, as an unknown type of record is.
+pub(crate) mod group_placement {
+    use model::partitioner::GroupPlacement;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(
+        placement: &GroupPlacement,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.serialize_str(placement.name())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<GroupPlacement, D::Error> {
+        let name = String::deserialize(from)?;
+        GroupPlacement::from_name(&name)
+            .ok_or_else(|| D::Error::custom(format!("unknown group placement {name}")))
+    }
+}
+
 /// A list of brokers: a list of numbers.
 pub(crate) mod broker_ids {
     use model::BrokerId;

@@ -9,12 +9,16 @@
 //! it. A state that the first form of a type can say is written in the first form.
 
 use crate::json;
+use model::partitioner::GroupPlacement;
 use model::{
     BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, ProducerId, Timestamp, TopicId, Uuid,
 };
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// The level of `highwater.version` with which a new cluster records Kafka's formula for groups.
+pub const GROUP_PLACEMENT_LEVEL: i16 = 4;
 
 /// What a configuration belongs to. Ordered, so that a resource's keys lie together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -153,6 +157,12 @@ pub enum MetadataRecord {
         name: String,
         /// Its level.
         level: i16,
+    },
+    /// The formula that places groups on the partitions of `__consumer_offsets`. Absent: the mask.
+    GroupPlacementSet {
+        /// The formula.
+        #[serde(with = "json::group_placement")]
+        placement: GroupPlacement,
     },
     /// A broker registered, perhaps again.
     BrokerRegistered(BrokerRecord),
@@ -387,6 +397,7 @@ impl MetadataRecord {
             | ElrCleared { .. }
             | DurabilityLost { .. } => 1,
             ReplicasOffline { .. } => 2,
+            GroupPlacementSet { .. } => GROUP_PLACEMENT_LEVEL,
             _ => 0,
         }
     }

@@ -33,6 +33,42 @@ pub fn java_hash_code(key: &[u8]) -> i32 {
     String::from_utf8_lossy(key).encode_utf16().fold(0, step)
 }
 
+/// The formula that finds the partition of `__consumer_offsets` for a group id. A cluster keeps the formula that
+/// it was founded with: with another one it would not find the offsets that its groups have committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupPlacement {
+    /// The hash code without its sign bit. Clusters founded before `highwater.version` 4.
+    #[default]
+    Mask,
+    /// The absolute value of the hash code, 0 for `i32::MIN`: Kafka's `Utils.abs`.
+    Abs,
+}
+
+impl GroupPlacement {
+    /// The partition of a group among `count`, by Java's `hashCode` of the group id.
+    pub fn partition_of(self, group: &str, count: i32) -> i32 {
+        let hash = java_hash_code(group.as_bytes());
+        let positive = match self {
+            GroupPlacement::Mask => hash & i32::MAX,
+            GroupPlacement::Abs => hash.checked_abs().unwrap_or(0),
+        };
+        positive % count.max(1)
+    }
+
+    /// The name of the formula in metadata records.
+    pub fn name(self) -> &'static str {
+        match self {
+            GroupPlacement::Mask => "mask",
+            GroupPlacement::Abs => "abs",
+        }
+    }
+
+    /// The formula with this name.
+    pub fn from_name(name: &str) -> Option<GroupPlacement> {
+        [GroupPlacement::Mask, GroupPlacement::Abs].into_iter().find(|known| known.name() == name)
+    }
+}
+
 /// The partition of a key, among `count` of them. `count` is positive.
 pub fn partition_of_key(key: &[u8], count: i32) -> i32 {
     assert!(count > 0, "a topic has partitions");
@@ -147,5 +183,17 @@ mod tests {
         assert_eq!(sticky.next(1, |_| false, || 1), 1);
         sticky.leave();
         assert_eq!(sticky.next(1, |_| false, || 2), 2);
+    }
+
+    #[test]
+    fn groups_are_placed_where_kafka_places_them() {
+        // GroupCoordinatorService.partitionFor of Kafka 4.3.1 with 50 partitions.
+        let abs = |group| GroupPlacement::Abs.partition_of(group, 50);
+        assert_eq!((abs("my-group"), abs("probe"), abs("")), (12, 18, 0));
+        // Its hash code is i32::MIN, which has no absolute value.
+        assert_eq!(java_hash_code(b"polygenelubricants"), i32::MIN);
+        assert_eq!(abs("polygenelubricants"), 0);
+        let mask = |group| GroupPlacement::Mask.partition_of(group, 50);
+        assert_eq!((mask("my-group"), mask("probe"), mask("polygenelubricants")), (36, 18, 0));
     }
 }

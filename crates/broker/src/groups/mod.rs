@@ -11,8 +11,8 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use coordinator::{GroupConfig, Request, Response};
-use model::partitioner::java_hash_code;
-use model::{ErrorCode, LeaderEpoch, Offset, TopicId, TopicPartition};
+use metadata::ClusterImage;
+use model::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition};
 use parking_lot::{Mutex, RwLock};
 use partition::Partition;
 
@@ -39,9 +39,12 @@ pub struct Groups {
     standbys: Mutex<HashMap<i32, Arc<Standby>>>,
 }
 
-/// The partition of `__consumer_offsets` that a group belongs to, out of `count`: by Java's `hashCode`, as in Kafka.
-pub fn partition_of(group: &str, count: i32) -> i32 {
-    (java_hash_code(group.as_bytes()) & i32::MAX) % count.max(1)
+/// The partition of `__consumer_offsets` that a group belongs to, by the cluster's formula. `None`: the topic
+/// does not exist yet.
+pub fn partition_of(image: &ClusterImage, group: &str) -> Option<PartitionIndex> {
+    let topic = image.topic(OFFSETS_TOPIC)?;
+    let count = topic.partition_count() as i32;
+    Some(PartitionIndex(image.group_placement().partition_of(group, count)))
 }
 
 impl Groups {

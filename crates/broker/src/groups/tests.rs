@@ -17,13 +17,6 @@ use crate::network::memory::RequestMemory;
 /// How long anything may take on a machine that is busy with much else.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-#[test]
-fn groups_live_where_kafka_looks_for_them() {
-    // Java: "my-group".hashCode() == -1906497762, "".hashCode() == 0.
-    assert_eq!(partition_of("", 50), 0);
-    assert_eq!(partition_of("my-group", 50), (-1906497762i32 & i32::MAX) % 50);
-}
-
 type Work = Box<dyn FnOnce() + Send>;
 
 /// The control thread of a broker: carries out what it is given, one after the other.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use model::{BrokerId, ErrorCode, PartitionIndex};
+use model::{BrokerId, ErrorCode};
 use wire::find_coordinator::{Coordinator, FindCoordinatorRequest, FindCoordinatorResponse};
 
 use super::{Call, unique};
@@ -76,7 +76,7 @@ async fn find_group(call: &Call, group: &str) -> Result<(BrokerId, String, u16),
     internal_topics::ensure_offsets_topic(&call.server).await?;
     let image = call.server.image();
     let topic = image.topic(OFFSETS_TOPIC).ok_or(ErrorCode::CoordinatorNotAvailable)?;
-    let index = PartitionIndex(partition_of(group, topic.partition_count() as i32));
+    let index = partition_of(&image, group).ok_or(ErrorCode::CoordinatorNotAvailable)?;
     let leader = topic.partition(index).map_or(BrokerId::NONE, |partition| partition.leader);
     // One that is fenced leads nothing any more, whatever the image says until the next step.
     let serves = image.broker(leader).filter(|broker| !broker.fenced);

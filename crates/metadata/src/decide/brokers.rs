@@ -22,7 +22,8 @@ use super::{
     RegisterBroker,
 };
 use crate::mutants::{Mutant, is_planted};
-use crate::record::{BrokerRecord, MetadataRecord};
+use crate::record::{BrokerRecord, GROUP_PLACEMENT_LEVEL, MetadataRecord};
+use model::partitioner::GroupPlacement;
 use model::{BrokerEpoch, BrokerId, ErrorCode};
 
 fn refuse<T>(error: ErrorCode, message: impl Into<String>) -> Answer<T> {
@@ -42,6 +43,10 @@ impl Draft {
         self.push(MetadataRecord::ClusterCreated { cluster_id });
         for (name, level) in &request.features {
             self.push(MetadataRecord::FeatureLevelSet { name: name.clone(), level: *level });
+        }
+        if self.image().highwater_version() >= GROUP_PLACEMENT_LEVEL {
+            let placement = GroupPlacement::Abs;
+            self.push(MetadataRecord::GroupPlacementSet { placement });
         }
         if self.image().has_eligible_replicas() {
             self.agree_on_settings(settings);

@@ -14,6 +14,7 @@ pub use topic::{PartitionImage, TopicImage, is_internal};
 
 use crate::record::{ConfigResource, MetadataRecord};
 use crate::shared_map::SharedMap;
+use model::partitioner::GroupPlacement;
 use model::{BrokerEpoch, BrokerId, PartitionIndex, ProducerId, TopicId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub type ConfigMap = BTreeMap<String, String>;
 pub struct ClusterImage {
     cluster_id: Option<Arc<str>>,
     features: BTreeMap<String, i16>,
+    group_placement: GroupPlacement,
     /// By name. Invariant: the same topics as in `names`.
     topics: SharedMap<Arc<str>, Arc<TopicImage>>,
     /// Names by id.
@@ -60,6 +62,11 @@ impl ClusterImage {
     /// The finalized level of [`HIGHWATER_VERSION`]; 0 where there is none.
     pub fn highwater_version(&self) -> i16 {
         self.features.get(HIGHWATER_VERSION).copied().unwrap_or(0)
+    }
+
+    /// The formula that places groups on the partitions of `__consumer_offsets`.
+    pub fn group_placement(&self) -> GroupPlacement {
+        self.group_placement
     }
 
     /// Whether it is written down which replicas their brokers cannot serve (KIP-858): from level 2 on.
@@ -178,6 +185,10 @@ impl ClusterImage {
         }
         for (name, level) in &self.features {
             records.push(MetadataRecord::FeatureLevelSet { name: name.clone(), level: *level });
+        }
+        if self.group_placement != GroupPlacement::default() {
+            let placement = self.group_placement;
+            records.push(MetadataRecord::GroupPlacementSet { placement });
         }
         self.counters_to_records(&mut records);
         records.extend(self.brokers().flat_map(|broker| broker.to_records()));

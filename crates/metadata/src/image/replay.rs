@@ -38,6 +38,10 @@ impl ClusterImage {
         match record {
             ClusterCreated { cluster_id } => self.replay_cluster(cluster_id),
             FeatureLevelSet { name, level } => self.replay_feature(name, *level),
+            GroupPlacementSet { placement } => {
+                self.group_placement = *placement;
+                Ok(())
+            }
             BrokerEpochUsed { epoch } => {
                 self.next_broker_epoch = self.next_broker_epoch.max(epoch.0.saturating_add(1));
                 Ok(())
