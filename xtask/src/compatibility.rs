@@ -204,7 +204,11 @@ Written by `cargo xt compatibility` out of the table of served APIs and of what 
 const NOT_SERVED: &str = "
 ## What is not served
 
-- Transactions: a transactional id is refused by FindCoordinator and InitProducerId with UNSUPPORTED_VERSION.
+- Transactions: a transactional id is refused by FindCoordinator and InitProducerId with UNSUPPORTED_VERSION. Topics that `log adopt` took
+  over from Kafka may hold transactions: Fetch with `read_committed` names the aborted ones, and offsets that groups committed in aborted
+  transactions do not count.
+- Groups: clusters founded before `highwater.version` 4 place groups on the partitions of `__consumer_offsets` by another formula than Kafka
+  does. Clients do not see the difference.
 - TLS, SASL and ACLs: listeners other than PLAINTEXT are refused when the broker starts. (Highwater's own clients speak
   TLS and SASL to other brokers: [gateway.md](gateway.md#in-front-of-a-protected-cluster).)
 - The newer group protocols (KIP-848, share groups, streams groups), quotas, tiered storage.

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use coordinator::records::Record;
+use model::partitioner::GroupPlacement;
 use model::{BrokerId, LeaderEpoch, Timestamp, TopicId, TopicPartition};
 use storage::disk::Disk;
 use storage::journal::Key;
@@ -46,6 +47,40 @@ pub fn replicas_of(
     let image = quorum::read_stopped(disk, &dir, cluster_id, node)?;
     let described = image.topic(topic);
     Ok(described.and_then(|it| it.partitions().map(|(_, state)| state.replicas.len()).max()))
+}
+
+/// The facts that place groups on the partitions of [`OFFSETS_TOPIC`].
+#[derive(Clone, Copy, Debug)]
+pub struct OffsetsTopic {
+    /// The cluster's formula.
+    pub placement: GroupPlacement,
+    /// Number of partitions.
+    pub partitions: i32,
+}
+
+/// How the cluster places groups, by the metadata that the broker `node` has; `None` before the topic exists.
+/// As [`wanted_partitions`].
+pub fn offsets_topic(
+    disk: &Arc<dyn Disk>,
+    metadata_dir: &Path,
+    cluster_id: &str,
+    node: BrokerId,
+) -> io::Result<Option<OffsetsTopic>> {
+    let dir = metadata_dir.join(METADATA_DIR);
+    let image = quorum::read_stopped(disk, &dir, cluster_id, node)?;
+    let placement = image.group_placement();
+    Ok(image.topic(OFFSETS_TOPIC).map(|topic| {
+        let partitions = topic.partition_count() as i32;
+        OffsetsTopic { placement, partitions }
+    }))
+}
+
+/// The group that a record of [`OFFSETS_TOPIC`] belongs to, by its key. Records of all kinds of groups have the group's
+/// name first. `None`: the key is malformed.
+pub fn group_of_record(key: &[u8]) -> Option<String> {
+    let length = i16::from_be_bytes(key.get(2..4)?.try_into().ok()?);
+    let name = key.get(4..)?.get(..usize::try_from(length).ok()?)?;
+    String::from_utf8(name.to_vec()).ok()
 }
 
 /// The value that a record of another cluster's groups gets here; `None` if it stays as it is.

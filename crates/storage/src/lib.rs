@@ -40,5 +40,5 @@ pub use log_dir::LogDir;
 pub use producers::aborted::{AbortedLookup, AbortedTransaction};
 pub use producers::transactions::Marker as TransactionMarker;
 pub use producers::{ProducerSummary, ProducerVerdict};
-pub use rebuild::{Lost, Rewrite, Survey};
+pub use rebuild::{KeyedRecord, LatestRecord, LatestRecords, Lost, Survey};
 pub use unreadable::UnreadableBatch;

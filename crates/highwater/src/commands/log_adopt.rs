@@ -1,12 +1,14 @@
 //! `log adopt`: copying partitions that another broker wrote into an empty topic of a stopped broker.
 //! All partitions are looked at before the first one is copied.
 
+mod offsets;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use broker::stopped::{METADATA_FOLDER, OFFSETS_TOPIC, adopted_group_record, replicas_of};
+use broker::stopped::{METADATA_FOLDER, OFFSETS_TOPIC, replicas_of};
 use model::{PartitionIndex, TopicPartition};
 use storage::log_dir::{Aside, partition_of};
 use storage::stopped::{Adoption, Source, Stopped, StoppedError};
@@ -26,6 +28,9 @@ pub fn run(typed: &Adopt) -> Result<ExitCode, Failure> {
         return Err(Failure::new(format!("{} cannot be adopted", typed.topic)).detail(
             "it holds the state of another cluster: its members, transactions and sessions end with it",
         ));
+    }
+    if *typed.topic == *OFFSETS_TOPIC {
+        return offsets::run(typed);
     }
     let sources = sources(typed)?;
     let into: Vec<Stopped> =
@@ -141,30 +146,8 @@ fn check_counts(
     let needed = sources.keys().last().map_or(0, |last| last.0 + 1);
     let wrong = |primary: String| Err(Failure::new(primary));
     if here.is_empty() {
-        let create = match &**topic {
-            OFFSETS_TOPIC => format!(
-                "start the broker with offsets.topic.num.partitions={needed}, run `highwater group describe any`, \
-                 which makes the topic, stop the broker, and run this again"
-            ),
-            topic => format!(
-                "start the broker, run `highwater topic create {topic} --partitions {needed}` with the configuration \
-                 that the topic is to have (retention.ms: old records are deleted by their time), stop the \
-                 broker, and run this again"
-            ),
-        };
         return wrong(format!("the topic {topic} does not exist here"))
-            .map_err(|failure| failure.hint(create));
-    }
-    if *topic == OFFSETS_TOPIC && needed != here.len() as i32 {
-        return wrong(format!(
-            "{topic} has {needed} partitions in the sources and {} here",
-            here.len()
-        ))
-        .map_err(|failure| {
-            failure.detail("in which partition a group is depends on their number").hint(format!(
-                "use a data folder that was begun with offsets.topic.num.partitions={needed}"
-            ))
-        });
+            .map_err(|failure| failure.hint(create_hint(topic, needed)));
     }
     match sources.keys().find(|number| !here.contains_key(number)) {
         None => Ok(()),
@@ -174,6 +157,22 @@ fn check_counts(
                  or name all of the broker's data folders with --into"
             ))
         }),
+    }
+}
+
+/// How the topic that takes the records is made.
+fn create_hint(topic: &str, partitions: i32) -> String {
+    match topic {
+        OFFSETS_TOPIC => {
+            "start the broker, run `highwater group describe any`, which makes the topic, stop the \
+                          broker, and run this again"
+                .to_owned()
+        }
+        topic => format!(
+            "start the broker, run `highwater topic create {topic} --partitions {partitions}` with the configuration \
+             that the topic is to have (retention.ms: old records are deleted by their time), stop the \
+             broker, and run this again"
+        ),
     }
 }
 
@@ -255,11 +254,7 @@ fn adopt(stopped: &Stopped, adoption: &Adoption, typed: &Adopt) -> Result<(), Fa
         return say(format_args!("{target}: would get {what}"));
     }
     let now = stopped_folder::now();
-    let of_groups =
-        |key: Option<&[u8]>, value: Option<&[u8]>| adopted_group_record(key, value, now);
-    let rewrite: Option<storage::Rewrite<'_>> =
-        (&*target.topic == OFFSETS_TOPIC).then_some(&of_groups as storage::Rewrite<'_>);
-    let adopted = stopped.adopt(adoption, rewrite, now, stopped_folder::unique()?);
+    let adopted = stopped.adopt(adoption, now, stopped_folder::unique()?);
     let adopted = adopted.map_err(|error| failed(format!("cannot adopt {target}"), error))?;
     let (start, end) = adopted.range;
     say(format_args!("{target}: has {what}: offsets from {start} up to {end}"))?;

@@ -1,5 +1,7 @@
 //! `log adopt`, `log mend` and `log strays` on data folders of stopped brokers, Kafka's among them.
 
+mod transactions;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -81,7 +83,7 @@ fn partitions_of_kafka_are_adopted_with_their_records_and_offsets() {
         for topic in ["orders", "moves", "prices", "__consumer_offsets"] {
             let adopt = ["log", "adopt", text(&source), "--topic", topic, "--into", text(&data)];
             let said = run(&adopt);
-            assert!(said.contains(" records in "), "{said}");
+            assert!(said.contains(" records "), "{said}");
             let again = run(&adopt);
             assert!(
                 again.lines().all(|line| line.contains("already") || line.contains("0 records")),
@@ -152,7 +154,6 @@ fn what_cannot_be_adopted_is_refused_before_anything_is_changed() {
         (adopt("prices", &[]), "topic create prices --partitions 1"),
         (adopt("nothing", &[]), "topics there: "),
         (adopt("full", &["--source-topic", "orders"]), "has records already"),
-        (adopt("__consumer_offsets", &[]), "offsets.topic.num.partitions=4"),
         (adopt("__transaction_state", &[]), "another cluster"),
     ] {
         assert!(said.contains(hint), "{said}");

@@ -16,10 +16,9 @@ use crate::scan::{BatchScan, ScanError};
 use crate::{ActiveSegment, Log, LogConfig, Opening, SealedSegment, StorageError};
 
 /// Bytes that one compressed batch of a log of groups may expand to.
-const EXPANDED_BYTES_MAX: usize = 256 << 20;
+pub(super) const EXPANDED_BYTES_MAX: usize = 256 << 20;
 /// The smallest bound of a segment's size: many tiny segments become fewer.
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
-const LOG_APPEND_TIME: i16 = 0x08;
 const TRANSACTIONAL: i16 = 0x10;
 const CONTROL: i16 = 0x20;
 
@@ -44,7 +43,7 @@ pub(crate) fn build(
     from: &Path,
     to: &Path,
     survey: &Survey,
-    plan: &Plan<'_>,
+    plan: &Plan,
 ) -> Result<Built, StorageError> {
     let config = LogConfig {
         segment_bytes: survey.segment_bytes_max.clamp(SEGMENT_BYTES_MIN, 1 << 30) as u32,
@@ -64,10 +63,14 @@ pub(crate) fn build(
     }
     let aborted = match plan.origin {
         Origin::Own { .. } => 0,
-        Origin::Foreign { .. } => building.abort_open_transactions()?,
+        Origin::Foreign => building.abort_open_transactions()?,
     };
     building.fill(survey.end(Offset(0)).max(plan.end_min))?;
-    let mut log = building.log;
+    built(building.log, aborted)
+}
+
+/// Closes a log that was written, with everything synced.
+pub(super) fn built(mut log: Log, aborted: usize) -> Result<Built, StorageError> {
     log.close()?;
     Ok(Built {
         end: log.log_end_offset(),
@@ -87,7 +90,7 @@ enum Epochs {
 }
 
 impl Epochs {
-    fn of(survey: &Survey, plan: &Plan<'_>) -> Epochs {
+    fn of(survey: &Survey, plan: &Plan) -> Epochs {
         let Origin::Own { epoch_max } = plan.origin else { return Epochs::First };
         let mut most = epoch_max;
         let mut epochs = survey.epochs.clone();
@@ -112,7 +115,7 @@ impl Epochs {
 
 struct Building<'a> {
     log: Log,
-    plan: &'a Plan<'a>,
+    plan: &'a Plan,
     epochs: Epochs,
     /// The base of the segment that is being copied.
     segment: Option<Offset>,
@@ -137,7 +140,7 @@ impl Building<'_> {
                 Ok(None) => return Ok(()),
                 Ok(Some((_, header, bytes))) => {
                     if header.next_offset() > self.plan.log_start {
-                        self.take(&path, position, header, bytes)?;
+                        self.take(header, bytes)?;
                     }
                 }
                 Err(ScanError::Io(error)) => return Err(error).during("read", &path),
@@ -149,28 +152,10 @@ impl Building<'_> {
         }
     }
 
-    fn take(
-        &mut self,
-        path: &Path,
-        position: u64,
-        header: BatchHeader,
-        bytes: &[u8],
-    ) -> Result<(), StorageError> {
+    fn take(&mut self, header: BatchHeader, bytes: &[u8]) -> Result<(), StorageError> {
         let epoch = self.epochs.at(header.base_offset);
         self.changed.clear();
-        let rewrite = match self.plan.origin {
-            Origin::Foreign { rewrite: Some(rewrite) } if !header.is_control() => Some(rewrite),
-            _ => None,
-        };
-        match rewrite {
-            None => self.changed.extend_from_slice(bytes),
-            Some(rewrite) => {
-                let rewritten = rewritten(&header, bytes, rewrite).map_err(|reason| {
-                    StorageError::damaged(path, position, header.base_offset, reason)
-                })?;
-                self.changed.extend_from_slice(&rewritten);
-            }
-        }
+        self.changed.extend_from_slice(bytes);
         let producer = self.plan.origin.producer(header.producer_id);
         if producer != header.producer_id {
             let found = BatchHeader::decode(&self.changed).expect("the batch was checked");
@@ -250,40 +235,4 @@ fn without_records(from: Offset, count: i32, epoch: LeaderEpoch) -> Vec<u8> {
     header.encode(&mut bytes);
     batch::write_checksum(&mut bytes);
     bytes
-}
-
-/// The batch with the values that `rewrite` makes, uncompressed; an error says why its records cannot
-/// be read.
-fn rewritten(
-    header: &BatchHeader,
-    bytes: &[u8],
-    rewrite: super::Rewrite<'_>,
-) -> Result<Vec<u8>, String> {
-    let mut expanded = Vec::new();
-    let records = compression::records::read(header, bytes, EXPANDED_BYTES_MAX, &mut expanded)
-        .map_err(|error| error.to_string())?;
-    let flags = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL);
-    let mut builder = BatchBuilder::new()
-        .producer(header.producer_id, header.producer_epoch, header.base_sequence)
-        .placed(header.base_offset, header.leader_epoch)
-        .flags(flags);
-    for record in records {
-        let record = record.map_err(|error| error.to_string())?;
-        let value = rewrite(record.key, record.value);
-        let headers: Vec<_> = record.headers().collect();
-        let timestamp = header.base_timestamp.plus_ms(record.timestamp_delta);
-        let value = value.as_deref().or(record.value);
-        builder.add_at(record.offset_delta, timestamp, record.key, value, &headers);
-    }
-    let mut out = builder.finish();
-    let made = BatchHeader::decode(&out).map_err(|error| error.to_string())?;
-    // Compaction keeps the offsets of a batch whose last records are gone.
-    BatchHeader {
-        last_offset_delta: header.last_offset_delta,
-        max_timestamp: header.max_timestamp,
-        ..made
-    }
-    .encode(&mut out);
-    batch::write_checksum(&mut out);
-    Ok(out)
 }

@@ -9,9 +9,12 @@
 //! Not here: which partitions, and what the journal says of them.
 
 mod build;
+mod latest;
 mod survey;
 
 pub(crate) use build::{Built, build};
+pub use latest::{KeyedRecord, LatestRecord, LatestRecords};
+pub(crate) use latest::{latest, write};
 pub(crate) use survey::{Expectation, survey};
 pub use survey::{Lost, Survey};
 
@@ -21,31 +24,28 @@ use model::{LeaderEpoch, Offset, ProducerId, Timestamp};
 /// producer of this cluster that got the same number would have its records taken for repeated ones.
 const FOREIGN_PRODUCER: i64 = 1 << 62;
 
-/// Makes the new value of a record of key and value; `None` leaves the record as it is.
-pub type Rewrite<'a> = &'a dyn Fn(Option<&[u8]>, Option<&[u8]>) -> Option<Vec<u8>>;
-
 /// What becomes of the batches on their way.
 #[derive(Clone, Copy)]
-pub(crate) enum Origin<'a> {
+pub(crate) enum Origin {
     /// They are this partition's own. Epochs that contradict the order, or this last known one, are
     /// lowered.
     Own { epoch_max: LeaderEpoch },
     /// They come from another cluster, whose leader epochs and producer ids mean nothing here.
-    Foreign { rewrite: Option<Rewrite<'a>> },
+    Foreign,
 }
 
-impl Origin<'_> {
+impl Origin {
     fn producer(&self, id: ProducerId) -> ProducerId {
         match self {
-            Origin::Foreign { .. } if id.is_idempotent() => ProducerId(id.0 | FOREIGN_PRODUCER),
+            Origin::Foreign if id.is_idempotent() => ProducerId(id.0 | FOREIGN_PRODUCER),
             _ => id,
         }
     }
 }
 
 /// What to build.
-pub(crate) struct Plan<'a> {
-    pub(crate) origin: Origin<'a>,
+pub(crate) struct Plan {
+    pub(crate) origin: Origin,
     /// The first offset that may be read: batches that end below are left out.
     pub(crate) log_start: Offset,
     /// No offset below this one is given to a record again, whatever the batches end at.

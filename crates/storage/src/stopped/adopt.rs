@@ -12,7 +12,7 @@ use crate::checkpoint;
 use crate::disk::Disk;
 use crate::journal::{Key, PartitionState};
 use crate::log_dir::AsideKind;
-use crate::rebuild::{self, Expectation, Origin, Plan, Rewrite, Survey};
+use crate::rebuild::{self, Expectation, Origin, Plan, Survey};
 
 /// The folder of a partition that is to be adopted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,20 +69,7 @@ impl Stopped {
             let (dir, name) = (source.dir.clone(), target.clone());
             return Err(StoppedError::OwnFolder { dir, name });
         }
-        let (start, cleaned_below) = checkpointed(disk, source)?;
-        let expectation = Expectation { start, cleaned_below, ..Expectation::default() };
-        let survey = rebuild::survey(disk, &source.dir, &expectation)?;
-        let Some(first_base) = survey.first_base else {
-            return Err(StoppedError::NoSegments(source.dir.clone()));
-        };
-        if !survey.lost.is_empty() && !source.accepts_losses {
-            let (dir, lost) = (source.dir.clone(), survey.lost);
-            return Err(StoppedError::Incomplete { dir, lost });
-        }
-        if let Some((from, to)) = survey.gaps.first().filter(|_| !source.accepts_losses) {
-            return Err(StoppedError::Gap { dir: source.dir.clone(), from: *from, to: *to });
-        }
-        let log_start = start.unwrap_or(first_base).max(first_base);
+        let (survey, log_start, cleaned_below) = checked_survey(disk, source)?;
         let is_done = self.has_all(target, &known, &survey)?;
         let (source, target) = (source.clone(), target.clone());
         Ok(Adoption { target, source, survey, log_start, is_done, cleaned_below, key, known })
@@ -113,19 +100,17 @@ impl Stopped {
         Err(StoppedError::HasRecords { name: target.clone(), end })
     }
 
-    /// Copies the records into the target, which the next start serves. `rewrite` makes the values of
-    /// records that say something of another cluster.
+    /// Copies the records into the target, which the next start serves.
     pub fn adopt(
         &self,
         adoption: &Adoption,
-        rewrite: Option<Rewrite<'_>>,
         now: Timestamp,
         unique: Uuid,
     ) -> Result<Adopted, StoppedError> {
         let Adoption { target, source, survey, known, log_start, .. } = adoption;
         let building = self.folder(&self.aside(target, unique, AsideKind::Building));
         let plan = Plan {
-            origin: Origin::Foreign { rewrite },
+            origin: Origin::Foreign,
             log_start: *log_start,
             end_min: survey.end(*log_start),
             now,
@@ -149,6 +134,29 @@ impl Stopped {
         }
         Ok(Adopted { range: (*log_start, built.end), aborted: built.aborted })
     }
+}
+
+/// Surveys a source, and returns with the survey where its log starts and below which offset it was compacted.
+///
+/// Fails if the folder is damaged or lacks records, unless the source accepts losses.
+pub(super) fn checked_survey(
+    disk: &dyn Disk,
+    source: &Source,
+) -> Result<(Survey, Offset, Offset), StoppedError> {
+    let (start, cleaned_below) = checkpointed(disk, source)?;
+    let expectation = Expectation { start, cleaned_below, ..Expectation::default() };
+    let survey = rebuild::survey(disk, &source.dir, &expectation)?;
+    let Some(first_base) = survey.first_base else {
+        return Err(StoppedError::NoSegments(source.dir.clone()));
+    };
+    if !survey.lost.is_empty() && !source.accepts_losses {
+        let (dir, lost) = (source.dir.clone(), survey.lost);
+        return Err(StoppedError::Incomplete { dir, lost });
+    }
+    if let Some((from, to)) = survey.gaps.first().filter(|_| !source.accepts_losses) {
+        return Err(StoppedError::Gap { dir: source.dir.clone(), from: *from, to: *to });
+    }
+    Ok((survey, start.unwrap_or(first_base).max(first_base), cleaned_below))
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

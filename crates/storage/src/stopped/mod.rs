@@ -17,6 +17,7 @@
 //! work with this id is under way, puts it back and begins anew; otherwise finishes the last step.
 
 mod adopt;
+mod keyed;
 mod mend;
 mod swap;
 
@@ -32,6 +33,7 @@ use crate::log_dir::{DirLock, LockError, LogDir};
 use crate::rebuild::Lost;
 
 pub use adopt::{Adopted, Adoption, Source};
+pub use keyed::{KeyedAdoption, KeyedSource};
 pub use mend::{Ailment, Mended};
 
 /// Why nothing was done; nothing was changed, unless a disk failed.

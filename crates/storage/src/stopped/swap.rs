@@ -102,28 +102,58 @@ impl Stopped {
     /// Puts the folder that was built in the partition's place; returns where the one before is kept,
     /// if there was one.
     pub(super) fn replace(&self, with: &Replacement<'_>) -> Result<Option<PathBuf>, StorageError> {
-        let name = with.name.to_string();
-        let building = self.aside(with.name, with.unique, AsideKind::Building);
-        let replaced = self.aside(with.name, with.unique, AsideKind::Replaced);
+        let kept = self.replace_all(std::slice::from_ref(with))?;
+        Ok(kept.into_iter().next().flatten())
+    }
+
+    /// Puts all folders that were built in the places of their partitions. Returns for each where the
+    /// folder before is kept, if there was one.
+    ///
+    /// One commit of the journal refuses all partitions, and one lifts all refusals. A commit of more than
+    /// a frame of the journal may be torn: then the partitions of the later frames stay refused.
+    pub(super) fn replace_all(
+        &self,
+        all: &[Replacement<'_>],
+    ) -> Result<Vec<Option<PathBuf>>, StorageError> {
+        if all.is_empty() {
+            return Ok(Vec::new());
+        }
         self.dir.sync_names()?;
-        let reason = with.known.refused.as_ref().map_or("not finished", |refused| &refused.reason);
-        let refused = Refused {
-            offset: with.known.refused.as_ref().and_then(|refused| refused.offset),
-            reason: format!("{}{UNDER_WAY}{}", original(reason), digits(with.unique)).into(),
-        };
-        self.journal.commit(&[Entry::Of(with.key, Fact::Refused(refused))])?;
-        let had_folder = self.exists(&name);
-        if had_folder {
-            self.dir.rename(&name, &replaced)?;
+        self.journal.commit(&all.iter().map(under_way).collect::<Vec<_>>())?;
+        let had_folder: Vec<bool> =
+            all.iter().map(|with| self.exists(&with.name.to_string())).collect();
+        for (with, _) in all.iter().zip(&had_folder).filter(|(_, had_folder)| **had_folder) {
+            let replaced = self.aside(with.name, with.unique, AsideKind::Replaced);
+            self.dir.rename(&with.name.to_string(), &replaced)?;
+        }
+        if had_folder.contains(&true) {
             self.dir.sync_names()?;
         }
-        self.dir.rename(&building, &name)?;
+        for with in all {
+            let building = self.aside(with.name, with.unique, AsideKind::Building);
+            self.dir.rename(&building, &with.name.to_string())?;
+        }
         self.dir.sync_names()?;
-        self.journal.commit(&facts(with))?;
-        self.keep(with.name, with.unique)?;
-        let kept = self.aside(with.name, with.unique, AsideKind::BeforeMend);
-        Ok(had_folder.then(|| self.folder(&kept)))
+        self.journal.commit(&all.iter().flat_map(facts).collect::<Vec<_>>())?;
+        let mut kept = Vec::with_capacity(all.len());
+        for (with, had_folder) in all.iter().zip(had_folder) {
+            self.keep(with.name, with.unique)?;
+            let before = self.aside(with.name, with.unique, AsideKind::BeforeMend);
+            kept.push(had_folder.then(|| self.folder(&before)));
+        }
+        Ok(kept)
     }
+}
+
+/// The refusal of a partition whose folder is being replaced.
+fn under_way(with: &Replacement<'_>) -> Entry {
+    let before = with.known.refused.as_ref();
+    let reason = before.map_or("not finished", |refused| &refused.reason);
+    let refused = Refused {
+        offset: before.and_then(|refused| refused.offset),
+        reason: format!("{}{UNDER_WAY}{}", original(reason), digits(with.unique)).into(),
+    };
+    Entry::Of(with.key, Fact::Refused(refused))
 }
 
 /// What the journal says of the partition from now on, and nothing of what it said before. The long

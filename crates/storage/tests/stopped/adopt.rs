@@ -45,7 +45,7 @@ fn adopt(stopped: &Stopped, unique: u8) -> Result<bool, StoppedError> {
     if adoption.is_done {
         return Ok(false);
     }
-    stopped.adopt(&adoption, None, NOW, Uuid([unique; 16])).map(|_| true)
+    stopped.adopt(&adoption, NOW, Uuid([unique; 16])).map(|_| true)
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_damaged_source_is_refused_unless_its_losses_are_accepted() {
     let accepting = Source { accepts_losses: true, ..source() };
     let tool = stopped(&disk);
     let adoption = tool.examine_adoption(&accepting, &name()).unwrap();
-    tool.adopt(&adoption, None, NOW, Uuid([1; 16])).unwrap();
+    tool.adopt(&adoption, NOW, Uuid([1; 16])).unwrap();
     drop(tool);
     assert_eq!(records(&serve(&disk).unwrap()), expected(&[lost[0].from.0]));
 }

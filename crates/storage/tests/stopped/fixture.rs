@@ -26,7 +26,12 @@ pub fn dir() -> &'static Path {
 }
 
 pub fn folder() -> PathBuf {
-    dir().join("t-0")
+    folder_of(0)
+}
+
+/// The folder of a partition.
+pub fn folder_of(number: i32) -> PathBuf {
+    dir().join(format!("t-{number}"))
 }
 
 pub fn name() -> TopicPartition {
@@ -34,7 +39,12 @@ pub fn name() -> TopicPartition {
 }
 
 pub fn key() -> Key {
-    Key { topic_id: Uuid([1; 16]), partition: PartitionIndex(0) }
+    key_of(0)
+}
+
+/// The key of a partition in the journal.
+pub fn key_of(number: i32) -> Key {
+    Key { topic_id: Uuid([1; 16]), partition: PartitionIndex(number) }
 }
 
 fn config() -> Arc<LogConfig> {
@@ -118,14 +128,21 @@ pub fn stopped(disk: &SimDisk) -> Stopped {
 
 /// Opens the partition as a start does after a crash; fails if it is refused.
 pub fn serve(disk: &SimDisk) -> Result<Log, StorageError> {
+    serve_partition(disk, 0)
+}
+
+/// Opens a partition as a start does after a crash; fails if the journal refuses the partition.
+pub fn serve_partition(disk: &SimDisk, number: i32) -> Result<Log, StorageError> {
+    let folder = folder_of(number);
     let journal = Journal::open(Arc::new(disk.clone()), dir(), true)?.unwrap();
-    let known = journal.partition(&key()).expect("the partition is known");
-    let refused =
-        |reason: &str| Err(StorageError::Refused { dir: folder(), reason: reason.to_owned() });
+    let known = journal.partition(&key_of(number)).expect("the partition is known");
+    let refused = |reason: &str| {
+        Err(StorageError::Refused { dir: folder.clone(), reason: reason.to_owned() })
+    };
     if let Some(found) = &known.refused {
         return refused(&found.reason);
     }
-    if !disk.exists(&folder()) {
+    if !disk.exists(&folder) {
         return refused("the folder is missing");
     }
     let last = known.checkpoint;
@@ -141,7 +158,7 @@ pub fn serve(disk: &SimDisk) -> Result<Log, StorageError> {
         durability: Durability::Fsync,
         ..Opening::unknown(NOW)
     };
-    Log::open(Arc::new(disk.clone()), folder(), config(), opening)
+    Log::open(Arc::new(disk.clone()), folder, config(), opening)
 }
 
 /// The offsets of the records that can be read, with their values.

@@ -3,4 +3,5 @@
 
 mod adopt;
 mod fixture;
+mod keyed;
 mod mend;
