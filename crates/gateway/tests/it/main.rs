@@ -11,6 +11,7 @@ mod gate;
 mod http;
 mod instances;
 mod keys;
+mod lost_answers;
 mod metrics;
 mod openapi;
 mod pages;
