@@ -16,6 +16,7 @@ mod endpoints;
 mod fetch_session;
 mod groups;
 mod handlers;
+mod health;
 mod internal_topics;
 mod log_ends;
 mod log_levels;

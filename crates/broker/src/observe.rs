@@ -1,20 +1,21 @@
 //! What the telemetry is told of this broker: snapshots, taken when somebody looks.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use metadata::ClusterImage;
 use model::{BrokerId, Offset, Timestamp, TopicPartition};
 use partition::Partition;
 use quorum::MemberDescription;
+use serving::health::BrokerHealth;
 
 use crate::counters::{Counters, Durations};
+use crate::health::{self, SharedHealth};
 use crate::server::Server;
 use crate::telemetry::{
     BrokerFacts, ClusterFacts, CommittedOffset, Depth, FollowerFacts, GroupFacts, LocalReplica,
     MemberFacts, Observed, PartitionFacts, QuorumFacts, RequestFacts, ThreadTimes, TopicFacts,
-    Trouble, VolumeFacts,
+    VolumeFacts,
 };
 
 /// Groups that are shown. Anybody may make groups; who has more needs another way to look at them.
@@ -22,20 +23,32 @@ const GROUPS_MAX: usize = 10_000;
 /// About so many committed offsets are looked at.
 const COMMITTED_MAX: usize = 200_000;
 
-/// Looks at a broker. It does not keep it alive.
+/// Reads a broker's state, from the beginning of its start on. It does not keep the broker alive.
 pub struct Observer {
-    server: Weak<Server>,
+    /// The broker, once its start has made it.
+    server: OnceLock<Weak<Server>>,
     counters: Arc<Counters>,
+    health: SharedHealth,
 }
 
 impl Observer {
-    /// Looks at `server`.
-    pub fn new(server: &Arc<Server>) -> Observer {
-        Observer { server: Arc::downgrade(server), counters: Arc::clone(&server.counters) }
+    /// Of a broker that starts.
+    pub fn new(counters: &Arc<Counters>, health: &SharedHealth) -> Observer {
+        let (counters, health) = (Arc::clone(counters), Arc::clone(health));
+        Observer { server: OnceLock::new(), counters, health }
+    }
+
+    /// Reads `server` from now on. The first call counts.
+    pub fn observe(&self, server: &Arc<Server>) {
+        let _ = self.server.set(Arc::downgrade(server));
+    }
+
+    fn server(&self) -> Option<Arc<Server>> {
+        self.server.get().and_then(Weak::upgrade)
     }
 
     fn ask<T: Default>(&self, question: impl FnOnce(&Server) -> T) -> T {
-        self.server.upgrade().map(|server| question(&server)).unwrap_or_default()
+        self.server().map(|server| question(&server)).unwrap_or_default()
     }
 }
 
@@ -88,8 +101,19 @@ impl Observed for Observer {
         })
     }
 
-    fn troubles(&self) -> Vec<Trouble> {
-        self.ask(troubles)
+    fn is_started(&self) -> bool {
+        self.health.is_started()
+    }
+
+    fn stalled_threads(&self) -> Vec<&'static str> {
+        self.health.stalled_threads()
+    }
+
+    fn health(&self) -> BrokerHealth {
+        match self.server() {
+            Some(server) => health::check(&server),
+            None => self.health.of_start(),
+        }
     }
 }
 
@@ -286,47 +310,4 @@ pub fn look_at_log_ends(server: &Server) {
         }
     });
     server.log_ends.forget_before(now);
-}
-
-/// Everything that is wrong with the broker.
-pub fn troubles(server: &Server) -> Vec<Trouble> {
-    let mut troubles = Vec::new();
-    for (path, reason) in server.logs.offline() {
-        let detail = format!("{}: {reason}", path.display());
-        troubles.push(Trouble { reason: Trouble::DIRECTORY_OFFLINE, detail });
-    }
-    for path in server.logs.full() {
-        let detail = format!("{}: appends are refused until there is room", path.display());
-        troubles.push(Trouble { reason: "disk full", detail });
-    }
-    for (partition, reason) in server.logs.unopened() {
-        let detail = format!("{partition}: {reason}");
-        troubles.push(Trouble { reason: Trouble::PARTITION_OFFLINE, detail });
-    }
-    for (partition, reason) in server.groups.failed() {
-        let detail = format!("{partition}: {reason}; it is tried again");
-        troubles.push(Trouble { reason: Trouble::COORDINATOR_FAILED, detail });
-    }
-    for partition in server.logs.uncleanable() {
-        let detail = format!("{partition}: damaged; the report of the cleaner says where");
-        troubles.push(Trouble { reason: Trouble::NOT_COMPACTED, detail });
-    }
-    for stray in server.logs.strays() {
-        let detail = format!("{}: {}", stray.path.display(), stray.reason);
-        troubles.push(Trouble { reason: Trouble::STRAY_FOLDER, detail });
-    }
-    if server.acting.is_held_up() {
-        let detail = "a disk hangs: the broker does not act upon the cluster's metadata, and serves no more until it has caught up";
-        troubles.push(Trouble { reason: "metadata held up", detail: detail.to_owned() });
-    }
-    if let Some(detail) = leaderless(&server.image()) {
-        troubles.push(Trouble { reason: "partitions without a leader", detail });
-    }
-    troubles
-}
-
-fn leaderless(image: &ClusterImage) -> Option<String> {
-    let partitions = image.topics().flat_map(|topic| topic.partitions());
-    let count = partitions.filter(|(_, state)| state.leader.0 < 0).count();
-    (count > 0).then(|| format!("{count} partitions"))
 }

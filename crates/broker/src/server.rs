@@ -28,6 +28,7 @@ use crate::descriptors::Descriptors;
 use crate::endpoints::Endpoints;
 use crate::fetch_session::FetchSessions;
 use crate::groups::{Groups, partition_of};
+use crate::health::HealthState;
 use crate::log_ends::LogEnds;
 use crate::log_levels::LogLevels;
 use crate::logs::Logs;
@@ -179,6 +180,8 @@ pub struct Server {
     pub applied: watch::Receiver<u64>,
     /// Whether it gets on with that.
     pub acting: Acting,
+    /// Health facts that no other part keeps.
+    pub health: Arc<HealthState>,
 }
 
 impl Server {

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! data runtime      one thread a core: connections, produce, fetch, coordinators of groups
-//! control runtime   the caller's: quorum, metadata, HTTP; waits for no disk
+//! control runtime   the caller's: quorum, metadata; waits for no disk
+//! http thread       metrics and health, from the beginning of the start on
+//! pulse thread      checks that the control and data threads run
 //! flusher threads   group commit, for each log directory its own
 //! watch thread      has the sockets watched while a data thread syncs
 //! chores thread     retention, checkpoints; cleaner threads: compaction; files thread: closing files in need
@@ -14,7 +16,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc as channels};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -29,6 +31,7 @@ use metadata::{ClusterImage, ControllerSettings, Refusal, Request, Response};
 use metrics::{Source, Sources};
 use model::{BrokerEpoch, BrokerId, TopicPartition, Uuid};
 use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError, Transport};
+use serving::health::BrokerHealth;
 use storage::disk::{Disk, EssentialDisk, RealDisk};
 use storage::journal::Key;
 use tokio::net::TcpListener;
@@ -47,6 +50,7 @@ use crate::counters::Counters;
 use crate::endpoints::Endpoints;
 use crate::fetch_session::FetchSessions;
 use crate::groups::{Groups, group_config};
+use crate::health::{self, SharedHealth};
 use crate::log_ends::LogEnds;
 use crate::log_levels::LogLevels;
 use crate::logs::chores::Chores;
@@ -60,12 +64,12 @@ use crate::network::listener::{BACKLOG_OF_HTTP, ConnectionLimits, Connections, a
 use crate::network::lone::Lone;
 use crate::network::memory::RequestMemory;
 use crate::network::unsent::Unsent;
-use crate::observe::{self, Observer};
+use crate::observe::Observer;
 use crate::producer_ids::ProducerIds;
 use crate::replicas;
 use crate::roles::Roles;
 use crate::server::{Limits, Server};
-use crate::telemetry::{self, Trouble};
+use crate::telemetry;
 use crate::topics::TopicTable;
 use crate::vital;
 
@@ -126,6 +130,8 @@ pub struct RunningBroker {
     http: Option<SocketAddr>,
     /// What is shown with this broker's metrics.
     beside: Sources,
+    /// Ends the thread that checks the control and data threads.
+    pulse: channels::Sender<()>,
     stopping: watch::Sender<bool>,
     chores: Chores,
     removal: Removal,
@@ -153,6 +159,15 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let bound: Vec<(Listener, SocketAddr)> =
         listeners.iter().map(|(listener, _, address)| (listener.clone(), *address)).collect();
     let endpoints = Endpoints::new(bound);
+    let limits = Limits::new(&config);
+    let (counters, health) = (Arc::new(Counters::default()), SharedHealth::default());
+    let pulse = health::watch_threads(&health, Handle::current(), data.handle().clone());
+    let pulse = pulse.map_err(StartError::Threads)?;
+    let (stopping, stopped) = watch::channel(false);
+    let beside = Sources::default();
+    let observer = Arc::new(Observer::new(&counters, &health));
+    let telemetry = telemetry::Telemetry::new(Arc::clone(&observer) as _, beside.clone());
+    let http = serve_http(&config, limits.descriptors.http, telemetry, stopped.clone()).await?;
     let disk = Arc::new(EssentialDisk::new(disk));
     let links = open_links(&config, &cluster_id, incarnation, &logs).await?;
     let transport: Arc<dyn Transport> = match &links {
@@ -205,7 +220,6 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     logs.note_joined(incarnation).map_err(LogsError::from)?;
     let who = BrokerRef { broker: config.node_id, epoch: broker_epoch };
 
-    let counters = Arc::new(Counters::default());
     let flusher = start_flusher(&logs, config.log.sync_delay_ms, &counters)?;
     let lone = Lone::start(data.handle(), data_threads(&config)).map_err(StartError::Threads)?;
     let clock = Clock::default().behind(logs.last_wall_clock());
@@ -214,7 +228,6 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         expiry_from: clock.offsets_kept_until(),
         ..group_config(&config)
     };
-    let limits = Limits::new(&config);
     let memory = RequestMemory::new(limits.request_bytes_max, limits.frame_bytes_max);
     let held = Arc::clone(&memory.decoded);
     let groups = Arc::new(Groups::new(group_config, clock.clone(), held, data.handle().clone()));
@@ -255,11 +268,13 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         producer_ids: ProducerIds::new(config.node_id, broker_epoch),
         applied,
         acting: Acting::default(),
+        health: Arc::clone(&health),
         data: data.handle().clone().into(),
         log_levels: OnceLock::new(),
         log_ends: LogEnds::default(),
         config: ArcSwap::from_pointee(config),
     });
+    observer.observe(&server);
     if let Some(links) = &links {
         server.fetchers.begin(&server, links, who);
     }
@@ -269,7 +284,6 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     ));
     server.applied().await;
 
-    let (stopping, stopped) = watch::channel(false);
     if let Some(links) = &links {
         cluster::begin(&server, links, who, &stopped).await?;
     }
@@ -277,17 +291,21 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         let name: Arc<str> = listener.name.into();
         data.handle().spawn(accept(socket, name, Arc::clone(&server), stopped.clone()));
     }
-    let beside = Sources::default();
-    let http = serve_http(&server, beside.clone(), stopped).await?;
+    if links.is_none() {
+        watch_closed_port(&server, stopped).await;
+    }
+    health::log_voters(&server);
     let chores = Chores::start(&server).map_err(StartError::Threads)?;
     let removal = Removal::start(&server).map_err(StartError::Threads)?;
     let files = Files::start(&server).map_err(StartError::Threads)?;
     let cleaner = Cleaner::start(&server).map_err(StartError::Threads)?;
+    health.note_started();
     Ok(RunningBroker {
         server,
         broker_epoch,
         http,
         beside,
+        pulse,
         stopping,
         chores,
         removal,
@@ -417,38 +435,69 @@ async fn open_links(
     Ok(Some(links))
 }
 
-/// Metrics and health, on the control runtime: where `http.listener` says, and where `metrics.listener` says.
+/// Serves metrics and health where `http.listener` and `metrics.listener` say, on a thread of its own: it answers
+/// while the control thread waits for a disk. Returns the address of `http.listener`.
 async fn serve_http(
-    server: &Arc<Server>,
-    beside: Sources,
+    config: &BrokerConfig,
+    connections_max: usize,
+    telemetry: telemetry::Telemetry,
     stopped: watch::Receiver<bool>,
 ) -> Result<Option<SocketAddr>, StartError> {
-    let config = server.config();
     let (at, also) = (config.http.bind.clone(), config.http.metrics.clone());
-    let is_named = config.http.is_named;
     let mut sockets = Vec::new();
-    for (at, may_move) in [(at, !is_named), (also, false)] {
+    for (at, may_move) in [(at, !config.http.is_named), (also, false)] {
         sockets.push(match at {
             Some(at) => Some(bind_http(&at, may_move).await?),
             None => None,
         });
     }
     let first = sockets[0].as_ref().and_then(|socket| socket.local_addr().ok());
-    let observed: Arc<dyn telemetry::Observed> = Arc::new(Observer::new(server));
-    let doors: Vec<_> = sockets
+    let sockets: Vec<_> = sockets
         .into_iter()
         .flatten()
-        .map(|socket| telemetry::Door::new(socket, server.limits.descriptors.http))
-        .collect();
-    if !doors.is_empty() {
-        let telemetry = telemetry::Telemetry::new(observed, beside);
-        tokio::spawn(async move {
-            if let Err(cause) = telemetry::serve(doors, telemetry, stopped).await {
-                error!(%cause, "metrics and health are not served any more");
-            }
-        });
+        .map(TcpListener::into_std)
+        .collect::<io::Result<_>>()
+        .map_err(StartError::Threads)?;
+    if sockets.is_empty() {
+        return Ok(first);
     }
+    let serve_doors = move || {
+        // A runtime may not be dropped where futures run.
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            // A socket belongs to the runtime that it is registered with.
+            let doors = sockets.into_iter().map(|socket| {
+                let socket = TcpListener::from_std(socket)?;
+                Ok(telemetry::Door::new(socket, connections_max))
+            });
+            let doors = doors.collect::<io::Result<Vec<_>>>()?;
+            telemetry::serve(doors, telemetry, stopped).await
+        })
+    };
+    let thread = std::thread::Builder::new().name("http".to_owned());
+    let serve_until_stop = || {
+        if let Err(cause) = serve_doors() {
+            error!(%cause, "metrics and health are not served any more");
+        }
+    };
+    thread.spawn(serve_until_stop).map_err(StartError::Threads)?;
     Ok(first)
+}
+
+/// Reports nodes that connect to this node as to a voter, if its file names a controller listener and no other voter.
+async fn watch_closed_port(server: &Arc<Server>, stopped: watch::Receiver<bool>) {
+    let Some(at) = server.config().controller_listener.clone() else { return };
+    let bound = match resolve(&at.host, at.port).await {
+        Ok(address) => bind(address, BACKLOG_OF_NODES),
+        Err(cause) => Err(cause),
+    };
+    match bound {
+        Ok(socket) => {
+            let watching = health::watch_closed_port(socket, Arc::clone(server), stopped);
+            tokio::spawn(watching);
+        }
+        Err(cause) => warn!(%cause, "cannot listen on the controller port {}:{}", at.host, at.port),
+    }
 }
 
 /// Listens for HTTP; a port that nobody named and that is taken is left for a free one.
@@ -621,9 +670,9 @@ impl RunningBroker {
         self.http
     }
 
-    /// Everything that is wrong; empty: the broker is well.
-    pub fn troubles(&self) -> Vec<Trouble> {
-        observe::troubles(&self.server)
+    /// The broker's health.
+    pub fn health(&self) -> BrokerHealth {
+        health::check(&self.server)
     }
 
     /// Lets operators see and change how much the program reports (KIP-412). Only the first call of a
@@ -675,6 +724,7 @@ impl RunningBroker {
         if tokio::time::timeout(drain_max, self.stopping.closed()).await.is_err() {
             warn!("some connections did not take their answers in time; they are closed");
         }
+        drop(self.pulse);
         drop(self.data);
         let fence = Request::FenceBroker(leaving);
         if let Err(cause) = self.server.controller.decide_within(fence, FENCE_PATIENCE).await {

@@ -4,7 +4,8 @@
 //! and what each may do ([`rights`]), how records become server-sent events and
 //! where their readers go on ([`events`]), what WebSockets carry and who has acknowledged
 //! what ([`push`]), what a failure is called ([`error`]), and what an operator is shown of a
-//! cluster ([`overview`]) and of consumers that are behind ([`lag`]), and may have done ([`operation`]).
+//! cluster ([`overview`]) and of consumers that are behind ([`lag`]), and may have done ([`operation`]). The health of
+//! brokers and clusters is decided in [`health`].
 //!
 //! The load generator and the laboratory choose partitions by the same code. Read [`choice`] first.
 //!
@@ -14,6 +15,7 @@ pub mod choice;
 pub mod claims;
 pub mod error;
 pub mod events;
+pub mod health;
 pub mod idempotency;
 pub mod lag;
 pub mod operation;

@@ -125,6 +125,7 @@ fn voter_in_turn(voters: &[BrokerId], unheard: usize) -> Option<BrokerId> {
 /// The active controller was heard.
 fn note_controller(server: &Server) {
     server.counters.cluster.controller_heard_ms.set(server.now().0.max(0) as u64);
+    server.health.note_controller(server.clock.moment());
 }
 
 fn is_fenced(server: &Server, who: BrokerRef) -> bool {

@@ -97,6 +97,7 @@ pub async fn begin(
     });
     let patience = Duration::from_millis(server.config().membership.registration_ms_max);
     joining::serve_from_now_on(&server.controller, who, patience).await?;
+    server.health.note_controller(server.clock.moment());
     server.applied().await;
     let (beating, links) = (Arc::clone(server), Arc::clone(links));
     tokio::spawn(vital::task("heartbeats", heartbeats::run(beating, links, who)));

@@ -1,5 +1,8 @@
 //! DescribeConfigs (key 32), versions 1 to 4. Every key with its value and where it comes from; v1
 //! synonyms (KIP-226); v3 types and documentation (KIP-569). Loggers are in `broker_loggers.rs`.
+//!
+//! A request that names [`report::CONFIG_NAME`] of this broker gets the broker's health as its value
+//! (decision 0052). It is absent from every other answer.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,17 +11,21 @@ use ::metadata::ConfigResource;
 use ::metadata::topic_config::DescribedConfig;
 use configuration::Described;
 use model::{ErrorCode, topic_name};
+use serving::health::report;
 use wire::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult,
     DescribeConfigsResponse, DescribeConfigsResult, DescribeConfigsSynonym,
 };
 
 use super::{Call, broker_loggers, config_resource};
+use crate::{health, vital};
 
 /// The source of a value that a group or a subscription has.
 const DYNAMIC_GROUP: i8 = 8;
 const DYNAMIC_CLIENT_METRICS: i8 = 7;
 const TYPE_STRING: i8 = 2;
+/// The source of a value that is not configured.
+const DEFAULT_CONFIG: i8 = 5;
 
 type Outcome = Result<Vec<DescribeConfigsResourceResult>, (ErrorCode, String)>;
 
@@ -31,8 +38,9 @@ pub async fn handle(call: Arc<Call>, request: DescribeConfigsRequest) -> Describ
         let (kind, name) = (resource.resource_type, resource.resource_name.as_str());
         seen.insert((kind, config_resource::canonical_name(kind, name)))
     });
+    let health = health_report(&call, &request).await;
     let results = first.map(|resource| {
-        let described = describe(&call, resource);
+        let described = describe(&call, resource, health.as_deref());
         let (code, message) = match &described {
             Ok(_) => (ErrorCode::None, None),
             Err((code, message)) => (*code, Some(message.clone())),
@@ -62,7 +70,36 @@ fn asked_for(
     config
 }
 
-fn describe(call: &Call, resource: &DescribeConfigsResource) -> Outcome {
+/// Whether the request names the health report of this broker.
+fn names_health(call: &Call, resource: &DescribeConfigsResource) -> bool {
+    let parsed = config_resource::parse(resource.resource_type, &resource.resource_name);
+    let is_own = matches!(parsed, Ok(ConfigResource::Broker(id)) if id == call.server.node_id);
+    let keys = resource.configuration_keys.as_deref().unwrap_or_default();
+    is_own && keys.iter().any(|key| key == report::CONFIG_NAME)
+}
+
+/// The broker's health report, if the request names it. Collecting it may wait for locks.
+async fn health_report(call: &Call, request: &DescribeConfigsRequest) -> Option<String> {
+    if !request.resources.iter().any(|resource| names_health(call, resource)) {
+        return None;
+    }
+    let server = Arc::clone(&call.server);
+    vital::waiting(move || report::encode(&health::check(&server))).await
+}
+
+fn health_config(report: &str) -> DescribeConfigsResourceResult {
+    DescribeConfigsResourceResult {
+        name: report::CONFIG_NAME.to_owned(),
+        value: Some(report.to_owned()),
+        read_only: true,
+        config_source: DEFAULT_CONFIG,
+        config_type: TYPE_STRING,
+        documentation: Some("Health of this broker as JSON, as at /healthz.".to_owned()),
+        ..Default::default()
+    }
+}
+
+fn describe(call: &Call, resource: &DescribeConfigsResource, health: Option<&str>) -> Outcome {
     let (kind, name) = (resource.resource_type, &resource.resource_name);
     let all = match kind {
         config_resource::BROKER_LOGGER => broker_loggers::describe(call, name)?,
@@ -72,7 +109,9 @@ fn describe(call: &Call, resource: &DescribeConfigsResource) -> Outcome {
     let Some(keys) = resource.configuration_keys.as_ref().filter(|keys| !keys.is_empty()) else {
         return Ok(all);
     };
-    Ok(all.into_iter().filter(|config| keys.contains(&config.name)).collect())
+    let health = health.filter(|_| names_health(call, resource)).map(health_config);
+    let named = all.into_iter().filter(|config| keys.contains(&config.name));
+    Ok(named.chain(health).collect())
 }
 
 fn all_of(call: &Call, resource: &ConfigResource) -> Outcome {

@@ -1,5 +1,6 @@
-//! The HTTP side of telemetry: `/metrics`, `/public_metrics` and `/healthz`. Runs on the control
-//! threads; looking at the broker happens on two threads of its own, one for metrics, one for health.
+//! The HTTP side of telemetry: `/metrics`, `/public_metrics`, `/livez`, `/readyz` and `/healthz`.
+//! Runs on a thread of its own, so that it answers while the control thread waits for a disk; two more
+//! threads read the broker's state, one for metrics, one for health.
 
 use std::future::{Future, IntoFuture};
 use std::io;
@@ -13,10 +14,10 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use serde_json::json;
+use serving::health::{BrokerHealth, ProbeAnswer, report};
 use tokio::sync::watch;
 
 use super::door::Door;
-use super::observed::Trouble;
 use super::scrape::{Depth, Telemetry};
 use super::worker::Worker;
 
@@ -24,20 +25,23 @@ use super::worker::Worker;
 #[derive(Debug, Clone)]
 struct Looks {
     metrics: Worker<Depth, Bytes>,
-    health: Worker<(), Vec<Trouble>>,
+    health: Worker<(), BrokerHealth>,
+    telemetry: Telemetry,
 }
 
 fn router(telemetry: Telemetry) -> io::Result<Router> {
-    let of_health = telemetry.clone();
+    let (of_health, of_metrics) = (telemetry.clone(), telemetry.clone());
     let looks = Looks {
-        metrics: Worker::start("metrics", move |depth| telemetry.metrics(depth).into())?,
-        health: Worker::start("health", move |()| of_health.troubles())?,
+        metrics: Worker::start("metrics", move |depth| of_metrics.metrics(depth).into())?,
+        health: Worker::start("health", move |()| of_health.health())?,
+        telemetry,
     };
     Ok(Router::new()
         .route("/metrics", get(|State(looks)| metrics(looks, Depth::All)))
         .route("/public_metrics", get(|State(looks)| metrics(looks, Depth::Public)))
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
         .route("/healthz", get(healthz))
-        .route("/readyz", get(healthz))
         .with_state(looks))
 }
 
@@ -75,6 +79,9 @@ pub async fn serve_only_metrics(
 }
 
 async fn metrics(looks: Looks, depth: Depth) -> Response {
+    if !looks.telemetry.is_started() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the broker starts\n").into_response();
+    }
     shown(looks.metrics, depth).await
 }
 
@@ -88,17 +95,29 @@ async fn shown<K: Copy + PartialEq + Send + 'static>(
     }
 }
 
-/// 200 if clients may come; else 503 with every reason.
+/// 503 if the control or data threads do not run: a supervisor may restart the process.
+async fn livez(State(looks): State<Looks>) -> Response {
+    to_response(&looks.telemetry.livez())
+}
+
+/// 503 if no clients should be sent to this broker.
+async fn readyz(State(looks): State<Looks>) -> Response {
+    probe(looks, BrokerHealth::readyz).await
+}
+
+/// 503 if the broker itself is not well.
 async fn healthz(State(looks): State<Looks>) -> Response {
-    let Some(troubles) = looks.health.ask(()).await else {
-        return StatusCode::TOO_MANY_REQUESTS.into_response();
-    };
-    if troubles.is_empty() {
-        return Json(json!({ "status": "ok" })).into_response();
+    probe(looks, BrokerHealth::healthz).await
+}
+
+async fn probe(looks: Looks, answer: fn(&BrokerHealth) -> ProbeAnswer) -> Response {
+    match looks.health.ask(()).await {
+        Some(health) => to_response(&answer(&health)),
+        None => StatusCode::TOO_MANY_REQUESTS.into_response(),
     }
-    let (code, status) = match troubles.iter().any(Trouble::is_serious) {
-        true => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
-        false => (StatusCode::OK, "degraded"),
-    };
-    (code, Json(json!({ "status": status, "reasons": troubles }))).into_response()
+}
+
+fn to_response(answer: &ProbeAnswer) -> Response {
+    let code = if answer.is_ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (code, Json(report::to_json(answer.status, &answer.reasons))).into_response()
 }

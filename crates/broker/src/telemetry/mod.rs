@@ -25,6 +25,6 @@ pub use http::{serve, serve_only_metrics};
 pub use observed::{
     BrokerFacts, ClusterFacts, CommittedOffset, FollowerFacts, GroupFacts, LocalReplica,
     MemberFacts, Observed, PartitionFacts, QuorumFacts, RequestFacts, ThreadTimes, TopicFacts,
-    Trouble, VolumeFacts,
+    VolumeFacts,
 };
 pub use scrape::{Depth, Telemetry};

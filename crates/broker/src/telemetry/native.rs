@@ -4,8 +4,9 @@
 use std::fmt;
 
 use metrics::{Families, process};
+use serving::health::Condition;
 
-use super::observed::{RequestFacts, Trouble};
+use super::observed::RequestFacts;
 use super::scrape::Scrape;
 
 pub(super) fn write(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Result {
@@ -19,40 +20,41 @@ pub(super) fn write(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Re
     families.gauge(
         "highwater_healthy",
         "1 if /healthz answers 200",
-        if scrape.troubles.iter().any(Trouble::is_serious) { 0.0 } else { 1.0 },
+        if scrape.health.is_available() { 1.0 } else { 0.0 },
     )?;
-    write_troubles(families, scrape)?;
+    write_conditions(families, scrape)?;
     write_connections(families, scrape)?;
     write_requests(families, &scrape.requests)?;
     write_durations(families, scrape)?;
     process::write(families)
 }
 
-fn write_troubles(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Result {
-    for (name, help, reason) in [
+fn write_conditions(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Result {
+    for (name, help, condition) in [
         (
             "coordinators_failed",
             "Partitions of __consumer_offsets whose groups could not be loaded",
-            Trouble::COORDINATOR_FAILED,
+            Condition::CoordinatorFailed,
         ),
         (
             "log_directories_offline",
             "Log directories that are not used until the broker is started again",
-            Trouble::DIRECTORY_OFFLINE,
+            Condition::DirectoryOffline,
         ),
         (
             "partitions_refused",
             "Partitions whose logs are refused or could not be opened",
-            Trouble::PARTITION_OFFLINE,
+            Condition::PartitionRefused,
         ),
-        ("stray_folders", "Folders that belong to no topic", Trouble::STRAY_FOLDER),
+        ("stray_folders", "Folders that belong to no topic", Condition::StrayFolder),
         (
             "partitions_not_compacted",
             "Partitions that are not compacted any more, for they are damaged",
-            Trouble::NOT_COMPACTED,
+            Condition::PartitionNotCompacted,
         ),
     ] {
-        let count = scrape.troubles.iter().filter(|trouble| trouble.reason == reason).count();
+        let reasons = scrape.health.reasons().iter();
+        let count = reasons.filter(|reason| reason.condition == condition).count();
         families.gauge(&format!("highwater_{name}"), help, count as f64)?;
     }
     Ok(())

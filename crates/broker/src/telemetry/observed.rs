@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serving::health::BrokerHealth;
+
 use super::scrape::Depth;
 use crate::counters::{Counters, Durations, TopicCounters};
 
@@ -36,8 +38,14 @@ pub trait Observed: Send + Sync + 'static {
     /// How busy the threads of the data path have been; `None` if that is not measured.
     fn data_threads(&self) -> Option<ThreadTimes>;
 
-    /// Everything that is wrong; empty: the broker is well.
-    fn troubles(&self) -> Vec<Trouble>;
+    /// Whether the start has ended.
+    fn is_started(&self) -> bool;
+
+    /// Names of stalled thread groups. Never waits for a lock.
+    fn stalled_threads(&self) -> Vec<&'static str>;
+
+    /// The broker's health.
+    fn health(&self) -> BrokerHealth;
 }
 
 /// The volume that a log directory lies on.
@@ -235,32 +243,4 @@ pub struct ThreadTimes {
     pub count: usize,
     /// Time during which they worked, all together.
     pub busy: Duration,
-}
-
-/// Something that is wrong with the broker: mostly a reason not to send clients here.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Trouble {
-    /// One word for programs: `log_dir_offline`, `no_controller`, …
-    pub reason: &'static str,
-    /// A sentence for people.
-    pub detail: String,
-}
-
-impl Trouble {
-    /// The groups of a partition of `__consumer_offsets` could not be loaded.
-    pub const COORDINATOR_FAILED: &str = "coordinator_failed";
-    /// A log directory is not used until the broker is started again.
-    pub const DIRECTORY_OFFLINE: &str = "log directory offline";
-    /// A partition is refused, or its log could not be opened.
-    pub const PARTITION_OFFLINE: &str = "partition offline";
-    /// A folder belongs to no topic.
-    pub const STRAY_FOLDER: &str = "stray folder";
-    /// A partition is not compacted any more.
-    pub const NOT_COMPACTED: &str = "partition not compacted";
-
-    /// Whether clients are better served elsewhere. What is no such reason asks for a person all the
-    /// same.
-    pub fn is_serious(&self) -> bool {
-        ![Trouble::STRAY_FOLDER, Trouble::NOT_COMPACTED].contains(&self.reason)
-    }
 }

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use metrics::{Families, Source, Sources};
+use serving::health::{BrokerFacts, BrokerHealth, ProbeAnswer};
 use wire::ApiKey;
 
 use super::observed::{
     ClusterFacts, GroupFacts, Observed, PartitionFacts, RequestFacts, ThreadTimes, TopicFacts,
-    Trouble, VolumeFacts,
+    VolumeFacts,
 };
 use super::{cluster, exporter, jmx, native};
 use crate::counters::{Counters, Durations};
@@ -50,9 +51,20 @@ impl Telemetry {
         metrics::text(&source)
     }
 
-    /// Everything that is wrong with the broker.
-    pub fn troubles(&self) -> Vec<Trouble> {
-        self.observed.troubles()
+    /// Whether the broker has ended its start.
+    pub fn is_started(&self) -> bool {
+        self.observed.is_started()
+    }
+
+    /// The answer of `/livez`. Waits for nothing.
+    pub fn livez(&self) -> ProbeAnswer {
+        let stalled_threads = self.observed.stalled_threads();
+        BrokerHealth::of(&BrokerFacts { stalled_threads, ..BrokerFacts::well() }).livez()
+    }
+
+    /// The broker's health.
+    pub fn health(&self) -> BrokerHealth {
+        self.observed.health()
     }
 
     fn scrape(&self, depth: Depth) -> Scrape<'_> {
@@ -68,7 +80,7 @@ impl Telemetry {
             directory_volumes: observed.directory_volumes(),
             requests: observed.requests(),
             idle: observed.data_threads().map(|times| idle.since_last(Instant::now(), times)),
-            troubles: observed.troubles(),
+            health: observed.health(),
         }
     }
 }
@@ -101,7 +113,7 @@ pub(super) struct Scrape<'a> {
     pub(super) requests: RequestFacts,
     /// Part of the time since the last look in which the data path's threads were idle.
     pub(super) idle: Option<f64>,
-    pub(super) troubles: Vec<Trouble>,
+    pub(super) health: BrokerHealth,
 }
 
 impl Scrape<'_> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::Sources;
+use serving::health::{BrokerFacts, BrokerHealth};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wire::ApiKey;
@@ -18,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 struct Numbers {
     counters: Counters,
     topics: Vec<TopicFacts>,
-    troubles: Vec<Trouble>,
+    health: BrokerHealth,
 }
 
 impl Observed for Numbers {
@@ -106,8 +107,16 @@ impl Observed for Numbers {
         Some(ThreadTimes { count: 2, busy: Duration::ZERO })
     }
 
-    fn troubles(&self) -> Vec<Trouble> {
-        self.troubles.clone()
+    fn is_started(&self) -> bool {
+        true
+    }
+
+    fn stalled_threads(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    fn health(&self) -> BrokerHealth {
+        self.health.clone()
     }
 }
 
@@ -129,7 +138,7 @@ fn partition(index: i32, leader: i32, in_sync: &[i32]) -> PartitionFacts {
     }
 }
 
-fn numbers(troubles: Vec<Trouble>) -> Telemetry {
+fn numbers(facts: &BrokerFacts) -> Telemetry {
     let counters = Counters::default();
     counters.connections_accepted.add(5);
     counters.connections_closed.add(2);
@@ -152,7 +161,8 @@ fn numbers(troubles: Vec<Trouble>) -> Telemetry {
     let partitions = vec![partition(0, 1, &[1, 2]), partition(1, 1, &[1]), partition(2, -1, &[])];
     let topics =
         vec![TopicFacts { name: "orders".into(), counters: Arc::new(of_topic), partitions }];
-    Telemetry::new(Arc::new(Numbers { counters, topics, troubles }), Sources::default())
+    let health = BrokerHealth::of(facts);
+    Telemetry::new(Arc::new(Numbers { counters, topics, health }), Sources::default())
 }
 
 /// Without what differs from one process to the next.
@@ -173,13 +183,13 @@ fn check(found: &str, path: &str, expected: &str) {
 
 #[test]
 fn all_metrics_stand_under_the_names_that_dashboards_know() {
-    let found = stable(&numbers(Vec::new()).metrics(Depth::All));
+    let found = stable(&numbers(&BrokerFacts::well()).metrics(Depth::All));
     check(&found, "testdata/metrics.txt", include_str!("testdata/metrics.txt"));
 }
 
 #[test]
 fn public_metrics_do_not_grow_with_the_topics() {
-    let found = stable(&numbers(Vec::new()).metrics(Depth::Public));
+    let found = stable(&numbers(&BrokerFacts::well()).metrics(Depth::Public));
     assert!(!found.contains("{topic=") && !found.contains("partition=\""));
     check(&found, "testdata/public_metrics.txt", include_str!("testdata/public_metrics.txt"));
 }
@@ -187,7 +197,7 @@ fn public_metrics_do_not_grow_with_the_topics() {
 /// Every metric, as `docs/metrics.md` lists them: `UPDATE=1` writes the list anew.
 #[test]
 fn every_metric_is_listed_in_the_documentation() {
-    let found = numbers(Vec::new()).metrics(Depth::All);
+    let found = numbers(&BrokerFacts::well()).metrics(Depth::All);
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
     metrics::documented::check(&found, std::path::Path::new(page), "metric");
 }
@@ -209,20 +219,25 @@ async fn try_get(address: std::net::SocketAddr, path: &str) -> std::io::Result<S
 
 #[tokio::test]
 async fn metrics_and_health_are_served_until_the_stop() {
-    let trouble =
-        Trouble { reason: "log_dir_offline", detail: "data: input/output error".to_owned() };
-    let stray = Trouble { reason: Trouble::STRAY_FOLDER, detail: "gone-0".to_owned() };
-    for (troubles, status, body) in [
-        (vec![], "HTTP/1.1 200 OK", r#"{"status":"ok"}"#),
+    let stray = BrokerFacts {
+        stray_folders: vec![("gone-0".to_owned(), "no topic".to_owned())],
+        ..BrokerFacts::well()
+    };
+    let damaged = BrokerFacts {
+        refused_partitions: vec![("t-0".to_owned(), "input/output error".to_owned())],
+        ..BrokerFacts::well()
+    };
+    for (facts, status, body) in [
+        (BrokerFacts::well(), "HTTP/1.1 200 OK", r#"{"status":"ok"}"#),
         (
-            vec![stray],
+            stray,
             "HTTP/1.1 200 OK",
-            r#"{"reasons":[{"detail":"gone-0","reason":"stray folder"}],"status":"degraded"}"#,
+            r#"{"reasons":[{"detail":"gone-0: no topic","reason":"stray_folder"}],"status":"degraded"}"#,
         ),
         (
-            vec![trouble],
+            damaged,
             "HTTP/1.1 503 Service Unavailable",
-            r#"{"reasons":[{"detail":"data: input/output error","reason":"log_dir_offline"}],"status":"unavailable"}"#,
+            r#"{"reasons":[{"detail":"t-0: input/output error","reason":"partition_refused"}],"status":"unavailable"}"#,
         ),
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -231,8 +246,8 @@ async fn metrics_and_health_are_served_until_the_stop() {
         let also = second.local_addr().unwrap();
         let (stop, stopped) = tokio::sync::watch::channel(false);
         let doors = vec![Door::new(listener, 10), Door::new(second, 10)];
-        let serving = tokio::spawn(serve(doors, numbers(troubles), stopped));
-        for path in ["/healthz", "/readyz", "/metrics"] {
+        let serving = tokio::spawn(serve(doors, numbers(&facts), stopped));
+        for path in ["/healthz", "/readyz", "/livez", "/metrics"] {
             assert!(!get(also, path).await.starts_with("HTTP/1.1 404"), "{path}");
         }
         let health = get(address, "/healthz").await;
@@ -259,7 +274,7 @@ async fn narrow() -> std::net::SocketAddr {
     let (never, stopped) = tokio::sync::watch::channel(false);
     tokio::spawn(async move {
         let _never = never;
-        serve(vec![door], numbers(Vec::new()), stopped).await
+        serve(vec![door], numbers(&BrokerFacts::well()), stopped).await
     });
     address
 }

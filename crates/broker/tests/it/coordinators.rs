@@ -129,7 +129,9 @@ async fn a_flipped_bit_in_a_committed_offset_is_not_believed_and_loading_is_trie
         }
     };
     assert_eq!(listed.error(), ErrorCode::CoordinatorNotAvailable, "the list is not whole");
-    assert!(running.troubles().iter().any(|trouble| trouble.reason == "coordinator_failed"));
+    assert!(
+        running.health().reasons().iter().any(|it| it.condition.code() == "coordinator_failed")
+    );
     // What a person mends is found without a restart.
     flip(&log, at);
     let began = Instant::now();
@@ -137,7 +139,7 @@ async fn a_flipped_bit_in_a_committed_offset_is_not_believed_and_loading_is_trie
         assert!(began.elapsed() < PATIENCE, "loading is tried again");
         tokio::time::sleep(PAUSE).await;
     }
-    assert!(running.troubles().is_empty());
+    assert!(running.health().reasons().is_empty());
     running.stop().await;
 }
 

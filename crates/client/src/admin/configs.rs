@@ -119,6 +119,31 @@ impl Admin {
         Ok(result)
     }
 
+    /// Value of one key of a broker, as that broker returns it; `None` if the broker has no such key.
+    pub async fn broker_config(
+        &self,
+        broker: i32,
+        key: &str,
+    ) -> Result<Option<String>, ClientError> {
+        let resource = Resource::broker(broker);
+        let request = DescribeConfigsRequest {
+            resources: vec![DescribeConfigsResource {
+                resource_type: resource.kind.code(),
+                resource_name: resource.name.clone(),
+                configuration_keys: Some(vec![key.to_owned()]),
+            }],
+            include_synonyms: false,
+            include_documentation: false,
+        };
+        let response = self.cluster.call_broker(broker, &request).await?;
+        let result = response.results.into_iter().next();
+        let result = result.ok_or_else(|| super::missing("a result"))?;
+        let message = result.error_message.as_deref();
+        check(result.error(), message, || format!("configuration of broker {broker}"))?;
+        let found = result.configs.into_iter().find(|config| config.name == key);
+        Ok(found.and_then(|config| config.value))
+    }
+
     /// Changes settings of one thing and leaves the others as they are (KIP-339).
     pub async fn alter_configs(
         &self,

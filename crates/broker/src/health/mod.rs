@@ -1,0 +1,200 @@
+//! Health of this broker: collects the facts that `serving::health` decides upon.
+//!
+//! ```text
+//! pulse        a thread that checks whether the control and data threads run
+//! closed_port  the controller port of a node whose file lists no other voter
+//! ```
+
+mod closed_port;
+mod pulse;
+
+pub use closed_port::watch_closed_port;
+pub use pulse::watch_threads;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use metadata::ClusterImage;
+use model::{BrokerId, Moment};
+use parking_lot::Mutex;
+use serving::health::broker::{
+    BrokerFacts, BrokerPhase, DirectoryFacts, RegistrationState, VoterFacts,
+};
+use serving::health::{BrokerHealth, Condition};
+use tracing::{info, warn};
+
+use crate::server::Server;
+
+/// Silence of a voter after which the leader of the quorum counts it as not answering.
+const VOTER_SILENCE_MAX: Duration = Duration::from_secs(5);
+/// How long a connection of an unlisted node is reported.
+const UNINVITED_REPORTED: Duration = Duration::from_secs(300);
+
+/// Health facts that no other part of the broker keeps.
+#[derive(Debug, Default)]
+pub struct HealthState {
+    control_stalled: AtomicBool,
+    data_stalled: AtomicBool,
+    /// Whether the broker serves clients: set once, at the end of the start.
+    is_started: AtomicBool,
+    /// Moment of the last answer of an active controller, in microseconds; 0 before the first.
+    controller_heard_us: AtomicU64,
+    /// Node that connected to the closed controller port last, and when.
+    uninvited: Mutex<Option<(String, Moment)>>,
+}
+
+impl HealthState {
+    /// The start ended: clients are served from now on.
+    pub fn note_started(&self) {
+        self.is_started.store(true, Ordering::Release);
+    }
+
+    /// Whether the start ended.
+    pub fn is_started(&self) -> bool {
+        self.is_started.load(Ordering::Acquire)
+    }
+
+    /// An active controller answered at this moment.
+    pub fn note_controller(&self, now: Moment) {
+        self.controller_heard_us.store(now.0.max(1), Ordering::Release);
+    }
+
+    /// Thread groups that are stalled.
+    pub fn stalled_threads(&self) -> Vec<&'static str> {
+        let groups = [("control", &self.control_stalled), ("data", &self.data_stalled)];
+        let stalled = groups.into_iter().filter(|(_, stalled)| stalled.load(Ordering::Relaxed));
+        stalled.map(|(name, _)| name).collect()
+    }
+
+    /// The health of a broker that has not finished its start.
+    pub fn of_start(&self) -> BrokerHealth {
+        let stalled_threads = self.stalled_threads();
+        BrokerHealth::of(&BrokerFacts { stalled_threads, ..BrokerFacts::default() })
+    }
+
+    fn controller_silent_for(&self, now: Moment, session: Duration) -> Option<Duration> {
+        let heard = Moment(self.controller_heard_us.load(Ordering::Acquire));
+        let silence = now.since(heard);
+        (heard > Moment::START && silence >= session).then_some(silence)
+    }
+
+    fn uninvited(&self, now: Moment) -> Option<String> {
+        let uninvited = self.uninvited.lock();
+        let (address, at) = uninvited.as_ref()?;
+        (now.since(*at) < UNINVITED_REPORTED).then(|| address.clone())
+    }
+}
+
+/// The health of a broker that has started.
+pub fn check(server: &Server) -> BrokerHealth {
+    BrokerHealth::of(&facts(server))
+}
+
+fn facts(server: &Server) -> BrokerFacts {
+    let (image, now) = (server.image(), server.clock.moment());
+    let named = |(name, cause): (_, String)| -> (String, String) { (name, cause) };
+    let refused = server.logs.unopened().into_iter();
+    let failed = server.groups.failed().into_iter();
+    let strays = server.logs.strays().into_iter();
+    let session = Duration::from_millis(server.config().membership.session_ms);
+    BrokerFacts {
+        stalled_threads: server.health.stalled_threads(),
+        phase: phase(server),
+        registration: registration(server, &image),
+        directories: directories(server),
+        metadata_held_up: server.acting.is_held_up(),
+        refused_partitions: refused.map(|(name, it)| named((name.to_string(), it))).collect(),
+        failed_coordinators: failed
+            .map(|(name, it)| named((name.to_string(), it.to_string())))
+            .collect(),
+        uncompacted_partitions: server
+            .logs
+            .uncleanable()
+            .into_iter()
+            .map(|name| name.to_string())
+            .collect(),
+        stray_folders: strays
+            .map(|stray| named((stray.path.display().to_string(), stray.reason.to_string())))
+            .collect(),
+        controller_silent_for: server.health.controller_silent_for(now, session),
+        quorum: voters(server),
+        leaderless_partitions: leaderless(&image),
+        ..BrokerFacts::default()
+    }
+}
+
+fn phase(server: &Server) -> BrokerPhase {
+    match (server.is_stopping(), server.health.is_started()) {
+        (true, _) => BrokerPhase::Stopping,
+        (false, true) => BrokerPhase::Running,
+        (false, false) => BrokerPhase::Starting,
+    }
+}
+
+fn registration(server: &Server, image: &ClusterImage) -> RegistrationState {
+    match image.broker(server.node_id) {
+        None => RegistrationState::Absent,
+        Some(own) if own.fenced => RegistrationState::Fenced,
+        Some(_) => RegistrationState::Serving,
+    }
+}
+
+fn directories(server: &Server) -> Vec<DirectoryFacts> {
+    let (offline, full) = (server.logs.offline(), server.logs.full());
+    let facts = server.logs.directories().map(|directory| {
+        let path = directory.path();
+        DirectoryFacts {
+            path: path.display().to_string(),
+            failure: offline.iter().find(|(it, _)| it == path).map(|(_, cause)| cause.clone()),
+            is_full: full.iter().any(|it| it == path),
+            ..DirectoryFacts::default()
+        }
+    });
+    facts.collect()
+}
+
+fn voters(server: &Server) -> VoterFacts {
+    let quorum = &server.quorum;
+    let sorted = |ids: &mut dyn Iterator<Item = i32>| -> Vec<i32> {
+        let mut ids: Vec<i32> = ids.collect();
+        ids.sort_unstable();
+        ids
+    };
+    let answering = quorum.describe().map(|described| {
+        let answers = |heard: Option<Duration>| heard.is_some_and(|ago| ago < VOTER_SILENCE_MAX);
+        described.voters.iter().filter(|voter| answers(voter.heard_ago)).count()
+    });
+    VoterFacts {
+        node: server.node_id.0,
+        leader: quorum.leader().map(|BrokerId(id)| id),
+        voters: sorted(&mut quorum.members().0.into_iter().map(|BrokerId(id)| id)),
+        answering,
+        listed: sorted(&mut server.config().voters.iter().map(|voter| voter.id)),
+        uninvited: server.health.uninvited(server.clock.moment()),
+    }
+}
+
+fn leaderless(image: &ClusterImage) -> usize {
+    let partitions = image.topics().flat_map(|topic| topic.partitions());
+    partitions.filter(|(_, state)| state.leader.0 < 0).count()
+}
+
+/// Logs, at each start, how the voters of the file differ from those of the metadata quorum.
+pub fn log_voters(server: &Server) {
+    let config = server.config();
+    let voters = voters(server);
+    if let Some(difference) = voters.difference() {
+        warn!(condition = %Condition::VotersDiffer, "{difference}");
+    }
+    if let Some(at) = config.controller_listener.as_ref().filter(|_| !config.has_other_voters()) {
+        info!(
+            "controller.quorum.voters lists no other node: this node decides alone, and no other node can join \
+             through {}:{}",
+            at.host, at.port
+        );
+    }
+}
+
+/// Shared by the parts of a start that need it before there is a [`Server`].
+pub type SharedHealth = Arc<HealthState>;
