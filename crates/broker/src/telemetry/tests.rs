@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::Sources;
-use serving::health::{BrokerFacts, BrokerHealth};
+use serving::health::{self, BrokerHealth};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wire::ApiKey;
@@ -138,7 +138,7 @@ fn partition(index: i32, leader: i32, in_sync: &[i32]) -> PartitionFacts {
     }
 }
 
-fn numbers(facts: &BrokerFacts) -> Telemetry {
+fn numbers(facts: &health::BrokerFacts) -> Telemetry {
     let counters = Counters::default();
     counters.connections_accepted.add(5);
     counters.connections_closed.add(2);
@@ -183,13 +183,13 @@ fn check(found: &str, path: &str, expected: &str) {
 
 #[test]
 fn all_metrics_stand_under_the_names_that_dashboards_know() {
-    let found = stable(&numbers(&BrokerFacts::well()).metrics(Depth::All));
+    let found = stable(&numbers(&health::BrokerFacts::well()).metrics(Depth::All));
     check(&found, "testdata/metrics.txt", include_str!("testdata/metrics.txt"));
 }
 
 #[test]
 fn public_metrics_do_not_grow_with_the_topics() {
-    let found = stable(&numbers(&BrokerFacts::well()).metrics(Depth::Public));
+    let found = stable(&numbers(&health::BrokerFacts::well()).metrics(Depth::Public));
     assert!(!found.contains("{topic=") && !found.contains("partition=\""));
     check(&found, "testdata/public_metrics.txt", include_str!("testdata/public_metrics.txt"));
 }
@@ -197,7 +197,7 @@ fn public_metrics_do_not_grow_with_the_topics() {
 /// Every metric, as `docs/metrics.md` lists them: `UPDATE=1` writes the list anew.
 #[test]
 fn every_metric_is_listed_in_the_documentation() {
-    let found = numbers(&BrokerFacts::well()).metrics(Depth::All);
+    let found = numbers(&health::BrokerFacts::well()).metrics(Depth::All);
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
     metrics::documented::check(&found, std::path::Path::new(page), "metric");
 }
@@ -219,16 +219,16 @@ async fn try_get(address: std::net::SocketAddr, path: &str) -> std::io::Result<S
 
 #[tokio::test]
 async fn metrics_and_health_are_served_until_the_stop() {
-    let stray = BrokerFacts {
+    let stray = health::BrokerFacts {
         stray_folders: vec![("gone-0".to_owned(), "no topic".to_owned())],
-        ..BrokerFacts::well()
+        ..health::BrokerFacts::well()
     };
-    let damaged = BrokerFacts {
+    let damaged = health::BrokerFacts {
         refused_partitions: vec![("t-0".to_owned(), "input/output error".to_owned())],
-        ..BrokerFacts::well()
+        ..health::BrokerFacts::well()
     };
     for (facts, status, body) in [
-        (BrokerFacts::well(), "HTTP/1.1 200 OK", r#"{"status":"ok"}"#),
+        (health::BrokerFacts::well(), "HTTP/1.1 200 OK", r#"{"status":"ok"}"#),
         (
             stray,
             "HTTP/1.1 200 OK",
@@ -274,7 +274,7 @@ async fn narrow() -> std::net::SocketAddr {
     let (never, stopped) = tokio::sync::watch::channel(false);
     tokio::spawn(async move {
         let _never = never;
-        serve(vec![door], numbers(&BrokerFacts::well()), stopped).await
+        serve(vec![door], numbers(&health::BrokerFacts::well()), stopped).await
     });
     address
 }

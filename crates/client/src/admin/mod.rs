@@ -64,6 +64,15 @@ fn missing(what: &str) -> ClientError {
     ClientError::refused(format!("{what} is missing"), ErrorCode::UnknownServerError)
 }
 
+/// Asks for the one partition of the metadata log.
+fn quorum_request() -> DescribeQuorumRequest {
+    let topic = RequestTopicData {
+        topic_name: "__cluster_metadata".to_owned(),
+        partitions: vec![RequestPartitionData { partition_index: 0 }],
+    };
+    DescribeQuorumRequest { topics: vec![topic] }
+}
+
 /// An administrator's view of a cluster.
 #[derive(Clone)]
 pub struct Admin {
@@ -142,13 +151,26 @@ impl Admin {
             .await
     }
 
+    /// Leader of the metadata quorum: the active controller. `None` if the quorum has none. Asks one broker once; a
+    /// broker without a leader of the quorum may take seconds to answer.
+    ///
+    /// The controller in a cluster's metadata is a broker that takes a controller's requests, and not the active
+    /// controller (KIP-500).
+    pub async fn quorum_leader(&self) -> Result<Option<i32>, ClientError> {
+        let response = self.call(&quorum_request()).await?;
+        let is_none = response.error() == ErrorCode::NotLeaderOrFollower;
+        if is_none {
+            return Ok(None);
+        }
+        let message = response.error_message.as_deref();
+        check(response.error(), message, || "describing the quorum".to_owned())?;
+        let partition = response.topics.first().and_then(|topic| topic.partitions.first());
+        Ok(partition.map(|partition| partition.leader_id).filter(|leader| *leader >= 0))
+    }
+
     /// The metadata quorum: who leads, who votes, how far each is.
     pub async fn describe_quorum(&self) -> Result<DescribeQuorumResponse, ClientError> {
-        let topic = RequestTopicData {
-            topic_name: "__cluster_metadata".to_owned(),
-            partitions: vec![RequestPartitionData { partition_index: 0 }],
-        };
-        let request = DescribeQuorumRequest { topics: vec![topic] };
+        let request = quorum_request();
         let response = self.change(&request, |r| worth_another_try(r.error())).await?;
         let message = response.error_message.as_deref();
         check(response.error(), message, || "describing the quorum".to_owned())?;

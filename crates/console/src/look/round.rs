@@ -1,10 +1,10 @@
 //! One round: what is asked of the brokers, and the snapshot that their answers make. Five requests a broker, to all brokers at
-//! once, and three for the cluster; one more for every 5,000 partitions and 100 groups of a broker.
+//! once, and four for the cluster; one more for every 5,000 partitions and 100 groups of a broker.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use client::admin::survey::{ByBroker, Led, Silent};
 use client::offsets::OfGroup;
@@ -14,6 +14,8 @@ use serving::lag;
 use serving::lag::history::Lag;
 use serving::overview::broker::{loads, skew_percent};
 use serving::overview::topic::Spread;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 use super::columns::{Column, Places};
 use super::memory::{GROUPS_MAX, Memory, PARTITIONS_MAX};
@@ -24,6 +26,9 @@ use crate::snapshot::{
 
 /// Gaps that are told of; there may be one for each broker and question.
 const GAPS_MAX: usize = 20;
+
+/// Time for the description of the metadata quorum.
+const QUORUM_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Milliseconds since 1970.
 pub(crate) fn now_ms() -> i64 {
@@ -56,7 +61,7 @@ pub(super) async fn look(admin: &Admin, memory: &mut Memory) -> Result<Snapshot,
     ids.sort_unstable();
     let (mut starts, mut ends, mut sizes) = (places.column(), places.column(), places.column());
     let mut dirs: ByBroker<Vec<DirView>> = ByBroker::new();
-    let (no_starts, no_ends, no_dirs, groups, registered) = tokio::join!(
+    let (no_starts, no_ends, no_dirs, groups, registered, leader) = tokio::join!(
         admin.log_offsets(&led, OffsetSpec::Earliest, |topic, partition, found| {
             starts.take(&places, (topic, partition), found);
         }),
@@ -69,6 +74,7 @@ pub(super) async fn look(admin: &Admin, memory: &mut Memory) -> Result<Snapshot,
         }),
         admin.groups_of(&ids),
         admin.describe_all_brokers(),
+        timeout(QUORUM_PATIENCE, admin.quorum_leader()),
     );
     drop(led);
     let at_ms = now_ms();
@@ -94,12 +100,28 @@ pub(super) async fn look(admin: &Admin, memory: &mut Memory) -> Result<Snapshot,
         taken_ms: at_ms,
         took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         cluster_id: metadata.cluster_id.clone(),
-        controller: metadata.controller,
+        controller: controller(leader, &metadata, &mut gaps),
         brokers,
         topics,
         groups,
         gaps: gaps.0,
     })
+}
+
+/// Leader of the metadata quorum, if it is known.
+fn controller(
+    read: Result<Result<Option<i32>, ClientError>, Elapsed>,
+    metadata: &Metadata,
+    gaps: &mut Gaps,
+) -> Option<i32> {
+    match read {
+        Ok(Ok(leader)) => return leader,
+        // A cluster without this API has one controller, which its metadata names.
+        Ok(Err(ClientError::Unsupported { .. })) => return metadata.controller,
+        Ok(Err(error)) => gaps.add("active controller", error),
+        Err(_) => gaps.add("active controller", "no leader of the metadata quorum answered"),
+    }
+    None
 }
 
 #[derive(Default)]

@@ -1,9 +1,11 @@
-//! `cluster info` and `cluster health`: the brokers, and whether every partition is well.
+//! `cluster info`: the brokers, and the facts about a cluster that other commands read too.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use client::{Admin, Metadata};
+use client::{Admin, ClientError, Metadata};
 use serde::Serialize;
+use tokio::time::timeout;
 use wire::describe_cluster::DescribeClusterBroker;
 
 use crate::arguments::Connection;
@@ -11,15 +13,39 @@ use crate::commands::cluster_access::{PATIENCE, block_on, connect, failed};
 use crate::failure::Failure;
 use crate::output::{self, Format, Row};
 
-/// The topics, and all brokers with those that are registered and do not serve.
-fn ask(connection: &Connection) -> Result<(Metadata, Vec<DescribeClusterBroker>), Failure> {
+/// Time for the description of the metadata quorum. A broker without a leader of the quorum answers after 5 s.
+const QUORUM_PATIENCE: Duration = Duration::from_secs(6);
+
+/// A cluster as its brokers describe it.
+pub struct ClusterView {
+    /// Brokers and topics.
+    pub metadata: Metadata,
+    /// All registered brokers, the fenced ones included, by id.
+    pub brokers: Vec<DescribeClusterBroker>,
+    /// Leader of the metadata quorum, if there is one.
+    pub controller: Option<i32>,
+}
+
+/// Reads the cluster, and then `more` about its brokers.
+pub fn read_cluster<T>(
+    connection: &Connection,
+    more: impl AsyncFnOnce(&Admin, &[DescribeClusterBroker]) -> T,
+) -> Result<(ClusterView, T), Failure> {
     block_on(async {
         let admin = Admin::new(connect(connection, PATIENCE, false).await?);
         let cannot = |error| failed("cannot describe the cluster", &error);
         let metadata = admin.describe_all().await.map_err(cannot)?;
         let mut brokers = admin.describe_all_brokers().await.map_err(cannot)?.brokers;
         brokers.sort_by_key(|broker| broker.broker_id);
-        Ok((metadata, brokers))
+        let reading = timeout(QUORUM_PATIENCE, admin.quorum_leader());
+        let (read, more) = tokio::join!(reading, more(&admin, &brokers));
+        let controller = match read {
+            Ok(Ok(leader)) => leader,
+            // A cluster without this API has one controller, which its metadata names.
+            Ok(Err(ClientError::Unsupported { .. })) => metadata.controller,
+            Ok(Err(_)) | Err(_) => None,
+        };
+        Ok((ClusterView { metadata, brokers, controller }, more))
     })
 }
 
@@ -59,12 +85,15 @@ impl Row for Broker {
 #[derive(Serialize)]
 struct Info<'a> {
     cluster_id: Option<&'a str>,
+    /// Leader of the metadata quorum.
+    controller: Option<i32>,
     brokers: Vec<Broker>,
 }
 
 /// `cluster info`
 pub fn info(format: Format, connection: &Connection) -> Result<ExitCode, Failure> {
-    let (metadata, brokers) = ask(connection)?;
+    let (view, ()) = read_cluster(connection, async |_, _| ())?;
+    let ClusterView { metadata, brokers, controller } = view;
     let partitions = || metadata.topics.values().flat_map(|topic| &topic.partitions);
     let row = |broker: DescribeClusterBroker| {
         let id = broker.broker_id;
@@ -74,7 +103,7 @@ pub fn info(format: Format, connection: &Connection) -> Result<ExitCode, Failure
             port: broker.port,
             rack: broker.rack,
             fenced: broker.is_fenced,
-            controller: metadata.controller == Some(id),
+            controller: controller == Some(id),
             leaders: partitions().filter(|p| p.leader == Some(id)).count(),
             replicas: partitions().filter(|p| p.replicas.contains(&id)).count(),
         }
@@ -83,111 +112,11 @@ pub fn info(format: Format, connection: &Connection) -> Result<ExitCode, Failure
     match format {
         Format::Table => output::print(format, &brokers)?,
         Format::Json => {
-            let info = Info { cluster_id: metadata.cluster_id.as_deref(), brokers };
+            let info = Info { cluster_id: metadata.cluster_id.as_deref(), controller, brokers };
             output::print_one(format, &info, |_| String::new())?;
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Partitions that a text names; all are in JSON.
-const NAMED_MAX: usize = 20;
-
-#[derive(Serialize, Default)]
-struct Health {
-    healthy: bool,
-    brokers: usize,
-    topics: usize,
-    partitions: usize,
-    /// Registered brokers that do not serve.
-    fenced: Vec<i32>,
-    /// Partitions that nobody leads.
-    without_leader: Vec<String>,
-    /// Partitions of which a replica is not in sync.
-    under_replicated: Vec<String>,
-}
-
-impl Health {
-    fn of(metadata: &Metadata, brokers: &[DescribeClusterBroker]) -> Health {
-        let fenced = brokers.iter().filter(|broker| broker.is_fenced);
-        let fenced: Vec<i32> = fenced.map(|broker| broker.broker_id).collect();
-        let serving = brokers.len() - fenced.len();
-        let mut health = Health { brokers: serving, fenced, ..Health::default() };
-        for topic in metadata.topics.values() {
-            health.topics += 1;
-            for partition in &topic.partitions {
-                health.partitions += 1;
-                let name = || format!("{}-{}", topic.name, partition.index);
-                if partition.leader.is_none() {
-                    health.without_leader.push(name());
-                }
-                if partition.isr.len() < partition.replicas.len() {
-                    health.under_replicated.push(name());
-                }
-            }
-        }
-        health.without_leader.sort();
-        health.under_replicated.sort();
-        let complete = health.without_leader.is_empty() && health.under_replicated.is_empty();
-        let all_serve = health.fenced.is_empty();
-        health.healthy = complete && all_serve && metadata.controller.is_some();
-        health
-    }
-
-    /// What a person can do about it.
-    fn hint(&self) -> Option<String> {
-        if let Some(first) = self.fenced.first() {
-            return Some(format!(
-                "start the fenced brokers again; one that will not come back is forgotten by \
-                 `highwater cluster unregister {first}`"
-            ));
-        }
-        if let Some(first) = self.without_leader.first().and_then(|name| name.rsplit_once('-')) {
-            return Some(format!(
-                "every replica that has all records is gone: start its broker again, or accept the loss of what \
-                 only it has: `highwater cluster elect --unclean {}:{}`",
-                first.0, first.1
-            ));
-        }
-        (!self.under_replicated.is_empty()).then(|| {
-            "replicas are catching up, or a broker that had them was unregistered: `highwater topic describe` shows \
-             which are in sync"
-                .to_owned()
-        })
-    }
-
-    fn text(&self) -> String {
-        let names = |partitions: &[String]| match partitions.len() {
-            0 => "0".to_owned(),
-            count if count > NAMED_MAX => {
-                format!("{count} ({}, …)", partitions[..NAMED_MAX].join(", "))
-            }
-            count => format!("{count} ({})", partitions.join(", ")),
-        };
-        let fenced: Vec<String> = self.fenced.iter().map(i32::to_string).collect();
-        format!(
-            "healthy: {}\nbrokers: {}\nfenced: {}\ntopics: {}\npartitions: {}\nwithout leader: {}\n\
-             under-replicated: {}\n",
-            if self.healthy { "yes" } else { "no" },
-            self.brokers,
-            names(&fenced),
-            self.topics,
-            self.partitions,
-            names(&self.without_leader),
-            names(&self.under_replicated),
-        )
-    }
-}
-
-/// `cluster health`
-pub fn health(format: Format, connection: &Connection) -> Result<ExitCode, Failure> {
-    let (metadata, brokers) = ask(connection)?;
-    let health = Health::of(&metadata, &brokers);
-    output::print_one(format, &health, Health::text)?;
-    if let Some(hint) = health.hint() {
-        anstream::eprintln!("hint: {hint}");
-    }
-    Ok(if health.healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 #[cfg(test)]
@@ -210,9 +139,5 @@ mod tests {
         };
         let info = output::table(&[1, 2, 3].map(broker));
         assert!(DOCUMENT.contains(&info), "docs/cluster.md does not show\n{info}");
-        let health =
-            Health { healthy: true, brokers: 3, topics: 1, partitions: 3, ..Health::default() };
-        let health = health.text();
-        assert!(DOCUMENT.contains(&health), "docs/cluster.md does not show\n{health}");
     }
 }

@@ -4,6 +4,7 @@
 mod cluster;
 mod cluster_access;
 mod cluster_elect;
+mod cluster_health;
 mod cluster_id;
 mod cluster_quorum;
 mod cluster_unregister;
@@ -70,7 +71,7 @@ pub fn run(program: Program) -> Result<ExitCode, Failure> {
 fn run_cluster(command: &Cluster, reporting: start::Reporting) -> Result<ExitCode, Failure> {
     match command {
         Cluster::Info { listing, connection } => cluster::info(listing.format, connection),
-        Cluster::Health { listing, connection } => cluster::health(listing.format, connection),
+        Cluster::Health { listing, connection } => cluster_health::run(listing.format, connection),
         Cluster::Quorum { listing, connection } => cluster_quorum::run(listing.format, connection),
         Cluster::Elect(typed) => cluster_elect::run(typed),
         Cluster::Unregister { broker, connection } => cluster_unregister::run(*broker, connection),

@@ -4,6 +4,7 @@
 
 mod console;
 mod deletion;
+mod health;
 mod held_up;
 mod hints;
 mod lost_disks;

@@ -1,0 +1,236 @@
+//! `cluster health`: collects the metadata, the metadata quorum and the report of each broker;
+//! `serving::health` decides.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use client::{Admin, Metadata};
+use serde::Serialize;
+use serving::health::cluster::{
+    BrokerReport, ClusterFacts, ClusterHealth, ClusterReason, PartitionFacts, RegisteredBroker,
+};
+use serving::health::report::{self, ReportedReason};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use wire::describe_cluster::DescribeClusterBroker;
+
+use crate::arguments::Connection;
+use crate::commands::cluster::{ClusterView, read_cluster};
+use crate::failure::Failure;
+use crate::output::{self, Format};
+
+/// Partitions that the text names; the JSON names all.
+const NAMED_MAX: usize = 20;
+/// Time for the report of one broker.
+const REPORT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The reports of all brokers that are not fenced, by id. A fenced broker is not asked: the metadata names it.
+pub async fn read_reports(
+    admin: &Admin,
+    brokers: &[DescribeClusterBroker],
+) -> Vec<RegisteredBroker> {
+    let mut reading = JoinSet::new();
+    for broker in brokers {
+        let (admin, id, is_fenced) = (admin.clone(), broker.broker_id, broker.is_fenced);
+        reading.spawn(async move {
+            let report = match is_fenced {
+                true => BrokerReport::Absent,
+                false => read_report(&admin, id).await,
+            };
+            RegisteredBroker { id, is_fenced, report }
+        });
+    }
+    let mut registered = reading.join_all().await;
+    registered.sort_by_key(|broker| broker.id);
+    registered
+}
+
+async fn read_report(admin: &Admin, broker: i32) -> BrokerReport {
+    let read = timeout(REPORT_PATIENCE, admin.broker_config(broker, report::CONFIG_NAME)).await;
+    let Ok(read) = read else {
+        let seconds = REPORT_PATIENCE.as_secs();
+        return BrokerReport::Unreachable(format!("no answer within {seconds} s"));
+    };
+    match read {
+        Err(error) => BrokerReport::Unreachable(error.to_string()),
+        // Another program, or an earlier release.
+        Ok(None) => BrokerReport::Absent,
+        Ok(Some(text)) => BrokerReport::Reasons(report::decode(&text).unwrap_or_else(|error| {
+            let code = "unreadable_report".to_owned();
+            vec![ReportedReason::Unknown { code, detail: error }]
+        })),
+    }
+}
+
+fn partitions(metadata: &Metadata) -> Vec<PartitionFacts<'_>> {
+    let mut facts = Vec::new();
+    for topic in metadata.topics.values() {
+        facts.extend(topic.partitions.iter().map(|partition| PartitionFacts {
+            topic: &topic.name,
+            index: partition.index,
+            is_internal: topic.is_internal,
+            has_leader: partition.leader.is_some(),
+            replicas: partition.replicas.len(),
+            in_sync: partition.isr.len(),
+        }));
+    }
+    facts
+}
+
+#[derive(Serialize)]
+struct Reason {
+    /// The broker that reports it; absent if it concerns the cluster.
+    broker: Option<i32>,
+    /// The stable code.
+    reason: String,
+    /// The sentence.
+    detail: String,
+    /// Whether the exit code is 1 because of it.
+    fails: bool,
+}
+
+impl Reason {
+    fn new(reason: ClusterReason) -> Reason {
+        let ClusterReason { broker, code, detail, is_failure } = reason;
+        Reason { broker, reason: code, detail, fails: is_failure }
+    }
+
+    fn line(&self) -> String {
+        let subject = match self.broker {
+            Some(broker) => format!("broker {broker}"),
+            None => "cluster".to_owned(),
+        };
+        let kind = if self.fails { "" } else { " (note)" };
+        format!("{subject}: {}{kind}: {}\n", self.reason, self.detail)
+    }
+}
+
+/// The answer of the command.
+#[derive(Serialize, Default)]
+struct Health {
+    healthy: bool,
+    /// Brokers that serve.
+    brokers: usize,
+    topics: usize,
+    partitions: usize,
+    /// Registered brokers that the controller fenced.
+    fenced: Vec<i32>,
+    /// Partitions without a leader.
+    without_leader: Vec<String>,
+    /// Partitions with a replica out of sync.
+    under_replicated: Vec<String>,
+    /// Everything else that is not well.
+    reasons: Vec<Reason>,
+}
+
+impl Health {
+    fn new(view: &ClusterView, registered: Vec<RegisteredBroker>) -> Health {
+        let facts = ClusterFacts {
+            brokers: registered,
+            controller: view.controller,
+            partitions: partitions(&view.metadata),
+        };
+        let decided = ClusterHealth::of(&facts);
+        Health {
+            healthy: decided.is_healthy(),
+            brokers: decided.serving,
+            topics: view.metadata.topics.len(),
+            partitions: facts.partitions.len(),
+            fenced: decided.fenced,
+            without_leader: decided.leaderless,
+            under_replicated: decided.under_replicated,
+            reasons: decided.reasons.into_iter().map(Reason::new).collect(),
+        }
+    }
+
+    /// The next step for the operator.
+    fn hint(&self) -> Option<String> {
+        if let Some(first) = self.fenced.first() {
+            return Some(format!(
+                "start the fenced brokers again; remove a broker that will not return with \
+                 `highwater cluster unregister {first}`"
+            ));
+        }
+        if let Some(first) = self.without_leader.first().and_then(|name| name.rsplit_once('-')) {
+            return Some(format!(
+                "every replica that has all records is gone: start its broker again, or accept the loss of the \
+                 records that only it has: `highwater cluster elect --unclean {}:{}`",
+                first.0, first.1
+            ));
+        }
+        if self.reasons.iter().any(|reason| reason.fails) {
+            return Some("docs/cluster.md has a remedy for each condition".to_owned());
+        }
+        (!self.under_replicated.is_empty()).then(|| {
+            "replicas are catching up, or a broker that had them was unregistered: `highwater topic describe` shows \
+             which are in sync"
+                .to_owned()
+        })
+    }
+
+    fn text(&self) -> String {
+        let names = |partitions: &[String]| match partitions.len() {
+            0 => "0".to_owned(),
+            count if count > NAMED_MAX => {
+                format!("{count} ({}, …)", partitions[..NAMED_MAX].join(", "))
+            }
+            count => format!("{count} ({})", partitions.join(", ")),
+        };
+        let fenced: Vec<String> = self.fenced.iter().map(i32::to_string).collect();
+        let mut text = format!(
+            "healthy: {}\nbrokers: {}\nfenced: {}\ntopics: {}\npartitions: {}\nwithout leader: {}\n\
+             under-replicated: {}\n",
+            if self.healthy { "yes" } else { "no" },
+            self.brokers,
+            names(&fenced),
+            self.topics,
+            self.partitions,
+            names(&self.without_leader),
+            names(&self.under_replicated),
+        );
+        text.extend(self.reasons.iter().map(Reason::line));
+        text
+    }
+}
+
+/// `cluster health`
+pub fn run(format: Format, connection: &Connection) -> Result<ExitCode, Failure> {
+    let (view, registered) = read_cluster(connection, read_reports)?;
+    let health = Health::new(&view, registered);
+    output::print_one(format, &health, Health::text)?;
+    if let Some(hint) = health.hint() {
+        anstream::eprintln!("hint: {hint}");
+    }
+    Ok(if health.healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = include_str!("../../../../docs/cluster.md");
+
+    #[test]
+    fn the_samples_in_the_document_are_what_is_printed() {
+        let well =
+            Health { healthy: true, brokers: 3, topics: 1, partitions: 3, ..Health::default() };
+        let reason = Reason {
+            broker: Some(2),
+            reason: "log_directory_full".to_owned(),
+            detail: "/data: the disk is full; appends are refused until there is room".to_owned(),
+            fails: true,
+        };
+        let full = Health {
+            healthy: false,
+            brokers: 3,
+            topics: 1,
+            partitions: 3,
+            reasons: vec![reason],
+            ..Health::default()
+        };
+        for health in [well, full] {
+            let text = health.text();
+            assert!(DOCUMENT.contains(&text), "docs/cluster.md does not show\n{text}");
+        }
+    }
+}
