@@ -1,7 +1,7 @@
 //! DescribeConfigs (key 32), versions 1 to 4. Every key with its value and where it comes from; v1
 //! synonyms (KIP-226); v3 types and documentation (KIP-569). Loggers are in `broker_loggers.rs`.
 //!
-//! A request that names [`report::CONFIG_NAME`] of this broker gets the broker's health as its value
+//! A request that names `highwater.health` of this broker gets the broker's health as its value
 //! (decision 0052). It is absent from every other answer.
 
 use std::collections::HashSet;

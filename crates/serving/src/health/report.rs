@@ -56,7 +56,7 @@ pub enum ReportedReason {
     },
 }
 
-/// The reasons in a report. Error: the text is no report; the message names the first fault.
+/// The reasons in a report. Error: the text is not a report; the message names the first fault.
 pub fn decode(text: &str) -> Result<Vec<ReportedReason>, String> {
     let body: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     if body["status"].as_str().is_none() {
