@@ -4,7 +4,7 @@
 //! acts. The end of a process is certain when its link ended and its address refuses, or when another process is
 //! there; silence is certain only when a session is over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +45,10 @@ struct State {
     sessions: Option<Sessions>,
     /// The process that was last seen behind each link.
     seen: BTreeMap<BrokerId, Uuid>,
+    /// Brokers that this controller has heard since it is the active one.
+    heard: BTreeSet<BrokerId>,
+    /// The processes of unfenced brokers, by the image of the last look: each of them has listened at its address.
+    serving: BTreeMap<BrokerId, Uuid>,
     /// The last process of each node that is known to have ended.
     ended: BTreeMap<BrokerId, Uuid>,
     /// When the address of each node refused last, and the process that had been seen there before.
@@ -86,9 +90,14 @@ impl Watching {
             }
             Event::NotDialed { target, failure: DialFailure::Refused, .. } => {
                 let Some(node) = target.node else { return };
-                let Some(ended) = state.seen.get(&node).copied() else { return };
-                state.refused.insert(node, (ended, now));
-                state.ended.insert(node, ended);
+                match state.seen.get(&node).copied() {
+                    Some(ended) => {
+                        state.refused.insert(node, (ended, now));
+                        state.ended.insert(node, ended);
+                    }
+                    None if state.ended_unseen(node) => {}
+                    None => return,
+                }
             }
             _ => return,
         }
@@ -105,8 +114,16 @@ impl Watching {
     pub(super) fn heard(&self, who: BrokerRef) -> bool {
         let now = self.now();
         let mut state = self.state.lock();
+        let state = &mut *state;
         let Some(sessions) = &mut state.sessions else { return false };
+        if !state.seen.contains_key(&who.broker)
+            && let Some(ended) = state.ended.remove(&who.broker)
+        {
+            // Its address refuses, and still it lives.
+            sessions.lives(who.broker, ended);
+        }
         sessions.heard(now, who);
+        state.heard.insert(who.broker);
         true
     }
 
@@ -150,6 +167,7 @@ impl Watching {
             return false;
         }
         state.sessions = leads.then(|| Sessions::begin(self.session, now));
+        state.heard.clear();
         true
     }
 
@@ -159,6 +177,8 @@ impl Watching {
         let mut state = self.state.lock();
         state.tell_gone(now, image);
         let state = &mut *state;
+        let serving = image.brokers().filter(|broker| !broker.fenced);
+        state.serving = serving.map(|broker| (broker.id, broker.incarnation)).collect();
         let Some(sessions) = &mut state.sessions else { return (Vec::new(), None) };
         if let Some(own) = image.broker(self.me) {
             sessions.heard(now, BrokerRef { broker: own.id, epoch: own.epoch });
@@ -182,6 +202,15 @@ impl Watching {
 }
 
 impl State {
+    /// The address of a broker refuses, and this node was never connected with it. If this is the active controller and has
+    /// not heard the broker either, as after the death of all brokers, the process that served there has ended: notes that.
+    /// A refusal alone does not prove the end of a broker that is heard: a firewall refuses as well.
+    fn ended_unseen(&mut self, node: BrokerId) -> bool {
+        let is_silent = self.sessions.is_some() && !self.heard.contains(&node);
+        let Some(process) = self.serving.get(&node).filter(|_| is_silent) else { return false };
+        self.ended.insert(node, *process) != Some(*process)
+    }
+
     fn tell_gone(&mut self, now: Moment, image: &ClusterImage) {
         let Some(sessions) = &mut self.sessions else { return };
         for (node, incarnation) in &self.ended {
@@ -367,6 +396,9 @@ mod tests {
     use std::net::SocketAddr;
 
     use ::link::{Hello, Peer, Purpose, Target, Versions};
+    use metadata::MetadataRecord;
+    use metadata::record::BrokerRecord;
+    use model::BrokerEpoch;
 
     use super::*;
 
@@ -422,5 +454,67 @@ mod tests {
         assert_eq!(watching.ended_since(TWO, at(1)), Some(process(1)));
         watching.observe_at(at(3), &up(process(2)));
         assert_eq!(watching.ended_since(TWO, at(1)), None);
+    }
+
+    /// An image in which broker 2 serves, as this process.
+    fn image(incarnation: Uuid) -> ClusterImage {
+        let record = BrokerRecord {
+            broker: TWO,
+            incarnation,
+            epoch: BrokerEpoch(1),
+            endpoints: Vec::new(),
+            rack: None,
+            log_dirs: Vec::new(),
+            fenced: false,
+        };
+        let mut image = ClusterImage::default();
+        image.replay(&MetadataRecord::BrokerRegistered(record)).unwrap();
+        image
+    }
+
+    #[test]
+    fn a_new_controller_fences_a_broker_that_it_never_heard_and_of_which_the_address_refuses() {
+        let watching = Watching::new(BrokerId(3), Duration::from_secs(9));
+        let (image, who) = (image(process(1)), BrokerRef { broker: TWO, epoch: BrokerEpoch(1) });
+        // Not the active controller: the next one sees the refusal itself.
+        watching.look(&image);
+        watching.observe(&refused());
+        watching.lead(true);
+        assert_eq!(watching.look(&image).0, []);
+        watching.observe(&refused());
+        assert_eq!(watching.look(&image).0, [who]);
+    }
+
+    #[test]
+    fn a_broker_that_is_heard_is_not_fenced_because_its_address_refuses() {
+        let watching = Watching::new(BrokerId(3), Duration::from_secs(9));
+        let image = image(process(1));
+        watching.lead(true);
+        watching.look(&image);
+        assert!(watching.heard(BrokerRef { broker: TWO, epoch: BrokerEpoch(1) }));
+        watching.observe(&refused());
+        assert_eq!(watching.look(&image).0, []);
+    }
+
+    #[test]
+    fn a_broker_that_was_fenced_for_a_refusal_and_is_heard_is_not_fenced_again() {
+        let watching = Watching::new(BrokerId(3), Duration::from_secs(9));
+        let image = image(process(1));
+        watching.lead(true);
+        watching.look(&image);
+        watching.observe(&refused());
+        assert_eq!(watching.look(&image).0.len(), 1);
+        watching.heard(BrokerRef { broker: TWO, epoch: BrokerEpoch(1) });
+        watching.observe(&refused());
+        assert_eq!(watching.look(&image).0, []);
+    }
+
+    #[test]
+    fn a_refusal_from_before_a_process_registered_does_not_end_that_process() {
+        let watching = Watching::new(BrokerId(3), Duration::from_secs(9));
+        watching.lead(true);
+        watching.look(&image(process(1)));
+        watching.observe(&refused());
+        assert_eq!(watching.look(&image(process(2))).0, [], "another process has come since");
     }
 }

@@ -9,6 +9,7 @@ mod held_up;
 mod hints;
 mod lost_disks;
 mod metrics;
+mod outage;
 mod proxied;
 mod quorum;
 mod refused;
