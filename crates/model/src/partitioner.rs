@@ -189,11 +189,11 @@ mod tests {
     fn groups_are_placed_where_kafka_places_them() {
         // GroupCoordinatorService.partitionFor of Kafka 4.3.1 with 50 partitions.
         let abs = |group| GroupPlacement::Abs.partition_of(group, 50);
-        assert_eq!((abs("my-group"), abs("probe"), abs("")), (12, 18, 0));
+        assert_eq!((abs("my-group"), abs("probe"), abs("")), (12, 36, 0));
         // Its hash code is i32::MIN, which has no absolute value.
         assert_eq!(java_hash_code(b"polygenelubricants"), i32::MIN);
         assert_eq!(abs("polygenelubricants"), 0);
         let mask = |group| GroupPlacement::Mask.partition_of(group, 50);
-        assert_eq!((mask("my-group"), mask("probe"), mask("polygenelubricants")), (36, 18, 0));
+        assert_eq!((mask("my-group"), mask("probe"), mask("polygenelubricants")), (36, 36, 0));
     }
 }
