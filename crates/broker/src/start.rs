@@ -150,7 +150,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         Arc::clone(&disk),
         &config.log_dirs,
         Process { node_id: config.node_id, incarnation },
-        config.cluster_id,
+        config.cluster_id.clone(),
         &config.metadata_dir.join(METADATA_DIR),
         Clock::default().now(),
     )?;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use model::{BrokerId, Durability, Uuid};
+use model::{BrokerId, CLUSTER_ID_BYTES_MAX, Durability};
 
 use super::change::{RefusedChange, Scope};
 use super::gateway::Gateway;
@@ -82,7 +82,7 @@ pub struct BrokerConfig {
     /// This node's id.
     pub node_id: BrokerId,
     /// The cluster's id if one was demanded.
-    pub cluster_id: Option<Uuid>,
+    pub cluster_id: Option<String>,
     /// Where this broker stands.
     pub rack: Option<String>,
     /// The data folders; never empty.
@@ -307,13 +307,19 @@ fn read_node_id(reading: &Reading<'_>) -> BrokerId {
     BrokerId(node_id.filter(|id| *id != -1).or(broker_id).unwrap_or(NODE_ID_DEFAULT))
 }
 
-fn read_cluster_id(reading: &Reading<'_>) -> Option<Uuid> {
-    let text: String = reading.optional("cluster.id")?;
-    let id = text.parse().ok();
-    if id.is_none() {
-        reading.refuse("cluster.id", "expected 22 characters of URL-safe base64");
+fn read_cluster_id(reading: &Reading<'_>) -> Option<String> {
+    let id: String = reading.optional("cluster.id")?;
+    if id.is_empty() || id.len() > CLUSTER_ID_BYTES_MAX || id.contains(char::is_control) {
+        reading.refuse(
+            "cluster.id",
+            format!(
+                "expected 1 to {CLUSTER_ID_BYTES_MAX} bytes of text without control characters; \
+                 unset, the broker makes an id"
+            ),
+        );
+        return None;
     }
-    id
+    Some(id)
 }
 
 fn read_log_dirs(reading: &Reading<'_>) -> Vec<PathBuf> {
@@ -578,7 +584,7 @@ mod tests {
             ),
             (&[("controller.quorum.voters", "1@a:1,2@b:1,2@c:1")], "listed twice"),
             (&[("controller.quorum.voters", "2@b:1")], "node 1 is not among them"),
-            (&[("controller.quorum.voters", VOTERS)], "22 characters of URL-safe base64"),
+            (&[("controller.quorum.voters", VOTERS)], "highwater cluster id"),
             (&[("controller.quorum.voters", VOTERS)], "controller.listener.names: the other"),
             (&[("controller.quorum.voters", VOTERS)], "say where listener PLAINTEXT is reached"),
             (&[("controller.quorum.voters", VOTERS), ("process.roles", "broker")], "is a voter"),
@@ -592,7 +598,7 @@ mod tests {
             (&[("group.min.session.timeout.ms", "2000000")], "group.min.session.timeout.ms"),
             (&[("group.coordinator.rebalance.protocols", "consumer")], "must contain classic"),
             (&[("offsets.topic.compression.codec", "9")], "0 none, 1 gzip"),
-            (&[("cluster.id", "short")], "22 characters"),
+            (&[("cluster.id", "")], "1 to 249 bytes"),
             (&[("offset.metadata.max.bytes", "20000")], "from 0 to 10922"),
             (&[("group.initial.rebalance.delay.ms", "-1")], "at least 0"),
             (&[("http.listener", "8080")], "host:port, or nothing"),
@@ -606,8 +612,7 @@ mod tests {
 
     #[test]
     fn all_problems_are_said_at_once() {
-        let found =
-            problem(&[("http.listener", "x"), ("log.roll.hours", "1"), ("cluster.id", "y")]);
+        let found = problem(&[("http.listener", "x"), ("log.roll.hours", "1"), ("cluster.id", "")]);
         assert_eq!(found.lines().count(), 2, "{found}");
     }
 

@@ -63,8 +63,8 @@ fn check_voters(config: &BrokerConfig, is_controller: bool, reading: &Reading<'_
         format!("node {id} is a voter of the quorum; use broker,controller")
     });
     reading.require(config.cluster_id.is_some(), "cluster.id", || {
-        "a cluster of several nodes needs one, the same on all of them: 22 characters of \
-         URL-safe base64, as `highwater cluster id` prints them"
+        "a cluster of several nodes needs one, the same on all of them: any text, or an id that \
+         `highwater cluster id` prints"
             .to_owned()
     });
     reading.require(!listed || config.controller_listener.is_some(), "controller.listener.names", || {

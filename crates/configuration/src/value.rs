@@ -19,6 +19,8 @@ fn of_kind(key: &Key, text: &str) -> Option<String> {
         Kind::Long => trimmed.parse().ok().map(|value: i64| value.to_string()),
         Kind::Double => trimmed.parse().ok().map(java_double),
         Kind::List => list(trimmed, key.repeatable),
+        // Kafka takes a cluster id from a command line, byte for byte.
+        Kind::String if key.name == "cluster.id" => Some(text.to_owned()),
         Kind::String | Kind::Class => Some(trimmed.to_owned()),
         Kind::Password => Some(text.to_owned()),
     }

@@ -26,6 +26,9 @@ macro_rules! number {
     };
 }
 
+/// Largest cluster id in bytes. Kafka sets no limit; a Hello between brokers must hold the id.
+pub const CLUSTER_ID_BYTES_MAX: usize = 249;
+
 number! {
     /// The logical number of a record within its partition; 0 is the first ever written.
     Offset(i64)

@@ -20,8 +20,8 @@ pub use batch::{BatchError, BatchHeader, Compression, TimestampType};
 pub use durability::Durability;
 pub use error_code::ErrorCode;
 pub use id::{
-    BrokerEpoch, BrokerId, GenerationId, LeaderEpoch, Offset, PartitionIndex, ProducerEpoch,
-    ProducerId, Sequence, Timestamp, TopicPartition,
+    BrokerEpoch, BrokerId, CLUSTER_ID_BYTES_MAX, GenerationId, LeaderEpoch, Offset, PartitionIndex,
+    ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition,
 };
 pub use moment::Moment;
 pub use uuid::{TopicId, Uuid};

@@ -19,6 +19,7 @@ mod index;
 pub mod journal;
 mod log;
 pub mod log_dir;
+mod meta_properties;
 mod names;
 mod producers;
 mod rebuild;

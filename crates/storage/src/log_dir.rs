@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::{BrokerEpoch, BrokerId, Offset, Timestamp, TopicId, TopicPartition, Uuid};
+use model::{BrokerEpoch, Offset, Timestamp, TopicId, TopicPartition, Uuid};
 
 use crate::checkpoint::{self, Offsets};
 use crate::disk::removal::Freeing;
@@ -25,6 +25,8 @@ use crate::error::Context;
 use crate::journal::{Checkpoint, Key, Opened, PartitionState, State};
 use crate::names::PARTITION_METADATA;
 use crate::{Log, Opening, StorageError};
+
+pub use crate::meta_properties::MetaProperties;
 
 const LOCK: &str = ".lock";
 const META: &str = "meta.properties";
@@ -65,53 +67,6 @@ impl DirLock {
             Ok(None) => Err(LockError::Held(dir.to_owned())),
             Err(error) => Err(LockError::Io(dir.to_owned(), error)),
         }
-    }
-}
-
-/// Whose log directory this is (`meta.properties`, version 1).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MetaProperties {
-    /// The broker, `node.id`.
-    pub node_id: BrokerId,
-    /// The cluster, `cluster.id`.
-    pub cluster_id: String,
-    /// The directory itself, `directory.id` (KIP-858).
-    pub directory_id: Uuid,
-    /// The directory has a journal of its partitions (`highwater.journal=1`, ours): one that is
-    /// missing is damage. Kafka passes over keys that it does not know.
-    pub journal: bool,
-}
-
-impl MetaProperties {
-    /// The file's content.
-    pub fn encode(&self) -> String {
-        let MetaProperties { node_id, cluster_id, directory_id, journal } = self;
-        let witness = if *journal { "highwater.journal=1\n" } else { "" };
-        format!(
-            "version=1\nnode.id={node_id}\ncluster.id={cluster_id}\ndirectory.id={directory_id}\n{witness}"
-        )
-    }
-
-    /// What the file's content says.
-    pub fn decode(text: &str) -> Result<MetaProperties, String> {
-        let of = |key: &str| {
-            let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
-            let mut values = lines.filter_map(|line| line.split_once('='));
-            let value = values.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim());
-            value.ok_or(format!("{key} is missing"))
-        };
-        if of("version")? != "1" {
-            return Err("only version 1 is known".to_owned());
-        }
-        let node_id = of("node.id")?.parse().map_err(|_| "node.id is no number".to_owned())?;
-        let directory_id = of("directory.id")?.parse().map_err(|e| format!("directory.id: {e}"))?;
-        let cluster_id = of("cluster.id")?.to_owned();
-        let journal = match of("highwater.journal") {
-            Ok("1") => true,
-            Ok(other) => return Err(format!("unknown version {other} of highwater.journal")),
-            Err(_) => false,
-        };
-        Ok(MetaProperties { node_id: BrokerId(node_id), cluster_id, directory_id, journal })
     }
 }
 
@@ -608,6 +563,7 @@ mod tests {
     use super::*;
     use crate::LogConfig;
     use crate::disk::{RealDisk, SimDisk};
+    use model::BrokerId;
 
     #[test]
     fn a_directory_that_was_made_is_there_after_a_power_failure() {
@@ -685,9 +641,10 @@ mod tests {
             node_id: BrokerId(7),
             cluster_id: "KXTdOubuy3EwLD2kuE7f4g".to_owned(),
             directory_id: Uuid([9; 16]),
-            journal: false,
+            journal_level: 0,
+            unknown_lines: vec!["newer=1".to_owned()],
         };
-        let with_journal = MetaProperties { journal: true, ..meta.clone() };
+        let with_journal = MetaProperties { journal_level: 1, ..meta.clone() };
         for meta in [meta, with_journal] {
             log_dir.store_meta_properties(&meta).unwrap();
             assert_eq!(log_dir.meta_properties().unwrap(), Some(meta));

@@ -261,7 +261,7 @@ mod tests {
         let process = Process { node_id: ME, incarnation: Uuid([8; 16]) };
         let open = |names: &[&str]| {
             let paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
-            let (disk, cluster) = (Arc::new(disk.clone()), Some(Uuid([7; 16])));
+            let (disk, cluster) = (Arc::new(disk.clone()), Some(Uuid([7; 16]).to_string()));
             let quorum = Path::new("quorum");
             Logs::open_directories(disk, &paths, process, cluster, quorum, Timestamp(1)).unwrap().0
         };

@@ -100,7 +100,7 @@ impl Locked {
         if let Some(meta) = &self.meta {
             check_owner(self.dir.path(), meta, node_id, cluster_id)?;
         }
-        let witnessed = self.meta.as_ref().is_some_and(|meta| meta.journal);
+        let witnessed = self.meta.as_ref().is_some_and(|meta| meta.journal_level > 0);
         let disk = Arc::clone(self.dir.disk());
         let (journal, meta, last) = match Journal::open(disk, self.dir.path(), witnessed)? {
             Some(journal) => {
@@ -155,32 +155,38 @@ fn compared(
     let text = journal.with_state(|state| String::from_utf8_lossy(&state.meta).into_owned());
     let copy = MetaProperties::decode(&text).map_err(malformed)?;
     match found {
-        Some(found) if found == copy => return Ok(copy),
-        Some(found) if (MetaProperties { journal: true, ..found.clone() }) != copy => {
-            return Err(malformed(format!(
-                "differs from its copy in highwater-partitions, which says cluster {}, node {}, directory {}: \
-                 restore the file",
-                copy.cluster_id, copy.node_id, copy.directory_id
-            )));
+        Some(found) if !found.has_same_owner(&copy) => Err(malformed(format!(
+            "differs from its copy in highwater-partitions, which says cluster {}, node {}, directory {}: \
+             restore the file",
+            copy.cluster_id, copy.node_id, copy.directory_id
+        ))),
+        Some(found) if found.journal_level >= copy.journal_level => Ok(found),
+        Some(found) => {
+            let completed = MetaProperties { journal_level: copy.journal_level, ..found };
+            dir.store_meta_properties(&completed)?;
+            Ok(completed)
         }
-        Some(_) => {}
-        None => warn!(path = %path.display(), "missing; written again from its copy"),
+        None => {
+            warn!(path = %path.display(), "missing; written again from its copy");
+            dir.store_meta_properties(&copy)?;
+            Ok(copy)
+        }
     }
-    dir.store_meta_properties(&copy)?;
-    Ok(copy)
 }
 
 /// Begins a journal where there is none. It is durable before the witness says that it exists.
 fn adopt(
     dir: &LogDir,
-    meta: Option<MetaProperties>,
+    known: Option<MetaProperties>,
     node_id: BrokerId,
     cluster_id: &str,
     now: Timestamp,
 ) -> Result<(Journal, MetaProperties), StorageError> {
-    let directory_id = meta.map_or_else(random_id, |meta| meta.directory_id);
+    let directory_id = known.as_ref().map_or_else(random_id, |meta| meta.directory_id);
     let cluster_id = cluster_id.to_owned();
-    let meta = MetaProperties { node_id, cluster_id, directory_id, journal: true };
+    let unknown_lines = known.map_or_else(Vec::new, |meta| meta.unknown_lines);
+    let journal_level = 1;
+    let meta = MetaProperties { node_id, cluster_id, directory_id, journal_level, unknown_lines };
     let state = dir.adopted(&meta, now)?;
     let partitions = state.partitions.len();
     let journal = Journal::create(Arc::clone(dir.disk()), dir.path(), state)?;

@@ -209,7 +209,7 @@ impl Logs {
         disk: Arc<dyn Disk>,
         paths: &[PathBuf],
         process: Process,
-        cluster_id: Option<Uuid>,
+        cluster_id: Option<String>,
         metadata_dir: &Path,
         now: Timestamp,
     ) -> Result<(Logs, String), LogsError> {
@@ -218,8 +218,7 @@ impl Logs {
             paths.iter().map(|path| Locked::new(&disk, path)).collect();
         let metas = locked.iter().flatten().filter_map(|locked| locked.meta.as_ref());
         let known = metas.map(|meta| meta.cluster_id.clone()).next();
-        let configured = cluster_id.map(|id| id.to_string());
-        let cluster_id = configured.or(known).unwrap_or_else(|| random_id().to_string());
+        let cluster_id = cluster_id.or(known).unwrap_or_else(|| random_id().to_string());
         let (mut directories, mut first_cause) = (Vec::new(), None);
         for (path, locked) in paths.iter().zip(locked) {
             match locked.and_then(|locked| locked.open(process, &cluster_id, now)) {

@@ -50,7 +50,7 @@ fn start(disk: &SimDisk, paths: &[&str]) -> Result<Logs, LogsError> {
 
 fn start_as(disk: &SimDisk, paths: &[&str], process: Process) -> Result<Logs, LogsError> {
     let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
-    let cluster = Some(Uuid([7; 16]));
+    let cluster = Some(Uuid([7; 16]).to_string());
     // The quorum's vote: that the metadata is ours.
     disk.create_dir_all(Path::new("quorum")).unwrap();
     disk.open(Path::new("quorum/vote"), storage::disk::OpenMode::Create).unwrap();
@@ -249,7 +249,7 @@ fn a_deleted_folder_stays_for_its_delay_unless_there_is_no_room_or_the_broker_st
 fn deleted_folders_that_are_much_of_what_is_free_go_without_pauses() {
     let place = tempfile::tempdir().unwrap();
     let paths = [place.path().join("data")];
-    let (cluster, quorum) = (Some(Uuid([7; 16])), place.path().join("quorum"));
+    let (cluster, quorum) = (Some(Uuid([7; 16]).to_string()), place.path().join("quorum"));
     let logs = Logs::open_directories(Arc::new(RealDisk), &paths, process(), cluster, &quorum, NOW);
     let (logs, _) = logs.unwrap();
     let free = logs.usable_bytes().expect("the system tells what is free");
@@ -723,7 +723,7 @@ fn a_directory_that_is_not_where_it_was_has_failed() {
         ("emptied", &|| fs::remove_file(lost.join(journal)).unwrap()),
     ] {
         let paths = [kept.clone(), lost.clone()];
-        let cluster = Some(Uuid([7; 16]));
+        let cluster = Some(Uuid([7; 16]).to_string());
         let quorum = place.path().join("quorum");
         let logs =
             Logs::open_directories(Arc::new(RealDisk), &paths, process(), cluster, &quorum, NOW);

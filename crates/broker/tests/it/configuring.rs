@@ -3,7 +3,9 @@
 
 use model::ErrorCode;
 use wire::incremental_alter_configs::{AlterConfigsResource, AlterableConfig};
-use wire::{DescribeConfigsRequest, IncrementalAlterConfigsRequest};
+use wire::{
+    DescribeClusterRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest, MetadataRequest,
+};
 
 use crate::fixture::{batch as batch_of, *};
 
@@ -180,4 +182,31 @@ async fn threads_of_the_cleaner_come_and_go_at_run_time() {
         }
     }
     broker.stop().await;
+}
+
+#[tokio::test]
+async fn a_cluster_id_is_any_text_and_is_answered_byte_for_byte() {
+    let ids = ["MkU3OEVBNTcwNTJENDM2Qk", " not a uuid: a=b#c ", &"x".repeat(249)];
+    for id in ids {
+        let broker = Broker::start(&[("cluster.id", id)]).await;
+        answers_with_cluster_id(&mut broker.connect().await, id).await;
+        let broker = broker.restart().await;
+        answers_with_cluster_id(&mut broker.connect().await, id).await;
+        // The directory keeps the id where the configuration names none.
+        let Stopped { dir, .. } = broker.stop_and_keep().await;
+        let running = run(dir.path(), &[]).await.expect("the broker starts without cluster.id");
+        let mut conn = Conn::open(running.listeners()[0]).await;
+        answers_with_cluster_id(&mut conn, id).await;
+        running.stop_within(PATIENCE).await;
+        let other = [("cluster.id".to_owned(), "another".to_owned())];
+        let Err(refused) = run(dir.path(), &other).await else { panic!("{id:?}: other cluster") };
+        assert!(refused.to_string().contains("belongs to"), "{refused}");
+    }
+}
+
+async fn answers_with_cluster_id(conn: &mut Conn, id: &str) {
+    let described = conn.call(&DescribeClusterRequest::default(), 1).await;
+    assert_eq!(described.cluster_id, id);
+    let metadata = conn.call(&MetadataRequest::default(), 12).await;
+    assert_eq!(metadata.cluster_id.as_deref(), Some(id));
 }

@@ -136,8 +136,8 @@ pub(super) const KEYS: &[Key] = &[
     Key::null("gateway.client.ssl.truststore.type", Kind::String)
         .doc("The form of the store of authorities: PEM."),
     Key::null("cluster.id", Kind::String).doc(
-        "The cluster's id, 22 characters of URL-safe base64. Unset: made up when the data folder \
-         is made. A data folder of another cluster is refused.",
+        "The cluster's id: any text of 1 to 249 bytes without control characters. Unset: a random id, made with \
+         the data folder. A data folder of another cluster is refused.",
     ),
     Key::null("inter.broker.secret", Kind::Password).doc(
         "What brokers of the cluster prove to each other that they belong to it by, the same on all \

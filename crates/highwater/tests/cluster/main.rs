@@ -232,6 +232,40 @@ fn two_brokers_come_up_have_two_copies_and_come_back() {
 }
 
 #[test]
+fn three_brokers_link_under_a_cluster_id_that_is_not_a_uuid() {
+    let (_place, folder) = place();
+    let made = Up::of(&folder, 3, &[]);
+    made.stop();
+    let path = folder.join("cluster.json");
+    let mut plan: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let id = "kafka: team #1 = MkU3OEVBNTcwNTJENDM2Qk";
+    plan["cluster_id"] = id.into();
+    for broker in 1..=3 {
+        fs::remove_dir_all(folder.join(format!("broker-{broker}"))).unwrap();
+    }
+    fs::write(&path, plan.to_string()).unwrap();
+
+    for start in 0..2 {
+        let up = Up::of(&folder, 3, &["--set", "min.insync.replicas=3"]);
+        if start == 0 {
+            up.run("topic create triple -p 3 -r 3");
+        }
+        for broker in &up.brokers {
+            let info = run(&broker.address, "cluster info --format json");
+            let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+            assert_eq!(info["cluster_id"], id);
+        }
+        let mut command = Command::new(HIGHWATER);
+        command.args(["produce", "triple", "-b", &up.bootstrap]).stdin(Stdio::piped());
+        let mut producing = command.stdout(Stdio::null()).spawn().unwrap();
+        producing.stdin.take().unwrap().write_all(b"acknowledged by three\n").unwrap();
+        assert!(producing.wait().unwrap().success(), "all three have acknowledged");
+        up.stop();
+    }
+}
+
+#[test]
 fn one_broker_comes_up_and_comes_back_as_it_was() {
     let (_place, folder) = place();
     let up = Up::of(&folder, 1, &[]);

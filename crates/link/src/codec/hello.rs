@@ -18,7 +18,7 @@
 
 use super::fields::{Reader, Writer, cut};
 use super::{CodecError, LENGTH_BYTES, checked_length};
-use model::{BrokerId, Uuid};
+use model::{BrokerId, CLUSTER_ID_BYTES_MAX, Uuid};
 use std::fmt;
 
 /// What every Hello begins with.
@@ -32,8 +32,6 @@ pub const NONCE_BYTES: usize = 32;
 pub const VERSIONS: Versions = Versions { min: 1, max: 1 };
 /// Directories that a Hello names: the first ones of a node that has more.
 const DIRECTORIES_MAX: usize = 200;
-/// Bytes of a cluster's id. Kafka's have 22.
-const CLUSTER_ID_BYTES_MAX: usize = 249;
 /// "Any node", on the wire.
 const ANY_NODE: i32 = -1;
 

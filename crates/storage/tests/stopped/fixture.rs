@@ -63,7 +63,8 @@ pub fn log_directory(disk: &SimDisk, facts: &[Fact]) {
         node_id: BrokerId(1),
         cluster_id: "c".to_owned(),
         directory_id: Uuid([2; 16]),
-        journal: true,
+        journal_level: 1,
+        unknown_lines: Vec::new(),
     };
     let log_dir = LogDir::at(Arc::new(disk.clone()), dir().to_owned());
     log_dir.store_meta_properties(&meta).unwrap();
