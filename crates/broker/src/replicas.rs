@@ -209,6 +209,9 @@ fn take_out(server: &Server, topics: &mut Topics, topic_id: TopicId, index: Part
 pub fn act_upon(server: &Arc<Server>, update: &ImageUpdate) {
     count(server, update);
     let image = &update.after;
+    if update.delta.cluster {
+        server.logs.raise_levels(image);
+    }
     let reconfigured = broker_configs_changed(server, update);
     if reconfigured {
         reconfigure_broker(server, image);

@@ -23,7 +23,8 @@ use arc_swap::ArcSwap;
 use configuration::{BrokerConfig, HostPort, Listener};
 use metadata::decide::{
     BrokerRef, CreateCluster, FeatureChange, FeatureUpdate, KnownDirectories, RegisterBroker,
-    RegisterBroker2, UpdateFeatures, features_of_new_cluster,
+    RegisterBroker2, RegisterBroker3, SUPPORTED_FEATURES, UpdateFeatures, features_of_new_cluster,
+    software_of_this_release,
 };
 use metadata::record::Endpoint;
 use metadata::topic_config::StaticConfigs;
@@ -218,6 +219,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         }
     };
     logs.note_joined(incarnation).map_err(LogsError::from)?;
+    logs.raise_levels(&quorum.image());
     let who = BrokerRef { broker: config.node_id, epoch: broker_epoch };
 
     let flusher = start_flusher(&logs, config.log.sync_delay_ms, &counters)?;
@@ -536,7 +538,8 @@ async fn join_cluster(
     let image = quorum.image();
     let last = image.broker(register.register.broker);
     register.directories.instead_of = last.map(|known| known.epoch);
-    match quorum.propose(Request::RegisterBroker2(register)).await? {
+    let register = RegisterBroker3 { request: register, software: software_of_this_release() };
+    match quorum.propose(Request::RegisterBroker3(register)).await? {
         Response::RegisterBroker(Ok(epoch)) => Ok(epoch),
         Response::RegisterBroker(Err(refusal)) => Err(StartError::Refused(refusal)),
         other => unreachable!("the answer to another request: {other:?}"),
@@ -597,8 +600,9 @@ pub(crate) fn partitions_of(
 /// Finalizes the features of which the cluster knows nothing: it was made by a version without them.
 async fn finalize_features(quorum: &Quorum) -> Result<(), StartError> {
     let image = quorum.image();
-    let unknown = features_of_new_cluster()
-        .into_iter()
+    let unknown = SUPPORTED_FEATURES
+        .iter()
+        .map(|known| (known.name.to_owned(), known.level_max))
         .filter(|(name, _)| !image.features().contains_key(name))
         .map(|(name, level)| FeatureUpdate { name, level, change: FeatureChange::Upgrade });
     let updates: Vec<FeatureUpdate> = unknown.collect();

@@ -117,6 +117,38 @@ pub struct BrokerRecord {
     pub log_dirs: Vec<Uuid>,
     /// Registered but not serving: leads nothing, is in no ISR but as the last member.
     pub fenced: bool,
+    /// The broker's program; `None` for programs before release 0.1.0, the first that writes the field.
+    /// Only registrations and changes of features depend on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub software: Option<BrokerSoftware>,
+}
+
+/// The levels of one feature that a broker reads and writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FeatureRange {
+    /// The feature, `highwater.version` for example.
+    pub name: String,
+    /// Lowest level.
+    pub min: i16,
+    /// Highest level.
+    pub max: i16,
+}
+
+/// The program that a broker runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokerSoftware {
+    /// Release, `0.1.0` for example.
+    pub release: String,
+    /// Levels of each feature; a feature that is absent is unknown to the release.
+    #[serde(default)]
+    pub levels: Vec<FeatureRange>,
+}
+
+impl BrokerSoftware {
+    /// Range of a feature; `None` if the release does not know the feature.
+    pub fn range(&self, name: &str) -> Option<&FeatureRange> {
+        self.levels.iter().find(|range| range.name == name)
+    }
 }
 
 /// Replicas of one topic on one broker.
@@ -148,7 +180,7 @@ fn is_nobody(id: &BrokerId) -> bool {
 pub enum MetadataRecord {
     /// The cluster exists and is called so. Once, and first.
     ClusterCreated {
-        /// `cluster.id`, 22 characters.
+        /// `cluster.id`: any text.
         cluster_id: String,
     },
     /// A feature is finalized at a level (KIP-584); 0 removes it.

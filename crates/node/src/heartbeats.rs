@@ -1,8 +1,8 @@
 //! What brokers tell the active controller of being alive, and what it answers, as bytes.
 //!
 //! ```text
-//! a heartbeat: 1 version (1)   4 broker   8 broker epoch
-//! its answer:  1 what the receiver knows   0 it is not the active controller
+//! a heartbeat: 1 version (1)   4 broker   8 broker epoch   fields of newer releases, which older ones skip
+//! its answer:  1 state of the broker       0 it is not the active controller
 //!                                        1 heard
 //!                                        2 heard, and fenced
 //!                                        3 heard, and registered differently, or not at all
@@ -25,8 +25,8 @@ pub enum HeartbeatError {
     /// It is of a version that this release does not know.
     #[error("a heartbeat of the unknown version {0}")]
     Version(u8),
-    /// It is too short, or too long.
-    #[error("a heartbeat of {0} bytes; {BYTES} are expected")]
+    /// It is too short.
+    #[error("a heartbeat of {0} bytes; at least {BYTES} are expected")]
     Length(usize),
 }
 
@@ -50,11 +50,11 @@ pub fn decode(bytes: &[u8]) -> Result<BrokerRef, HeartbeatError> {
     if *version != VERSION {
         return Err(HeartbeatError::Version(*version));
     }
-    let (broker, epoch) = rest.split_first_chunk().ok_or(length)?;
-    let epoch = epoch.try_into().map_err(|_| length)?;
+    let (broker, rest) = rest.split_first_chunk().ok_or(length)?;
+    let (epoch, _newer) = rest.split_first_chunk().ok_or(length)?;
     Ok(BrokerRef {
         broker: BrokerId(i32::from_be_bytes(*broker)),
-        epoch: BrokerEpoch(i64::from_be_bytes(epoch)),
+        epoch: BrokerEpoch(i64::from_be_bytes(*epoch)),
     })
 }
 
@@ -115,10 +115,18 @@ mod tests {
         for cut in 0..bytes.len() {
             assert_eq!(decode(&bytes[..cut]), Err(HeartbeatError::Length(cut)));
         }
-        bytes.push(0);
-        assert_eq!(decode(&bytes), Err(HeartbeatError::Length(14)));
         bytes[0] = 9;
         assert_eq!(decode(&bytes), Err(HeartbeatError::Version(9)));
+    }
+
+    #[test]
+    fn an_older_release_skips_fields_of_a_newer_heartbeat() {
+        let who = BrokerRef { broker: BrokerId(3), epoch: BrokerEpoch(4) };
+        let mut bytes = encode(who);
+        for field in 0..9 {
+            bytes.push(field);
+            assert_eq!(decode(&bytes), Ok(who));
+        }
     }
 
     #[test]

@@ -132,6 +132,7 @@ mod tests {
                 rack: None,
                 log_dirs: Vec::new(),
                 fenced: false,
+                software: None,
             };
             image.replay(&MetadataRecord::BrokerRegistered(record)).unwrap();
         }

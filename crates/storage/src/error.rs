@@ -75,6 +75,20 @@ pub enum StorageError {
         /// Why, in words.
         reason: String,
     },
+    /// A newer release raised the format of the directory; nothing was changed.
+    #[error(
+        "{}: {format} is at level {found}, and this release reads up to {newest}: start the release that raised the level, or a newer one", .path.display()
+    )]
+    NewerFormat {
+        /// `meta.properties`.
+        path: PathBuf,
+        /// The format, as its key in the file: `highwater.journal` or `highwater.version`.
+        format: &'static str,
+        /// Level of the directory.
+        found: u8,
+        /// Newest level that this release reads.
+        newest: u8,
+    },
     /// A small file beside the segments (checkpoint, snapshot, metadata) that cannot be understood.
     #[error("{}: {reason}", .path.display())]
     Malformed {

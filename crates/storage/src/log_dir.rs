@@ -155,14 +155,20 @@ impl LogDir {
         self.path.join(partition.to_string())
     }
 
-    /// Whose directory it is; `None` if it was not told yet.
+    /// The owner and the levels of the directory; `None` without the file.
+    ///
+    /// Fails with [`StorageError::NewerFormat`] if a newer release raised a level.
     pub fn meta_properties(&self) -> Result<Option<MetaProperties>, StorageError> {
         let path = self.path.join(META);
         match read_text(&*self.disk, &path)? {
             None => Ok(None),
-            Some(text) => MetaProperties::decode(&text)
-                .map(Some)
-                .map_err(|reason| StorageError::Malformed { path, reason }),
+            Some(text) => {
+                let meta = MetaProperties::decode(&text);
+                let meta =
+                    meta.map_err(|reason| StorageError::Malformed { path: path.clone(), reason })?;
+                meta.check_levels(&path)?;
+                Ok(Some(meta))
+            }
         }
     }
 
@@ -642,6 +648,7 @@ mod tests {
             cluster_id: "KXTdOubuy3EwLD2kuE7f4g".to_owned(),
             directory_id: Uuid([9; 16]),
             journal_level: 0,
+            metadata_level: 0,
             unknown_lines: vec!["newer=1".to_owned()],
         };
         let with_journal = MetaProperties { journal_level: 1, ..meta.clone() };

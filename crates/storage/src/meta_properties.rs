@@ -6,24 +6,36 @@
 //! cluster.id=Kl4P4BNNY0Yeh5QjLiMGbA
 //! directory.id=__rVH8Hg9BOWWzBeqBKfIg
 //! highwater.journal=1
+//! highwater.version=3
 //! ```
+//!
+//! The last two lines are the finalized levels of the journal here, and of the cluster's metadata. A release
+//! refuses a directory above its own levels before it reads or changes anything else.
 //!
 //! The file has the syntax of Java's `Properties`, because Kafka's tools read it: a cluster id is any
 //! text, so values are escaped. Kafka skips keys that it does not know; this module keeps them
 //! (KAFKA-18442: an older release must not lose the lines of a newer one).
 
 use std::iter::Peekable;
+use std::path::Path;
 use std::str::Chars;
 
+use model::level::{
+    HIGHWATER_JOURNAL, HIGHWATER_VERSION, HIGHWATER_VERSION_MAX, JOURNAL_LEVEL_MAX,
+};
 use model::{BrokerId, Uuid};
+
+use crate::StorageError;
 
 /// Keys that this module reads.
 const VERSION: &str = "version";
 const NODE_ID: &str = "node.id";
 const CLUSTER_ID: &str = "cluster.id";
 const DIRECTORY_ID: &str = "directory.id";
-const JOURNAL_LEVEL: &str = "highwater.journal";
-const KNOWN_KEYS: [&str; 5] = [VERSION, NODE_ID, CLUSTER_ID, DIRECTORY_ID, JOURNAL_LEVEL];
+const JOURNAL_LEVEL: &str = HIGHWATER_JOURNAL;
+const METADATA_LEVEL: &str = HIGHWATER_VERSION;
+const KNOWN_KEYS: [&str; 6] =
+    [VERSION, NODE_ID, CLUSTER_ID, DIRECTORY_ID, JOURNAL_LEVEL, METADATA_LEVEL];
 
 /// The owner of a log directory, and the format of its journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +49,9 @@ pub struct MetaProperties {
     /// Level of the directory's journal, from 1 (`highwater.journal`); 0 for a directory without a
     /// journal. From 1 on, a missing journal is damage. No entry above the level is ever written.
     pub journal_level: u8,
+    /// Finalized level of the cluster's metadata that the broker has applied (`highwater.version`); 0
+    /// where none is known.
+    pub metadata_level: u8,
     /// Lines with keys of newer releases, in the order of the file.
     pub unknown_lines: Vec<String>,
 }
@@ -44,13 +59,17 @@ pub struct MetaProperties {
 impl MetaProperties {
     /// Returns the file's content.
     pub fn encode(&self) -> String {
-        let MetaProperties { node_id, directory_id, journal_level, .. } = self;
+        let MetaProperties { node_id, directory_id, .. } = self;
         let cluster_id = escape(&self.cluster_id);
         let mut text = format!(
             "version=1\nnode.id={node_id}\ncluster.id={cluster_id}\ndirectory.id={directory_id}\n"
         );
-        if *journal_level > 0 {
-            text.push_str(&format!("{JOURNAL_LEVEL}={journal_level}\n"));
+        for (key, level) in
+            [(JOURNAL_LEVEL, self.journal_level), (METADATA_LEVEL, self.metadata_level)]
+        {
+            if level > 0 {
+                text.push_str(&format!("{key}={level}\n"));
+            }
         }
         for line in &self.unknown_lines {
             text.push_str(line);
@@ -74,15 +93,39 @@ impl MetaProperties {
         let node_id = node_id.map_err(|_| "node.id is not a number".to_owned())?;
         let directory_id = value(DIRECTORY_ID)?.trim().parse();
         let directory_id = directory_id.map_err(|cause| format!("{DIRECTORY_ID}: {cause}"))?;
-        let journal_level = match value(JOURNAL_LEVEL) {
-            Ok(level) => parse_level(level.trim())?,
-            Err(_) => 0,
+        let level = |key: &'static str| match value(key) {
+            Ok(level) => parse_level(key, level.trim()),
+            Err(_) => Ok(0),
         };
+        let (journal_level, metadata_level) = (level(JOURNAL_LEVEL)?, level(METADATA_LEVEL)?);
         let cluster_id = value(CLUSTER_ID)?.to_owned();
         let unknown = entries.iter().filter(|entry| !KNOWN_KEYS.contains(&entry.key.as_str()));
         let unknown_lines = unknown.map(|entry| entry.line.to_owned()).collect();
         let node_id = BrokerId(node_id);
-        Ok(MetaProperties { node_id, cluster_id, directory_id, journal_level, unknown_lines })
+        Ok(MetaProperties {
+            node_id,
+            cluster_id,
+            directory_id,
+            journal_level,
+            metadata_level,
+            unknown_lines,
+        })
+    }
+
+    /// Refuses levels above those of this release. `path` is the file's.
+    pub(crate) fn check_levels(&self, path: &Path) -> Result<(), StorageError> {
+        let metadata_newest = HIGHWATER_VERSION_MAX as u8;
+        let levels = [
+            (JOURNAL_LEVEL, self.journal_level, JOURNAL_LEVEL_MAX),
+            (METADATA_LEVEL, self.metadata_level, metadata_newest),
+        ];
+        match levels.into_iter().find(|(_, found, newest)| found > newest) {
+            None => Ok(()),
+            Some((format, found, newest)) => {
+                let path = path.to_owned();
+                Err(StorageError::NewerFormat { path, format, found, newest })
+            }
+        }
     }
 
     /// Whether both files name one broker, cluster and directory.
@@ -93,9 +136,9 @@ impl MetaProperties {
 }
 
 /// A level above 255 is as unreadable as 255 is.
-fn parse_level(text: &str) -> Result<u8, String> {
+fn parse_level(key: &str, text: &str) -> Result<u8, String> {
     match text.parse::<u64>() {
-        Ok(0) | Err(_) => Err(format!("invalid level {text} of {JOURNAL_LEVEL}")),
+        Ok(0) | Err(_) => Err(format!("invalid level {text} of {key}")),
         Ok(level) => Ok(u8::try_from(level).unwrap_or(u8::MAX)),
     }
 }
@@ -199,6 +242,7 @@ mod tests {
             cluster_id: cluster_id.to_owned(),
             directory_id: Uuid([9; 16]),
             journal_level: 1,
+            metadata_level: 3,
             unknown_lines: Vec::new(),
         }
     }
@@ -209,7 +253,7 @@ mod tests {
         let ids = ["MkU3OEVBNTcwNTJENDM2Qk", "c", " x y ", "a=b:c#d!e\\f", "a\nb\tc", "é𝄞", &long];
         for id in ids {
             let text = meta(id).encode();
-            assert!(text.is_ascii() && text.lines().count() == 5, "{text}");
+            assert!(text.is_ascii() && text.lines().count() == 6, "{text}");
             assert_eq!(MetaProperties::decode(&text), Ok(meta(id)), "{text}");
         }
     }

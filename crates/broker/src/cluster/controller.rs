@@ -194,6 +194,7 @@ async fn decide_for_other(quorum: &Quorum, watching: &Watching, mut request: Req
     let register = match &mut request {
         Request::RegisterBroker(register) => Some(register),
         Request::RegisterBroker2(request) => Some(&mut request.register),
+        Request::RegisterBroker3(request) => Some(&mut request.request.register),
         _ => None,
     };
     if let Some(register) = register {

@@ -183,6 +183,7 @@ mod tests {
             rack: None,
             log_dirs: Vec::new(),
             fenced: false,
+            software: None,
         })
     }
 

@@ -106,6 +106,7 @@ mod tests {
             rack: None,
             log_dirs: Vec::new(),
             fenced,
+            software: None,
         })
     }
 

@@ -10,7 +10,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use metadata::decide::{
-    BrokerRef, CLUSTER_FEATURE, CreateCluster, RegisterBroker2, features_of_new_cluster,
+    BrokerRef, CreateCluster, RegisterBroker2, RegisterBroker3, features_of_new_cluster,
+    software_of_this_release,
 };
 use metadata::{Request, Response};
 use model::{BrokerEpoch, ErrorCode};
@@ -113,8 +114,7 @@ async fn found(quorum: &Quorum, cluster_id: &str) -> Result<(), StartError> {
         }
         let leader = quorum.leader();
         if quorum.is_leader() {
-            let mut features = features_of_new_cluster();
-            features.push((CLUSTER_FEATURE.name.to_owned(), CLUSTER_FEATURE.level_max));
+            let features = features_of_new_cluster();
             let create = CreateCluster { cluster_id: cluster_id.to_owned(), features };
             let created = quorum.propose(Request::CreateCluster(create)).await;
             // Or another was quicker, or leads by now.
@@ -200,7 +200,8 @@ async fn try_to_register(
         }
     }
     register.directories.instead_of = last.map(|last| last.epoch);
-    let request = Request::RegisterBroker2(register.clone());
+    let (request, software) = (register.clone(), software_of_this_release());
+    let request = Request::RegisterBroker3(RegisterBroker3 { request, software });
     match controller.decide_within(request, patience).await {
         Ok((index, Response::RegisterBroker(Ok(epoch)))) => Ok(Tried::Registered(epoch, index)),
         Ok((_, Response::RegisterBroker(Err(refusal)))) => match is_retried(refusal.error) {

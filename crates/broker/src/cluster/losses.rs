@@ -180,6 +180,7 @@ mod tests {
                 rack: None,
                 log_dirs: Vec::new(),
                 fenced: false,
+                software: None,
             })
         };
         let records = [

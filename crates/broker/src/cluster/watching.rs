@@ -466,6 +466,7 @@ mod tests {
             rack: None,
             log_dirs: Vec::new(),
             fenced: false,
+            software: None,
         };
         let mut image = ClusterImage::default();
         image.replay(&MetadataRecord::BrokerRegistered(record)).unwrap();

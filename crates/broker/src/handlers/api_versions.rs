@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use ::metadata::decide::SUPPORTED_FEATURES;
+use ::metadata::decide::{BROKER_FEATURES, SUPPORTED_FEATURES};
 use model::ErrorCode;
 use wire::api_versions::{
     ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey,
@@ -22,6 +22,8 @@ use super::{Call, table};
 const SOFTWARE_FROM_VERSION: i16 = 3;
 /// From this version on the answer has features.
 const FEATURES_FROM_VERSION: i16 = 3;
+/// Begin of the name of the supported feature that names the broker's release.
+const RELEASE_FEATURE: &str = "highwater.release.";
 /// The epoch of features before any was finalized.
 const NO_EPOCH: i64 = -1;
 
@@ -46,12 +48,19 @@ fn with_features(call: &Call, mut response: ApiVersionsResponse) -> ApiVersionsR
     if call.version < FEATURES_FROM_VERSION {
         return response;
     }
-    let supported = SUPPORTED_FEATURES.iter().map(|feature| SupportedFeatureKey {
+    let features = SUPPORTED_FEATURES.iter().chain(&BROKER_FEATURES);
+    let supported = features.map(|feature| SupportedFeatureKey {
         name: feature.name.to_owned(),
         min_version: feature.level_min,
         max_version: feature.level_max,
     });
-    response.supported_features = supported.collect();
+    // The protocol has no field for a broker's release: `highwater cluster versions` reads this name.
+    let release = SupportedFeatureKey {
+        name: format!("{RELEASE_FEATURE}{}", env!("CARGO_PKG_VERSION")),
+        min_version: 1,
+        max_version: 1,
+    };
+    response.supported_features = supported.chain([release]).collect();
     let image = call.server.image();
     let finalized = image.features().iter().map(|(name, level)| FinalizedFeatureKey {
         name: name.clone(),

@@ -58,6 +58,7 @@ pub fn of_storage(error: &StorageError) -> ErrorCode {
         | StorageError::Refused { .. }
         | StorageError::Failed { .. }
         | StorageError::Io { .. }
-        | StorageError::Malformed { .. } => ErrorCode::KafkaStorageError,
+        | StorageError::Malformed { .. }
+        | StorageError::NewerFormat { .. } => ErrorCode::KafkaStorageError,
     }
 }

@@ -18,7 +18,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use storage::StorageError;
 use storage::disk::Disk;
-use storage::journal::{Entry, Fact, Journal, Key, PartitionState, SNAPSHOT, State};
+use storage::journal::{
+    Entry, Fact, JOURNAL_LEVEL_MIN, Journal, Key, PartitionState, SNAPSHOT, State,
+};
 use storage::log_dir::{DirLock, LogDir, MetaProperties};
 use tracing::{error, info, warn};
 
@@ -160,7 +162,11 @@ fn compared(
              restore the file",
             copy.cluster_id, copy.node_id, copy.directory_id
         ))),
-        Some(found) if found.journal_level >= copy.journal_level => Ok(found),
+        Some(found) if found.journal_level >= copy.journal_level => {
+            // A crash may come between the file and its copy.
+            journal.raise_level(&found)?;
+            Ok(found)
+        }
         Some(found) => {
             let completed = MetaProperties { journal_level: copy.journal_level, ..found };
             dir.store_meta_properties(&completed)?;
@@ -185,8 +191,14 @@ fn adopt(
     let directory_id = known.as_ref().map_or_else(random_id, |meta| meta.directory_id);
     let cluster_id = cluster_id.to_owned();
     let unknown_lines = known.map_or_else(Vec::new, |meta| meta.unknown_lines);
-    let journal_level = 1;
-    let meta = MetaProperties { node_id, cluster_id, directory_id, journal_level, unknown_lines };
+    let meta = MetaProperties {
+        node_id,
+        cluster_id,
+        directory_id,
+        journal_level: JOURNAL_LEVEL_MIN,
+        metadata_level: 0,
+        unknown_lines,
+    };
     let state = dir.adopted(&meta, now)?;
     let partitions = state.partitions.len();
     let journal = Journal::create(Arc::clone(dir.disk()), dir.path(), state)?;
@@ -270,6 +282,26 @@ impl Directory {
     /// Lets another process have the directory: nothing of this broker writes there any more.
     pub(super) fn release(&self) {
         self.lock.lock().take();
+    }
+
+    /// Writes the finalized levels of the cluster into `meta.properties`, durably, and raises the journal to
+    /// its level. Does nothing if the directory is at these levels or above.
+    pub(super) fn raise_levels(&self, journal: u8, metadata: u8) -> Result<(), StorageError> {
+        let Some(known) = self.dir.meta_properties()? else { return Ok(()) };
+        if known.journal_level >= journal && known.metadata_level >= metadata {
+            return Ok(());
+        }
+        let raised = MetaProperties {
+            journal_level: known.journal_level.max(journal),
+            metadata_level: known.metadata_level.max(metadata),
+            ..known
+        };
+        self.dir.store_meta_properties(&raised)?;
+        self.journal()?.raise_level(&raised)?;
+        let (directory, levels) =
+            (self.path().display(), (raised.journal_level, raised.metadata_level));
+        info!(%directory, journal = levels.0, metadata = levels.1, "raised the levels of the log directory");
+        Ok(())
     }
 
     /// Where its partitions ask for a sync.

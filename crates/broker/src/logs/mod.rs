@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
+use metadata::ClusterImage;
 use metadata::decide::KnownDirectory;
 use model::{BrokerId, Durability, Offset, Timestamp, TopicId, TopicPartition, Uuid};
 use parking_lot::Mutex;
@@ -216,6 +217,14 @@ impl Logs {
         paths.iter().try_for_each(|path| foreign::check(&disk, path, metadata_dir))?;
         let locked: Vec<Result<Locked, LogsError>> =
             paths.iter().map(|path| Locked::new(&disk, path)).collect();
+        let mut locked = locked;
+        let newer = |locked: &Result<Locked, LogsError>| {
+            matches!(locked, Err(LogsError::Storage(StorageError::NewerFormat { .. })))
+        };
+        if let Some(at) = locked.iter().position(newer) {
+            // Before any directory is changed: an offline directory of a newer release would look lost.
+            locked.swap_remove(at)?;
+        }
         let metas = locked.iter().flatten().filter_map(|locked| locked.meta.as_ref());
         let known = metas.map(|meta| meta.cluster_id.clone()).next();
         let cluster_id = cluster_id.or(known).unwrap_or_else(|| random_id().to_string());
@@ -277,6 +286,19 @@ impl Logs {
         let online = self.directories.iter().filter(|directory| !directory.is_offline());
         let mut journals = online.map(Directory::journal);
         journals.try_for_each(|journal| journal?.append(&[Entry::Joined(incarnation)]).map(drop))
+    }
+
+    /// Writes the finalized levels of the cluster into each directory that is not offline. A directory that
+    /// fails goes offline by its next write; its levels are raised at the next start.
+    pub fn raise_levels(&self, image: &ClusterImage) {
+        let (journal, metadata) = (image.journal_level(), image.highwater_version());
+        let metadata = u8::try_from(metadata).unwrap_or(0);
+        for directory in self.directories.iter().filter(|directory| !directory.is_offline()) {
+            if let Err(cause) = directory.raise_levels(journal, metadata) {
+                let directory = directory.path().display();
+                error!(%directory, %cause, "cannot raise the levels of the log directory");
+            }
+        }
     }
 
     /// Whether no directory has ever held anything.

@@ -2,9 +2,13 @@
 //! more replicas than there are.
 
 use model::ErrorCode;
+use model::level::{
+    HIGHWATER_JOURNAL, HIGHWATER_VERSION, HIGHWATER_VERSION_MAX, JOURNAL_LEVEL_MAX,
+};
 use wire::incremental_alter_configs::{AlterConfigsResource, AlterableConfig};
 use wire::{
-    DescribeClusterRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest, MetadataRequest,
+    ApiVersionsRequest, DescribeClusterRequest, DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest, MetadataRequest,
 };
 
 use crate::fixture::{batch as batch_of, *};
@@ -209,4 +213,66 @@ async fn answers_with_cluster_id(conn: &mut Conn, id: &str) {
     assert_eq!(described.cluster_id, id);
     let metadata = conn.call(&MetadataRequest::default(), 12).await;
     assert_eq!(metadata.cluster_id.as_deref(), Some(id));
+}
+
+fn features_request() -> ApiVersionsRequest {
+    ApiVersionsRequest {
+        client_software_name: "test".to_owned(),
+        client_software_version: "1".to_owned(),
+        ..Default::default()
+    }
+}
+
+/// Name and content of every file below a directory.
+fn files_below(dir: &std::path::Path) -> std::collections::BTreeMap<std::path::PathBuf, Vec<u8>> {
+    let mut files = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        match entry.file_type().unwrap().is_dir() {
+            true => files.extend(files_below(&entry.path())),
+            false => drop(files.insert(entry.path(), std::fs::read(entry.path()).unwrap())),
+        }
+    }
+    files
+}
+
+#[tokio::test]
+async fn a_new_cluster_has_the_newest_levels_and_an_older_release_touches_nothing() {
+    let broker = Broker::start(&[]).await;
+    let finalized = broker.connect().await.call(&features_request(), 4).await;
+    let level = |name: &str| {
+        let found = finalized.finalized_features.iter().find(|feature| feature.name == name);
+        found.map(|feature| feature.max_version_level)
+    };
+    assert_eq!(level(HIGHWATER_VERSION), Some(HIGHWATER_VERSION_MAX));
+    assert_eq!(level(HIGHWATER_JOURNAL), Some(i16::from(JOURNAL_LEVEL_MAX)));
+    let kept = broker.stop_and_keep().await;
+    let path = kept.dir.path().join("meta.properties");
+    let meta = std::fs::read_to_string(&path).unwrap();
+    let lines = [
+        format!("highwater.journal={JOURNAL_LEVEL_MAX}\n"),
+        format!("highwater.version={HIGHWATER_VERSION_MAX}\n"),
+    ];
+    for line in lines {
+        assert!(meta.contains(&line), "{meta}");
+        let (key, _) = line.split_once('=').unwrap();
+        std::fs::write(&path, meta.replace(&line, &format!("{key}=200\n"))).unwrap();
+        let before = files_below(kept.dir.path());
+        // A second directory, as of a release that reads it: nothing of either may change.
+        for more in [None, Some(tempfile::tempdir().unwrap())] {
+            let mut settings = kept.settings.clone();
+            let second = more.as_ref().map(|dir| dir.path().display().to_string());
+            let dirs = [second, Some(kept.dir.path().display().to_string())];
+            let dirs: Vec<String> = dirs.into_iter().flatten().collect();
+            settings.push(("log.dirs".to_owned(), dirs.join(",")));
+            let Err(refused) = run(kept.dir.path(), &settings).await else { panic!("{key}") };
+            let refused = refused.to_string();
+            assert!(refused.contains(&format!("{key} is at level 200")), "{refused}");
+            assert_eq!(refused.lines().count(), 1);
+            assert_eq!(files_below(kept.dir.path()), before);
+        }
+    }
+    std::fs::write(&path, meta + "highwater.newer=7\n").unwrap();
+    run(kept.dir.path(), &kept.settings).await.unwrap().stop_within(PATIENCE).await;
+    let meta = std::fs::read_to_string(&path).unwrap();
+    assert!(meta.ends_with("highwater.newer=7\n"), "{meta}");
 }

@@ -481,10 +481,17 @@ async fn features_are_published_and_only_supported_levels_are_finalized() {
             assert_eq!(answer.supported_features, []);
             continue;
         }
-        let [supported] = &answer.supported_features[..] else { panic!("{answer:?}") };
-        assert_eq!((&*supported.name, supported.max_version), ("metadata.version", 30));
-        let [finalized] = &answer.finalized_features[..] else { panic!("{answer:?}") };
-        assert_eq!((&*finalized.name, finalized.max_version_level), ("metadata.version", 30));
+        // The last one names the release and not a level.
+        let (release, supported) = answer.supported_features.split_last().unwrap();
+        assert!(release.name.starts_with("highwater.release."), "{answer:?}");
+        assert_eq!((&*supported[0].name, supported[0].max_version), ("metadata.version", 30));
+        for feature in supported {
+            let finalized = &answer.finalized_features;
+            let found = finalized.iter().find(|finalized| finalized.name == feature.name);
+            let level = found.map(|finalized| finalized.max_version_level);
+            assert_eq!(level, Some(feature.max_version), "a new cluster: {feature:?}");
+        }
+        assert_eq!(answer.finalized_features.len(), supported.len());
         assert!(answer.finalized_features_epoch >= 0);
     }
     broker.stop().await;

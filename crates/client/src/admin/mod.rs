@@ -196,6 +196,19 @@ impl Admin {
         Ok(response)
     }
 
+    /// The features of one broker (KIP-584): ranges that it supports, and levels that are finalized.
+    pub async fn broker_features(&self, broker: i32) -> Result<ApiVersionsResponse, ClientError> {
+        let request = ApiVersionsRequest {
+            client_software_name: "highwater".to_owned(),
+            client_software_version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..Default::default()
+        };
+        let connection = self.cluster.retry(|| self.cluster.broker(broker, Lane::Common)).await?;
+        let response = connection.call(&request).await?;
+        check(response.error(), None, || format!("describing features of broker {broker}"))?;
+        Ok(response)
+    }
+
     /// The versions of all APIs that this broker serves.
     pub async fn broker_versions(&self, broker: i32) -> Result<Vec<ApiVersion>, ClientError> {
         let connection = self.cluster.retry(|| self.cluster.broker(broker, Lane::Common)).await?;

@@ -6,6 +6,7 @@ mod cluster_access;
 mod cluster_elect;
 mod cluster_health;
 mod cluster_id;
+mod cluster_levels;
 mod cluster_quorum;
 mod cluster_unregister;
 mod cluster_up;
@@ -75,6 +76,10 @@ fn run_cluster(command: &Cluster, reporting: start::Reporting) -> Result<ExitCod
         Cluster::Quorum { listing, connection } => cluster_quorum::run(listing.format, connection),
         Cluster::Elect(typed) => cluster_elect::run(typed),
         Cluster::Unregister { broker, connection } => cluster_unregister::run(*broker, connection),
+        Cluster::Versions { listing, connection } => {
+            cluster_levels::versions(listing.format, connection)
+        }
+        Cluster::Finalize { dry_run, connection } => cluster_levels::finalize(*dry_run, connection),
         Cluster::Id => cluster_id::run(),
         Cluster::Up(typed) => cluster_up::run(typed, reporting),
     }

@@ -22,7 +22,7 @@ use super::{
     RegisterBroker,
 };
 use crate::mutants::{Mutant, is_planted};
-use crate::record::{BrokerRecord, GROUP_PLACEMENT_LEVEL, MetadataRecord};
+use crate::record::{BrokerRecord, BrokerSoftware, GROUP_PLACEMENT_LEVEL, MetadataRecord};
 use model::partitioner::GroupPlacement;
 use model::{BrokerEpoch, BrokerId, ErrorCode};
 
@@ -73,12 +73,14 @@ impl Draft {
         settings: &ControllerSettings,
         request: &RegisterBroker,
         told: Option<&KnownDirectories>,
+        software: Option<&BrokerSoftware>,
     ) -> Answer<BrokerEpoch> {
         self.check_cluster(request)?;
+        self.check_levels_of(request.broker, software)?;
         let known = self.image().broker(request.broker).cloned();
         if let Some(same) = known.as_ref().filter(|known| known.incarnation == request.incarnation)
         {
-            self.push_registration(request, same.epoch, same.fenced);
+            self.push_registration(request, software, same.epoch, same.fenced);
             if same.in_controlled_shutdown {
                 self.push(MetadataRecord::ControlledShutdownBegun { broker: request.broker });
             }
@@ -92,7 +94,7 @@ impl Draft {
         let loss = directories.as_ref().map_or(Some(Loss::Everything), Directories::loss);
         let epoch = self.image().next_broker_epoch();
         if !self.image().has_eligible_replicas() {
-            self.push_registration(request, epoch, request.fenced);
+            self.push_registration(request, software, epoch, request.fenced);
             // Nothing is known against a broker that comes for the first time.
             let unclean = !request.clean || known.is_some() && loss.is_some();
             self.settle_at_once(settings, request, unclean);
@@ -101,14 +103,20 @@ impl Draft {
         if let Some(loss) = loss {
             self.withdraw(request.broker, loss)?;
         }
-        self.push_registration(request, epoch, request.fenced);
+        self.push_registration(request, software, epoch, request.fenced);
         if !request.fenced {
             self.sweep(self.piece_max());
         }
         Ok(epoch)
     }
 
-    fn push_registration(&mut self, request: &RegisterBroker, epoch: BrokerEpoch, fenced: bool) {
+    fn push_registration(
+        &mut self,
+        request: &RegisterBroker,
+        software: Option<&BrokerSoftware>,
+        epoch: BrokerEpoch,
+        fenced: bool,
+    ) {
         self.push(MetadataRecord::BrokerRegistered(BrokerRecord {
             broker: request.broker,
             incarnation: request.incarnation,
@@ -117,6 +125,7 @@ impl Draft {
             rack: request.rack.clone(),
             log_dirs: request.log_dirs.clone(),
             fenced,
+            software: software.cloned(),
         }));
     }
 

@@ -4,9 +4,12 @@
 use super::{
     Answer, ControllerSettings, Draft, FeatureChange, FeatureUpdate, Refusal, UpdateFeatures,
 };
-use crate::image::HIGHWATER_VERSION;
-use crate::record::MetadataRecord;
-use model::ErrorCode;
+use crate::record::{BrokerSoftware, FeatureRange, MetadataRecord};
+use model::level::{
+    HIGHWATER_JOURNAL, HIGHWATER_VERSION, HIGHWATER_VERSION_0_1_0, HIGHWATER_VERSION_MAX,
+    JOURNAL_LEVEL_MAX, JOURNAL_LEVEL_MIN,
+};
+use model::{BrokerId, ErrorCode};
 
 /// A feature, and the levels that this version knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,19 +30,42 @@ pub const SUPPORTED_FEATURES: &[SupportedFeature] =
 
 /// Which types of records may be written into the metadata log, and with them what several brokers
 /// need: from level 1 on partitions have eligible leader replicas (KIP-966), from level 2 on it is known which replicas their
-/// brokers cannot serve (KIP-858). Clients are told only where it is finalized: by the founder of a cluster of several
-/// brokers, or by a person once every broker runs a version that knows it. An older one says so and does not start. It
-/// never falls, because what was written stays in the log.
+/// brokers cannot serve (KIP-858), from level 3 on (release 0.1.0) each broker registers with its release and levels. A new
+/// cluster begins with the highest level; `highwater cluster finalize` raises the level once every broker reads the new
+/// one. The level never falls: records of a level stay in the metadata log.
 pub const CLUSTER_FEATURE: SupportedFeature =
-    SupportedFeature { name: HIGHWATER_VERSION, level_min: 1, level_max: 2 };
+    SupportedFeature { name: HIGHWATER_VERSION, level_min: 1, level_max: HIGHWATER_VERSION_MAX };
 
-/// The features of a new cluster of one broker, with their levels.
+/// The level of the journals of log directories. A broker raises its directories when it applies the
+/// metadata that names the level. The level never falls, because entries of a level stay in the journals.
+pub const JOURNAL_FEATURE: SupportedFeature = SupportedFeature {
+    name: HIGHWATER_JOURNAL,
+    level_min: JOURNAL_LEVEL_MIN as i16,
+    level_max: JOURNAL_LEVEL_MAX as i16,
+};
+
+/// Features of our own: clients see them, and only brokers depend on them.
+pub const BROKER_FEATURES: [SupportedFeature; 2] = [CLUSTER_FEATURE, JOURNAL_FEATURE];
+
+/// Release and levels of this program, as a broker registers with them.
+pub fn software_of_this_release() -> BrokerSoftware {
+    let range = |feature: SupportedFeature| FeatureRange {
+        name: feature.name.to_owned(),
+        min: feature.level_min,
+        max: feature.level_max,
+    };
+    let release = env!("CARGO_PKG_VERSION").to_owned();
+    BrokerSoftware { release, levels: BROKER_FEATURES.into_iter().map(range).collect() }
+}
+
+/// The features of a new cluster, each with its highest level.
 pub fn features_of_new_cluster() -> Vec<(String, i16)> {
-    SUPPORTED_FEATURES.iter().map(|known| (known.name.to_owned(), known.level_max)).collect()
+    let features = SUPPORTED_FEATURES.iter().chain(&BROKER_FEATURES);
+    features.map(|known| (known.name.to_owned(), known.level_max)).collect()
 }
 
 fn supported(name: &str) -> Option<&'static SupportedFeature> {
-    SUPPORTED_FEATURES.iter().chain([&CLUSTER_FEATURE]).find(|known| known.name == name)
+    SUPPORTED_FEATURES.iter().chain(&BROKER_FEATURES).find(|known| known.name == name)
 }
 
 impl Draft {
@@ -51,7 +77,9 @@ impl Draft {
     ) -> Answer<()> {
         for update in &request.updates {
             self.check_feature(update)?;
+            self.check_brokers_read(update)?;
         }
+        self.check_journal_follows(request)?;
         let begins_to_have = !self.image().has_eligible_replicas()
             && request.updates.iter().any(|update| update.name == HIGHWATER_VERSION);
         if begins_to_have {
@@ -97,11 +125,197 @@ impl Draft {
                  either safe or unsafe downgrade."
             }
             FeatureChange::Downgrade if *level > current => "Can't downgrade to a newer version.",
-            FeatureChange::Downgrade if *level < current && name == HIGHWATER_VERSION => {
-                "This feature is never downgraded: what was written stays in the metadata log."
+            FeatureChange::Downgrade if *level < current && is_broker_feature(name) => {
+                "This feature is never downgraded: records and entries of a level stay on disk."
             }
             FeatureChange::Upgrade | FeatureChange::Downgrade => return Ok(()),
         };
         refuse(reason.to_owned())
+    }
+
+    /// Refuses a level that a registered broker cannot read, fenced brokers included: a broker that is
+    /// down comes back with its program.
+    fn check_brokers_read(&self, update: &FeatureUpdate) -> Answer<()> {
+        let FeatureUpdate { name, level, .. } = update;
+        if !is_broker_feature(name) {
+            return Ok(());
+        }
+        let unable: Vec<String> = self
+            .image()
+            .brokers()
+            .filter_map(|broker| unread(broker.id, broker.software.as_ref(), name, *level))
+            .collect();
+        if unable.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "Invalid update version {level} for feature {name}. {}. Upgrade and restart each of these \
+             brokers, or unregister a broker that is gone.",
+            unable.join("; ")
+        );
+        Err(Refusal::new(ErrorCode::InvalidUpdateVersion, message))
+    }
+
+    /// Journals have levels from `highwater.version` 3 on: earlier releases read no level of a directory.
+    fn check_journal_follows(&self, request: &UpdateFeatures) -> Answer<()> {
+        let level = |name: &str| {
+            let update = request.updates.iter().find(|update| update.name == name);
+            update.map(|update| update.level)
+        };
+        let version = level(HIGHWATER_VERSION).unwrap_or(self.image().highwater_version());
+        if level(HIGHWATER_JOURNAL).is_none() || version >= HIGHWATER_VERSION_0_1_0 {
+            return Ok(());
+        }
+        let message = format!(
+            "{HIGHWATER_JOURNAL} needs {HIGHWATER_VERSION} {HIGHWATER_VERSION_0_1_0}: run highwater cluster finalize."
+        );
+        Err(Refusal::new(ErrorCode::InvalidUpdateVersion, message))
+    }
+
+    /// Refuses a process that cannot read a level that the cluster has.
+    pub(super) fn check_levels_of(
+        &self,
+        broker: BrokerId,
+        software: Option<&BrokerSoftware>,
+    ) -> Answer<()> {
+        let features = self.image().features().iter();
+        let mut finalized = features.filter(|(name, _)| is_broker_feature(name));
+        let unread = finalized.find_map(|(name, level)| unread(broker, software, name, *level));
+        match unread {
+            None => Ok(()),
+            Some(reason) => {
+                let message = format!(
+                    "{reason}, and the cluster is finalized at that level: start a newer release."
+                );
+                Err(Refusal::new(ErrorCode::UnsupportedVersion, message))
+            }
+        }
+    }
+}
+
+fn is_broker_feature(name: &str) -> bool {
+    BROKER_FEATURES.iter().any(|known| known.name == name)
+}
+
+/// The reason why a broker cannot read a level of a feature; `None` if the broker can.
+fn unread(
+    broker: BrokerId,
+    software: Option<&BrokerSoftware>,
+    name: &str,
+    level: i16,
+) -> Option<String> {
+    let Some(software) = software else {
+        let is_old = level < HIGHWATER_VERSION_0_1_0 && name == HIGHWATER_VERSION;
+        let reason = || {
+            format!(
+                "broker {broker} runs a release before 0.1.0, which does not read {name} {level}"
+            )
+        };
+        return (!is_old).then(reason);
+    };
+    let range = software.range(name);
+    if range.is_some_and(|range| (range.min..=range.max).contains(&level)) {
+        return None;
+    }
+    let reads =
+        range.map_or("no level".to_owned(), |range| format!("{} to {}", range.min, range.max));
+    let release = &software.release;
+    Some(format!("broker {broker} runs release {release}, which reads {name} {reads}, not {level}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ClusterImage;
+    use crate::decide::Response;
+    use crate::record::BrokerRecord;
+    use model::{BrokerEpoch, Timestamp, Uuid};
+
+    /// A release that reads `highwater.version` up to a level; `None` for one before 0.1.0.
+    fn image(level: i16, brokers: &[Option<i16>]) -> ClusterImage {
+        let mut image = ClusterImage::default();
+        let name = HIGHWATER_VERSION.to_owned();
+        image.replay(&MetadataRecord::FeatureLevelSet { name, level }).unwrap();
+        for (id, highest) in (1..).zip(brokers) {
+            let record = BrokerRecord {
+                broker: BrokerId(id),
+                incarnation: Uuid([id as u8; 16]),
+                epoch: BrokerEpoch(i64::from(id)),
+                endpoints: Vec::new(),
+                rack: None,
+                log_dirs: Vec::new(),
+                fenced: id == 1,
+                software: highest.map(software),
+            };
+            let mut line = Vec::new();
+            MetadataRecord::BrokerRegistered(record).encode(&mut line);
+            image.replay(&MetadataRecord::decode(&line).unwrap()).unwrap();
+        }
+        image
+    }
+
+    fn software(max: i16) -> BrokerSoftware {
+        let range = |name: &str| FeatureRange { name: name.to_owned(), min: 1, max };
+        let levels = [HIGHWATER_VERSION, HIGHWATER_JOURNAL].map(range).into();
+        BrokerSoftware { release: format!("0.{max}.0"), levels }
+    }
+
+    fn upgrade(image: &ClusterImage, updates: &[(&str, i16)]) -> Result<(), String> {
+        let change = FeatureChange::Upgrade;
+        let update = |(name, level): &(&str, i16)| FeatureUpdate {
+            name: (*name).to_owned(),
+            level: *level,
+            change,
+        };
+        let updates = updates.iter().map(update).collect();
+        let request = UpdateFeatures { updates, validate_only: false };
+        let mut draft = Draft::new(image.clone());
+        let request = crate::decide::Request::UpdateFeatures(request);
+        match draft.decide(&ControllerSettings::default(), Timestamp(0), &request) {
+            Response::UpdateFeatures(answer) => answer.map_err(|refusal| refusal.message),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_level_is_refused_while_a_registered_broker_cannot_read_it() {
+        let to_newest = [(HIGHWATER_VERSION, HIGHWATER_VERSION_0_1_0)];
+        let all_new = image(2, &[Some(3), Some(3)]);
+        assert_eq!(upgrade(&all_new, &to_newest), Ok(()));
+        let mixed = image(2, &[Some(2), None, Some(3)]);
+        let refused = upgrade(&mixed, &to_newest).unwrap_err();
+        let words = [
+            "broker 1 runs release 0.2.0, which reads highwater.version 1 to 2, not 3",
+            "broker 2 runs a release before 0.1.0",
+        ];
+        assert!(words.iter().all(|words| refused.contains(words)), "{refused}");
+        assert!(!refused.contains("broker 3"), "{refused}");
+        assert_eq!(upgrade(&image(1, &[None]), &[(HIGHWATER_VERSION, 2)]), Ok(()));
+    }
+
+    #[test]
+    fn the_journal_follows_the_version() {
+        let journal = (HIGHWATER_JOURNAL, 1);
+        let early = image(2, &[Some(3)]);
+        let refused = upgrade(&early, &[journal]).unwrap_err();
+        assert!(refused.contains("needs highwater.version 3"), "{refused}");
+        assert_eq!(upgrade(&early, &[journal, (HIGHWATER_VERSION, 3)]), Ok(()));
+        assert_eq!(upgrade(&image(3, &[Some(3)]), &[journal]), Ok(()));
+    }
+
+    #[test]
+    fn a_process_that_cannot_read_the_level_does_not_register() {
+        let at = |level, software: Option<&BrokerSoftware>| {
+            let checked = Draft::new(image(level, &[])).check_levels_of(BrokerId(7), software);
+            checked.map_err(|refusal| (refusal.error, refusal.message))
+        };
+        assert_eq!(at(2, None), Ok(()));
+        assert_eq!(at(3, Some(&software(3))), Ok(()));
+        assert_eq!(at(HIGHWATER_VERSION_MAX, Some(&software_of_this_release())), Ok(()));
+        for old in [None, Some(&software(3))] {
+            let (error, message) = at(9, old).unwrap_err();
+            assert_eq!(error, ErrorCode::UnsupportedVersion);
+            assert!(message.contains("start a newer release"), "{message}");
+        }
     }
 }

@@ -25,7 +25,8 @@ mod withdrawals;
 pub use agreed::AGREED_KEYS;
 pub use draft::Draft;
 pub use features::{
-    CLUSTER_FEATURE, SUPPORTED_FEATURES, SupportedFeature, features_of_new_cluster,
+    BROKER_FEATURES, CLUSTER_FEATURE, JOURNAL_FEATURE, SUPPORTED_FEATURES, SupportedFeature,
+    features_of_new_cluster, software_of_this_release,
 };
 pub use request::*;
 pub use sweep::SWEEP_PARTITIONS_MAX;
@@ -143,13 +144,22 @@ impl Draft {
                 Response::AllocateProducerIds(self.allocate_producer_ids(request))
             }
             Request::RegisterBroker(request) => {
-                Response::RegisterBroker(self.register_broker(settings, request, None))
+                Response::RegisterBroker(self.register_broker(settings, request, None, None))
             }
             Request::RegisterBroker2(RegisterBroker2 { register, directories }) => {
                 Response::RegisterBroker(self.register_broker(
                     settings,
                     register,
                     Some(directories),
+                    None,
+                ))
+            }
+            Request::RegisterBroker3(RegisterBroker3 { request, software }) => {
+                Response::RegisterBroker(self.register_broker(
+                    settings,
+                    &request.register,
+                    Some(&request.directories),
+                    Some(software),
                 ))
             }
             Request::FenceBroker(request) => Response::Broker(self.fence(settings, request)),

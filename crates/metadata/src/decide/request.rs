@@ -1,7 +1,7 @@
 //! What can be asked and answered: plain values, the same for every version of the protocol.
 
 use super::Answer;
-use crate::record::{ConfigResource, Endpoint};
+use crate::record::{BrokerSoftware, ConfigResource, Endpoint};
 use model::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicId, Uuid};
 use std::sync::Arc;
 
@@ -31,6 +31,9 @@ pub enum Request {
     /// last, it says in the name of the last registration what the replicas in them are worth
     /// ([`Request::ReportEmptyReplicas2`], [`Request::GiveUpReplicas`]).
     RegisterBroker2(RegisterBroker2),
+    /// The same, with the release of the process and the levels that it reads. A controller refuses a broker that
+    /// cannot read a finalized level.
+    RegisterBroker3(RegisterBroker3),
     /// A broker stopped answering, or stops now. One record; sweeps do the rest (from
     /// `highwater.version` 1 on).
     FenceBroker(BrokerRef),
@@ -80,7 +83,7 @@ pub enum Response {
     AlterConfigs(Vec<(ConfigResource, Answer<()>)>),
     /// To AllocateProducerIds.
     AllocateProducerIds(Answer<ProducerIdBlock>),
-    /// To RegisterBroker and RegisterBroker2: the epoch of this incarnation. REQUEST_TIMED_OUT says that some of what has to
+    /// To all forms of RegisterBroker: the epoch of this incarnation. REQUEST_TIMED_OUT says that some of what has to
     /// precede it is decided, and that the same registration is to be asked for again.
     RegisterBroker(Answer<BrokerEpoch>),
     /// To FenceBroker, UnfenceBroker, BeginShutdown, UnregisterBroker.
@@ -102,7 +105,7 @@ pub enum Response {
 /// Makes a cluster out of nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateCluster {
-    /// `cluster.id`, 22 characters.
+    /// `cluster.id`: any text.
     pub cluster_id: String,
     /// Features to finalize, with their levels.
     pub features: Vec<(String, i16)>,
@@ -280,6 +283,15 @@ pub struct RegisterBroker2 {
     pub register: RegisterBroker,
     /// The log directories.
     pub directories: KnownDirectories,
+}
+
+/// A registration with the program of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisterBroker3 {
+    /// The registration and the log directories.
+    pub request: RegisterBroker2,
+    /// Release and levels of the process.
+    pub software: BrokerSoftware,
 }
 
 /// What a process knows of its log directories.

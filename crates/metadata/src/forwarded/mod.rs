@@ -87,6 +87,12 @@ impl Request {
                 directories.for_each(|directory| directory.had_by.clear());
                 write(&Request::RegisterBroker2(request))
             }
+            Request::RegisterBroker3(request) if is_planted(Mutant::DropsHolders) => {
+                let mut request = request.clone();
+                let directories = request.request.directories.directories.iter_mut();
+                directories.for_each(|directory| directory.had_by.clear());
+                write(&Request::RegisterBroker3(request))
+            }
             _ => write(self),
         }
     }
@@ -103,6 +109,7 @@ impl Request {
     /// it says besides is lost on such a controller.
     pub fn for_earlier_release(&self, words: &str) -> Option<Request> {
         let older = match self {
+            Request::RegisterBroker3(request) => Request::RegisterBroker2(request.request.clone()),
             Request::RegisterBroker2(request) => Request::RegisterBroker(request.register.clone()),
             Request::GiveUpReplicas(GiveUpReplicas { broker, partitions, .. }) => {
                 let (broker, partitions) = (*broker, partitions.clone());

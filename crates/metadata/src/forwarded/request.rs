@@ -7,9 +7,9 @@ use crate::decide::{
     CreateCluster, CreatePartitions, CreateTopics, ElectLeaders, ElectionKind, EmptyReplica,
     EmptyReplicas, EmptyReplicas2, FeatureChange, FeatureUpdate, GiveUpReplicas,
     IncrementalAlterConfigs, KnownDirectories, KnownDirectory, NewIsr, NewPartitions, NewTopic,
-    RegisterBroker, RegisterBroker2, Request, TopicRef, UpdateFeatures,
+    RegisterBroker, RegisterBroker2, RegisterBroker3, Request, TopicRef, UpdateFeatures,
 };
-use crate::record::{ConfigResource, Endpoint};
+use crate::record::{BrokerSoftware, ConfigResource, Endpoint, FeatureRange};
 use model::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, TopicId, Uuid};
 
 choices! {
@@ -35,6 +35,7 @@ choices! {
         18 RegisterBroker2(request: RegisterBroker2),
         19 GiveUpReplicas(replicas: GiveUpReplicas),
         20 ReportEmptyReplicas2(replicas: EmptyReplicas2),
+        21 RegisterBroker3(request: RegisterBroker3),
     }
     TopicRef, "kind of topic reference" {
         1 Name(name: String),
@@ -99,6 +100,9 @@ structs! {
     }
     Endpoint { listener: String, host: String, port: u16, security_protocol: String }
     RegisterBroker2 { register: RegisterBroker, directories: KnownDirectories }
+    RegisterBroker3 { request: RegisterBroker2, software: BrokerSoftware }
+    BrokerSoftware { release: String, levels: Vec<FeatureRange> }
+    FeatureRange { name: String, min: i16, max: i16 }
     KnownDirectories { directories: Vec<KnownDirectory>, instead_of: Option<BrokerEpoch> }
     KnownDirectory { stopped: Option<BrokerEpoch>, had_by: Vec<Uuid> }
     EmptyReplicas { broker: BrokerRef, partitions: Vec<(TopicId, PartitionIndex)> }

@@ -2,7 +2,7 @@
 
 use super::ForwardedError;
 use crate::decide::*;
-use crate::record::{ConfigResource, Endpoint};
+use crate::record::{BrokerSoftware, ConfigResource, Endpoint, FeatureRange};
 use model::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, PartitionIndex, ProducerId, Uuid};
 use std::collections::BTreeSet;
 
@@ -34,6 +34,7 @@ fn request_number(request: &Request) -> u8 {
         Request::RegisterBroker2(_) => 18,
         Request::GiveUpReplicas(_) => 19,
         Request::ReportEmptyReplicas2(_) => 20,
+        Request::RegisterBroker3(_) => 21,
     }
 }
 
@@ -160,6 +161,16 @@ fn full_requests() -> Vec<Request> {
             broker: REF,
             partitions: vec![empty(PartitionIndex(3), Some(9)), empty(PartitionIndex(4), None)],
         }),
+        Request::RegisterBroker3(RegisterBroker3 {
+            request: RegisterBroker2 {
+                register: registration(),
+                directories: KnownDirectories::default(),
+            },
+            software: BrokerSoftware {
+                release: "0.1.0".into(),
+                levels: vec![FeatureRange { name: "f".into(), min: 1, max: 3 }],
+            },
+        }),
     ]
 }
 
@@ -227,6 +238,13 @@ fn empty_requests() -> Vec<Request> {
         Request::RegisterBroker2(RegisterBroker2 {
             register: nothing_registered(),
             directories: KnownDirectories::default(),
+        }),
+        Request::RegisterBroker3(RegisterBroker3 {
+            request: RegisterBroker2 {
+                register: nothing_registered(),
+                directories: KnownDirectories::default(),
+            },
+            software: BrokerSoftware { release: String::new(), levels: Vec::new() },
         }),
         Request::GiveUpReplicas(GiveUpReplicas {
             broker: REF,
@@ -372,10 +390,10 @@ fn messages_and_back() {
 #[test]
 fn every_variant_is_among_the_samples() {
     let requests: BTreeSet<u8> = full_requests().iter().map(request_number).collect();
-    assert!(requests.into_iter().eq(1..=20));
+    assert!(requests.into_iter().eq(1..=21));
     let responses: BTreeSet<u8> = full_responses().iter().map(response_number).collect();
     assert!(responses.into_iter().eq(0x81..=0x8d));
-    assert_eq!(Request::from_bytes(&[1, 21]), Err(invalid("kind of request", 21)), "a new one");
+    assert_eq!(Request::from_bytes(&[1, 22]), Err(invalid("kind of request", 22)), "a new one");
     assert_eq!(
         Response::from_bytes(&[1, 0x8e]),
         Err(invalid("kind of response", 0x8e)),
@@ -435,6 +453,7 @@ fn the_bytes_of_requests_stay_what_they_are() {
         ),
         format!("0113{REF_HEX}00000001{ID_HEX}00000003 01"),
         format!("0114{REF_HEX}00000002{ID_HEX}00000003 0100000009{ID_HEX}00000004 00"),
+        format!("0115{registration} 00000000 00 00000005302e312e30 00000001 0000000166 0001 0003"),
     ];
     compare(full_requests().iter().map(Request::to_bytes), &golden);
     let partitions =
@@ -487,7 +506,7 @@ fn an_earlier_release_is_asked_in_the_form_that_it_knows() {
         let older = request.for_earlier_release(&words(kind));
         asked_again.extend(older.map(|older| (kind, request_number(&older))));
     }
-    assert_eq!(asked_again, [(18, 8), (19, 13), (20, 13)]);
+    assert_eq!(asked_again, [(18, 8), (19, 13), (20, 13), (21, 18)]);
 }
 
 /// Spaces in what is expected are for the reader.

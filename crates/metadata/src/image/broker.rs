@@ -1,6 +1,6 @@
 //! One registered broker.
 
-use crate::record::{BrokerRecord, Endpoint, MetadataRecord, TopicReplicas};
+use crate::record::{BrokerRecord, BrokerSoftware, Endpoint, MetadataRecord, TopicReplicas};
 use model::{BrokerEpoch, BrokerId, PartitionIndex, TopicId, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +23,8 @@ pub struct BrokerImage {
     pub fenced: bool,
     /// About to stop (KIP-841): it leads nothing new and joins no ISR, until it registers again.
     pub in_controlled_shutdown: bool,
+    /// The broker's program; `None` for releases before 0.1.0.
+    pub software: Option<BrokerSoftware>,
     /// Replicas that its process cannot serve (KIP-858), until it registers as another one.
     /// Invariant: no topic without a partition; only topics that exist.
     pub(crate) offline: BTreeMap<TopicId, BTreeSet<PartitionIndex>>,
@@ -39,6 +41,7 @@ impl BrokerImage {
             log_dirs: record.log_dirs.clone(),
             fenced: record.fenced,
             in_controlled_shutdown: false,
+            software: record.software.clone(),
             offline: BTreeMap::new(),
         }
     }
@@ -68,6 +71,7 @@ impl BrokerImage {
             rack: self.rack.clone(),
             log_dirs: self.log_dirs.clone(),
             fenced: self.fenced,
+            software: self.software.clone(),
         })
     }
 

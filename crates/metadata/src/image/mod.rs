@@ -14,13 +14,13 @@ pub use topic::{PartitionImage, TopicImage, is_internal};
 
 use crate::record::{ConfigResource, MetadataRecord};
 use crate::shared_map::SharedMap;
+use model::level::JOURNAL_LEVEL_MIN;
 use model::partitioner::GroupPlacement;
 use model::{BrokerEpoch, BrokerId, PartitionIndex, ProducerId, TopicId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The feature that says which types of records may be written, see [`MetadataRecord::level`].
-pub const HIGHWATER_VERSION: &str = "highwater.version";
+pub use model::level::{HIGHWATER_JOURNAL, HIGHWATER_VERSION};
 
 /// The values that one resource has of its own.
 pub type ConfigMap = BTreeMap<String, String>;
@@ -67,6 +67,12 @@ impl ClusterImage {
     /// The formula that places groups on the partitions of `__consumer_offsets`.
     pub fn group_placement(&self) -> GroupPlacement {
         self.group_placement
+    }
+
+    /// Finalized level of log directories' journals; 1 where the cluster has none.
+    pub fn journal_level(&self) -> u8 {
+        let level = self.features.get(HIGHWATER_JOURNAL).copied().unwrap_or(0);
+        u8::try_from(level).unwrap_or(u8::MAX).max(JOURNAL_LEVEL_MIN)
     }
 
     /// Whether it is written down which replicas their brokers cannot serve (KIP-858): from level 2 on.

@@ -153,7 +153,8 @@ impl Controller {
         request.register.earlier_incarnation_alive =
             self.image.is_active(id) && !self.is_silent(id, now);
         let known = self.image.broker(id).cloned();
-        let (entry, response) = self.decide(now, &Request::RegisterBroker2(request.clone()));
+        let (entry, response) =
+            self.decide(now, &Request::RegisterBroker3(forwarded::with_software(request.clone())));
         let Response::RegisterBroker(answer) = forwarded::as_read(&response) else {
             panic!("RegisterBroker is answered with {response:?}");
         };

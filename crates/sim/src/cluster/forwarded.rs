@@ -1,6 +1,7 @@
 //! Between what brokers and the active controller say and bytes, as the product's brokers send it (`node::heartbeats`,
 //! `metadata::Request::to_bytes`): a field that is dropped, cut off or defaulted there is missing here too.
 
+use metadata::decide::{RegisterBroker2, RegisterBroker3, software_of_this_release};
 use metadata::{Request, Response};
 use model::BrokerId;
 use node::heartbeats;
@@ -25,7 +26,7 @@ impl Forwarded {
                 let serves = is_ready.then(|| Request::UnfenceBroker(who).to_bytes());
                 return Forwarded::Heartbeat(heartbeats::encode(who), serves);
             }
-            Ask::Register(request) => Request::RegisterBroker2(request),
+            Ask::Register(request) => Request::RegisterBroker3(with_software(request)),
             Ask::BeginShutdown(who) => Request::BeginShutdown(who),
             Ask::ReportEmpty(report) => Request::ReportEmptyReplicas2(report),
             Ask::GiveUp(report) => Request::GiveUpReplicas(report),
@@ -44,7 +45,7 @@ impl Forwarded {
             Forwarded::Request(bytes) => bytes,
         };
         Ok(match read_request(&bytes)? {
-            Request::RegisterBroker2(request) => Ask::Register(request),
+            Request::RegisterBroker3(request) => Ask::Register(request.request),
             Request::BeginShutdown(who) => Ask::BeginShutdown(who),
             Request::ReportEmptyReplicas2(report) => Ask::ReportEmpty(report),
             Request::GiveUpReplicas(report) => Ask::GiveUp(report),
@@ -53,6 +54,11 @@ impl Forwarded {
             other => return Err(format!("no broker asks for {other:?}")),
         })
     }
+}
+
+/// A registration of a process that runs this release.
+pub(super) fn with_software(request: RegisterBroker2) -> RegisterBroker3 {
+    RegisterBroker3 { request, software: software_of_this_release() }
 }
 
 fn read_request(bytes: &[u8]) -> Result<Request, String> {

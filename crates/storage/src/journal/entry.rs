@@ -3,8 +3,12 @@
 //! ```text
 //! kind (u8)   fields
 //! 0           topic id, partition: whom the entries behind it are about, until the next one
-//! 1..         a fact
+//! 1..=127     a fact
+//! 128..       length (u32), then so many bytes: an entry that a reader without the kind may skip
 //! ```
+//!
+//! Each kind has a level ([`Entry::level`]); a journal holds no kind above the level of its directory. Kinds
+//! from 128 on have level 1: every release from 0.1.0 on skips those that it does not know.
 
 use std::sync::Arc;
 
@@ -124,6 +128,43 @@ pub enum Entry {
     Joined(Uuid),
     /// A fact about a partition.
     Of(Key, Fact),
+}
+
+/// The bit of a kind whose entries carry their length, so that an older release skips them.
+const SKIPPABLE: u8 = 0x80;
+
+impl Entry {
+    /// The level of the directory's journal from which on entries of this kind are written.
+    pub fn level(&self) -> u8 {
+        match self {
+            Entry::Started(_) | Entry::Begun(_) | Entry::Joined(_) => 1,
+            Entry::Of(_, fact) => fact.level(),
+        }
+    }
+}
+
+impl Fact {
+    /// The level of the directory's journal from which on facts of this kind are written.
+    pub fn level(&self) -> u8 {
+        match self {
+            Fact::Opened(_)
+            | Fact::Checkpoint(_)
+            | Fact::Derived(_)
+            | Fact::Epoch(..)
+            | Fact::Synced(_)
+            | Fact::Sealed { .. }
+            | Fact::Swapped(_)
+            | Fact::Compacted(_)
+            | Fact::Start(_)
+            | Fact::Truncated(_)
+            | Fact::Closed(_)
+            | Fact::Refused(_)
+            | Fact::SyncFailed(_)
+            | Fact::Mended
+            | Fact::Deleted { .. }
+            | Fact::Forgotten => 1,
+        }
+    }
 }
 
 const KEY: u8 = 0;
@@ -293,6 +334,12 @@ impl<'a> EntryReader<'a> {
     pub(super) fn next(&mut self) -> Result<Option<Entry>, Unreadable> {
         while !self.reader.is_empty() {
             match self.reader.u8()? {
+                kind if kind & SKIPPABLE != 0 => {
+                    let body = self.reader.bytes()?;
+                    if let Some(entry) = decode_skippable(kind, self.key, body)? {
+                        return Ok(Some(entry));
+                    }
+                }
                 KEY => {
                     let topic_id = Uuid(self.reader.array()?);
                     let partition = PartitionIndex(self.reader.i32()?);
@@ -309,6 +356,17 @@ impl<'a> EntryReader<'a> {
         }
         Ok(None)
     }
+}
+
+/// Decodes an entry whose kind has the bit [`SKIPPABLE`]; `None` for a kind of a newer release. Bytes behind
+/// the known fields are fields of a newer release.
+fn decode_skippable(
+    _kind: u8,
+    _key: Option<Key>,
+    _body: &[u8],
+) -> Result<Option<Entry>, Unreadable> {
+    // This release writes no such kind.
+    Ok(None)
 }
 
 fn decode(kind: u8, reader: &mut Reader<'_>) -> Result<Fact, Unreadable> {
@@ -380,4 +438,52 @@ fn decode_checkpoint(reader: &mut Reader<'_>) -> Result<Checkpoint, Unreadable> 
         cleaned_below: reader.offset()?,
         at: Timestamp(reader.i64()?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An entry of a newer release that may be skipped, with its length.
+    fn newer(kind: u8, body: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![kind];
+        put_bytes(&mut bytes, body);
+        bytes
+    }
+
+    fn read_all(bytes: &[u8]) -> Result<Vec<Entry>, Unreadable> {
+        let mut entries = EntryReader::new(bytes);
+        let mut read = Vec::new();
+        while let Some(entry) = entries.next()? {
+            read.push(entry);
+        }
+        Ok(read)
+    }
+
+    #[test]
+    fn a_newer_entry_with_the_skip_bit_is_skipped_and_another_is_an_error() {
+        let key = Key { topic_id: Uuid([1; 16]), partition: PartitionIndex(0) };
+        let known = [
+            Entry::Started(Timestamp(5)),
+            Entry::Of(key, Fact::Start(Offset(9))),
+            Entry::Of(key, Fact::Forgotten),
+        ];
+        for kind in [0x80, 0xc7, 0xff] {
+            for body in [&b""[..], b"x", &[0xff; 300]] {
+                let mut writer = EntryWriter::default();
+                for entry in &known {
+                    writer.bytes.extend_from_slice(&newer(kind, body));
+                    writer.put(entry);
+                }
+                writer.bytes.extend_from_slice(&newer(kind, body));
+                assert_eq!(read_all(&writer.bytes), Ok(known.to_vec()), "kind {kind}");
+                writer.bytes.pop();
+                assert!(body.is_empty() || read_all(&writer.bytes).is_err(), "cut");
+            }
+        }
+        let mut writer = EntryWriter::default();
+        writer.put(&known[1]);
+        writer.bytes.extend_from_slice(&newer(0x7f, b"x"));
+        assert!(read_all(&writer.bytes).is_err());
+    }
 }

@@ -14,6 +14,10 @@
 //! No byte that a durable frame or a snapshot holds is ever written over, but for the snapshot's
 //! slots. Any changed, missing or cut byte of what was durable is noticed when the journal is read.
 //!
+//! **Levels.** `meta.properties` names the level of the journal. No entry kind above the level is written
+//! ([`Entry::level`]), so an earlier release reads a directory until an operator raises the level
+//! ([`Journal::raise_level`]), and refuses the directory afterwards, before it reads a frame.
+//!
 //! Read `entry.rs` first, then `state.rs`, `frames.rs`, `snapshot.rs`, `writer.rs`. Not here: when
 //! entries are written, and what a start does with what it finds (the broker's room `logs`).
 
@@ -29,5 +33,6 @@ mod writer;
 pub use codec::Unreadable;
 pub use entry::{Checkpoint, Entry, Fact, Key, Opened, Refused};
 pub use load::{JOURNAL, Loaded, SNAPSHOT, decode, load};
+pub use model::level::{JOURNAL_LEVEL_MAX, JOURNAL_LEVEL_MIN};
 pub use state::{PROCESSES_MAX, PartitionState, State};
 pub use writer::Journal;

@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use model::{BrokerEpoch, LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicPartition, Uuid};
 
+use model::level::{JOURNAL_LEVEL_MAX, JOURNAL_LEVEL_MIN};
+
 use super::codec::Unreadable;
 use super::entry::{Checkpoint, Entry, EntryReader, EntryWriter, Fact, Key, Opened, Refused};
+use crate::meta_properties::MetaProperties;
 use crate::{ActiveSegment, Derived, SealedSegment};
 
 /// What is known of one partition.
@@ -202,6 +205,12 @@ pub struct State {
     pub meta: Vec<u8>,
 }
 
+/// The level that a copy of `meta.properties` names; the newest one without a copy, in tests for example.
+fn level_of(meta: &[u8]) -> u8 {
+    let meta = std::str::from_utf8(meta).ok().and_then(|text| MetaProperties::decode(text).ok());
+    meta.map_or(JOURNAL_LEVEL_MAX, |meta| meta.journal_level.max(JOURNAL_LEVEL_MIN))
+}
+
 /// Processes that are remembered: so many starts may fail before one is registered.
 pub const PROCESSES_MAX: usize = 1_000;
 
@@ -218,7 +227,8 @@ impl State {
 
     /// Those of `entries` that say something of what is known here, in order: only an [`Opened`]
     /// begins a partition, and nothing is said of one that is forgotten.
-    pub(super) fn concerning<'a>(&self, entries: &'a [Entry]) -> Vec<&'a Entry> {
+    /// Entries above `level`, that of the directory's journal, are left out: an earlier release cannot read them.
+    pub(super) fn concerning<'a>(&self, entries: &'a [Entry], level: u8) -> Vec<&'a Entry> {
         let mut changed: BTreeMap<Key, bool> = BTreeMap::new();
         let mut concerns = |entry: &Entry| match entry {
             Entry::Started(_) | Entry::Begun(_) | Entry::Joined(_) => true,
@@ -235,7 +245,12 @@ impl State {
                 known
             }
         };
-        entries.iter().filter(|entry| concerns(entry)).collect()
+        entries.iter().filter(|entry| entry.level() <= level && concerns(entry)).collect()
+    }
+
+    /// Level of the directory's journal, as the copy of `meta.properties` names it.
+    pub(super) fn level(&self) -> u8 {
+        level_of(&self.meta)
     }
 
     /// Whether `offset` is news as a synced offset of a partition.
@@ -350,4 +365,33 @@ impl State {
 fn unknown(key: &Key) -> Unreadable {
     let Key { topic_id, partition } = key;
     Unreadable(format!("an entry about partition {partition} of {topic_id}, which was not opened"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_above_the_level_is_left_out() {
+        let state = State::default();
+        let entries = [Entry::Started(Timestamp(1))];
+        assert_eq!(state.concerning(&entries, 1).len(), 1);
+        assert_eq!(state.concerning(&entries, 0).len(), 0);
+    }
+
+    #[test]
+    fn the_copy_of_meta_properties_names_the_level() {
+        let meta = |level: u8| MetaProperties {
+            node_id: model::BrokerId(1),
+            cluster_id: "c".to_owned(),
+            directory_id: Uuid([2; 16]),
+            journal_level: level,
+            metadata_level: 0,
+            unknown_lines: Vec::new(),
+        };
+        for (level, expected) in [(0, 1), (1, 1), (7, 7)] {
+            let meta = meta(level).encode().into_bytes();
+            assert_eq!(State { meta, ..State::default() }.level(), expected);
+        }
+    }
 }

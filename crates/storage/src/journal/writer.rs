@@ -23,6 +23,7 @@ use super::state::{PartitionState, State};
 use crate::StorageError;
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Context, found_no_room};
+use crate::meta_properties::MetaProperties;
 
 /// A journal below this size is not worth a new snapshot.
 const JOURNAL_BYTES_MIN: u64 = 1 << 20;
@@ -52,6 +53,8 @@ pub struct Journal {
 #[derive(Debug)]
 struct Writer {
     state: State,
+    /// Level of the directory's journal. Invariant: at most the level in `meta.properties`.
+    level: u8,
     file: Arc<dyn DiskFile>,
     /// Where the next frame goes.
     position: u64,
@@ -100,6 +103,7 @@ impl Journal {
         let (snapshot_bytes, position) = loaded.size_bytes;
         write_again(&*file, loaded.durable_bytes, position).during("write", &dir.join(JOURNAL))?;
         let writer = Writer {
+            level: loaded.state.level(),
             state: loaded.state,
             file,
             position,
@@ -127,6 +131,7 @@ impl Journal {
     ) -> Result<Journal, StorageError> {
         let files = Files::prepare(&*disk, dir, &state, seq)?.publish(&*disk, dir)?;
         let writer = Writer {
+            level: state.level(),
             state,
             file: files.journal,
             position: HEAD_BYTES as u64,
@@ -157,6 +162,26 @@ impl Journal {
     /// Lets `look` read what is known: what was appended, durable or not.
     pub fn with_state<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.writer.lock().state)
+    }
+
+    /// Level of the journal: entries above it are neither written nor applied.
+    pub fn level(&self) -> u8 {
+        self.writer.lock().level
+    }
+
+    /// Raises the level of the journal to that of `meta`, which must be durable in `meta.properties`
+    /// before, and replaces the copy of that file in a new snapshot. The level never falls.
+    pub fn raise_level(&self, meta: &MetaProperties) -> Result<(), StorageError> {
+        {
+            let mut writer = self.writer.lock();
+            writer.level = writer.level.max(meta.journal_level);
+            let copy = meta.encode().into_bytes();
+            if writer.state.meta == copy {
+                return Ok(());
+            }
+            writer.state.meta = copy;
+        }
+        self.rewrite()
     }
 
     /// What is known of one partition.
@@ -357,7 +382,7 @@ impl Journal {
         let _replacing = Replacing::begin(&self.replacing);
         let mut writer = self.usable()?;
         self.write_noted(&mut writer)?;
-        for entry in writer.state.concerning(entries) {
+        for entry in writer.state.concerning(entries, writer.level) {
             writer.state.apply(entry).expect("the entry concerns what is known");
         }
         (writer.state.closed, writer.state.at) = (true, at);
@@ -458,7 +483,7 @@ impl Journal {
     /// Writes frames of these entries behind the last one, and takes them in once they are written.
     fn write(&self, writer: &mut Writer, entries: &[Entry]) -> Result<(), StorageError> {
         writer.usable(&self.dir)?;
-        let entries = writer.state.concerning(entries);
+        let entries = writer.state.concerning(entries, writer.level);
         if entries.is_empty() {
             return Ok(());
         }

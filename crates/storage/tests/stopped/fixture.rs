@@ -64,6 +64,7 @@ pub fn log_directory(disk: &SimDisk, facts: &[Fact]) {
         cluster_id: "c".to_owned(),
         directory_id: Uuid([2; 16]),
         journal_level: 1,
+        metadata_level: 0,
         unknown_lines: Vec::new(),
     };
     let log_dir = LogDir::at(Arc::new(disk.clone()), dir().to_owned());
