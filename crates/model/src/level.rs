@@ -11,9 +11,9 @@ pub const HIGHWATER_JOURNAL: &str = "highwater.journal";
 /// Level of `highwater.version` of release 0.1.0: brokers register with their release and levels.
 pub const HIGHWATER_VERSION_0_1_0: i16 = 3;
 /// Newest level of `highwater.version` that this release reads and writes.
-pub const HIGHWATER_VERSION_MAX: i16 = HIGHWATER_VERSION_0_1_0;
+pub const HIGHWATER_VERSION_MAX: i16 = 4;
 
 /// Oldest level of a journal: entry kinds up to release 0.1.0, and entries that readers may skip.
 pub const JOURNAL_LEVEL_MIN: u8 = 1;
 /// Newest level of a journal that this release reads and writes.
-pub const JOURNAL_LEVEL_MAX: u8 = JOURNAL_LEVEL_MIN;
+pub const JOURNAL_LEVEL_MAX: u8 = 2;
