@@ -56,11 +56,11 @@ fn behind(index: Option<u64>) -> Offset {
 impl Quorum {
     /// Where this node stands.
     pub fn standing(&self) -> QuorumStanding {
-        let applied = self.applied_index();
+        let (applied, leader) = (self.applied_index(), self.leader());
         let watched = self.raft().metrics();
         let metrics = watched.borrow_watched();
         QuorumStanding {
-            leader: metrics.current_leader.map(broker_id),
+            leader,
             leader_epoch: metrics.current_term,
             log_end: behind(metrics.last_log_index.max(applied)),
             applied_end: behind(applied),

@@ -9,6 +9,7 @@
 //! the room `ledger` for the bytes of entries and of what members say to each other.
 
 mod blobs;
+mod check_quorum;
 mod clock;
 mod config;
 mod description;
@@ -23,6 +24,7 @@ mod proposer;
 mod published;
 mod quorum;
 mod raft;
+mod stalled_leader;
 mod state_machine;
 mod store;
 mod translation;

@@ -6,7 +6,7 @@
 
 use crate::blobs::Blobs;
 use crate::clock::Heard;
-use crate::raft::{Snapshot, TypeConfig, Vote, broker_id, node_id};
+use crate::raft::{LogId, Snapshot, TypeConfig, Vote, broker_id, node_id};
 use crate::state_machine::StateMachine;
 use crate::store::log_store::LogStore;
 use crate::store::snapshot::Applied;
@@ -35,6 +35,10 @@ const PIECE_BYTES: usize = 1 << 20;
 const MESSAGE_BYTES_MAX: usize = PIECE_BYTES + (PIECE_BYTES >> 1);
 /// How long a piece may take, or a request that was sent in pieces.
 const PIECE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long answering any other request may take: its sender has given up before, and a disk may hang for ever.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+/// How long an append may take before its sender learns how much is stored. Less than a heartbeat may take.
+const STORED_AFTER: Duration = Duration::from_millis(150);
 /// How long installing a snapshot may take.
 const INSTALL_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -331,7 +335,13 @@ pub(crate) async fn receive(
         }
         Ok((head, Request::Introduce)) => (head.from, Reply::Introduced(holds(store))),
         Ok((head, request)) => {
-            let reply = answer(raft, network, head.from, request).await;
+            let patience = match request {
+                Request::Snapshot { .. } => INSTALL_PATIENCE,
+                _ => ANSWER_PATIENCE,
+            };
+            let answered = answer(raft, store, network, head.from, request);
+            let reply = tokio::time::timeout(patience, answered).await;
+            let reply = reply.unwrap_or_else(|_| Err("the disk does not answer".to_owned()));
             (head.from, reply.unwrap_or_else(Reply::Refused))
         }
     };
@@ -349,6 +359,7 @@ fn is_for(network: &Network, head: &Head<'_>, request: &Request) -> bool {
 
 async fn answer(
     raft: &Raft<TypeConfig, StateMachine>,
+    store: &LogStore,
     network: &Network,
     from: u64,
     request: Request,
@@ -370,22 +381,23 @@ async fn answer(
             if !same {
                 return Err("a request in pieces that is another's".into());
             }
-            consult(raft, network, request).await
+            consult(raft, store, network, request).await
         }
-        request => consult(raft, network, request).await,
+        request => consult(raft, store, network, request).await,
     }
 }
 
 /// Has a whole request answered by the library.
 async fn consult(
     raft: &Raft<TypeConfig, StateMachine>,
+    store: &LogStore,
     network: &Network,
     request: Request,
 ) -> Result<Reply, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     match request {
         Request::Append(append) => {
-            let response = raft.append_entries(raft_append(append)).await.map_err(|e| text(&e))?;
+            let response = append_entries(raft, store, raft_append(append)).await?;
             // A sender that leads no more is not heard.
             if !matches!(response, AppendEntriesResponse::HigherVote(_)) {
                 network.heard.now();
@@ -394,6 +406,7 @@ async fn consult(
         }
         Request::Vote(election) => {
             let response = raft.vote(raft_election(election)).await.map_err(|e| text(&e))?;
+            wait_vote_durable(store).await?;
             Ok(Reply::Vote(plain_voted(&response)))
         }
         Request::PreVote(election) => {
@@ -409,6 +422,68 @@ async fn consult(
         Request::Piece { .. } | Request::Snapshot { .. } | Request::Large(_) => {
             Err("a request in pieces that is none".into())
         }
+    }
+}
+
+/// Waits until the votes of this node are durable: the store reports a vote to openraft before, and a candidate must
+/// not count a vote that a power failure can take back.
+async fn wait_vote_durable(store: &LogStore) -> Result<(), String> {
+    #[cfg(test)]
+    if crate::faults::is_mutant(crate::faults::Mutant::VoteBeforeDurable) {
+        return Ok(());
+    }
+    store.backlog().wait_votes_durable().await.map_err(|error| error.to_string())
+}
+
+/// Has the library append entries. If the disk takes longer than [`STORED_AFTER`], the answer says that nothing new is
+/// durable: so the leader of a node whose disk hangs still sends it everything that follows, and knows that the node
+/// is there.
+///
+/// openraft takes no acknowledgement below the entry before those that were sent. If that entry itself is not durable,
+/// the answer is the one of a log without that entry, and the leader sends from an earlier one.
+async fn append_entries(
+    raft: &Raft<TypeConfig, StateMachine>,
+    store: &LogStore,
+    request: AppendEntriesRequest<TypeConfig>,
+) -> Result<AppendEntriesResponse<TypeConfig>, String> {
+    let (vote, before) = (request.vote, request.prev_log_id);
+    let newest = request.entries.last().map(|entry| entry.log_id).or(before);
+    let stored = async {
+        let response = raft.append_entries(request).await.map_err(|error| error.to_string())?;
+        if response.is_success() {
+            wait_durable(store, vote, newest).await?;
+        }
+        Ok(response)
+    };
+    let mut stored = std::pin::pin!(stored);
+    loop {
+        if let Ok(response) = tokio::time::timeout(STORED_AFTER, &mut stored).await {
+            return response;
+        }
+        match store.is_durable(vote, before, false) {
+            Some(true) => return Ok(AppendEntriesResponse::PartialSuccess(before)),
+            Some(false) => return Ok(AppendEntriesResponse::Conflict),
+            None => {}
+        }
+    }
+}
+
+/// Waits until the entry `newest` of the leader of `vote` is durable. openraft takes a vote that is saved for a sign
+/// that every entry before it is durable, and the store reports a vote before it is.
+async fn wait_durable(store: &LogStore, vote: Vote, newest: Option<LogId>) -> Result<(), String> {
+    #[cfg(test)]
+    if crate::faults::is_mutant(crate::faults::Mutant::EntriesBeforeDurable) {
+        return Ok(());
+    }
+    let mut backlog = store.backlog().watch();
+    loop {
+        backlog.borrow_and_update();
+        match store.is_durable(vote, newest, true) {
+            Some(true) => return Ok(()),
+            Some(false) => {}
+            None => return Err("another leader was elected".to_owned()),
+        }
+        backlog.changed().await.map_err(|error| error.to_string())?;
     }
 }
 

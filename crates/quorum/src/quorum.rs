@@ -1,5 +1,6 @@
 //! The quorum as the rest of the broker knows it.
 
+use crate::check_quorum;
 use crate::clock;
 use crate::config::{QuorumConfig, QuorumError};
 use crate::founding::Founding;
@@ -10,7 +11,9 @@ use crate::published::{Published, Subscription};
 use crate::raft::{
     Entry, LeaderId, LogId, Payload, TypeConfig, Vote, broker_id, membership, node_id,
 };
+use crate::stalled_leader;
 use crate::state_machine::{StateMachine, Writes};
+use crate::store::backlog::BacklogState;
 use crate::store::log_store::LogStore;
 use crate::store::open::{Opened, open};
 use crate::store::vote;
@@ -43,6 +46,8 @@ struct Inner {
     snapshot_writes: Writes,
     settings: Arc<Mutex<ControllerSettings>>,
     waits_for: watch::Receiver<Option<String>>,
+    /// Whether this node was elected, and no majority of the voters answers it.
+    is_cut_off: watch::Receiver<bool>,
     proposals: Mutex<Option<mpsc::Sender<Asked>>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -131,7 +136,7 @@ impl Quorum {
             );
             return Err(QuorumError::Stopped(text));
         } else if !is_known {
-            store.keep_identity().map_err(QuorumError::stopped)?;
+            store.keep_identity().await.map_err(QuorumError::stopped)?;
         }
         let quorum = Quorum::run(&config, me, store, machine, transport, alone).await?;
         quorum.settle(me).await?;
@@ -172,6 +177,10 @@ impl Quorum {
         let calm = Duration::from_millis(config.heartbeat_ms * 2);
         let clock = clock::keep(raft.clone(), me, Arc::clone(&network.heard), calm);
         let (waiting, waits_for) = watch::channel(None);
+        let (cut_off, is_cut_off) = watch::channel(false);
+        let limit = Duration::from_millis(config.election_timeout_ms.end * 2);
+        let check_quorum = check_quorum::watch(raft.clone(), me, limit, cut_off);
+        let stalled_leader = stalled_leader::watch(raft.clone(), me, store.backlog().watch());
         let is_voter = config.voters.contains(&config.node) && !alone;
         let founding = Founding {
             raft: raft.clone(),
@@ -185,6 +194,8 @@ impl Quorum {
             TypeConfig::spawn(vital(proposer.run())),
             TypeConfig::spawn(vital(clock)),
             TypeConfig::spawn(vital(bound)),
+            TypeConfig::spawn(vital(check_quorum)),
+            TypeConfig::spawn(vital(stalled_leader)),
         ];
         let inner = Inner {
             raft,
@@ -194,6 +205,7 @@ impl Quorum {
             snapshot_writes,
             settings,
             waits_for,
+            is_cut_off,
             proposals: Mutex::new(Some(proposals)),
             tasks: Mutex::new(tasks),
         };
@@ -214,13 +226,25 @@ impl Quorum {
     }
 
     /// Has a request decided, and its records committed and applied. The answer says what was
-    /// decided; a refusal by the controller is an answer. Only the leader decides.
+    /// decided; a refusal by the controller is an answer. Only the leader decides. Fails with
+    /// [`QuorumError::OutcomeUnknown`] if the leader is cut off from the other voters meanwhile.
     pub async fn propose(&self, request: Request) -> Result<Response, QuorumError> {
         let stopped = || QuorumError::Stopped("it was stopped".into());
         let proposals = self.inner.proposals.lock().clone().ok_or_else(stopped)?;
-        let (answer, answered) = oneshot::channel();
-        proposals.send(Asked { request, answer }).await.map_err(|_| stopped())?;
-        answered.await.map_err(|_| stopped())?
+        if self.is_cut_off() {
+            return Err(QuorumError::NotLeader { leader: None });
+        }
+        let mut is_cut_off = self.inner.is_cut_off.clone();
+        let decided = async {
+            let (answer, answered) = oneshot::channel();
+            proposals.send(Asked { request, answer }).await.map_err(|_| stopped())?;
+            answered.await.map_err(|_| stopped())?
+        };
+        tokio::select! {
+            biased;
+            decided = decided => decided,
+            Ok(_) = is_cut_off.wait_for(|cut_off| *cut_off) => Err(QuorumError::OutcomeUnknown),
+        }
     }
 
     /// The facts as far as this node has applied them.
@@ -239,9 +263,24 @@ impl Quorum {
         broker_id(self.inner.network.me)
     }
 
-    /// Who leads, as far as this node knows.
+    /// The leader, as far as this node knows. A node that is cut off from the other voters does not count itself.
     pub fn leader(&self) -> Option<BrokerId> {
-        self.inner.raft.server_metrics().borrow_watched().current_leader.map(broker_id)
+        let leader = self.inner.raft.server_metrics().borrow_watched().current_leader;
+        leader
+            .filter(|leader| *leader != self.inner.network.me || !self.is_cut_off())
+            .map(broker_id)
+    }
+
+    /// Whether this node was elected leader, and no majority of the voters has answered it for two election time-outs.
+    pub fn is_cut_off(&self) -> bool {
+        *self.inner.is_cut_off.borrow()
+    }
+
+    /// Age of the oldest unfinished write to the metadata log or the vote, if any is unfinished.
+    pub fn oldest_unfinished_write(&self) -> Option<Duration> {
+        let state = self.inner.store.backlog().watch();
+        let oldest = state.borrow().oldest;
+        oldest.map(|oldest| oldest.elapsed())
     }
 
     /// Whether this node leads: it is the active controller.
@@ -255,12 +294,18 @@ impl Quorum {
         known: Option<BrokerId>,
     ) -> Result<Option<BrokerId>, QuorumError> {
         let mut metrics = self.inner.raft.server_metrics();
+        let mut is_cut_off = self.inner.is_cut_off.clone();
+        let stopped = || QuorumError::Stopped("it was stopped".into());
         loop {
-            let leader = metrics.borrow_watched().current_leader.map(broker_id);
+            is_cut_off.borrow_and_update();
+            let leader = self.leader();
             if leader != known {
                 return Ok(leader);
             }
-            metrics.changed().await.map_err(|_| QuorumError::Stopped("it was stopped".into()))?;
+            tokio::select! {
+                changed = metrics.changed() => changed.map_err(|_| stopped())?,
+                changed = is_cut_off.changed() => changed.map_err(|_| stopped())?,
+            }
         }
     }
 
@@ -427,11 +472,19 @@ impl Quorum {
     /// Waits until the quorum fails on this node, as when its disk does, or is stopped.
     pub async fn failed(&self) -> QuorumError {
         let mut metrics = self.inner.raft.metrics();
+        let mut backlog = self.inner.store.backlog().watch();
         loop {
             if let Err(fatal) = &metrics.borrow_watched().running_state {
                 return QuorumError::stopped(fatal);
             }
-            if metrics.changed().await.is_err() {
+            if let BacklogState { failure: Some(reason), .. } = &*backlog.borrow_and_update() {
+                return QuorumError::stopped(reason);
+            }
+            let is_stopped = tokio::select! {
+                changed = metrics.changed() => changed.is_err(),
+                changed = backlog.wait_for(|state| state.failure.is_some()) => changed.is_err(),
+            };
+            if is_stopped {
                 return QuorumError::Stopped("it was stopped".into());
             }
         }

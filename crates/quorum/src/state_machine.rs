@@ -250,9 +250,13 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, io::Error> {
-        let Some(bytes) = snapshot::read_newest(&*self.disk, &self.dir)? else { return Ok(None) };
-        let meta = Applied::decode(&bytes).map_err(invalid)?.meta();
-        Ok(Some(Snapshot { meta, snapshot: bytes }))
+        let (disk, dir) = (Arc::clone(&self.disk), self.dir.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let Some(bytes) = snapshot::read_newest(&*disk, &dir)? else { return Ok(None) };
+            let meta = Applied::decode(&bytes).map_err(invalid)?.meta();
+            Ok(Some(Snapshot { meta, snapshot: bytes }))
+        });
+        read.await.map_err(io::Error::other)?
     }
 }
 

@@ -11,6 +11,7 @@
 //! `QUORUM_SEED=n` runs one seed, `QUORUM_SEEDS=n` so many. See `world.rs` for the network and the oracle.
 #![cfg(test)]
 
+mod hung;
 pub(crate) mod slow;
 mod world;
 
@@ -32,9 +33,30 @@ use storage::disk::{Disk, SimDisk};
 use tokio::time::{sleep, timeout};
 use world::{Shared, Weather, Wire, World, check_logs, watch};
 
+pub(crate) use slow::is_mutant;
+
+/// A rule that a simulation breaks, to show that it would be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutant {
+    /// A vote is answered before it is durable.
+    VoteBeforeDurable,
+    /// Entries are acknowledged before they are durable.
+    EntriesBeforeDurable,
+    /// The raft task waits until the disk has the entries that it appends.
+    AppendWaits,
+    /// A leader whose disk hangs keeps the leadership.
+    HungLeaderStays,
+    /// A leader whose disk hangs transfers the leadership to a voter whose disk may hang as well.
+    SharedDiskMoves,
+    /// A leader that no majority answers calls itself leader.
+    CutOffLeaderLeads,
+}
+
 const CLUSTER: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 /// Faults of one program.
 const STEPS: usize = 30;
+/// Entries between two snapshots: few, so that there are many.
+const SNAPSHOT_ENTRIES: u64 = 25;
 /// Clients that decide things meanwhile.
 const CLIENTS: u64 = 3;
 /// How long anything may take once everything is mended, on the simulated clock.
@@ -48,6 +70,10 @@ struct Program {
     /// Whether disks say that they have synced, and have not: the oracle must find that.
     disks_lie: bool,
     losses: Losses,
+    /// The rule that the run breaks: the oracle must find that.
+    mutant: Option<Mutant>,
+    /// Entries between two snapshots.
+    snapshot_entries: u64,
 }
 
 /// What becomes of folders.
@@ -86,7 +112,7 @@ fn config(program: Program, node: i32, lot: u32) -> QuorumConfig {
     QuorumConfig {
         lot,
         voters: (1..=program.voters).map(BrokerId).collect(),
-        snapshot_entries: 25,
+        snapshot_entries: program.snapshot_entries,
         snapshot_bytes: 64 << 10,
         entry_bytes_max: 1500,
         ..QuorumConfig::new(BrokerId(node), CLUSTER, dir)
@@ -115,6 +141,8 @@ impl Cluster {
 
     /// Starts a node on what its disk holds.
     async fn start(&mut self, id: i32) {
+        // A start waits for its disk.
+        slow::set_hung(self.member(id), false);
         let start = self.world.lock().next_start();
         let disk = self.disks[&id].clone();
         disk.lie_about_syncs(self.program.disks_lie);
@@ -146,6 +174,15 @@ impl Cluster {
             // It may have failed before, and nobody can ask it any more.
             let _ = quorum.stop().await;
         });
+    }
+
+    /// The number of the member that a node's folder is.
+    fn member(&self, id: i32) -> u64 {
+        node_id(BrokerId(id), self.lots_of.get(&id).copied().unwrap_or_default())
+    }
+
+    fn end_hangs(&self) {
+        (1..=self.program.voters).for_each(|id| slow::set_hung(self.member(id), false));
     }
 
     /// A folder is lost with all that is in it, if the majority of the others can do without.
@@ -185,9 +222,14 @@ impl Cluster {
 
     /// One fault, or the end of some.
     async fn fault(&mut self) {
-        let kinds = if self.program.losses == Losses::None { 12 } else { 15 };
+        let kinds = if self.program.losses == Losses::None { 14 } else { 17 };
         match self.lots.u8(0..kinds) {
-            12..15 => {
+            12 => {
+                let node = self.any_node();
+                slow::set_hung(self.member(node), true);
+            }
+            13 => self.end_hangs(),
+            14..17 => {
                 let node = self.any_node();
                 self.lose(node);
                 self.start_some().await;
@@ -223,6 +265,7 @@ impl Cluster {
     }
 
     async fn mend(&mut self) {
+        self.end_hangs();
         {
             let mut world = self.world.lock();
             world.cuts.clear();
@@ -342,15 +385,21 @@ async fn take_in(world: Shared, voters: i32) {
     }
 }
 
+/// Makes the cluster and a broker to place topics on.
+async fn begin(cluster: &Cluster) {
+    let cluster_id = CLUSTER.to_owned();
+    let request = CreateCluster { cluster_id, features: Vec::new() };
+    ask(&cluster.world, &Request::CreateCluster(request)).await;
+    ask(&cluster.world, &Request::RegisterBroker(broker())).await;
+}
+
 /// Runs a program; returns what was violated.
 async fn run(program: Program) -> Vec<String> {
     slow::simulate(program.seed);
+    slow::plant(program.mutant);
     let mut cluster = Cluster::new(program).await;
     let world = Arc::clone(&cluster.world);
-    let cluster_id = CLUSTER.to_owned();
-    let begin = CreateCluster { cluster_id, features: Vec::new() };
-    ask(&world, &Request::CreateCluster(begin)).await;
-    ask(&world, &Request::RegisterBroker(broker())).await;
+    begin(&cluster).await;
     let known: Arc<Mutex<Known>> = Arc::default();
     let done = Arc::new(AtomicBool::new(false));
     let mut clients = Vec::new();
@@ -454,7 +503,14 @@ fn seeds(usually: u64) -> std::ops::Range<u64> {
 
 fn check(voters: i32, losses: Losses, usually: u64) {
     for seed in seeds(usually) {
-        let violations = simulate(Program { seed, voters, disks_lie: false, losses });
+        let violations = simulate(Program {
+            seed,
+            voters,
+            disks_lie: false,
+            losses,
+            mutant: None,
+            snapshot_entries: SNAPSHOT_ENTRIES,
+        });
         assert!(
             violations.is_empty(),
             "QUORUM_SEED={seed}, {voters} voters, {losses:?}: {violations:#?}"
@@ -480,8 +536,15 @@ fn voters_keep_their_word_while_folders_are_lost_one_after_the_other() {
 
 /// The oracle is worth something: what breaks the promises is found.
 fn is_found(disks_lie: bool, losses: Losses) {
-    let found = (0..40)
-        .find(|seed| !simulate(Program { seed: *seed, voters: 3, disks_lie, losses }).is_empty());
+    let program = |seed| Program {
+        seed,
+        voters: 3,
+        disks_lie,
+        losses,
+        mutant: None,
+        snapshot_entries: SNAPSHOT_ENTRIES,
+    };
+    let found = (0..40).find(|seed| !simulate(program(*seed)).is_empty());
     assert!(found.is_some(), "no seed of forty found it");
 }
 

@@ -1,14 +1,49 @@
 //! A disk that takes its time: in a simulation the writer is a task, and syncs by the simulated clock.
 
+use super::Mutant;
 use crate::store::writer::{Loop, Write};
 use fastrand::Rng;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::sleep;
 
 thread_local! {
     /// Set on the thread that runs a simulation.
     static LOTS: RefCell<Option<Rng>> = const { RefCell::new(None) };
+}
+
+thread_local! {
+    /// The members whose disks hang.
+    static HUNG: RefCell<BTreeSet<u64>> = const { RefCell::new(BTreeSet::new()) };
+    /// The rule that this simulation breaks.
+    static MUTANT: Cell<Option<Mutant>> = const { Cell::new(None) };
+}
+
+/// How often a hung writer checks whether its disk still hangs.
+const HUNG_CHECK: Duration = Duration::from_millis(5);
+
+/// Makes the disk of a member hang, or ends that.
+pub(super) fn set_hung(node: u64, is_hung: bool) {
+    HUNG.with_borrow_mut(|hung| match is_hung {
+        true => drop(hung.insert(node)),
+        false => drop(hung.remove(&node)),
+    });
+}
+
+fn is_hung(node: u64) -> bool {
+    HUNG.with_borrow(|hung| hung.contains(&node))
+}
+
+/// Makes this thread's simulation break a rule.
+pub(super) fn plant(mutant: Option<Mutant>) {
+    MUTANT.set(mutant);
+}
+
+/// Whether this thread's simulation breaks this rule.
+pub(crate) fn is_mutant(mutant: Mutant) -> bool {
+    MUTANT.get() == Some(mutant)
 }
 
 /// Requests that are made durable together.
@@ -39,7 +74,10 @@ pub(crate) fn spawn_writer(mut work: Loop) -> UnboundedSender<Write> {
     tokio::spawn(async move {
         let mut writes = Vec::new();
         while queue.recv_many(&mut writes, TOGETHER_MAX).await > 0 {
-            tokio::time::sleep(latency()).await;
+            sleep(latency()).await;
+            while is_hung(work.node()) {
+                sleep(HUNG_CHECK).await;
+            }
             work.write(writes.drain(..));
         }
     });

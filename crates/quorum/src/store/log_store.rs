@@ -1,13 +1,18 @@
 //! openraft's log store on our segment log.
 //!
-//! Entries are appended (and readable) at once and reported when the writer thread has synced
-//! them. The last ones stay decoded in memory, because applying and replicating read them again.
+//! Every change is made in memory at once and queued for the writer's thread; no call here waits for the device,
+//! except a candidate's for its own vote. Entries are readable at once and reported when the writer has synced them.
+//! A vote for another node is reported to openraft before it is durable: `network.rs` holds back the answer to the
+//! candidate until it is.
 
+use super::backlog::Backlog;
 use super::check::Found;
-use super::snapshot;
 use super::synced::SyncedNote;
+use super::tail::LogTail;
 use super::vote::VoteFile;
-use super::writer::{Write, Writer};
+use super::writer::{EntryBatches, Loop, Write, Writer};
+#[cfg(test)]
+use crate::faults::slow;
 use crate::raft::{Entry, LogId, TypeConfig, Vote};
 use crate::translation::{plain_entry, raft_entry};
 use ledger::entry;
@@ -16,7 +21,6 @@ use model::{BatchHeader, Durability, Offset, Timestamp};
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
 use parking_lot::Mutex;
-use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, RangeBounds};
@@ -24,12 +28,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use storage::disk::Disk;
 use storage::{CleanupPolicy, Log, LogConfig, Opening};
+use tokio::sync::oneshot;
 
-/// Entries kept decoded.
-const RECENT_MAX: usize = 64;
-/// Bytes of those, as they stand in the log: one that makes a hundred thousand partitions is read again
-/// rather than kept.
-const RECENT_BYTES_MAX: u64 = 1 << 20;
 /// Bytes read at a time.
 const READ_BYTES: u32 = 1 << 20;
 /// Entries are purged by whole segments, so they are not large: of what makes a snapshot due, a
@@ -43,51 +43,31 @@ pub(crate) struct LogStore {
 }
 
 struct Shared {
+    /// Number of the member that the folder is.
+    me: u64,
     log: Arc<Mutex<Log>>,
-    state: Mutex<State>,
-    /// Up to which index the log is synced. Locked behind `log`.
-    synced: Arc<Mutex<SyncedNote>>,
-    disk: Arc<dyn Disk>,
-    dir: PathBuf,
+    state: Arc<Mutex<State>>,
+    backlog: Arc<Backlog>,
     writer: Writer,
 }
 
-struct State {
-    /// What the file says once what was sent to the writer is written. Changed before it is sent.
-    vote_file: VoteFile,
-    /// The newest entry, purged or not.
-    last: Option<LogId>,
-    /// The newest entries. Invariant: consecutive, ending with `last` unless empty.
-    recent: VecDeque<Entry>,
-    /// Index and bytes of every entry that is not purged. Invariant: consecutive, ending with `last`
-    /// unless empty.
-    sizes: VecDeque<(u64, u32)>,
-    /// Their bytes.
-    size_bytes: u64,
+/// The log and the vote as they are once the writer has finished its queue. Changed before a request is queued, under
+/// the same lock, so that requests are queued in the order of the changes.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) tail: LogTail,
+    vote: Option<Vote>,
+    /// The last entry that a snapshot replaced.
+    purged: Option<LogId>,
+    /// The newest entry that the writer has synced.
+    pub(super) synced: Option<u64>,
+    /// The newest entry that is durable, in the file or in a snapshot.
+    pub(super) durable: Option<LogId>,
 }
 
 impl State {
-    fn add_size(&mut self, index: u64, bytes: u32) {
-        self.sizes.push_back((index, bytes));
-        self.size_bytes += u64::from(bytes);
-    }
-
-    /// Drops the oldest of the recent entries until the others are few and small.
-    fn bound_recent(&mut self) {
-        let newest = self.sizes.iter().rev().take(RECENT_MAX.min(self.recent.len()));
-        let mut bytes = 0;
-        let kept = newest.take_while(|(_, size)| {
-            bytes += u64::from(*size);
-            bytes <= RECENT_BYTES_MAX
-        });
-        let surplus = self.recent.len() - kept.count();
-        self.recent.drain(..surplus);
-    }
-
-    /// Forgets the sizes of entries that are not within `from..until`.
-    fn keep_sizes(&mut self, from: u64, until: u64) {
-        self.sizes.retain(|(index, _)| (from..until).contains(index));
-        self.size_bytes = self.sizes.iter().map(|(_, bytes)| u64::from(*bytes)).sum();
+    fn purged_next(&self) -> u64 {
+        self.purged.map_or(0, |id| id.index + 1)
     }
 }
 
@@ -136,14 +116,10 @@ fn open_log(
         return Err(super::refused(dir, reason, super::RESTORE));
     }
     if purged_next as i64 > log.log_end_offset().0 {
-        start_at(&mut log, purged_next)?;
+        let start = Offset(purged_next as i64);
+        log.truncate_fully_and_start_at(start).map_err(io::Error::other)?;
     }
     Ok(log)
-}
-
-/// Empties the log: it goes on behind what a snapshot from another node has.
-fn start_at(log: &mut Log, index: u64) -> io::Result<()> {
-    log.truncate_fully_and_start_at(Offset(index as i64)).map_err(io::Error::other)
 }
 
 impl LogStore {
@@ -156,103 +132,146 @@ impl LogStore {
         bytes_max: u64,
     ) -> io::Result<LogStore> {
         let log = open_log(&disk, &dir, &vote_file, &found, bytes_max)?;
-        let mut note = SyncedNote::open(&*disk, &dir)?;
-        note.advance(log.synced_below().0 as u64)?;
+        let mut synced = SyncedNote::open(&*disk, &dir)?;
+        synced.advance(log.synced_below().0 as u64)?;
         let purged_next = vote_file.purged.map_or(0, |id| id.index + 1);
         let newest = found.next.checked_sub(1).filter(|last| *last >= purged_next);
         let last = newest.and_then(|last| found.id(last)).or(vote_file.purged);
-        let (sizes, recent) = (found.sizes, VecDeque::new());
-        let mut state = State { vote_file, last, recent, sizes, size_bytes: 0 };
-        state.keep_sizes(purged_next, u64::MAX);
-        let (log, synced) = (Arc::new(Mutex::new(log)), Arc::new(Mutex::new(note)));
-        let writer =
-            Writer::start(Arc::clone(&log), Arc::clone(&synced), Arc::clone(&disk), dir.clone())?;
-        let state = Mutex::new(state);
-        Ok(LogStore { shared: Arc::new(Shared { log, state, synced, disk, dir, writer }) })
+        let mut sizes = found.sizes;
+        sizes.retain(|(index, _)| *index >= purged_next);
+        let (me, vote, purged) = (vote_file.node, vote_file.vote, vote_file.purged);
+        let (tail, synced_last) = (LogTail::new(last, sizes), synced.last());
+        let state = State { tail, vote, purged, synced: synced_last, durable: last };
+        let (log, state) = (Arc::new(Mutex::new(log)), Arc::new(Mutex::new(state)));
+        let backlog = Arc::new(Backlog::new());
+        let writer = Writer::start(Loop {
+            log: Arc::clone(&log),
+            state: Arc::clone(&state),
+            backlog: Arc::clone(&backlog),
+            synced,
+            disk,
+            dir,
+            vote_file,
+            written: None,
+            failure: None,
+            dir_durable: false,
+            first_vote: None,
+        })?;
+        Ok(LogStore { shared: Arc::new(Shared { me, log, state, backlog, writer }) })
     }
 
     /// Whether this node ever voted.
     pub(crate) fn has_vote(&self) -> bool {
-        self.shared.state.lock().vote_file.vote.is_some()
+        self.shared.state.lock().vote.is_some()
     }
 
     /// The newest vote, as this node would give it now.
     pub(crate) fn vote(&self) -> Option<Vote> {
-        self.shared.state.lock().vote_file.vote
+        self.shared.state.lock().vote
     }
 
-    /// Makes durable which member this folder is, before anybody is told.
-    pub(crate) fn keep_identity(&self) -> io::Result<()> {
-        let file = self.shared.state.lock().vote_file.clone();
-        assert!(file.vote.is_none(), "who has voted has an identity");
-        let Shared { disk, dir, .. } = &*self.shared;
-        file.write(&**disk, dir)?;
-        dir.parent().map_or(Ok(()), |parent| disk.sync_dir(parent))
+    /// Whether the entry `id`, which the leader of `vote` has, is durable here. `None` if this node follows another
+    /// leader by now, or is not known to have the entry. `is_compared`: openraft has found the entry in the log.
+    pub(crate) fn is_durable(
+        &self,
+        vote: Vote,
+        id: Option<LogId>,
+        is_compared: bool,
+    ) -> Option<bool> {
+        let state = self.shared.state.lock();
+        if state.vote != Some(vote) {
+            return None;
+        }
+        let Some(id) = id else { return Some(true) };
+        let is_durable = state.durable.is_some_and(|durable| durable.index >= id.index);
+        // Entries that memory lacks are in the file.
+        let is_known = state.durable == Some(id) || state.tail.has(id) || is_compared;
+        is_known.then_some(is_durable)
+    }
+
+    /// The requests that the writer has not finished.
+    pub(crate) fn backlog(&self) -> &Arc<Backlog> {
+        &self.shared.backlog
+    }
+
+    /// Makes durable which member this folder is, before any other node hears of it.
+    pub(crate) async fn keep_identity(&self) -> io::Result<()> {
+        assert!(!self.has_vote(), "a folder that has voted has an identity");
+        self.write_and_wait(Write::Identity).await
     }
 
     /// The newest entry, purged or not.
     pub(crate) fn last(&self) -> Option<LogId> {
-        self.shared.state.lock().last
+        self.shared.state.lock().tail.last()
     }
 
-    /// How many entries are kept decoded.
+    /// Entries that are kept decoded.
     #[cfg(test)]
     pub(super) fn recent_count(&self) -> usize {
-        self.shared.state.lock().recent.len()
+        self.shared.state.lock().tail.recent_count()
     }
 
     /// Bytes of the entries that are not purged.
     pub(crate) fn size_bytes(&self) -> u64 {
-        self.shared.state.lock().size_bytes
+        self.shared.state.lock().tail.size_bytes()
     }
 
     /// Votes as the only voter, and begins the log if it has no entry. Both go to the writer, and
     /// nothing waits for them: what follows is not durable before them.
     pub(crate) fn begin_alone(&self, first: Option<Entry>, vote: Vote) -> io::Result<()> {
-        self.write_entries(first.as_slice())?;
-        let file = {
-            let mut state = self.shared.state.lock();
-            state.vote_file.vote = Some(vote);
-            state.vote_file.clone()
-        };
-        self.shared.writer.send(Write::FirstVote(file))
+        if let Some(first) = first {
+            self.append_entries(vec![first], None)?;
+        }
+        let mut state = self.shared.state.lock();
+        state.vote = Some(vote);
+        self.shared.writer.send(Write::FirstVote(vote))
     }
 
-    /// Appends to the log's file; not synced yet.
-    fn write_entries(&self, entries: &[Entry]) -> io::Result<()> {
-        let now = now();
-        let synced = self.shared.synced.lock().last();
+    /// Appends to the tail, and queues the entries for the file.
+    fn append_entries(
+        &self,
+        entries: Vec<Entry>,
+        flushed: Option<IOFlushed<TypeConfig>>,
+    ) -> io::Result<()> {
+        let written_at = now();
+        let mut state = self.shared.state.lock();
         let mut bytes = Vec::new();
         let mut headers = Vec::with_capacity(entries.len());
         for entry in entries {
-            let batch = entry::encode(&plain_entry(entry), synced, now);
-            headers.push(BatchHeader::decode(&batch).expect("a batch that was just built"));
+            let batch = entry::encode(&plain_entry(&entry), state.synced, written_at);
+            let header = BatchHeader::decode(&batch).expect("a batch that was just built");
             bytes.extend_from_slice(&batch);
+            state.tail.append(entry, header.size_bytes);
+            headers.push(header);
         }
-        self.shared.log.lock().append(&bytes, &headers, now).map_err(io::Error::other)?;
-        let mut state = self.shared.state.lock();
-        for (entry, header) in entries.iter().zip(&headers) {
-            state.last = Some(entry.log_id);
-            state.recent.push_back(entry.clone());
-            state.add_size(entry.log_id.index, header.size_bytes);
-        }
-        state.bound_recent();
-        Ok(())
+        let last = state.tail.last();
+        let entries = EntryBatches { bytes, headers, written_at, last };
+        self.shared.writer.send(Write::Entries(entries, flushed))
     }
 
     /// Entries from index `from` to `until` (exclusive), at most `max_bytes` bytes but at least
-    /// one, if there is one.
-    fn read(&self, from: u64, until: u64, max_bytes: u32) -> io::Result<Vec<Entry>> {
-        if let Some(entries) = self.read_recent(from, until) {
+    /// one, if there is one. A thread of its own reads those that are in the file only.
+    async fn read(&self, from: u64, until: u64, max_bytes: u32) -> io::Result<Vec<Entry>> {
+        if let Some(entries) = self.shared.state.lock().tail.read(from, until, max_bytes) {
             return Ok(entries);
         }
-        let purged_next = {
+        #[cfg(test)]
+        if slow::is_simulated() {
+            return self.read_file(from, until, max_bytes);
+        }
+        let store = self.clone();
+        let read = tokio::task::spawn_blocking(move || store.read_file(from, until, max_bytes));
+        read.await.map_err(io::Error::other)?
+    }
+
+    fn read_file(&self, from: u64, until: u64, max_bytes: u32) -> io::Result<Vec<Entry>> {
+        let (from, until) = {
             let state = self.shared.state.lock();
-            state.vote_file.purged.map_or(0, |id| id.index + 1)
+            (from.max(state.purged_next()), until.min(state.tail.in_file_below()))
         };
         let slice = {
             let log = self.shared.log.lock();
-            let start = (log.log_start_offset().0 as u64).max(purged_next).max(from);
+            let start = (log.log_start_offset().0 as u64).max(from);
             let end = log.log_end_offset();
             let until = Offset(i64::try_from(until).unwrap_or(i64::MAX)).min(end);
             if start as i64 >= until.0 {
@@ -263,96 +282,23 @@ impl LogStore {
         let Some(slice) = slice else { return Ok(Vec::new()) };
         let mut bytes = vec![0; slice.size_bytes as usize];
         let read = slice.file.read_at(&mut bytes, slice.position)?;
-        decode_all(&bytes[..read], from.max(purged_next), until)
+        decode_all(&bytes[..read], from, until)
     }
 
-    fn read_recent(&self, from: u64, until: u64) -> Option<Vec<Entry>> {
-        let state = self.shared.state.lock();
-        let first = state.recent.front()?.log_id.index;
-        if from < first {
-            return None;
-        }
-        let wanted = state.recent.iter().filter(|e| (from..until).contains(&e.log_id.index));
-        Some(wanted.cloned().collect())
-    }
-
-    /// Changes what the file says, and waits until it is durable. In memory it is changed first: if
-    /// nobody waits any more, the next write says it too.
-    async fn write_vote_file(&self, change: impl FnOnce(&mut VoteFile)) -> io::Result<()> {
-        let (answer, written) = tokio::sync::oneshot::channel();
-        {
-            let mut state = self.shared.state.lock();
-            change(&mut state.vote_file);
-            // Under the lock, so that writes come in the order of the changes.
-            self.shared.writer.send(Write::Vote(state.vote_file.clone(), answer))?;
-        }
+    /// Queues a request, and waits until the writer has carried it out.
+    async fn write_and_wait(
+        &self,
+        write: impl FnOnce(oneshot::Sender<io::Result<()>>) -> Write,
+    ) -> io::Result<()> {
+        let (answer, written) = oneshot::channel();
+        self.shared.writer.send(write(answer))?;
         let ended = |_| io::Error::other("the quorum's writer has ended");
         written.await.map_err(ended)?
     }
 
-    /// Makes the log need no recovery up to its end; returns that index.
-    fn checkpoint(&self) -> io::Result<u64> {
-        let mut log = self.shared.log.lock();
-        if let Some(ticket) = log.begin_checkpoint().map_err(io::Error::other)? {
-            let result = ticket.run();
-            log.finish_checkpoint(ticket, result).map_err(io::Error::other)?;
-        }
-        Ok(log.recovery_point().0 as u64)
-    }
-
     /// The end of a clean stop: the next start reads nothing to check it.
     pub(crate) async fn close(&self) -> io::Result<()> {
-        let recovery_point = self.checkpoint()?;
-        self.write_vote_file(|file| file.recovery_point = recovery_point).await
-    }
-
-    /// Nothing says any more that entries from an index on were synced: they are about to go.
-    async fn forget_synced(&self, next: u64) -> io::Result<()> {
-        if self.shared.state.lock().vote_file.recovery_point > next {
-            self.write_vote_file(|file| file.recovery_point = file.recovery_point.min(next))
-                .await?;
-        }
-        Ok(())
-    }
-
-    fn cut_behind(&self, keep: Option<LogId>, next: u64) -> io::Result<()> {
-        let mut log = self.shared.log.lock();
-        self.shared.synced.lock().lower(next)?;
-        log.truncate_to(Offset(next as i64)).map_err(io::Error::other)?;
-        drop(log);
-        let mut state = self.shared.state.lock();
-        if state.last.is_some_and(|last| last.index >= next) {
-            state.last = keep;
-        }
-        state.recent.retain(|entry| entry.log_id.index < next);
-        state.keep_sizes(0, next);
-        Ok(())
-    }
-
-    /// Removes the files of entries that the snapshot before the newest has as well.
-    fn drop_before(&self, purged: LogId) -> io::Result<()> {
-        let kept_from = snapshot::previous_index(&*self.shared.disk, &self.shared.dir)?;
-        let next = purged.index + 1;
-        let deleted = {
-            let mut log = self.shared.log.lock();
-            if next as i64 > log.log_end_offset().0 {
-                self.shared.synced.lock().lower(0)?;
-                start_at(&mut log, next)?;
-            } else if let Some(previous) = kept_from {
-                let start = Offset(next.min(previous + 1) as i64);
-                log.delete_records_before(start).map_err(io::Error::other)?;
-            }
-            let limit = log.log_end_offset();
-            log.retain(now(), limit).map_err(io::Error::other)?
-        };
-        deleted.iter().try_for_each(|segment| segment.remove(&*self.shared.disk))?;
-        let mut state = self.shared.state.lock();
-        state.recent.retain(|entry| entry.log_id.index > purged.index);
-        state.keep_sizes(next, u64::MAX);
-        if state.last.is_none_or(|last| last.index <= purged.index) {
-            state.last = Some(purged);
-        }
-        Ok(())
+        self.write_and_wait(Write::Close).await
     }
 }
 
@@ -393,7 +339,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
         let (mut from, until) = bounds(&range);
         let mut entries = Vec::new();
         while from < until {
-            let more = self.read(from, until, READ_BYTES)?;
+            let more = self.read(from, until, READ_BYTES).await?;
             let Some(last) = more.last() else { break };
             from = last.log_id.index + 1;
             entries.extend(more);
@@ -402,11 +348,11 @@ impl RaftLogReader<TypeConfig> for LogStore {
     }
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<Entry>> {
-        self.read(start, end, READ_BYTES)
+        self.read(start, end, READ_BYTES).await
     }
 
     async fn read_vote(&mut self) -> Result<Option<Vote>, io::Error> {
-        Ok(self.shared.state.lock().vote_file.vote)
+        Ok(self.vote())
     }
 }
 
@@ -415,16 +361,24 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn get_log_state(&mut self) -> Result<LogState<TypeConfig>, io::Error> {
         let state = self.shared.state.lock();
-        Ok(LogState { last_purged_log_id: state.vote_file.purged, last_log_id: state.last })
+        Ok(LogState { last_purged_log_id: state.purged, last_log_id: state.tail.last() })
     }
 
     async fn get_log_reader(&mut self) -> LogStore {
         self.clone()
     }
 
+    /// Waits for the device if the vote is for this node: a candidate counts its own vote at once.
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
-        let vote = *vote;
-        self.write_vote_file(|file| file.vote = Some(vote)).await
+        {
+            let mut state = self.shared.state.lock();
+            state.vote = Some(*vote);
+            self.shared.writer.send(Write::Vote(*vote))?;
+        }
+        match vote.leader_id.node_id == self.shared.me {
+            true => self.shared.backlog.wait_votes_durable().await,
+            false => Ok(()),
+        }
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> io::Result<()>
@@ -433,26 +387,33 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I::IntoIter: OptionalSend,
     {
         let entries: Vec<Entry> = entries.into_iter().collect();
-        self.write_entries(&entries)?;
-        self.shared.writer.send(Write::Entries(callback))
+        self.shared.backlog.wait_for_room().await;
+        self.append_entries(entries, Some(callback))?;
+        #[cfg(test)]
+        if crate::faults::is_mutant(crate::faults::Mutant::AppendWaits) {
+            self.shared.backlog.wait_until_empty().await;
+        }
+        Ok(())
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
         let next = last_log_id.map_or(0, |id| id.index + 1);
-        self.forget_synced(next).await?;
-        self.cut_behind(last_log_id, next)
+        let mut state = self.shared.state.lock();
+        state.tail.truncate(last_log_id, next);
+        state.synced = state.synced.filter(|synced| *synced < next);
+        if state.durable.is_some_and(|durable| durable.index >= next) {
+            state.durable = last_log_id;
+        }
+        self.shared.writer.send(Write::Truncate(next))
     }
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
-        let end = self.checkpoint()?;
-        // All entries go if the snapshot came from another node and has more than the log.
-        let recovery_point = if log_id.index >= end { 0 } else { end };
-        // Durably noted first: a start in between finds entries to skip, never a gap.
-        self.write_vote_file(|file| {
-            file.purged = Some(log_id);
-            file.recovery_point = recovery_point;
-        })
-        .await?;
-        self.drop_before(log_id)
+        let mut state = self.shared.state.lock();
+        state.purged = Some(log_id);
+        state.tail.purge(log_id);
+        // openraft purges what a durable snapshot has.
+        state.durable =
+            state.durable.filter(|durable| durable.index > log_id.index).or(Some(log_id));
+        self.shared.writer.send(Write::Purge(log_id))
     }
 }

@@ -7,11 +7,14 @@
 //! 00000000000000005000-0000000003.checkpoint   the image as of that index, in that term
 //! ```
 //!
+//! Only the writer's thread (`writer.rs`) writes the log and `vote`; `tail.rs` holds what it has not written yet.
+//!
 //! Everything but `synced` is synced before it counts. The first write or sync that fails is final.
 //! A file that is not what was written is refused by name, before openraft sees anything of it.
 //!
 //! Read `open.rs` first: what must agree with what.
 
+pub(crate) mod backlog;
 mod check;
 mod checksum;
 pub(crate) mod log_store;
@@ -21,6 +24,7 @@ pub(crate) mod stopped;
 #[cfg(test)]
 mod suite;
 mod synced;
+mod tail;
 pub(crate) mod vote;
 pub(crate) mod writer;
 
