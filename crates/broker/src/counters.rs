@@ -134,6 +134,8 @@ pub struct Counters {
     pub batches_unreadable: Counter,
     /// Cuts of followers that took committed records.
     pub committed_cuts: Counter,
+    /// Truncations that followers refused, because their leaders lack committed records.
+    pub truncations_refused: Counter,
     /// How long syncs took.
     pub syncs: Durations,
     /// What is counted of the cluster.
@@ -155,6 +157,7 @@ impl Default for Counters {
             connections_broken_off: Counter::default(),
             batches_unreadable: Counter::default(),
             committed_cuts: Counter::default(),
+            truncations_refused: Counter::default(),
             syncs: Durations::default(),
             cluster: ClusterCounters::default(),
             apis,

@@ -496,6 +496,7 @@ fn take_over(
         Ok(Opened { log, high_watermark, sync_queue }) => {
             let (name, id, me) = (wanted.name, wanted.topic_id, server.node_id);
             let partition = Partition::new(name, id, me, log, settings, high_watermark, sync_queue);
+            partition.recall_committed(high_watermark);
             server.logs.register(&partition);
             server.in_sync.include(&partition);
             Some(partition)

@@ -138,7 +138,9 @@ mod tests {
         BrokerEpoch, BrokerId, Durability, LeaderEpoch, Offset, PartitionIndex, Timestamp,
         TopicPartition, Uuid,
     };
-    use partition::{Acks, Append, AssignedReplica, Followed, ReplicaAnswer, Standing, Status};
+    use partition::{
+        Acks, Append, AssignedReplica, Followed, ReplicaAnswer, Standing, Status, TruncationLimit,
+    };
     use storage::disk::{Disk, GatedDisk, SimDisk};
     use storage::{Log, LogConfig, Opening};
 
@@ -160,6 +162,7 @@ mod tests {
             replicas: vec![replica(OTHER), replica(ME)],
             isr: vec![OTHER, ME],
             recovering: false,
+            truncation: TruncationLimit::Unlimited,
         }
     }
 

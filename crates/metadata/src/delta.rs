@@ -110,6 +110,9 @@ impl ImageDelta {
                 self.note_partitions(before, topics, cleared);
             }
             DurabilityLost { topics } => self.note_partitions(before, topics, |_| true),
+            TruncationAllowed { topic_id, partition, .. } => {
+                self.note_partition(*topic_id, *partition);
+            }
             TopicDeleted { topic_id } => self.note_deleted(before, *topic_id),
             ConfigSet { resource, .. } | ConfigRemoved { resource, .. } => {
                 self.configs.insert(resource.clone());

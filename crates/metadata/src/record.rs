@@ -317,6 +317,19 @@ pub enum MetadataRecord {
         #[serde(with = "json::uuids")]
         topics: Vec<TopicId>,
     },
+    /// A follower may truncate its log below the highest committed offset that it has known, if it knew that offset in an
+    /// earlier leader epoch than this one: the leader was elected uncleanly, or a person allows the loss. Level 4.
+    TruncationAllowed {
+        /// The topic.
+        #[serde(with = "json::uuid")]
+        topic_id: TopicId,
+        /// The partition.
+        #[serde(with = "json::partition_index")]
+        partition: PartitionIndex,
+        /// The leader epoch that begins with the truncation.
+        #[serde(with = "json::leader_epoch")]
+        leader_epoch: LeaderEpoch,
+    },
     /// A topic, its partitions and its configuration are gone.
     TopicDeleted {
         /// Which.
@@ -352,8 +365,12 @@ pub enum MetadataRecord {
     },
 }
 
+/// The level of `highwater.version` from which on a cluster protects itself against log directories that were put back from
+/// copies.
+pub const COPIES_LEVEL: i16 = 4;
+
 /// The record types that this code reads, as their keys are spelled.
-const TYPES: [&str; 21] = [
+const TYPES: [&str; 22] = [
     "cluster-created",
     "feature-level-set",
     "broker-registered",
@@ -371,6 +388,7 @@ const TYPES: [&str; 21] = [
     "partition-changed-2",
     "elr-cleared",
     "durability-lost",
+    "truncation-allowed",
     "topic-deleted",
     "config-set",
     "config-removed",
@@ -430,6 +448,7 @@ impl MetadataRecord {
             | DurabilityLost { .. } => 1,
             ReplicasOffline { .. } => 2,
             GroupPlacementSet { .. } => GROUP_PLACEMENT_LEVEL,
+            TruncationAllowed { .. } => COPIES_LEVEL,
             _ => 0,
         }
     }

@@ -19,7 +19,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use model::{ErrorCode, LeaderEpoch, Moment, Offset, PartitionIndex, Timestamp, TopicId};
 use partition::{
-    Followed, Next, Partition, PartitionError, ReplicaAnswer, ReplicaFetch, Truncation,
+    Followed, Next, Partition, PartitionError, RefusedTruncation, ReplicaAnswer, ReplicaFetch,
+    Truncation,
 };
 
 use model::BrokerId;
@@ -104,6 +105,8 @@ pub struct Effects {
     pub syncs: Vec<Arc<Partition>>,
     /// Logs to be cut ([`Partition::cut`], once that is in the journal); afterwards [`Event::Look`].
     pub cuts: Vec<(Key, Arc<Partition>, Truncation)>,
+    /// Partitions that are not fetched from this leader any more: it lacks committed records. To be reported.
+    pub refused: Vec<(Key, Arc<Partition>, RefusedTruncation)>,
     /// Logs to be emptied and started elsewhere ([`Partition::start_over`], likewise).
     pub start_overs: Vec<(Key, Arc<Partition>, LeaderEpoch, Offset)>,
     /// Logs that may have gaps from now on ([`Partition::allow_gaps`], once that is in the journal); afterwards
@@ -240,6 +243,7 @@ impl Fetcher {
                 copied.cut_again_at = now.plus(REST_AFTER_ERROR);
                 effects.cuts.push((key, partition, cut));
             }
+            Ok(Followed::Refused(refused)) => effects.refused.push((key, partition, refused)),
             Ok(Followed::Gaps) => {
                 // Where that finds no room, the same records would be fetched again and again.
                 copied.rests_until = now.plus(REST_AFTER_ERROR);

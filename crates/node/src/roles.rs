@@ -1,8 +1,8 @@
 //! What the cluster's image means for one replica.
 
 use metadata::{ClusterImage, PartitionImage};
-use model::{BrokerId, PartitionIndex, TopicId};
-use partition::{AssignedReplica, Assignment, Settings, Standing};
+use model::{BrokerId, LeaderEpoch, PartitionIndex, TopicId};
+use partition::{AssignedReplica, Assignment, Settings, Standing, TruncationLimit};
 
 /// What a replica must know of the state of its partition, `at` in `topic`, and of the brokers that hold the other replicas.
 pub fn assignment(
@@ -16,6 +16,10 @@ pub fn assignment(
         let standing = registered.map_or(Standing::Absent, |broker| Standing::Serves(broker.epoch));
         AssignedReplica { broker: *broker, standing }
     };
+    let truncation = match image.detects_copies() {
+        true => TruncationLimit::Committed(allowed_truncation(image, topic, at)),
+        false => TruncationLimit::Unlimited,
+    };
     Assignment {
         leader: state.leader,
         leader_epoch: state.leader_epoch,
@@ -23,7 +27,12 @@ pub fn assignment(
         replicas: state.replicas.iter().map(replica).collect(),
         isr: state.isr.clone(),
         recovering: state.recovering,
+        truncation,
     }
+}
+
+fn allowed_truncation(image: &ClusterImage, topic: TopicId, at: PartitionIndex) -> LeaderEpoch {
+    image.topic_by_id(topic).map_or(LeaderEpoch::NONE, |topic| topic.truncation_allowed(at))
 }
 
 /// What a replica obeys until it has taken its role, in a step of the metadata that may change both: it asks for as many
@@ -61,7 +70,7 @@ pub fn is_given_up(state: &PartitionImage, me: BrokerId) -> bool {
 #[cfg(test)]
 mod tests {
     use metadata::record::{BrokerRecord, MetadataRecord, TopicReplicas};
-    use model::{BrokerEpoch, Durability, LeaderEpoch, Uuid};
+    use model::{BrokerEpoch, Durability, Uuid};
 
     use super::*;
 

@@ -11,7 +11,8 @@ use model::{
 };
 use node::{Answered, Ask, Effects, Event, Fetcher, Key, ReplicaAnswerError};
 use partition::{
-    AssignedReplica, Assignment, Partition, ReplicaAnswer, Settings, Standing, SyncQueue, Urgency,
+    AssignedReplica, Assignment, Partition, ReplicaAnswer, Settings, Standing, SyncQueue,
+    TruncationLimit, Urgency,
 };
 use storage::Log;
 use storage::disk::SimDisk;
@@ -49,6 +50,7 @@ fn assignment(epoch: i32) -> Assignment {
         replicas: vec![standing(LEADER), standing(FOLLOWER)],
         isr: vec![LEADER, FOLLOWER],
         recovering: false,
+        truncation: TruncationLimit::Unlimited,
     }
 }
 

@@ -5,7 +5,9 @@
 
 use model::batch::HEADER_BYTES;
 use model::{BatchHeader, LeaderEpoch, Offset, Timestamp};
-use replication::{Divergence, EpochEnd, Event, FetchFrom, LeaderAnswer, Next, Truncation};
+use replication::{
+    Divergence, EpochEnd, Event, FetchFrom, LeaderAnswer, Next, RefusedTruncation, Truncation,
+};
 use storage::{CutTicket, Log};
 
 use crate::error::PartitionError;
@@ -46,6 +48,8 @@ pub enum Followed {
     Stale,
     /// The log must be cut before anything is asked again.
     Cut(Truncation),
+    /// The leader lacks committed records of this log: nothing is truncated, and nothing is fetched in this leader epoch.
+    Refused(RefusedTruncation),
     /// Offsets are missing in what the leader has, as compaction or a mending leaves them, and nothing of this log says yet that it
     /// may have such gaps: nothing was appended. To be asked for again behind [`Partition::allow_gaps`].
     Gaps,
@@ -131,6 +135,10 @@ impl Partition {
         }));
         if effects.is_stale {
             return Ok(Followed::Stale);
+        }
+        if let Some(refused) = effects.refused {
+            self.publish(state, effects);
+            return Ok(Followed::Refused(refused));
         }
         if let Some(cut) = effects.truncation {
             return Ok(Followed::Cut(cut));

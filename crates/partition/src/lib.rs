@@ -40,8 +40,8 @@ pub use partition::{Partition, Status, WaiterKey};
 pub use proposals::Proposals;
 pub use read::{Isolation, Read, ReadRequest};
 pub use replication::{
-    AssignedReplica, Assignment, FetchFrom, FollowerFetch, IsrAnswer, IsrDecision, Next, Proposal,
-    Standing, Truncation,
+    AssignedReplica, Assignment, CommittedBound, FetchFrom, FollowerFetch, IsrAnswer, IsrDecision,
+    Next, Proposal, RefusedTruncation, Standing, Truncation, TruncationLimit,
 };
 pub use serve::{FollowerPlace, ReplicaRead};
 pub use settings::{CompressionRule, Settings};

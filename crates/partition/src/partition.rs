@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
-use model::{BrokerId, LeaderEpoch, Moment, Offset, TopicId, TopicPartition};
+use model::{BrokerId, Durability, LeaderEpoch, Moment, Offset, TopicId, TopicPartition};
 use parking_lot::{Mutex, MutexGuard};
-use replication::{Assignment, Effects, Event, Proposal, Replica, Role, Rules};
+use replication::{
+    Assignment, CommittedBound, Effects, Event, Proposal, RefusedTruncation, Replica, Role, Rules,
+};
 use slab::Slab;
 use storage::disk::guard;
 use storage::{Log, StorageError};
@@ -61,6 +63,10 @@ pub struct Partition {
     rolling: Mutex<()>,
     /// Copy of the replica's, for those who wait without the lock. Invariant: never ahead of it.
     high_watermark: AtomicI64,
+    /// The highest committed offset that the journal knows.
+    stored_committed: AtomicI64,
+    /// Whether it is a follower that refuses a truncation.
+    refuses: AtomicBool,
     /// Copy of the replica's leader epoch.
     epoch: AtomicI32,
     /// Copy of what the role allows.
@@ -180,6 +186,8 @@ impl Partition {
             maintenance: Mutex::default(),
             rolling: Mutex::default(),
             high_watermark,
+            stored_committed: AtomicI64::new(0),
+            refuses: AtomicBool::new(false),
             epoch: AtomicI32::new(LeaderEpoch::NONE.0),
             status: AtomicU8::new(Status::Following as u8),
             may_hold_files: AtomicBool::new(true),
@@ -253,6 +261,50 @@ impl Partition {
     /// Everything below is committed. Cheap: no lock.
     pub fn high_watermark(&self) -> Offset {
         Offset(self.high_watermark.load(Ordering::Acquire))
+    }
+
+    /// Takes over the highest committed offset that an earlier process stored. To be called before the first role. The leader
+    /// epoch in which it was known is at least that of the record below it.
+    pub fn recall_committed(&self, offset: Offset) {
+        let mut state = self.lock();
+        let offset = offset.min(state.log.log_end_offset());
+        let leader_epoch = match offset > state.log.log_start_offset() {
+            true => state.log.epoch_at(Offset(offset.0 - 1)),
+            false => LeaderEpoch::NONE,
+        };
+        state.replica.recall(CommittedBound { offset, leader_epoch });
+        self.stored_committed.store(offset.0, Ordering::Relaxed);
+        self.publish(state, Effects::default());
+    }
+
+    /// The highest committed offset that this replica has known, if that bounds truncations and is not stored yet. It does not of
+    /// a partition with one replica, nor under `page-cache`. Cheap where nothing was committed since.
+    pub fn unstored_committed(&self) -> Option<Offset> {
+        let stored = Offset(self.stored_committed.load(Ordering::Relaxed));
+        if stored == self.high_watermark() {
+            return None;
+        }
+        let state = self.lock();
+        let offset = state.replica.high_watermark();
+        let is_alone = state.replica.leadership().is_some_and(|book| book.peers().is_empty());
+        if is_alone || state.settings.durability == Durability::PageCache {
+            self.stored_committed.store(offset.0, Ordering::Relaxed);
+            return None;
+        }
+        Some(offset)
+    }
+
+    /// That offset is in the journal.
+    pub fn note_stored_committed(&self, offset: Offset) {
+        self.stored_committed.store(offset.0, Ordering::Relaxed);
+    }
+
+    /// The truncation that this follower refuses, if it does. Cheap where it refuses none.
+    pub fn refused_truncation(&self) -> Option<RefusedTruncation> {
+        match self.refuses.load(Ordering::Acquire) {
+            true => self.lock().replica.refused(),
+            false => None,
+        }
     }
 
     /// The image says this of the partition, and now is this moment: this broker leads from now on, follows,
@@ -480,6 +532,7 @@ impl Partition {
             Role::Offline => Status::Offline,
         };
         self.epoch.store(state.replica.epoch().0, Ordering::Release);
+        self.refuses.store(state.replica.refused().is_some(), Ordering::Release);
         if self.status() != Status::Deleted {
             self.status.store(status as u8, Ordering::Release);
         }

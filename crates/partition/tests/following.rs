@@ -17,7 +17,7 @@ use model::{
 use partition::{
     Acks, Append, AssignedReplica, Assignment, Fate, Followed, FollowerFetch, Isolation,
     OffsetQuery, Partition, PartitionError, Read, ReadRequest, ReplicaAnswer, ReplicaRead,
-    Settings, Standing, Status, SyncQueue, Urgency, Watch,
+    Settings, Standing, Status, SyncQueue, TruncationLimit, Urgency, Watch,
 };
 use rustix::io::Errno;
 use storage::disk::{Disk, GatedDisk, SimDisk};
@@ -65,6 +65,7 @@ impl Replica {
             replicas: vec![replica(LEADER), replica(FOLLOWER)],
             isr: vec![LEADER, FOLLOWER],
             recovering: false,
+            truncation: TruncationLimit::Unlimited,
         };
         self.partition.assign(assignment, Moment::START);
     }

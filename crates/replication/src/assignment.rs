@@ -20,6 +20,27 @@ pub struct AssignedReplica {
     pub standing: Standing,
 }
 
+/// Whether a follower may truncate its log below the highest committed offset that it has known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TruncationLimit {
+    /// The follower truncates wherever the leader's history parts from its own (`highwater.version` below 4).
+    Unlimited,
+    /// The follower truncates below that offset only if it last knew the offset in a leader epoch before this one:
+    /// the newest leader epoch for which an unclean election, or a person, allowed the truncation.
+    /// [`LeaderEpoch::NONE`]: none was allowed.
+    Committed(LeaderEpoch),
+}
+
+impl TruncationLimit {
+    /// Whether committed records may be truncated that were last known in the leader epoch `known_in`.
+    pub fn allows(self, known_in: LeaderEpoch) -> bool {
+        match self {
+            TruncationLimit::Unlimited => true,
+            TruncationLimit::Committed(allowed_in) => allowed_in > known_in,
+        }
+    }
+}
+
 /// The state of one partition in the image, with the standing of its brokers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
@@ -36,6 +57,8 @@ pub struct Assignment {
     /// The leader was elected although it may lack acknowledged records, and has not said since that it
     /// has taken that in (KIP-704).
     pub recovering: bool,
+    /// How far a follower may truncate its log.
+    pub truncation: TruncationLimit,
 }
 
 impl Assignment {
@@ -48,6 +71,7 @@ impl Assignment {
             replicas: vec![AssignedReplica { broker: me, standing: Standing::Absent }],
             isr: vec![me],
             recovering: false,
+            truncation: TruncationLimit::Unlimited,
         }
     }
 }

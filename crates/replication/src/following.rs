@@ -3,6 +3,8 @@
 
 use model::{BrokerId, LeaderEpoch, Offset};
 
+use crate::assignment::TruncationLimit;
+
 /// Where a leader epoch ends in a log: the largest epoch there that is not above the one asked for, and the offset
 /// behind its last record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,28 @@ pub struct Truncation {
     pub takes_committed: bool,
 }
 
+/// The highest committed offset that a replica has known, and the newest leader epoch in which it knew it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommittedBound {
+    /// Every record below was committed.
+    pub offset: Offset,
+    /// The leader epoch; [`LeaderEpoch::NONE`] if it is unknown.
+    pub leader_epoch: LeaderEpoch,
+}
+
+/// A truncation that a follower refuses: it would remove records that the follower knows to be committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusedTruncation {
+    /// The leader, which lacks the records.
+    pub leader: BrokerId,
+    /// The leader epoch in which it leads.
+    pub leader_epoch: LeaderEpoch,
+    /// The end of the log that the leader's history requires.
+    pub to: Offset,
+    /// The highest committed offset that the follower has known.
+    pub committed: Offset,
+}
+
 /// A follower's state in one leader epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Following {
@@ -59,11 +83,22 @@ pub struct Following {
     pub(crate) leader_high_watermark: Offset,
     /// Where the log must be cut before anything else happens.
     pub(crate) truncating: Option<Offset>,
+    /// How far the log may be truncated.
+    pub(crate) limit: TruncationLimit,
+    /// The truncation that was refused: nothing is fetched in this leader epoch.
+    pub(crate) refused: Option<RefusedTruncation>,
 }
 
 impl Following {
-    pub(crate) fn new(leader: BrokerId, epoch: LeaderEpoch) -> Following {
-        Following { leader, epoch, leader_high_watermark: Offset(0), truncating: None }
+    pub(crate) fn new(leader: BrokerId, epoch: LeaderEpoch, limit: TruncationLimit) -> Following {
+        let leader_high_watermark = Offset(0);
+        let (truncating, refused) = (None, None);
+        Following { leader, epoch, leader_high_watermark, truncating, limit, refused }
+    }
+
+    /// The truncation that this follower refuses, if it does.
+    pub fn refused(&self) -> Option<RefusedTruncation> {
+        self.refused
     }
 }
 

@@ -19,8 +19,11 @@ pub mod mutants;
 pub mod peer;
 pub mod replica;
 
-pub use assignment::{AssignedReplica, Assignment, Standing};
-pub use following::{EpochEnd, FetchFrom, Following, Next, Truncation, truncation_point};
+pub use assignment::{AssignedReplica, Assignment, Standing, TruncationLimit};
+pub use following::{
+    CommittedBound, EpochEnd, FetchFrom, Following, Next, RefusedTruncation, Truncation,
+    truncation_point,
+};
 pub use leadership::{IsrAnswer, IsrDecision, Leadership, Proposal};
 pub use peer::{FollowerFetch, Peer};
 pub use replica::{Divergence, Effects, Event, LeaderAnswer, Replica, Role, Rules};

@@ -42,11 +42,13 @@ pub enum Mutant {
     JoinsUndeleted,
     /// A follower reports a log start that is not durable yet.
     ReportsUnsyncedStart,
+    /// A follower refuses every truncation, also above the highest committed offset that it has known.
+    BoundAtLogEnd,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 19] = [
+    pub const ALL: [Mutant; 20] = [
         Mutant::LeaderAlone,
         Mutant::WrittenIsSynced,
         Mutant::AsksUnsynced,
@@ -66,6 +68,7 @@ impl Mutant {
         Mutant::LowWatermarkBelowMinIsr,
         Mutant::JoinsUndeleted,
         Mutant::ReportsUnsyncedStart,
+        Mutant::BoundAtLogEnd,
     ];
 }
 

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use model::{BrokerId, Durability, LeaderEpoch, Moment, Offset};
 
-use crate::assignment::Assignment;
-use crate::following::{EpochEnd, FetchFrom, Following, Next, Truncation, truncation_point};
+use crate::assignment::{Assignment, TruncationLimit};
+use crate::following::{
+    CommittedBound, EpochEnd, FetchFrom, Following, Next, RefusedTruncation, Truncation,
+    truncation_point,
+};
 use crate::leadership::{IsrAnswer, Leadership, Proposal};
 use crate::mutants::{Mutant, is_planted};
 use crate::peer::FollowerFetch;
@@ -110,6 +113,9 @@ pub struct Effects {
     pub proposal: Option<Proposal>,
     /// The log is to be cut before anything is appended; [`Event::Truncated`] says when that is done.
     pub truncation: Option<Truncation>,
+    /// The leader's history requires a truncation below the highest committed offset that this follower has known.
+    /// The follower keeps its log and fetches nothing in this leader epoch.
+    pub refused: Option<RefusedTruncation>,
     /// The leader's first offset lies above this replica's: records below it are to be deleted here as well.
     pub log_start: Option<Offset>,
     /// The event was of another leader epoch, or of a registration that is over, and changed nothing: what came with it
@@ -137,6 +143,9 @@ pub struct Replica {
     /// On every in-sync replica up to here. Invariant: never falls within a leader epoch;
     /// `high_watermark <= written`.
     high_watermark: Offset,
+    /// The newest leader epoch in which everything below `high_watermark` was known to be committed;
+    /// [`LeaderEpoch::NONE`] if it is unknown.
+    committed_in: LeaderEpoch,
 }
 
 impl Replica {
@@ -151,10 +160,42 @@ impl Replica {
         checkpointed: Offset,
     ) -> Replica {
         assert!(log_start <= written && synced <= written, "a log's positions are in order");
-        let role = Role::Follower(Following::new(BrokerId::NONE, LeaderEpoch::NONE));
+        let none = Following::new(BrokerId::NONE, LeaderEpoch::NONE, TruncationLimit::Unlimited);
+        let role = Role::Follower(none);
         let high_watermark = checkpointed.clamp(log_start, written);
         let durable_start = log_start;
-        Replica { me, rules, role, log_start, durable_start, written, synced, high_watermark }
+        let committed_in = LeaderEpoch::NONE;
+        Replica {
+            me,
+            rules,
+            role,
+            log_start,
+            durable_start,
+            written,
+            synced,
+            high_watermark,
+            committed_in,
+        }
+    }
+
+    /// Takes over the bound that an earlier process stored. Recovery may have lost some of the records below it.
+    pub fn recall(&mut self, bound: CommittedBound) {
+        let known = bound.offset.clamp(self.log_start, self.written);
+        self.high_watermark = self.high_watermark.max(known);
+        self.committed_in = self.committed_in.max(bound.leader_epoch);
+    }
+
+    /// The highest committed offset that this replica has known, to be stored for the next process.
+    pub fn bound(&self) -> CommittedBound {
+        CommittedBound { offset: self.high_watermark, leader_epoch: self.committed_in }
+    }
+
+    /// The truncation that this follower refuses, if it does.
+    pub fn refused(&self) -> Option<RefusedTruncation> {
+        match &self.role {
+            Role::Follower(following) => following.refused(),
+            Role::Leader(_) | Role::Offline => None,
+        }
     }
 
     /// This broker.
@@ -232,7 +273,7 @@ impl Replica {
         if let Some(to) = following.truncating {
             return Next::Cut(to);
         }
-        if following.leader == BrokerId::NONE {
+        if following.leader == BrokerId::NONE || following.refused.is_some() {
             return Next::Rest;
         }
         if self.own_position() < self.written && !is_planted(Mutant::AsksUnsynced) {
@@ -290,7 +331,7 @@ impl Replica {
             Event::LogStartSynced { log_start } => {
                 self.durable_start = self.durable_start.max(log_start);
             }
-            Event::RulesChanged(rules) => self.rules = rules,
+            Event::RulesChanged(rules) => self.obey(rules),
             Event::Failed => {
                 self.role = Role::Offline;
                 effects.role_ended = true;
@@ -307,15 +348,22 @@ impl Replica {
                 leadership.update(self.me, assignment);
             }
             // The same leader epoch: an answer that is on its way still holds, and so does a cut.
-            Role::Follower(following) if !is_new && following.leader == assignment.leader => {}
+            Role::Follower(following) if !is_new && following.leader == assignment.leader => {
+                following.limit = assignment.truncation;
+                if following.limit.allows(self.committed_in) {
+                    following.refused = None;
+                }
+            }
             role => {
                 effects.role_ended =
                     matches!(role, Role::Leader(_)) || assignment.leader == self.me;
                 self.role = match assignment.leader == self.me {
                     true => Role::Leader(Leadership::begin(self.me, assignment, self.written, now)),
-                    false => {
-                        Role::Follower(Following::new(assignment.leader, assignment.leader_epoch))
-                    }
+                    false => Role::Follower(Following::new(
+                        assignment.leader,
+                        assignment.leader_epoch,
+                        assignment.truncation,
+                    )),
                 };
             }
         }
@@ -342,7 +390,8 @@ impl Replica {
             effects.is_stale = true;
             return;
         };
-        if answer.asked_in != following.epoch || following.truncating.is_some() {
+        let is_over = following.truncating.is_some() || following.refused.is_some();
+        if answer.asked_in != following.epoch || is_over {
             effects.is_stale = true;
             return;
         }
@@ -356,8 +405,19 @@ impl Replica {
             if is_planted(Mutant::CutsToHighWatermark) {
                 to = to.min(self.high_watermark);
             }
+            let committed = self.high_watermark;
+            let takes_committed = to < committed;
+            let is_refused = self.rules.durability == Durability::Fsync
+                && !following.limit.allows(self.committed_in)
+                && (takes_committed || is_planted(Mutant::BoundAtLogEnd));
+            if is_refused {
+                let Following { leader, epoch: leader_epoch, .. } = *following;
+                let refused = RefusedTruncation { leader, leader_epoch, to, committed };
+                following.refused = Some(refused);
+                effects.refused = Some(refused);
+                return;
+            }
             following.truncating = Some(to);
-            let takes_committed = to < self.high_watermark;
             effects.truncation = Some(Truncation { to, takes_committed });
             return;
         }
@@ -413,11 +473,33 @@ impl Replica {
             }
             Role::Follower(_) | Role::Offline => return None,
         };
+        if committed >= self.high_watermark && self.is_committed_in_epoch(committed) {
+            self.committed_in = self.epoch();
+        }
         if committed <= self.high_watermark {
             return None;
         }
         self.high_watermark = committed;
         Some(committed)
+    }
+
+    /// Whether everything below `committed` is committed in this very leader epoch.
+    fn is_committed_in_epoch(&self, committed: Offset) -> bool {
+        match &self.role {
+            Role::Leader(leadership) => committed >= leadership.epoch_start(),
+            Role::Follower(following) => following.leader_high_watermark >= self.high_watermark,
+            Role::Offline => false,
+        }
+    }
+
+    /// Under `page-cache` a refused truncation is due: the records below may never have been synced.
+    fn obey(&mut self, rules: Rules) {
+        self.rules = rules;
+        if let Role::Follower(following) = &mut self.role
+            && rules.durability == Durability::PageCache
+        {
+            following.refused = None;
+        }
     }
 
     fn propose(&mut self) -> Option<Proposal> {

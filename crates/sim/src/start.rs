@@ -140,6 +140,15 @@ fn note_processes(disk: &SimDisk, processes: &[Uuid]) {
     disk.write_atomically(&path, &bytes).expect("a healthy disk takes a small file");
 }
 
+/// Where a broker among several stores the bounds of its replicas; the real one has its journal for that.
+const BOUNDS: &str = "bounds";
+
+fn read_bounds(disk: &dyn Disk) -> Vec<Offset> {
+    let bytes = disk.read(&Path::new(LOG_DIR).join(BOUNDS)).unwrap_or_default();
+    let offset = |bytes: &[u8]| i64::from_be_bytes(bytes.try_into().expect("8 bytes"));
+    bytes.chunks_exact(8).map(|bytes| Offset(offset(bytes))).collect()
+}
+
 /// The broker's one log directory.
 #[derive(Debug)]
 pub(crate) struct LogDirectory(LogDir);
@@ -191,6 +200,7 @@ impl LogDirectory {
         let mut loading = self.0.begin_loading()?;
         let of = Replica { me, topic_id: TOPIC_ID };
         let (mut partitions, mut made_anew) = (Vec::new(), Vec::new());
+        let bounds = read_bounds(&**self.0.disk());
         for id in 0..PARTITIONS {
             let name = topic_partition(id);
             let is_there = loading.partitions.contains(&name);
@@ -215,6 +225,9 @@ impl LogDirectory {
                     open(&loading)?
                 }
             };
+            if let Some(bound) = bounds.get(id).filter(|_| !made_anew.contains(&id)) {
+                opened.recall_committed(*bound);
+            }
             partitions.push(opened);
         }
         if !made_anew.is_empty() {
@@ -258,6 +271,13 @@ impl LogDirectory {
         store(checkpoint::LOG_START, &|p| p.with_log(Log::log_start_offset))?;
         store(checkpoint::CLEANER, &|p| p.with_log(Log::cleaned_below))?;
         store(checkpoint::HIGH_WATERMARK, &Partition::high_watermark)
+    }
+
+    /// Stores the bounds of all replicas, durably, as the journal does every second.
+    pub(crate) fn store_bounds(&self, partitions: &[Arc<Partition>]) -> std::io::Result<()> {
+        let offsets = partitions.iter().map(|partition| partition.high_watermark());
+        let bytes: Vec<u8> = offsets.flat_map(|offset| offset.0.to_be_bytes()).collect();
+        self.0.disk().write_atomically(&Path::new(LOG_DIR).join(BOUNDS), &bytes)
     }
 
     /// The last thing of a clean stop of the process that was registered so, when all logs are closed.

@@ -17,7 +17,7 @@ use model::batch::Batches;
 use model::{BrokerId, Offset};
 use node::fetching::{self, Answered, Session, Terms};
 use node::{Ask, Effects, Event, Fetcher, Key};
-use partition::{Next, Partition, PartitionError, Watch, WatchKey};
+use partition::{Next, Partition, PartitionError, RefusedTruncation, Watch, WatchKey};
 use storage::StorageError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -211,11 +211,21 @@ impl Copying {
 
     /// Cuts, deletes and reports. Returns whether the fetcher is to look again.
     fn carry_out(&mut self, server: &Server, effects: Effects) -> bool {
-        let Effects { cuts, start_overs, gaps, anew, deletions, failures, .. } = effects;
+        let Effects { cuts, start_overs, gaps, anew, deletions, failures, refused, .. } = effects;
         let changed = !cuts.is_empty()
             || !start_overs.is_empty()
             || !gaps.is_empty()
             || !deletions.is_empty();
+        for (_, partition, refused) in refused {
+            let RefusedTruncation { leader, leader_epoch, to, committed } = refused;
+            let name = partition.topic_partition();
+            error!(
+                partition = %name, %leader, leader_epoch = leader_epoch.0, %to, %committed,
+                "cannot follow the leader: it lacks committed records, and this replica keeps them; stop the leader's broker so that this one is elected, or give the records up: highwater cluster elect --unclean {}:{}",
+                name.topic, name.partition
+            );
+            server.counters.truncations_refused.add(1);
+        }
         for (_, partition, cut) in cuts {
             let name = partition.topic_partition();
             let end = partition.with_log(storage::Log::log_end_offset);

@@ -18,6 +18,7 @@ use std::time::Duration;
 use metadata::ClusterImage;
 use model::{BrokerId, Moment};
 use parking_lot::Mutex;
+use partition::RefusedTruncation;
 use serving::health::broker::{
     BrokerFacts, BrokerPhase, DirectoryFacts, RegistrationState, VoterFacts,
 };
@@ -117,11 +118,23 @@ fn facts(server: &Server) -> BrokerFacts {
         stray_folders: strays
             .map(|stray| named((stray.path.display().to_string(), stray.reason.to_string())))
             .collect(),
+        refused_truncations: refused_truncations(server),
         controller_silent_for: server.health.controller_silent_for(now, session),
         quorum: voters(server),
         leaderless_partitions: leaderless(&image),
         ..BrokerFacts::default()
     }
+}
+
+/// Partitions of which this follower keeps committed records that the leader lacks.
+fn refused_truncations(server: &Server) -> Vec<(String, String)> {
+    let topics = server.topics.snapshot();
+    let refused = topics.partitions().filter_map(|partition| {
+        let RefusedTruncation { leader, to, committed, .. } = partition.refused_truncation()?;
+        let cause = format!("leader {leader} lacks committed records from {to} to {committed}");
+        Some((partition.topic_partition().to_string(), cause))
+    });
+    refused.collect()
 }
 
 fn phase(server: &Server) -> BrokerPhase {

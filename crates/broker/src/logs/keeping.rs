@@ -224,10 +224,32 @@ impl Logs {
         self.enter_durabilities();
         self.enter_refusals();
         self.commit_owed_starts();
+        self.enter_committed();
         for (at, directory) in self.directories.iter().enumerate() {
             let Ok(journal) = directory.journal() else { continue };
             if let Err(cause) = journal.maintain() {
                 self.journal_failed(at, &cause);
+            }
+        }
+    }
+
+    /// Enters the highest committed offsets that replicas have known: no follower truncates below its own, also after a restart.
+    fn enter_committed(&self) {
+        let mut news: BTreeMap<usize, Vec<(Arc<Partition>, Offset)>> = BTreeMap::new();
+        for (home, partition) in self.members() {
+            if let Some(offset) = partition.unstored_committed() {
+                news.entry(home).or_default().push((partition, offset));
+            }
+        }
+        for (at, here) in news {
+            let Ok(journal) = self.directories[at].journal() else { continue };
+            let current = || here.iter().filter(|(partition, _)| is_here(partition));
+            let entered = journal.append_with(|state| {
+                current().filter_map(|(it, offset)| committed(state, it, *offset)).collect()
+            });
+            match entered {
+                Ok(()) => here.iter().for_each(|(it, offset)| it.note_stored_committed(*offset)),
+                Err(cause) => self.journal_failed(at, &cause),
             }
         }
     }
@@ -304,6 +326,22 @@ impl Logs {
     pub fn release(&self) {
         self.directories.iter().for_each(Directory::release);
     }
+}
+
+/// The last checkpoint of a partition with another high watermark: the bound of its truncations.
+fn committed(state: &State, partition: &Partition, high_watermark: Offset) -> Option<Entry> {
+    let key = key_of(partition);
+    let known = state.partitions.get(&key)?;
+    let none = Checkpoint {
+        recovery_point: Offset(0),
+        active: None,
+        epoch: known.newest_epoch(),
+        high_watermark,
+        cleaned_below: Offset(0),
+        at: state.at,
+    };
+    let last = known.checkpoint.unwrap_or(none);
+    Some(Entry::Of(key, Fact::Checkpoint(Checkpoint { high_watermark, ..last })))
 }
 
 /// Whether a partition is not deleted and not put aside. Where it was, another one may have its key, of which nothing may be entered that was

@@ -20,7 +20,7 @@ use model::{
 };
 use partition::{
     Acks, Append, AssignedReplica, Assignment, Followed, Isolation, Partition, PartitionError,
-    ReadRequest, ReplicaAnswer, Settings, Standing, Status, Urgency,
+    ReadRequest, ReplicaAnswer, Settings, Standing, Status, TruncationLimit, Urgency,
 };
 use rustix::io::Errno;
 use storage::compaction::Compaction;
@@ -79,6 +79,16 @@ fn open_in(
     topic_id: TopicId,
     epoch: LeaderEpoch,
 ) -> Result<Arc<Partition>, StorageError> {
+    let partition = open_without_role(logs, topic_id, epoch)?;
+    partition.assign(Assignment::alone(ME, epoch), Moment::START);
+    Ok(partition)
+}
+
+fn open_without_role(
+    logs: &Logs,
+    topic_id: TopicId,
+    epoch: LeaderEpoch,
+) -> Result<Arc<Partition>, StorageError> {
     let wanted = Wanted {
         name: name(),
         topic_id,
@@ -91,7 +101,6 @@ fn open_in(
     let (checkpointed, queue) = (opened.high_watermark, opened.sync_queue);
     let partition = Partition::new(name(), topic_id, ME, opened.log, settings, checkpointed, queue);
     logs.register(&partition);
-    partition.assign(Assignment::alone(ME, epoch), Moment::START);
     Ok(partition)
 }
 
@@ -507,7 +516,53 @@ fn following_in(leader_epoch: i32) -> Assignment {
         replicas: vec![replica(leader), replica(ME)],
         isr: vec![leader],
         recovering: false,
+        truncation: TruncationLimit::Unlimited,
     }
+}
+
+/// A follower knows after a kill which offset was committed, a second after it has known: its log is not truncated below.
+#[test]
+fn the_highest_committed_offset_survives_a_kill() {
+    let disk = SimDisk::new();
+    let logs = start(&disk, &["data"]).unwrap();
+    settle(&logs, None).unwrap();
+    let partition = open(&logs, FIRST).unwrap();
+    let bounded =
+        Assignment { truncation: TruncationLimit::Committed(LeaderEpoch::NONE), ..following_in(4) };
+    partition.assign(bounded.clone(), Moment::START);
+    let mut batch = BatchBuilder::new().placed(Offset(0), LeaderEpoch(4));
+    for _ in 0..3 {
+        batch.add(NOW, Some(b"key"), Some(b"value"));
+    }
+    let answer = |asked_in: i32| ReplicaAnswer {
+        asked_in: LeaderEpoch(asked_in),
+        diverging: None,
+        high_watermark: Offset(2),
+        log_start: Offset(0),
+        records: &[],
+    };
+    let records = batch.finish();
+    let taken = ReplicaAnswer { records: &records, ..answer(4) };
+    partition.follow_answer(&taken, NOW).unwrap();
+    partition.request_sync();
+    partition.begin_sync(Urgency::Now).and_then(|it| it.run().unwrap()).expect("there is news");
+    logs.sync_journals();
+    drop((logs, partition));
+
+    let disk = disk.after_crash(7);
+    let logs = start(&disk, &["data"]).unwrap();
+    settle(&logs, Some(FIRST)).unwrap();
+    let partition = open_without_role(&logs, FIRST, LeaderEpoch(5)).unwrap();
+    assert_eq!(partition.high_watermark(), Offset(2));
+    partition.recall_committed(partition.high_watermark());
+    let next = Assignment { leader_epoch: LeaderEpoch(5), partition_epoch: 5, ..bounded };
+    partition.assign(next, Moment::START);
+    let parts = ReplicaAnswer { diverging: Some((LeaderEpoch(4), Offset(0))), ..answer(5) };
+    let followed = partition.follow_answer(&parts, NOW).unwrap();
+    let Followed::Refused(refused) = followed else { panic!("{followed:?}") };
+    assert_eq!((refused.to, refused.committed), (Offset(0), Offset(2)));
+    assert_eq!(partition.refused_truncation(), Some(refused));
+    assert_eq!(ends(&partition).1, 3, "the log is kept");
 }
 
 /// A cut whose end lies within a batch, which goes as a whole: what the journal was told is more than what is left. The next

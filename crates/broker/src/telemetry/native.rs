@@ -87,6 +87,11 @@ fn write_connections(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::R
             "Cuts of logs that took committed records, because a leader was elected that lacks them",
             &counters.committed_cuts,
         ),
+        (
+            "truncations_refused",
+            "Truncations that followers refused, because their leaders lack committed records",
+            &counters.truncations_refused,
+        ),
         ("network_received_bytes", "Bytes read from clients", &counters.bytes_received),
         ("network_sent_bytes", "Bytes sent to clients", &counters.bytes_sent),
     ] {

@@ -4,7 +4,7 @@ use super::UncleanElection;
 use crate::delta::unclean_election;
 use crate::image::{ClusterImage, PartitionImage};
 use crate::record::MetadataRecord;
-use model::{PartitionIndex, TopicId};
+use model::{LeaderEpoch, PartitionIndex, TopicId};
 
 /// A copy of the image to decide on. Invariant: the image it began as, after `records`, is `image`.
 #[derive(Clone, Debug)]
@@ -50,8 +50,24 @@ impl Draft {
     ) {
         let old = self.image.topic_by_id(topic_id).and_then(|topic| topic.partition(partition));
         let state = state.to_record(partition);
-        self.unclean.extend(unclean_election(old, topic_id, &state));
+        let unclean = unclean_election(old, topic_id, &state);
+        if unclean.is_some() {
+            self.allow_truncation(topic_id, partition, state.leader_epoch);
+        }
+        self.unclean.extend(unclean);
         self.push(MetadataRecord::partition_changed(topic_id, state));
+    }
+
+    /// Allows followers to truncate committed records that the leader of this leader epoch lacks.
+    pub(super) fn allow_truncation(
+        &mut self,
+        topic_id: TopicId,
+        partition: PartitionIndex,
+        leader_epoch: LeaderEpoch,
+    ) {
+        if self.image.detects_copies() {
+            self.push(MetadataRecord::TruncationAllowed { topic_id, partition, leader_epoch });
+        }
     }
 
     /// Decides a fact. It must fit the facts so far: anything else is a bug of the decision.

@@ -1,4 +1,7 @@
 //! ElectLeaders (KIP-460): elections that a person asks for.
+//!
+//! An unclean election of a partition that has a leader keeps that leader, in its next leader epoch, and allows the followers
+//! to truncate what the leader lacks.
 
 use super::eligibility::{View, next};
 use super::{Answer, ControllerSettings, Draft, ElectLeaders, ElectionKind, Refusal};
@@ -56,6 +59,9 @@ impl Draft {
             ElectionKind::Preferred => self.elect_preferred(topic.id, partition, old)?,
             ElectionKind::Unclean => self.elect_unclean(topic, partition, old)?,
         };
+        if new.leader == old.leader {
+            self.allow_truncation(topic.id, partition, new.leader_epoch);
+        }
         self.change(topic.id, partition, &new);
         Ok(())
     }
@@ -87,7 +93,11 @@ impl Draft {
         old: &PartitionImage,
     ) -> Answer<PartitionImage> {
         if self.image().is_active(old.leader) {
-            return refuse(ErrorCode::ElectionNotNeeded, "The partition has a leader.");
+            // A follower may refuse to truncate what this leader lacks: from the next leader epoch on it may.
+            return match self.image().detects_copies() && old.isr.len() < old.replicas.len() {
+                true => Ok(next(old, true)),
+                false => refuse(ErrorCode::ElectionNotNeeded, "The partition has a leader."),
+            };
         }
         let elected = if self.image().has_eligible_replicas() {
             let view = View { forced: true, ..View::of(self.image(), topic) };

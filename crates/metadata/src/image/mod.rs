@@ -12,7 +12,7 @@ pub use broker::BrokerImage;
 pub use replay::Contradiction;
 pub use topic::{PartitionImage, TopicImage, is_internal};
 
-use crate::record::{ConfigResource, MetadataRecord};
+use crate::record::{COPIES_LEVEL, ConfigResource, MetadataRecord};
 use crate::shared_map::SharedMap;
 use model::level::JOURNAL_LEVEL_MIN;
 use model::partitioner::GroupPlacement;
@@ -78,6 +78,11 @@ impl ClusterImage {
     /// Whether it is written down which replicas their brokers cannot serve (KIP-858): from level 2 on.
     pub fn has_offline_replicas(&self) -> bool {
         self.highwater_version() >= 2
+    }
+
+    /// Whether the cluster protects itself against log directories that were put back from copies: from level 4 on.
+    pub fn detects_copies(&self) -> bool {
+        self.highwater_version() >= COPIES_LEVEL
     }
 
     /// Whether partitions have eligible leader replicas (KIP-966): from level 1 on.
@@ -198,7 +203,7 @@ impl ClusterImage {
         }
         self.counters_to_records(&mut records);
         records.extend(self.brokers().flat_map(|broker| broker.to_records()));
-        records.extend(self.topics().map(|topic| topic.to_record()));
+        records.extend(self.topics().flat_map(|topic| topic.to_records()));
         self.configs_to_records(&mut records);
         records
     }

@@ -5,7 +5,8 @@
 
 use super::{BrokerImage, ClusterImage, PartitionImage, TopicImage, fold};
 use crate::record::{BrokerRecord, ConfigResource, MetadataRecord, PartitionRecord, TopicReplicas};
-use model::{BrokerId, PartitionIndex, Timestamp, TopicId};
+use model::{BrokerId, LeaderEpoch, PartitionIndex, Timestamp, TopicId};
+use std::collections::BTreeMap;
 use std::slice;
 use std::sync::Arc;
 
@@ -78,6 +79,9 @@ impl ClusterImage {
                 let partition_epoch = state.partition_epoch + 1;
                 Some(PartitionImage { durable: false, partition_epoch, ..state.clone() })
             }),
+            TruncationAllowed { topic_id, partition, leader_epoch } => {
+                self.replay_allowed(*topic_id, *partition, *leader_epoch)
+            }
             TopicDeleted { topic_id } => self.replay_deleted(*topic_id),
             ConfigSet { resource, key, value } => {
                 self.config_mut(resource).insert(key.clone(), value.clone());
@@ -159,7 +163,8 @@ impl ClusterImage {
             self.folded_names.insert(fold(&name).into(), name.clone());
         }
         self.names.insert(id, name.clone());
-        let topic = TopicImage { id, name: name.clone(), created, partitions };
+        let truncation_allowed = BTreeMap::new();
+        let topic = TopicImage { id, name: name.clone(), created, partitions, truncation_allowed };
         self.topics.insert(name, Arc::new(topic));
         assert_eq!(self.topics.len(), self.names.len(), "every topic has one name and one id");
         Ok(())
@@ -206,6 +211,20 @@ impl ClusterImage {
         for id in topics {
             self.topic_mut(*id)?.restate(&change);
         }
+        Ok(())
+    }
+
+    fn replay_allowed(
+        &mut self,
+        id: TopicId,
+        partition: PartitionIndex,
+        leader_epoch: LeaderEpoch,
+    ) -> Replayed {
+        let topic = self.topic_mut(id)?;
+        require(topic.partition(partition).is_some(), "there is no such partition")?;
+        let known = topic.truncation_allowed.get(&partition);
+        require(known.is_none_or(|known| leader_epoch >= *known), "the leader epoch falls")?;
+        topic.truncation_allowed.insert(partition, leader_epoch);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use crate::record::{MetadataRecord, PartitionRecord};
 use model::{BrokerId, LeaderEpoch, PartitionIndex, Timestamp, TopicId};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// One topic. Invariant: partition `i` stands at place `i`.
@@ -17,6 +17,8 @@ pub struct TopicImage {
     /// Its partitions, behind counts so that a change of one copies no other. Those made together whose
     /// states are equal share one.
     pub(super) partitions: Vec<Arc<PartitionImage>>,
+    /// The newest leader epoch of each partition for which followers may truncate committed records, if there is one.
+    pub(super) truncation_allowed: BTreeMap<PartitionIndex, LeaderEpoch>,
 }
 
 /// One partition's replicated state.
@@ -66,9 +68,24 @@ impl TopicImage {
         is_internal(&self.name)
     }
 
-    pub(super) fn to_record(&self) -> MetadataRecord {
+    /// The newest leader epoch of a partition for which followers may truncate committed records;
+    /// [`LeaderEpoch::NONE`] if there is none.
+    pub fn truncation_allowed(&self, partition: PartitionIndex) -> LeaderEpoch {
+        self.truncation_allowed.get(&partition).copied().unwrap_or(LeaderEpoch::NONE)
+    }
+
+    pub(super) fn to_records(&self) -> impl Iterator<Item = MetadataRecord> {
         let partitions = self.partitions().map(|(index, p)| p.to_record(index)).collect();
-        MetadataRecord::topic_created(self.id, self.name.to_string(), self.created, partitions)
+        let name = self.name.to_string();
+        let created = MetadataRecord::topic_created(self.id, name, self.created, partitions);
+        let allowed = |(partition, leader_epoch): (&PartitionIndex, &LeaderEpoch)| {
+            MetadataRecord::TruncationAllowed {
+                topic_id: self.id,
+                partition: *partition,
+                leader_epoch: *leader_epoch,
+            }
+        };
+        std::iter::once(created).chain(self.truncation_allowed.iter().map(allowed))
     }
 
     /// Puts another state in the place of each partition for which `change` gives one. States that
@@ -191,7 +208,13 @@ mod tests {
             assert_eq!(image.to_record(record.partition), *record);
         }
         let (id, name) = (TopicId::from_random([1; 16]), "t".into());
-        let mut topic = TopicImage { id, name, created: Timestamp(0), partitions: images };
+        let mut topic = TopicImage {
+            id,
+            name,
+            created: Timestamp(0),
+            partitions: images,
+            truncation_allowed: BTreeMap::new(),
+        };
         let is_odd = |state: &PartitionImage| state.replicas[0] == BrokerId(1);
         topic.restate(|state| {
             is_odd(state).then(|| PartitionImage { durable: false, ..state.clone() })

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use model::{BrokerEpoch, BrokerId, Durability, LeaderEpoch, Moment, Offset};
 use replication::{
-    AssignedReplica, Assignment, Divergence, Effects, EpochEnd, Event, FollowerFetch, IsrAnswer,
-    IsrDecision, LeaderAnswer, Next, Proposal, Replica, Role, Rules, Standing,
+    AssignedReplica, Assignment, CommittedBound, Divergence, Effects, EpochEnd, Event,
+    FollowerFetch, IsrAnswer, IsrDecision, LeaderAnswer, Next, Proposal, RefusedTruncation,
+    Replica, Role, Rules, Standing, TruncationLimit,
 };
 
 /// The transcript as it comes out now: commands and comments as they are, effects made anew.
@@ -90,6 +91,15 @@ impl<'a> Command<'a> {
         }
     }
 
+    /// `truncation=none` allows none, `truncation=4` what was last known below leader epoch 4.
+    fn truncation(&self) -> TruncationLimit {
+        match self.text("truncation") {
+            None => TruncationLimit::Unlimited,
+            Some("none") => TruncationLimit::Committed(LeaderEpoch::NONE),
+            Some(epoch) => TruncationLimit::Committed(LeaderEpoch(parse(epoch))),
+        }
+    }
+
     /// `5..120` is epoch 5, which ends at 120.
     fn epoch_end(&self, name: &str) -> Option<EpochEnd> {
         let (epoch, end) = self.text(name)?.split_once("..").expect("EPOCH..END");
@@ -114,20 +124,28 @@ fn carry_out(replica: &mut Option<Replica>, command: &Command<'_>) -> Vec<String
         let low = replica.low_watermark();
         return vec![low.map_or("not known".to_owned(), |offset| offset.to_string())];
     }
+    if command.verb == "bound" {
+        let CommittedBound { offset, leader_epoch } = replica.bound();
+        return vec![format!("{offset} is committed, as known in epoch {leader_epoch}")];
+    }
     let effects = replica.step(event(command));
     told(&effects)
 }
 
 fn open(command: &Command<'_>) -> Replica {
     let end = command.number_or("end", 0);
-    Replica::opened(
+    let mut replica = Replica::opened(
         BrokerId(command.number_or("me", 1)),
         command.rules(),
         Offset(command.number_or("start", 0)),
         Offset(command.number_or("synced", end)),
         Offset(end),
         Offset(command.number_or("checkpointed", 0)),
-    )
+    );
+    if let Some(EpochEnd { epoch, end }) = command.epoch_end("bound") {
+        replica.recall(CommittedBound { offset: end, leader_epoch: epoch });
+    }
+    replica
 }
 
 fn event(command: &Command<'_>) -> Event {
@@ -179,12 +197,21 @@ fn assignment(command: &Command<'_>) -> Assignment {
         replicas: command.replicas(),
         isr: command.brokers("isr"),
         recovering: command.text("recovering").is_some(),
+        truncation: command.truncation(),
     }
 }
 
 fn told(effects: &Effects) -> Vec<String> {
-    let Effects { high_watermark, role_ended, proposal, truncation, log_start, is_stale, ahead } =
-        effects;
+    let Effects {
+        high_watermark,
+        role_ended,
+        proposal,
+        truncation,
+        refused,
+        log_start,
+        is_stale,
+        ahead,
+    } = effects;
     let mut told = Vec::new();
     told.extend(is_stale.then(|| "stale".to_owned()));
     told.extend(role_ended.then(|| "the role before is over".to_owned()));
@@ -193,6 +220,12 @@ fn told(effects: &Effects) -> Vec<String> {
     told.extend(truncation.map(|cut| {
         let what = if cut.takes_committed { ", taking committed records" } else { "" };
         format!("truncate to {}{what}", cut.to)
+    }));
+    told.extend(refused.map(|refused| {
+        let RefusedTruncation { leader, leader_epoch, to, committed } = refused;
+        format!(
+            "refuse to truncate to {to} as leader {leader} of epoch {leader_epoch} requires: {committed} is committed"
+        )
     }));
     told.extend(log_start.map(|offset| format!("delete records below {offset}")));
     told.extend(ahead.map(|id| format!("broker {id} is ahead: a new leader epoch is needed")));

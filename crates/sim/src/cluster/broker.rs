@@ -103,6 +103,8 @@ pub(crate) struct ClusterBroker {
     pub(crate) is_failed: bool,
     /// A promise that this broker saw broken.
     pub(crate) broken: Option<(PartitionId, Broken)>,
+    /// Partitions of which this follower has just refused to truncate the log.
+    pub(crate) refused: Vec<PartitionId>,
 }
 
 impl ClusterBroker {
@@ -147,6 +149,7 @@ impl ClusterBroker {
             outgoing: Vec::new(),
             is_failed: false,
             broken: None,
+            refused: Vec::new(),
         })
     }
 
@@ -167,6 +170,7 @@ impl ClusterBroker {
         for partition in &self.partitions {
             partition.close()?;
         }
+        self.log_dir.store_bounds(&self.partitions).expect("a healthy disk takes a small file");
         self.log_dir.store_offsets_of(&self.partitions)?;
         let registered = Some(self.epoch).filter(|epoch| epoch.0 >= 0);
         // A process that was never registered has changed nothing.
@@ -331,7 +335,9 @@ impl ClusterBroker {
 
     /// Says whether the fetcher is to look again.
     fn carry_out(&mut self, leader: BrokerId, effects: Effects) -> bool {
-        let Effects { ask, syncs, cuts, start_overs, gaps, deletions, failures, .. } = effects;
+        let Effects { ask, syncs, cuts, start_overs, gaps, deletions, failures, refused, .. } =
+            effects;
+        self.refused.extend(refused.iter().map(|(key, ..)| key.partition.0 as usize));
         for (key, _) in gaps {
             // Nothing is compacted here, and nothing mended.
             let what = format!("{} gets {key:?} from {leader} with offsets missing", self.id);
@@ -727,6 +733,8 @@ impl ClusterBroker {
         let moved = in_reach
             .try_for_each(|(_, partition)| partition.checkpoint(CHECKPOINT_BYTES_MIN).map(drop));
         self.is_failed |= moved.is_err_and(|error| is_fatal(&error));
+        // A disk without room takes them when it has some: the real journal has room of its own.
+        let _ = self.log_dir.store_bounds(&self.partitions);
         let stored = self.log_dir.store_offsets_of(&self.partitions);
         self.is_failed |= stored.is_err_and(|error| error.is_fatal());
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use metadata::decide::{
     AlterPartition, BrokerRef, ConfigChange, ConfigOperation, CreateCluster, CreateTopics,
-    EmptyReplicas2, GiveUpReplicas, IncrementalAlterConfigs, KnownDirectory, NewIsr, NewTopic,
-    RegisterBroker2, UncleanElection,
+    ElectLeaders, ElectionKind, EmptyReplicas2, GiveUpReplicas, IncrementalAlterConfigs,
+    KnownDirectory, NewIsr, NewTopic, RegisterBroker2, UncleanElection,
 };
 use metadata::image::HIGHWATER_VERSION;
 use metadata::{
@@ -21,6 +21,7 @@ use partition::{IsrAnswer, IsrDecision};
 
 use super::forwarded;
 use crate::controller::CLUSTER_ID;
+use crate::message::PartitionId;
 use crate::start::TOPIC;
 
 /// How many in-sync replicas are asked for.
@@ -47,6 +48,8 @@ pub(crate) enum Ask {
     /// Of one partition.
     AlterIsr(AlterPartition),
     Configure(IncrementalAlterConfigs),
+    /// A person wants a leader, whatever it lacks.
+    Elect(ElectLeaders),
 }
 
 /// What the controller answers.
@@ -135,6 +138,10 @@ impl Controller {
                 self.wants_sweep = true;
                 let request = Request::IncrementalAlterConfigs(request.clone());
                 (self.decide(now, &request).0, Told::Nothing)
+            }
+            Ask::Elect(request) => {
+                self.wants_sweep = true;
+                (self.decide(now, &Request::ElectLeaders(request.clone())).0, Told::Nothing)
             }
             Ask::AlterIsr(request) => {
                 let wish = request.partitions.first().expect("one is asked for");
@@ -273,6 +280,12 @@ fn isr_answer(answer: Altered) -> IsrAnswer {
             _ => IsrAnswer::Superseded,
         },
     }
+}
+
+/// A person's request for a leader of one partition.
+pub(super) fn elect_uncleanly(at: PartitionId) -> Ask {
+    let partitions = Some(vec![(TOPIC.to_owned(), PartitionIndex(at as i32))]);
+    Ask::Elect(ElectLeaders { kind: ElectionKind::Unclean, partitions })
 }
 
 /// What an image says of how many in-sync replicas are asked for.

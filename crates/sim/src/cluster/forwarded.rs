@@ -32,6 +32,7 @@ impl Forwarded {
             Ask::GiveUp(report) => Request::GiveUpReplicas(report),
             Ask::AlterIsr(request) => Request::AlterPartition(request),
             Ask::Configure(request) => Request::IncrementalAlterConfigs(request),
+            Ask::Elect(request) => Request::ElectLeaders(request),
         };
         Forwarded::Request(request.to_bytes())
     }
@@ -51,6 +52,7 @@ impl Forwarded {
             Request::GiveUpReplicas(report) => Ask::GiveUp(report),
             Request::AlterPartition(request) => Ask::AlterIsr(request),
             Request::IncrementalAlterConfigs(request) => Ask::Configure(request),
+            Request::ElectLeaders(request) => Ask::Elect(request),
             other => return Err(format!("no broker asks for {other:?}")),
         })
     }

@@ -21,6 +21,7 @@ mod forwarded;
 mod lies;
 mod member;
 mod network;
+mod operator;
 mod plan;
 mod quorum;
 mod rest;
@@ -59,6 +60,7 @@ use forwarded::Forwarded;
 use lies::Lies;
 use member::Member;
 use network::{Body, Cuts};
+use operator::Operator;
 pub use plan::ClusterPlan;
 use truth::Truth;
 
@@ -91,6 +93,8 @@ enum Event {
     SetClock,
     /// A disk has hardly any room left.
     Fill,
+    /// A person ends what only a person may end.
+    Operate(PartitionId),
     /// There is room again.
     Emptied(Process),
     /// A client deletes records.
@@ -166,6 +170,7 @@ pub struct Cluster {
     lies: Lies,
     fills: Fills,
     deletions: Deletions,
+    operator: Operator,
     now: Timestamp,
     queue: BTreeMap<(Timestamp, u64), Event>,
     queued: u64,
@@ -189,7 +194,8 @@ impl Cluster {
     /// A cluster before its first event.
     pub fn new(seed: u64, verbose: bool) -> Cluster {
         let mut random = Rng::with_seed(seed);
-        let plan = ClusterPlan::choose(&mut random);
+        let mut plan = ClusterPlan::choose(&mut random);
+        let operator = Operator::new(seed, &mut plan);
         let now = Timestamp(0);
         let batches = crate::Plan::of_batches(plan.batches);
         let producers: Vec<_> =
@@ -219,6 +225,7 @@ impl Cluster {
             lies: Lies::new(seed, &plan),
             fills: Fills::new(seed),
             deletions: Deletions::new(seed, &plan),
+            operator,
             plan,
         };
         cluster.trace.note(now, format_args!("{:?}", cluster.plan));
@@ -347,6 +354,7 @@ impl Cluster {
             Event::Configure => self.configure(),
             Event::SetClock => self.set_clock(),
             Event::Fill => self.fill(),
+            Event::Operate(at) => self.operate(at),
             Event::Emptied(process) => self.emptied(process),
             Event::Delete => self.delete_records(),
             Event::CommitStarts(process) => self.commit_starts(process),
@@ -480,7 +488,15 @@ impl Cluster {
             }
             assert!(!broker.is_failed, "disks do not fail here");
             let wanted = broker.wants_sync();
+            let refused = std::mem::take(&mut broker.refused);
             self.commit_starts_soon(number);
+            for at in refused {
+                if !self.truth.forgiven[at] {
+                    let what = format!("{number} refuses to truncate {at}, and nothing is lost");
+                    return Err((Invariant::CommittedIsNotCut, what));
+                }
+                self.schedule_operator(at);
+            }
             for one in outgoing {
                 match one {
                     Outgoing::Deleted(at, start) => self.deleted(at, start)?,
