@@ -370,9 +370,10 @@ pub enum MetadataRecord {
 pub const COPIES_LEVEL: i16 = 4;
 
 /// The record types that this code reads, as their keys are spelled.
-const TYPES: [&str; 22] = [
+const TYPES: [&str; 23] = [
     "cluster-created",
     "feature-level-set",
+    "group-placement-set",
     "broker-registered",
     "broker-epoch-used",
     "broker-fenced",
