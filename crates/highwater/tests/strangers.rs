@@ -396,7 +396,7 @@ fn a_full_disk_serves_reads_and_can_be_emptied() {
         assert!(!partition.records.clone().unwrap_or_default().is_empty());
     }
     let health = server.health();
-    assert!(health.contains("503") && health.contains("disk full"), "{health}");
+    assert!(health.contains("503") && health.contains("\"log_directory_full\""), "{health}");
     conn.delete_topic("filling");
     // The files go after a moment, then the directory takes appends again.
     let deadline = Instant::now() + Duration::from_secs(100);

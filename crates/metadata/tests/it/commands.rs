@@ -5,6 +5,7 @@
 
 use metadata::decide::*;
 use metadata::image::HIGHWATER_VERSION;
+use metadata::record::{BrokerSoftware, FeatureRange};
 use metadata::topic_config::{ConfigSource, Resolver};
 use metadata::{ClusterImage, ConfigResource, ControllerSettings, ImageDelta, MetadataRecord};
 use metadata::{ImageUpdate, LocalChangeKind};
@@ -259,7 +260,8 @@ impl World {
         }
     }
 
-    /// With `stopped=`, `had-by=` or `instead-of=` as a process that says what it knows of its directories.
+    /// With `stopped=`, `had-by=` or `instead-of=` as a process that says what it knows of its directories; with
+    /// `level=` as a program that reads `highwater.version` up to this level.
     fn register(&self, words: &[&str]) -> Request {
         let cluster = self.image.cluster_id().map_or(String::new(), |id| id.to_string());
         let flag = |name, otherwise| option(words, name).map_or(otherwise, |word| word == "true");
@@ -276,7 +278,8 @@ impl World {
         };
         let [stopped, had_by, instead_of] =
             ["stopped", "had-by", "instead-of"].map(|name| option(words, name));
-        if stopped.or(had_by).or(instead_of).is_none() {
+        let level = option(words, "level");
+        if stopped.or(had_by).or(instead_of).or(level).is_none() {
             return Request::RegisterBroker(register);
         }
         let epoch = |word: &str| word.parse().ok().map(BrokerEpoch);
@@ -295,7 +298,12 @@ impl World {
             directories: (0..register.log_dirs.len()).map(known).collect(),
             instead_of: instead_of.and_then(epoch),
         };
-        Request::RegisterBroker2(RegisterBroker2 { register, directories })
+        let request = RegisterBroker2 { register, directories };
+        let Some(level) = level else { return Request::RegisterBroker2(request) };
+        let range =
+            FeatureRange { name: HIGHWATER_VERSION.into(), min: 1, max: level.parse().unwrap() };
+        let software = BrokerSoftware { release: "0.2.0".into(), levels: vec![range] };
+        Request::RegisterBroker3(RegisterBroker3 { request, software })
     }
 
     fn new_topic(&mut self, words: &[&str]) -> NewTopic {
