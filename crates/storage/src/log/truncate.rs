@@ -94,14 +94,17 @@ impl Log {
         let are_cut = self.epochs.truncate_end(end);
         self.told_epoch = self.told_epoch.min(self.epochs.latest());
         if are_cut {
-            let stored = self.epochs.store(&self.home);
-            // For lack of room: the next write of the epochs has these.
-            self.epochs_unwritten = matches!(&stored, Err(cause) if cause.is_full());
-            if !self.epochs_unwritten {
-                stored?;
-            }
+            self.store_epochs()?;
         }
         self.reload_producers()
+    }
+
+    /// Writes the epochs of a log whose end has gone. A full disk is no failure: the file keeps the state of a crash
+    /// right before this write, and the next write of the epochs has these.
+    fn store_epochs(&mut self) -> Result<(), StorageError> {
+        let stored = self.epochs.store(&self.home);
+        self.epochs_unwritten = matches!(&stored, Err(cause) if cause.is_full());
+        if self.epochs_unwritten { Ok(()) } else { stored }
     }
 
     /// Empties the log and starts it at `offset`: what a follower does whose leader's log begins
@@ -147,8 +150,6 @@ impl Log {
         self.epochs = Default::default();
         self.told_epoch = LeaderEpoch::NONE;
         self.first_epoch = None;
-        self.epochs.store(&home)?;
-        self.epochs_unwritten = false;
-        Ok(())
+        self.store_epochs()
     }
 }

@@ -376,6 +376,43 @@ fn emptying_a_log_starts_it_elsewhere() {
 }
 
 #[test]
+fn emptying_a_log_is_done_or_left_whole_whatever_room_the_disk_has() {
+    let config = Arc::new(Place::small().config);
+    for (batches, room) in [0, 1, 2].into_iter().flat_map(|n| (0..300).map(move |room| (n, room))) {
+        let disk = SimDisk::new();
+        disk.create_dir_all("data".as_ref()).unwrap();
+        let open = || {
+            let (opened, config): (Arc<dyn Disk>, _) =
+                (Arc::new(disk.clone()), Arc::clone(&config));
+            storage::Log::open(opened, "data/t-0".into(), config, Opening::unknown(NOW)).unwrap()
+        };
+        let mut log = open();
+        (0..batches).for_each(|n| drop(append(&mut log, &Batch::of(3, NOW).epoch(n))));
+        sync(&mut log);
+        checkpoint(&mut log);
+        let end = log.log_end_offset();
+        disk.limit_capacity(Some(room));
+        let mut ticket = log.begin_start_over(Offset(500)).unwrap();
+        let result = ticket.run();
+        let emptied = log.finish_cut(ticket, result);
+        let what = format!("{batches} batches, room for {room} bytes: {emptied:?}");
+        assert!(log.failure().is_none(), "{what}");
+        disk.limit_capacity(None);
+        if emptied.is_err() {
+            assert_eq!(log.log_end_offset(), end, "{what}");
+            continue;
+        }
+        // Where the epochs found no room their file is that of a crash right before the write.
+        assert_eq!(open().log_end_offset(), Offset(500), "{what}");
+        append(&mut log, &Batch::of(1, NOW).epoch(9));
+        sync(&mut log);
+        checkpoint(&mut log);
+        drop(log);
+        assert_eq!(open().epochs(), [(LeaderEpoch(9), Offset(500))], "{what}");
+    }
+}
+
+#[test]
 fn an_idle_log_holds_no_file_open() {
     let place = Place::small();
     let (mut log, all) = filled(&place, 40);
