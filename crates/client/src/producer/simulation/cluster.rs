@@ -559,6 +559,8 @@ impl World {
                 ErrorCode::RequestTimedOut,
                 ErrorCode::NotEnoughReplicasAfterAppend,
                 ErrorCode::NotLeaderOrFollower,
+                // Not retriable: the batch is given up while one before it may be repeated.
+                ErrorCode::UnknownServerError,
             ];
             return refuse(codes[self.rng.usize(..codes.len())]);
         }

@@ -339,7 +339,7 @@ fn troubled(seed: u64) -> Run {
 
 /// Seeds of one test run; `PRODUCER_SEEDS=from..to` has others.
 fn seeds() -> std::ops::Range<u64> {
-    let Ok(text) = std::env::var("PRODUCER_SEEDS") else { return 0..100 };
+    let Ok(text) = std::env::var("PRODUCER_SEEDS") else { return 0..150 };
     let ends = text.split_once("..").expect("PRODUCER_SEEDS is from..to");
     ends.0.parse().expect("a number")..ends.1.parse().expect("a number")
 }
