@@ -15,6 +15,7 @@ mod quorum;
 mod refused;
 mod replaced;
 mod replication;
+mod silent_broker;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write as _};
