@@ -58,6 +58,10 @@ pub async fn run(
     mut refused: UnboundedReceiver<Keys>,
 ) {
     let mut updates = server.quorum.subscribe();
+    // The first update is a step from the empty image: deletions since the start of this broker are in no step.
+    let deleted = server.quorum.end_deleted_topics();
+    let image = server.quorum.image();
+    on_disk(&server, 0, move |server| server.logs.delete_absent(&deleted, &image)).await;
     let mut known: Option<Arc<ImageUpdate>> = None;
     let mut look = tokio::time::interval(OPENED_AGAIN_EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -185,6 +185,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
             returning.check(&image)?;
             // Nobody else has decided anything, and has a replica that could lead instead.
             drop(returning.settle_away(&image)?);
+            logs.delete_absent(&quorum.take_deleted_topics(), &image);
             logs.settle(assigned(&quorum, config.node_id))?;
             let register = registration(&config, &logs, &endpoints, &cluster_id, incarnation);
             let epoch = join_cluster(&quorum, register).await?;
@@ -214,6 +215,8 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
             let unknown = || cluster::unknown_replicas(&quorum.image(), &logs, config.node_id);
             cluster::tell_at_start(unknown, &controller, who).await?;
             cluster::settle_mended(&quorum, &controller, &logs, who).await?;
+            let deleted = quorum.take_deleted_topics();
+            logs.delete_absent(&deleted, &quorum.image());
             logs.settle(assigned(&quorum, config.node_id))?;
             (controller, joined.epoch)
         }

@@ -12,6 +12,7 @@ mod blobs;
 mod check_quorum;
 mod clock;
 mod config;
+mod deleted_topics;
 mod description;
 #[cfg(test)]
 mod faults;

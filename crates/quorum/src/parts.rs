@@ -34,6 +34,7 @@ fn boundary(text: &[u8], bytes_max: usize) -> usize {
 }
 
 /// The first parts of a decision.
+#[derive(Clone)]
 pub(crate) struct Gathered {
     /// The entry before the first of them.
     before: Option<LogId>,

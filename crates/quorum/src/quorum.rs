@@ -3,6 +3,7 @@
 use crate::check_quorum;
 use crate::clock;
 use crate::config::{QuorumConfig, QuorumError};
+use crate::deleted_topics::DeletedTopics;
 use crate::founding::Founding;
 use crate::members::members_changed;
 use crate::network::{Network, Transport, receive};
@@ -19,7 +20,7 @@ use crate::store::open::{Opened, open};
 use crate::store::vote;
 use link::LogPoint;
 use metadata::{ClusterImage, ControllerSettings, Request, Response};
-use model::BrokerId;
+use model::{BrokerId, TopicId};
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::raft::TransferLeaderRequest;
 use openraft::type_config::TypeConfigExt;
@@ -43,6 +44,7 @@ struct Inner {
     network: Network,
     store: LogStore,
     published: Arc<Published>,
+    deleted_topics: Arc<DeletedTopics>,
     snapshot_writes: Writes,
     settings: Arc<Mutex<ControllerSettings>>,
     waits_for: watch::Receiver<Option<String>>,
@@ -123,7 +125,7 @@ impl Quorum {
             Some(members) => members.are_only(me),
             None => config.voters == [config.node],
         };
-        let machine = StateMachine::new(disk, dir, applied);
+        let machine = StateMachine::new(disk, dir, applied).with_log(store.clone());
         if !store.has_vote() && alone {
             lead_alone(&store, me)?;
         } else if !store.has_vote() && store.last().is_some_and(|last| !is_known || last.index > 0)
@@ -160,6 +162,7 @@ impl Quorum {
             heard: Arc::default(),
         };
         let (published, snapshot_writes) = (machine.published(), machine.writes());
+        let deleted_topics = machine.deleted_topics();
         let raft_config = Arc::new(raft_config(config, alone)?);
         let raft = Raft::new(me, raft_config, network.clone(), store.clone(), machine).await;
         let raft = raft.map_err(QuorumError::stopped)?;
@@ -202,6 +205,7 @@ impl Quorum {
             network,
             store,
             published,
+            deleted_topics,
             snapshot_writes,
             settings,
             waits_for,
@@ -256,6 +260,17 @@ impl Quorum {
     /// to the present one.
     pub fn subscribe(&self) -> Subscription {
         self.inner.published.subscribe()
+    }
+
+    /// Removes and returns the topics whose deletion this process has applied so far, entries of its own log included. Topics
+    /// that the process never saw in the metadata are missing, although they may have been deleted.
+    pub fn take_deleted_topics(&self) -> BTreeSet<TopicId> {
+        self.inner.deleted_topics.take()
+    }
+
+    /// Like [`Quorum::take_deleted_topics`], and collects no more: a subscription has the deletions that follow.
+    pub fn end_deleted_topics(&self) -> BTreeSet<TopicId> {
+        self.inner.deleted_topics.end()
     }
 
     /// This node.

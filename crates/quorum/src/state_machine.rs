@@ -9,16 +9,18 @@
 //! Parts of a large decision are gathered, and become facts with the last of them. A snapshot is of what
 //! was before the first: the parts are read again behind it.
 
+use crate::deleted_topics::DeletedTopics;
 use crate::parts::Gathered;
 use crate::published::{Published, Version};
 use crate::raft::{
     Entry, LogId, Outcome, Payload, Proposal, Snapshot, SnapshotMeta, StoredMembership, TypeConfig,
 };
+use crate::store::log_store::LogStore;
 use crate::store::snapshot::{self, Applied};
 use futures_util::{Stream, StreamExt};
 use metadata::{ImageDelta, MetadataRecord};
 use openraft::storage::{EntryResponder, RaftStateMachine};
-use openraft::{OptionalSend, RaftSnapshotBuilder};
+use openraft::{OptionalSend, RaftLogReader, RaftSnapshotBuilder};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,6 +35,9 @@ pub(crate) struct StateMachine {
     /// The parts of a decision of which the last is still to come.
     gathered: Option<Gathered>,
     published: Arc<Published>,
+    deleted_topics: Arc<DeletedTopics>,
+    /// The log of this node, which may end behind the applied entries.
+    log: Option<LogStore>,
     writes: Writes,
     /// Whether an entry may be missing; for tests of others.
     allows_gaps: bool,
@@ -73,7 +78,26 @@ impl StateMachine {
         let version = Version { image, changed_at: applied.changed_at };
         let published = Arc::new(Published::new(version, below));
         let (gathered, writes) = (None, Writes::new());
-        StateMachine { disk, dir, applied, gathered, published, writes, allows_gaps: false }
+        StateMachine {
+            disk,
+            dir,
+            applied,
+            gathered,
+            published,
+            deleted_topics: Arc::new(DeletedTopics::new()),
+            log: None,
+            writes,
+            allows_gaps: false,
+        }
+    }
+
+    /// Reads this log for topics that a received snapshot deletes.
+    pub(crate) fn with_log(self, log: LogStore) -> StateMachine {
+        StateMachine { log: Some(log), ..self }
+    }
+
+    pub(crate) fn deleted_topics(&self) -> Arc<DeletedTopics> {
+        Arc::clone(&self.deleted_topics)
     }
 
     pub(crate) fn writes(&self) -> Writes {
@@ -153,6 +177,9 @@ impl StateMachine {
         let image = &mut self.applied.image;
         for record in records {
             delta.note(image, record);
+            if let MetadataRecord::TopicDeleted { topic_id } = record {
+                self.deleted_topics.note(*topic_id);
+            }
             image.replay(record).map_err(|error| invalid(format!("entry {index}: {error}")))?;
         }
         self.applied.changed_at = Some(index);
@@ -179,6 +206,31 @@ impl StateMachine {
             text(changed_at),
             self.dir.display()
         )))
+    }
+
+    /// Collects the topics that a received snapshot deletes, those in unapplied entries of this node's log included: openraft
+    /// keeps these entries until the snapshot is installed.
+    async fn note_deleted_by(&self, received: &Applied) -> io::Result<()> {
+        self.deleted_topics.note_missing(&self.applied.image, &received.image);
+        let Some(mut log) = self.log.clone() else { return Ok(()) };
+        let next = |applied: &Applied| applied.last.map_or(0, |last| last.index + 1);
+        let unapplied = log.try_get_log_entries(next(&self.applied)..next(received)).await?;
+        let (disk, dir) = (Arc::clone(&self.disk), self.dir.clone());
+        let mut machine = StateMachine::new(disk, dir, self.applied.clone());
+        machine.gathered.clone_from(&self.gathered);
+        for entry in unapplied {
+            // Entries that were never committed may not fit; nothing of them was acted upon.
+            if machine.take_in(entry, &mut ImageDelta::default()).is_err() {
+                break;
+            }
+        }
+        for topic_id in machine.deleted_topics.take() {
+            if received.image.topic_by_id(topic_id).is_none() {
+                self.deleted_topics.note(topic_id);
+            }
+        }
+        self.deleted_topics.note_missing(&machine.applied.image, &received.image);
+        Ok(())
     }
 
     fn publish(&self, delta: ImageDelta, changed_before: Option<u64>) {
@@ -242,6 +294,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         let received = Applied::decode(&bytes).map_err(invalid)?;
         let last = received.last.ok_or_else(|| invalid("a snapshot of nothing".into()))?;
         write_snapshot(&self.writes, &self.disk, &self.dir, last, bytes).await?;
+        self.note_deleted_by(&received).await?;
         let before = std::mem::replace(&mut self.applied, received);
         self.gathered = None;
         let delta = ImageDelta::between(&before.image, &self.applied.image);

@@ -30,6 +30,7 @@ use self::directory::Locked;
 use self::flusher::{SyncObserver, Synced};
 use self::trash::Trash;
 
+mod absent;
 mod away;
 pub mod chores;
 pub mod cleaner;

@@ -1,6 +1,7 @@
 //! The life of a topic through the code that the broker runs: made, its records deleted, deleted, made
 //! again, written to; with a power failure before every operation of the disk, and two starts in a row.
 
+mod absent;
 mod away;
 mod deleting;
 mod names;

@@ -6,7 +6,8 @@ use wire::DeleteRecordsRequest;
 use wire::delete_records::{DeleteRecordsPartition, DeleteRecordsTopic};
 
 use super::hints::{block_on, create, open, until_led};
-use super::replication::{all_acknowledged, produce, wait_for_all_in_sync, wait_for_in_sync};
+use super::lost_disks::folders;
+use super::replication::{all_acknowledged, kept, produce, wait_for_all_in_sync, wait_for_in_sync};
 use super::*;
 
 /// Longer than any wait of these tests.
@@ -94,5 +95,37 @@ fn a_deletion_waits_for_a_silent_replica_until_the_time_out_or_its_fencing() {
     first.signal(Signal::KILL);
     block_on(until_led(&second.address, "kept", |(leader, ..)| *leader == 2));
     assert_eq!(led_from(&second.address), Some((2, 60)));
+    up.stop();
+}
+
+#[test]
+fn topics_that_were_deleted_while_a_broker_was_away_leave_no_folder_there() {
+    let (_place, folder) = place();
+    let mut up = Up::of(&folder, 3, &[]);
+    up.run("topic create kept gone -p 1 -r 3");
+    all_acknowledged(produce(&up.bootstrap, 0..100));
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    let third = up.brokers[2].clone();
+    let rest = format!("{},{}", up.brokers[0].address, up.brokers[1].address);
+    assert_eq!(folders(&third.folder, "gone-0").len(), 1);
+    third.signal(Signal::KILL);
+    up.says("broker 3");
+    run(&rest, "topic delete kept gone");
+    // The same name again, with a replica on the broker that is away.
+    wait_until("the topic is made again", || {
+        try_run(&rest, "topic create kept -p 1 -r 3").status.success()
+    });
+    wait_for_in_sync(&rest, "kept", 2);
+    all_acknowledged(produce(&rest, 500..600));
+    let _by_hand = ByHand::start(&third.again);
+    wait_until("nothing is left of the deleted topics", || {
+        let names = |begin| -> Vec<String> {
+            let found = folders(&third.folder, begin).into_iter();
+            found.map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect()
+        };
+        names("gone-0").is_empty() && names("kept-0") == ["kept-0"]
+    });
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    assert_eq!(kept(&up.bootstrap), (500..600).collect());
     up.stop();
 }
