@@ -1,5 +1,6 @@
 //! What all connections of a broker share.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -38,6 +39,7 @@ use crate::network::buffer::BufferPool;
 use crate::network::listener::Connections;
 use crate::network::lone::Lone;
 use crate::network::memory::RequestMemory;
+use crate::network::shares::PoolShare;
 use crate::network::unsent::Unsent;
 use crate::producer_ids::ProducerIds;
 use crate::replicas::Keys;
@@ -369,6 +371,20 @@ impl Server {
         let image = self.image();
         let partition = partition_of(&image, group).ok_or(ErrorCode::CoordinatorNotAvailable)?;
         self.groups.ask(partition.0, request).await
+    }
+
+    /// Memory of the coordinator of `group` for a member or for assignments. `former_bytes`: the figure of the shard
+    /// for memory that is returned in exchange. `None`: the client's address has its share.
+    pub fn hold_group_memory(
+        &self,
+        group: &str,
+        peer: SocketAddr,
+        bytes: usize,
+        former_bytes: impl FnOnce(&coordinator::Shard) -> usize,
+    ) -> Option<PoolShare> {
+        let partition = partition_of(&self.image(), group);
+        let former = partition.map_or(0, |index| self.groups.bytes_of(index.0, former_bytes));
+        self.groups.hold(Some(peer.ip().to_canonical()), bytes, former)
     }
 
     /// Has the controller decide, and waits until what it decided has been acted upon here.

@@ -50,7 +50,7 @@ use crate::complaints::Complaints;
 use crate::counters::Counters;
 use crate::endpoints::Endpoints;
 use crate::fetch_session::FetchSessions;
-use crate::groups::{Groups, group_config};
+use crate::groups::{GroupPools, Groups, group_config};
 use crate::health::{self, SharedHealth};
 use crate::log_ends::LogEnds;
 use crate::log_levels::LogLevels;
@@ -233,9 +233,11 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         expiry_from: clock.offsets_kept_until(),
         ..group_config(&config)
     };
-    let memory = RequestMemory::new(limits.request_bytes_max, limits.frame_bytes_max);
-    let held = Arc::clone(&memory.decoded);
-    let groups = Arc::new(Groups::new(group_config, clock.clone(), held, data.handle().clone()));
+    let memory = RequestMemory::new(limits.request_bytes_max, limits.frame_bytes_max)
+        .with_groups(config.groups.memory_bytes_max, config.groups.offset_memory_bytes_max);
+    let pools =
+        GroupPools { members: Arc::clone(&memory.members), offsets: Arc::clone(&memory.offsets) };
+    let groups = Arc::new(Groups::new(group_config, clock.clone(), pools, data.handle().clone()));
     let (applied_now, applied) = watch::channel(0);
     let (copied_anew, to_copy_anew) = mpsc::unbounded_channel();
     let connection_limits = ConnectionLimits::new(&config, limits.descriptors.connections);

@@ -100,6 +100,10 @@ settings! {
         session_timeout_ms_max: i32 = "group.max.session.timeout.ms",
         /// Members of one group.
         size_max: usize = "group.max.size",
+        /// Memory of members of all groups.
+        memory_bytes_max: usize = "group.coordinator.memory.max.bytes",
+        /// Memory of committed offsets of all groups.
+        offset_memory_bytes_max: usize = "group.coordinator.offsets.memory.max.bytes",
     }
 }
 

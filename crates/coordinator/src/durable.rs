@@ -8,9 +8,19 @@ use model::TopicPartition;
 
 use crate::GroupId;
 use crate::records::{CommittedOffset, GroupRecord, Record};
+use crate::request::kept_offset_bytes;
 
 /// The stored positions of one group.
-pub(crate) type GroupOffsets = BTreeMap<TopicPartition, CommittedOffset>;
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct GroupOffsets {
+    by_partition: BTreeMap<TopicPartition, CommittedOffset>,
+    /// Bytes of memory that they take: the sum of [`kept_bytes`].
+    kept_bytes: usize,
+}
+
+fn kept_bytes(partition: &TopicPartition, value: &CommittedOffset) -> usize {
+    kept_offset_bytes(partition.topic.len(), value.metadata.len())
+}
 
 /// The facts of one shard, those not yet committed included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,14 +61,20 @@ impl Durable {
     ) -> Option<CommittedOffset> {
         let Some(value) = value else {
             let offsets = self.offsets.get_mut(group)?;
-            let before = offsets.remove(partition);
-            if offsets.is_empty() {
+            let before = offsets.by_partition.remove(partition)?;
+            offsets.kept_bytes -= kept_bytes(partition, &before);
+            if offsets.by_partition.is_empty() {
                 self.offsets.remove(group);
             }
-            return before;
+            return Some(before);
         };
         let offsets = self.offsets.entry(group.clone()).or_default();
-        offsets.insert(partition.clone(), value.clone())
+        offsets.kept_bytes += kept_bytes(partition, value);
+        let before = offsets.by_partition.insert(partition.clone(), value.clone());
+        if let Some(before) = &before {
+            offsets.kept_bytes -= kept_bytes(partition, before);
+        }
+        before
     }
 
     /// Takes back the fact learned last. Only for records that never entered the log.
@@ -73,7 +89,7 @@ impl Durable {
 
     /// The stored position of a group for one partition.
     pub fn offset(&self, group: &GroupId, partition: &TopicPartition) -> Option<&CommittedOffset> {
-        self.offsets.get(group)?.get(partition)
+        self.offsets.get(group)?.by_partition.get(partition)
     }
 
     /// All stored positions of a group, sorted by partition.
@@ -81,7 +97,12 @@ impl Durable {
         &self,
         group: &GroupId,
     ) -> impl Iterator<Item = (&TopicPartition, &CommittedOffset)> {
-        self.offsets.get(group).into_iter().flatten()
+        self.offsets.get(group).into_iter().flat_map(|offsets| &offsets.by_partition)
+    }
+
+    /// Bytes of memory that the stored positions of a group take.
+    pub(crate) fn offset_bytes(&self, group: &GroupId) -> usize {
+        self.offsets.get(group).map_or(0, |offsets| offsets.kept_bytes)
     }
 
     /// Whether a group has stored positions.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use model::{ErrorCode, Timestamp, TopicId};
 
-use crate::{ReplyTo, Request, Response, WriteId};
+use crate::{GroupId, MemberId, ReplyTo, Request, Response, WriteId};
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,14 @@ pub enum Event {
     TopicsDeleted {
         /// Name and id of each, as stored with the offsets: the id is zero where it is not known.
         topics: Vec<(Arc<str>, TopicId)>,
+    },
+    /// The host needs memory: these members go, pending ones too. A group without members and without offsets
+    /// goes with them.
+    Reclaim {
+        /// Their group.
+        group: GroupId,
+        /// Their ids. Ids of others are skipped.
+        members: Vec<MemberId>,
     },
     /// Time has passed, to [`crate::Shard::next_deadline`] or beyond.
     Expire,

@@ -5,7 +5,7 @@
 //! stored; in a stable group whose subscriptions are known, after it was stored, if nobody reads
 //! its topic any more. A time that the client gave goes before all that.
 
-use model::{Timestamp, TopicPartition};
+use model::Timestamp;
 
 use crate::GroupId;
 use crate::group::{Group, GroupState};
@@ -26,8 +26,10 @@ impl Shard {
     fn retain_group(&mut self, id: &GroupId) {
         let (now, retention_ms) = (self.now, self.config.offsets_retention_ms);
         let group = &self.groups[id];
+        let topics = self.durable.offsets(id).map(|(partition, _)| partition.topic.clone());
+        let read = group.subscribed_among(topics.collect());
         let records = self.offset_tombstones(id, |partition, value| {
-            group.expires(partition, value, now, retention_ms)
+            !read.contains(&partition.topic) && group.expires(value, now, retention_ms)
         });
         // What is on its way may be taken back, and then be all there is of the group.
         let may_go = group.state == GroupState::Empty
@@ -39,18 +41,14 @@ impl Shard {
             self.forget_group(id, false);
         } else if !records.is_empty() {
             self.write(&records, None);
+            self.settle_offsets(id);
         }
     }
 }
 
 impl Group {
-    fn expires(
-        &self,
-        partition: &TopicPartition,
-        value: &CommittedOffset,
-        now: Timestamp,
-        retention_ms: i64,
-    ) -> bool {
+    /// Whether an offset of a topic that no member reads has expired.
+    fn expires(&self, value: &CommittedOffset, now: Timestamp, retention_ms: i64) -> bool {
         let kept_from = match (&self.protocol_type, self.state) {
             (None, _) => value.commit_timestamp,
             (Some(_), GroupState::Empty) => self.state_timestamp.unwrap_or(value.commit_timestamp),
@@ -61,9 +59,6 @@ impl Group {
             }
             (Some(_), _) => return false,
         };
-        if self.is_subscribed_to(&partition.topic) {
-            return false;
-        }
         match value.expire_timestamp {
             Some(expire_timestamp) => now >= expire_timestamp,
             None => now.ms_since(kept_from) >= retention_ms,

@@ -17,8 +17,8 @@ use model::{ErrorCode, GenerationId, Timestamp};
 
 use crate::member::Member;
 use crate::records::{GroupRecord, MemberRecord};
-use crate::request::{Lent, Protocol, kept_assignment_bytes};
-use crate::subscription::{PROTOCOL_TYPE_CONSUMER, subscribed_topics};
+use crate::request::{Lent, Protocol, kept_assignment_bytes, kept_identity_bytes};
+use crate::subscription::{PROTOCOL_TYPE_CONSUMER, visit_subscribed_topics};
 use crate::{GroupInstanceId, MemberId};
 
 /// Where a group is in its life. A group that is no more is not in the map at all.
@@ -46,6 +46,30 @@ impl GroupState {
     }
 }
 
+/// A member that was given an id and has not joined with the id yet.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingMember {
+    /// When the id was given.
+    pub(crate) since: Timestamp,
+    /// The host's loan for the id. Dropped with this struct.
+    _lent_identity: Lent,
+}
+
+impl PendingMember {
+    pub(crate) fn new(since: Timestamp, lent_identity: Lent) -> PendingMember {
+        lent_identity.mark_pending(true);
+        PendingMember { since, _lent_identity: lent_identity }
+    }
+}
+
+/// The subscription of one member when its generation began.
+#[derive(Clone, Debug)]
+struct MemberSubscription {
+    metadata: Arc<[u8]>,
+    /// The host's loan for `metadata`. Dropped with this struct.
+    _lent: Lent,
+}
+
 /// The soft state of one group. [`Group::assert_consistent`] holds between two events.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
@@ -66,12 +90,12 @@ pub(crate) struct Group {
     /// Invariant: exactly the members that have an instance id.
     static_members: BTreeMap<GroupInstanceId, MemberId>,
     /// Ids given out with MEMBER_ID_REQUIRED that have not come back. Invariant: no members.
-    pub(crate) pending_members: BTreeSet<MemberId>,
+    pub(crate) pending_members: BTreeMap<MemberId, PendingMember>,
     /// Members that have not asked for their assignment in this generation.
     pub(crate) pending_sync: BTreeSet<MemberId>,
-    /// What all members together read, as of the last completed join phase; `None` if that cannot
-    /// be known.
-    subscribed_topics: Option<BTreeSet<Arc<str>>>,
+    /// Subscriptions of all members, as of the last completed join phase; `None` if the topics that
+    /// they read cannot be known.
+    subscriptions: Option<Vec<MemberSubscription>>,
     /// PreparingRebalance began from Empty: wait for more members even if all have joined.
     pub(crate) is_initial_rebalance: bool,
     /// A member came since the initial wait last began. Extends it.
@@ -82,8 +106,14 @@ pub(crate) struct Group {
     pub(crate) assignment_in_flight: bool,
     /// Why the last rebalance began.
     pub(crate) rebalance_reason: Arc<str>,
-    /// What the host lent for the members' assignments.
+    /// The host's loan for the members' assignments.
     pub(crate) lent: Lent,
+    /// The host's loan for the group itself: that of its first member.
+    pub(crate) lent_identity: Lent,
+    /// The host's loan for the stored positions.
+    pub(crate) lent_offsets: Lent,
+    /// The host's loans for members of the last record, which may have left since.
+    pub(crate) recorded: Vec<Lent>,
 }
 
 impl Group {
@@ -98,15 +128,18 @@ impl Group {
             leader: None,
             members: BTreeMap::new(),
             static_members: BTreeMap::new(),
-            pending_members: BTreeSet::new(),
+            pending_members: BTreeMap::new(),
             pending_sync: BTreeSet::new(),
-            subscribed_topics: Some(BTreeSet::new()),
+            subscriptions: Some(Vec::new()),
             is_initial_rebalance: false,
             new_member_added: false,
             initial_remaining_ms: 0,
             assignment_in_flight: false,
             rebalance_reason: Arc::from(""),
             lent: Lent::default(),
+            lent_identity: Lent::default(),
+            lent_offsets: Lent::default(),
+            recorded: Vec::new(),
         }
     }
 
@@ -127,21 +160,38 @@ impl Group {
             group.leader = leader.or_else(|| group.members.keys().next().cloned());
             group.state = GroupState::Stable;
         }
-        group.subscribed_topics = group.compute_subscribed_topics();
+        group.subscriptions = group.collect_subscriptions();
         group.assert_consistent();
         group
     }
 
-    /// Accounts for what its members keep, of a group that was restored.
-    pub(crate) fn borrow_memory(&mut self, lend: &mut impl FnMut(usize) -> Lent) {
+    /// Borrows the memory of a restored group and of its members.
+    pub(crate) fn borrow_memory(&mut self, group: &str, lend: &mut impl FnMut(usize) -> Lent) {
         let mut assigned = 0;
+        let type_bytes = 2 * self.protocol_type.as_ref().map_or(0, |text| text.len());
         for (id, member) in &mut self.members {
+            let instance = 2 * member.instance.as_ref().map_or(0, |own| own.as_str().len());
+            let texts = member.client_id.len() + member.client_host.len() + type_bytes + instance;
+            let identity_bytes = kept_identity_bytes(group.len(), id.as_str().len(), texts);
+            member.lent_identity = lend(identity_bytes);
             member.lent = lend(member.protocols.iter().map(Protocol::kept_bytes).sum());
-            assigned += kept_assignment_bytes(id.0.len(), member.assignment.len());
+            assigned += kept_assignment_bytes(id.as_str().len(), member.assignment.len());
         }
         if assigned > 0 {
             self.lent = lend(assigned);
         }
+        self.lent_identity = match self.members.values().next() {
+            Some(member) => member.lent_identity.clone(),
+            None => lend(kept_identity_bytes(group.len(), 0, type_bytes)),
+        };
+        self.recorded = self.member_loans();
+        self.subscriptions = self.collect_subscriptions();
+    }
+
+    /// The loans of all members, for as long as a record has them.
+    pub(crate) fn member_loans(&self) -> Vec<Lent> {
+        let loans = |member: &Member| [member.lent_identity.clone(), member.lent.clone()];
+        self.members.values().flat_map(loans).collect()
     }
 
     /// What the log keeps of it, with the assignments that `assignment_of` knows.
@@ -186,13 +236,14 @@ impl Group {
         self.generation_id = GenerationId(self.generation_id.0.checked_add(1).unwrap_or(0));
         self.pending_sync.clear();
         self.protocol = self.choose_protocol();
-        self.subscribed_topics = self.compute_subscribed_topics();
+        self.subscriptions = self.collect_subscriptions();
         let is_empty = self.members.is_empty();
         assert!(is_empty || self.protocol.is_some(), "members that have nothing in common");
         let state = if is_empty { GroupState::Empty } else { GroupState::CompletingRebalance };
         if is_empty {
-            // The assignments have gone with the members.
+            // The assignments and the recorded members go with the record that follows.
             self.lent = Lent::default();
+            self.recorded.clear();
         }
         self.transition(now, state);
     }
@@ -232,32 +283,43 @@ impl Group {
         self.protocol_type.as_deref() == Some(PROTOCOL_TYPE_CONSUMER)
     }
 
-    fn compute_subscribed_topics(&self) -> Option<BTreeSet<Arc<str>>> {
+    fn collect_subscriptions(&self) -> Option<Vec<MemberSubscription>> {
         if self.members.is_empty() {
-            return Some(BTreeSet::new());
+            return Some(Vec::new());
         }
         if !self.is_consumer_group() {
             return None;
         }
         let protocol = self.protocol.as_deref()?;
-        let mut topics = BTreeSet::new();
+        let mut subscriptions = Vec::with_capacity(self.members.len());
         for member in self.members.values() {
-            topics.extend(subscribed_topics(&member.metadata(protocol)).ok()?);
+            let metadata = member.metadata(protocol);
+            visit_subscribed_topics(&metadata, |_| {}).ok()?;
+            subscriptions.push(MemberSubscription { metadata, _lent: member.lent.clone() });
         }
-        Some(topics)
+        Some(subscriptions)
     }
 
-    /// Whether a member reads `topic`. Where that cannot be known: yes, to be safe.
-    pub(crate) fn is_subscribed_to(&self, topic: &str) -> bool {
-        match &self.subscribed_topics {
-            Some(topics) => topics.contains(topic),
-            None => self.is_consumer_group(),
+    /// Those of `topics` that members read. If that cannot be known: all of them, to be safe.
+    pub(crate) fn subscribed_among(&self, topics: BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
+        let Some(subscriptions) = &self.subscriptions else {
+            return if self.is_consumer_group() { topics } else { BTreeSet::new() };
+        };
+        let mut read = BTreeSet::new();
+        for subscription in subscriptions.iter().filter(|_| !topics.is_empty()) {
+            let visited = visit_subscribed_topics(&subscription.metadata, |topic| {
+                if topics.contains(&topic) {
+                    read.insert(topic);
+                }
+            });
+            assert!(visited.is_ok(), "it was understood when the generation began");
         }
+        read
     }
 
-    /// Whether [`Group::is_subscribed_to`] is knowledge rather than caution.
+    /// Whether [`Group::subscribed_among`] is knowledge rather than caution.
     pub(crate) fn knows_subscriptions(&self) -> bool {
-        self.subscribed_topics.is_some()
+        self.subscriptions.is_some()
     }
 
     /// The longest rebalance time-out of the members, in milliseconds; 0 without members.
@@ -310,6 +372,9 @@ impl Group {
             assert!(before.is_none(), "{instance} is taken");
         }
         self.pending_members.remove(&id);
+        if self.members.is_empty() {
+            self.lent_identity = member.lent_identity.clone();
+        }
         self.leader.get_or_insert_with(|| id.clone());
         let before = self.members.insert(id, member);
         assert!(before.is_none(), "nobody joins twice");
@@ -367,7 +432,7 @@ impl Group {
         assert!(!is_active || !self.members.is_empty(), "{:?} without members", self.state);
         assert!(!is_active || self.protocol.is_some(), "{:?} without protocol", self.state);
         assert!(self.state != GroupState::Empty || self.members.is_empty());
-        assert!(self.pending_members.iter().all(|id| !self.members.contains_key(id)));
+        assert!(self.pending_members.keys().all(|id| !self.members.contains_key(id)));
         let static_count = self.members.values().filter(|m| m.instance.is_some()).count();
         assert_eq!(static_count, self.static_members.len(), "each static name has its member");
         let joining = self.members.values().any(Member::is_awaiting_join);

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use model::{ErrorCode, Uuid};
 
 use crate::config::STRING_BYTES_MAX;
-use crate::group::{Group, GroupState};
-use crate::member::Member;
+use crate::group::{Group, GroupState, PendingMember};
+use crate::member::{Member, push_waiting};
 use crate::outbox::{Replaced, Scope, Then};
 use crate::records::Record;
-use crate::request::JoinGroup;
+use crate::request::{JoinGroup, MEMBER_ID_SUFFIX_BYTES};
 use crate::response::{JoinGroupResponse, Response};
 use crate::shard::Shard;
 use crate::timers::TimerKey;
@@ -36,7 +36,8 @@ impl Shard {
         if !is_unknown && !self.groups.contains_key(&request.group) {
             return Err(refuse(ErrorCode::UnknownMemberId));
         }
-        let group = self.groups.entry(request.group.clone()).or_insert_with(Group::new);
+        let blank = Group::new();
+        let group = self.groups.get(&request.group).unwrap_or(&blank);
         if !group.has_room(&request.member, self.config.group_size_max) {
             self.leave_full_group(&request.group, &request.member);
             return Err((ErrorCode::GroupMaxSizeReached, MemberId::default()));
@@ -44,6 +45,8 @@ impl Shard {
         if !group.supports_protocols(&request.protocol_type, &request.protocols) {
             return Err(refuse(ErrorCode::InconsistentGroupProtocol));
         }
+        // Only a join that gets an id makes a group.
+        self.groups.entry(request.group.clone()).or_insert(blank);
         match &request.instance {
             None if is_unknown => self.join_new_dynamic(to, request),
             Some(instance) if is_unknown => self.join_new_static(to, request, instance),
@@ -56,11 +59,12 @@ impl Shard {
         if !allowed.contains(&request.session_timeout_ms) {
             return Err(ErrorCode::InvalidSessionTimeout);
         }
-        // What a record cannot hold must not get into a group. An id adds 37 bytes to its front.
+        // What a record cannot hold must not get into a group.
         let front = request.instance.as_ref().map_or(&*request.client_id, |own| own.as_str());
         let names = request.protocols.iter().map(|protocol| &*protocol.name);
         let texts = [&*request.protocol_type, &*request.client_host, &*request.client_id];
-        let mut lengths = names.chain(texts).map(str::len).chain([front.len() + 37]);
+        let mut lengths =
+            names.chain(texts).map(str::len).chain([front.len() + MEMBER_ID_SUFFIX_BYTES]);
         let fits = lengths.all(|length| length <= STRING_BYTES_MAX);
         if fits { Ok(()) } else { Err(ErrorCode::InvalidRequest) }
     }
@@ -68,9 +72,10 @@ impl Shard {
     /// A member that finds no place in a rebalance loses the one it had.
     fn leave_full_group(&mut self, id: &GroupId, member: &MemberId) {
         let group = self.groups.get_mut(id).expect("the caller has it");
-        if group.pending_members.remove(member) {
+        if group.pending_members.remove(member).is_some() {
             self.timers.cancel(&TimerKey::PendingMember(id.clone(), member.clone()));
             self.complete_join_if_all_joined(id);
+            self.forget_if_blank(id);
         } else if group.members.contains_key(member) {
             self.remove_member(id, member, "the group is full");
         }
@@ -89,7 +94,8 @@ impl Shard {
         let id = &request.group;
         let group = self.groups.get_mut(id).expect("the caller made it");
         assert!(!group.members.contains_key(&member), "the host gave the same random bytes twice");
-        group.pending_members.insert(member.clone());
+        let pending = PendingMember::new(self.now, request.lent_identity.clone());
+        group.pending_members.insert(member.clone(), pending);
         let deadline = self.now.plus_ms(request.session_timeout_ms as i64);
         self.timers.set(TimerKey::PendingMember(id.clone(), member.clone()), deadline);
         Err((ErrorCode::MemberIdRequired, member))
@@ -118,12 +124,13 @@ impl Shard {
         assert_eq!(group.protocol_type.as_ref(), Some(&request.protocol_type));
         let mut member = Member::joining(request);
         member.awaiting_join.push(to);
+        request.lent_identity.mark_pending(false);
         group.insert(member_id.clone(), member);
         group.new_member_added = true;
         self.timers.cancel(&TimerKey::PendingMember(id.clone(), member_id.clone()));
         // It does not know its id yet and cannot send heartbeats; but it must not wait for ever,
         // since its client may have gone away and come back as another member.
-        assert!(!self.groups[id].pending_members.contains(&member_id), "it has come");
+        assert!(!self.groups[id].pending_members.contains_key(&member_id), "it has come");
         let deadline = self.now.plus_ms(self.config.new_member_join_timeout_ms);
         self.timers.set(TimerKey::Session(id.clone(), member_id), deadline);
         self.rebalance(id, request.reason.as_deref().unwrap_or("a member joined"));
@@ -132,7 +139,7 @@ impl Shard {
     fn join_known(&mut self, to: ReplyTo, request: &JoinGroup) -> Result<(), ErrorCode> {
         let (id, member_id) = (&request.group, &request.member);
         let group = self.groups.get_mut(id).expect("the caller saw it");
-        if group.pending_members.contains(member_id) {
+        if group.pending_members.contains_key(member_id) {
             // Static members are never told to come back with an id.
             if request.instance.is_some() {
                 return Err(ErrorCode::UnknownMemberId);
@@ -174,7 +181,12 @@ impl Shard {
         let group = self.groups.get_mut(id).expect("the caller saw it");
         let member = group.members.get_mut(&request.member).expect("the caller checked it");
         member.update(request);
-        member.awaiting_join.push(to);
+        let outdated = push_waiting(&mut member.awaiting_join, to);
+        if let Some(outdated) = outdated {
+            let error = ErrorCode::RebalanceInProgress;
+            let response = JoinGroupResponse::error(error, request.member.clone());
+            self.outbox.reply_now(outdated, Response::JoinGroup(response));
+        }
         self.rebalance(id, request.reason.as_deref().unwrap_or("a member joined again"));
     }
 
@@ -214,6 +226,7 @@ impl Shard {
                 old_member,
                 old_leader,
                 supports_skip_assignment: request.supports_skip_assignment,
+                member_loans: self.groups[id].member_loans(),
             };
             self.write_replacement(then);
         } else {
@@ -230,8 +243,9 @@ impl Shard {
 
     /// A static member's new id is committed: it may go on in its old place.
     pub(crate) fn replaced(&mut self, replaced: Replaced) {
-        let Replaced { group: id, new_id, .. } = replaced;
+        let Replaced { group: id, new_id, member_loans, .. } = replaced;
         let Some(group) = self.groups.get_mut(&id) else { return };
+        group.recorded = member_loans;
         if group.state != GroupState::Stable {
             // A rebalance began meanwhile, and this join is part of it.
             return;
@@ -290,7 +304,7 @@ impl Group {
 
 /// `front-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`.
 fn new_member_id(front: &str, uuid: Uuid) -> MemberId {
-    let mut id = String::with_capacity(front.len() + 37);
+    let mut id = String::with_capacity(front.len() + MEMBER_ID_SUFFIX_BYTES);
     id.push_str(front);
     for (at, byte) in uuid.0.iter().enumerate() {
         if matches!(at, 0 | 4 | 6 | 8 | 10) {
@@ -298,6 +312,6 @@ fn new_member_id(front: &str, uuid: Uuid) -> MemberId {
         }
         write!(id, "{byte:02x}").expect("a String takes all that is written");
     }
-    assert_eq!(id.len(), front.len() + 37);
+    assert_eq!(id.len(), front.len() + MEMBER_ID_SUFFIX_BYTES);
     MemberId(Arc::from(id))
 }

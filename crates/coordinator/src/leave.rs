@@ -31,6 +31,7 @@ impl Shard {
         if members.iter().any(|left| left.error.is_none()) {
             self.rebalance_without_left(id, reason.unwrap_or("a member left"));
         }
+        self.forget_if_blank(id);
         assert_eq!(members.len(), request.members.len(), "one result for each");
         let response = LeaveGroupResponse { error: ErrorCode::None, members };
         self.reply(id, Scope::Membership, to, Response::LeaveGroup(response));
@@ -39,7 +40,7 @@ impl Shard {
     /// Takes one member out, without a rebalance yet.
     fn leave_one(&mut self, id: &GroupId, leaving: &Leaving) -> ErrorCode {
         let group = self.groups.get_mut(id).expect("the caller saw it");
-        if group.pending_members.remove(&leaving.member) {
+        if group.pending_members.remove(&leaving.member).is_some() {
             self.timers.cancel(&TimerKey::PendingMember(id.clone(), leaving.member.clone()));
             return ErrorCode::None;
         }

@@ -78,9 +78,13 @@ impl Loader {
 
     /// The shard, once all records are read. Offsets of transactions that are still open do not count: this
     /// broker has no coordinator that could end them, and adoption ends those of other clusters. Members of stable groups have a session from now on.
-    /// The effects are those of groups that are larger than is allowed now: they rebalance. `lend` is asked for
-    /// the bytes that each member's subscription and each group's assignment take from now on.
-    pub fn finish(self, now: Timestamp, mut lend: impl FnMut(usize) -> Lent) -> (Shard, Effects) {
+    /// The effects are those of groups that are larger than is allowed now: they rebalance. `lend` returns the loans
+    /// for the bytes that members and groups take.
+    pub fn finish(
+        self,
+        now: Timestamp,
+        lend: impl FnMut(LoanFor, usize) -> Lent,
+    ) -> (Shard, Effects) {
         let mut shard = Shard {
             config: self.config,
             now,
@@ -92,7 +96,7 @@ impl Loader {
         for id in shard.durable.group_ids() {
             shard.restore(&id);
         }
-        shard.groups.values_mut().for_each(|group| group.borrow_memory(&mut lend));
+        shard.borrow_memory(lend);
         let interval_ms = shard.config.offsets_retention_check_interval_ms;
         let first = now.plus_ms(interval_ms).max(shard.config.expiry_from);
         shard.timers.set(TimerKey::Retention, first);
@@ -102,7 +106,26 @@ impl Loader {
     }
 }
 
+/// The use of a loan to a restored group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoanFor {
+    /// Members, their ids and assignments.
+    Members,
+    /// Committed offsets.
+    Offsets,
+}
+
 impl Shard {
+    fn borrow_memory(&mut self, mut lend: impl FnMut(LoanFor, usize) -> Lent) {
+        for (id, group) in &mut self.groups {
+            group.borrow_memory(id.as_str(), &mut |bytes| lend(LoanFor::Members, bytes));
+            if self.durable.has_offsets(id) {
+                group.lent_offsets = lend(LoanFor::Offsets, 0);
+            }
+        }
+        self.settle_all_offsets();
+    }
+
     /// Makes the soft state of a group that only records know.
     fn restore(&mut self, id: &GroupId) {
         let group = self.durable.group(id).map_or_else(Group::new, Group::restored);

@@ -17,7 +17,9 @@ pub(crate) struct Member {
     pub(crate) rebalance_timeout_ms: i32,
     /// In the order of its preference; a member restored from a record has only the chosen one.
     pub(crate) protocols: Vec<Protocol>,
-    /// What the host lent for `protocols`.
+    /// The host's loan for the ids.
+    pub(crate) lent_identity: Lent,
+    /// The host's loan for `protocols`.
     pub(crate) lent: Lent,
     /// What the leader assigned last; in CompletingRebalance still that of an earlier generation.
     pub(crate) assignment: Arc<[u8]>,
@@ -27,6 +29,15 @@ pub(crate) struct Member {
     pub(crate) awaiting_sync: Vec<ReplyTo>,
     /// It has never completed a join: it does not know its id, so it cannot send heartbeats.
     pub(crate) is_new: bool,
+}
+
+/// Requests of one member that wait at a time. A client that sends a request again has dropped the former one.
+const WAITING_MAX: usize = 8;
+
+/// Adds a request that waits. Returns the oldest one if there are too many: it is to be refused.
+pub(crate) fn push_waiting(waiting: &mut Vec<ReplyTo>, to: ReplyTo) -> Option<ReplyTo> {
+    waiting.push(to);
+    (waiting.len() > WAITING_MAX).then(|| waiting.remove(0))
 }
 
 impl Member {
@@ -40,6 +51,7 @@ impl Member {
             session_timeout_ms: request.session_timeout_ms,
             rebalance_timeout_ms: request.rebalance_timeout_ms,
             protocols: request.protocols.clone(),
+            lent_identity: request.lent_identity.clone(),
             lent: request.lent.clone(),
             assignment: Arc::from(&[][..]),
             awaiting_join: Vec::new(),
@@ -62,6 +74,7 @@ impl Member {
             session_timeout_ms: record.session_timeout_ms,
             rebalance_timeout_ms,
             protocols: vec![Protocol { name, metadata: record.subscription.clone() }],
+            lent_identity: Lent::default(),
             lent: Lent::default(),
             assignment: record.assignment.clone(),
             awaiting_join: Vec::new(),
@@ -123,6 +136,7 @@ impl Member {
         self.session_timeout_ms = request.session_timeout_ms;
         self.rebalance_timeout_ms = request.rebalance_timeout_ms;
         self.protocols = request.protocols.clone();
+        self.lent_identity = request.lent_identity.clone();
         self.lent = request.lent.clone();
     }
 }

@@ -70,8 +70,12 @@ impl Shard {
         }
         assert_eq!(errors.len(), request.topics.len(), "one result for each");
         if !records.is_empty() {
-            self.groups.entry(request.group.clone()).or_insert_with(Group::new);
+            let group = self.groups.entry(request.group.clone()).or_insert_with(Group::new);
+            if !group.lent_offsets.is_loan() {
+                group.lent_offsets = request.lent.clone();
+            }
             self.write(&records, None);
+            self.settle_offsets(&request.group);
         }
         errors
     }

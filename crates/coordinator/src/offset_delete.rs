@@ -21,10 +21,16 @@ impl Shard {
             Err(error) => OffsetDeleteResponse { error, topics: Vec::new() },
             Ok(()) => {
                 let mut records = Vec::new();
-                let delete = |topic| self.delete_topic_offsets(id, topic, &mut records);
+                let topics = request.topics.iter().map(|asked| asked.topic.clone());
+                let read = self.groups[id].subscribed_among(topics.collect());
+                let delete = |asked: &TopicPartitions| {
+                    let is_read = read.contains(&asked.topic);
+                    self.delete_topic_offsets(id, asked, is_read, &mut records)
+                };
                 let topics: PartitionErrors = request.topics.iter().map(delete).collect();
                 if !records.is_empty() {
                     self.write(&records, None);
+                    self.settle_offsets(id);
                 }
                 OffsetDeleteResponse { error: ErrorCode::None, topics }
             }
@@ -45,9 +51,9 @@ impl Shard {
         &self,
         id: &GroupId,
         asked: &TopicPartitions,
+        is_read: bool,
         records: &mut Vec<Record>,
     ) -> (Arc<str>, Vec<(PartitionIndex, ErrorCode)>) {
-        let is_read = self.groups[id].is_subscribed_to(&asked.topic);
         let error = if is_read { ErrorCode::GroupSubscribedToTopic } else { ErrorCode::None };
         for partition in asked.partitions.iter().filter(|_| !is_read) {
             let key = TopicPartition { topic: asked.topic.clone(), partition: *partition };
@@ -71,6 +77,7 @@ impl Shard {
             });
             if !records.is_empty() {
                 self.write(&records, None);
+                self.settle_offsets(&id);
             }
         }
     }
@@ -93,7 +100,7 @@ impl Shard {
     pub(crate) fn forget_group(&mut self, id: &GroupId, always_write: bool) {
         let mut group = self.groups.remove(id).expect("the caller saw it");
         assert_eq!(group.state, GroupState::Empty, "only an empty group is removed");
-        for member in std::mem::take(&mut group.pending_members) {
+        for member in std::mem::take(&mut group.pending_members).into_keys() {
             self.timers.cancel(&TimerKey::PendingMember(id.clone(), member));
         }
         let mut records = self.offset_tombstones(id, |_, _| true);
@@ -115,7 +122,7 @@ impl Shard {
         let Some(since) = since else { return };
         self.timers.cancel(&TimerKey::Join(id.clone()));
         self.timers.cancel(&TimerKey::Sync(id.clone()));
-        for member in since.pending_members {
+        for member in since.pending_members.into_keys() {
             self.timers.cancel(&TimerKey::PendingMember(id.clone(), member));
         }
         for (member_id, member) in since.members {

@@ -32,11 +32,20 @@ pub(crate) enum Scope {
 #[derive(Debug)]
 pub(crate) enum Then {
     /// The leader's assignment: the generation becomes stable.
-    Assigned { group: GroupId, generation_id: GenerationId, lent: Lent },
+    Assigned { group: GroupId, generation_id: GenerationId, loans: RecordLoans },
     /// A static member came back to a stable group under a new id.
     Replaced(Box<Replaced>),
     /// A group was removed: this is what it was, to go back to if the write fails.
     Deleted { group: GroupId, was: Box<Group> },
+}
+
+/// The host's loans for the content of a group's record.
+#[derive(Debug)]
+pub(crate) struct RecordLoans {
+    /// For the assignments.
+    pub(crate) assignments: Lent,
+    /// For the members.
+    pub(crate) members: Vec<Lent>,
 }
 
 impl Then {
@@ -61,6 +70,8 @@ pub(crate) struct Replaced {
     /// Who led before the replacement; clients without KIP-814 must not take themselves for it.
     pub(crate) old_leader: MemberId,
     pub(crate) supports_skip_assignment: bool,
+    /// The host's loans for the members of the record.
+    pub(crate) member_loans: Vec<Lent>,
 }
 
 /// Records, and the bytes of each.

@@ -18,6 +18,13 @@ use crate::{GroupId, MemberId, ReplyTo};
 /// rebalance time-out of 0.
 const POSTPONED_JOIN_MS_MIN: i64 = 100;
 
+/// Longest reason of a rebalance that is kept, in bytes. Kafka's clients cut theirs at 255 characters (KIP-800).
+const REASON_BYTES_MAX: usize = 255;
+
+fn shortened(reason: &str) -> &str {
+    &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)]
+}
+
 impl Shard {
     /// Begins a rebalance, or, if one is under way, sees whether this completes it.
     pub(crate) fn rebalance(&mut self, id: &GroupId, reason: &str) {
@@ -38,7 +45,7 @@ impl Shard {
             let nothing: Arc<[u8]> = Arc::from(&[][..]);
             group.members.values_mut().for_each(|member| member.assignment = nothing.clone());
         }
-        group.rebalance_reason = Arc::from(reason);
+        group.rebalance_reason = Arc::from(shortened(reason));
         group.pending_sync.clear();
         group.transition(self.now, GroupState::PreparingRebalance);
         if group.is_initial_rebalance {
@@ -189,8 +196,9 @@ impl Shard {
     pub(crate) fn pending_member_ended(&mut self, id: &GroupId, member: &MemberId) {
         let Some(group) = self.groups.get_mut(id) else { return };
         assert!(!group.members.contains_key(member), "its deadline ended when it joined");
-        if group.pending_members.remove(member) {
+        if group.pending_members.remove(member).is_some() {
             self.complete_join_if_all_joined(id);
+            self.forget_if_blank(id);
         }
     }
 

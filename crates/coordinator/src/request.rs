@@ -36,6 +36,21 @@ pub enum Request {
 }
 
 impl Request {
+    /// The group id, to be replaced by an equal one.
+    pub(crate) fn group_mut(&mut self) -> Option<&mut GroupId> {
+        match self {
+            Request::JoinGroup(request) => Some(&mut request.group),
+            Request::SyncGroup(request) => Some(&mut request.group),
+            Request::Heartbeat(request) => Some(&mut request.group),
+            Request::LeaveGroup(request) => Some(&mut request.group),
+            Request::OffsetCommit(request) => Some(&mut request.group),
+            Request::OffsetFetch(request) => Some(&mut request.group),
+            Request::OffsetDelete(request) => Some(&mut request.group),
+            Request::DescribeGroup(group) | Request::DeleteGroup(group) => Some(group),
+            Request::ListGroups(_) => None,
+        }
+    }
+
     /// The group it is for; none for [`Request::ListGroups`].
     pub fn group(&self) -> Option<&GroupId> {
         match self {
@@ -61,36 +76,118 @@ pub struct Protocol {
     pub metadata: Arc<[u8]>,
 }
 
-impl Protocol {
-    /// Bytes of memory that it takes as long as its member is one.
-    pub fn kept_bytes(&self) -> usize {
-        kept_protocol_bytes(self.name.len(), self.metadata.len())
+impl JoinGroup {
+    /// Bytes of memory that the ids of the member or of the pending member take, with a group of its own.
+    pub fn kept_identity_bytes(&self) -> usize {
+        let front = self.instance.as_ref().map_or(self.client_id.len(), |own| own.as_str().len());
+        let member = self.member.as_str().len().max(front + MEMBER_ID_SUFFIX_BYTES);
+        let texts = self.client_id.len() + self.client_host.len() + 2 * self.protocol_type.len();
+        kept_identity_bytes(self.group.as_str().len(), member, texts + 2 * front)
+    }
+
+    /// Bytes of memory that the protocols take as long as the member has them.
+    pub fn kept_protocol_bytes(&self) -> usize {
+        self.protocols.iter().map(Protocol::kept_bytes).sum()
     }
 }
 
-/// Bytes of memory that a protocol takes whose name and metadata have so many.
-pub fn kept_protocol_bytes(name: usize, metadata: usize) -> usize {
-    /// What a protocol takes beside them.
-    const PROTOCOL_BYTES: usize = 64;
-    PROTOCOL_BYTES + name + metadata
+impl SyncGroup {
+    /// Bytes of memory that the assignments take until the next generation has others.
+    pub fn kept_bytes(&self) -> usize {
+        let assignments = self.assignments.iter();
+        assignments.map(|(id, bytes)| kept_assignment_bytes(id.as_str().len(), bytes.len())).sum()
+    }
+}
+
+/// Length of the random end of a new member's id, in bytes.
+pub(crate) const MEMBER_ID_SUFFIX_BYTES: usize = 37;
+
+/// Bytes of memory that the ids of a member take, with a group of its own. `texts`: bytes of all other strings.
+pub(crate) fn kept_identity_bytes(group: usize, member: usize, texts: usize) -> usize {
+    /// Maps, timers and records of the member and of the group, without strings.
+    const IDENTITY_BYTES: usize = 4096;
+    IDENTITY_BYTES + 2 * group + 3 * member + texts
+}
+
+impl Protocol {
+    /// Bytes of memory that the protocol takes as long as its member has it.
+    pub fn kept_bytes(&self) -> usize {
+        /// Memory beside name and metadata.
+        const PROTOCOL_BYTES: usize = 128;
+        PROTOCOL_BYTES + self.name.len() + self.metadata.len()
+    }
 }
 
 /// Bytes of memory that an assignment takes, with its member's id, that have so many.
-pub fn kept_assignment_bytes(member: usize, assignment: usize) -> usize {
-    /// What an assignment takes beside them.
-    const ASSIGNMENT_BYTES: usize = 64;
+pub(crate) fn kept_assignment_bytes(member: usize, assignment: usize) -> usize {
+    /// Memory beside id and content.
+    const ASSIGNMENT_BYTES: usize = 128;
     ASSIGNMENT_BYTES + member + assignment
 }
 
-/// What the host lends to a member or a group and gets back, dropped, when the member's subscription or the
-/// group's assignment is dropped: the host's account of the memory that they take. It means nothing here.
+/// Bytes of memory that a committed offset takes, whose topic and metadata have so many.
+pub(crate) fn kept_offset_bytes(topic: usize, metadata: usize) -> usize {
+    /// Memory beside both.
+    const OFFSET_BYTES: usize = 320;
+    OFFSET_BYTES + topic + metadata
+}
+
+/// Bytes of memory that a group with committed offsets takes, without the offsets.
+pub(crate) fn kept_group_bytes(group: usize) -> usize {
+    /// Maps of the group, without strings.
+    const GROUP_BYTES: usize = 2048;
+    GROUP_BYTES + 2 * group
+}
+
+/// The host's account of memory that a member or a group takes. Dropping the account returns the memory.
+pub trait MemoryLoan: Any + Send + Sync {
+    /// Bytes charged.
+    fn bytes(&self) -> usize;
+
+    /// Charges exactly `bytes` from now on, whether there is room or not.
+    fn set_bytes(&self, bytes: usize);
+
+    /// The bytes belong to a member that has not joined with its id yet, or no longer do.
+    fn mark_pending(&self, is_pending: bool);
+}
+
+/// Memory that the host lends to a member or a group. The shard drops the loan together with the strings that
+/// it accounts for.
 #[derive(Clone, Default)]
-pub struct Lent(Option<Arc<dyn Any + Send + Sync>>);
+pub struct Lent(Option<Arc<dyn MemoryLoan>>);
 
 impl Lent {
-    /// Lends `thing`.
-    pub fn new(thing: impl Any + Send + Sync) -> Lent {
-        Lent(Some(Arc::new(thing)))
+    /// Lends the memory of this account.
+    pub fn new(loan: impl MemoryLoan) -> Lent {
+        Lent(Some(Arc::new(loan)))
+    }
+
+    /// Whether the host lent anything.
+    pub(crate) fn is_loan(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Bytes charged; 0 without a loan.
+    pub fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |loan| loan.bytes())
+    }
+
+    /// The account, if it has this type.
+    pub fn account<T: MemoryLoan>(&self) -> Option<&T> {
+        let loan: &dyn Any = self.0.as_deref()?;
+        loan.downcast_ref()
+    }
+
+    pub(crate) fn set_bytes(&self, bytes: usize) {
+        if let Some(loan) = &self.0 {
+            loan.set_bytes(bytes);
+        }
+    }
+
+    pub(crate) fn mark_pending(&self, is_pending: bool) {
+        if let Some(loan) = &self.0 {
+            loan.mark_pending(is_pending);
+        }
     }
 }
 
@@ -138,7 +235,9 @@ pub struct JoinGroup {
     pub require_known_member_id: bool,
     /// Version 9 and later: a leader may be told to keep the assignment (KIP-814).
     pub supports_skip_assignment: bool,
-    /// Held for as long as `protocols` are.
+    /// Held for as long as the ids of the member are ([`JoinGroup::kept_identity_bytes`]).
+    pub lent_identity: Lent,
+    /// Held for as long as `protocols` are ([`JoinGroup::kept_protocol_bytes`]).
     pub lent: Lent,
 }
 
@@ -161,7 +260,7 @@ pub struct SyncGroup {
     pub require_protocol: bool,
     /// Everyone's assignment from the leader; empty from others.
     pub assignments: Vec<(MemberId, Arc<[u8]>)>,
-    /// Held for as long as `assignments` are.
+    /// Held for as long as `assignments` are ([`SyncGroup::kept_bytes`]).
     pub lent: Lent,
 }
 
@@ -213,6 +312,8 @@ pub struct OffsetCommit {
     pub retention_ms: Option<i64>,
     /// What to store. The host has refused unknown topics and partitions already.
     pub topics: Vec<TopicCommits>,
+    /// Charged with all offsets of the group, if the group has none before.
+    pub lent: Lent,
 }
 
 /// One topic's positions to store.

@@ -37,7 +37,7 @@ impl Shard {
     ///
     /// Panics if the configuration is not valid.
     pub fn new(config: GroupConfig, now: Timestamp) -> Shard {
-        crate::Loader::new(config).finish(now, |_| Default::default()).0
+        crate::Loader::new(config).finish(now, |_, _| Default::default()).0
     }
 
     /// Takes an event and adds to `out` what is to be done about it.
@@ -52,6 +52,7 @@ impl Shard {
             Event::Committed { write } => self.committed(write),
             Event::AppendFailed { from, error } => self.append_failed(from, error),
             Event::TopicsDeleted { topics } => self.delete_topics(&topics),
+            Event::Reclaim { group, members } => self.reclaim(&group, &members),
             Event::Expire => self.expire(),
         }
         self.set_parked_timer();
@@ -105,7 +106,7 @@ impl Shard {
                 let has_session = timer(TimerKey::Session(id.clone(), member_id.clone()));
                 assert!(has_session || member.is_kept_by_waiting(), "{member_id} stays for ever");
             }
-            for member_id in &group.pending_members {
+            for member_id in group.pending_members.keys() {
                 assert!(timer(TimerKey::PendingMember(id.clone(), member_id.clone())));
             }
             let is_preparing = group.state == GroupState::PreparingRebalance;
@@ -121,7 +122,13 @@ impl Shard {
         assert!(!is_parked || self.timers.is_set(&TimerKey::Parked), "an answer waits for ever");
     }
 
-    fn request(&mut self, to: ReplyTo, request: Request) {
+    fn request(&mut self, to: ReplyTo, mut request: Request) {
+        // The state shares one copy of each id: a request's copy is charged to no loan.
+        if let Some(group) = request.group_mut()
+            && let Some((known, _)) = self.groups.get_key_value(group)
+        {
+            *group = known.clone();
+        }
         if request.group().is_some_and(|group| !is_group_id_allowed(&request, group)) {
             self.outbox.reply_now(to, refusal(request, ErrorCode::InvalidGroupId));
             return;
@@ -143,8 +150,8 @@ impl Shard {
     fn committed(&mut self, write: WriteId) {
         for then in self.outbox.commit(write) {
             match then {
-                Then::Assigned { group, generation_id, lent } => {
-                    self.assigned(&group, generation_id, lent);
+                Then::Assigned { group, generation_id, loans } => {
+                    self.assigned(&group, generation_id, loans);
                 }
                 Then::Replaced(replaced) => self.replaced(*replaced),
                 Then::Deleted { .. } => {}
@@ -155,6 +162,7 @@ impl Shard {
     fn append_failed(&mut self, from: WriteId, error: ErrorCode) {
         let error = answer_for_failed_write(error);
         let mut others = self.outbox.fail(&mut self.durable, from, error);
+        self.settle_all_offsets();
         // Restore deleted groups first; one recreated since is discarded.
         let is_deletion = |then: &mut Then| matches!(then, Then::Deleted { .. });
         let deletions: Vec<Then> = others.extract_if(.., is_deletion).collect();
@@ -238,7 +246,8 @@ impl Shard {
 
     /// A member was heard of, or is waited for: its session begins anew.
     pub(crate) fn restart_session(&mut self, group: &GroupId, id: &MemberId) {
-        let member = &self.groups[group].members[id];
+        let (group, state) = self.groups.get_key_value(group).expect("the caller has it");
+        let (id, member) = state.members.get_key_value(id).expect("the caller saw the member");
         let deadline = self.now.plus_ms(member.session_timeout_ms as i64);
         self.timers.set(TimerKey::Session(group.clone(), id.clone()), deadline);
     }

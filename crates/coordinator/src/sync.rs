@@ -6,9 +6,10 @@ use std::sync::Arc;
 use model::{ErrorCode, GenerationId};
 
 use crate::group::{Group, GroupState};
-use crate::outbox::{Scope, Then};
+use crate::member::push_waiting;
+use crate::outbox::{RecordLoans, Scope, Then};
 use crate::records::Record;
-use crate::request::{Lent, SyncGroup};
+use crate::request::SyncGroup;
 use crate::response::{Response, SyncGroupResponse};
 use crate::shard::Shard;
 use crate::{GroupId, MemberId, ReplyTo};
@@ -27,7 +28,12 @@ impl Shard {
             GroupState::Stable => self.answer_sync(id, &request.member, to),
             GroupState::CompletingRebalance => {
                 let member = group.members.get_mut(&request.member).expect("the check found it");
-                member.awaiting_sync.push(to);
+                let outdated = push_waiting(&mut member.awaiting_sync, to);
+                if let Some(outdated) = outdated {
+                    let error = ErrorCode::RebalanceInProgress;
+                    let response = Response::SyncGroup(SyncGroupResponse::error(error));
+                    self.outbox.reply_now(outdated, response);
+                }
                 if group.is_leader(&request.member) && !group.assignment_in_flight {
                     self.write_assignment(request);
                 }
@@ -91,12 +97,22 @@ impl Shard {
         };
         let generation_id = group.generation_id;
         let value = Some(group.to_record(assignment_of));
-        let then = Then::Assigned { group: id.clone(), generation_id, lent: request.lent };
+        let loans = RecordLoans { assignments: request.lent, members: group.member_loans() };
+        let then = Then::Assigned { group: id.clone(), generation_id, loans };
         self.write(&[Record::GroupMetadata { group: id, value }], Some(then));
     }
 
     /// The leader's assignment is committed. If a rebalance has begun meanwhile, it is of no use.
-    pub(crate) fn assigned(&mut self, id: &GroupId, generation_id: GenerationId, lent: Lent) {
+    pub(crate) fn assigned(
+        &mut self,
+        id: &GroupId,
+        generation_id: GenerationId,
+        loans: RecordLoans,
+    ) {
+        if let Some(group) = self.groups.get_mut(id) {
+            // The record is kept whether the generation goes on or not.
+            (group.lent, group.recorded) = (loans.assignments, loans.members);
+        }
         if !self.groups.get(id).is_some_and(|group| group.awaits_assignment(generation_id)) {
             return;
         }
@@ -107,7 +123,6 @@ impl Shard {
         let group = self.groups.get_mut(id).expect("it was there a line above");
         assert_eq!(assignments.len(), group.members.len(), "the members of the generation");
         group.transition(self.now, GroupState::Stable);
-        group.lent = lent;
         for (member_id, assignment) in assignments {
             let group = self.groups.get_mut(id).expect("it was there a line above");
             let member = group.members.get_mut(&member_id).expect("the record has its members");

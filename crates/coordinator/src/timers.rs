@@ -70,6 +70,11 @@ impl Timers {
         due
     }
 
+    /// The deadline of `key`, if it has one.
+    pub(crate) fn deadline(&self, key: &TimerKey) -> Option<Timestamp> {
+        self.by_key.get(key).copied()
+    }
+
     /// Whether `key` has a deadline.
     pub(crate) fn is_set(&self, key: &TimerKey) -> bool {
         self.by_key.contains_key(key)

@@ -169,7 +169,7 @@ impl World {
         for record in self.log.iter().map(|(bytes, _)| bytes).chain(tail) {
             loader.replay(&record.key, record.value.as_deref()).expect("it was encoded here");
         }
-        let (replayed, _) = loader.finish(self.now, |_| Default::default());
+        let (replayed, _) = loader.finish(self.now, |_, _| Default::default());
         let shard = self.shard.as_ref().expect("there is one between two restarts");
         assert_eq!(replayed.durable(), shard.durable());
     }
@@ -402,6 +402,7 @@ impl World {
         let mut uuid = [0; 16];
         uuid[8..].copy_from_slice(&(self.requests + 1).to_be_bytes());
         JoinGroup {
+            lent_identity: coordinator::request::Lent::default(),
             lent: coordinator::request::Lent::default(),
             group: known.map_or_else(|| group_of(group), |known| known.group),
             member,
@@ -451,6 +452,7 @@ impl World {
         let topics = vec![TopicCommits { topic, topic_id, partitions: vec![commit] }];
         let request = match own {
             None => OffsetCommit {
+                lent: coordinator::request::Lent::default(),
                 group: group_of(who),
                 member: MemberId::default(),
                 instance: None,
@@ -459,6 +461,7 @@ impl World {
                 topics,
             },
             Some(own) => OffsetCommit {
+                lent: coordinator::request::Lent::default(),
                 group: own.group,
                 member: own.member,
                 instance: own.instance.as_deref().map(Into::into),
@@ -501,7 +504,7 @@ impl World {
         for (record, _) in &self.log {
             loader.replay(&record.key, record.value.as_deref()).expect("it was encoded here");
         }
-        let (shard, effects) = loader.finish(self.now, |_| Default::default());
+        let (shard, effects) = loader.finish(self.now, |_, _| Default::default());
         shard.assert_consistent();
         self.generations.clear();
         for group in [group_of(0), group_of(1)] {

@@ -58,6 +58,7 @@ impl Hosted {
         });
         let partitions = partitions.collect();
         let request = OffsetCommit {
+            lent: coordinator::request::Lent::default(),
             group: group.into(),
             member: Default::default(),
             instance: None,
@@ -79,7 +80,7 @@ impl Hosted {
         for record in self.log.iter().flat_map(|write| &write.records) {
             loader.replay(&record.key, record.value.as_deref()).unwrap();
         }
-        loader.finish(NOW, |_| Default::default()).0
+        loader.finish(NOW, |_, _| Default::default()).0
     }
 }
 

@@ -45,7 +45,7 @@ impl Log {
 
     /// The group's offset once the log is read.
     fn offset(self) -> Option<i64> {
-        let (shard, _) = self.loader.finish(Timestamp(2), |_| Default::default());
+        let (shard, _) = self.loader.finish(Timestamp(2), |_, _| Default::default());
         let partition = TopicPartition::new("t", 0);
         shard.durable().offset(&"g".into(), &partition).map(|stored| stored.offset.0)
     }

@@ -19,6 +19,15 @@ pub fn release_unused() -> bool {
     false
 }
 
+/// Bytes that the process has allocated from the heap and not freed, for tests of memory limits.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "a C function; it has no safe wrapper")]
+pub fn allocated_bytes() -> usize {
+    // SAFETY: `mallinfo2` takes nothing, returns numbers, and takes the allocator's locks itself.
+    let info = unsafe { libc::mallinfo2() };
+    info.uordblks + info.hblkhd
+}
+
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     /// Bytes resident now.

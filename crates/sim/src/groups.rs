@@ -31,7 +31,7 @@ impl Groups {
     pub(crate) fn load(partition: Arc<Partition>, now: Timestamp) -> Result<Groups, StorageError> {
         let mut loader = Loader::new(GroupConfig::default());
         replay(&partition, &mut loader)?;
-        let (shard, effects) = loader.finish(now, |_| Default::default());
+        let (shard, effects) = loader.finish(now, |_, _| Default::default());
         let (uncommitted, woken) = (VecDeque::new(), Arc::default());
         let mut groups = Groups { shard, partition, uncommitted, woken };
         let replies = groups.perform(now, effects);

@@ -17,9 +17,10 @@ use std::task::{Wake, Waker};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use coordinator::request::Lent;
+use coordinator::request::{Lent, MemoryLoan, OffsetCommit};
 use coordinator::{
-    Effects, Event, GroupConfig, Loader, ReplyTo, Request, Response, Shard, WriteId,
+    Effects, Event, GroupConfig, GroupId, GroupMemory, Loader, LoanFor, MemberId, ReplyTo, Request,
+    Response, Shard, WriteId,
 };
 use model::record::BatchBuilder;
 use model::{ErrorCode, LeaderEpoch, Offset, TopicId, TopicPartition};
@@ -27,12 +28,13 @@ use parking_lot::Mutex;
 use partition::{Acks, Append, Fate, Partition, PartitionError, Refusal, Status};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
+use super::GroupPools;
 use super::standby::Standby;
 use crate::clock::Clock;
 use crate::handlers::error_code;
-use crate::network::memory::Gate;
+use crate::network::shares::PoolShare;
 use crate::read_log::{self, Range, ReadLogError};
 use crate::vital;
 
@@ -46,8 +48,8 @@ pub(super) struct Host {
     partition: Arc<Partition>,
     epoch: LeaderEpoch,
     clock: Clock,
-    /// Where what members keep is charged.
-    memory: Arc<Gate>,
+    /// Charged with the memory of the shard.
+    memory: GroupPools,
     /// The thread that must wait for no disk.
     control: ThreadId,
     stage: Mutex<Stage>,
@@ -110,7 +112,7 @@ impl Host {
         partition: Arc<Partition>,
         epoch: LeaderEpoch,
         clock: Clock,
-        memory: Arc<Gate>,
+        memory: GroupPools,
         control: ThreadId,
     ) -> Host {
         let (stage, topics_gone) = (Mutex::new(Stage::Loading), Mutex::default());
@@ -229,7 +231,7 @@ impl Host {
         if matches!(*stage, Stage::Ended) || self.is_over() {
             return false;
         }
-        let (shard, effects) = loader.finish(self.clock.steady(), |bytes| self.lend(bytes));
+        let (shard, effects) = loader.finish(self.clock.steady(), |of, bytes| self.lend(of, bytes));
         let mut hosted = Box::new(Hosted {
             shard,
             waiting: HashMap::new(),
@@ -245,12 +247,34 @@ impl Host {
         true
     }
 
-    /// Accounts for what a member or a group that was loaded keeps, as far as there is room for what is kept
-    /// for long: groups that were loaded must not keep requests out, other than JoinGroup and SyncGroup, which
-    /// want room of the same account.
-    fn lend(&self, bytes: usize) -> Lent {
-        let mut kept = self.memory.charge();
-        if kept.try_hold(bytes) { Lent::new(kept) } else { Lent::default() }
+    /// Charges the memory of a loaded member or group, whether there is room or not.
+    fn lend(&self, of: LoanFor, bytes: usize) -> Lent {
+        let pool = match of {
+            LoanFor::Members => &self.memory.members,
+            LoanFor::Offsets => &self.memory.offsets,
+        };
+        let share = pool.share(None);
+        share.set_bytes(bytes);
+        Lent::new(share)
+    }
+
+    /// The loans to all groups; none unless the shard serves.
+    pub(super) fn memory(&self) -> Vec<GroupMemory> {
+        let mut memory = Vec::new();
+        self.with_hosted(|hosted| memory = hosted.shard.memory());
+        memory
+    }
+
+    /// Removes members, to take their memory back.
+    pub(super) fn reclaim(&self, group: GroupId, members: Vec<MemberId>) {
+        self.with_hosted(|hosted| self.step(hosted, Event::Reclaim { group, members }));
+    }
+
+    /// A figure of the shard; 0 unless it serves.
+    pub(super) fn bytes_of(&self, bytes: impl FnOnce(&Shard) -> usize) -> usize {
+        let mut found = 0;
+        self.with_hosted(|hosted| found = bytes(&hosted.shard));
+        found
     }
 
     fn fail(&self, cause: &LoadError) {
@@ -348,6 +372,10 @@ impl Host {
                 Stage::Serving(hosted) => hosted,
                 Stage::Loading => return Err(ErrorCode::CoordinatorLoadInProgress),
                 Stage::Failed(_) | Stage::Ended => return Err(ErrorCode::NotCoordinator),
+            };
+            let _room = match &request {
+                Request::OffsetCommit(commit) => room_for_offsets(&hosted.shard, commit)?,
+                _ => None,
             };
             let (sender, answer) = oneshot::channel();
             let reply_to = ReplyTo(hosted.next_reply);
@@ -464,6 +492,24 @@ impl Host {
                 // The client may have gone: then nobody wants the answer.
                 let _ = sender.send(reply.response);
             }
+        }
+    }
+}
+
+/// Room for offsets that the group does not have yet, until the shard has charged them.
+fn room_for_offsets(shard: &Shard, commit: &OffsetCommit) -> Result<Option<PoolShare>, ErrorCode> {
+    let Some(share) = commit.lent.account::<PoolShare>() else { return Ok(None) };
+    let growth = shard.offset_growth(commit);
+    if growth == 0 {
+        return Ok(None);
+    }
+    match share.hold_more(growth) {
+        Ok(room) => Ok(Some(room)),
+        Err(_) => {
+            if share.is_report_due() {
+                warn!(owner = ?share.owner(), "memory for committed offsets is full: OffsetCommit requests for further partitions are refused; raise group.coordinator.offsets.memory.max.bytes, or delete groups that are not used");
+            }
+            Err(ErrorCode::CoordinatorNotAvailable)
         }
     }
 }

@@ -3,6 +3,7 @@
 //! those that other brokers lead in `standby.rs`.
 
 mod host;
+mod room;
 mod standby;
 
 use std::collections::HashMap;
@@ -10,14 +11,14 @@ use std::sync::Arc;
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use coordinator::{GroupConfig, Request, Response};
+use coordinator::{GroupConfig, Request, Response, Shard};
 use metadata::ClusterImage;
 use model::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition};
 use parking_lot::{Mutex, RwLock};
 use partition::Partition;
 
 use crate::clock::Clock;
-use crate::network::memory::Gate;
+use crate::network::shares::SharedPool;
 use crate::vital;
 use host::Host;
 use standby::Standby;
@@ -29,7 +30,7 @@ pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
 pub struct Groups {
     config: GroupConfig,
     clock: Clock,
-    memory: Arc<Gate>,
+    memory: GroupPools,
     /// Where shards are served: on the data threads, which wait for a write now and then.
     data: tokio::runtime::Handle,
     /// The thread that these were made on, and that must wait for no disk.
@@ -37,6 +38,15 @@ pub struct Groups {
     shards: RwLock<HashMap<i32, Arc<Host>>>,
     /// Of the partitions that this broker follows.
     standbys: Mutex<HashMap<i32, Arc<Standby>>>,
+}
+
+/// Memory of all coordinators of this broker.
+#[derive(Clone)]
+pub struct GroupPools {
+    /// Of members and assignments.
+    pub members: Arc<SharedPool>,
+    /// Of committed offsets.
+    pub offsets: Arc<SharedPool>,
 }
 
 /// The partition of `__consumer_offsets` that a group belongs to, by the cluster's formula. `None`: the topic
@@ -48,11 +58,11 @@ pub fn partition_of(image: &ClusterImage, group: &str) -> Option<PartitionIndex>
 }
 
 impl Groups {
-    /// No coordinator yet. To be called on the control thread. What members keep is charged to `memory`; shards are served on `data`.
+    /// No coordinator yet. To be called on the control thread. Their memory is charged to `memory`; shards are served on `data`.
     pub fn new(
         config: GroupConfig,
         clock: Clock,
-        memory: Arc<Gate>,
+        memory: GroupPools,
         data: tokio::runtime::Handle,
     ) -> Groups {
         let (shards, standbys) = (RwLock::default(), Mutex::default());
@@ -67,7 +77,7 @@ impl Groups {
         if self.shards.read().get(&index).is_some_and(|host| host.is_of(&partition, epoch)) {
             return;
         }
-        let (clock, memory) = (self.clock.clone(), Arc::clone(&self.memory));
+        let (clock, memory) = (self.clock.clone(), self.memory.clone());
         let host = Arc::new(Host::new(partition, epoch, clock, memory, self.control));
         if let Some(old) = self.shards.write().insert(index, Arc::clone(&host)) {
             old.unload();
@@ -130,6 +140,12 @@ impl Groups {
     pub async fn ask(&self, partition_index: i32, request: Request) -> Result<Response, ErrorCode> {
         let host = self.shards.read().get(&partition_index).cloned();
         host.ok_or(ErrorCode::NotCoordinator)?.ask(request).await
+    }
+
+    /// A figure of the shard behind `partition_index`; 0 unless the shard is here.
+    pub fn bytes_of(&self, partition_index: i32, bytes: impl FnOnce(&Shard) -> usize) -> usize {
+        let host = self.shards.read().get(&partition_index).cloned();
+        host.map_or(0, |host| host.bytes_of(bytes))
     }
 
     /// The partitions whose shards are here.

@@ -119,7 +119,7 @@ mod tests {
     }
 
     fn groups(loader: Loader) -> BTreeSet<GroupId> {
-        loader.finish(NOW, |_| Default::default()).0.durable().group_ids()
+        loader.finish(NOW, |_, _| Default::default()).0.durable().group_ids()
     }
 
     #[test]

@@ -76,7 +76,8 @@ fn a_timer_that_writes_to_a_disk_that_hangs_does_not_hold_up_the_control_thread(
     };
     let (data, control) = (data_runtime(), Control::start());
     let handle = data.handle().clone();
-    let memory = Arc::clone(&RequestMemory::new(1 << 20, 1 << 20).decoded);
+    let memory = RequestMemory::new(1 << 20, 1 << 20);
+    let memory = GroupPools { members: memory.members, offsets: memory.offsets };
     let groups = control.run(move || {
         let groups = Groups::new(config, Clock::default(), memory, handle);
         groups.load(partition, LeaderEpoch(0));

@@ -2,18 +2,16 @@
 //! (KIP-394); v5 static members (KIP-345); v7 protocol type; v8 a reason (KIP-800); v9 a leader that
 //! need not assign (KIP-814). The answer comes when the rebalance has gathered its members.
 //!
-//! What members say of themselves is kept in memory, which is bounded: without room for more a join is
-//! answered COORDINATOR_NOT_AVAILABLE, upon which clients try again. Kafka has no such bound.
+//! Memory of members is bounded. Without room a join gets COORDINATOR_NOT_AVAILABLE, and clients retry. Kafka has
+//! no such bound.
 
 use std::sync::Arc;
 
-use coordinator::request::{JoinGroup, Lent, Protocol, kept_protocol_bytes};
+use coordinator::request::{JoinGroup, Lent, Protocol};
 use coordinator::response::JoinedMember;
 use coordinator::{Request, Response};
 use model::{ErrorCode, Uuid};
 use wire::join_group::{JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember};
-
-use crate::network::memory::Charge;
 
 use super::Call;
 use super::group::{bytes, client_host, optional};
@@ -26,12 +24,12 @@ const SKIP_ASSIGNMENT_FROM_VERSION: i16 = 9;
 /// Answers.
 pub async fn handle(call: Arc<Call>, request: JoinGroupRequest) -> JoinGroupResponse {
     let member_id = request.member_id.clone();
-    // The member keeps what it says of itself for as long as it is one.
-    let mut kept = call.server.memory.decoded.charge();
-    if !kept.try_hold(kept_bytes(&request)) {
+    let mut join = join(&call, request);
+    if !lend(&call, &mut join) {
         return refused(&call, ErrorCode::CoordinatorNotAvailable, member_id);
     }
-    match call.server.ask_group(&request.group_id.clone(), join(&call, request, kept)).await {
+    let group = join.group.clone();
+    match call.server.ask_group(group.as_str(), Request::JoinGroup(join)).await {
         Ok(Response::JoinGroup(joined)) => JoinGroupResponse {
             throttle_time_ms: 0,
             error_code: joined.error.code(),
@@ -48,19 +46,25 @@ pub async fn handle(call: Arc<Call>, request: JoinGroupRequest) -> JoinGroupResp
     }
 }
 
-/// Bytes of memory that a member takes.
-fn kept_bytes(request: &JoinGroupRequest) -> usize {
-    let protocols = request.protocols.iter();
-    protocols.map(|own| kept_protocol_bytes(own.name.len(), own.metadata.len())).sum()
+/// Lends the memory that the member keeps. False if there is none.
+fn lend(call: &Call, join: &mut JoinGroup) -> bool {
+    let (identity, protocols) = (join.kept_identity_bytes(), join.kept_protocol_bytes());
+    let former = |shard: &coordinator::Shard| shard.member_bytes(&join.group, &join.member);
+    let bytes = identity + protocols;
+    let held = call.server.hold_group_memory(join.group.as_str(), call.peer, bytes, former);
+    let Some(held) = held else { return false };
+    let (identity, protocols) = held.split(identity);
+    (join.lent_identity, join.lent) = (Lent::new(identity), Lent::new(protocols));
+    true
 }
 
-fn join(call: &Call, request: JoinGroupRequest, kept: Charge) -> Request {
+fn join(call: &Call, request: JoinGroupRequest) -> JoinGroup {
     let rebalance_timeout_ms = if call.version >= REBALANCE_TIMEOUT_FROM_VERSION {
         request.rebalance_timeout_ms
     } else {
         request.session_timeout_ms
     };
-    Request::JoinGroup(JoinGroup {
+    JoinGroup {
         group: request.group_id.into(),
         member: request.member_id.into(),
         uuid: Uuid::from_random(fastrand::u128(..).to_be_bytes()),
@@ -81,8 +85,9 @@ fn join(call: &Call, request: JoinGroupRequest, kept: Charge) -> Request {
         reason: request.reason.map(Into::into),
         require_known_member_id: call.version >= KNOWN_MEMBER_FROM_VERSION,
         supports_skip_assignment: call.version >= SKIP_ASSIGNMENT_FROM_VERSION,
-        lent: Lent::new(kept),
-    })
+        lent_identity: Lent::default(),
+        lent: Lent::default(),
+    }
 }
 
 /// Before version 7 the name of no protocol is empty, since then it is null.

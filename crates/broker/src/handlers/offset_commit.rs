@@ -1,12 +1,15 @@
 //! OffsetCommit (key 8), versions 2 to 10. v2 to v4 a retention time; v6 leader epochs; v7 static
 //! members; v9 members of the new protocol, which is not served; v10 topic ids. Answered when the
 //! commit is on disk.
+//!
+//! Memory of offsets is bounded. Without room a commit for further partitions gets COORDINATOR_NOT_AVAILABLE. Kafka
+//! has no such bound.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use ::metadata::ClusterImage;
-use coordinator::request::{OffsetCommit, PartitionCommit, TopicCommits};
+use coordinator::request::{Lent, OffsetCommit, PartitionCommit, TopicCommits};
 use coordinator::{Request, Response};
 use model::{ErrorCode, GenerationId, LeaderEpoch, Offset, PartitionIndex};
 use wire::offset_commit::{
@@ -81,6 +84,7 @@ async fn commit(call: &Call, request: &OffsetCommitRequest, topics: Vec<TopicCom
         generation_id: GenerationId(request.generation_id_or_member_epoch),
         retention_ms: (request.retention_time_ms >= 0).then_some(request.retention_time_ms),
         topics,
+        lent: Lent::new(call.server.memory.offsets.share(Some(call.peer.ip().to_canonical()))),
     });
     match call.server.ask_group(&request.group_id, commit).await {
         Ok(Response::OffsetCommit(committed)) => committed

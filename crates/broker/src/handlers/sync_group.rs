@@ -1,17 +1,15 @@
 //! SyncGroup (key 14), versions 0 to 5. v3 static members; v5 the protocol, which must be the one
 //! that was chosen. The answer comes when the leader has assigned.
 //!
-//! Assignments are kept in memory, which is bounded: without room for more a leader is answered
-//! COORDINATOR_NOT_AVAILABLE, upon which clients try again. Kafka has no such bound.
+//! Memory of assignments is bounded. Without room a leader gets COORDINATOR_NOT_AVAILABLE, and clients retry. Kafka
+//! has no such bound.
 
 use std::sync::Arc;
 
-use coordinator::request::{Lent, SyncGroup, kept_assignment_bytes};
+use coordinator::request::{Lent, SyncGroup};
 use coordinator::{Request, Response};
 use model::{ErrorCode, GenerationId};
 use wire::sync_group::{SyncGroupRequest, SyncGroupResponse};
-
-use crate::network::memory::Charge;
 
 use super::Call;
 use super::group::{bytes, optional};
@@ -21,13 +19,16 @@ const PROTOCOL_FROM_VERSION: i16 = 5;
 
 /// Answers.
 pub async fn handle(call: Arc<Call>, request: SyncGroupRequest) -> SyncGroupResponse {
-    let group = request.group_id.clone();
-    // The group keeps its members' assignments until there are others.
-    let mut kept = call.server.memory.decoded.charge();
-    if !kept.try_hold(kept_bytes(&request)) {
-        return refused(ErrorCode::CoordinatorNotAvailable);
+    let mut sync = sync(&call, request);
+    let group = sync.group.clone();
+    if !sync.assignments.is_empty() {
+        let former = |shard: &coordinator::Shard| shard.assignment_bytes(&group);
+        let bytes = sync.kept_bytes();
+        let held = call.server.hold_group_memory(group.as_str(), call.peer, bytes, former);
+        let Some(held) = held else { return refused(ErrorCode::CoordinatorNotAvailable) };
+        sync.lent = Lent::new(held);
     }
-    match call.server.ask_group(&group, sync(&call, request, kept)).await {
+    match call.server.ask_group(group.as_str(), Request::SyncGroup(sync)).await {
         Ok(Response::SyncGroup(synced)) => SyncGroupResponse {
             throttle_time_ms: 0,
             error_code: synced.error.code(),
@@ -40,18 +41,12 @@ pub async fn handle(call: Arc<Call>, request: SyncGroupRequest) -> SyncGroupResp
     }
 }
 
-/// Bytes of memory that the assignments take.
-fn kept_bytes(request: &SyncGroupRequest) -> usize {
-    let assignments = request.assignments.iter();
-    assignments.map(|one| kept_assignment_bytes(one.member_id.len(), one.assignment.len())).sum()
-}
-
 fn refused(code: ErrorCode) -> SyncGroupResponse {
     SyncGroupResponse { error_code: code.code(), ..Default::default() }
 }
 
-fn sync(call: &Call, request: SyncGroupRequest, kept: Charge) -> Request {
-    Request::SyncGroup(SyncGroup {
+fn sync(call: &Call, request: SyncGroupRequest) -> SyncGroup {
+    SyncGroup {
         group: request.group_id.into(),
         member: request.member_id.into(),
         instance: optional(request.group_instance_id),
@@ -64,6 +59,6 @@ fn sync(call: &Call, request: SyncGroupRequest, kept: Charge) -> Request {
             .into_iter()
             .map(|one| (one.member_id.into(), Arc::from(&one.assignment[..])))
             .collect(),
-        lent: Lent::new(kept),
-    })
+        lent: Lent::default(),
+    }
 }

@@ -3,8 +3,9 @@
 //! - *Frames*: bytes of requests that have arrived and were not taken in yet
 //!   (`queued.max.request.bytes`). Charged as they arrive, never as they are announced. The last part
 //!   is kept for frames of at most 1 MiB, so that a few large ones stop nobody else's.
-//! - *Decoded*: requests as the handlers see them, answers that wait to be sent, and what group
-//!   coordinators keep of their members.
+//! - *Decoded*: requests as the handlers see them, and answers that wait to be sent.
+//!
+//! Memory of group coordinators outlives requests: `shares.rs` bounds it.
 //!
 //! Whoever finds no room waits and is woken. That all wait for each other, each with half a frame, is
 //! prevented by the *pass*: one frame of each size may use the last bytes of the gate.
@@ -17,22 +18,28 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::shares::{Content, SharedPool};
+
 /// Frames up to this size, in bytes, may use what is kept for them. Producers' usual
 /// `max.request.size` is 1 MiB.
 const SMALL_FRAME_BYTES_MAX: usize = (1 << 20) + 1024;
 /// What is kept for small frames, in bytes.
 const KEPT_BYTES: usize = 32 << 20;
-/// Bytes of decoded requests, unsent answers and members of groups.
+/// Bytes of decoded requests and unsent answers.
 const DECODED_BYTES_MAX: usize = 48 << 20;
 /// Of which this much is kept for small requests.
 const DECODED_KEPT_BYTES: usize = 24 << 20;
-/// What may be kept for long, by members of groups mostly, in bytes.
-const HELD_BYTES_MAX: usize = 16 << 20;
+/// Bytes that requests may hold while the broker counts as quiet.
+const QUIET_BYTES_MAX: usize = 16 << 20;
+/// Memory of members of groups, unless configured, in bytes.
+const MEMBER_BYTES_MAX: usize = 32 << 20;
+/// Memory of committed offsets, unless configured, in bytes.
+const OFFSET_BYTES_MAX: usize = 64 << 20;
 /// The largest request when it is decoded, in bytes.
 const REQUEST_BYTES_MAX: usize = 64 << 20;
-/// What the one large request with the pass may take beyond the gate, in bytes: with what may be kept
-/// for long, the largest request fits.
-const OVERDRAFT_BYTES: usize = REQUEST_BYTES_MAX + HELD_BYTES_MAX - DECODED_BYTES_MAX;
+/// Bytes that the one large request with the pass may take beyond the gate: the largest request fits beside
+/// those that hold [`QUIET_BYTES_MAX`].
+const OVERDRAFT_BYTES: usize = REQUEST_BYTES_MAX + QUIET_BYTES_MAX - DECODED_BYTES_MAX;
 /// By how much the process may grow before it is asked what of it is unused, in bytes.
 const UNUSED_BYTES: usize = 8 << 20;
 /// The same while a flood is on, beyond what is charged.
@@ -68,9 +75,13 @@ impl Size {
 pub struct RequestMemory {
     /// Bytes of requests that were not taken in yet.
     pub frames: Arc<Gate>,
-    /// Bytes of decoded requests, unsent answers, members of groups.
+    /// Bytes of decoded requests and unsent answers.
     pub decoded: Arc<Gate>,
-    /// Bytes of the process that were resident after unused ones were last given back.
+    /// Bytes of members of groups.
+    pub members: Arc<SharedPool>,
+    /// Bytes of committed offsets.
+    pub offsets: Arc<SharedPool>,
+    /// Resident bytes of the process after unused ones were last given back, without those of both pools.
     settled_bytes: AtomicUsize,
 }
 
@@ -81,14 +92,31 @@ impl RequestMemory {
         RequestMemory {
             frames: Arc::new(Gate::new(frames_max, kept, 0)),
             decoded: Arc::new(Gate::new(DECODED_BYTES_MAX, DECODED_KEPT_BYTES, OVERDRAFT_BYTES)),
+            members: Arc::new(SharedPool::new(MEMBER_BYTES_MAX, Content::Reclaimable)),
+            offsets: Arc::new(SharedPool::new(OFFSET_BYTES_MAX, Content::Lasting)),
             settled_bytes: AtomicUsize::new(resident_bytes()),
         }
+    }
+
+    /// The same with these bounds of group memory: of members, of committed offsets.
+    pub fn with_groups(self, members_max: usize, offsets_max: usize) -> RequestMemory {
+        RequestMemory {
+            members: Arc::new(SharedPool::new(members_max, Content::Reclaimable)),
+            offsets: Arc::new(SharedPool::new(offsets_max, Content::Lasting)),
+            ..self
+        }
+    }
+
+    /// Bytes of group coordinators.
+    fn pooled_bytes(&self) -> usize {
+        self.members.used_bytes() + self.offsets.used_bytes()
     }
 
     /// Has the allocator give back to the system what it does not use, if there is much of it: a flood
     /// of requests leaves the heap full of holes. Takes milliseconds then.
     pub fn return_unused(&self) {
-        if resident_bytes() > self.settled_bytes.load(Ordering::Relaxed) + UNUSED_BYTES {
+        let settled = self.settled_bytes.load(Ordering::Relaxed) + self.pooled_bytes();
+        if resident_bytes() > settled + UNUSED_BYTES {
             heap::release_unused();
             self.settle(resident_bytes());
         }
@@ -97,8 +125,9 @@ impl RequestMemory {
     /// Takes note of how large the process is without what it does not use. In the middle of a flood
     /// that says nothing: the flood's holes would count as used for ever.
     fn settle(&self, resident_bytes: usize) {
-        if self.frames.used_bytes() + self.decoded.used_bytes() <= HELD_BYTES_MAX {
-            self.settled_bytes.store(resident_bytes, Ordering::Relaxed);
+        if self.frames.used_bytes() + self.decoded.used_bytes() <= QUIET_BYTES_MAX {
+            let settled = resident_bytes.saturating_sub(self.pooled_bytes());
+            self.settled_bytes.store(settled, Ordering::Relaxed);
         }
     }
 
@@ -109,7 +138,7 @@ impl RequestMemory {
 
     /// `untouched`: bytes that are charged and that the process does not have yet. They would hide as many that it has unused.
     fn return_unused_beside(&self, untouched: usize) {
-        let settled = self.settled_bytes.load(Ordering::Relaxed);
+        let settled = self.settled_bytes.load(Ordering::Relaxed) + self.pooled_bytes();
         let charged = self.frames.used_bytes() + self.decoded.used_bytes();
         let used = settled + charged.saturating_sub(untouched);
         if resident_bytes() > used + UNUSED_IN_NEED_BYTES {
@@ -267,18 +296,6 @@ impl Charge {
         taken
     }
 
-    /// Holds `bytes` from now on if there is room for something that is kept for long: it gets neither
-    /// the pass nor what requests need.
-    pub fn try_hold(&mut self, bytes: usize) -> bool {
-        let more = bytes.saturating_sub(self.bytes);
-        let taken =
-            self.gate.try_take(more, self.gate.limit(Size::Large, false).min(HELD_BYTES_MAX));
-        if taken {
-            self.bytes += more;
-        }
-        taken
-    }
-
     fn take_pass(&mut self, size: Size) -> bool {
         if self.pass.is_some() || self.gate.passes[size as usize].swap(true, Ordering::AcqRel) {
             return false;
@@ -329,7 +346,7 @@ mod tests {
         let settled = || memory.settled_bytes.load(Ordering::Relaxed);
         memory.settle(50 * MIB);
         let mut flood = memory.frames.charge();
-        assert!(flood.try_raise(HELD_BYTES_MAX + 1, Size::Large));
+        assert!(flood.try_raise(QUIET_BYTES_MAX + 1, Size::Large));
         memory.settle(200 * MIB);
         assert_eq!(settled(), 50 * MIB, "what the flood leaves behind is given back after it");
         drop(flood);
@@ -381,11 +398,10 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_request_is_decoded_whatever_members_of_groups_keep() {
+    fn the_largest_request_is_decoded_beside_small_ones() {
         let gate = RequestMemory::new(128 * MIB, 100 * MIB).decoded;
-        let mut members = gate.charge();
-        assert!(members.try_hold(16 * MIB));
-        assert!(!gate.charge().try_hold(1), "a third of it is all that they get");
+        let mut small = gate.charge();
+        assert!(small.try_raise(16 * MIB, Size::Small));
         let (mut first, mut second) = (gate.charge(), gate.charge());
         assert!(first.try_raise(64 * MIB, Size::Large));
         assert!(!second.try_raise(2 * MIB, Size::Large), "one at a time");

@@ -10,5 +10,6 @@ pub mod listener;
 pub mod lone;
 pub mod memory;
 pub mod outbox;
+pub mod shares;
 pub mod slot;
 pub mod unsent;

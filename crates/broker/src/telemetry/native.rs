@@ -110,6 +110,26 @@ fn write_requests(families: &mut Families<'_>, facts: &RequestFacts) -> fmt::Res
             facts.decoded_bytes,
         ),
         ("decoded_memory_max_bytes", "Bytes that these may be", facts.decoded_bytes_max),
+        (
+            "group_memory_bytes",
+            "Bytes of members and assignments of consumer groups",
+            facts.member_bytes,
+        ),
+        (
+            "group_memory_max_bytes",
+            "Largest value of highwater_group_memory_bytes",
+            facts.member_bytes_max,
+        ),
+        (
+            "offset_memory_bytes",
+            "Bytes of committed offsets of consumer groups",
+            facts.offset_bytes,
+        ),
+        (
+            "offset_memory_max_bytes",
+            "Largest value of highwater_offset_memory_bytes",
+            facts.offset_bytes_max,
+        ),
         ("slow_requests", "Requests that have been arriving for seconds", facts.slow_frames),
         ("fetch_sessions", "Fetch sessions that are kept", facts.fetch_sessions),
         (

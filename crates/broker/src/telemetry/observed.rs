@@ -206,6 +206,14 @@ pub struct RequestFacts {
     pub decoded_bytes: usize,
     /// And how many there may be.
     pub decoded_bytes_max: usize,
+    /// Bytes of members of groups.
+    pub member_bytes: usize,
+    /// The most of them.
+    pub member_bytes_max: usize,
+    /// Bytes of committed offsets.
+    pub offset_bytes: usize,
+    /// The most of them.
+    pub offset_bytes_max: usize,
     /// Requests that have been on their way for seconds.
     pub slow_frames: usize,
     /// Fetch sessions.

@@ -3,7 +3,7 @@
 //!
 //! Nothing here sleeps: whoever waits, waits for bytes, and gives up after [`PATIENCE`].
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use model::{BatchHeader, ErrorCode, Timestamp, Uuid, batch::Batches, record::Bat
 use storage::disk::reserve;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::timeout;
 use wire::create_topics::{CreatableTopic, CreatableTopicConfig};
@@ -148,6 +148,17 @@ impl Broker {
         Conn::open(self.address()).await
     }
 
+    /// Takes the connections that this process may have beyond the limits of a broker, whose limits are reached.
+    pub async fn take_reserve(&self) -> Vec<Conn> {
+        let mut conns = Vec::new();
+        for _ in 0..4 {
+            let mut conn = self.connect().await;
+            conn.call(&wire::ApiVersionsRequest::default(), 0).await;
+            conns.push(conn);
+        }
+        conns
+    }
+
     /// Proof of life: a new client is served.
     pub async fn assert_serves(&self) {
         let mut conn = self.connect().await;
@@ -199,6 +210,15 @@ pub struct Conn {
 impl Conn {
     pub async fn open(address: SocketAddr) -> Conn {
         let stream = timeout(PATIENCE, TcpStream::connect(address)).await.unwrap().unwrap();
+        stream.set_nodelay(true).unwrap();
+        Conn { stream, next_correlation: 1 }
+    }
+
+    /// A connection of another client address than that of all other tests.
+    pub async fn open_from(source: IpAddr, address: SocketAddr) -> Conn {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((source, 0).into()).unwrap();
+        let stream = timeout(PATIENCE, socket.connect(address)).await.unwrap().unwrap();
         stream.set_nodelay(true).unwrap();
         Conn { stream, next_correlation: 1 }
     }

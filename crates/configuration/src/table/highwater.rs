@@ -149,4 +149,13 @@ pub(super) const KEYS: &[Key] = &[
     Key::string("log.level", "info")
         .one_of(&["error", "warn", "info", "debug", "trace"])
         .doc("How much the program reports on standard error."),
+    Key::long("group.coordinator.memory.max.bytes", "33554432").at_least(4_194_304).doc(
+        "Memory of members of consumer groups: ids, metadata, assignments. One client address may \
+         use all of it; when it is full and other addresses need memory, addresses above an equal \
+         share lose members.",
+    ),
+    Key::long("group.coordinator.offsets.memory.max.bytes", "67108864").at_least(4_194_304).doc(
+        "Memory of committed offsets. When it is full, commits for further partitions are \
+         refused. A quarter of the free bytes stays free for other client addresses.",
+    ),
 ];

@@ -157,6 +157,7 @@ fn join(arguments: &Arguments<'_>, number: u64) -> JoinGroup {
     let mut uuid = [0; 16];
     uuid[15] = u8::try_from(number).expect("few requests");
     JoinGroup {
+        lent_identity: coordinator::request::Lent::default(),
         lent: coordinator::request::Lent::default(),
         group: arguments.group(),
         member: arguments.get("member").map(member).unwrap_or_default(),
@@ -224,6 +225,7 @@ fn store(arguments: &Arguments<'_>) -> OffsetCommit {
         }
     }
     OffsetCommit {
+        lent: coordinator::request::Lent::default(),
         group: arguments.group(),
         member: arguments.get("member").map(member).unwrap_or_default(),
         instance: arguments.instance(),

@@ -208,7 +208,7 @@ impl Host {
         for record in &self.log {
             loader.replay(&record.key, record.value.as_deref()).expect("we wrote it");
         }
-        let (shard, effects) = loader.finish(self.now, |_| Default::default());
+        let (shard, effects) = loader.finish(self.now, |_, _| Default::default());
         shard.assert_consistent();
         self.shard = Some(shard);
         self.carry_out(effects);

@@ -58,6 +58,7 @@ pub(in crate::groups) fn store(partition: &Arc<Partition>, group: &str) -> Offse
         metadata: "".into(),
     };
     let request = OffsetCommit {
+        lent: coordinator::request::Lent::default(),
         group: group.into(),
         member: Default::default(),
         instance: None,

@@ -1,0 +1,151 @@
+//! Memory that a shard keeps, and how the host takes it back.
+//!
+//! Every string that the shard keeps belongs to a loan of the host ([`Lent`]): the ids and protocols of a
+//! member, the assignments of a group, its offsets. The host decides which members must go, and the shard
+//! removes them as if their sessions had ended.
+
+use model::{ErrorCode, Timestamp};
+
+use crate::group::{Group, GroupState};
+use crate::request::{Lent, OffsetCommit, kept_group_bytes, kept_offset_bytes};
+use crate::shard::Shard;
+use crate::timers::TimerKey;
+use crate::{GroupId, MemberId};
+
+/// The loans to one group, for a host that needs memory.
+#[derive(Clone, Debug)]
+pub struct GroupMemory {
+    /// The group.
+    pub group: GroupId,
+    /// The last time that one of its members was heard of; the time of its last change without members.
+    pub heard: Timestamp,
+    /// Members, each with the loan for its ids.
+    pub members: Vec<(MemberId, Lent)>,
+    /// Members that have not joined with their ids yet, each with the time since then.
+    pub pending: Vec<(MemberId, Timestamp)>,
+    /// Whether the group has committed offsets, so that it stays without members.
+    pub has_offsets: bool,
+}
+
+impl Shard {
+    /// The loans to all groups.
+    pub fn memory(&self) -> Vec<GroupMemory> {
+        self.groups.iter().map(|(id, group)| self.group_memory(id, group)).collect()
+    }
+
+    fn group_memory(&self, id: &GroupId, group: &Group) -> GroupMemory {
+        let members = group.members.iter();
+        let heard = members.clone().map(|(member_id, member)| {
+            let session = TimerKey::Session(id.clone(), member_id.clone());
+            let deadline = self.timers.deadline(&session);
+            // Without a deadline its client waits for an answer.
+            deadline.map_or(self.now, |at| at.plus_ms(-i64::from(member.session_timeout_ms)))
+        });
+        GroupMemory {
+            group: id.clone(),
+            heard: heard.max().or(group.state_timestamp).unwrap_or(Timestamp::NONE),
+            members: members.map(|(id, own)| (id.clone(), own.lent_identity.clone())).collect(),
+            pending: group
+                .pending_members
+                .iter()
+                .map(|(id, own)| (id.clone(), own.since))
+                .collect(),
+            has_offsets: self.durable.has_offsets(id),
+        }
+    }
+
+    /// Bytes of the loans to a member: those it may use again when it joins again.
+    pub fn member_bytes(&self, group: &GroupId, member: &MemberId) -> usize {
+        let member = self.groups.get(group).and_then(|group| group.members.get(member));
+        member.map_or(0, |own| own.lent_identity.bytes() + own.lent.bytes())
+    }
+
+    /// Bytes of the loan for the assignments of a group: those its leader may use again.
+    pub fn assignment_bytes(&self, group: &GroupId) -> usize {
+        self.groups.get(group).map_or(0, |group| group.lent.bytes())
+    }
+
+    /// Bytes by which the stored positions of a group grow with this commit.
+    pub fn offset_growth(&self, commit: &OffsetCommit) -> usize {
+        let mut growth = 0;
+        if !self.durable.has_offsets(&commit.group) {
+            growth += kept_group_bytes(commit.group.as_str().len());
+        }
+        for topic in &commit.topics {
+            for one in &topic.partitions {
+                let key =
+                    model::TopicPartition { topic: topic.topic.clone(), partition: one.partition };
+                let before = self.durable.offset(&commit.group, &key);
+                let kept = |metadata: usize| kept_offset_bytes(topic.topic.len(), metadata);
+                let before = before.map_or(0, |value| kept(value.metadata.len()));
+                growth += kept(one.metadata.len()).saturating_sub(before);
+            }
+        }
+        growth
+    }
+
+    /// Charges the stored positions of a group, which have changed.
+    pub(crate) fn settle_offsets(&mut self, id: &GroupId) {
+        let Some(group) = self.groups.get(id) else { return };
+        let kept = match self.durable.has_offsets(id) {
+            true => kept_group_bytes(id.as_str().len()) + self.durable.offset_bytes(id),
+            // The loan stays: a write that fails brings the positions back.
+            false => 0,
+        };
+        group.lent_offsets.set_bytes(kept);
+    }
+
+    /// Charges all stored positions: many may have been taken back.
+    pub(crate) fn settle_all_offsets(&mut self) {
+        let groups: Vec<GroupId> = self.groups.keys().cloned().collect();
+        groups.iter().for_each(|id| self.settle_offsets(id));
+    }
+
+    pub(crate) fn reclaim(&mut self, id: &GroupId, members: &[MemberId]) {
+        let mut has_left = false;
+        for member in members {
+            let Some(group) = self.groups.get_mut(id) else { return };
+            if group.pending_members.remove(member).is_some() {
+                self.timers.cancel(&TimerKey::PendingMember(id.clone(), member.clone()));
+            } else if group.members.contains_key(member) {
+                self.drop_member(id, member, ErrorCode::UnknownMemberId);
+                has_left = true;
+            }
+        }
+        let Some(group) = self.groups.get(id) else { return };
+        match group.state {
+            GroupState::Stable | GroupState::CompletingRebalance if has_left => {
+                self.prepare_rebalance(id, "the broker lacks memory for its members");
+            }
+            GroupState::PreparingRebalance => self.complete_abandoned_join(id),
+            _ => {}
+        }
+        let group = &self.groups[id];
+        let is_unused = group.state == GroupState::Empty && group.pending_members.is_empty();
+        if is_unused && !self.durable.has_offsets(id) {
+            self.forget_group(id, false);
+        }
+    }
+
+    /// Ends a join phase without members at once: the first one of a group would wait for its deadline.
+    fn complete_abandoned_join(&mut self, id: &GroupId) {
+        let group = self.groups.get_mut(id).expect("the caller has it");
+        if group.members.is_empty() && group.pending_members.is_empty() {
+            group.is_initial_rebalance = false;
+        }
+        self.complete_join_if_all_joined(id);
+    }
+
+    /// Removes a group that has nothing but its id: ids that were given out have not come back.
+    pub(crate) fn forget_if_blank(&mut self, id: &GroupId) {
+        let Some(group) = self.groups.get(id) else { return };
+        let is_blank = group.state == GroupState::Empty
+            && group.pending_members.is_empty()
+            && self.durable.group(id).is_none()
+            && !self.durable.has_offsets(id)
+            && self.outbox.is_settled(id);
+        if is_blank {
+            self.groups.remove(id);
+        }
+    }
+}
