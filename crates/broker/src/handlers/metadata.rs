@@ -174,7 +174,7 @@ async fn create_missing(call: &Call, allow_creation: bool, topics: &[MetadataReq
     if let Ok(Response::CreateTopics(results)) = call.server.decide(request).await {
         for (name, result) in results {
             if let Err(refusal) = result {
-                tracing::debug!(topic = name, error = %refusal.error, reason = refusal.message, "not created");
+                tracing::debug!(topic = super::shown(&name), error = %refusal.error, reason = refusal.message, "not created");
             }
         }
     }

@@ -232,7 +232,7 @@ pub fn dispatch(
         .map_err(|error| Hangup(format!("a frame without a request in it: {error}")))?;
     server.counters.api(head.api_key).requests.add(1);
     let (api_key, version, body_from) = (head.api_key, head.version, head.body_from);
-    let (client, bytes) = (head.client_id.unwrap_or_default(), frame_bytes);
+    let (client, bytes) = (shown(head.client_id.unwrap_or_default()), frame_bytes);
     debug!(peer = %session.peer, %api_key, version, client, bytes, "request");
     if !api_key.has_version(version) {
         return refuse_version(server, session, &head, now);
@@ -262,6 +262,13 @@ pub fn dispatch(
             slot.map(Dispatched::Slot)
         }
     }
+}
+
+/// The part of a client's text that log lines show: clients may send 32 KB.
+pub fn shown(text: &str) -> &str {
+    /// Longest text of a client in a log line, in bytes.
+    const SHOWN_BYTES_MAX: usize = 200;
+    &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)]
 }
 
 fn call(server: &Arc<Server>, session: &Session, head: &RequestHead<'_>, now: Instant) -> Call {
