@@ -7,8 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use coordinator::records::Record;
+use metadata::decide::{ConfigChange, ConfigOperation, IncrementalAlterConfigs};
+use metadata::{ConfigResource, Refusal, Request, Response};
 use model::partitioner::GroupPlacement;
 use model::{BrokerId, LeaderEpoch, Timestamp, TopicId, TopicPartition};
+use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError};
 use storage::disk::Disk;
 use storage::journal::Key;
 
@@ -47,6 +50,78 @@ pub fn replicas_of(
     let image = quorum::read_stopped(disk, &dir, cluster_id, node)?;
     let described = image.topic(topic);
     Ok(described.and_then(|it| it.partitions().map(|(_, state)| state.replicas.len()).max()))
+}
+
+/// Why a dynamic value was not taken back in the folder of a stopped broker.
+#[derive(Debug, thiserror::Error)]
+pub enum ResetError {
+    /// The cluster's metadata cannot be read.
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    /// Other nodes vote: a change needs them.
+    #[error("the cluster has other voters, so this folder alone cannot change its metadata")]
+    OtherVoters,
+    /// Nothing to take back.
+    #[error("no broker has a dynamic value of {0}")]
+    NotSet(String),
+    /// The controller refuses the change.
+    #[error("{}: {}", .0.error, .0.message)]
+    Refused(Refusal),
+    /// The change cannot be written.
+    #[error(transparent)]
+    Quorum(#[from] QuorumError),
+}
+
+/// Takes back the dynamic values of `key`, for all brokers and for each of them, in the metadata of the stopped node
+/// `node`, which must be the only voter. Returns the names of the resources: empty for all brokers, otherwise the id of
+/// one. Must be called within a tokio runtime.
+pub async fn reset_config(
+    disk: &Arc<dyn Disk>,
+    metadata_dir: &Path,
+    cluster_id: &str,
+    node: BrokerId,
+    key: &str,
+) -> Result<Vec<String>, ResetError> {
+    let dir = metadata_dir.join(METADATA_DIR);
+    if !quorum::is_only_voter(disk, &dir, cluster_id, node)? {
+        return Err(ResetError::OtherVoters);
+    }
+    let config = QuorumConfig::new(node, cluster_id, dir);
+    let quorum = Quorum::start(config, Arc::clone(disk), Arc::new(NoTransport)).await?;
+    let outcome = take_back(&quorum, key).await;
+    quorum.stop().await?;
+    outcome
+}
+
+async fn take_back(quorum: &Quorum, key: &str) -> Result<Vec<String>, ResetError> {
+    let image = quorum.image();
+    let brokers = image.brokers().map(|broker| ConfigResource::Broker(broker.id));
+    let all = std::iter::once(ConfigResource::ClusterDefault).chain(brokers);
+    let has_key = |resource: &ConfigResource| {
+        image.configs(resource).is_some_and(|configs| configs.contains_key(key))
+    };
+    let resources: Vec<ConfigResource> = all.filter(has_key).collect();
+    if resources.is_empty() {
+        return Err(ResetError::NotSet(key.to_owned()));
+    }
+    let operation = ConfigOperation::Delete;
+    let deletion = || vec![ConfigChange { key: key.to_owned(), operation, value: None }];
+    let named = resources.into_iter().map(|resource| (resource, deletion())).collect();
+    let request = IncrementalAlterConfigs { resources: named, validate_only: false };
+    match quorum.propose(Request::IncrementalAlterConfigs(request)).await? {
+        Response::AlterConfigs(answers) => {
+            let mut names = Vec::with_capacity(answers.len());
+            for (resource, answer) in answers {
+                answer.map_err(ResetError::Refused)?;
+                names.push(match resource {
+                    ConfigResource::Broker(id) => id.to_string(),
+                    _ => String::new(),
+                });
+            }
+            Ok(names)
+        }
+        other => unreachable!("the answer to another request: {other:?}"),
+    }
 }
 
 /// The facts that place groups on the partitions of [`OFFSETS_TOPIC`].

@@ -2,6 +2,7 @@
 //! and telling the other brokers is the metadata log's business.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::key::{Status, Update};
 use super::layers::Configuration;
@@ -55,7 +56,27 @@ pub enum RefusedChange {
     Contradiction(InvalidConfiguration),
 }
 
+/// Keys that accept 0 in a file and not as a change at run time, as in Kafka (`SocketServer`): no client could
+/// take the change back.
+const NEVER_ZERO: [&str; 2] = ["max.connections", "max.connection.creation.rate"];
+
 impl Configuration {
+    /// Ignores changes at run time of these keys from now on, so that the values of the file hold. Fails with a sentence
+    /// about a key that is not one of a broker, or that is read at the start only.
+    pub fn ignore_dynamic(&mut self, keys: &[String]) -> Result<(), String> {
+        for name in keys {
+            match table::find(name) {
+                None => return Err(format!("{name} is not a key of a broker")),
+                Some(key) if key.update == Update::ReadOnly => {
+                    return Err(format!("{name} cannot be changed while a broker runs"));
+                }
+                Some(_) => {}
+            }
+        }
+        self.ignored = Arc::new(keys.iter().cloned().collect());
+        Ok(())
+    }
+
     /// Checks a change at run time without making it; returns the value as it will be shown.
     /// `None` removes what was changed before. Unknown keys pass, as in Kafka: plugins have them.
     pub fn check_dynamic(
@@ -76,6 +97,10 @@ impl Configuration {
             _ => {}
         }
         let Some(text) = text else { return Ok(None) };
+        if NEVER_ZERO.contains(&name) && text.trim().parse() == Ok(0) {
+            let accepted = "an integer of at least 1: 0 refuses every client".to_owned();
+            return Err(RefusedChange::Value { key: owned(), value: text.to_owned(), accepted });
+        }
         if let Status::Refused(why) = key.status {
             return Err(RefusedChange::Unsupported { key: owned(), why });
         }
@@ -101,7 +126,9 @@ impl Configuration {
                     .check_dynamic(scope, name, Some(text))?
                     .expect("a value that was checked is a value"),
             };
-            checked.insert(name.clone(), value);
+            if !self.ignored.contains(name) {
+                checked.insert(name.clone(), value);
+            }
         }
         match scope {
             Scope::AllBrokers => self.for_all = checked,
@@ -131,6 +158,30 @@ mod tests {
             "invalid value -5 for message.max.bytes: expected an integer of at least 0"
         );
         assert!(!refused(Scope::ThisBroker, "log.cleaner.threads", "x").is_empty());
+    }
+
+    #[test]
+    fn a_change_that_refuses_every_client_is_refused() {
+        for key in NEVER_ZERO {
+            assert!(refused(Scope::AllBrokers, key, "0").contains("refuses every client"), "{key}");
+            let one = Configuration::default().check_dynamic(Scope::AllBrokers, key, Some("1"));
+            assert_eq!(one, Ok(Some("1".to_owned())), "{key}");
+        }
+    }
+
+    #[test]
+    fn changes_of_ignored_keys_do_not_hold() {
+        let mut config = BrokerConfig::from_pairs([("max.connections", "77")]).unwrap();
+        let ignored = vec!["max.connections".to_owned()];
+        config.configuration.ignore_dynamic(&ignored).unwrap();
+        let stored = changes(&[("max.connections", "1"), ("log.retention.ms", "5000")]);
+        let (obeyed, refused) = config.with_changes_obeyed(Scope::AllBrokers, &stored);
+        assert!(refused.is_empty());
+        assert_eq!(obeyed.network.connections_max, 77);
+        assert_eq!(obeyed.configuration.changed("log.retention.ms"), Some("5000"));
+        let unknown = config.configuration.ignore_dynamic(&["no.such.key".to_owned()]);
+        assert!(unknown.unwrap_err().contains("no.such.key"));
+        assert!(config.configuration.ignore_dynamic(&["node.id".to_owned()]).is_err());
     }
 
     #[test]

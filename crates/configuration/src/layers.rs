@@ -30,6 +30,8 @@ pub struct Configuration {
     pub(super) for_all: BTreeMap<String, String>,
     /// Changed at run time for this broker. Moved by `change` only.
     pub(super) for_this: BTreeMap<String, String>,
+    /// Keys whose dynamic values this process ignores. Set by `change` only.
+    pub(super) ignored: Arc<BTreeSet<String>>,
 }
 
 impl Configuration {

@@ -154,6 +154,9 @@ pub struct ConfigSources {
 pub struct Start {
     #[command(flatten)]
     pub sources: ConfigSources,
+    /// Ignore the dynamic value of this key in this process; may be given many times
+    #[arg(long, value_name = "KEY")]
+    pub ignore_dynamic: Vec<String>,
     /// The process that starts this broker and ends it: without that process it ends at once
     #[arg(long, value_name = "PID", hide = true)]
     pub child_of: Option<u32>,
@@ -594,6 +597,17 @@ pub enum Config {
         resource: Resource,
         #[command(flatten)]
         connection: Connection,
+    },
+    /// Take back the dynamic value of a key in the data folder of a stopped broker
+    Reset {
+        /// The key
+        key: String,
+        /// Without a broker: the folder of the only voter of a cluster is changed
+        #[arg(long, required = true)]
+        offline: bool,
+        /// The data folder, with the metadata of the cluster
+        #[arg(long, value_name = "DIR")]
+        data_dir: PathBuf,
     },
     /// Show what a broker started like this would work with, and where each value comes from
     Explain {

@@ -36,4 +36,4 @@ pub use links::{LinkTransport, MemberService};
 pub use network::{NoTransport, Sent, Transport, TransportError};
 pub use published::Subscription;
 pub use quorum::Quorum;
-pub use store::stopped::read_stopped;
+pub use store::stopped::{is_only_voter, read_stopped};

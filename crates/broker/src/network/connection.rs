@@ -133,6 +133,8 @@ pub struct Connection {
     answers: Charge,
     /// Since when the peer is known to be gone while requests of it are still to be taken in.
     hung_up: Option<Instant>,
+    /// How long the connection may be idle.
+    idle_max: Duration,
 }
 
 /// How far the frames that are here were taken in.
@@ -150,6 +152,7 @@ impl Connection {
         let frames = &server.memory.frames;
         let inbox = Inbox::new(Arc::clone(&server.buffers), frames, limits.frame_bytes_max);
         let answers = server.memory.decoded.charge();
+        let idle_max = limits.connection_idle_max;
         let now = Instant::now();
         let armed = now + limits.connection_idle_max;
         let number = server.lone.number();
@@ -176,7 +179,15 @@ impl Connection {
             arrival: Arrival::default(),
             answers,
             hung_up: None,
+            idle_max,
         }
+    }
+
+    /// Lets the connection be idle for at most `idle_max`, or as long as all others if that is less.
+    pub fn limit_idle(&mut self, idle_max: Duration) {
+        self.idle_max = self.idle_max.min(idle_max);
+        self.armed = self.armed.min(Instant::now() + self.idle_max);
+        self.timer.as_mut().reset(self.armed.into());
     }
 
     /// Reads nothing any more: the future ends when what was appended is answered.
@@ -417,7 +428,7 @@ impl Connection {
             return Poll::Ready(Err(Ending::Stalled(limits.frame_stall_max)));
         }
         let waits_for_peer = self.line.is_empty() && self.put_off.is_none();
-        if (waits_for_peer || self.blocked) && quiet >= limits.connection_idle_max {
+        if (waits_for_peer || self.blocked) && quiet >= self.idle_max {
             return Poll::Ready(Err(Ending::Idle));
         }
         let deadline = self.next_deadline(cx, now)?;
@@ -462,7 +473,7 @@ impl Connection {
     fn next_deadline(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<Instant, Ending> {
         let limits = &self.server.limits;
         let incomplete = self.reading && self.inbox.incomplete().is_some();
-        let patience = if incomplete { limits.frame_stall_max } else { limits.connection_idle_max };
+        let patience = if incomplete { limits.frame_stall_max } else { self.idle_max };
         // While requests are in progress the peer may be silent for as long as it likes.
         let mut deadline = (self.last_active + patience).max(now + Duration::from_secs(1));
         let mut not_later_than =

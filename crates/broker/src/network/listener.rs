@@ -15,10 +15,19 @@ use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use crate::cluster::is_of_node;
-use crate::handlers::Session;
+use crate::handlers::{Session, shown};
 use crate::server::Server;
 
 use super::connection::{Connection, Ending};
+use super::local_process;
+
+/// Connections beyond `max.connections` and the limits of addresses, for clients on this machine: an operator always
+/// gets in.
+const RESERVED_MAX: usize = 16;
+/// Of these, connections of one process.
+const RESERVED_OF_PROCESS_MAX: usize = 4;
+/// How long one of these may be idle.
+const RESERVED_IDLE_MAX: Duration = Duration::from_secs(30);
 
 /// How long accepting rests after the system refused it, for lack of file descriptors mostly.
 const REST_AFTER_FAILURE: Duration = Duration::from_millis(50);
@@ -53,7 +62,8 @@ impl ConnectionLimits {
     pub fn new(config: &BrokerConfig, descriptors: usize) -> ConnectionLimits {
         let network = &config.network;
         ConnectionLimits {
-            all_max: (network.connections_max as usize).min(descriptors),
+            all_max: (network.connections_max as usize)
+                .min(descriptors.saturating_sub(RESERVED_MAX)),
             per_address_max: network.connections_per_ip_max as usize,
             exceptions: config
                 .connections_per_ip_overrides
@@ -87,6 +97,8 @@ pub struct Connections {
 struct Counts {
     all: usize,
     by_address: HashMap<IpAddr, usize>,
+    /// Connections of clients on this machine beyond the limits, with their processes as far as known.
+    reserved: HashMap<Option<u32>, usize>,
 }
 
 impl Connections {
@@ -122,6 +134,35 @@ impl Connections {
         counts.all += 1;
         counts.by_address.insert(address, here + 1);
         true
+    }
+
+    /// Counts one of the process `of` on this machine, beyond the limits, unless that is one too many. Processes that
+    /// are not known count as one.
+    fn enter_reserved(&self, of: Option<u32>) -> bool {
+        let mut counts = self.counts.lock();
+        let all: usize = counts.reserved.values().sum();
+        let own = counts.reserved.entry(of).or_default();
+        let has_room = all < RESERVED_MAX && *own < RESERVED_OF_PROCESS_MAX;
+        *own += usize::from(has_room);
+        if *own == 0 {
+            counts.reserved.remove(&of);
+        }
+        has_room
+    }
+
+    fn leave_reserved(&self, of: Option<u32>) {
+        let mut counts = self.counts.lock();
+        if let Some(own) = counts.reserved.get_mut(&of) {
+            *own -= 1;
+            if *own == 0 {
+                counts.reserved.remove(&of);
+            }
+        }
+    }
+
+    /// Whether all connections beyond the limits are taken.
+    fn is_reserve_full(&self) -> bool {
+        self.counts.lock().reserved.values().sum::<usize>() >= RESERVED_MAX
     }
 
     /// Counts one from `address` out if there are too many in all. Each connection asks for itself,
@@ -185,13 +226,13 @@ fn admit(
 ) {
     let address = peer.ip().to_canonical();
     if !server.connections.enter(address) {
-        server.counters.connections_refused.add(1);
-        let (all, here) = server.connections.limits_for(address);
-        warn!(
-            %peer, max = all, max_of_this_address = here,
-            "refused a connection: so many are open already (max.connections, which the limit of \
-             open files bounds, or max.connections.per.ip)"
-        );
+        let is_local = address.is_loopback() && !server.connections.is_reserve_full();
+        if is_local {
+            let (server, stopping) = (Arc::clone(server), stopping.clone());
+            tokio::spawn(serve_reserved(stream, peer, Arc::clone(listener), server, stopping));
+        } else {
+            refuse(peer, server);
+        }
         return;
     }
     server.counters.connections_accepted.add(1);
@@ -218,6 +259,54 @@ fn admit(
             }
         }
     });
+}
+
+fn refuse(peer: SocketAddr, server: &Server) {
+    server.counters.connections_refused.add(1);
+    let (all, here) = server.connections.limits_for(peer.ip().to_canonical());
+    warn!(
+        %peer, max = all, max_of_this_address = here,
+        "refused a connection: so many are open already (max.connections, which the limit of \
+         open files bounds, or max.connections.per.ip)"
+    );
+}
+
+/// Serves a client on this machine beyond the limits. Other nodes of the cluster are not served so.
+async fn serve_reserved(
+    stream: TcpStream,
+    peer: SocketAddr,
+    listener: Arc<str>,
+    server: Arc<Server>,
+    stopping: watch::Receiver<bool>,
+) {
+    let process = tokio::task::spawn_blocking(move || local_process::owner_of(peer)).await;
+    let process = process.unwrap_or_default();
+    if !server.connections.enter_reserved(process) {
+        return refuse(peer, &server);
+    }
+    server.counters.connections_accepted.add(1);
+    let _place = ReservedPlace { server: Arc::clone(&server), process };
+    if let Err(error) = configure(&stream, &server) {
+        debug!(%peer, %error, "cannot set socket options");
+    }
+    let local = stream.local_addr().unwrap_or(peer);
+    let session = Session::new(peer, local, listener);
+    let mut connection = Connection::new(stream, Arc::clone(&server), session);
+    connection.limit_idle(RESERVED_IDLE_MAX);
+    run(connection, peer, &server, stopping).await;
+}
+
+/// The place of a connection beyond the limits. Counts the connection out however it ends.
+struct ReservedPlace {
+    server: Arc<Server>,
+    process: Option<u32>,
+}
+
+impl Drop for ReservedPlace {
+    fn drop(&mut self) {
+        self.server.connections.leave_reserved(self.process);
+        self.server.counters.connections_closed.add(1);
+    }
 }
 
 /// Whether another node of the cluster has connected; `None`: nothing came that could tell.
@@ -320,7 +409,8 @@ async fn run(
         Ending::Idle => debug!(%peer, "connection was idle for too long"),
         Ending::Refused(_) | Ending::Stalled(_) | Ending::TooOld(_) | Ending::GivenUp => {
             server.counters.connections_broken_off.add(1);
-            warn!(%peer, reason = %ending, "connection closed");
+            let reason = ending.to_string();
+            warn!(%peer, reason = shown(&reason), "connection closed");
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod connection;
 pub mod hangup;
 pub mod inbox;
 pub mod listener;
+pub mod local_process;
 pub mod lone;
 pub mod memory;
 pub mod outbox;

@@ -13,13 +13,13 @@ use wire::{
 
 use crate::fixture::{batch as batch_of, *};
 
-const BROKER: i8 = 4;
-const SET: i8 = 0;
-const DELETE: i8 = 1;
+pub const BROKER: i8 = 4;
+pub const SET: i8 = 0;
+pub const DELETE: i8 = 1;
 const APPEND: i8 = 2;
 
 /// Changes keys of all brokers (`name` empty) or of one; returns the code and the message.
-async fn change(
+pub async fn change(
     conn: &mut Conn,
     name: &str,
     changes: &[(&str, i8, Option<&str>)],
@@ -42,7 +42,7 @@ async fn change(
 }
 
 /// The value of a key of broker 1, as DescribeConfigs shows it.
-async fn described(conn: &mut Conn, key: &str) -> Option<String> {
+pub async fn described(conn: &mut Conn, key: &str) -> Option<String> {
     let resource = wire::describe_configs::DescribeConfigsResource {
         resource_type: BROKER,
         resource_name: "1".to_owned(),
@@ -89,12 +89,13 @@ async fn limits_of_connections_act_at_run_time_and_after_a_restart() {
     second.call(&wire::ApiVersionsRequest::default(), 0).await;
     let mut third = broker.connect().await;
     third.call(&wire::ApiVersionsRequest::default(), 0).await;
+    let reserve = broker.take_reserve().await;
     broker.connect().await.assert_closed().await;
     let exception = [("max.connections.per.ip.overrides", SET, Some("127.0.0.1:4"))];
     assert_eq!(change(&mut admin, "", &exception).await.0, ErrorCode::None);
     broker.assert_serves().await;
 
-    drop((admin, second, third));
+    drop((admin, second, third, reserve));
     let broker = broker.restart().await;
     let mut conns = Vec::new();
     for _ in 0..4 {
@@ -102,6 +103,7 @@ async fn limits_of_connections_act_at_run_time_and_after_a_restart() {
         conn.call(&wire::ApiVersionsRequest::default(), 0).await;
         conns.push(conn);
     }
+    let _reserve = broker.take_reserve().await;
     broker.connect().await.assert_closed().await;
     broker.stop().await;
 }

@@ -12,6 +12,7 @@ mod cluster_unregister;
 mod cluster_up;
 mod config;
 mod config_explain;
+mod config_reset;
 mod consume;
 mod front;
 mod gateway;
@@ -102,6 +103,7 @@ fn run_config(command: &Config) -> Result<ExitCode, Failure> {
         Config::Set { sets, deletes, resource, connection } => {
             config::set(resource, sets, deletes, connection)
         }
+        Config::Reset { key, offline: _, data_dir } => config_reset::run(key, data_dir),
         Config::Explain { sources, changed, markdown, listing } => {
             config_explain::run(sources, *changed, *markdown, listing.format)
         }

@@ -32,8 +32,12 @@ pub fn run(typed: &Start, report: Reporting) -> Result<ExitCode, Failure> {
         system::end_with(parent).map_err(|error| Failure::new("cannot start").detail(error))?;
     }
     system::settle_allocator(system::allocator_settings());
-    let loaded =
+    let mut loaded =
         sources::load(&typed.sources).inspect_err(|_| report.start(&Configuration::default()))?;
+    let ignored = loaded.configuration.ignore_dynamic(&typed.ignore_dynamic);
+    ignored.map_err(|cause| Failure::new("cannot start").detail(cause).hint(
+        "--ignore-dynamic takes a key that highwater config get --brokers shows with a dynamic value",
+    ))?;
     report.start(&loaded.configuration);
     let finished = loaded.finish();
     let (config, warnings) =

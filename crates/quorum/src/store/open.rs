@@ -73,7 +73,7 @@ pub(crate) fn open(
     Ok(Opened { me, is_known, store, applied: plan.applied, members })
 }
 
-fn members(plan: &Plan) -> Option<Members> {
+pub(super) fn members(plan: &Plan) -> Option<Members> {
     let kept = &plan.applied.members;
     let since = kept.log_id().map(|id| id.index);
     match &plan.found.members {

@@ -14,6 +14,20 @@ use crate::raft::node_id;
 use crate::state_machine::StateMachine;
 use crate::translation::raft_entry;
 
+/// Whether the folder's node is the only voter of its cluster, read while the node is stopped. Changes nothing.
+///
+/// Fails as [`read_stopped`] does.
+pub fn is_only_voter(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    cluster_id: &str,
+    node: BrokerId,
+) -> io::Result<bool> {
+    let plan = open::plan(&**disk, dir, cluster_id, node_id(node, 0))?;
+    let members = open::members(&plan);
+    Ok(members.is_some_and(|members| members.are_only(plan.vote_file.node)))
+}
+
 /// Reads the snapshot in `dir` and the entries behind it, as a start of `node` would. An entry that was
 /// written and not committed is taken in too: for a node that is the only voter there is none.
 ///
