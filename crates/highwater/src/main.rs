@@ -23,6 +23,10 @@ use clap::Parser;
 use arguments::Program;
 
 fn main() -> ExitCode {
+    #[cfg(debug_assertions)]
+    if std::env::var_os(model::later_release::ENVIRONMENT).is_some() {
+        model::later_release::play();
+    }
     if let Some(code) = commands::by_program_name() {
         return code;
     }

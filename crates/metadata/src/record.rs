@@ -9,9 +9,11 @@
 //! it. A state that the first form of a type can say is written in the first form.
 
 use crate::json;
+use model::level::{HIGHWATER_VERSION, HIGHWATER_VERSION_MAX};
 use model::partitioner::GroupPlacement;
 use model::{
     BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, ProducerId, Timestamp, TopicId, Uuid,
+    later_release,
 };
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -456,7 +458,11 @@ impl MetadataRecord {
 
     /// Appends the record as one JSON object, without a line break.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        let begin = out.len();
         serde_json::to_writer(&mut *out, self).expect("writing JSON to memory cannot fail");
+        if later_release::is_played() {
+            add_later_field(out, begin);
+        }
     }
 
     /// Reads one JSON object.
@@ -470,12 +476,38 @@ impl MetadataRecord {
             record.encode(out);
             out.push(b'\n');
         }
+        if later_release::is_played() && records.iter().any(MetadataRecord::raises_to_later) {
+            out.extend_from_slice(LATER_RECORD);
+        }
+    }
+
+    /// Whether the record finalizes a level above those of this release.
+    fn raises_to_later(&self) -> bool {
+        matches!(self, MetadataRecord::FeatureLevelSet { name, level }
+            if name == HIGHWATER_VERSION && *level > HIGHWATER_VERSION_MAX)
     }
 
     /// Reads what [`MetadataRecord::encode_lines`] wrote.
     pub fn decode_lines(bytes: &[u8]) -> Result<Vec<MetadataRecord>, DecodeError> {
-        let lines = bytes.split(|byte| *byte == b'\n');
-        lines.filter(|line| !line.is_empty()).map(MetadataRecord::decode).collect()
+        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let is_read = |line: &&[u8]| {
+            !later_release::is_played() || **line != LATER_RECORD[..LATER_RECORD.len() - 1]
+        };
+        lines.filter(is_read).map(MetadataRecord::decode).collect()
+    }
+}
+
+/// A record of a type above the newest level, with its line break: the [later release](later_release) writes the record
+/// behind the one that finalizes its level, and reads no more of it than this.
+const LATER_RECORD: &[u8] = b"{\"later-fact\":{}}\n";
+
+/// Adds a field of the [later release](later_release) to the record that begins at `begin`.
+fn add_later_field(out: &mut Vec<u8>, begin: usize) {
+    let fields = out[begin..].windows(2).position(|pair| pair == b":{").map(|at| begin + at + 2);
+    if let Some(at) = fields {
+        let is_last = out[at] == b'}';
+        let field: &[u8] = if is_last { b"\"later\":7" } else { b"\"later\":7," };
+        out.splice(at..at, field.iter().copied());
     }
 }
 
@@ -570,6 +602,112 @@ mod tests {
         let error = MetadataRecord::decode(unknown).unwrap_err();
         assert_eq!(error, DecodeError::UnknownType("topic-deleted-2".into()));
         assert!(error.to_string().contains("a newer version wrote it"), "{error}");
+    }
+
+    /// A record of every type. A new type has to be added here.
+    fn every_type() -> Vec<MetadataRecord> {
+        let MetadataRecord::TopicCreated { topic_id, name, created, partitions } = topic() else {
+            panic!()
+        };
+        let (state, broker) = (partitions[0].clone(), BrokerId(1));
+        let software = BrokerSoftware {
+            release: "0.1.0".into(),
+            levels: vec![FeatureRange { name: "f".into(), min: 1, max: 3 }],
+        };
+        let endpoint = Endpoint {
+            listener: "L".into(),
+            host: "h".into(),
+            port: 9092,
+            security_protocol: "SSL".into(),
+        };
+        let registered = BrokerRecord {
+            broker,
+            incarnation: topic_id,
+            epoch: BrokerEpoch(2),
+            endpoints: vec![endpoint],
+            rack: Some("r".into()),
+            log_dirs: vec![topic_id],
+            fenced: true,
+            software: Some(software),
+        };
+        let replicas = TopicReplicas { topic_id, partitions: vec![PartitionIndex(0)] };
+        let resource = ConfigResource::Topic("t".into());
+        let allowed = MetadataRecord::TruncationAllowed {
+            topic_id,
+            partition: PartitionIndex(0),
+            leader_epoch: LeaderEpoch(3),
+        };
+        let (first, count) = (ProducerId(7), 1000);
+        let (key, value) = ("k".to_owned(), "v".to_owned());
+        let second = partitions.clone();
+        vec![
+            MetadataRecord::ClusterCreated { cluster_id: "c".into() },
+            MetadataRecord::FeatureLevelSet { name: "f".into(), level: 1 },
+            MetadataRecord::GroupPlacementSet { placement: GroupPlacement::Abs },
+            MetadataRecord::BrokerRegistered(registered),
+            MetadataRecord::BrokerEpochUsed { epoch: BrokerEpoch(2) },
+            MetadataRecord::BrokerFenced { broker },
+            MetadataRecord::BrokerUnfenced { broker },
+            MetadataRecord::ControlledShutdownBegun { broker },
+            MetadataRecord::ReplicasOffline { broker, replicas: vec![replicas] },
+            MetadataRecord::BrokerUnregistered { broker },
+            MetadataRecord::TopicCreated { topic_id, name: name.clone(), created, partitions },
+            MetadataRecord::TopicCreated2 { topic_id, name, created, partitions: second },
+            MetadataRecord::PartitionAdded { topic_id, state: state.clone() },
+            MetadataRecord::PartitionAdded2 { topic_id, state: state.clone() },
+            MetadataRecord::PartitionChanged { topic_id, state: state.clone() },
+            MetadataRecord::PartitionChanged2 { topic_id, state },
+            MetadataRecord::ElrCleared { topics: vec![topic_id], members: 2 },
+            MetadataRecord::DurabilityLost { topics: vec![topic_id] },
+            allowed,
+            MetadataRecord::TopicDeleted { topic_id },
+            MetadataRecord::ConfigSet { resource: resource.clone(), key: key.clone(), value },
+            MetadataRecord::ConfigRemoved { resource, key },
+            MetadataRecord::ProducerIdsAllocated { broker, first, count },
+        ]
+    }
+
+    /// Adds a field to every object of a record's fields. A resource is a choice, which has one key.
+    fn add_fields(value: &mut serde_json::Value) {
+        match value {
+            serde_json::Value::Object(fields) => {
+                fields.iter_mut().filter(|(key, _)| *key != "resource").for_each(|(_, value)| {
+                    add_fields(value);
+                });
+                fields.insert("a-newer-field".into(), serde_json::json!({ "x": [1] }));
+            }
+            serde_json::Value::Array(values) => values.iter_mut().for_each(add_fields),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn newer_fields_of_every_type_are_skipped_and_newer_types_are_refused() {
+        let mut types = Vec::new();
+        for record in every_type() {
+            let mut text = Vec::new();
+            record.encode(&mut text);
+            let mut json: BTreeMap<String, serde_json::Value> =
+                serde_json::from_slice(&text).unwrap();
+            let (name, fields) = json.iter_mut().next().unwrap();
+            types.push(name.clone());
+            add_fields(fields);
+            let newer = serde_json::to_vec(&json).unwrap();
+            assert_ne!(newer, text);
+            assert_eq!(MetadataRecord::decode(&newer), Ok(record), "{json:?}");
+            let (name, fields) = json.pop_first().unwrap();
+            let newer = serde_json::to_vec(&BTreeMap::from([(format!("{name}-9"), fields)]));
+            let refused = MetadataRecord::decode(&newer.unwrap());
+            assert_eq!(refused, Err(DecodeError::UnknownType(format!("{name}-9"))));
+        }
+        assert_eq!(types, TYPES, "a record of every type, in their order");
+    }
+
+    #[test]
+    fn no_record_is_above_the_newest_level() {
+        for record in every_type() {
+            assert!((0..=HIGHWATER_VERSION_MAX).contains(&record.level()), "{record:?}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod durability;
 pub mod error_code;
 pub mod fields;
 pub mod id;
+pub mod later_release;
 pub mod level;
 pub mod moment;
 pub mod partitioner;

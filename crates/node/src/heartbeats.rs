@@ -10,7 +10,7 @@
 
 use metadata::ClusterImage;
 use metadata::decide::BrokerRef;
-use model::{BrokerEpoch, BrokerId};
+use model::{BrokerEpoch, BrokerId, later_release};
 
 use crate::mutants::{Mutant, is_planted};
 
@@ -40,6 +40,9 @@ pub fn encode(who: BrokerRef) -> Vec<u8> {
     bytes.push(VERSION);
     bytes.extend_from_slice(&who.broker.0.to_be_bytes());
     bytes.extend_from_slice(&epoch.0.to_be_bytes());
+    if later_release::is_played() {
+        bytes.extend_from_slice(&[7; 8]);
+    }
     bytes
 }
 

@@ -20,9 +20,7 @@ use std::iter::Peekable;
 use std::path::Path;
 use std::str::Chars;
 
-use model::level::{
-    HIGHWATER_JOURNAL, HIGHWATER_VERSION, HIGHWATER_VERSION_MAX, JOURNAL_LEVEL_MAX,
-};
+use model::level::{HIGHWATER_JOURNAL, HIGHWATER_VERSION, newest_journal, newest_version};
 use model::{BrokerId, Uuid};
 
 use crate::StorageError;
@@ -114,9 +112,9 @@ impl MetaProperties {
 
     /// Refuses levels above those of this release. `path` is the file's.
     pub(crate) fn check_levels(&self, path: &Path) -> Result<(), StorageError> {
-        let metadata_newest = HIGHWATER_VERSION_MAX as u8;
+        let metadata_newest = newest_version() as u8;
         let levels = [
-            (JOURNAL_LEVEL, self.journal_level, JOURNAL_LEVEL_MAX),
+            (JOURNAL_LEVEL, self.journal_level, newest_journal()),
             (METADATA_LEVEL, self.metadata_level, metadata_newest),
         ];
         match levels.into_iter().find(|(_, found, newest)| found > newest) {

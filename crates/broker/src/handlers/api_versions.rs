@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use ::metadata::decide::{BROKER_FEATURES, SUPPORTED_FEATURES};
+use ::metadata::decide::all_features;
 use model::ErrorCode;
 use wire::api_versions::{
     ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey,
@@ -48,7 +48,7 @@ fn with_features(call: &Call, mut response: ApiVersionsResponse) -> ApiVersionsR
     if call.version < FEATURES_FROM_VERSION {
         return response;
     }
-    let features = SUPPORTED_FEATURES.iter().chain(&BROKER_FEATURES);
+    let features = all_features();
     let supported = features.map(|feature| SupportedFeatureKey {
         name: feature.name.to_owned(),
         min_version: feature.level_min,

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::record::{BrokerSoftware, FeatureRange, MetadataRecord};
 use model::level::{
-    HIGHWATER_JOURNAL, HIGHWATER_VERSION, HIGHWATER_VERSION_0_1_0, HIGHWATER_VERSION_MAX,
-    JOURNAL_LEVEL_MAX, JOURNAL_LEVEL_MIN,
+    HIGHWATER_JOURNAL, HIGHWATER_VERSION, HIGHWATER_VERSION_0_1_0, JOURNAL_LEVEL_MIN,
+    newest_journal, newest_version,
 };
 use model::{BrokerId, ErrorCode};
 
@@ -33,19 +33,29 @@ pub const SUPPORTED_FEATURES: &[SupportedFeature] =
 /// brokers cannot serve (KIP-858), from level 3 on (release 0.1.0) each broker registers with its release and levels. A new
 /// cluster begins with the highest level; `highwater cluster finalize` raises the level once every broker reads the new
 /// one. The level never falls: records of a level stay in the metadata log.
-pub const CLUSTER_FEATURE: SupportedFeature =
-    SupportedFeature { name: HIGHWATER_VERSION, level_min: 1, level_max: HIGHWATER_VERSION_MAX };
+pub fn cluster_feature() -> SupportedFeature {
+    SupportedFeature { name: HIGHWATER_VERSION, level_min: 1, level_max: newest_version() }
+}
 
 /// The level of the journals of log directories. A broker raises its directories when it applies the
 /// metadata that names the level. The level never falls, because entries of a level stay in the journals.
-pub const JOURNAL_FEATURE: SupportedFeature = SupportedFeature {
-    name: HIGHWATER_JOURNAL,
-    level_min: JOURNAL_LEVEL_MIN as i16,
-    level_max: JOURNAL_LEVEL_MAX as i16,
-};
+pub fn journal_feature() -> SupportedFeature {
+    SupportedFeature {
+        name: HIGHWATER_JOURNAL,
+        level_min: JOURNAL_LEVEL_MIN.into(),
+        level_max: newest_journal().into(),
+    }
+}
 
 /// Features of our own: clients see them, and only brokers depend on them.
-pub const BROKER_FEATURES: [SupportedFeature; 2] = [CLUSTER_FEATURE, JOURNAL_FEATURE];
+pub fn broker_features() -> [SupportedFeature; 2] {
+    [cluster_feature(), journal_feature()]
+}
+
+/// Every feature that clients see.
+pub fn all_features() -> impl Iterator<Item = SupportedFeature> {
+    SUPPORTED_FEATURES.iter().copied().chain(broker_features())
+}
 
 /// Release and levels of this program, as a broker registers with them.
 pub fn software_of_this_release() -> BrokerSoftware {
@@ -55,17 +65,16 @@ pub fn software_of_this_release() -> BrokerSoftware {
         max: feature.level_max,
     };
     let release = env!("CARGO_PKG_VERSION").to_owned();
-    BrokerSoftware { release, levels: BROKER_FEATURES.into_iter().map(range).collect() }
+    BrokerSoftware { release, levels: broker_features().into_iter().map(range).collect() }
 }
 
 /// The features of a new cluster, each with its highest level.
 pub fn features_of_new_cluster() -> Vec<(String, i16)> {
-    let features = SUPPORTED_FEATURES.iter().chain(&BROKER_FEATURES);
-    features.map(|known| (known.name.to_owned(), known.level_max)).collect()
+    all_features().map(|known| (known.name.to_owned(), known.level_max)).collect()
 }
 
-fn supported(name: &str) -> Option<&'static SupportedFeature> {
-    SUPPORTED_FEATURES.iter().chain(&BROKER_FEATURES).find(|known| known.name == name)
+fn supported(name: &str) -> Option<SupportedFeature> {
+    all_features().find(|known| known.name == name)
 }
 
 impl Draft {
@@ -194,7 +203,7 @@ impl Draft {
 }
 
 fn is_broker_feature(name: &str) -> bool {
-    BROKER_FEATURES.iter().any(|known| known.name == name)
+    [HIGHWATER_VERSION, HIGHWATER_JOURNAL].contains(&name)
 }
 
 /// The reason why a broker cannot read a level of a feature; `None` if the broker can.
@@ -311,7 +320,7 @@ mod tests {
         };
         assert_eq!(at(2, None), Ok(()));
         assert_eq!(at(3, Some(&software(3))), Ok(()));
-        assert_eq!(at(HIGHWATER_VERSION_MAX, Some(&software_of_this_release())), Ok(()));
+        assert_eq!(at(newest_version(), Some(&software_of_this_release())), Ok(()));
         for old in [None, Some(&software(3))] {
             let (error, message) = at(9, old).unwrap_err();
             assert_eq!(error, ErrorCode::UnsupportedVersion);

@@ -25,8 +25,8 @@ mod withdrawals;
 pub use agreed::AGREED_KEYS;
 pub use draft::Draft;
 pub use features::{
-    BROKER_FEATURES, CLUSTER_FEATURE, JOURNAL_FEATURE, SUPPORTED_FEATURES, SupportedFeature,
-    features_of_new_cluster, software_of_this_release,
+    SUPPORTED_FEATURES, SupportedFeature, all_features, broker_features, cluster_feature,
+    features_of_new_cluster, journal_feature, software_of_this_release,
 };
 pub use request::*;
 pub use sweep::SWEEP_PARTITIONS_MAX;

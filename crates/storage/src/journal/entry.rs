@@ -12,7 +12,8 @@
 
 use std::sync::Arc;
 
-use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicId, Uuid};
+use model::level::JOURNAL_LEVEL_MAX;
+use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicId, Uuid, later_release};
 
 use crate::{ActiveSegment, Derived, SealedSegment};
 
@@ -190,6 +191,11 @@ const BEGUN: u8 = 18;
 const JOINED: u8 = 19;
 const COMPACTED: u8 = 20;
 
+/// Kinds of a [later release](later_release): an entry without fields at a level of its own, and one that earlier releases
+/// skip.
+const LATER: u8 = 0x60;
+const LATER_SKIPPABLE: u8 = 0xe0;
+
 /// Flags of an opened partition.
 const FSYNC: u8 = 1;
 const MENDED_UNDECIDED: u8 = 2;
@@ -216,6 +222,15 @@ impl EntryWriter {
             Entry::Begun(process) => self.put_process(BEGUN, *process),
             Entry::Joined(process) => self.put_process(JOINED, *process),
             Entry::Of(key, fact) => self.put_fact(*key, fact),
+        }
+    }
+
+    /// Adds entries of a [later release](later_release) to a journal of this level.
+    pub(super) fn put_later(&mut self, level: u8) {
+        self.bytes.push(LATER_SKIPPABLE);
+        put_bytes(&mut self.bytes, b"later");
+        if level > JOURNAL_LEVEL_MAX {
+            self.bytes.push(LATER);
         }
     }
 
@@ -348,6 +363,7 @@ impl<'a> EntryReader<'a> {
                 STARTED => return Ok(Some(Entry::Started(Timestamp(self.reader.i64()?)))),
                 BEGUN => return Ok(Some(Entry::Begun(Uuid(self.reader.array()?)))),
                 JOINED => return Ok(Some(Entry::Joined(Uuid(self.reader.array()?)))),
+                LATER if later_release::is_played() => {}
                 kind => {
                     let key = self.key.ok_or(Unreadable::new("an entry is about no partition"))?;
                     return Ok(Some(Entry::Of(key, decode(kind, &mut self.reader)?)));
@@ -402,7 +418,10 @@ fn decode(kind: u8, reader: &mut Reader<'_>) -> Result<Fact, Unreadable> {
         MENDED => Fact::Mended,
         DELETED => Fact::Deleted { aside: reader.text()? },
         FORGOTTEN => Fact::Forgotten,
-        other => return Err(Unreadable(format!("unknown kind of entry {other}"))),
+        other => {
+            let words = "a newer release wrote it, start that release";
+            return Err(Unreadable(format!("unknown kind of entry {other}: {words}")));
+        }
     })
 }
 
@@ -442,6 +461,10 @@ fn decode_checkpoint(reader: &mut Reader<'_>) -> Result<Checkpoint, Unreadable> 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use model::level::JOURNAL_LEVEL_MIN;
+
     use super::*;
 
     /// An entry of a newer release that may be skipped, with its length.
@@ -458,6 +481,109 @@ mod tests {
             read.push(entry);
         }
         Ok(read)
+    }
+
+    /// The number of an entry's kind. A new entry has to be added here and to [`every_entry`].
+    fn kind_of(entry: &Entry) -> u8 {
+        match entry {
+            Entry::Started(_) => STARTED,
+            Entry::Begun(_) => BEGUN,
+            Entry::Joined(_) => JOINED,
+            Entry::Of(_, fact) => match fact {
+                Fact::Opened(_) => OPENED,
+                Fact::Checkpoint(_) => CHECKPOINT,
+                Fact::Derived(derived) if derived.tells_newer => DERIVED,
+                Fact::Derived(_) => DERIVED_ALONE,
+                Fact::Epoch(..) => EPOCH,
+                Fact::Synced(_) => SYNCED,
+                Fact::Sealed { .. } => SEALED,
+                Fact::Swapped(_) => SWAPPED,
+                Fact::Compacted(_) => COMPACTED,
+                Fact::Start(_) => START,
+                Fact::Truncated(_) => TRUNCATED,
+                Fact::Closed(_) => CLOSED,
+                Fact::Refused(_) => REFUSED,
+                Fact::SyncFailed(_) => SYNC_FAILED,
+                Fact::Mended => MENDED,
+                Fact::Deleted { .. } => DELETED,
+                Fact::Forgotten => FORGOTTEN,
+            },
+        }
+    }
+
+    /// An entry of every kind.
+    fn every_entry() -> Vec<Entry> {
+        let key = Key { topic_id: Uuid([1; 16]), partition: PartitionIndex(0) };
+        let checkpoint = Checkpoint {
+            recovery_point: Offset(3),
+            active: Some(ActiveSegment { base: Offset(0), end: Offset(3), size_bytes: 9 }),
+            epoch: LeaderEpoch(1),
+            high_watermark: Offset(3),
+            cleaned_below: Offset(0),
+            at: Timestamp(5),
+        };
+        let derived = |tells_newer| Derived {
+            end: Offset(3),
+            has_producers: true,
+            epochs: vec![(LeaderEpoch(1), Offset(0))],
+            tells_newer,
+        };
+        let opened = Opened {
+            topic: "t".into(),
+            dense_from: Some(Offset(0)),
+            fsync: true,
+            image_index: 7,
+            mended: false,
+        };
+        let segment = SealedSegment { base: Offset(0), size_bytes: 9 };
+        let facts = [
+            Fact::Opened(opened),
+            Fact::Checkpoint(checkpoint),
+            Fact::Derived(derived(true)),
+            Fact::Derived(derived(false)),
+            Fact::Epoch(LeaderEpoch(1), Offset(0)),
+            Fact::Synced(Offset(3)),
+            Fact::Sealed { complete: true, segments: vec![segment] },
+            Fact::Swapped(vec![Offset(0)]),
+            Fact::Compacted(vec![Offset(0)]),
+            Fact::Start(Offset(1)),
+            Fact::Truncated(Offset(2)),
+            Fact::Closed(Offset(3)),
+            Fact::Refused(Refused { offset: Some(Offset(1)), reason: "r".into() }),
+            Fact::SyncFailed("r".into()),
+            Fact::Mended,
+            Fact::Deleted { aside: "a".into() },
+            Fact::Forgotten,
+        ];
+        let whole = [
+            Entry::Started(Timestamp(5)),
+            Entry::Begun(Uuid([2; 16])),
+            Entry::Joined(Uuid([3; 16])),
+        ];
+        whole.into_iter().chain(facts.map(|fact| Entry::Of(key, fact))).collect()
+    }
+
+    #[test]
+    fn every_kind_is_read_with_newer_entries_around_and_no_other_kind_is_known() {
+        let entries = every_entry();
+        let known: BTreeSet<u8> = entries.iter().map(kind_of).collect();
+        assert_eq!(known.len(), entries.len(), "one of each");
+        let mut writer = EntryWriter::default();
+        for entry in &entries {
+            writer.bytes.extend_from_slice(&newer(0xfe, b"newer"));
+            writer.put(entry);
+            assert!((JOURNAL_LEVEL_MIN..=JOURNAL_LEVEL_MAX).contains(&entry.level()), "{entry:?}");
+            assert_eq!(kind_of(entry) & SKIPPABLE, 0, "{entry:?}: a later release would lose it");
+        }
+        assert_eq!(read_all(&writer.bytes), Ok(entries));
+        // A kind that is not known is the word of a newer release, behind a key as in front of it.
+        for kind in (1..SKIPPABLE).filter(|kind| !known.contains(kind)) {
+            let mut writer = EntryWriter::default();
+            writer.put(&every_entry()[3]);
+            writer.bytes.push(kind);
+            let Unreadable(reason) = read_all(&writer.bytes).unwrap_err();
+            assert!(reason.contains("start that release"), "kind {kind}: {reason}");
+        }
     }
 
     #[test]

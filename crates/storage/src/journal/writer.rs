@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use model::{BrokerEpoch, LeaderEpoch, Offset, Timestamp};
+use model::{BrokerEpoch, LeaderEpoch, Offset, Timestamp, later_release};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::entry::{Entry, EntryWriter, Fact, Key};
@@ -487,7 +487,8 @@ impl Journal {
         if entries.is_empty() {
             return Ok(());
         }
-        let (bytes, seq) = frames_of(&entries, writer.seq, self.durable.load(Ordering::Acquire));
+        let durable = self.durable.load(Ordering::Acquire);
+        let (bytes, seq) = frames_of(&entries, writer.level, writer.seq, durable);
         let path = self.dir.join(JOURNAL);
         if let Err(error) = writer.file.write_all_at(&bytes, writer.position).during("write", &path)
         {
@@ -554,13 +555,16 @@ impl Writer {
     }
 }
 
-/// Frames of these entries, numbered from `seq` + 1 on; and the number of the last one.
-fn frames_of(entries: &[&Entry], mut seq: u64, durable: u64) -> (Vec<u8>, u64) {
+/// Frames of these entries in a journal of this level, numbered from `seq` + 1 on; and the number of the last one.
+fn frames_of(entries: &[&Entry], level: u8, mut seq: u64, durable: u64) -> (Vec<u8>, u64) {
     let (mut out, mut frame) = (Vec::new(), EntryWriter::default());
     for (number, entry) in entries.iter().enumerate() {
         frame.put(entry);
         if frame.bytes.len() >= FRAME_BYTES || number + 1 == entries.len() {
             seq += 1;
+            if later_release::is_played() {
+                frame.put_later(level);
+            }
             frames::encode_frame(seq, durable, &frame.bytes, &mut out);
             frame = EntryWriter::default();
         }
