@@ -41,6 +41,13 @@ fn version(bytes: &[u8]) -> Result<u16, String> {
     found.map(|found| found.version).map_err(|error| error.to_string())
 }
 
+/// The version of a file whose checksum is there and right.
+pub(super) fn whole_version(bytes: &[u8]) -> Option<u16> {
+    let (content, stored) = split(bytes)?;
+    let is_whole = format!("{:08x}", crc32c(content)).as_bytes() == stored;
+    version(bytes).ok().filter(|_| is_whole)
+}
+
 /// Checks the file's version and, from version 1 on, its checksum; the reason if it is not what was
 /// written.
 pub(super) fn check(bytes: &[u8], version_max: u16) -> Result<(), String> {

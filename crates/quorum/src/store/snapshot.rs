@@ -13,7 +13,8 @@ use super::vote::Point;
 use crate::raft::{LogId, SnapshotMeta, StoredMembership, is_node_id, membership};
 use crate::translation::plain_members;
 use ledger::Members;
-use metadata::{ClusterImage, MetadataRecord};
+use metadata::image::digest_of_lines;
+use metadata::{ClusterImage, DecodeError, MetadataRecord};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -119,10 +120,36 @@ fn replay(lines: &[u8], expected: &LastLine) -> Result<ClusterImage, String> {
     for record in &records {
         image.replay(record).map_err(|error| error.to_string())?;
     }
-    if records.len() != expected.records || format!("{:016x}", image.digest()) != expected.digest {
+    if records.len() != expected.records || !is_digest(&expected.digest, &image, lines) {
         return Err(format!("its {} records are not those that were written", records.len()));
     }
     Ok(image)
+}
+
+/// Whether the digest is the image's, or that of the lines as they were written. The lines of a newer release may hold fields
+/// that this release skips, so that the image lacks them.
+fn is_digest(digest: &str, image: &ClusterImage, lines: &[u8]) -> bool {
+    let written = match lines.strip_prefix(b"\n") {
+        Some(lines) => &[lines, b"\n"].concat(),
+        None => lines,
+    };
+    [image.digest(), digest_of_lines(written)].iter().any(|found| format!("{found:016x}") == digest)
+}
+
+/// Whether a file that is whole has a newer version, or a record of a type that this release does not know.
+fn is_newer(bytes: &[u8]) -> bool {
+    let is_unknown =
+        |line: &[u8]| matches!(MetadataRecord::decode(line), Err(DecodeError::UnknownType(_)));
+    match checksum::whole_version(bytes) {
+        Some(version) if version > SNAPSHOT_VERSION => true,
+        Some(_) => {
+            let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+            // Between the first line, and the last one with the empty rest behind it.
+            let records = lines.get(1..lines.len().saturating_sub(2)).unwrap_or_default();
+            records.iter().any(|line| is_unknown(line))
+        }
+        None => false,
+    }
 }
 
 fn name(last: LogId) -> String {
@@ -144,9 +171,15 @@ pub(super) struct SnapshotFile {
 }
 
 impl SnapshotFile {
-    /// Reads it; the reason if it is not what was written under its name.
+    /// Reads it; the reason if it is not what was written under its name. Fails if a newer release wrote it: such a file is
+    /// not damaged.
     pub(super) fn load(&self, disk: &dyn Disk) -> io::Result<Result<Applied, String>> {
-        let decoded = Applied::decode(&disk.read(&self.path)?);
+        let bytes = disk.read(&self.path)?;
+        let decoded = Applied::decode(&bytes);
+        if let Some(reason) = decoded.as_ref().err().filter(|_| is_newer(&bytes)) {
+            let text = format!("{}: {reason}", self.path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
         Ok(decoded.and_then(|applied| match applied.last {
             Some(last) if (last.index, last.leader_id.term) == (self.index, self.term) => {
                 Ok(applied)
@@ -225,6 +258,58 @@ mod tests {
             assert_eq!(back.meta(), applied.meta());
             assert_eq!(back.changed_at, applied.changed_at);
         }
+    }
+
+    /// The file with other text in the place of a part of it, under a digest and a checksum that fit.
+    fn rewritten(from: &str, to: &str) -> Vec<u8> {
+        let text = String::from_utf8(sample().encode()).unwrap();
+        let mut lines: Vec<String> = text.lines().map(|line| line.replace(from, to)).collect();
+        assert_ne!(lines.join("\n") + "\n", text);
+        let last = lines.pop().unwrap();
+        let mut last: serde_json::Value = serde_json::from_str(&last).unwrap();
+        let records = lines[1..].join("\n") + "\n";
+        last["digest"] = format!("{:016x}", digest_of_lines(records.as_bytes())).into();
+        let last: LastLine = serde_json::from_value(last).unwrap();
+        let mut out = (lines.join("\n") + "\n").into_bytes();
+        line(&mut out, &last);
+        checksum::seal(&mut out);
+        out
+    }
+
+    #[test]
+    fn newer_fields_are_skipped_and_newer_records_and_versions_are_refused() {
+        let record = "{\"cluster-created\":{";
+        let newer = rewritten(record, "{\"cluster-created\":{\"newer\":[7],");
+        assert_eq!(Applied::decode(&newer).unwrap().image, sample().image);
+        let newer = rewritten("{\"version\":1,", "{\"version\":1,\"newer\":7,");
+        assert_eq!(Applied::decode(&newer).unwrap().meta(), sample().meta());
+        let refused = Applied::decode(&rewritten(record, "{\"cluster-created-9\":{")).unwrap_err();
+        assert!(refused.contains("a newer version wrote it"), "{refused}");
+        assert!(Applied::decode(&rewritten("{\"version\":1,", "{\"version\":2,")).is_err());
+    }
+
+    #[test]
+    fn a_snapshot_of_a_newer_release_is_an_error_and_a_damaged_one_is_a_reason() {
+        let disk = storage::disk::SimDisk::new();
+        let dir = Path::new("/q");
+        disk.create_dir_all(dir).unwrap();
+        let last = sample().last.unwrap();
+        let loaded = |bytes: &[u8]| {
+            write(&disk, dir, last, bytes).unwrap();
+            list(&disk, dir).unwrap().pop().unwrap().load(&disk)
+        };
+        for (from, to) in [
+            ("{\"cluster-created\":{", "{\"cluster-created-9\":{"),
+            ("{\"version\":1,", "{\"version\":2,"),
+        ] {
+            let mut bytes = rewritten(from, to);
+            let error = loaded(&bytes).map(drop).unwrap_err();
+            assert!(error.to_string().contains(".checkpoint: "), "{error}");
+            // The same with a bit that is another one is damage, whatever it seems to say.
+            bytes[20] ^= 1;
+            assert!(loaded(&bytes).unwrap().is_err());
+        }
+        assert!(loaded(&sample().encode()).unwrap().is_ok());
     }
 
     #[test]

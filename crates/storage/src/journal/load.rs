@@ -9,6 +9,7 @@ use super::{frames, snapshot};
 use crate::StorageError;
 use crate::disk::Disk;
 use crate::error::Context;
+use crate::meta_properties::MetaProperties;
 
 /// The snapshot's file.
 pub const SNAPSHOT: &str = "highwater-partitions";
@@ -55,7 +56,8 @@ pub fn decode(snapshot: &[u8], journal: &[u8]) -> Result<Loaded, (&'static str, 
 /// Reads the journal of the log directory `dir`; `None` if there is none. `witnessed`: another file
 /// says that there is one. Changes nothing.
 ///
-/// Fails with [`StorageError::Malformed`] if a file is damaged or gone.
+/// Fails with [`StorageError::Malformed`] if a file is damaged or gone, and with [`StorageError::NewerFormat`] if a newer
+/// release wrote the journal.
 pub fn load(disk: &dyn Disk, dir: &Path, witnessed: bool) -> Result<Option<Loaded>, StorageError> {
     let (snapshot, journal) = (read(disk, dir, SNAPSHOT)?, read(disk, dir, JOURNAL)?);
     let gone = |name: &str| StorageError::Malformed {
@@ -66,14 +68,27 @@ pub fn load(disk: &dyn Disk, dir: &Path, witnessed: bool) -> Result<Option<Loade
     };
     match (snapshot, journal) {
         (Some(snapshot), Some(journal)) => {
-            decode(&snapshot, &journal).map(Some).map_err(|(name, Unreadable(reason))| {
+            let loaded = decode(&snapshot, &journal).map_err(|(name, Unreadable(reason))| {
                 StorageError::Malformed { path: dir.join(name), reason }
-            })
+            })?;
+            check_levels(&loaded.state, &dir.join(SNAPSHOT))?;
+            Ok(Some(loaded))
         }
         // The snapshot comes first: a crash may leave it alone, and then nothing was served yet.
         (_, None) if !witnessed => Ok(None),
         (Some(_), None) => Err(gone(JOURNAL)),
         (None, _) => Err(gone(SNAPSHOT)),
+    }
+}
+
+/// Refuses levels above those of this release by the copy of `meta.properties`: the file itself may be gone, or put back
+/// without its lines of levels.
+fn check_levels(state: &State, path: &Path) -> Result<(), StorageError> {
+    let copy = std::str::from_utf8(&state.meta).ok().map(MetaProperties::decode);
+    match copy {
+        Some(Ok(copy)) => copy.check_levels(path),
+        // The owner of the directory compares the copy with the file, and refuses an unreadable copy.
+        Some(Err(_)) | None => Ok(()),
     }
 }
 

@@ -4,4 +4,5 @@
 mod crash;
 mod damage;
 mod fixture;
+mod newer;
 mod writing;
