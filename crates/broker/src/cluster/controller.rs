@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ::link::{Answering, Links, Peer, Service, service};
 use bytes::Bytes;
+use metadata::image::HIGHWATER_VERSION;
 use metadata::{Request, Response};
 use model::BrokerId;
 use quorum::{Quorum, QuorumError};
@@ -125,7 +126,13 @@ impl Controller {
             let decided = timeout_at(until, decide_here(&self.quorum, request.clone())).await;
             return Ok(decided.unwrap_or(Forwarded::Unknown));
         };
-        let answer = call(links, leader, request, until).await?;
+        let level = self.quorum.image().highwater_version();
+        let Some(request) = request.at_level(level) else {
+            let words = format!("the request needs {HIGHWATER_VERSION} {}", request.level());
+            let hint = "run highwater cluster finalize";
+            return Ok(Forwarded::Refused(format!("{words}, and the cluster has {level}; {hint}")));
+        };
+        let answer = call(links, leader, &request, until).await?;
         match &answer {
             Forwarded::Refused(words) => match request.for_earlier_release(words) {
                 Some(older) => call(links, leader, &older, until).await,

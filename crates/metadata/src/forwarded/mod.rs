@@ -105,10 +105,59 @@ impl Request {
         read(bytes)
     }
 
+    /// The level of `highwater.version` from which on brokers send requests of this kind; 0: always, for the kinds that
+    /// release 0.1.0 reads. A registration is sent at every level, because a level rises only after registrations that
+    /// name it: a controller of an earlier release refuses the kind in words, and gets the older form.
+    pub fn level(&self) -> i16 {
+        match self {
+            Request::CreateCluster(_)
+            | Request::CreateTopics(_)
+            | Request::DeleteTopics(_)
+            | Request::CreatePartitions(_)
+            | Request::AlterConfigs(_)
+            | Request::IncrementalAlterConfigs(_)
+            | Request::AllocateProducerIds(_)
+            | Request::RegisterBroker(_)
+            | Request::FenceBroker(_)
+            | Request::UnfenceBroker(_)
+            | Request::BeginShutdown(_)
+            | Request::Sweep
+            | Request::ReportEmptyReplicas(_)
+            | Request::UnregisterBroker(_)
+            | Request::AlterPartition(_)
+            | Request::ElectLeaders(_)
+            | Request::UpdateFeatures(_)
+            | Request::RegisterBroker2(_)
+            | Request::GiveUpReplicas(_)
+            | Request::ReportEmptyReplicas2(_)
+            | Request::RegisterBroker3(_) => 0,
+        }
+    }
+
+    /// The newest form of the request that may be sent at this level of `highwater.version`; `None` if there is no such form.
+    pub fn at_level(&self, level: i16) -> Option<Request> {
+        self.form_at(level, Request::level)
+    }
+
+    fn form_at(&self, level: i16, level_of: fn(&Request) -> i16) -> Option<Request> {
+        let mut form = Some(self.clone());
+        while let Some(newer) = form.take_if(|form| level_of(form) > level) {
+            form = newer.older();
+        }
+        form
+    }
+
     /// The request as a release knows it that refused this one with these words, if it did for not knowing its kind: what
     /// it says besides is lost on such a controller.
     pub fn for_earlier_release(&self, words: &str) -> Option<Request> {
-        let older = match self {
+        let kind = self.to_bytes()[1];
+        let is_unknown = words == invalid("kind of request", kind).to_string();
+        self.older().filter(|_| is_unknown)
+    }
+
+    /// The form of the request before this one, if there is one.
+    fn older(&self) -> Option<Request> {
+        Some(match self {
             Request::RegisterBroker3(request) => Request::RegisterBroker2(request.request.clone()),
             Request::RegisterBroker2(request) => Request::RegisterBroker(request.register.clone()),
             Request::GiveUpReplicas(GiveUpReplicas { broker, partitions, .. }) => {
@@ -121,9 +170,7 @@ impl Request {
                 Request::ReportEmptyReplicas(EmptyReplicas { broker, partitions })
             }
             _ => return None,
-        };
-        let kind = self.to_bytes()[1];
-        (words == invalid("kind of request", kind).to_string()).then_some(older)
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use super::ForwardedError;
 use crate::decide::*;
 use crate::record::{BrokerSoftware, ConfigResource, Endpoint, FeatureRange};
+use model::level::newest_version;
 use model::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, PartitionIndex, ProducerId, Uuid};
 use std::collections::BTreeSet;
 
@@ -507,6 +508,40 @@ fn an_earlier_release_is_asked_in_the_form_that_it_knows() {
         asked_again.extend(older.map(|older| (kind, request_number(&older))));
     }
     assert_eq!(asked_again, [(18, 8), (19, 13), (20, 13), (21, 18)]);
+}
+
+#[test]
+fn a_request_above_the_level_is_sent_in_an_older_form_or_not_at_all() {
+    let level_of = |request: &Request| i16::from(request_number(request));
+    for request in full_requests() {
+        let (number, mut forms) = (request_number(&request), BTreeSet::new());
+        for level in 0..=21 {
+            let form = request.form_at(level, level_of);
+            assert!(form.as_ref().is_none_or(|form| level_of(form) <= level), "{form:?}");
+            assert_eq!(form.as_ref() == Some(&request), level >= number.into(), "{form:?}");
+            forms.extend(form.as_ref().map(request_number));
+        }
+        let expected: &[u8] = match number {
+            18 => &[8, 18],
+            19 => &[13, 19],
+            20 => &[13, 20],
+            21 => &[8, 18, 21],
+            other => &[other],
+        };
+        assert!(forms.iter().eq(expected), "{request:?}: {forms:?}");
+    }
+}
+
+/// A broker sends nothing that this level does not have: see `Controller::ask` of `broker`.
+#[test]
+fn every_request_of_release_0_1_0_is_sent_at_every_level() {
+    for request in requests() {
+        let is_of_0_1_0 = request_number(&request) <= 21;
+        assert_eq!(request.level() == 0, is_of_0_1_0, "{request:?}");
+        assert!(request.level() <= newest_version(), "{request:?}");
+        let sent = request.at_level(request.level());
+        assert_eq!(sent.as_ref(), Some(&request));
+    }
 }
 
 /// Spaces in what is expected are for the reader.
