@@ -299,6 +299,57 @@ mod tests {
 
     use std::sync::Arc;
 
+    /// The entry in a batch with this first line.
+    fn read(first: &str, lines: &str) -> Result<Entry, EntryError> {
+        let mut batch = BatchBuilder::new().placed(Offset(4), LeaderEpoch(1));
+        batch.add(Timestamp(0), None, Some(format!("{first}\n{lines}").as_bytes()));
+        let bytes = batch.finish();
+        let header = BatchHeader::decode_checked(&bytes).unwrap();
+        decode(&header, &bytes)
+    }
+
+    #[test]
+    fn newer_fields_of_any_entry_are_skipped_and_newer_versions_and_kinds_are_refused() {
+        let with = |version: u16, entry: &str, more: &str| {
+            let first =
+                format!("{{\"v\":{version},\"term\":1,\"leader\":1,{more}\"entry\":{entry}}}");
+            read(&first, "")
+        };
+        let more = "\"newer\":[{\"a\":1}],";
+        for (entry, newer) in [
+            ("\"blank\"", "\"blank\""),
+            ("{\"records\":{\"decided_at\":1}}", "{\"records\":{\"newer\":7,\"decided_at\":1}}"),
+            (
+                "{\"records\":{\"decided_at\":1,\"part\":{\"number\":0,\"last\":true}}}",
+                "{\"records\":{\"decided_at\":1,\"part\":{\"number\":0,\"newer\":7,\"last\":true}}}",
+            ),
+            (
+                "{\"members\":{\"voters\":[[1]],\"learners\":[]}}",
+                "{\"members\":{\"newer\":7,\"voters\":[[1]],\"learners\":[]}}",
+            ),
+        ] {
+            let known = with(WHOLE_VERSION, entry, "").unwrap();
+            // A new kind of payload has to be added above.
+            match &known.payload {
+                Payload::Blank | Payload::Proposal(_) | Payload::Members(_) => {}
+            }
+            assert_eq!(with(WHOLE_VERSION, newer, more).unwrap(), known, "{newer}");
+            let version = ENTRY_VERSION + 1;
+            let refused = with(version, entry, "").unwrap_err();
+            assert!(matches!(refused, EntryError::Version { version: v, .. } if v == version));
+            assert!(refused.to_string().contains("start that release"), "{refused}");
+        }
+        assert!(matches!(with(1, "{\"newer\":{}}", ""), Err(EntryError::Malformed { .. })));
+        let refused = read(
+            "{\"v\":1,\"term\":1,\"leader\":1,\"entry\":{\"records\":{\"decided_at\":1}}}",
+            "{\"newer\":{}}\n",
+        );
+        assert!(matches!(
+            refused,
+            Err(EntryError::Record { source: DecodeError::UnknownType(_), .. })
+        ));
+    }
+
     #[test]
     fn an_entry_of_version_0_is_read() {
         let value =

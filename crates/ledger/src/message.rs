@@ -552,6 +552,7 @@ mod tests {
     use super::*;
     use crate::{Members, Part, Payload, Proposal};
     use metadata::MetadataRecord;
+    use std::collections::BTreeSet;
     use std::sync::Arc;
 
     const HEAD: Head<'static> = Head { cluster_id: "c", from: 1, to: 2 };
@@ -628,6 +629,75 @@ mod tests {
             Reply::Introduced(Holds::Founding),
             Reply::Introduced(Holds::Metadata),
         ]
+    }
+
+    /// The number of a request. A variant that is new has to be added here and to [`requests`].
+    fn request_number(request: &Request) -> u8 {
+        match request {
+            Request::Append(_) => 1,
+            Request::Vote(_) => 2,
+            Request::PreVote(_) => 3,
+            Request::TransferLeader { .. } => 4,
+            Request::Piece { .. } => 5,
+            Request::Snapshot { .. } => 6,
+            Request::Large(_) => 7,
+            Request::Introduce => 8,
+        }
+    }
+
+    /// The number of an answer. A variant that is new has to be added here and to [`replies`].
+    fn reply_number(reply: &Reply) -> u8 {
+        match reply {
+            Reply::Refused(_) => 0x80,
+            Reply::Append(_) => 0x81,
+            Reply::Vote(_) => 0x82,
+            Reply::TransferLeader(_) => 0x84,
+            Reply::Taken(_) => 0x85,
+            Reply::Snapshot(_) => 0x86,
+            Reply::Missing => 0x87,
+            Reply::Introduced(_) => 0x88,
+        }
+    }
+
+    #[test]
+    fn every_message_is_among_the_samples_and_no_other_kind_is_known() {
+        let known = requests().iter().map(request_number).collect::<BTreeSet<u8>>();
+        assert!(known.iter().copied().eq(1..=8));
+        let replied = replies().iter().map(reply_number).collect::<BTreeSet<u8>>();
+        assert!(replied.iter().copied().eq([0x80, 0x81, 0x82, 0x84, 0x85, 0x86, 0x87, 0x88]));
+        let mut bytes = Request::Introduce.encode(HEAD);
+        for kind in 0..=u8::MAX {
+            bytes[1] = kind;
+            let request = Request::decode(&bytes);
+            let reply = Reply::decode(&bytes);
+            let is_unknown =
+                |error: &MessageError| matches!(error, MessageError::Kind(k) if *k == kind);
+            assert_eq!(request.as_ref().is_err_and(is_unknown), !known.contains(&kind), "{kind}");
+            assert_eq!(reply.as_ref().is_err_and(is_unknown), !replied.contains(&kind), "{kind}");
+        }
+    }
+
+    /// A message of a newer version, or with a field that this release does not know, is refused whole, so a newer release
+    /// may send neither below a level that every member has.
+    #[test]
+    fn a_newer_version_or_field_of_any_message_is_refused() {
+        let mut messages: Vec<Vec<u8>> = Vec::new();
+        messages.extend(requests().iter().map(|request| request.encode(HEAD)));
+        messages.extend(replies().iter().map(|reply| reply.encode(HEAD)));
+        for mut bytes in messages {
+            let read = |bytes: &[u8]| match bytes[1] < 0x80 {
+                true => Request::decode(bytes).err(),
+                false => Reply::decode(bytes).err(),
+            };
+            assert!(read(&bytes).is_none());
+            // Of a piece the bytes have no end of their own: its checksum finds what was added.
+            if bytes[1] != 5 {
+                bytes.push(0);
+                assert!(matches!(read(&bytes), Some(MessageError::Field(_))), "{}", hex(&bytes));
+            }
+            bytes[0] = 2;
+            assert!(matches!(read(&bytes), Some(MessageError::Version(2))), "{}", hex(&bytes));
+        }
     }
 
     #[test]

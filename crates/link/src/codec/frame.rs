@@ -248,6 +248,56 @@ mod tests {
         }
     }
 
+    /// The number of a frame's kind. A variant that is new has to be added here and to [`samples`].
+    fn kind_of(frame: &Frame) -> u8 {
+        match frame {
+            Frame::Proof(_) => 1,
+            Frame::Accepted(_) => 2,
+            Frame::Refused(_) => 3,
+            Frame::Call { .. } => 4,
+            Frame::Answer { .. } => 5,
+            Frame::Declined { .. } => 6,
+        }
+    }
+
+    /// A kind that is new, or a field behind the last one, is refused: a newer release may send either only under a version of the
+    /// link that both nodes speak. The message of a call or an answer is of another format, and ends with the frame.
+    #[test]
+    fn newer_kinds_and_fields_of_every_frame_are_refused() {
+        let known: Vec<u8> = samples().iter().map(|(frame, _)| kind_of(frame)).collect();
+        assert_eq!(known, [1, 2, 3, 4, 5, 6]);
+        for (frame, _) in samples() {
+            let mut bytes = frame.encode().split_off(LENGTH_BYTES);
+            bytes.push(0);
+            let read = Frame::decode(&Bytes::copy_from_slice(&bytes));
+            match (&frame, read) {
+                (Frame::Call { message, .. }, Ok(Frame::Call { message: read, .. }))
+                | (Frame::Answer { message, .. }, Ok(Frame::Answer { message: read, .. })) => {
+                    assert_eq!(read[..], [&message[..], &[0]].concat());
+                }
+                (_, read) => assert!(read.is_err(), "{frame:?}"),
+            }
+            for kind in (0..=u8::MAX).filter(|kind| !known.contains(kind)) {
+                bytes[0] = kind;
+                let read = Frame::decode(&Bytes::copy_from_slice(&bytes));
+                assert_eq!(read, Err(CodecError::Value("an unknown kind of frame")), "{kind}");
+            }
+        }
+    }
+
+    /// Reasons that only a newer release has are handed on, with their words.
+    #[test]
+    fn newer_reasons_are_read_as_such() {
+        for code in 10..=u8::MAX {
+            let refused = Refused::new(Refusal::Other(code), "no");
+            let declined = Declined::new(Decline::Other(code), "no");
+            for frame in [Frame::Refused(refused), Frame::Declined { id: 1, declined }] {
+                let bytes = Bytes::from(frame.encode()).slice(LENGTH_BYTES..);
+                assert_eq!(Frame::decode(&bytes), Ok(frame));
+            }
+        }
+    }
+
     #[test]
     fn every_cut_is_an_error_or_another_message() {
         for (frame, _) in samples() {
