@@ -54,6 +54,8 @@ pub enum Cluster {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
+        listing: Listing,
+        #[command(flatten)]
         connection: Connection,
     },
     /// Make up an id for a new cluster, for `cluster.id` in each broker's file

@@ -166,28 +166,106 @@ pub fn versions(format: Format, connection: &Connection) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
+/// A change of one finalized level.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct RaisedLevel {
+    feature: String,
+    from: i16,
+    to: i16,
+}
+
+/// A broker that reads less than another one: the levels stay below until its program changes.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct HoldingBroker {
+    id: i32,
+    /// `None` for a release before 0.1.0.
+    release: Option<String>,
+    feature: String,
+    /// Highest level that the broker reads; 0 if it reads none.
+    reads: i16,
+}
+
+/// The result of `cluster finalize`, or of its dry run.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Finalization {
+    dry_run: bool,
+    /// Levels that were raised, or can be raised.
+    raised: Vec<RaisedLevel>,
+    /// Finalized level of each feature afterwards; those of today in a dry run.
+    finalized: BTreeMap<String, i16>,
+    /// Brokers that keep a level below the highest one of another broker.
+    held_by: Vec<HoldingBroker>,
+}
+
+impl Finalization {
+    fn of(versions: &ClusterVersions, dry_run: bool) -> Finalization {
+        let raise = |(feature, to): (&str, i16)| {
+            let from = versions.finalized[feature];
+            RaisedLevel { feature: feature.to_owned(), from, to }
+        };
+        let raised: Vec<RaisedLevel> = versions.pending().map(raise).collect();
+        let mut finalized = versions.finalized.clone();
+        if !dry_run {
+            finalized.extend(raised.iter().map(|level| (level.feature.clone(), level.to)));
+        }
+        let held_by = LEVELS.into_iter().flat_map(|feature| held_by(&versions.brokers, feature));
+        Finalization { dry_run, raised, finalized, held_by: held_by.collect() }
+    }
+
+    fn text(&self) -> String {
+        let list = |levels: Vec<String>| levels.join(", ");
+        let finalized = self.finalized.iter().map(|(name, level)| format!("{name} {level}"));
+        let raised = self.raised.iter();
+        let raised =
+            raised.map(|RaisedLevel { feature, from, to }| format!("{feature} {from} to {to}"));
+        let mut text = match (self.raised.is_empty(), self.dry_run) {
+            (true, _) => format!("nothing to raise; finalized: {}\n", list(finalized.collect())),
+            (false, true) => format!("can be raised: {}\n", list(raised.collect())),
+            (false, false) => format!(
+                "raised: {}\nearlier releases cannot run on these folders from now on\n",
+                list(raised.collect())
+            ),
+        };
+        for HoldingBroker { id, release, feature, reads } in &self.held_by {
+            let release = release.as_deref().unwrap_or("before 0.1.0");
+            text += &format!(
+                "broker {id} (release {release}) reads {feature} up to {reads}: upgrade it\n"
+            );
+        }
+        text
+    }
+}
+
+/// Brokers that answer and read a lower level of a feature than another broker.
+fn held_by(brokers: &[BrokerVersions], feature: &str) -> Vec<HoldingBroker> {
+    let highest = |broker: &BrokerVersions| broker.reads.get(feature).map_or(0, |range| range.max);
+    let newest = brokers.iter().map(highest).max().unwrap_or(0);
+    let behind = brokers.iter().filter(|broker| broker.reachable && highest(broker) < newest);
+    let holding = |broker: &BrokerVersions| HoldingBroker {
+        id: broker.id,
+        release: broker.release.clone(),
+        feature: feature.to_owned(),
+        reads: highest(broker),
+    };
+    behind.map(holding).collect()
+}
+
 /// `cluster finalize`
-pub fn finalize(dry_run: bool, connection: &Connection) -> Result<ExitCode, Failure> {
+pub fn finalize(
+    dry_run: bool,
+    format: Format,
+    connection: &Connection,
+) -> Result<ExitCode, Failure> {
     block_on(async {
         let admin = Admin::new(connect(connection, PATIENCE, false).await?);
         let versions = ClusterVersions::fetch(&admin).await;
         let versions = versions.map_err(|error| cannot_describe(&error))?;
         let updates: Vec<FeatureUpdateKey> = versions.pending().map(upgrade).collect();
-        if updates.is_empty() {
-            println!("nothing to raise; {}", versions.finalized_text());
-            return Ok(ExitCode::SUCCESS);
+        if !updates.is_empty() {
+            let updated = admin.update_features(updates, dry_run).await;
+            updated.map_err(|error| refused(&error))?;
         }
-        let raised: Vec<String> = versions
-            .pending()
-            .map(|(name, level)| format!("{name} {} to {level}", versions.finalized[name]))
-            .collect();
-        let updated = admin.update_features(updates, dry_run).await;
-        updated.map_err(|error| refused(&error))?;
-        let verb = if dry_run { "can be raised" } else { "raised" };
-        println!("{verb}: {}", raised.join(", "));
-        if !dry_run {
-            println!("earlier releases cannot run on these folders from now on");
-        }
+        output::print_one(format, &Finalization::of(&versions, dry_run), Finalization::text)?;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -218,6 +296,47 @@ mod tests {
     fn broker(id: i32, highest: Option<i16>) -> BrokerVersions {
         let reads = highest.map(|max| (HIGHWATER_VERSION.to_owned(), LevelRange { min: 1, max }));
         BrokerVersions { id, release: None, reachable: true, reads: reads.into_iter().collect() }
+    }
+
+    /// A cluster at level 3 with brokers that read up to these levels.
+    fn versions(highest: &[i16]) -> ClusterVersions {
+        let brokers = (1..).zip(highest).map(|(id, max)| broker(id, Some(*max)));
+        let brokers: Vec<BrokerVersions> = brokers.collect();
+        let level = |name: &str| Some((name.to_owned(), common(&brokers, name)?));
+        let common = LEVELS.into_iter().filter_map(level).collect();
+        let finalized = [(HIGHWATER_VERSION.to_owned(), 3), (HIGHWATER_JOURNAL.to_owned(), 1)];
+        ClusterVersions { finalized: finalized.into(), brokers, common }
+    }
+
+    #[test]
+    fn a_dry_run_shows_levels_that_can_be_raised_and_changes_none() {
+        let dry = Finalization::of(&versions(&[4, 4]), true);
+        assert_eq!(dry.text(), "can be raised: highwater.version 3 to 4\n");
+        assert_eq!(dry.finalized[HIGHWATER_VERSION], 3);
+        let done = Finalization::of(&versions(&[4, 4]), false);
+        assert!(done.text().starts_with("raised: highwater.version 3 to 4\n"), "{}", done.text());
+        assert_eq!(done.finalized[HIGHWATER_VERSION], 4);
+        let json = serde_json::to_value(&dry).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "dry_run": true,
+                "raised": [{ "feature": "highwater.version", "from": 3, "to": 4 }],
+                "finalized": { "highwater.journal": 1, "highwater.version": 3 },
+                "held_by": [],
+            })
+        );
+    }
+
+    #[test]
+    fn a_broker_of_an_earlier_release_is_named() {
+        let held = Finalization::of(&versions(&[4, 3]), true);
+        assert_eq!(
+            held.text(),
+            "nothing to raise; finalized: highwater.journal 1, highwater.version 3\n\
+             broker 2 (release before 0.1.0) reads highwater.version up to 3: upgrade it\n"
+        );
+        assert_eq!(held.held_by.len(), 1);
     }
 
     #[test]

@@ -80,7 +80,9 @@ fn run_cluster(command: &Cluster, reporting: start::Reporting) -> Result<ExitCod
         Cluster::Versions { listing, connection } => {
             cluster_levels::versions(listing.format, connection)
         }
-        Cluster::Finalize { dry_run, connection } => cluster_levels::finalize(*dry_run, connection),
+        Cluster::Finalize { dry_run, listing, connection } => {
+            cluster_levels::finalize(*dry_run, listing.format, connection)
+        }
         Cluster::Id => cluster_id::run(),
         Cluster::Up(typed) => cluster_up::run(typed, reporting),
     }
