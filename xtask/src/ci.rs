@@ -93,6 +93,11 @@ const FRONTS: &[Step] = &[
         &["xt", "openapi", "--examples", "8", "--seconds", "45"],
     ),
     cargo("a real browser", &["xt", "browser"]),
+    // Builds the program of the last release if no earlier run has.
+    cargo(
+        "an upgrade from the last release, and the way back",
+        &["xt", "upgrade", "--quick", "--skip-without-history"],
+    ),
 ];
 
 /// Runs the steps. The first that fails ends those behind it, and the run when those beside it have ended.

@@ -114,7 +114,7 @@ impl Arguments {
     }
 }
 
-pub use programs::{node_modules, python_environment};
+pub use programs::{node_modules, python_environment, quoted};
 
 /// The program of the client library `client`, installed and ready to run.
 pub fn program(client: &str) -> Result<programs::Installed> {

@@ -25,6 +25,7 @@ mod sources;
 mod test_programs;
 mod tidy;
 mod trials;
+mod upgrade;
 mod websocket;
 mod words;
 
@@ -78,6 +79,8 @@ enum Task {
     Tidy,
     /// Fail the power, damage data folders, open those of earlier versions
     Trial(trials::Arguments),
+    /// Upgrade three brokers under load from the last release, go back, forward again, and play a later release
+    Upgrade(upgrade::Arguments),
     /// Judge the gateway's WebSockets by Autobahn's suite
     Websocket(websocket::Arguments),
 }
@@ -102,6 +105,7 @@ fn main() -> anyhow::Result<()> {
         Task::Secured => secured::run(),
         Task::Tidy => tidy::run(),
         Task::Trial(arguments) => trials::run(&arguments),
+        Task::Upgrade(arguments) => upgrade::run(&arguments),
         Task::Websocket(arguments) => websocket::run(&arguments),
     }
 }

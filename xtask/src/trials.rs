@@ -31,7 +31,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn program() -> Result<Command> {
+/// The program of the trials: `$TRIALS_BINARY`, or cargo, which builds it.
+pub fn program() -> Result<Command> {
     if let Some(built) = std::env::var_os("TRIALS_BINARY") {
         let mut program = Command::new(built);
         // Cargo has named this package's folder, and the trials' own folders of earlier versions are wanted.

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -90,13 +90,7 @@ fn spawn(
     listeners: &str,
     settings: &[(&str, &str)],
 ) -> Result<(Server, u64)> {
-    let owned = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-    let start = Start {
-        binary: binary.to_owned(),
-        data: data.to_owned(),
-        listeners: listeners.to_owned(),
-        settings: owned.collect(),
-    };
+    let start = Start::new(binary, data, listeners, settings);
     let log = data.with_extension("log");
     let (process, written) = start.process(&log)?;
     let address = SocketAddr::from(([127, 0, 0, 1], port));
@@ -104,10 +98,18 @@ fn spawn(
 }
 
 impl Start {
-    /// The process, and how much its output had before it.
-    fn process(&self, log: &Path) -> Result<(Guarded, u64)> {
-        let output = File::options().create(true).append(true).open(log)?;
-        let written = output.metadata()?.len();
+    fn new(binary: &Path, data: &Path, listeners: &str, settings: &[(&str, &str)]) -> Start {
+        let owned = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        Start {
+            binary: binary.to_owned(),
+            data: data.to_owned(),
+            listeners: listeners.to_owned(),
+            settings: owned.collect(),
+        }
+    }
+
+    /// The command without its standard streams.
+    fn command(&self) -> Command {
         let mut command = process::command(&self.binary);
         command.arg("start").arg("--data-dir").arg(&self.data);
         command.args(["--set", &format!("listeners={}", self.listeners)]);
@@ -115,6 +117,14 @@ impl Start {
         for (key, value) in &self.settings {
             command.args(["--set", &format!("{key}={value}")]);
         }
+        command
+    }
+
+    /// The process, and how much its output had before it.
+    fn process(&self, log: &Path) -> Result<(Guarded, u64)> {
+        let output = File::options().create(true).append(true).open(log)?;
+        let written = output.metadata()?.len();
+        let mut command = self.command();
         command.stdin(Stdio::null()).stderr(output.try_clone()?).stdout(output);
         Ok((Guarded::spawn(&mut command)?, written))
     }

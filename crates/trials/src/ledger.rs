@@ -41,10 +41,15 @@ pub type Line = (String, i32);
 
 /// Which record of which producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Mark {
-    producer: u32,
-    number: u64,
+pub struct Mark {
+    /// Producer, unique within its topic.
+    pub producer: u32,
+    /// Number of the record, in the order of sending.
+    pub number: u64,
 }
+
+/// Parses a value; `None` if no producer wrote the value. The buffer is scratch space.
+pub type MarkReader = fn(value: &[u8], scratch: &mut Vec<u8>) -> Option<Mark>;
 
 impl Mark {
     /// Writes the value of this record.
@@ -59,7 +64,7 @@ impl Mark {
     }
 
     /// The record that has this value, every byte of it.
-    fn of(value: &[u8], scratch: &mut Vec<u8>) -> Option<Mark> {
+    pub fn of(value: &[u8], scratch: &mut Vec<u8>) -> Option<Mark> {
         let (producer, rest) = value.split_first_chunk()?;
         let number = rest.first_chunk()?;
         let mark =
@@ -82,7 +87,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    fn settle(&mut self, line: Line, mark: Mark, told: Result<Option<i64>, String>) {
+    /// Enters the outcome of one record: its offset if the producer knows the offset, or the error.
+    pub fn settle(&mut self, line: Line, mark: Mark, told: Result<Option<i64>, String>) {
         match told {
             Ok(Some(offset)) => {
                 self.placed.entry(line).or_default().insert(offset, mark);
@@ -95,6 +101,13 @@ impl Ledger {
                 self.failure.get_or_insert(why);
             }
         }
+    }
+
+    /// Acknowledged records, with their partitions.
+    pub fn acknowledged(&self) -> impl Iterator<Item = (&Line, Mark)> {
+        let placed = self.placed.iter();
+        let placed = placed.flat_map(|(line, marks)| marks.values().map(move |mark| (line, *mark)));
+        placed.chain(self.somewhere.iter().map(|(line, mark)| (line, *mark)))
     }
 
     fn absorb(&mut self, other: Ledger) {
@@ -211,11 +224,22 @@ pub struct Writing {
 impl Writing {
     /// Begins to write to these partitions, one after the other. A record is given up after `delivery`.
     pub fn begin(bootstrap: &str, lines: Vec<Line>, delivery: Duration) -> Writing {
+        Writing::begin_at(bootstrap, lines, delivery, PAUSE)
+    }
+
+    /// As [`Writing::begin`], with this pause between two bursts of a producer.
+    pub fn begin_at(
+        bootstrap: &str,
+        lines: Vec<Line>,
+        delivery: Duration,
+        pause: Duration,
+    ) -> Writing {
         let (stop, acknowledged) = (Stop::default(), Arc::new(AtomicU64::new(0)));
         let writer = Writer {
             bootstrap: bootstrap.to_owned(),
             lines,
             delivery,
+            pause,
             stop: stop.clone(),
             acknowledged: acknowledged.clone(),
         };
@@ -250,6 +274,7 @@ struct Writer {
     bootstrap: String,
     lines: Vec<Line>,
     delivery: Duration,
+    pause: Duration,
     stop: Stop,
     acknowledged: Arc<AtomicU64>,
 }
@@ -303,7 +328,7 @@ impl Writer {
                 sent.send(Sent { line, mark, delivery }).await.context("nobody settles")?;
                 number += 1;
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(self.pause).await;
         }
         drop(sent);
         Ok(settling.await?)
@@ -325,13 +350,18 @@ async fn settle(mut sent: mpsc::Receiver<Sent>, acknowledged: Arc<AtomicU64>) ->
 
 /// Reads these partitions from their first to their last record.
 pub fn read_back(bootstrap: &str, lines: &[Line]) -> Result<Found> {
+    read_back_by(bootstrap, lines, Mark::of)
+}
+
+/// As [`read_back`], for values of another form.
+pub fn read_back_by(bootstrap: &str, lines: &[Line], mark_of: MarkReader) -> Result<Found> {
     let runtime = runtime()?;
-    let found = runtime.block_on(read(bootstrap, lines));
+    let found = runtime.block_on(read(bootstrap, lines, mark_of));
     runtime.shutdown_background();
     found
 }
 
-async fn read(bootstrap: &str, lines: &[Line]) -> Result<Found> {
+async fn read(bootstrap: &str, lines: &[Line], mark_of: MarkReader) -> Result<Found> {
     let cluster = Cluster::connect(ClusterConfig::new(bootstrap)).await?;
     let config = ConsumerConfig {
         offset_reset: OffsetReset::Earliest,
@@ -360,7 +390,7 @@ async fn read(bootstrap: &str, lines: &[Line]) -> Result<Found> {
             let line = (fetched.partition.topic.to_string(), fetched.partition.partition.0);
             let records = found.records.entry(line).or_default();
             fetched.for_each(&mut buffer, |record| {
-                match record.value.and_then(|value| Mark::of(value, &mut scratch)) {
+                match record.value.and_then(|value| mark_of(value, &mut scratch)) {
                     Some(mark) => drop(records.insert(record.offset.0, mark)),
                     None => found.damaged += 1,
                 }

@@ -14,6 +14,7 @@ mod powerloss;
 mod rejoin;
 mod replicas;
 mod requests;
+mod upgrade;
 mod volume;
 
 use clap::{Parser, Subcommand};
@@ -52,6 +53,8 @@ enum Trial {
     },
     /// Open data folders of an earlier version: every record must be served, and nothing removed
     Adoption(adoption::Arguments),
+    /// Change three brokers under load to this release, back and forward, finalize, and try the earlier program
+    Upgrade(upgrade::Arguments),
     /// Flip bits, cut and remove files of a data folder: nothing may be believed that is not so
     Damage(damage::Arguments),
 }
@@ -66,6 +69,7 @@ fn main() -> anyhow::Result<()> {
             herd::serve_readers(&gateways, first, count)
         }
         Trial::Adoption(arguments) => adoption::run(&arguments),
+        Trial::Upgrade(arguments) => upgrade::run(&arguments),
         Trial::Damage(arguments) => damage::run(&arguments),
     }
 }

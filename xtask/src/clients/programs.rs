@@ -99,7 +99,7 @@ impl Installed {
 }
 
 /// One word to a shell, whatever is in it.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 

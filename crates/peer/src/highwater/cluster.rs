@@ -3,13 +3,14 @@
 
 use std::mem;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 
-use super::{STOP_LIMIT, Server, spawn};
+use super::{STOP_LIMIT, Server, Start, spawn};
 use crate::ports;
+use crate::process::{self, Outcome};
 
 /// The id of a cluster that is started here: any will do.
 const CLUSTER_ID: &str = "peerpeerpeerpeerpeerpA";
@@ -17,7 +18,6 @@ const CLUSTER_ID: &str = "peerpeerpeerpeerpeerpA";
 /// The brokers 1 to N of one cluster; those that run are killed when this is dropped.
 #[derive(Debug)]
 pub struct Cluster {
-    binary: PathBuf,
     nodes: Vec<Node>,
 }
 
@@ -30,6 +30,8 @@ fn own_listener<'a>(settings: &[(&str, &'a str)]) -> Option<&'a str> {
 /// One broker: how it is started, and the process while there is one.
 #[derive(Debug)]
 struct Node {
+    /// The program of the next start.
+    binary: PathBuf,
     data: PathBuf,
     port: u16,
     listeners: String,
@@ -37,6 +39,12 @@ struct Node {
     running: Option<Server>,
     /// Bytes that its output had before the process that runs, or ran last.
     written: u64,
+}
+
+impl Node {
+    fn settings(&self) -> Vec<(&str, &str)> {
+        self.settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+    }
 }
 
 impl Cluster {
@@ -84,10 +92,16 @@ impl Cluster {
             let all = own.iter().chain(map).chain(settings);
             let settings = all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
             let settings = settings.collect();
-            Node { data: data.clone(), port, listeners, settings, running: None, written: 0 }
+            let (binary, data) = (binary.to_owned(), data.clone());
+            Node { binary, data, port, listeners, settings, running: None, written: 0 }
         };
         let nodes = folders.iter().enumerate().map(node).collect();
-        Ok(Cluster { binary: binary.to_owned(), nodes })
+        Ok(Cluster { nodes })
+    }
+
+    /// Sets the program of one broker, from its next start on; `index` counts from 0.
+    pub fn set_program(&mut self, index: usize, binary: &Path) {
+        self.nodes[index].binary = binary.to_owned();
     }
 
     /// Sets a key of one broker alone, from its next start on; `index` counts from 0.
@@ -148,10 +162,9 @@ impl Cluster {
     /// The program cannot be run.
     pub fn spawn(&mut self, index: usize) -> Result<()> {
         let node = &mut self.nodes[index];
-        let settings: Vec<(&str, &str)> =
-            node.settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let settings = node.settings();
         let (server, written) =
-            spawn(&self.binary, &node.data, node.port, &node.listeners, &settings)?;
+            spawn(&node.binary, &node.data, node.port, &node.listeners, &settings)?;
         (node.running, node.written) = (Some(server), written);
         Ok(())
     }
@@ -172,6 +185,25 @@ impl Cluster {
     /// The system refuses.
     pub fn kill(&mut self, index: usize) -> Result<()> {
         self.nodes[index].running.take().map_or(Ok(()), Server::kill)
+    }
+
+    /// Stops one broker in an orderly way; nothing happens if it does not run.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn stop_one(&mut self, index: usize) -> Result<()> {
+        self.nodes[index].running.take().map_or(Ok(()), Server::stop)
+    }
+
+    /// Runs one broker that does not run until its process ends by itself, at most for `limit`. Its output does not
+    /// go to the broker's log.
+    ///
+    /// # Errors
+    /// The program cannot be run.
+    pub fn run_to_end(&self, index: usize, limit: Duration) -> Result<Outcome> {
+        let node = &self.nodes[index];
+        let start = Start::new(&node.binary, &node.data, &node.listeners, &node.settings());
+        process::run(&mut start.command(), None, limit)
     }
 
     /// The first broker that has ended by itself, with the end of what it wrote.
