@@ -266,10 +266,11 @@ The commands, the gateway, the console and the performance tools read a file of 
   `__consumer_offsets` cannot be loaded; Kafka leaves them out of the list.
 - A member that is turned away with GROUP_MAX_SIZE_REACHED does not hold the others up.
 - Auto-created topics are in the very answer to the Metadata request that created them; Kafka asks clients to come again.
-- Memory is bounded (docs/decisions/0015, 0065): under pressure the request that arrives most slowly loses its connection,
+- Memory is bounded (docs/decisions/0015, 0065, 0066): under pressure the request that arrives most slowly loses its connection,
   a join for which there is no room is answered COORDINATOR_NOT_AVAILABLE, as is a commit of offsets for further partitions,
-  members of addresses above their share of a full pool must join again, and a Fetch that names more than twice the
-  partitions there are (and 4,096) closes its connection. A fetch session ends with the only connection that used it.
+  members of addresses above their share of a full pool must join again, a connection that hardly reads a large answer is
+  closed while others wait for its memory, and a Fetch that names more than twice the partitions there are (and 4,096)
+  closes its connection. A fetch session ends with the only connection that used it.
 - Clients on the broker's own machine have sixteen connections beyond `max.connections` and the limits of addresses
   (docs/decisions/0067).
 - A full disk makes a log directory read only until there is room; Kafka ends. A process without descriptors refuses

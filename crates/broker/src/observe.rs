@@ -226,6 +226,8 @@ fn requests(server: &Server) -> RequestFacts {
         frame_bytes_max: frames.bytes_max(),
         decoded_bytes: decoded.used_bytes(),
         decoded_bytes_max: decoded.bytes_max(),
+        answer_bytes: server.memory.answers.used_bytes(),
+        answer_bytes_max: server.memory.answers.bytes_max(),
         member_bytes: server.memory.members.used_bytes(),
         member_bytes_max: server.memory.members.bytes_max(),
         offset_bytes: server.memory.offsets.used_bytes(),

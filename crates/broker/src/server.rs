@@ -373,6 +373,16 @@ impl Server {
         self.groups.ask(partition.0, request).await
     }
 
+    /// A figure of the shard of `group`; 0 unless the shard is here.
+    pub fn group_bytes(
+        &self,
+        group: &str,
+        bytes: impl FnOnce(&coordinator::Shard) -> usize,
+    ) -> usize {
+        let partition = partition_of(&self.image(), group);
+        partition.map_or(0, |index| self.groups.bytes_of(index.0, bytes))
+    }
+
     /// Memory of the coordinator of `group` for a member or for assignments. `former_bytes`: the figure of the shard
     /// for memory that is returned in exchange. `None`: the client's address has its share.
     pub fn hold_group_memory(
@@ -382,8 +392,7 @@ impl Server {
         bytes: usize,
         former_bytes: impl FnOnce(&coordinator::Shard) -> usize,
     ) -> Option<PoolShare> {
-        let partition = partition_of(&self.image(), group);
-        let former = partition.map_or(0, |index| self.groups.bytes_of(index.0, former_bytes));
+        let former = self.group_bytes(group, former_bytes);
         self.groups.hold(Some(peer.ip().to_canonical()), bytes, former)
     }
 

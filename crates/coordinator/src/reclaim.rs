@@ -36,10 +36,15 @@ impl Shard {
     fn group_memory(&self, id: &GroupId, group: &Group) -> GroupMemory {
         let members = group.members.iter();
         let heard = members.clone().map(|(member_id, member)| {
-            let session = TimerKey::Session(id.clone(), member_id.clone());
-            let deadline = self.timers.deadline(&session);
-            // Without a deadline its client waits for an answer.
-            deadline.map_or(self.now, |at| at.plus_ms(-i64::from(member.session_timeout_ms)))
+            let deadline = self.timers.deadline(&TimerKey::Session(id.clone(), member_id.clone()));
+            match deadline {
+                Some(at) if member.is_new => at.plus_ms(-self.config.new_member_join_timeout_ms),
+                Some(at) if !member.is_kept_by_waiting() => {
+                    at.plus_ms(-i64::from(member.session_timeout_ms))
+                }
+                // Its client waits for an answer.
+                _ => self.now,
+            }
         });
         GroupMemory {
             group: id.clone(),
@@ -63,6 +68,30 @@ impl Shard {
     /// Bytes of the loan for the assignments of a group: those its leader may use again.
     pub fn assignment_bytes(&self, group: &GroupId) -> usize {
         self.groups.get(group).map_or(0, |group| group.lent.bytes())
+    }
+
+    /// Bytes of the stored positions of a group.
+    pub fn offset_bytes(&self, group: &GroupId) -> usize {
+        self.durable.offset_bytes(group)
+    }
+
+    /// Bytes of the members of a group and of their assignments.
+    pub fn described_bytes(&self, group: &GroupId) -> usize {
+        let Some(group) = self.groups.get(group) else { return 0 };
+        let member = |own: &crate::member::Member| own.lent_identity.bytes() + own.lent.bytes();
+        group.members.values().map(member).sum::<usize>() + group.lent.bytes()
+    }
+
+    /// Bytes of the list of all groups, decoded and encoded.
+    pub fn listed_bytes(&self) -> usize {
+        /// A group in the list, without its strings.
+        const LISTED_BYTES: usize = 192;
+        let groups = self.groups.iter();
+        let of_group = |(id, group): (&GroupId, &Group)| {
+            let protocol_type = group.protocol_type.as_ref().map_or(0, |text| text.len());
+            LISTED_BYTES + 2 * (id.as_str().len() + protocol_type)
+        };
+        groups.map(of_group).sum()
     }
 
     /// Bytes by which the stored positions of a group grow with this commit.

@@ -6,7 +6,8 @@ use ::metadata::ConfigResource;
 use model::{BrokerId, ErrorCode};
 
 const TOPIC: i8 = 2;
-const BROKER: i8 = 4;
+/// A broker, or all of them.
+pub const BROKER: i8 = 4;
 /// Not kept in the metadata: see `broker_loggers.rs`.
 pub const BROKER_LOGGER: i8 = 8;
 const CLIENT_METRICS: i8 = 16;

@@ -15,8 +15,12 @@ use wire::create_topics::{
 
 use super::Call;
 
+/// Memory of a topic with its configurations in an answer, decoded and encoded.
+const TOPIC_BYTES: usize = 8 << 10;
+
 /// Answers once the topics are committed and open.
 pub async fn handle(call: Arc<Call>, request: CreateTopicsRequest) -> CreateTopicsResponse {
+    call.reserve_answer(TOPIC_BYTES * request.topics.len() + 3 * call.decoded_bytes).await;
     let names: Vec<String> = request.topics.iter().map(|topic| topic.name.clone()).collect();
     let topics = request.topics.into_iter().map(new_topic).collect();
     let request = CreateTopics { topics, validate_only: request.validate_only };

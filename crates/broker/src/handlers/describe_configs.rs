@@ -27,6 +27,14 @@ const TYPE_STRING: i8 = 2;
 /// The source of a value that is not configured.
 const DEFAULT_CONFIG: i8 = 5;
 
+/// Memory of a resource in an answer, decoded and encoded, with synonyms and documentation.
+fn described_bytes(kind: i8) -> usize {
+    match kind {
+        config_resource::BROKER => 512 << 10,
+        _ => 64 << 10,
+    }
+}
+
 type Outcome = Result<Vec<DescribeConfigsResourceResult>, (ErrorCode, String)>;
 
 /// Answers.
@@ -38,6 +46,14 @@ pub async fn handle(call: Arc<Call>, request: DescribeConfigsRequest) -> Describ
         let (kind, name) = (resource.resource_type, resource.resource_name.as_str());
         seen.insert((kind, config_resource::canonical_name(kind, name)))
     });
+    let mut named = HashSet::new();
+    let sizes = request.resources.iter().map(|resource| {
+        let (kind, name) = (resource.resource_type, resource.resource_name.as_str());
+        let is_first = named.insert((kind, config_resource::canonical_name(kind, name)));
+        if is_first { described_bytes(kind) } else { 0 }
+    });
+    let bytes: usize = sizes.sum();
+    call.reserve_answer(bytes + 3 * call.decoded_bytes).await;
     let health = health_report(&call, &request).await;
     let results = first.map(|resource| {
         let described = describe(&call, resource, health.as_deref());

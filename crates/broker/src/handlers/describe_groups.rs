@@ -16,10 +16,19 @@ use super::{Call, authorized, unique};
 /// From this version on a group that is not there is an error.
 const NOT_FOUND_FROM_VERSION: i16 = 6;
 
+/// Memory of a group in an answer, decoded and encoded, without strings of clients.
+const GROUP_BYTES: usize = 512;
+
 /// Answers.
 pub async fn handle(call: Arc<Call>, request: DescribeGroupsRequest) -> DescribeGroupsResponse {
     let mut wanted = request.groups;
     unique::keep_first(&mut wanted, String::clone);
+    let bytes = |group: &String| {
+        let id = group.as_str().into();
+        call.server.group_bytes(group, |shard| shard.described_bytes(&id))
+    };
+    let kept: usize = wanted.iter().map(bytes).sum();
+    call.reserve_answer(2 * kept + GROUP_BYTES * wanted.len() + 4 * call.decoded_bytes).await;
     let mut groups = Vec::with_capacity(wanted.len());
     for group in wanted {
         let asked = Request::DescribeGroup(group.as_str().into());

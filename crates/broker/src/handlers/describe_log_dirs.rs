@@ -13,6 +13,9 @@ use wire::describe_log_dirs::{
 
 use super::Call;
 
+/// Memory of a partition in an answer, decoded and encoded, with a topic of its own.
+const PARTITION_BYTES: usize = 256;
+
 /// Answers.
 pub async fn handle(call: Arc<Call>, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
     let wanted: Option<BTreeSet<(String, i32)>> = request.topics.map(|topics| {
@@ -22,6 +25,8 @@ pub async fn handle(call: Arc<Call>, request: DescribeLogDirsRequest) -> Describ
         };
         topics.into_iter().flat_map(each).collect()
     });
+    let partitions = call.server.topics.load().partitions().count();
+    call.reserve_answer(partitions * PARTITION_BYTES + 3 * call.decoded_bytes).await;
     let results = call.server.logs.directories().map(|dir| describe(&call, dir, &wanted)).collect();
     DescribeLogDirsResponse { throttle_time_ms: 0, error_code: ErrorCode::None.code(), results }
 }

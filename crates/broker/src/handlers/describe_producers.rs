@@ -1,6 +1,7 @@
 //! DescribeProducers (key 61), version 0 (KIP-664): which idempotent producers a partition knows. Their
 //! state may have to be read first, so the answer is made beside the data threads.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use model::{ErrorCode, PartitionIndex};
@@ -11,11 +12,21 @@ use wire::describe_producers::{
 
 use super::{Call, unique};
 
+/// Memory of a producer in an answer, decoded and encoded.
+const PRODUCER_BYTES: usize = 96;
+
 /// Answers.
 pub async fn handle(
     call: Arc<Call>,
     request: DescribeProducersRequest,
 ) -> DescribeProducersResponse {
+    let named = request.topics.iter().flat_map(|topic| {
+        topic.partition_indexes.iter().map(|index| (topic.name.as_str(), PartitionIndex(*index)))
+    });
+    let known = named.collect::<HashSet<_>>().into_iter();
+    let partitions = known.filter_map(|(topic, index)| call.server.partition(topic, index).ok());
+    let producers: usize = partitions.map(|own| own.with_log(|log| log.producers().count())).sum();
+    call.reserve_answer(PRODUCER_BYTES * producers + 4 * call.decoded_bytes).await;
     let described = tokio::task::spawn_blocking(move || describe_all(&call, request)).await;
     let topics = described.unwrap_or_else(|cause| std::panic::resume_unwind(cause.into_panic()));
     DescribeProducersResponse { throttle_time_ms: 0, topics }

@@ -17,8 +17,18 @@ use super::{Call, unique};
 
 type Elected = (Arc<str>, PartitionIndex, Answer<()>);
 
+/// Memory of a partition in an answer, decoded and encoded, with the reason of a refusal.
+const PARTITION_BYTES: usize = 384;
+
 /// Answers.
 pub async fn handle(call: Arc<Call>, request: ElectLeadersRequest) -> ElectLeadersResponse {
+    if request.topic_partitions.is_none() {
+        let image = call.server.image();
+        let all: usize = image.topics().map(|topic| topic.partition_count()).sum();
+        call.reserve_answer(all * PARTITION_BYTES).await;
+    } else {
+        call.reserve_answer(16 * call.decoded_bytes).await;
+    }
     let partitions = request.topic_partitions.map(|topics| {
         let named = topics.into_iter().flat_map(|topic| {
             let name = topic.topic;

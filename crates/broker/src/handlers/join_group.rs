@@ -30,17 +30,20 @@ pub async fn handle(call: Arc<Call>, request: JoinGroupRequest) -> JoinGroupResp
     }
     let group = join.group.clone();
     match call.server.ask_group(group.as_str(), Request::JoinGroup(join)).await {
-        Ok(Response::JoinGroup(joined)) => JoinGroupResponse {
-            throttle_time_ms: 0,
-            error_code: joined.error.code(),
-            generation_id: joined.generation_id.0,
-            protocol_type: joined.protocol_type.map(|text| text.to_string()),
-            protocol_name: name(&call, joined.protocol),
-            leader: joined.leader.to_string(),
-            skip_assignment: joined.skip_assignment,
-            member_id: joined.member.to_string(),
-            members: joined.members.into_iter().map(member).collect(),
-        },
+        Ok(Response::JoinGroup(joined)) => {
+            call.reserve_answer(2 * joined.members.iter().map(member_bytes).sum::<usize>()).await;
+            JoinGroupResponse {
+                throttle_time_ms: 0,
+                error_code: joined.error.code(),
+                generation_id: joined.generation_id.0,
+                protocol_type: joined.protocol_type.map(|text| text.to_string()),
+                protocol_name: name(&call, joined.protocol),
+                leader: joined.leader.to_string(),
+                skip_assignment: joined.skip_assignment,
+                member_id: joined.member.to_string(),
+                members: joined.members.into_iter().map(member).collect(),
+            }
+        }
         Ok(other) => unreachable!("the answer to another request: {other:?}"),
         Err(code) => refused(&call, code, member_id),
     }
@@ -97,6 +100,12 @@ fn name(call: &Call, protocol: Option<Arc<str>>) -> Option<String> {
         None if call.version < PROTOCOL_TYPE_FROM_VERSION => Some(String::new()),
         None => None,
     }
+}
+
+/// Memory of a member in an answer, decoded or encoded.
+fn member_bytes(member: &JoinedMember) -> usize {
+    let instance = member.instance.as_ref().map_or(0, |own| own.as_str().len());
+    128 + member.member.as_str().len() + instance + member.metadata.len()
 }
 
 fn member(member: JoinedMember) -> JoinGroupResponseMember {

@@ -16,6 +16,9 @@ const CLIENT_METRICS: i8 = 16;
 /// Topics, brokers, broker loggers, client metrics, groups.
 const KINDS: [i8; 5] = [2, 4, 8, 16, 32];
 
+/// Memory of a resource in an answer, decoded and encoded, with the longest name of a topic.
+const RESOURCE_BYTES: usize = 640;
+
 /// Answers.
 pub async fn handle(
     call: Arc<Call>,
@@ -31,6 +34,8 @@ pub async fn handle(
         return ListConfigResourcesResponse { error_code, ..Default::default() };
     }
     let image = call.server.image();
+    let most = image.configured_resources().count() + image.topics().count();
+    call.reserve_answer(most * RESOURCE_BYTES).await;
     let mut found: BTreeSet<(i8, String)> = image
         .configured_resources()
         .map(|resource| (config_resource::kind(resource), config_resource::name(resource)))

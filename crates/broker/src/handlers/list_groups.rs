@@ -18,6 +18,9 @@ pub async fn handle(call: Arc<Call>, request: ListGroupsRequest) -> ListGroupsRe
     let list =
         ListGroups { states: names(&request.states_filter), types: names(&request.types_filter) };
     let mut response = ListGroupsResponse::default();
+    let groups = &call.server.groups;
+    let bytes = |partition: i32| groups.bytes_of(partition, coordinator::Shard::listed_bytes);
+    call.reserve_answer(groups.partitions().into_iter().map(bytes).sum()).await;
     if !call.server.groups.failed().is_empty() {
         // Some groups are known to nobody now: the list is not whole.
         response.error_code = ErrorCode::CoordinatorNotAvailable.code();

@@ -23,6 +23,10 @@ use wire::metadata::{
 use super::{Call, authorized};
 use crate::internal_topics;
 
+/// Bytes of a partition in an encoded answer, with seven replicas.
+const PARTITION_BYTES: usize = 96;
+/// Bytes of a topic in an encoded answer, without partitions.
+const TOPIC_BYTES: usize = 320;
 /// Before it a client cannot forbid that topics are created.
 const AUTO_CREATE_CHOICE_FROM_VERSION: i16 = 4;
 
@@ -36,6 +40,13 @@ pub async fn handle(call: Arc<Call>, request: MetadataRequest) -> MetadataRespon
         create_missing(&call, allow_creation, topics).await;
     }
     let image = settled_image(&call, wanted.as_deref()).await;
+    let named = || wanted.iter().flatten().filter_map(|topic| find(&image, topic).ok());
+    let partitions: usize = match &wanted {
+        None => image.topics().map(|topic| topic.partition_count()).sum(),
+        Some(_) => named().map(|topic| topic.partition_count()).sum(),
+    };
+    let topics = wanted.as_ref().map_or(image.topics().count(), Vec::len);
+    call.reserve_encoded_answer(partitions * PARTITION_BYTES + topics * TOPIC_BYTES).await;
     let topics = match &wanted {
         None => image.topics().map(|topic| describe(&call, &image, topic, operations)).collect(),
         Some(wanted) => wanted

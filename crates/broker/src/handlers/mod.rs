@@ -10,12 +10,15 @@ use std::time::Instant;
 
 use ::metadata::BrokerImage;
 use model::{BrokerId, ErrorCode, LeaderEpoch};
+use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
 use tracing::debug;
 use wire::frame::{self, RequestHead};
 use wire::hot::fetch::FetchRequest;
 use wire::{ApiKey, Message, Reader, Request, Writer};
 
 use crate::fetch_session::SessionUse;
+use crate::network::answers::{AnswerRoom, FREE_BYTES_MAX};
 use crate::network::memory::{Charge, Size};
 use crate::network::slot::{Hangup, Reply, Slot};
 use crate::server::Server;
@@ -164,6 +167,12 @@ pub struct Call {
     pub arrived: Instant,
     /// The memory that the decoded request takes, held until it is answered.
     memory: Charge,
+    /// Bytes of the decoded request.
+    decoded_bytes: usize,
+    /// Memory reserved for the answer.
+    room: Mutex<Option<AnswerRoom>>,
+    /// Held until the answer is encoded.
+    building: Mutex<Option<OwnedMutexGuard<()>>>,
 }
 
 impl Call {
@@ -173,12 +182,46 @@ impl Call {
         Asker { server, listener, local: *local }.endpoint_of(broker)
     }
 
-    /// The whole frame of an answer.
-    fn reply<M: Message>(&self, response: &M) -> Result<Reply, Hangup> {
-        self.reply_in(response, self.version)
+    /// Waits for memory for an answer of at most `bytes`, decoded and encoded, if that is much. At most once for a
+    /// request: two reservations could wait for each other.
+    async fn reserve_answer(&self, bytes: usize) {
+        if bytes <= FREE_BYTES_MAX {
+            return;
+        }
+        debug_assert!(self.room.lock().is_none(), "{} reserves twice", self.api_key);
+        let address = self.peer.ip().to_canonical();
+        let room = self.server.memory.answers.reserve(address, bytes).await;
+        *self.room.lock() = Some(room);
     }
 
-    fn reply_in<M: Message>(&self, response: &M, version: i16) -> Result<Reply, Hangup> {
+    /// The same for an answer of at most `bytes` encoded that takes several times as much decoded: such answers are
+    /// built one after the other.
+    async fn reserve_encoded_answer(&self, bytes: usize) {
+        self.reserve_answer(bytes).await;
+        if bytes > FREE_BYTES_MAX {
+            let alone = self.server.memory.answers.build_alone().await;
+            *self.building.lock() = Some(alone);
+        }
+    }
+
+    fn reply<M: Message>(&self, response: &M) -> Result<Reply, Hangup> {
+        let _alone = self.building.lock().take();
+        let frame = self.reply_in(response, self.version)?;
+        let mut room = self.room.lock().take();
+        debug_assert!(
+            room.is_some() || frame.len() <= FREE_BYTES_MAX + self.decoded_bytes,
+            "{} answers {} bytes without a reservation",
+            self.api_key,
+            frame.len()
+        );
+        if let Some(room) = &mut room {
+            room.shrink_to(frame.capacity());
+        }
+        Ok(Reply { frame, room })
+    }
+
+    /// The whole frame of an answer.
+    fn reply_in<M: Message>(&self, response: &M, version: i16) -> Result<Vec<u8>, Hangup> {
         let mut writer = Writer::new();
         frame::write_response(&mut writer, response, self.api_key, version, self.correlation_id)
             .map_err(|error| Hangup(format!("cannot answer {}: {error}", self.api_key)))?;
@@ -283,6 +326,9 @@ fn call(server: &Arc<Server>, session: &Session, head: &RequestHead<'_>, now: In
         listener: Arc::clone(&session.listener),
         arrived: now,
         memory: server.memory.decoded.charge(),
+        decoded_bytes: 0,
+        room: Mutex::default(),
+        building: Mutex::default(),
     }
 }
 
@@ -320,12 +366,39 @@ where
     // What little a request takes is not worth an atomic.
     let taken = reader.spent_bytes();
     call.memory.set(if taken > ADMITTED_BYTES { taken } else { 0 });
+    call.decoded_bytes = taken;
     let call = Arc::new(call);
     let future = handler(Arc::clone(&call), request);
     Ok(Slot::Other(Box::pin(async move {
+        if !reserves_by_itself(call.api_key) {
+            call.reserve_answer(ANSWER_PART * call.decoded_bytes).await;
+        }
         let response = future.await;
         call.reply(&response)
     })))
+}
+
+/// Bytes of an answer, decoded and encoded, for each byte of its decoded request.
+const ANSWER_PART: usize = 3;
+
+/// Whether the handler reserves memory for its answer, because the answer may be larger than its request, or
+/// because it comes long after the request.
+fn reserves_by_itself(api: ApiKey) -> bool {
+    matches!(
+        api,
+        ApiKey::Metadata
+            | ApiKey::OffsetFetch
+            | ApiKey::JoinGroup
+            | ApiKey::SyncGroup
+            | ApiKey::DescribeGroups
+            | ApiKey::ListGroups
+            | ApiKey::CreateTopics
+            | ApiKey::DescribeConfigs
+            | ApiKey::DescribeLogDirs
+            | ApiKey::ElectLeaders
+            | ApiKey::ListConfigResources
+            | ApiKey::DescribeProducers
+    )
 }
 
 /// The leader epoch that a client knows, if it says.

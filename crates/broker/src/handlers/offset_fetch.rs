@@ -38,6 +38,8 @@ pub async fn handle(call: Arc<Call>, request: OffsetFetchRequest) -> OffsetFetch
     if call.version >= MANY_FROM_VERSION {
         let mut wanted = request.groups;
         unique::keep_first(&mut wanted, |group| group.group_id.clone());
+        let kept = wanted.iter().map(|group| offset_bytes(&call, &group.group_id)).sum();
+        reserve(&call, kept).await;
         let mut groups = Vec::with_capacity(wanted.len());
         for group in wanted {
             groups.push(fetch_group(&call, group, request.require_stable).await);
@@ -52,7 +54,20 @@ pub async fn handle(call: Arc<Call>, request: OffsetFetchRequest) -> OffsetFetch
         };
         without_repeats(topics.into_iter().map(named))
     });
+    reserve(&call, offset_bytes(&call, &request.group_id)).await;
     one_group(&call, &request.group_id, topics, request.require_stable).await
+}
+
+/// Bytes that the group's offsets take, which bound those in an answer.
+fn offset_bytes(call: &Call, group: &str) -> usize {
+    let bytes = |shard: &coordinator::Shard| shard.offset_bytes(&group.into());
+    call.server.group_bytes(group, bytes)
+}
+
+/// `kept`: bytes of all offsets of the groups. The answer has them twice, decoded and encoded; partitions without an
+/// offset are bounded by the request.
+async fn reserve(call: &Call, kept: usize) {
+    call.reserve_answer(2 * kept + 8 * call.decoded_bytes).await;
 }
 
 fn without_repeats(topics: impl Iterator<Item = Wanted>) -> Vec<Wanted> {

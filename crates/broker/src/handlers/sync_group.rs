@@ -29,13 +29,16 @@ pub async fn handle(call: Arc<Call>, request: SyncGroupRequest) -> SyncGroupResp
         sync.lent = Lent::new(held);
     }
     match call.server.ask_group(group.as_str(), Request::SyncGroup(sync)).await {
-        Ok(Response::SyncGroup(synced)) => SyncGroupResponse {
-            throttle_time_ms: 0,
-            error_code: synced.error.code(),
-            protocol_type: synced.protocol_type.map(|text| text.to_string()),
-            protocol_name: synced.protocol.map(|text| text.to_string()),
-            assignment: bytes(&synced.assignment),
-        },
+        Ok(Response::SyncGroup(synced)) => {
+            call.reserve_answer(2 * synced.assignment.len()).await;
+            SyncGroupResponse {
+                throttle_time_ms: 0,
+                error_code: synced.error.code(),
+                protocol_type: synced.protocol_type.map(|text| text.to_string()),
+                protocol_name: synced.protocol.map(|text| text.to_string()),
+                assignment: bytes(&synced.assignment),
+            }
+        }
         Ok(other) => unreachable!("the answer to another request: {other:?}"),
         Err(code) => refused(code),
     }

@@ -53,6 +53,11 @@ const TURN_MAX: Duration = Duration::from_millis(1);
 const QUEUED_BYTES_MAX: u64 = 8 << 20;
 /// From one durable request to the next: a connection on which they come less often has another thread sync.
 const OFTEN: Duration = Duration::from_millis(2);
+/// How long a client may take for an answer of reserved memory, before it must read it at [`READ_RATE_MIN`] while
+/// others wait for that memory.
+const READ_GRACE: Duration = Duration::from_secs(10);
+/// Bytes a second.
+const READ_RATE_MIN: u64 = 64 << 10;
 /// How often a connection that reads nothing, though bytes have come, looks whether its peer is
 /// still there.
 const HANGUP_LOOK: Duration = Duration::from_secs(1);
@@ -85,6 +90,11 @@ pub enum Ending {
         "memory for requests is short, and of those on their way this one brought the fewest bytes a second"
     )]
     GivenUp,
+    /// A large answer was read too slowly while others waited for its memory.
+    #[error(
+        "a large answer was read at less than 64 KiB/s while other clients waited for its memory"
+    )]
+    Unread,
 }
 
 impl From<Hangup> for Ending {
@@ -135,6 +145,8 @@ pub struct Connection {
     hung_up: Option<Instant>,
     /// How long the connection may be idle.
     idle_max: Duration,
+    /// Since when memory is reserved for queued bytes, and bytes sent since.
+    reserved_since: Option<(Instant, u64)>,
 }
 
 /// How far the frames that are here were taken in.
@@ -180,6 +192,7 @@ impl Connection {
             answers,
             hung_up: None,
             idle_max,
+            reserved_since: None,
         }
     }
 
@@ -305,6 +318,11 @@ impl Connection {
         self.server.counters.bytes_sent.add(sent);
         if sent > 0 {
             self.last_active = now;
+        }
+        match &mut self.reserved_since {
+            _ if !self.outbox.has_room() => self.reserved_since = None,
+            Some((_, all)) => *all += sent,
+            None => self.reserved_since = Some((now, sent)),
         }
         match progress {
             // Answers that waited for room may go on.
@@ -448,7 +466,11 @@ impl Connection {
     fn settle(&mut self, cx: &Context<'_>, now: Instant) -> Result<(), Ending> {
         self.inbox.settle();
         let answers = self.outbox.memory_bytes();
-        self.answers.set(if answers > SMALL_BYTES { answers } else { 0 });
+        let is_reserved = self.outbox.has_room();
+        self.answers.set(if answers > SMALL_BYTES && !is_reserved { answers } else { 0 });
+        if self.is_read_too_slowly(now) {
+            return Err(Ending::Unread);
+        }
         let (incomplete, bytes) = (self.inbox.incomplete(), self.inbox.buffered_bytes());
         match self.arrival.look(incomplete, bytes, self.reading, now) {
             Verdict::Fine => {}
@@ -470,6 +492,15 @@ impl Connection {
         Ok(())
     }
 
+    /// Whether others wait for the memory of an answer that this client hardly reads.
+    fn is_read_too_slowly(&self, now: Instant) -> bool {
+        let Some((since, sent)) = self.reserved_since else { return false };
+        let elapsed = now.duration_since(since);
+        self.server.memory.answers.is_waited_for()
+            && elapsed >= READ_GRACE
+            && sent < elapsed.as_secs() * READ_RATE_MIN
+    }
+
     fn next_deadline(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<Instant, Ending> {
         let limits = &self.server.limits;
         let incomplete = self.reading && self.inbox.incomplete().is_some();
@@ -482,6 +513,7 @@ impl Connection {
         let is_asked = self.outbox.queued_bytes() <= QUEUED_BYTES_MAX;
         not_later_than(self.line.front().filter(|_| is_asked).and_then(Slot::deadline));
         not_later_than(self.arrival.deadline());
+        not_later_than(self.reserved_since.map(|_| now + HANGUP_LOOK));
         not_later_than(self.lacks_memory.then(|| now + memory::RETRY));
         not_later_than(self.put_off.as_ref().map(|put_off| put_off.look_again(now)));
         if !self.reading {

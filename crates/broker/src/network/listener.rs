@@ -407,7 +407,11 @@ async fn run(
         Ending::Closed => {}
         Ending::Broken(error) => debug!(%peer, %error, "connection broke"),
         Ending::Idle => debug!(%peer, "connection was idle for too long"),
-        Ending::Refused(_) | Ending::Stalled(_) | Ending::TooOld(_) | Ending::GivenUp => {
+        Ending::Refused(_)
+        | Ending::Stalled(_)
+        | Ending::TooOld(_)
+        | Ending::GivenUp
+        | Ending::Unread => {
             server.counters.connections_broken_off.add(1);
             let reason = ending.to_string();
             warn!(%peer, reason = shown(&reason), "connection closed");

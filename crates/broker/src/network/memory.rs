@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::answers::AnswerMemory;
 use super::shares::{Content, SharedPool};
 
 /// Frames up to this size, in bytes, may use what is kept for them. Producers' usual
@@ -77,6 +78,8 @@ pub struct RequestMemory {
     pub frames: Arc<Gate>,
     /// Bytes of decoded requests and unsent answers.
     pub decoded: Arc<Gate>,
+    /// Bytes of large answers.
+    pub answers: Arc<AnswerMemory>,
     /// Bytes of members of groups.
     pub members: Arc<SharedPool>,
     /// Bytes of committed offsets.
@@ -92,6 +95,7 @@ impl RequestMemory {
         RequestMemory {
             frames: Arc::new(Gate::new(frames_max, kept, 0)),
             decoded: Arc::new(Gate::new(DECODED_BYTES_MAX, DECODED_KEPT_BYTES, OVERDRAFT_BYTES)),
+            answers: Arc::default(),
             members: Arc::new(SharedPool::new(MEMBER_BYTES_MAX, Content::Reclaimable)),
             offsets: Arc::new(SharedPool::new(OFFSET_BYTES_MAX, Content::Lasting)),
             settled_bytes: AtomicUsize::new(resident_bytes()),
@@ -105,6 +109,11 @@ impl RequestMemory {
             offsets: Arc::new(SharedPool::new(offsets_max, Content::Lasting)),
             ..self
         }
+    }
+
+    /// Bytes of requests and answers.
+    fn charged_bytes(&self) -> usize {
+        self.frames.used_bytes() + self.decoded.used_bytes() + self.answers.used_bytes()
     }
 
     /// Bytes of group coordinators.
@@ -125,7 +134,7 @@ impl RequestMemory {
     /// Takes note of how large the process is without what it does not use. In the middle of a flood
     /// that says nothing: the flood's holes would count as used for ever.
     fn settle(&self, resident_bytes: usize) {
-        if self.frames.used_bytes() + self.decoded.used_bytes() <= QUIET_BYTES_MAX {
+        if self.charged_bytes() <= QUIET_BYTES_MAX {
             let settled = resident_bytes.saturating_sub(self.pooled_bytes());
             self.settled_bytes.store(settled, Ordering::Relaxed);
         }
@@ -139,7 +148,7 @@ impl RequestMemory {
     /// `untouched`: bytes that are charged and that the process does not have yet. They would hide as many that it has unused.
     fn return_unused_beside(&self, untouched: usize) {
         let settled = self.settled_bytes.load(Ordering::Relaxed) + self.pooled_bytes();
-        let charged = self.frames.used_bytes() + self.decoded.used_bytes();
+        let charged = self.charged_bytes();
         let used = settled + charged.saturating_sub(untouched);
         if resident_bytes() > used + UNUSED_IN_NEED_BYTES {
             heap::release_unused();

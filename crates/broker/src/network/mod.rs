@@ -1,6 +1,7 @@
 //! Sockets: listeners, connections, buffers. Nothing here knows what a request means; frames go to
 //! `handlers::dispatch`, and what comes back is a slot in the connection's line of answers.
 
+pub mod answers;
 pub mod arrival;
 pub mod buffer;
 pub mod connection;

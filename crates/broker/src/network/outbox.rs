@@ -16,6 +16,8 @@ use tokio::net::TcpStream;
 
 use wire::Writer;
 
+use super::answers::AnswerRoom;
+use super::slot::Reply;
 use super::unsent::ends_early;
 
 /// One `sendfile` moves at most this many bytes, so that one reader does not hold a thread.
@@ -43,6 +45,8 @@ pub struct Outbox {
     queued_bytes: u64,
     /// Scratch of [`Outbox::compose`], kept for its capacity.
     splices: Vec<Splice>,
+    /// Memory reserved for queued bytes, until all of them are sent.
+    rooms: Vec<AnswerRoom>,
 }
 
 /// A range of a file that belongs into a frame.
@@ -101,6 +105,23 @@ impl Outbox {
         let before = self.bytes.len();
         write(&mut self.bytes);
         self.queue_bytes(self.bytes.len() - before);
+    }
+
+    /// Appends an answer, with the memory reserved for it.
+    pub fn push_reply(&mut self, reply: Reply) {
+        let added = reply.frame.len();
+        if self.bytes.is_empty() {
+            self.bytes = reply.frame;
+        } else {
+            self.bytes.extend_from_slice(&reply.frame);
+        }
+        self.rooms.extend(reply.room);
+        self.queue_bytes(added);
+    }
+
+    /// Whether memory is reserved for queued bytes.
+    pub fn has_room(&self) -> bool {
+        !self.rooms.is_empty()
     }
 
     /// Counts bytes that were appended to the byte queue.
@@ -168,6 +189,7 @@ impl Outbox {
         }
         self.bytes.clear();
         self.bytes.shrink_to(RETAINED_BYTES_MAX);
+        self.rooms.clear();
         self.sent = 0;
         Ok(Progress::Sent)
     }
@@ -195,7 +217,8 @@ impl Outbox {
                 self.sent += sent;
                 *count -= sent;
                 let left = *count as u64;
-                if self.sent > RETAINED_BYTES_MAX {
+                // Moving the rest costs no more than sending what goes.
+                if self.sent > RETAINED_BYTES_MAX && self.sent >= self.bytes.len() / 2 {
                     self.bytes.drain(..self.sent);
                     self.sent = 0;
                 }

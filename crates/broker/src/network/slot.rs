@@ -12,10 +12,17 @@ use crate::handlers::Asker;
 use crate::handlers::fetch::FetchInProgress;
 use crate::handlers::produce::ProduceInProgress;
 
+use super::answers::AnswerRoom;
 use super::outbox::Outbox;
 
-/// Encoded answer of an API that is not on the hot path: the whole frame, length included.
-pub type Reply = Vec<u8>;
+/// Encoded answer of an API that is not on the hot path.
+#[derive(Debug)]
+pub struct Reply {
+    /// The whole frame, length included.
+    pub frame: Vec<u8>,
+    /// Memory reserved for the frame, if it is large.
+    pub room: Option<AnswerRoom>,
+}
 
 /// The request cannot be answered; the connection ends. The text goes to the log.
 #[derive(Debug)]
@@ -30,7 +37,7 @@ pub enum Slot {
     /// Any other request.
     Other(Pin<Box<dyn Future<Output = Result<Reply, Hangup>> + Send>>),
     /// Answered before it got into the line.
-    Ready(Reply),
+    Ready(Vec<u8>),
 }
 
 impl Slot {
@@ -53,11 +60,9 @@ impl Slot {
             Slot::Fetch(fetch) => fetch
                 .poll(cx, now, out, asker)
                 .map_ok(|()| answered(ApiKey::Fetch, fetch.arrived())),
-            Slot::Other(future) => future.as_mut().poll(cx).map_ok(|reply| {
-                out.push_bytes(|bytes| bytes.extend_from_slice(&reply));
-            }),
-            Slot::Ready(reply) => {
-                out.push_bytes(|bytes| bytes.extend_from_slice(reply));
+            Slot::Other(future) => future.as_mut().poll(cx).map_ok(|reply| out.push_reply(reply)),
+            Slot::Ready(frame) => {
+                out.push_bytes(|bytes| bytes.extend_from_slice(frame));
                 Poll::Ready(Ok(()))
             }
         }

@@ -110,6 +110,12 @@ fn write_requests(families: &mut Families<'_>, facts: &RequestFacts) -> fmt::Res
             facts.decoded_bytes,
         ),
         ("decoded_memory_max_bytes", "Bytes that these may be", facts.decoded_bytes_max),
+        ("answer_memory_bytes", "Bytes reserved for answers above 1 MiB", facts.answer_bytes),
+        (
+            "answer_memory_max_bytes",
+            "Largest value of highwater_answer_memory_bytes",
+            facts.answer_bytes_max,
+        ),
         (
             "group_memory_bytes",
             "Bytes of members and assignments of consumer groups",

@@ -206,6 +206,10 @@ pub struct RequestFacts {
     pub decoded_bytes: usize,
     /// And how many there may be.
     pub decoded_bytes_max: usize,
+    /// Bytes reserved for large answers.
+    pub answer_bytes: usize,
+    /// The most of them.
+    pub answer_bytes_max: usize,
     /// Bytes of members of groups.
     pub member_bytes: usize,
     /// The most of them.

@@ -97,6 +97,8 @@ impl Observed for Numbers {
             frame_bytes_max: 128 << 20,
             decoded_bytes: 4096,
             decoded_bytes_max: 64 << 20,
+            answer_bytes: 2_097_152,
+            answer_bytes_max: 48 << 20,
             member_bytes: 8192,
             member_bytes_max: 32 << 20,
             offset_bytes: 12_288,

@@ -214,9 +214,10 @@ impl Conn {
         Conn { stream, next_correlation: 1 }
     }
 
-    /// A connection of another client address than that of all other tests.
+    /// A connection of another client address than that of all other tests, with a small buffer for answers.
     pub async fn open_from(source: IpAddr, address: SocketAddr) -> Conn {
         let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(16 << 10).unwrap();
         socket.bind((source, 0).into()).unwrap();
         let stream = timeout(PATIENCE, socket.connect(address)).await.unwrap().unwrap();
         stream.set_nodelay(true).unwrap();

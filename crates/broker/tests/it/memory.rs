@@ -1,12 +1,16 @@
 //! What hostile or many peers may cost in memory. These tests measure the process, so each runs
 //! while no other broker of this binary does.
 
-use std::time::Instant;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
 
 use model::{Compression, ErrorCode, Timestamp, record::BatchBuilder};
 
+use tokio::time::timeout;
+
 use crate::fixture::*;
 use crate::hostile::enormous_arrays;
+use crate::pools::store_offsets;
 use crate::strangers::send_what_is_taken;
 
 const MIB: u64 = 1 << 20;
@@ -91,6 +95,37 @@ async fn a_client_that_never_reads_costs_little_and_disturbs_nobody() {
     let mut first = [0; 4];
     deaf.stream.peek(&mut first).await.unwrap();
     assert!(i32::from_be_bytes(first) > 19_000_000);
+    drop(deaf);
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn large_answers_that_no_client_reads_are_built_in_turn() {
+    const CLIENTS: usize = 60;
+    // The kernel keeps little of an answer.
+    let broker = Broker::start_alone(&[("socket.send.buffer.bytes", "65536")]).await;
+    let mut other = broker.connect().await;
+    other.create_topic_of("shared", 100, &[]).await;
+    let fetch = store_offsets(&mut other, 7).await;
+    let answer_bytes = {
+        other.send(&fetch, 8).await;
+        other.receive_frame().await.expect("the broker answers").len()
+    };
+    assert!(answer_bytes > 2_800_000, "{answer_bytes} bytes");
+    let peak = Peak::begin();
+    let mut deaf = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut conn = Conn::open_from(Ipv4Addr::new(127, 0, 0, 2).into(), broker.address()).await;
+        conn.send(&fetch, 8).await;
+        deaf.push(conn);
+    }
+    // Its address holds nothing: it comes first when one of the others has lost its answer.
+    other.send(&fetch, 8).await;
+    let answer = timeout(Duration::from_secs(120), other.receive_frame_or_wait()).await;
+    assert_eq!(answer.expect("an answer").expect("the connection is open").len(), answer_bytes);
+    let growth = peak.growth_bytes();
+    let unbounded = (CLIENTS * answer_bytes) as u64;
+    assert!(growth < 110 * MIB && growth < unbounded, "grew by {} MiB", growth / MIB);
     drop(deaf);
     broker.stop().await;
 }

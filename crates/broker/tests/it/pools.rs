@@ -23,9 +23,10 @@ const SESSION_MS: i32 = 1_800_000;
 const STRING_BYTES_MAX: usize = 32_000;
 
 /// The ways to fill each pool.
-const FILLERS: [(&str, &[Filler]); 4] = [
+const FILLERS: [(&str, &[Filler]); 5] = [
     ("request", &[Filler::HalfFrames]),
-    ("decoded", &[Filler::UnreadAnswers]),
+    ("decoded", &[Filler::UnreadAnswers { groups: 2 }]),
+    ("answer", &[Filler::UnreadAnswers { groups: 7 }]),
     ("group", &[Filler::Pending, Filler::Waiting, Filler::Assigned, Filler::Left]),
     ("offset", &[Filler::Offsets]),
 ];
@@ -34,8 +35,8 @@ const FILLERS: [(&str, &[Filler]); 4] = [
 enum Filler {
     /// Frames of which half comes.
     HalfFrames,
-    /// Requests for offsets with the longest metadata, 3 MB, whose answers stay unread.
-    UnreadAnswers,
+    /// Requests for offsets with the longest metadata, 400 KB a group, whose answers stay unread.
+    UnreadAnswers { groups: usize },
     /// First joins with long ids that are not repeated.
     Pending,
     /// Members with 1 MB of metadata whose connections are closed.
@@ -87,6 +88,27 @@ fn long_id(number: usize) -> String {
     format!("{number:0STRING_BYTES_MAX$}")
 }
 
+/// Stores offsets with the longest metadata of so many groups, 400 KB each, in the topic `shared` of 100 partitions.
+/// Returns the request that reads all of them.
+pub async fn store_offsets(conn: &mut Conn, groups: usize) -> wire::OffsetFetchRequest {
+    let groups = (0..groups).map(|number| format!("offsets-{number}"));
+    for group in groups.clone() {
+        let find = wire::FindCoordinatorRequest {
+            coordinator_keys: vec![group.clone()],
+            ..Default::default()
+        };
+        conn.call(&find, 4).await;
+        loop {
+            let stored = conn.call(&commit(&group, "shared", 100, 4_000), 8).await;
+            match ErrorCode::from_code(stored.topics[0].partitions[0].error_code) {
+                Some(ErrorCode::CoordinatorLoadInProgress) => {}
+                code => break assert_eq!(code, Some(ErrorCode::None), "{group}"),
+            }
+        }
+    }
+    wire::OffsetFetchRequest { groups: groups.map(all_offsets).collect(), ..Default::default() }
+}
+
 fn all_offsets(group_id: String) -> wire::offset_fetch::OffsetFetchRequestGroup {
     wire::offset_fetch::OffsetFetchRequestGroup { group_id, topics: None, ..Default::default() }
 }
@@ -109,15 +131,8 @@ impl Filler {
                     conns.push(conn);
                 }
             }
-            Filler::UnreadAnswers => {
-                let groups = (0..7).map(|number| format!("offsets-{number}"));
-                for group in groups.clone() {
-                    conn.call(&commit(&group, "shared", 100, 4_000), 8).await;
-                }
-                let fetch = wire::OffsetFetchRequest {
-                    groups: groups.map(all_offsets).collect(),
-                    ..Default::default()
-                };
+            Filler::UnreadAnswers { groups } => {
+                let fetch = store_offsets(conn, groups).await;
                 for _ in 0..60 {
                     let mut conn = Conn::open_from(HOG, broker.address()).await;
                     conn.send(&fetch, 8).await;
@@ -249,6 +264,7 @@ async fn assert_fair(filler: Filler) {
         ("group.coordinator.memory.max.bytes", &pool),
         ("group.coordinator.offsets.memory.max.bytes", &pool),
         ("queued.max.request.bytes", &pool),
+        ("socket.send.buffer.bytes", "65536"),
         ("socket.request.max.bytes", &(POOL_BYTES / 2).to_string()),
     ])
     .await;

@@ -1,0 +1,212 @@
+//! Memory of large answers (decision 0066): reserved before an answer is built, and held until it is sent.
+//!
+//! Requests wait for room in turn and are never refused. The address that holds the least comes first, so that
+//! clients that leave large answers unread delay each other only. While requests wait, a connection loses its
+//! answer if its client reads too slowly ([`AnswerMemory::is_waited_for`]).
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedMutexGuard, oneshot};
+
+/// Answers of at most this many bytes are built without a reservation.
+pub const FREE_BYTES_MAX: usize = 1 << 20;
+/// All reservations together, in bytes. A larger answer has all of them.
+const ANSWER_BYTES_MAX: usize = 48 << 20;
+
+/// Reservations of all connections.
+#[derive(Debug)]
+pub struct AnswerMemory {
+    bytes_max: usize,
+    state: Mutex<AnswerState>,
+    is_waited_for: AtomicBool,
+    /// Held while an answer is built whose decoded form is much larger than its frame.
+    building: Arc<tokio::sync::Mutex<()>>,
+}
+
+#[derive(Debug, Default)]
+struct AnswerState {
+    used_bytes: usize,
+    /// Invariant: no address with 0 bytes.
+    by_address: HashMap<IpAddr, usize>,
+    /// In the order in which they came.
+    waiting: Vec<AnswerWaiter>,
+}
+
+#[derive(Debug)]
+struct AnswerWaiter {
+    address: IpAddr,
+    bytes: usize,
+    granted: oneshot::Sender<AnswerRoom>,
+}
+
+impl Default for AnswerMemory {
+    fn default() -> AnswerMemory {
+        AnswerMemory::new(ANSWER_BYTES_MAX)
+    }
+}
+
+impl AnswerMemory {
+    fn new(bytes_max: usize) -> AnswerMemory {
+        let is_waited_for = AtomicBool::new(false);
+        AnswerMemory { bytes_max, state: Mutex::default(), is_waited_for, building: Arc::default() }
+    }
+
+    /// Bytes reserved.
+    pub fn used_bytes(&self) -> usize {
+        self.state.lock().used_bytes
+    }
+
+    /// Bytes that may be reserved.
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Whether requests wait for room.
+    pub fn is_waited_for(&self) -> bool {
+        self.is_waited_for.load(Ordering::Relaxed)
+    }
+
+    /// Waits for room for an answer of at most `bytes` to `address`.
+    pub async fn reserve(self: &Arc<AnswerMemory>, address: IpAddr, bytes: usize) -> AnswerRoom {
+        let bytes = bytes.min(self.bytes_max);
+        let (granted, room) = oneshot::channel();
+        self.state.lock().waiting.push(AnswerWaiter { address, bytes, granted });
+        self.grant();
+        room.await.expect("a waiter is granted or has gone")
+    }
+
+    /// Waits until no other answer is built whose decoded form is much larger than its frame, in turn.
+    pub async fn build_alone(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.building).lock_owned().await
+    }
+
+    /// Grants what there is room for. The next one in turn is not overtaken.
+    fn grant(self: &Arc<AnswerMemory>) {
+        let mut rooms = Vec::new();
+        let mut state = self.state.lock();
+        state.waiting.retain(|waiter| !waiter.granted.is_closed());
+        while let Some(next) = state.next_in_turn() {
+            let bytes = state.waiting[next].bytes;
+            if state.used_bytes > 0 && state.used_bytes + bytes > self.bytes_max {
+                break;
+            }
+            let AnswerWaiter { address, granted, .. } = state.waiting.remove(next);
+            state.used_bytes += bytes;
+            *state.by_address.entry(address).or_default() += bytes;
+            rooms.push((granted, AnswerRoom { memory: Arc::clone(self), address, bytes }));
+        }
+        self.is_waited_for.store(!state.waiting.is_empty(), Ordering::Relaxed);
+        drop(state);
+        for (granted, room) in rooms {
+            // The waiter may have gone meanwhile: its room is dropped, which grants it to the next one.
+            let _ = granted.send(room);
+        }
+    }
+}
+
+impl AnswerState {
+    /// The first waiter of the address that holds the least.
+    fn next_in_turn(&self) -> Option<usize> {
+        let held = |waiter: &AnswerWaiter| self.by_address.get(&waiter.address).copied();
+        let waiting = self.waiting.iter().enumerate();
+        waiting.map(|(at, waiter)| (held(waiter).unwrap_or(0), at)).min().map(|(_, at)| at)
+    }
+}
+
+/// Room for one answer; returned when dropped.
+#[derive(Debug)]
+pub struct AnswerRoom {
+    memory: Arc<AnswerMemory>,
+    address: IpAddr,
+    bytes: usize,
+}
+
+impl AnswerRoom {
+    /// Returns all but `bytes`: the answer is built.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let returned = self.bytes.saturating_sub(bytes);
+        if returned == 0 {
+            return;
+        }
+        self.bytes -= returned;
+        {
+            let mut state = self.memory.state.lock();
+            state.used_bytes -= returned;
+            if let Some(own) = state.by_address.get_mut(&self.address) {
+                *own -= returned;
+                if *own == 0 {
+                    state.by_address.remove(&self.address);
+                }
+            }
+        }
+        self.memory.grant();
+    }
+}
+
+impl Drop for AnswerRoom {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::net::Ipv4Addr;
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    const HOG: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+    fn granted(waiting: Pin<&mut impl Future<Output = AnswerRoom>>) -> Option<AnswerRoom> {
+        match waiting.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(room) => Some(room),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn the_address_that_holds_least_comes_first_and_no_answer_is_refused() {
+        let memory = Arc::new(AnswerMemory::new(100));
+        let mut first = granted(pin!(memory.reserve(HOG, 60))).expect("there is room");
+        let mut second = pin!(memory.reserve(HOG, 60));
+        let mut other = pin!(memory.reserve(OTHER, 60));
+        let mut large = pin!(memory.reserve(OTHER, 1_000));
+        assert!(granted(second.as_mut()).is_none() && granted(other.as_mut()).is_none());
+        assert!(granted(large.as_mut()).is_none() && memory.is_waited_for());
+        first.shrink_to(40);
+        let other = granted(other.as_mut()).expect("it holds nothing yet");
+        assert!(granted(second.as_mut()).is_none());
+        drop(first);
+        assert!(granted(second.as_mut()).is_none(), "60 of 100 bytes are held");
+        drop(other);
+        let second = granted(second.as_mut()).expect("it came first");
+        assert!(granted(large.as_mut()).is_none());
+        drop(second);
+        let large = granted(large.as_mut()).expect("all of the memory is free");
+        assert_eq!((memory.used_bytes(), memory.is_waited_for()), (100, false));
+        drop(large);
+        assert_eq!(memory.used_bytes(), 0);
+    }
+
+    #[test]
+    fn a_waiter_that_has_gone_is_skipped() {
+        let memory = Arc::new(AnswerMemory::new(100));
+        let first = granted(pin!(memory.reserve(HOG, 100))).expect("there is room");
+        {
+            let mut gone = pin!(memory.reserve(OTHER, 100));
+            assert!(granted(gone.as_mut()).is_none());
+        }
+        let mut next = pin!(memory.reserve(HOG, 100));
+        assert!(granted(next.as_mut()).is_none());
+        drop(first);
+        assert!(granted(next.as_mut()).is_some());
+    }
+}
