@@ -37,10 +37,16 @@ pub enum Mutant {
     DropsMemberEpochs,
     /// Which processes had the log directories before is lost on the way to the controller.
     DropsHolders,
+    /// A broker that is silent, or has a sick disk, joins ISRs.
+    UnfitJoins,
+    /// A replica is relieved although nothing is known of the health of the others.
+    RelievesToAnyReplica,
+    /// A replica is relieved although its ISR falls below `min.insync.replicas`.
+    RelievesBelowMinimum,
 }
 
 impl Mutant {
-    /// All of them.
+    /// All that the simulation finds. The transcript of relief finds the others.
     pub const ALL: [Mutant; 16] = [
         Mutant::UncleanIsClean,
         Mutant::UncleanLeadsOn,
@@ -59,6 +65,10 @@ impl Mutant {
         Mutant::DropsMemberEpochs,
         Mutant::DropsHolders,
     ];
+
+    /// Rules of relief ([`crate::decide::RelieveReplicas`]).
+    pub const OF_RELIEF: [Mutant; 3] =
+        [Mutant::UnfitJoins, Mutant::RelievesToAnyReplica, Mutant::RelievesBelowMinimum];
 }
 
 #[cfg(debug_assertions)]

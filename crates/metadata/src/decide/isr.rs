@@ -20,14 +20,21 @@ impl Draft {
     pub(super) fn alter_isr(
         &mut self,
         request: &AlterPartition,
+        unfit: &[BrokerId],
     ) -> Answer<Vec<(TopicId, PartitionIndex, Answer<AlteredPartition>)>> {
         self.check_epoch(&request.leader)?;
         let leader = request.leader.broker;
-        let answer = |wish: &NewIsr| (wish.topic_id, wish.partition, self.alter_one(leader, wish));
+        let answer =
+            |wish: &NewIsr| (wish.topic_id, wish.partition, self.alter_one(leader, wish, unfit));
         Ok(request.partitions.iter().map(answer).collect())
     }
 
-    fn alter_one(&mut self, leader: BrokerId, wish: &NewIsr) -> Answer<AlteredPartition> {
+    fn alter_one(
+        &mut self,
+        leader: BrokerId,
+        wish: &NewIsr,
+        unfit: &[BrokerId],
+    ) -> Answer<AlteredPartition> {
         let Some(topic) = self.image().topic_by_id(wish.topic_id).cloned() else {
             return refuse(ErrorCode::UnknownTopicId, "There is no topic with this id.");
         };
@@ -38,6 +45,7 @@ impl Draft {
         check_members(&old, leader, wish)?;
         self.check_eligible(leader, wish)?;
         self.check_served(wish)?;
+        check_fit(&old, wish, unfit)?;
         let mut new = next(&old, false);
         new.isr = wish.isr.iter().map(|(id, _)| *id).collect();
         new.recovering = wish.recovering;
@@ -114,6 +122,18 @@ fn check_epochs(old: &PartitionImage, leader: BrokerId, wish: &NewIsr) -> Answer
         return refuse(ErrorCode::InvalidUpdateVersion, message);
     }
     Ok(())
+}
+
+/// A broker that is silent or has a sick disk joins no ISR: the high watermark would wait for its replica.
+fn check_fit(old: &PartitionImage, wish: &NewIsr, unfit: &[BrokerId]) -> Answer<()> {
+    let mut joining = wish.isr.iter().map(|(id, _)| *id).filter(|id| !old.isr.contains(id));
+    match joining.find(|id| unfit.contains(id)).filter(|_| !is_planted(Mutant::UnfitJoins)) {
+        Some(id) => {
+            let message = format!("Broker {id} does not answer, or one of its disks is sick.");
+            refuse(ErrorCode::IneligibleReplica, message)
+        }
+        None => Ok(()),
+    }
 }
 
 /// Whether the members can be an ISR at all.

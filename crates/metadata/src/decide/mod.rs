@@ -17,6 +17,7 @@ mod isr;
 mod partitions;
 mod placement;
 mod producer_ids;
+mod relief;
 mod request;
 mod sweep;
 mod topics;
@@ -174,7 +175,15 @@ impl Draft {
                 Response::EmptyReplicas(self.withdraw_empty(request))
             }
             Request::GiveUpReplicas(request) => Response::EmptyReplicas(self.give_up(request)),
-            Request::AlterPartition(request) => Response::AlterPartition(self.alter_isr(request)),
+            Request::AlterPartition(request) => {
+                Response::AlterPartition(self.alter_isr(request, &[]))
+            }
+            Request::AlterPartition2(AlterPartition2 { alter, unfit }) => {
+                Response::AlterPartition(self.alter_isr(alter, unfit))
+            }
+            Request::RelieveReplicas(request) => {
+                Response::EmptyReplicas(self.relieve_replicas(request))
+            }
             Request::ElectLeaders(request) => Response::ElectLeaders(self.elect_leaders(request)),
             Request::UpdateFeatures(request) => {
                 Response::UpdateFeatures(self.update_features(settings, request))

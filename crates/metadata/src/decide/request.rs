@@ -62,6 +62,11 @@ pub enum Request {
     UnregisterBroker(BrokerId),
     /// A leader changes ISRs (KIP-497).
     AlterPartition(AlterPartition),
+    /// As [`Request::AlterPartition`]; the host of the active controller adds the brokers that may not join.
+    AlterPartition2(AlterPartition2),
+    /// Moves leaderships away from a broker that is silent or has a sick disk, and takes its replicas out of ISRs. The
+    /// broker stays registered.
+    RelieveReplicas(RelieveReplicas),
     /// ElectLeaders (KIP-460).
     ElectLeaders(ElectLeaders),
     /// UpdateFeatures (KIP-584).
@@ -92,7 +97,7 @@ pub enum Response {
     Sweep(Swept),
     /// To both forms of ReportEmptyReplicas and to GiveUpReplicas: one for each, in order. ELIGIBLE_LEADERS_NOT_AVAILABLE says
     /// that a replica was not given up, because no other one is complete; INVALID_UPDATE_VERSION that the partition has changed
-    /// since the state that the report is about.
+    /// since the state that the report is about. To RelieveReplicas: one for each partition that changed.
     EmptyReplicas(Answer<Vec<(TopicId, PartitionIndex, Answer<()>)>>),
     /// To AlterPartition.
     AlterPartition(Answer<Vec<(TopicId, PartitionIndex, Answer<AlteredPartition>)>>),
@@ -387,6 +392,28 @@ pub struct AlterPartition {
     pub leader: BrokerRef,
     /// What it wants.
     pub partitions: Vec<NewIsr>,
+}
+
+/// A leader's request for ISRs, and the brokers that may not join one now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlterPartition2 {
+    /// The leader's request.
+    pub alter: AlterPartition,
+    /// Brokers that may not join an ISR: they are silent or have a sick disk. Members may stay. Filled in by the host of
+    /// the active controller.
+    pub unfit: Vec<BrokerId>,
+}
+
+/// Replicas of a broker that others replace as leaders and as members of ISRs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelieveReplicas {
+    /// Broker whose replicas are relieved.
+    pub broker: BrokerRef,
+    /// Replicas to relieve; at most [`super::SWEEP_PARTITIONS_MAX`]. `None`: all of the broker. One decision changes at most
+    /// that many partitions; the caller repeats the request while an answer is that long.
+    pub partitions: Option<Vec<(TopicId, PartitionIndex)>>,
+    /// Brokers known to be healthy: only they may lead. Filled in by the host of the active controller.
+    pub healthy: Vec<BrokerId>,
 }
 
 /// The ISR that a leader wants for one partition.

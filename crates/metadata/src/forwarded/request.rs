@@ -3,11 +3,12 @@
 use super::ForwardedError;
 use super::fields::{Field, Reader, choices, invalid, least, structs};
 use crate::decide::{
-    AlterConfigs, AlterPartition, BrokerRef, ConfigChange, ConfigEntry, ConfigOperation,
-    CreateCluster, CreatePartitions, CreateTopics, ElectLeaders, ElectionKind, EmptyReplica,
-    EmptyReplicas, EmptyReplicas2, FeatureChange, FeatureUpdate, GiveUpReplicas,
+    AlterConfigs, AlterPartition, AlterPartition2, BrokerRef, ConfigChange, ConfigEntry,
+    ConfigOperation, CreateCluster, CreatePartitions, CreateTopics, ElectLeaders, ElectionKind,
+    EmptyReplica, EmptyReplicas, EmptyReplicas2, FeatureChange, FeatureUpdate, GiveUpReplicas,
     IncrementalAlterConfigs, KnownDirectories, KnownDirectory, NewIsr, NewPartitions, NewTopic,
-    RegisterBroker, RegisterBroker2, RegisterBroker3, Request, TopicRef, UpdateFeatures,
+    RegisterBroker, RegisterBroker2, RegisterBroker3, RelieveReplicas, Request, TopicRef,
+    UpdateFeatures,
 };
 use crate::record::{BrokerSoftware, ConfigResource, Endpoint, FeatureRange};
 use model::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, TopicId, Uuid};
@@ -36,6 +37,8 @@ choices! {
         19 GiveUpReplicas(replicas: GiveUpReplicas),
         20 ReportEmptyReplicas2(replicas: EmptyReplicas2),
         21 RegisterBroker3(request: RegisterBroker3),
+        22 AlterPartition2(request: AlterPartition2),
+        23 RelieveReplicas(replicas: RelieveReplicas),
     }
     TopicRef, "kind of topic reference" {
         1 Name(name: String),
@@ -114,6 +117,12 @@ structs! {
         offline: bool,
     }
     AlterPartition { leader: BrokerRef, partitions: Vec<NewIsr> }
+    AlterPartition2 { alter: AlterPartition, unfit: Vec<BrokerId> }
+    RelieveReplicas {
+        broker: BrokerRef,
+        partitions: Option<Vec<(TopicId, PartitionIndex)>>,
+        healthy: Vec<BrokerId>,
+    }
     NewIsr {
         topic_id: TopicId,
         partition: PartitionIndex,

@@ -36,6 +36,8 @@ fn request_number(request: &Request) -> u8 {
         Request::GiveUpReplicas(_) => 19,
         Request::ReportEmptyReplicas2(_) => 20,
         Request::RegisterBroker3(_) => 21,
+        Request::AlterPartition2(_) => 22,
+        Request::RelieveReplicas(_) => 23,
     }
 }
 
@@ -171,6 +173,15 @@ fn full_requests() -> Vec<Request> {
                 release: "0.1.0".into(),
                 levels: vec![FeatureRange { name: "f".into(), min: 1, max: 3 }],
             },
+        }),
+        Request::AlterPartition2(AlterPartition2 {
+            alter: AlterPartition { leader: REF, partitions: Vec::new() },
+            unfit: vec![BrokerId(4)],
+        }),
+        Request::RelieveReplicas(RelieveReplicas {
+            broker: REF,
+            partitions: Some(vec![(ID, PartitionIndex(3))]),
+            healthy: vec![BrokerId(2), BrokerId(3)],
         }),
     ]
 }
@@ -391,10 +402,10 @@ fn messages_and_back() {
 #[test]
 fn every_variant_is_among_the_samples() {
     let requests: BTreeSet<u8> = full_requests().iter().map(request_number).collect();
-    assert!(requests.into_iter().eq(1..=21));
+    assert!(requests.into_iter().eq(1..=23));
     let responses: BTreeSet<u8> = full_responses().iter().map(response_number).collect();
     assert!(responses.into_iter().eq(0x81..=0x8d));
-    assert_eq!(Request::from_bytes(&[1, 22]), Err(invalid("kind of request", 22)), "a new one");
+    assert_eq!(Request::from_bytes(&[1, 24]), Err(invalid("kind of request", 24)), "a new one");
     assert_eq!(
         Response::from_bytes(&[1, 0x8e]),
         Err(invalid("kind of response", 0x8e)),
@@ -455,6 +466,8 @@ fn the_bytes_of_requests_stay_what_they_are() {
         format!("0113{REF_HEX}00000001{ID_HEX}00000003 01"),
         format!("0114{REF_HEX}00000002{ID_HEX}00000003 0100000009{ID_HEX}00000004 00"),
         format!("0115{registration} 00000000 00 00000005302e312e30 00000001 0000000166 0001 0003"),
+        format!("0116{REF_HEX}00000000 0000000100000004"),
+        format!("0117{REF_HEX}0100000001{ID_HEX}00000003 000000020000000200000003"),
     ];
     compare(full_requests().iter().map(Request::to_bytes), &golden);
     let partitions =

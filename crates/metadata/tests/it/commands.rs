@@ -221,6 +221,7 @@ impl World {
                 let partitions = named.map(|word| self.partition_id(word)).collect();
                 Request::GiveUpReplicas(GiveUpReplicas { broker, partitions, offline })
             }
+            "relieve" => self.relief(words),
             "register" => self.register(words),
             "fence" => Request::FenceBroker(self.broker_ref(words)),
             "unfence" => Request::UnfenceBroker(self.broker_ref(words)),
@@ -342,7 +343,7 @@ impl World {
             }
         };
         let isr = option(words, "isr").unwrap().split(',').filter(|word| !word.is_empty());
-        Request::AlterPartition(AlterPartition {
+        let alter = AlterPartition {
             leader: self.broker_ref(words),
             partitions: vec![NewIsr {
                 topic_id: known.map_or(uuid(999), |topic| topic.id),
@@ -353,6 +354,26 @@ impl World {
                 recovering: option(words, "recovering") == Some("true"),
                 durable: option(words, "durable") == Some("true"),
             }],
+        };
+        match option(words, "unfit") {
+            None => Request::AlterPartition(alter),
+            Some(unfit) => {
+                Request::AlterPartition2(AlterPartition2 { alter, unfit: numbers(unfit) })
+            }
+        }
+    }
+
+    /// `relieve BROKER healthy=1,2 [PARTITION ...]`: without a partition, everything of the broker.
+    fn relief(&self, words: &[&str]) -> Request {
+        let partitions: Vec<_> = words[1..]
+            .iter()
+            .filter(|word| !word.contains('='))
+            .map(|word| self.partition_id(word))
+            .collect();
+        Request::RelieveReplicas(RelieveReplicas {
+            broker: self.broker_ref(words),
+            partitions: (!partitions.is_empty()).then_some(partitions),
+            healthy: option(words, "healthy").map(numbers).unwrap_or_default(),
         })
     }
 

@@ -36,6 +36,19 @@ fn transcripts() -> Vec<PathBuf> {
     files
 }
 
+#[cfg(debug_assertions)]
+#[test]
+fn the_transcript_of_relief_finds_each_rule_left_out() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
+    let recorded = fs::read_to_string(folder.join("relief_of_a_sick_broker.txt")).unwrap();
+    for mutant in metadata::mutants::Mutant::OF_RELIEF {
+        metadata::mutants::plant(Some(mutant));
+        let outcome = run(&recorded);
+        metadata::mutants::plant(None);
+        assert_ne!(outcome, recorded, "{mutant:?}");
+    }
+}
+
 #[test]
 fn every_transcript_comes_out_as_recorded() {
     let files = transcripts();
