@@ -10,10 +10,16 @@ pub enum Mutant {
     DropsDivergences,
     /// A heartbeat does not say in which registration its broker lives.
     DropsHeartbeatEpochs,
+    /// A controller that polled late suspects brokers for its own lateness.
+    SuspectsForOwnLateness,
+    /// Preferred leaderships return to a directory as soon as it is healthy.
+    ReturnsAtOnce,
+    /// A leadership that moved for a sick disk moves again at once.
+    MovesAgainAtOnce,
 }
 
 impl Mutant {
-    /// All of them.
+    /// All that the simulation finds.
     pub const ALL: [Mutant; 3] =
         [Mutant::DropsLastEpochs, Mutant::DropsDivergences, Mutant::DropsHeartbeatEpochs];
 }

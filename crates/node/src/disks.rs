@@ -1,0 +1,192 @@
+//! Sick disks: log directories that hang or are full, and the limits of moving leaderships because of them.
+//!
+//! A directory is sick while its oldest unfinished write or sync is too old, or while it has no room. Its broker then
+//! requests relief, and the active controller grants it where a healthy member of the ISR can lead. The way back is slow:
+//! preferred leaderships return after five minutes of health, and after twice the time with each further sickness.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use model::{Moment, PartitionIndex, TopicId};
+
+use crate::mutants::{Mutant, is_planted};
+use crate::probes::ProbeReport;
+
+/// Age of an unfinished operation from which a directory is sick.
+pub const SICK_FROM: Duration = Duration::from_millis(500);
+/// Age of an unfinished operation below which a broker may take leaderships of a sick one.
+pub const HEALTHY_BELOW: Duration = Duration::from_millis(100);
+/// First and longest period of health before preferred leaderships return.
+const PROBATION: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(3_600));
+/// Shortest time between two moves of one partition's leadership for sick disks.
+const MOVES_APART: Duration = Duration::from_secs(30);
+
+/// Whether a broker may take leaderships of a broker with a sick disk.
+pub fn is_healthy(report: &ProbeReport) -> bool {
+    report.oldest_operation < HEALTHY_BELOW && !report.lacks_room
+}
+
+/// Whether a disk of a broker hangs.
+pub fn hangs(report: &ProbeReport) -> bool {
+    report.oldest_operation >= SICK_FROM
+}
+
+/// Condition of a log directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectoryCondition {
+    /// Operations end in time, and there is room.
+    Healthy,
+    /// An operation hangs, or there is no room.
+    Sick,
+    /// Healthy again, for too short a time to take preferred leaderships back.
+    OnProbation,
+}
+
+/// Course of one log directory's condition.
+#[derive(Debug)]
+pub struct DirectoryHealth {
+    /// Period of health that ends the next probation.
+    probation: Duration,
+    /// Last time at which the directory was sick.
+    sick_at: Option<Moment>,
+    is_sick: bool,
+}
+
+impl Default for DirectoryHealth {
+    fn default() -> DirectoryHealth {
+        DirectoryHealth { probation: PROBATION.0, sick_at: None, is_sick: false }
+    }
+}
+
+impl DirectoryHealth {
+    /// Takes the age of the oldest unfinished operation and whether the directory has no room.
+    pub fn observe(&mut self, now: Moment, age: Duration, is_full: bool) -> DirectoryCondition {
+        let since = self.sick_at.map(|at| now.since(at));
+        if age >= SICK_FROM || is_full {
+            if !self.is_sick {
+                self.probation = match since {
+                    None => PROBATION.0,
+                    Some(since) if since > PROBATION.1 => PROBATION.0,
+                    Some(_) => (self.probation * 2).min(PROBATION.1),
+                };
+            }
+            (self.is_sick, self.sick_at) = (true, Some(now));
+            return DirectoryCondition::Sick;
+        }
+        self.is_sick = false;
+        match since {
+            Some(since) if since < self.probation && !is_planted(Mutant::ReturnsAtOnce) => {
+                DirectoryCondition::OnProbation
+            }
+            _ => DirectoryCondition::Healthy,
+        }
+    }
+}
+
+/// Leaderships that moved for sick disks, on the active controller.
+#[derive(Debug, Default)]
+pub struct DiskMoves {
+    moved: BTreeMap<(TopicId, PartitionIndex), Moment>,
+}
+
+impl DiskMoves {
+    /// Whether the leadership of a partition may move for a sick disk now.
+    pub fn may_move(&self, now: Moment, topic: TopicId, partition: PartitionIndex) -> bool {
+        let moved = self.moved.get(&(topic, partition));
+        moved.is_none_or(|at| now.since(*at) >= MOVES_APART) || is_planted(Mutant::MovesAgainAtOnce)
+    }
+
+    /// The leadership of a partition moved.
+    pub fn moved(&mut self, now: Moment, topic: TopicId, partition: PartitionIndex) {
+        self.moved.retain(|_, at| now.since(*at) < MOVES_APART);
+        self.moved.insert((topic, partition), now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Uuid;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::START.plus(Duration::from_secs(seconds))
+    }
+
+    const QUICK: Duration = Duration::from_millis(40);
+    const HUNG: Duration = Duration::from_millis(500);
+
+    /// Conditions of a directory that hangs at 10 s and at 400 s.
+    fn course() -> Vec<DirectoryCondition> {
+        let mut health = DirectoryHealth::default();
+        let mut look = |second, age| health.observe(at(second), age, false);
+        vec![
+            look(0, QUICK),
+            look(10, HUNG),
+            look(11, QUICK),
+            look(309, QUICK),
+            look(310, QUICK),
+            look(400, HUNG),
+            look(401, HUNG),
+            look(1_000, QUICK),
+            look(1_001, QUICK),
+        ]
+    }
+
+    #[test]
+    fn a_directory_is_sick_while_it_hangs_and_on_probation_for_a_doubling_time() {
+        use DirectoryCondition::{Healthy, OnProbation, Sick};
+        let expected =
+            [Healthy, Sick, OnProbation, OnProbation, Healthy, Sick, Sick, OnProbation, Healthy];
+        assert_eq!(course(), expected);
+    }
+
+    #[test]
+    fn probation_lasts_an_hour_at_most_and_is_short_again_after_an_hour_of_health() {
+        let mut health = DirectoryHealth::default();
+        for second in 0..20 {
+            health.observe(at(second * 2), HUNG, false);
+            health.observe(at(second * 2 + 1), QUICK, false);
+        }
+        assert_eq!(health.observe(at(3_637), QUICK, false), DirectoryCondition::OnProbation);
+        assert_eq!(health.observe(at(3_638), QUICK, false), DirectoryCondition::Healthy);
+        assert_eq!(health.observe(at(9_000), QUICK, true), DirectoryCondition::Sick);
+        assert_eq!(health.observe(at(9_301), QUICK, false), DirectoryCondition::Healthy);
+    }
+
+    #[test]
+    fn a_leadership_moves_once_in_thirty_seconds() {
+        let (topic, partition) = (Uuid::from_random([1; 16]), PartitionIndex(3));
+        let mut moves = DiskMoves::default();
+        assert!(moves.may_move(at(0), topic, partition));
+        moves.moved(at(0), topic, partition);
+        assert!(!moves.may_move(at(29), topic, partition));
+        assert!(moves.may_move(at(29), topic, PartitionIndex(4)));
+        assert!(moves.may_move(at(30), topic, partition));
+    }
+
+    #[test]
+    fn only_quick_disks_with_room_take_leaderships() {
+        let of = |ms, lacks_room| ProbeReport {
+            oldest_operation: Duration::from_millis(ms),
+            lacks_room,
+            declines_leaderships: false,
+        };
+        assert!(is_healthy(&of(99, false)) && !is_healthy(&of(100, false)));
+        assert!(!is_healthy(&of(0, true)) && !hangs(&of(499, true)) && hangs(&of(500, false)));
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    fn ping_pong_is_found() {
+        crate::mutants::plant(Some(Mutant::ReturnsAtOnce));
+        let course = course();
+        crate::mutants::plant(Some(Mutant::MovesAgainAtOnce));
+        let (topic, partition) = (Uuid::from_random([1; 16]), PartitionIndex(3));
+        let mut moves = DiskMoves::default();
+        moves.moved(at(0), topic, partition);
+        let may_move = moves.may_move(at(1), topic, partition);
+        crate::mutants::plant(None);
+        assert!(may_move && course[2] == DirectoryCondition::Healthy);
+    }
+}
