@@ -26,11 +26,13 @@ mod real;
 pub mod removal;
 pub mod reserve;
 pub mod sim;
+mod timed;
 
 pub use essential::EssentialDisk;
 pub use gated::GatedDisk;
 pub use real::RealDisk;
 pub use sim::SimDisk;
+pub use timed::{OperationAges, TimedDisk};
 
 /// What [`Disk::open`] may do, and what must be there for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

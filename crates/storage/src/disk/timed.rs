@@ -1,0 +1,257 @@
+//! A disk that knows the age of its oldest unfinished write or sync, for each log directory.
+//!
+//! A device that hangs ends no operation and reports no error. The age is readable without a lock and without the device.
+//! Files of a compaction are not counted: syncing them takes long on a healthy device, and no request waits for them.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{Disk, DiskFile, FileLock, OpenMode};
+use crate::names::CLEANED;
+
+/// Operations that are counted at a time. Further ones run uncounted.
+const SLOTS: usize = 64;
+
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Slot that this thread tries first: threads seldom share a cache line then.
+    static FIRST_SLOT: Cell<usize> = Cell::new(THREADS.fetch_add(1, Ordering::Relaxed) % SLOTS);
+}
+
+/// Begin times of the unfinished writes and syncs in one log directory.
+#[derive(Debug)]
+pub struct OperationAges {
+    opened_at: Instant,
+    /// Begin of an operation, in microseconds since `opened_at` plus one; zero: free.
+    slots: [AtomicU64; SLOTS],
+}
+
+impl Default for OperationAges {
+    fn default() -> OperationAges {
+        OperationAges { opened_at: Instant::now(), slots: [const { AtomicU64::new(0) }; SLOTS] }
+    }
+}
+
+impl OperationAges {
+    /// Age of the oldest unfinished operation; zero if there is none.
+    pub fn oldest(&self) -> Duration {
+        let began = self.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
+        let oldest = began.filter(|began| *began > 0).min();
+        let age = |began| self.opened_at.elapsed().saturating_sub(Duration::from_micros(began));
+        oldest.map_or(Duration::ZERO, age)
+    }
+
+    /// Counts an operation until the result is dropped.
+    fn begin(&self) -> UnfinishedOperation<'_> {
+        let now = self.opened_at.elapsed().as_micros() as u64 + 1;
+        let first = FIRST_SLOT.get();
+        let slots = (0..SLOTS).map(|at| &self.slots[(first + at) % SLOTS]);
+        let take = |slot: &&AtomicU64| {
+            slot.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        UnfinishedOperation(slots.into_iter().find(take))
+    }
+}
+
+struct UnfinishedOperation<'a>(Option<&'a AtomicU64>);
+
+impl Drop for UnfinishedOperation<'_> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0 {
+            slot.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Another disk whose unfinished operations are counted by log directory.
+#[derive(Clone, Debug)]
+pub struct TimedDisk {
+    disk: Arc<dyn Disk>,
+    directories: Arc<[(PathBuf, Arc<OperationAges>)]>,
+}
+
+impl TimedDisk {
+    /// Counts operations below each of these log directories.
+    pub fn new(disk: Arc<dyn Disk>, directories: &[PathBuf]) -> TimedDisk {
+        let of = |path: &PathBuf| (path.clone(), Arc::default());
+        TimedDisk { disk, directories: directories.iter().map(of).collect() }
+    }
+
+    /// Ages of the operations in a log directory that was named to [`TimedDisk::new`].
+    pub fn ages_in(&self, directory: &Path) -> Option<Arc<OperationAges>> {
+        let mut directories = self.directories.iter();
+        directories.find(|(path, _)| path == directory).map(|(_, ages)| Arc::clone(ages))
+    }
+
+    /// Ages of the directory that a path is in; `None` for a path elsewhere or of a compaction.
+    fn ages_of(&self, path: &Path) -> Option<&Arc<OperationAges>> {
+        if path.to_string_lossy().ends_with(CLEANED) {
+            return None;
+        }
+        let mut directories = self.directories.iter();
+        directories.find(|(root, _)| path.starts_with(root)).map(|(_, ages)| ages)
+    }
+
+    fn begin(&self, path: &Path) -> Option<UnfinishedOperation<'_>> {
+        self.ages_of(path).map(|ages| ages.begin())
+    }
+
+    fn timed(&self, path: &Path, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        match self.ages_of(path) {
+            Some(ages) => Arc::new(TimedFile { file, ages: Arc::clone(ages) }),
+            None => file,
+        }
+    }
+}
+
+impl Disk for TimedDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.timed(path, self.disk.open(path, mode)?))
+    }
+
+    fn open_essential(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.timed(path, self.disk.open_essential(path, mode)?))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.disk.read(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(dir)
+    }
+
+    fn size(&self, path: &Path) -> io::Result<u64> {
+        self.disk.size(path)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.disk.exists(path)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_file(path)
+    }
+
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.disk.remove_dir_all(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<FileLock>> {
+        self.disk.lock(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.sync_dir(dir)
+    }
+
+    fn sync_all_below(&self, dir: &Path) -> io::Result<()> {
+        self.disk.sync_all_below(dir)
+    }
+
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        let _operation = self.begin(path);
+        self.disk.sync_file(path)
+    }
+
+    fn write_synced(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let _operation = self.begin(path);
+        self.disk.write_synced(path, bytes)
+    }
+}
+
+#[derive(Debug)]
+struct TimedFile {
+    file: Arc<dyn DiskFile>,
+    ages: Arc<OperationAges>,
+}
+
+impl DiskFile for TimedFile {
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        let _operation = self.ages.begin();
+        self.file.write_all_at(bytes, position)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, position)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.file.size()
+    }
+
+    fn truncate(&self, size: u64) -> io::Result<()> {
+        self.file.truncate(size)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let _operation = self.ages.begin();
+        self.file.sync()
+    }
+
+    fn preallocate(&self, from: u64, bytes: u64) -> io::Result<()> {
+        self.file.preallocate(from, bytes)
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SimDisk;
+    use super::*;
+
+    #[test]
+    fn an_unfinished_operation_ages_until_it_ends() {
+        let ages = OperationAges::default();
+        assert_eq!(ages.oldest(), Duration::ZERO);
+        let first = ages.begin();
+        let second = ages.begin();
+        while ages.oldest() < Duration::from_millis(2) {
+            std::thread::yield_now();
+        }
+        let third = ages.begin();
+        drop(first);
+        assert!(ages.oldest() >= Duration::from_millis(2), "the second one is as old");
+        drop((second, third));
+        assert_eq!(ages.oldest(), Duration::ZERO);
+    }
+
+    #[test]
+    fn more_operations_than_slots_run_uncounted() {
+        let ages = OperationAges::default();
+        let many: Vec<_> = (0..SLOTS + 3).map(|_| ages.begin()).collect();
+        assert_eq!(many.iter().filter(|one| one.0.is_some()).count(), SLOTS);
+        drop(many);
+        assert_eq!(ages.oldest(), Duration::ZERO);
+    }
+
+    #[test]
+    fn operations_count_for_the_directory_of_their_file() {
+        let roots = [PathBuf::from("/a"), PathBuf::from("/b")];
+        let disk = TimedDisk::new(Arc::new(SimDisk::new()), &roots);
+        let is_of = |path: &str, root: &str| {
+            let of_root = disk.ages_in(Path::new(root)).unwrap();
+            disk.ages_of(Path::new(path)).is_some_and(|ages| Arc::ptr_eq(ages, &of_root))
+        };
+        assert!(is_of("/a/t-0/0.log", "/a") && is_of("/b/t-0/0.log", "/b"));
+        assert!(disk.ages_of(Path::new("/ab/t-0/0.log")).is_none());
+        assert!(disk.ages_of(Path::new("/a/t-0/0.log.cleaned")).is_none());
+    }
+}
