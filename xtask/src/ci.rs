@@ -62,6 +62,10 @@ const TRIALS: &[Step] = &[
         "power failures of three brokers at once",
         &["xt", "trial", "powerloss", "--brokers", "3", "--rounds", "2"],
     ),
+    cargo(
+        "sick disks and silent brokers",
+        &["xt", "trial", "gaps", "--bounded", "--seconds", "10"],
+    ),
     cargo("folders of an earlier version", &["xt", "trial", "adoption"]),
     cargo("damaged folders", &["xt", "trial", "damage", "--count", "120"]),
     cargo(

@@ -12,7 +12,7 @@ use crate::{highwater, tidy};
 /// Which trial, and its options.
 #[derive(Args)]
 pub struct Arguments {
-    /// `powerloss`, `rejoin`, `damage` or `adoption`, and options; `--help` lists them
+    /// `powerloss`, `rejoin`, `gaps`, `damage` or `adoption`, and options; `--help` lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     trial: Vec<OsString>,
 }

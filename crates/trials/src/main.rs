@@ -7,6 +7,7 @@
 mod adoption;
 mod busy;
 mod damage;
+mod gaps;
 mod herd;
 mod ledger;
 mod picture;
@@ -37,6 +38,8 @@ enum Trial {
     Rejoin(rejoin::Arguments),
     /// Load three brokers for an hour with all that the machine has: none may be fenced
     Busy(busy::Arguments),
+    /// Sick disks and silent brokers: the longest time without an acknowledgement of each partition
+    Gaps(gaps::Arguments),
     /// Readers of events by the ten thousand: a tenth stops reading, a gateway is killed, and its readers all come again
     Herd(herd::Arguments),
     /// What `herd` starts: readers that are told what to do on the standard input
@@ -64,6 +67,7 @@ fn main() -> anyhow::Result<()> {
         Trial::Powerloss(arguments) => powerloss::run(&arguments),
         Trial::Rejoin(arguments) => rejoin::run(&arguments),
         Trial::Busy(arguments) => busy::run(&arguments),
+        Trial::Gaps(arguments) => gaps::run(&arguments),
         Trial::Herd(arguments) => herd::run(&arguments),
         Trial::HerdReaders { first, count, gateways } => {
             herd::serve_readers(&gateways, first, count)
