@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use model::{BrokerId, Offset, Timestamp, TopicPartition};
+use node::disks::DirectoryCondition;
 use partition::Partition;
 use quorum::MemberDescription;
 use serving::health::BrokerHealth;
@@ -78,11 +79,16 @@ impl Observed for Observer {
 
     fn directory_volumes(&self) -> Vec<VolumeFacts> {
         self.ask(|server| {
-            let used = server.logs.directories().filter(|it| !it.is_offline());
-            let facts = used.filter_map(|it| {
+            let used = server.logs.directories().enumerate().filter(|(_, it)| !it.is_offline());
+            let facts = used.filter_map(|(at, it)| {
                 let (total_bytes, free_bytes) = it.volume_bytes().ok()?;
-                let directory = it.path().display().to_string();
-                Some(VolumeFacts { directory, total_bytes, free_bytes })
+                Some(VolumeFacts {
+                    directory: it.path().display().to_string(),
+                    total_bytes,
+                    free_bytes,
+                    oldest_operation: server.sick_disks.oldest_operation(at),
+                    is_sick: server.sick_disks.condition(at) == DirectoryCondition::Sick,
+                })
             });
             facts.collect()
         })
@@ -132,6 +138,9 @@ fn cluster(server: &Server) -> ClusterFacts {
         fenced_broker_count: image.brokers().filter(|broker| broker.fenced).count(),
         registered: image.brokers().map(|broker| (broker.id.0, broker.fenced)).collect(),
         broker_epoch: image.broker(server.node_id).map_or(-1, |own| own.epoch.0),
+        suspicions: server.links.as_ref().map_or(0, |links| links.watching().suspicions()),
+        leaderships_in_doubt: server.contacts.are_in_doubt(server.clock.moment()),
+        refused_in_doubt: server.contacts.refused(),
         quorum: quorum(server),
         followers: followers(server),
     }

@@ -22,7 +22,9 @@ use tracing::{debug, error, warn};
 use crate::acting::Acting;
 use crate::checking::Checking;
 use crate::clock::Clock;
-use crate::cluster::{ClusterLinks, Controller, Departed, Fetchers, InSync, Refused, Undecided};
+use crate::cluster::{
+    ClusterLinks, Contacts, Controller, Departed, Fetchers, InSync, Refused, SickDisks, Undecided,
+};
 use crate::complaints::Complaints;
 use crate::counters::Counters;
 use crate::descriptors::Descriptors;
@@ -146,6 +148,10 @@ pub struct Server {
     pub lone: Lone,
     /// The log directories.
     pub logs: Arc<Logs>,
+    /// Contacts with controllers and followers.
+    pub contacts: Contacts,
+    /// Conditions of the log directories.
+    pub sick_disks: Arc<SickDisks>,
     /// The cluster's metadata and who decides it.
     pub quorum: Arc<Quorum>,
     /// Has requests decided, wherever the active controller is.

@@ -33,7 +33,7 @@ use metrics::{Source, Sources};
 use model::{BrokerEpoch, BrokerId, TopicPartition, Uuid};
 use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError, Transport};
 use serving::health::BrokerHealth;
-use storage::disk::{Disk, EssentialDisk, RealDisk};
+use storage::disk::{Disk, EssentialDisk, RealDisk, TimedDisk};
 use storage::journal::Key;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -44,7 +44,8 @@ use crate::acting::Acting;
 use crate::checking::Checking;
 use crate::clock::Clock;
 use crate::cluster::{
-    self, ClusterLinks, Controller, Departed, Fetchers, InSync, Refused, Returning,
+    self, ClusterLinks, Contacts, Controller, Departed, Fetchers, InSync, Refused, Returning,
+    SickDisks,
 };
 use crate::complaints::Complaints;
 use crate::counters::Counters;
@@ -144,7 +145,8 @@ pub struct RunningBroker {
 /// Starts a broker. It runs on threads of its own and, for what is not on the data path, on the
 /// runtime that this is called on.
 pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
-    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let timed = TimedDisk::new(Arc::new(RealDisk), &config.log_dirs);
+    let disk: Arc<dyn Disk> = Arc::new(timed.clone());
     let data = data_runtime(&config)?;
     let incarnation = Uuid::from_random(fastrand::u128(..).to_be_bytes());
     let (logs, cluster_id) = Logs::open_directories(
@@ -156,6 +158,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         Clock::default().now(),
     )?;
     let logs = Arc::new(logs);
+    let sick_disks = Arc::new(SickDisks::new(&timed, &logs));
     let listeners = bind_all(&config, data.handle()).await?;
     let bound: Vec<(Listener, SocketAddr)> =
         listeners.iter().map(|(listener, _, address)| (listener.clone(), *address)).collect();
@@ -170,7 +173,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let telemetry = telemetry::Telemetry::new(Arc::clone(&observer) as _, beside.clone());
     let http = serve_http(&config, limits.descriptors.http, telemetry, stopped.clone()).await?;
     let disk = Arc::new(EssentialDisk::new(disk));
-    let links = open_links(&config, &cluster_id, incarnation, &logs).await?;
+    let links = open_links(&config, &cluster_id, incarnation, &logs, &sick_disks).await?;
     let transport: Arc<dyn Transport> = match &links {
         Some(links) => Arc::new(links.transport()),
         None => Arc::new(NoTransport),
@@ -197,6 +200,8 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
                 "watching other brokers",
                 cluster::watch(Arc::clone(&quorum), Arc::clone(links), rebalance_every(&config)),
             ));
+            let probing = cluster::probe(Arc::clone(&quorum), Arc::clone(links));
+            tokio::spawn(vital::task("probes of other brokers", probing));
             let controller = links.controller(&quorum);
             let returning = Returning { config: &config, logs: &logs };
             let mut register = registration(&config, &logs, &endpoints, &cluster_id, incarnation);
@@ -238,6 +243,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let pools =
         GroupPools { members: Arc::clone(&memory.members), offsets: Arc::clone(&memory.offsets) };
     let groups = Arc::new(Groups::new(group_config, clock.clone(), pools, data.handle().clone()));
+    let contacts = Contacts::begin(doubted_after(&config, links.is_some()), clock.moment());
     let (applied_now, applied) = watch::channel(0);
     let (copied_anew, to_copy_anew) = mpsc::unbounded_channel();
     let connection_limits = ConnectionLimits::new(&config, limits.descriptors.connections);
@@ -260,6 +266,8 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         lone,
         checking: Checking::default(),
         logs,
+        contacts,
+        sick_disks,
         quorum,
         controller,
         links: links.clone(),
@@ -320,6 +328,12 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         cleaner,
         data,
     })
+}
+
+/// Silence of controllers from which leaderships are in doubt. A broker that is alone is its own controller.
+fn doubted_after(config: &BrokerConfig, has_others: bool) -> Option<Duration> {
+    let refuses = has_others && config.membership.refuses_in_doubt;
+    refuses.then(|| Duration::from_millis(config.membership.session_ms))
 }
 
 fn tell_clock(clock: &Clock) {
@@ -427,12 +441,13 @@ async fn open_links(
     cluster_id: &str,
     incarnation: Uuid,
     logs: &Logs,
+    disks: &Arc<SickDisks>,
 ) -> Result<Option<Arc<ClusterLinks>>, StartError> {
     if !config.has_other_voters() {
         return Ok(None);
     }
     let directories = logs.directories().map(Directory::id).collect();
-    let links = Arc::new(ClusterLinks::open(config, cluster_id, incarnation, directories));
+    let links = Arc::new(ClusterLinks::open(config, cluster_id, incarnation, directories, disks));
     if let Some(at) = config.controller_listener.as_ref().filter(|_| config.is_voter()) {
         let address = format!("{}:{}", at.host, at.port);
         let failed = |source| StartError::Bind { address: address.clone(), source };

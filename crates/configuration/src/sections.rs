@@ -44,6 +44,10 @@ settings! {
         heartbeat_ms: u64 = "broker.heartbeat.interval.ms",
         /// It is fenced after a silence of this length.
         session_ms: u64 = "broker.session.timeout.ms",
+        /// Silence after which the active controller suspects a broker, in milliseconds; 0: never.
+        suspect_after_ms: u64 = "highwater.suspect.after.ms",
+        /// Whether a leader refuses `acks=0` and `acks=1` while another may have been elected.
+        refuses_in_doubt: bool = "highwater.superseded.leader.refuses",
         /// How long a start tries to register.
         registration_ms_max: u64 = "initial.broker.registration.timeout.ms",
         /// Whether a stop first hands leaderships over.

@@ -16,6 +16,8 @@ pub const CONTROLLER: u16 = 2;
 pub const HEARTBEAT: u16 = 3;
 /// Questions of brokers to the active controller about the metadata quorum.
 pub const DESCRIPTION: u16 = 4;
+/// Probes of the active controller: whether a broker runs, and the state of its log directories.
+pub const PROBE: u16 = 8;
 
 /// An answer that is being made.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, Declined>> + Send + 'a>>;

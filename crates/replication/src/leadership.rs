@@ -166,6 +166,20 @@ impl Leadership {
         self.isr.contains(&broker) || self.unsettled.contains(&broker) || is_proposed
     }
 
+    /// Whether a replica has followed this leader epoch since `since`; see [`Peer::follows`]. Then no other leader was
+    /// elected before `since`.
+    pub fn is_followed_by(
+        &self,
+        broker: BrokerId,
+        since: Moment,
+        log_end: Offset,
+        is_here: bool,
+    ) -> bool {
+        let mut peers = self.peers.iter();
+        let peer = peers.find(|peer| peer.broker() == broker);
+        peer.is_some_and(|peer| peer.follows(since, log_end, is_here))
+    }
+
     /// Everything below is on every replica that the controller may elect; `own` is this broker's position.
     ///
     /// Waits as well for a replica that is about to join (caught up within `lag_max`, and eligible): under load

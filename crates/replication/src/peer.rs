@@ -93,6 +93,14 @@ impl Peer {
         self.caught_up
     }
 
+    /// Whether the replica still follows this leader: it fetched in this leader epoch since `since`, or it has everything up
+    /// to `log_end` and its broker fetches other partitions (`is_here`). A fetch session leaves out unchanged
+    /// partitions (KIP-227).
+    pub(crate) fn follows(&self, since: Moment, log_end: Offset, is_here: bool) -> bool {
+        self.fetched
+            .is_some_and(|fetched| fetched.at >= since || is_here && fetched.position >= log_end)
+    }
+
     /// Whether it had everything within the last `lag_max`.
     pub(crate) fn has_been_caught_up(&self, now: Moment, lag_max: Duration) -> bool {
         self.caught_up.is_some_and(|caught_up| now.since(caught_up) <= lag_max)
@@ -185,5 +193,30 @@ impl Peer {
             (None, Standing::Serves(current)) => Some(current),
             (None, Standing::Absent) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_follows_by_its_fetch_or_as_a_complete_one_by_its_broker() {
+        let (follower, epoch) = (BrokerId(2), BrokerEpoch(4));
+        let standing = Standing::Serves(epoch);
+        let mut peer = Peer::new(AssignedReplica { broker: follower, standing }, None);
+        assert!(!peer.follows(Moment(0), Offset(0), true), "it never fetched in this leader epoch");
+        let fetch = FollowerFetch {
+            follower,
+            broker_epoch: epoch,
+            leader_epoch: LeaderEpoch(7),
+            position: Offset(10),
+            now: Moment(50),
+        };
+        assert!(peer.fetch(&fetch, Offset(10)));
+        assert!(peer.follows(Moment(50), Offset(12), false));
+        assert!(!peer.follows(Moment(51), Offset(12), true), "it lacks records and fetches none");
+        assert!(peer.follows(Moment(51), Offset(10), true));
+        assert!(!peer.follows(Moment(51), Offset(10), false));
     }
 }

@@ -42,18 +42,30 @@ pub struct Controller {
     links: Option<Arc<Links>>,
     /// The voters, which are asked in turn as long as the active controller is unknown.
     voters: Arc<[BrokerId]>,
+    /// Present on a node with links.
+    watching: Option<Arc<Watching>>,
 }
 
 impl Controller {
     /// Of a broker that is alone: it decides itself.
     pub fn alone(quorum: &Arc<Quorum>) -> Controller {
-        Controller { quorum: Arc::clone(quorum), links: None, voters: Arc::default() }
+        Controller {
+            quorum: Arc::clone(quorum),
+            links: None,
+            voters: Arc::default(),
+            watching: None,
+        }
     }
 
     /// Of a broker that reaches the voters over these links.
-    pub fn over(quorum: &Arc<Quorum>, links: &Arc<Links>, voters: &[BrokerId]) -> Controller {
-        let links = Some(Arc::clone(links));
-        Controller { quorum: Arc::clone(quorum), links, voters: voters.into() }
+    pub fn over(
+        quorum: &Arc<Quorum>,
+        links: &Arc<Links>,
+        voters: &[BrokerId],
+        watching: &Arc<Watching>,
+    ) -> Controller {
+        let (links, watching) = (Some(Arc::clone(links)), Some(Arc::clone(watching)));
+        Controller { quorum: Arc::clone(quorum), links, voters: voters.into(), watching }
     }
 
     /// Has a request decided, and waits until this node goes by the metadata that the answer rests on.
@@ -123,7 +135,15 @@ impl Controller {
         let is_elsewhere = |leader: &BrokerId| *leader != self.quorum.node();
         let Some((links, leader)) = self.links.as_ref().zip(leader.filter(is_elsewhere)) else {
             // Without a majority of the voters a leader waits for as long as it leads.
-            let decided = timeout_at(until, decide_here(&self.quorum, request.clone())).await;
+            let deciding = async {
+                match &self.watching {
+                    Some(watching) => {
+                        decide_completed(&self.quorum, watching, request.clone()).await
+                    }
+                    None => decide_here(&self.quorum, request.clone()).await,
+                }
+            };
+            let decided = timeout_at(until, deciding).await;
             return Ok(decided.unwrap_or(Forwarded::Unknown));
         };
         let level = self.quorum.image().highwater_version();
@@ -212,5 +232,23 @@ async fn decide_for_other(quorum: &Quorum, watching: &Watching, mut request: Req
         }
         register.earlier_incarnation_alive = watching.may_be_alive(&image, register.broker);
     }
-    decide_here(quorum, request).await
+    decide_completed(quorum, watching, request).await
+}
+
+/// Decides a request with what only this node knows of brokers.
+async fn decide_completed(quorum: &Quorum, watching: &Watching, mut request: Request) -> Forwarded {
+    let image = quorum.image();
+    watching.complete(&image, &mut request);
+    let relieved = match &request {
+        Request::RelieveReplicas(relief) => Some(relief.broker.broker),
+        _ => None,
+    };
+    let answer = decide_here(quorum, request).await;
+    if let Some(broker) = relieved
+        && let Forwarded::Decided(_, Response::EmptyReplicas(Ok(changed))) = &answer
+    {
+        let changed = changed.iter().map(|(topic, partition, _)| (*topic, *partition));
+        watching.note_moves(&image, broker, changed);
+    }
+    answer
 }

@@ -124,6 +124,7 @@ fn voter_in_turn(voters: &[BrokerId], unheard: usize) -> Option<BrokerId> {
 
 /// The active controller was heard.
 fn note_controller(server: &Server) {
+    server.contacts.note_controller(server.clock.moment());
     server.counters.cluster.controller_heard_ms.set(server.now().0.max(0) as u64);
     server.health.note_controller(server.clock.moment());
 }

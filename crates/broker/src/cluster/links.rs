@@ -15,6 +15,7 @@ use ::link::{
 use configuration::{BrokerConfig, Voter};
 use metadata::ClusterImage;
 use model::{BrokerId, Uuid};
+use node::ProbeTimes;
 use parking_lot::Mutex;
 use quorum::{LinkTransport, MemberService, Quorum};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,6 +24,8 @@ use tracing::{info, warn};
 use super::controller::{Controller, ControllerService};
 use super::describing::{CaughtUp, DescriptionService};
 use super::heartbeats::HeartbeatService;
+use super::probing::{ProbeService, Probes};
+use super::sick_disks::SickDisks;
 use super::watching::Watching;
 
 /// How often, a millisecond apart, the first four bytes of a connection are looked for once some are there.
@@ -61,6 +64,7 @@ impl ClusterLinks {
         cluster_id: &str,
         incarnation: Uuid,
         directories: Vec<Uuid>,
+        disks: &Arc<SickDisks>,
     ) -> ClusterLinks {
         let quorum: Arc<OnceLock<Arc<Quorum>>> = Arc::default();
         let mut identity = Identity::new(cluster_id, config.node_id, incarnation);
@@ -73,6 +77,10 @@ impl ClusterLinks {
         let watching = Arc::new(Watching::new(
             config.node_id,
             Duration::from_millis(config.membership.session_ms),
+            Probes::new(
+                ProbeTimes::with_after(Duration::from_millis(config.membership.suspect_after_ms)),
+                Some(Arc::clone(disks)),
+            ),
         ));
         let caught_up: Arc<CaughtUp> = Arc::default();
         let members = MemberService::new();
@@ -98,7 +106,8 @@ impl ClusterLinks {
                     quorum: Arc::clone(&quorum),
                     caught_up: Arc::clone(&caught_up),
                 }),
-            );
+            )
+            .with(service::PROBE, Arc::new(ProbeService { disks: Arc::clone(disks) }));
         let fetchers: FetcherSink = Arc::default();
         let observer: Arc<dyn Observer> =
             Arc::new(Watcher { watching: Arc::clone(&watching), told: Mutex::default() });
@@ -136,6 +145,14 @@ impl ClusterLinks {
         let target = Target { node: Some(node), host: host.to_owned(), port };
         let (identity, config) = (Arc::clone(&self.identity), Arc::clone(&self.config));
         self.links.put(node, Link::start(target, identity, config, Arc::clone(observer)));
+    }
+
+    /// Replaces the connection with a node. Calls that wait on the old one fail.
+    pub(super) fn redial(&self, node: BrokerId) {
+        let Some(target) = self.links.get(node).map(|link| link.target().clone()) else { return };
+        let observer: Arc<dyn Observer> =
+            Arc::new(Watcher { watching: Arc::clone(&self.watching), told: Mutex::default() });
+        self.dial(node, &target.host, target.port, &observer);
     }
 
     /// Takes connections of other nodes until the door closes.
@@ -191,7 +208,7 @@ impl ClusterLinks {
     /// Has requests decided over these links.
     pub fn controller(&self, quorum: &Arc<Quorum>) -> Controller {
         let voters: Vec<BrokerId> = self.voters.iter().map(|voter| BrokerId(voter.id)).collect();
-        Controller::over(quorum, &self.links, &voters)
+        Controller::over(quorum, &self.links, &voters, &self.watching)
     }
 
     /// What this node watches while it is the active controller.

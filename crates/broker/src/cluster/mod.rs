@@ -7,6 +7,7 @@
 //! joining     registration, and serving from then on
 //! heartbeats  telling the controller that this broker lives
 //! watching    on the active controller: who is alive, whom to fence, what follows (sweeps)
+//! probing     on the active controller: brokers that answer no probe
 //! members     on the active controller: who is a member of the quorum, and as which folder
 //! fetchers    copying from leaders, a thread for each leader and slot
 //! counting    what steps of the metadata mean for the counters
@@ -16,6 +17,8 @@
 //! returning   what the log directories of a broker that starts are worth
 //! losses      which replicas this broker cannot answer for
 //! telling     telling the controller of them
+//! sick_disks  log directories that hang or are full: others replace their replicas
+//! superseded  leaderships in doubt while no controller answers
 //! refused     which replicas turned out to be damaged, or were mended, and are copied anew
 //! in_sync     on leaders: who is in sync, as the controller decides
 //! ```
@@ -37,8 +40,11 @@ mod joining;
 mod links;
 mod losses;
 mod members;
+mod probing;
 mod refused;
 mod returning;
+mod sick_disks;
+mod superseded;
 mod telling;
 mod watching;
 
@@ -53,8 +59,12 @@ pub use joining::join;
 pub use links::ClusterLinks;
 pub(crate) use links::is_of_node;
 pub use losses::{Losses, unknown_replicas};
+pub(crate) use probing::run as probe;
 pub use refused::{Refused, settle_mended};
 pub use returning::{Returning, assigned};
+pub use sick_disks::SickDisks;
+pub use superseded::Contacts;
+pub(crate) use superseded::is_superseded;
 pub use telling::tell_at_start;
 pub(crate) use watching::run as watch;
 
@@ -108,6 +118,8 @@ pub async fn begin(
     ));
     let telling = failed_disks::run(Arc::clone(server), who);
     tokio::spawn(vital::task("failed log directories", telling));
+    let sick = sick_disks::run(Arc::clone(server), Arc::clone(&server.sick_disks), who);
+    tokio::spawn(vital::task("sick log directories", sick));
     let mending = refused::run(Arc::clone(server), who);
     tokio::spawn(vital::task("refused replicas", mending));
     let looking = in_sync::look_for_laggards(Arc::clone(server));

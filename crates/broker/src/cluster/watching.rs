@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::link::{DialFailure, Direction, Event};
-use metadata::decide::{BrokerRef, ElectLeaders, ElectionKind};
+use metadata::decide::{AlterPartition2, BrokerRef, ElectLeaders, ElectionKind};
 use metadata::{ClusterImage, ImageUpdate, Request, Response};
-use model::{BrokerId, Moment, Uuid};
+use model::{BrokerId, Moment, PartitionIndex, TopicId, Uuid};
 use node::Sessions;
 use parking_lot::Mutex;
 use quorum::{Quorum, QuorumError};
@@ -21,7 +21,8 @@ use tracing::{debug, info, warn};
 
 use super::links::ClusterLinks;
 use super::members::Members;
-use crate::counters::Fencing;
+use super::probing::Probes;
+use crate::counters::{Counter, Fencing};
 
 /// How long each voter waits for those before it when the controller has ended.
 const TURN: Duration = Duration::from_millis(50);
@@ -37,6 +38,8 @@ pub struct Watching {
     started: Instant,
     state: Mutex<State>,
     changed: Notify,
+    probes: Probes,
+    suspicions: Counter,
 }
 
 #[derive(Default)]
@@ -55,15 +58,65 @@ struct State {
     refused: BTreeMap<BrokerId, (Uuid, Instant)>,
     /// Why this controller fenced brokers last.
     fenced_for: BTreeMap<BrokerId, Fencing>,
+    /// Connections that processes of other nodes have opened to this node.
+    incoming: BTreeMap<(BrokerId, Uuid), usize>,
+    /// Processes whose address refused while they had a connection to this node: they have ended when the last one ends.
+    doubtful: BTreeMap<BrokerId, Uuid>,
+    /// Last other node that led the quorum.
+    former: Option<BrokerId>,
 }
 
 impl Watching {
-    pub(super) fn new(me: BrokerId, session: Duration) -> Watching {
+    pub(super) fn new(me: BrokerId, session: Duration, probes: Probes) -> Watching {
         let (state, changed) = (Mutex::default(), Notify::new());
-        Watching { me, session, started: Instant::now(), state, changed }
+        let suspicions = Counter::default();
+        Watching { me, session, started: Instant::now(), state, changed, probes, suspicions }
     }
 
-    fn now(&self) -> Moment {
+    /// Answers to probes.
+    pub(super) fn probes(&self) -> &Probes {
+        &self.probes
+    }
+
+    /// A broker is suspected from now on. Leaderships stay where this puts them for a while.
+    pub(super) fn note_suspicion(&self, broker: BrokerId) {
+        self.suspicions.add(1);
+        debug!(%broker, "suspicion begins");
+    }
+
+    /// Suspicions that this controller began.
+    pub(crate) fn suspicions(&self) -> u64 {
+        self.suspicions.get()
+    }
+
+    /// Adds to a request what only the active controller's node knows of brokers.
+    pub(super) fn complete(&self, image: &ClusterImage, request: &mut Request) {
+        match request {
+            Request::AlterPartition(alter) => {
+                let unfit = self.probes.unfit(self.now(), image, self.me, alter.leader.broker);
+                if !unfit.is_empty() {
+                    let alter = AlterPartition2 { alter: alter.clone(), unfit };
+                    *request = Request::AlterPartition2(alter);
+                }
+            }
+            Request::RelieveReplicas(relief) => {
+                self.probes.complete_relief(self.now(), image, self.me, relief);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes note of leaderships that relief has moved. `image` is from before the decision.
+    pub(super) fn note_moves(
+        &self,
+        image: &ClusterImage,
+        broker: BrokerId,
+        changed: impl Iterator<Item = (TopicId, PartitionIndex)>,
+    ) {
+        self.probes.note_moves(self.now(), image, broker, changed);
+    }
+
+    pub(super) fn now(&self) -> Moment {
         Moment::START.plus(self.started.elapsed())
     }
 
@@ -81,6 +134,7 @@ impl Watching {
                 if let Some(before) = before.filter(|before| *before != incarnation) {
                     state.ended.insert(node, before);
                 }
+                state.doubtful.remove(&node);
                 if state.ended.get(&node) == Some(&incarnation) {
                     state.ended.remove(&node);
                     if let Some(sessions) = &mut state.sessions {
@@ -91,12 +145,32 @@ impl Watching {
             Event::NotDialed { target, failure: DialFailure::Refused, .. } => {
                 let Some(node) = target.node else { return };
                 match state.seen.get(&node).copied() {
+                    // Where only one direction is cut, the process lives: its own connection stays.
+                    Some(ended) if state.incoming.contains_key(&(node, ended)) => {
+                        state.doubtful.insert(node, ended);
+                        return;
+                    }
                     Some(ended) => {
                         state.refused.insert(node, (ended, now));
                         state.ended.insert(node, ended);
                     }
                     None if state.ended_unseen(node) => {}
                     None => return,
+                }
+            }
+            Event::Up { peer } => {
+                let key = (peer.hello.node, peer.hello.incarnation);
+                *state.incoming.entry(key).or_default() += 1;
+                return;
+            }
+            Event::Ended { peer, .. } if peer.direction == Direction::In => {
+                let (node, process) = (peer.hello.node, peer.hello.incarnation);
+                if state.connection_ended((node, process))
+                    && state.doubtful.get(&node) == Some(&process)
+                {
+                    state.doubtful.remove(&node);
+                    state.refused.insert(node, (process, now));
+                    state.ended.insert(node, process);
                 }
             }
             _ => return,
@@ -168,7 +242,15 @@ impl Watching {
         }
         state.sessions = leads.then(|| Sessions::begin(self.session, now));
         state.heard.clear();
+        self.probes.lead(leads, state.former, now);
         true
+    }
+
+    /// Takes note of the leader of the quorum.
+    fn note_leader(&self, leader: Option<BrokerId>) {
+        if let Some(other) = leader.filter(|leader| *leader != self.me) {
+            self.state.lock().former = Some(other);
+        }
     }
 
     /// Whom to fence now, and when to look again.
@@ -211,6 +293,17 @@ impl State {
         self.ended.insert(node, *process) != Some(*process)
     }
 
+    /// One connection of a process ended. Returns whether it was the last.
+    fn connection_ended(&mut self, key: (BrokerId, Uuid)) -> bool {
+        let Some(count) = self.incoming.get_mut(&key) else { return true };
+        *count -= 1;
+        let is_last = *count == 0;
+        if is_last {
+            self.incoming.remove(&key);
+        }
+        is_last
+    }
+
     fn tell_gone(&mut self, now: Moment, image: &ClusterImage) {
         let Some(sessions) = &mut self.sessions else { return };
         for (node, incarnation) in &self.ended {
@@ -235,6 +328,7 @@ pub(crate) async fn run(
     loop {
         let leader = quorum.leader();
         let leads = leader == Some(quorum.node());
+        watching.note_leader(leader);
         if watching.lead(leads) && leads {
             info!("this node is the active controller");
             sweeps = true;
@@ -249,6 +343,9 @@ pub(crate) async fn run(
         succeed(&quorum, &links, led, &mut succeeded).await;
         let (fence, mut look_at) = watching.look(&image);
         if leads {
+            if watching.probes.has_suspects() {
+                rebalance.put_off();
+            }
             let mut is_undecided = false;
             for who in fence {
                 if told.replace(who) != Some(who) {
@@ -267,7 +364,7 @@ pub(crate) async fn run(
                 look_at = Some(look_at.map_or(soon, |at| at.min(soon)));
             }
             members.settle(&quorum, &links, &image);
-            rebalance.when_due(&quorum).await;
+            rebalance.when_due(&quorum, &watching).await;
             look_at = look_at.into_iter().chain(rebalance.due).min();
         }
         tokio::select! {
@@ -334,13 +431,15 @@ impl Rebalance {
         self.due = self.due.map(|due| due.max(calm));
     }
 
-    async fn when_due(&mut self, quorum: &Quorum) {
+    async fn when_due(&mut self, quorum: &Quorum, watching: &Watching) {
         let now = Instant::now();
         if self.due.is_none_or(|due| due > now) {
             return;
         }
         self.due = self.every.map(|every| now + every);
-        let elect = ElectLeaders { kind: ElectionKind::Preferred, partitions: None };
+        let partitions =
+            watching.probes.preferred_by_health(watching.now(), &quorum.image(), watching.me);
+        let elect = ElectLeaders { kind: ElectionKind::Preferred, partitions };
         if let Ok(Response::ElectLeaders(elected)) =
             quorum.propose(Request::ElectLeaders(elect)).await
         {
@@ -400,11 +499,22 @@ mod tests {
     use metadata::record::BrokerRecord;
     use model::BrokerEpoch;
 
+    use node::ProbeTimes;
+
     use super::*;
 
     const TWO: BrokerId = BrokerId(2);
 
+    fn watching() -> Watching {
+        let times = ProbeTimes::with_after(Duration::from_millis(1_500));
+        Watching::new(BrokerId(3), Duration::from_secs(9), Probes::new(times, None))
+    }
+
     fn up(incarnation: Uuid) -> Event {
+        Event::Up { peer: peer(incarnation, Direction::Out) }
+    }
+
+    fn peer(incarnation: Uuid, direction: Direction) -> Arc<Peer> {
         let hello = Hello {
             versions: Versions { min: 1, max: 1 },
             has_secret: false,
@@ -418,8 +528,7 @@ mod tests {
             directories: Vec::new(),
         };
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        let peer = Peer { hello, address, direction: Direction::Out, version: 1 };
-        Event::Up { peer: Arc::new(peer) }
+        Arc::new(Peer { hello, address, direction, version: 1 })
     }
 
     fn refused() -> Event {
@@ -433,7 +542,7 @@ mod tests {
 
     #[test]
     fn a_refusal_from_before_a_node_led_does_not_say_that_the_leader_has_ended() {
-        let watching = Watching::new(BrokerId(3), Duration::from_secs(9));
+        let watching = watching();
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         watching.observe_at(at(0), &up(process(1)));
@@ -446,7 +555,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_breaks_does_not_say_that_the_process_behind_it_has_ended() {
-        let watching = Watching::new(BrokerId(3), Duration::from_secs(9));
+        let watching = watching();
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         watching.observe_at(at(0), &up(process(1)));
@@ -475,7 +584,7 @@ mod tests {
 
     #[test]
     fn a_new_controller_fences_a_broker_that_it_never_heard_and_of_which_the_address_refuses() {
-        let watching = Watching::new(BrokerId(3), Duration::from_secs(9));
+        let watching = watching();
         let (image, who) = (image(process(1)), BrokerRef { broker: TWO, epoch: BrokerEpoch(1) });
         // Not the active controller: the next one sees the refusal itself.
         watching.look(&image);
@@ -488,7 +597,7 @@ mod tests {
 
     #[test]
     fn a_broker_that_is_heard_is_not_fenced_because_its_address_refuses() {
-        let watching = Watching::new(BrokerId(3), Duration::from_secs(9));
+        let watching = watching();
         let image = image(process(1));
         watching.lead(true);
         watching.look(&image);
@@ -499,7 +608,7 @@ mod tests {
 
     #[test]
     fn a_broker_that_was_fenced_for_a_refusal_and_is_heard_is_not_fenced_again() {
-        let watching = Watching::new(BrokerId(3), Duration::from_secs(9));
+        let watching = watching();
         let image = image(process(1));
         watching.lead(true);
         watching.look(&image);
@@ -512,10 +621,28 @@ mod tests {
 
     #[test]
     fn a_refusal_from_before_a_process_registered_does_not_end_that_process() {
-        let watching = Watching::new(BrokerId(3), Duration::from_secs(9));
+        let watching = watching();
         watching.lead(true);
         watching.look(&image(process(1)));
         watching.observe(&refused());
         assert_eq!(watching.look(&image(process(2))).0, [], "another process has come since");
+    }
+
+    #[test]
+    fn a_process_whose_own_connection_lasts_has_not_ended_when_its_address_refuses() {
+        let watching = watching();
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let incoming = || peer(process(1), Direction::In);
+        watching.observe_at(at(0), &up(process(1)));
+        watching.observe_at(at(1), &Event::Up { peer: incoming() });
+        watching.observe_at(at(2), &Event::Up { peer: incoming() });
+        watching.observe_at(at(3), &refused());
+        assert_eq!(watching.ended_since(TWO, at(0)), None, "one direction is cut");
+        let ended = || Event::Ended { peer: incoming(), ending: ::link::Ending::Closed };
+        watching.observe_at(at(4), &ended());
+        assert_eq!(watching.ended_since(TWO, at(0)), None);
+        watching.observe_at(at(5), &ended());
+        assert_eq!(watching.ended_since(TWO, at(0)), Some(process(1)));
     }
 }

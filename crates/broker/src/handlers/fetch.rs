@@ -163,6 +163,9 @@ pub fn begin(
     match Follower::of(request, from.broker) {
         Ok(None) => fetch.take_in(request, from.sessions, now),
         Ok(replica) => {
+            if let Some(follower) = &replica {
+                server.contacts.note_follower(follower.broker, server.clock.moment());
+            }
             (fetch.replica, fetch.isolation) = (replica, Isolation::LogEnd);
             fetch.take_in(request, from.sessions, now);
         }

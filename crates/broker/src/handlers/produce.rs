@@ -32,6 +32,7 @@ use wire::hot::produce::{self, PartitionRecords};
 use wire::hot::produce_response::{PartitionAnswer, ProduceResponder};
 use wire::produce::BatchIndexAndErrorMessage;
 
+use crate::cluster::is_superseded;
 use crate::network::outbox::Outbox;
 use crate::network::slot::{Hangup, Slot};
 use crate::server::Server;
@@ -308,6 +309,10 @@ impl Call<'_> {
         if topic.internal {
             topic.counters.failed_produce_requests.add(1);
             return Some(internal_topic(&topic.name));
+        }
+        if self.acks != Acks::All && is_superseded(self.server, partition) {
+            topic.counters.failed_produce_requests.add(1);
+            return Some(ErrorCode::NotLeaderOrFollower.into());
         }
         let codec = records.get(ATTRIBUTES_LOW_BYTE).map_or(0, |byte| byte & 7);
         if self.version < ZSTD_FROM_VERSION && codec == ZSTD_CODE {

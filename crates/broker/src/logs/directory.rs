@@ -382,6 +382,11 @@ impl Directory {
         Ok((bytes(volume.f_blocks), bytes(volume.f_bavail)))
     }
 
+    /// Room on the directory's volume.
+    pub(crate) fn room(&self) -> &Room {
+        &self.room
+    }
+
     /// The journal, if the directory may be used.
     pub(super) fn journal(&self) -> Result<&Journal, StorageError> {
         match &self.journal {

@@ -15,7 +15,9 @@ use std::sync::{Arc, Weak};
 
 use metadata::ClusterImage;
 use metadata::decide::KnownDirectory;
-use model::{BrokerId, Durability, Offset, Timestamp, TopicId, TopicPartition, Uuid};
+use model::{
+    BrokerId, Durability, Offset, PartitionIndex, Timestamp, TopicId, TopicPartition, Uuid,
+};
 use parking_lot::Mutex;
 use partition::{Partition, PartitionError, Status, SyncQueue};
 use storage::disk::Disk;
@@ -312,6 +314,13 @@ impl Logs {
         let homes = self.homes.lock();
         let at = homes.get(&key_of(partition)).map_or(0, |home| home.directory);
         &self.directories[at]
+    }
+
+    /// Open partitions in the directories of these numbers. Takes no lock of a partition.
+    pub fn partitions_in(&self, directories: &[usize]) -> Vec<(TopicId, PartitionIndex)> {
+        let homes = self.homes.lock();
+        let here = homes.iter().filter(|(_, home)| directories.contains(&home.directory));
+        here.map(|(key, _)| (key.topic_id, key.partition)).collect()
     }
 
     /// Whether a journal knows a partition: this broker has had it, and has its folder or refuses it.

@@ -15,7 +15,7 @@ pub(super) fn write(families: &mut Families<'_>, scrape: &Scrape<'_>) -> fmt::Re
     write_brokers(families, scrape)?;
     write_metadata(families, scrape, counters)?;
     write_members(families, &scrape.cluster.quorum.members)?;
-    write_reasons(families, counters)?;
+    write_reasons(families, scrape, counters)?;
     write_replication(families, counters)?;
     write_followers(families, &scrape.cluster.followers)?;
     write_syncs(families, scrape)?;
@@ -148,7 +148,11 @@ fn write_by_reason<R: Reason>(
     })
 }
 
-fn write_reasons(families: &mut Families<'_>, counters: &ClusterCounters) -> fmt::Result {
+fn write_reasons(
+    families: &mut Families<'_>,
+    scrape: &Scrape<'_>,
+    counters: &ClusterCounters,
+) -> fmt::Result {
     write_by_reason(
         families,
         "highwater_leader_elections",
@@ -165,6 +169,21 @@ fn write_reasons(families: &mut Families<'_>, counters: &ClusterCounters) -> fmt
         "highwater_brokers_fenced",
         "Brokers that were fenced, counted by the active controller",
         &counters.fencings,
+    )?;
+    families.counter(
+        "highwater_brokers_suspected",
+        "Brokers that answered no probe and lost their leaderships, counted by the active controller",
+        scrape.cluster.suspicions,
+    )?;
+    families.gauge(
+        "highwater_leaderships_in_doubt",
+        "1 if no controller answered this broker for a session: other leaders may have been elected",
+        f64::from(u8::from(scrape.cluster.leaderships_in_doubt)),
+    )?;
+    families.counter(
+        "highwater_produce_refused_in_doubt",
+        "Batches with acks=0 or acks=1 that this broker refused because another leader may have been elected",
+        scrape.cluster.refused_in_doubt,
     )?;
     families.counter(
         "highwater_fenced_alive",
@@ -255,5 +274,24 @@ fn write_volumes(families: &mut Families<'_>, volumes: &[VolumeFacts]) -> fmt::R
             })
         })?;
     }
-    Ok(())
+    families.gauges(
+        "highwater_log_directory_oldest_operation_seconds",
+        "Age of the oldest unfinished write or sync in a log directory",
+        |row| {
+            volumes.iter().try_for_each(|volume| {
+                let age = volume.oldest_operation.as_secs_f64();
+                row(&[("directory", volume.directory.as_str())], age)
+            })
+        },
+    )?;
+    families.gauges(
+        "highwater_log_directory_sick",
+        "1 of a log directory that hangs or is full: other brokers replace its replicas",
+        |row| {
+            volumes.iter().try_for_each(|volume| {
+                let is_sick = if volume.is_sick { 1.0 } else { 0.0 };
+                row(&[("directory", volume.directory.as_str())], is_sick)
+            })
+        },
+    )
 }

@@ -57,6 +57,10 @@ pub struct VolumeFacts {
     pub total_bytes: i64,
     /// Bytes that may still be written.
     pub free_bytes: i64,
+    /// Age of the oldest unfinished write or sync.
+    pub oldest_operation: Duration,
+    /// Whether an operation hangs or there is no room: other brokers replace the replicas here.
+    pub is_sick: bool,
 }
 
 /// What a broker knows of its cluster.
@@ -76,6 +80,12 @@ pub struct ClusterFacts {
     pub registered: Vec<(i32, bool)>,
     /// This broker's epoch: that of its registration.
     pub broker_epoch: i64,
+    /// Suspicions of silent brokers that this broker began as the active controller.
+    pub suspicions: u64,
+    /// Whether no controller answered for a session: other leaders may have been elected.
+    pub leaderships_in_doubt: bool,
+    /// Batches with `acks=0` or `acks=1` that were refused for that.
+    pub refused_in_doubt: u64,
     /// The metadata quorum.
     pub quorum: QuorumFacts,
     /// Other brokers with replicas of partitions that this one leads.

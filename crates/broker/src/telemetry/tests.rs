@@ -42,6 +42,9 @@ impl Observed for Numbers {
             brokers: vec![broker(1), broker(2)],
             fenced_broker_count: 1,
             registered: vec![(1, false), (2, false), (3, true)],
+            suspicions: 5,
+            leaderships_in_doubt: true,
+            refused_in_doubt: 6,
             broker_epoch: 17,
             quorum: QuorumFacts {
                 leader: 1,
@@ -88,7 +91,13 @@ impl Observed for Numbers {
 
     fn directory_volumes(&self) -> Vec<VolumeFacts> {
         let directory = "/data/1".to_owned();
-        vec![VolumeFacts { directory, total_bytes: 100_000, free_bytes: 40_000 }]
+        vec![VolumeFacts {
+            directory,
+            total_bytes: 100_000,
+            free_bytes: 40_000,
+            oldest_operation: Duration::from_millis(750),
+            is_sick: true,
+        }]
     }
 
     fn requests(&self) -> RequestFacts {

@@ -20,6 +20,16 @@ pub(super) const KEYS: &[Key] = &[
         "With durability=fsync: how long a write that no request waits for (acks=0 or 1, no consumer \
          at the end of the log) may stay unsynced. A loss of power loses at most so much of it.",
     ),
+    Key::long("highwater.suspect.after.ms", "1500").at_least(0).doc(
+        "A broker that answers none of the controller's probes for this long, while another broker does, loses its leaderships \
+         and leaves the in-sync replicas; it stays registered, and its first answer ends that. 0: only \
+         broker.session.timeout.ms counts. Set it alike on all voters.",
+    ),
+    Key::boolean("highwater.superseded.leader.refuses", "true").doc(
+        "A leader that no controller has answered for broker.session.timeout.ms refuses acks=0 and acks=1 with \
+         NOT_LEADER_OR_FOLLOWER, unless every other member of its ISR and ELR has fetched from it meanwhile: another leader may \
+         have been elected, and would drop such records. false: it takes them, as Kafka does.",
+    ),
     Key::string("http.listener", "127.0.0.1:8080").doc(
         "Where metrics and health are served over HTTP: host:port. No host: all interfaces; \
          port 0: any free one; empty: nowhere. If the default is taken, it moves to a free port and says so.",

@@ -15,7 +15,9 @@ mod quorum;
 mod refused;
 mod replaced;
 mod replication;
+mod silent;
 mod silent_broker;
+mod superseded;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write as _};

@@ -40,11 +40,11 @@ fn value(broker: &Broker, row: &str) -> f64 {
 }
 
 /// A row of all brokers together.
-fn sum(brokers: &[Broker], row: &str) -> f64 {
+pub(super) fn sum(brokers: &[Broker], row: &str) -> f64 {
     brokers.iter().map(|broker| value(broker, row)).sum()
 }
 
-fn wait_for(what: &str, expected: f64, found: impl Fn() -> f64) {
+pub(super) fn wait_for(what: &str, expected: f64, found: impl Fn() -> f64) {
     let deadline = Instant::now() + LIMIT;
     loop {
         let found = found();

@@ -1,0 +1,179 @@
+//! Sick log directories of this broker: directories whose writes or syncs hang, and full ones.
+//!
+//! The rule is `node::disks`. A broker with a sick directory requests relief of the replicas there, and reports the ages of
+//! its operations in answers to the controller's probes. Nothing here waits for a device or for the lock of a partition.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metadata::decide::{BrokerRef, RelieveReplicas, SWEEP_PARTITIONS_MAX};
+use metadata::{Request, Response};
+use model::{Moment, PartitionIndex, TopicId};
+use node::disks::{DirectoryCondition, DirectoryHealth};
+use node::probes::ProbeReport;
+use parking_lot::Mutex;
+use storage::disk::{OperationAges, TimedDisk};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tracing::{debug, info, warn};
+
+use crate::logs::{Directory, Logs};
+use crate::server::Server;
+
+/// How often the directories are observed.
+const OBSERVED_EVERY: Duration = Duration::from_millis(100);
+/// Time between two requests for relief, and the longest that one may take.
+const REQUESTED_EVERY: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Conditions of the log directories.
+#[derive(Debug)]
+pub struct SickDisks {
+    logs: Arc<Logs>,
+    /// By directory, in the order of [`Logs::directories`].
+    ages: Vec<Arc<OperationAges>>,
+    courses: Mutex<Vec<DirectoryCourse>>,
+}
+
+#[derive(Debug, Default)]
+struct DirectoryCourse {
+    health: DirectoryHealth,
+    condition: Option<DirectoryCondition>,
+}
+
+impl SickDisks {
+    /// Directories of `logs`, whose files were opened on `disk`.
+    pub fn new(disk: &TimedDisk, logs: &Arc<Logs>) -> SickDisks {
+        let ages_of = |directory: &Directory| disk.ages_in(directory.path()).unwrap_or_default();
+        let ages: Vec<_> = logs.directories().map(ages_of).collect();
+        let courses = ages.iter().map(|_| DirectoryCourse::default()).collect();
+        SickDisks { logs: Arc::clone(logs), ages, courses: Mutex::new(courses) }
+    }
+
+    /// Age of the oldest unfinished write or sync in the directory of this number.
+    pub fn oldest_operation(&self, directory: usize) -> Duration {
+        self.ages[directory].oldest()
+    }
+
+    /// Condition of the directory of this number, as last observed.
+    pub fn condition(&self, directory: usize) -> DirectoryCondition {
+        self.courses.lock()[directory].condition.unwrap_or(DirectoryCondition::Healthy)
+    }
+
+    /// Report to the active controller.
+    pub(crate) fn report(&self) -> ProbeReport {
+        let is_healthy = |course: &DirectoryCourse| {
+            course.condition.is_none_or(|it| it == DirectoryCondition::Healthy)
+        };
+        let declines_leaderships = !self.courses.lock().iter().all(is_healthy);
+        let used = || self.directories().filter(|(_, directory)| !directory.is_offline());
+        ProbeReport {
+            oldest_operation: used()
+                .map(|(at, _)| self.ages[at].oldest())
+                .max()
+                .unwrap_or_default(),
+            lacks_room: used().any(|(_, directory)| directory.room().is_full()),
+            declines_leaderships,
+        }
+    }
+
+    fn directories(&self) -> impl Iterator<Item = (usize, &Directory)> {
+        self.logs.directories().enumerate()
+    }
+
+    /// Observes all directories. Returns the numbers of the sick ones.
+    fn observe(&self, now: Moment) -> Vec<usize> {
+        let mut courses = self.courses.lock();
+        let mut sick = Vec::new();
+        for (at, directory) in self.directories().filter(|(_, it)| !it.is_offline()) {
+            let (age, is_full) = (self.ages[at].oldest(), directory.room().is_full());
+            let condition = courses[at].health.observe(now, age, is_full);
+            let before = courses[at].condition.replace(condition);
+            if condition == DirectoryCondition::Sick {
+                sick.push(at);
+            }
+            if before.is_some_and(|before| before != condition) {
+                note_change(directory, condition, age, is_full);
+            }
+        }
+        sick
+    }
+}
+
+fn note_change(directory: &Directory, condition: DirectoryCondition, age: Duration, is_full: bool) {
+    let directory = directory.path().display();
+    let age_ms = age.as_millis() as u64;
+    match condition {
+        DirectoryCondition::Sick => warn!(
+            %directory,
+            age_ms,
+            is_full,
+            "log directory is sick: other brokers lead its partitions where they are in sync and healthy"
+        ),
+        DirectoryCondition::OnProbation => {
+            info!(%directory, "log directory is healthy again; preferred leaderships return later");
+        }
+        DirectoryCondition::Healthy => info!(%directory, "log directory stayed healthy"),
+    }
+}
+
+/// Requests relief of replicas in sick directories until the broker stops.
+pub(super) async fn run(server: Arc<Server>, disks: Arc<SickDisks>, who: BrokerRef) {
+    let mut ticks = interval(OBSERVED_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut next = Instant::now();
+    loop {
+        ticks.tick().await;
+        let sick = disks.observe(server.clock.moment());
+        if sick.is_empty() || Instant::now() < next || server.is_stopping() {
+            continue;
+        }
+        let partitions = to_relieve(&server, &sick, who);
+        if !partitions.is_empty() {
+            next = Instant::now() + REQUESTED_EVERY;
+            tokio::spawn(relieve(Arc::clone(&server), who, partitions));
+        }
+    }
+}
+
+/// Replicas in sick directories that others may replace.
+fn to_relieve(server: &Server, sick: &[usize], who: BrokerRef) -> Vec<(TopicId, PartitionIndex)> {
+    let image = server.image();
+    if !image.has_eligible_replicas() {
+        return Vec::new();
+    }
+    let is_shared = |(topic, at): &(TopicId, PartitionIndex)| {
+        let state = image.topic_by_id(*topic).and_then(|topic| topic.partition(*at));
+        state.is_some_and(|state| state.isr.len() > 1 && state.isr.contains(&who.broker))
+    };
+    let mut named = server.logs.partitions_in(sick);
+    named.retain(is_shared);
+    // Leaderships first: a request names a limited number of partitions.
+    named.sort_by_key(|(topic, at)| {
+        let state = image.topic_by_id(*topic).and_then(|topic| topic.partition(*at));
+        (state.is_none_or(|state| state.leader != who.broker), *topic, *at)
+    });
+    named.truncate(SWEEP_PARTITIONS_MAX);
+    named
+}
+
+async fn relieve(
+    server: Arc<Server>,
+    broker: BrokerRef,
+    partitions: Vec<(TopicId, PartitionIndex)>,
+) {
+    let request = RelieveReplicas { broker, partitions: Some(partitions), healthy: Vec::new() };
+    let request = Request::RelieveReplicas(request);
+    match server.controller.decide_within(request, PATIENCE).await {
+        Ok((_, Response::EmptyReplicas(Ok(changed)))) if !changed.is_empty() => {
+            warn!(
+                partitions = changed.len(),
+                "other brokers replace replicas in sick log directories"
+            );
+        }
+        Ok((_, Response::EmptyReplicas(Err(refusal)))) => {
+            debug!(reason = refusal.message, "relief was refused");
+        }
+        Ok(_) => {}
+        Err(cause) => debug!(%cause, "relief was not decided"),
+    }
+}

@@ -1,0 +1,134 @@
+//! Superseded leaders: a broker that no controller has answered for a session may have lost its partitions to others.
+//!
+//! Until it hears a controller again it takes `acks=0` and `acks=1` only for partitions of which every other member of ISR and
+//! ELR has fetched in its leader epoch within that session: then no other replica was elected. The new leader's
+//! followers would drop such records. Reads of committed records, `acks=all`, and partitions without another member go on.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use model::{BrokerId, Moment};
+use parking_lot::RwLock;
+use partition::Partition;
+use tracing::{info, warn};
+
+use crate::counters::Counter;
+use crate::server::Server;
+
+/// Contacts of this broker with controllers and followers.
+#[derive(Debug)]
+pub struct Contacts {
+    /// Silence of controllers from which leaderships are in doubt; `None`: never, as in Kafka.
+    session: Option<Duration>,
+    /// Last answer of a controller, in microseconds of [`Moment`].
+    controller_at: AtomicU64,
+    /// Last fetch of each follower, of whatever partition.
+    followers: RwLock<BTreeMap<BrokerId, Moment>>,
+    is_in_doubt: AtomicBool,
+    refused: Counter,
+}
+
+impl Contacts {
+    /// Contacts that begin `now`. `session`: see [`Contacts`].
+    pub fn begin(session: Option<Duration>, now: Moment) -> Contacts {
+        Contacts {
+            session,
+            controller_at: AtomicU64::new(now.0),
+            followers: RwLock::default(),
+            is_in_doubt: AtomicBool::new(false),
+            refused: Counter::default(),
+        }
+    }
+
+    /// A controller answered.
+    pub(super) fn note_controller(&self, now: Moment) {
+        self.controller_at.fetch_max(now.0, Ordering::Relaxed);
+        if self.is_in_doubt.swap(false, Ordering::Relaxed) {
+            info!("a controller answers again: leaderships are not in doubt any more");
+        }
+    }
+
+    /// A follower fetched.
+    pub(crate) fn note_follower(&self, follower: BrokerId, now: Moment) {
+        let known = self.followers.read().get(&follower).copied();
+        // Followers fetch often; a tenth of a second is exact enough.
+        if known.is_none_or(|known| now.since(known) >= Duration::from_millis(100)) {
+            self.followers.write().insert(follower, now);
+        }
+    }
+
+    /// Whether no controller answered for a session: leaderships are in doubt.
+    pub fn are_in_doubt(&self, now: Moment) -> bool {
+        let heard = Moment(self.controller_at.load(Ordering::Relaxed));
+        self.session.is_some_and(|session| now.since(heard) > session)
+    }
+
+    /// Batches that were refused because their leadership is in doubt.
+    pub fn refused(&self) -> u64 {
+        self.refused.get()
+    }
+
+    /// Whether a follower fetched anything since `since`.
+    fn was_fetched_by(&self, follower: BrokerId, since: Moment) -> bool {
+        self.followers.read().get(&follower).is_some_and(|at| *at >= since)
+    }
+}
+
+/// Whether another leader may have been elected for a partition that this broker leads.
+pub(crate) fn is_superseded(server: &Server, partition: &Partition) -> bool {
+    let (contacts, now) = (&server.contacts, server.clock.moment());
+    if !contacts.are_in_doubt(now) {
+        return false;
+    }
+    let since =
+        Moment(now.0.saturating_sub(contacts.session.unwrap_or_default().as_micros() as u64));
+    let image = server.image();
+    let topic = image.topic_by_id(partition.topic_id());
+    let state = topic.and_then(|it| it.partition(partition.topic_partition().partition));
+    let Some(state) = state else { return false };
+    let mut members =
+        state.isr.iter().chain(&state.elr).copied().filter(|id| *id != server.node_id);
+    let is_superseded = members.any(|member| {
+        let was_here = contacts.was_fetched_by(member, since);
+        !partition.is_followed_by(member, since, was_here)
+    });
+    if is_superseded {
+        contacts.refused.add(1);
+        if !contacts.is_in_doubt.swap(true, Ordering::Relaxed) {
+            warn!(
+                "no controller answered for a session: records with acks=0 or acks=1 are refused where another leader may \
+                 have been elected; check the connections with the voters"
+            );
+        }
+    }
+    is_superseded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::START.plus(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn leaderships_are_in_doubt_after_a_session_without_a_controller() {
+        let contacts = Contacts::begin(Some(Duration::from_secs(9)), at(0));
+        assert!(!contacts.are_in_doubt(at(9)) && contacts.are_in_doubt(at(10)));
+        contacts.note_controller(at(10));
+        assert!(!contacts.are_in_doubt(at(19)) && contacts.are_in_doubt(at(20)));
+        let kafka = Contacts::begin(None, at(0));
+        assert!(!kafka.are_in_doubt(at(1_000)));
+    }
+
+    #[test]
+    fn a_follower_counts_from_its_last_fetch() {
+        let contacts = Contacts::begin(Some(Duration::from_secs(9)), at(0));
+        assert!(!contacts.was_fetched_by(BrokerId(2), at(0)));
+        contacts.note_follower(BrokerId(2), at(5));
+        assert!(contacts.was_fetched_by(BrokerId(2), at(5)));
+        assert!(!contacts.was_fetched_by(BrokerId(2), at(6)));
+    }
+}

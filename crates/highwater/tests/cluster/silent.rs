@@ -1,0 +1,32 @@
+//! A broker that is silent while its session lasts: the others lead its partitions and acknowledge without it, and it stays
+//! registered and unfenced.
+
+use super::metrics::sum;
+use super::replication::{all_acknowledged, described, kept, produce, wait_for_all_in_sync};
+use super::*;
+
+#[test]
+fn a_paused_broker_loses_its_leaderships_within_its_session_and_comes_back() {
+    let (_place, folder) = place();
+    // Neither the session nor the lag ends within the limit of this test.
+    let patient = ["broker.session.timeout.ms=600000", "replica.lag.time.max.ms=600000"];
+    let up = Up::of(&folder, 3, &patient.map(|set| ["--set", set]).concat());
+    up.run("topic create kept -p 6 -r 3");
+    all_acknowledged(produce(&up.bootstrap, 0..300));
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    let (silent, others) = (&up.brokers[2], up.addresses()[..2].join(","));
+
+    silent.signal(Signal::STOP);
+    wait_until("other brokers lead", || {
+        described(&others, "kept").is_some_and(|rows| rows.iter().all(|(leader, _)| *leader != 3))
+    });
+    all_acknowledged(produce(&others, 300..600));
+    let left = &up.brokers[..2];
+    assert_eq!(sum(left, "highwater_broker_fenced{broker=\"3\"}"), 0.0, "it keeps its session");
+    assert_eq!(sum(left, "highwater_brokers_suspected_total"), 1.0);
+
+    silent.signal(Signal::CONT);
+    wait_for_all_in_sync(&others, "kept");
+    assert_eq!(kept(&up.bootstrap), (0..600).collect());
+    up.stop();
+}
