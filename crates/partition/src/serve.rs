@@ -149,13 +149,18 @@ impl Partition {
         self.publish(state, effects);
     }
 
-    /// Whether a replica has followed this leader epoch since `since`, if this broker leads; `is_here`: its broker has
-    /// fetched any partition since. Under the lock.
-    pub fn is_followed_by(&self, broker: BrokerId, since: Moment, is_here: bool) -> bool {
+    /// Whether every other replica that may be elected has followed this leader epoch since `since`, if this broker
+    /// leads; see [`replication::Leadership::is_followed`]. Under the lock.
+    pub fn is_followed(
+        &self,
+        others: &[BrokerId],
+        since: Moment,
+        is_here: impl Fn(BrokerId) -> bool,
+    ) -> bool {
         let state = self.lock();
         let log_end = state.log.log_end_offset();
         let book = state.replica.leadership();
-        book.is_none_or(|book| book.is_followed_by(broker, since, log_end, is_here))
+        book.is_none_or(|book| book.is_followed(others, since, log_end, is_here))
     }
 
     /// Shows `look` every other replica, if this broker leads: for metrics. Under the lock.

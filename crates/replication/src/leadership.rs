@@ -166,18 +166,20 @@ impl Leadership {
         self.isr.contains(&broker) || self.unsettled.contains(&broker) || is_proposed
     }
 
-    /// Whether a replica has followed this leader epoch since `since`; see [`Peer::follows`]. Then no other leader was
-    /// elected before `since`.
-    pub fn is_followed_by(
+    /// Whether every other replica that the controller may elect has followed this leader epoch since `since`: members of
+    /// the maximal ISR, and `others` (the ELR). Then no other leader was elected before `since`. `is_here`: the broker
+    /// has fetched any partition since; see [`Peer::follows`].
+    pub fn is_followed(
         &self,
-        broker: BrokerId,
+        others: &[BrokerId],
         since: Moment,
         log_end: Offset,
-        is_here: bool,
+        is_here: impl Fn(BrokerId) -> bool,
     ) -> bool {
-        let mut peers = self.peers.iter();
-        let peer = peers.find(|peer| peer.broker() == broker);
-        peer.is_some_and(|peer| peer.follows(since, log_end, is_here))
+        let may_lead =
+            |peer: &&Peer| self.may_be_in_sync(peer.broker()) || others.contains(&peer.broker());
+        let mut peers = self.peers.iter().filter(may_lead);
+        peers.all(|peer| peer.follows(since, log_end, is_here(peer.broker())))
     }
 
     /// Everything below is on every replica that the controller may elect; `own` is this broker's position.
@@ -286,7 +288,7 @@ impl Leadership {
             // Why it left may not be seen here: steps of the image come several at once.
             let leaves = |id: BrokerId| self.isr.contains(&id) && !decision.isr.contains(&id);
             let leaving = self.peers.iter_mut().filter(|peer| leaves(peer.broker()));
-            leaving.for_each(Peer::begin_anew);
+            leaving.for_each(Peer::leave);
             self.partition_epoch = decision.partition_epoch;
             self.isr = in_order(me, &decision.isr);
             self.recovering = decision.recovering;
@@ -321,6 +323,13 @@ impl Leadership {
             IsrAnswer::Refused => {
                 self.pending = None;
                 self.rests_until = self.now.plus(REST_AFTER_REFUSAL);
+                // The high watermark waits for no replica that may not join.
+                let isr = &self.isr;
+                let joining = |id: &BrokerId| {
+                    !isr.contains(id) && pending.has(*id) && !is_planted(Mutant::RefusedIsWaitedFor)
+                };
+                let refused = self.peers.iter_mut().filter(|peer| joining(&peer.broker()));
+                refused.for_each(Peer::begin_anew);
                 None
             }
             IsrAnswer::Superseded | IsrAnswer::Decided(_) => None,
@@ -392,4 +401,43 @@ fn in_order(me: BrokerId, isr: &[BrokerId]) -> Vec<BrokerId> {
     ordered.extend(isr.iter().copied().filter(|broker| *broker != me));
     assert_eq!(ordered.len(), isr.len(), "in-sync replicas have no duplicates");
     ordered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assignment::{Standing, TruncationLimit};
+    use model::BrokerEpoch;
+
+    const ME: BrokerId = BrokerId(1);
+    const TWO: BrokerId = BrokerId(2);
+
+    #[test]
+    fn a_replica_that_a_proposal_names_may_have_been_elected() {
+        let replica =
+            |broker| AssignedReplica { broker, standing: Standing::Serves(BrokerEpoch(4)) };
+        let assignment = Assignment {
+            replicas: vec![replica(ME), replica(TWO)],
+            truncation: TruncationLimit::Unlimited,
+            ..Assignment::alone(ME, LeaderEpoch(7))
+        };
+        let mut book = Leadership::begin(ME, &assignment, Offset(0), Moment(0));
+        let is_followed =
+            |book: &Leadership| book.is_followed(&[], Moment(51), Offset(10), |_| false);
+        let fetch = FollowerFetch {
+            follower: TWO,
+            broker_epoch: BrokerEpoch(4),
+            leader_epoch: LeaderEpoch(7),
+            position: Offset(10),
+            log_start: Offset(0),
+            now: Moment(50),
+        };
+        book.fetch(&fetch, Offset(10));
+        assert!(is_followed(&book), "broker 2 is outside of the ISR");
+        assert!(!book.is_followed(&[TWO], Moment(51), Offset(10), |_| false), "but in the ELR");
+        let proposal =
+            book.propose(ME, (Offset(0), Offset(10)), Offset(10), Duration::from_secs(30));
+        assert_eq!(proposal.map(|it| it.isr.len()), Some(2));
+        assert!(!is_followed(&book), "the controller may have it in the ISR");
+    }
 }

@@ -44,10 +44,15 @@ pub enum Mutant {
     ReportsUnsyncedStart,
     /// A follower refuses every truncation, also above the highest committed offset that it has known.
     BoundAtLogEnd,
+    /// The high watermark waits for a replica that the controller refused to take into the ISR.
+    RefusedIsWaitedFor,
 }
 
 impl Mutant {
-    /// All of them.
+    /// All that runs with a lasting fault find.
+    pub const OF_SICKNESS: [Mutant; 1] = [Mutant::RefusedIsWaitedFor];
+
+    /// All that the other runs of several brokers find.
     pub const ALL: [Mutant; 20] = [
         Mutant::LeaderAlone,
         Mutant::WrittenIsSynced,

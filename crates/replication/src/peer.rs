@@ -50,13 +50,15 @@ pub struct Peer {
     /// ISR counts from the beginning of the epoch: nobody lags before there was time to fetch.
     /// Invariant: outside the ISR, of the registration that fetches now, and not from before it was away.
     caught_up: Option<Moment>,
+    /// Whether it left the ISR and has not fetched since: that it had everything then says nothing of now.
+    has_left: bool,
 }
 
 impl Peer {
     /// One that was in sync at `in_sync_at`, or was not.
     pub(crate) fn new(assigned: AssignedReplica, in_sync_at: Option<Moment>) -> Peer {
         let AssignedReplica { broker, standing } = assigned;
-        Peer { broker, standing, fetched: None, caught_up: in_sync_at }
+        Peer { broker, standing, fetched: None, caught_up: in_sync_at, has_left: false }
     }
 
     /// Which broker.
@@ -122,6 +124,7 @@ impl Peer {
             // What it lacks was written since it last asked.
             self.caught_up = self.caught_up.max(Some(before.at));
         }
+        self.has_left = false;
         let FollowerFetch { broker_epoch, position, log_start, now, .. } = *fetch;
         let log_end = Some(log_end);
         self.fetched = Some(Fetched { broker_epoch, position, log_start, at: now, log_end });
@@ -154,9 +157,15 @@ impl Peer {
         }
     }
 
+    /// It left the ISR, perhaps because it does not answer: it counts as caught up by later fetches only.
+    pub(crate) fn leave(&mut self) {
+        self.begin_anew();
+        self.has_left = true;
+    }
+
     /// If it has everything that the leader has, up to `log_end`, it has been caught up until now.
     pub(crate) fn note_complete(&mut self, log_end: Offset, now: Moment) {
-        if self.position().is_some_and(|position| position >= log_end) {
+        if !self.has_left && self.position().is_some_and(|position| position >= log_end) {
             self.caught_up = Some(now);
         }
     }
@@ -211,6 +220,7 @@ mod tests {
             broker_epoch: epoch,
             leader_epoch: LeaderEpoch(7),
             position: Offset(10),
+            log_start: Offset(0),
             now: Moment(50),
         };
         assert!(peer.fetch(&fetch, Offset(10)));
@@ -218,5 +228,27 @@ mod tests {
         assert!(!peer.follows(Moment(51), Offset(12), true), "it lacks records and fetches none");
         assert!(peer.follows(Moment(51), Offset(10), true));
         assert!(!peer.follows(Moment(51), Offset(10), false));
+    }
+
+    #[test]
+    fn a_replica_that_left_the_isr_is_caught_up_by_a_later_fetch_only() {
+        let (follower, broker_epoch) = (BrokerId(2), BrokerEpoch(4));
+        let standing = Standing::Serves(broker_epoch);
+        let mut peer = Peer::new(AssignedReplica { broker: follower, standing }, None);
+        let fetch = |ms| FollowerFetch {
+            follower,
+            broker_epoch,
+            leader_epoch: LeaderEpoch(7),
+            position: Offset(10),
+            log_start: Offset(0),
+            now: Moment(ms),
+        };
+        peer.fetch(&fetch(50), Offset(10));
+        peer.leave();
+        peer.note_complete(Offset(10), Moment(60));
+        assert_eq!(peer.caught_up(), None, "it is silent, and the log stands still");
+        peer.fetch(&fetch(70), Offset(10));
+        peer.note_complete(Offset(10), Moment(80));
+        assert_eq!(peer.caught_up(), Some(Moment(80)));
     }
 }

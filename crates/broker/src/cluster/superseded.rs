@@ -87,12 +87,10 @@ pub(crate) fn is_superseded(server: &Server, partition: &Partition) -> bool {
     let topic = image.topic_by_id(partition.topic_id());
     let state = topic.and_then(|it| it.partition(partition.topic_partition().partition));
     let Some(state) = state else { return false };
-    let mut members =
-        state.isr.iter().chain(&state.elr).copied().filter(|id| *id != server.node_id);
-    let is_superseded = members.any(|member| {
-        let was_here = contacts.was_fetched_by(member, since);
-        !partition.is_followed_by(member, since, was_here)
-    });
+    // A proposal of this leader that the image does not have yet is in the leader's own book.
+    let others: Vec<BrokerId> = state.isr.iter().chain(&state.elr).copied().collect();
+    let was_here = |member: BrokerId| contacts.was_fetched_by(member, since);
+    let is_superseded = !partition.is_followed(&others, since, was_here);
     if is_superseded {
         contacts.refused.add(1);
         if !contacts.is_in_doubt.swap(true, Ordering::Relaxed) {
