@@ -78,7 +78,10 @@ fn an_acknowledged_deletion_survives_the_leader_that_acknowledged_it() {
 fn a_deletion_waits_for_a_silent_replica_until_the_time_out_or_its_fencing() {
     let (_place, folder) = place();
     let session = ["broker.session.timeout.ms=4000", "broker.heartbeat.interval.ms=500"];
-    let up = Up::of(&folder, 3, &["--set", session[0], "--set", session[1]]);
+    // Below two there is no low watermark.
+    let mut sets = session.map(|set| ["--set", set]).concat();
+    sets.extend(["--set", "min.insync.replicas=1"]);
+    let up = Up::of(&folder, 3, &sets);
     let (first, second) = (up.brokers[0].clone(), up.brokers[1].clone());
     // Two replicas: with a third, the election after the kill below could prefer it, and prove nothing of broker 2.
     block_on(async { create(&open(&first.address).await, "kept", &[1, 2]).await });
