@@ -2,7 +2,8 @@
 //!
 //! A directory is sick while its oldest unfinished write or sync is too old, or while it has no room. Its broker then
 //! requests relief, and the active controller grants it where a healthy member of the ISR can lead. The way back is slow:
-//! preferred leaderships return after five minutes of health, and after twice the time with each further sickness.
+//! preferred leaderships return after five minutes of health, and after twice the time with each further relief. A
+//! sickness without relief has no probation: the device is slow for all brokers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,39 +48,54 @@ pub enum DirectoryCondition {
 pub struct DirectoryHealth {
     /// Period of health that ends the next probation.
     probation: Duration,
-    /// Last time at which the directory was sick.
-    sick_at: Option<Moment>,
+    /// Last time at which the directory was sick and other brokers had taken over.
+    relieved_at: Option<Moment>,
     is_sick: bool,
+    /// Whether other brokers took over during this sickness.
+    is_relieved: bool,
 }
 
 impl Default for DirectoryHealth {
     fn default() -> DirectoryHealth {
-        DirectoryHealth { probation: PROBATION.0, sick_at: None, is_sick: false }
+        DirectoryHealth {
+            probation: PROBATION.0,
+            relieved_at: None,
+            is_sick: false,
+            is_relieved: false,
+        }
     }
 }
 
 impl DirectoryHealth {
     /// Takes the age of the oldest unfinished operation and whether the directory has no room.
     pub fn observe(&mut self, now: Moment, age: Duration, is_full: bool) -> DirectoryCondition {
-        let since = self.sick_at.map(|at| now.since(at));
+        let since = self.relieved_at.map(|at| now.since(at));
         if age >= SICK_FROM || is_full {
-            if !self.is_sick {
-                self.probation = match since {
-                    None => PROBATION.0,
-                    Some(since) if since > PROBATION.1 => PROBATION.0,
-                    Some(_) => (self.probation * 2).min(PROBATION.1),
-                };
+            if self.is_relieved {
+                self.relieved_at = Some(now);
             }
-            (self.is_sick, self.sick_at) = (true, Some(now));
+            self.is_sick = true;
             return DirectoryCondition::Sick;
         }
-        self.is_sick = false;
+        (self.is_sick, self.is_relieved) = (false, false);
         match since {
             Some(since) if since < self.probation && !is_planted(Mutant::ReturnsAtOnce) => {
                 DirectoryCondition::OnProbation
             }
             _ => DirectoryCondition::Healthy,
         }
+    }
+
+    /// Other brokers took over replicas of the directory because it was sick; it may have recovered since.
+    pub fn relieved(&mut self, now: Moment) {
+        if self.is_relieved {
+            return;
+        }
+        self.probation = match self.relieved_at.map(|at| now.since(at)) {
+            Some(since) if since <= PROBATION.1 => (self.probation * 2).min(PROBATION.1),
+            _ => PROBATION.0,
+        };
+        (self.is_relieved, self.relieved_at) = (self.is_sick, Some(now));
     }
 }
 
@@ -119,7 +135,13 @@ mod tests {
     /// Conditions of a directory that hangs at 10 s and at 400 s.
     fn course() -> Vec<DirectoryCondition> {
         let mut health = DirectoryHealth::default();
-        let mut look = |second, age| health.observe(at(second), age, false);
+        let mut look = |second, age| {
+            let condition = health.observe(at(second), age, false);
+            if condition == DirectoryCondition::Sick {
+                health.relieved(at(second));
+            }
+            condition
+        };
         vec![
             look(0, QUICK),
             look(10, HUNG),
@@ -146,12 +168,24 @@ mod tests {
         let mut health = DirectoryHealth::default();
         for second in 0..20 {
             health.observe(at(second * 2), HUNG, false);
+            health.relieved(at(second * 2));
             health.observe(at(second * 2 + 1), QUICK, false);
         }
         assert_eq!(health.observe(at(3_637), QUICK, false), DirectoryCondition::OnProbation);
         assert_eq!(health.observe(at(3_638), QUICK, false), DirectoryCondition::Healthy);
         assert_eq!(health.observe(at(9_000), QUICK, true), DirectoryCondition::Sick);
+        health.relieved(at(9_000));
         assert_eq!(health.observe(at(9_301), QUICK, false), DirectoryCondition::Healthy);
+    }
+
+    #[test]
+    fn only_a_relief_begins_a_probation_be_it_late() {
+        let mut health = DirectoryHealth::default();
+        assert_eq!(health.observe(at(0), HUNG, false), DirectoryCondition::Sick);
+        assert_eq!(health.observe(at(1), QUICK, false), DirectoryCondition::Healthy);
+        health.relieved(at(1));
+        assert_eq!(health.observe(at(2), QUICK, false), DirectoryCondition::OnProbation);
+        assert_eq!(health.observe(at(301), QUICK, false), DirectoryCondition::Healthy);
     }
 
     #[test]

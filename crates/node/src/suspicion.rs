@@ -28,7 +28,7 @@ pub struct ProbeTimes {
     pub after: Duration,
     /// Time between two probes of a broker.
     pub every: Duration,
-    /// Age up to which an answer shows that a broker may lead.
+    /// Time since a probe was sent up to which its answer shows that a broker may lead.
     pub fresh: Duration,
     /// Time that a redialed broker has for an answer.
     pub redial: Duration,
@@ -39,6 +39,11 @@ impl ProbeTimes {
     pub fn with_after(after: Duration) -> ProbeTimes {
         let ms = Duration::from_millis;
         ProbeTimes { after, every: ms(250), fresh: ms(500), redial: ms(500) }
+    }
+
+    /// Time for which a probe waits for its answer. A slow answer shows that the broker runs.
+    pub fn patience(&self) -> Duration {
+        self.fresh.max(self.after + self.redial)
     }
 }
 
@@ -57,8 +62,8 @@ struct Probed {
     epoch: BrokerEpoch,
     /// Time of the last answer, or since when answers are expected.
     answered_at: Moment,
-    /// Whether an answer came since the registration.
-    has_answered: bool,
+    /// Send time of the last probe that was answered since the registration.
+    probed_at: Option<Moment>,
     redialed_at: Option<Moment>,
     suspected_at: Option<Moment>,
     /// Ends of suspicions by an answer, in order.
@@ -71,7 +76,7 @@ impl Probed {
         Probed {
             epoch,
             answered_at: now,
-            has_answered: false,
+            probed_at: None,
             redialed_at: None,
             suspected_at: None,
             wrong: Vec::new(),
@@ -100,10 +105,11 @@ impl Suspicion {
         Suspicion { times, brokers: BTreeMap::new(), former, polled_at: now }
     }
 
-    /// A broker answered a probe. Returns the length of the suspicion that this ends, if any.
-    pub fn answered(&mut self, now: Moment, broker: BrokerId) -> Option<Duration> {
+    /// A broker answered a probe that was sent at `sent_at`. Returns the length of the suspicion that this ends, if any.
+    pub fn answered(&mut self, now: Moment, sent_at: Moment, broker: BrokerId) -> Option<Duration> {
         let probed = self.brokers.get_mut(&broker)?;
-        (probed.answered_at, probed.has_answered, probed.redialed_at) = (now, true, None);
+        (probed.answered_at, probed.redialed_at) = (now, None);
+        probed.probed_at = probed.probed_at.max(Some(sent_at));
         let suspected_at = probed.suspected_at.take()?;
         probed.wrong.retain(|at| now.since(*at) < WRONG_WITHIN);
         probed.wrong.push(now);
@@ -114,11 +120,10 @@ impl Suspicion {
         Some(now.since(suspected_at))
     }
 
-    /// Whether a broker answered within the last `fresh`.
+    /// Whether a broker answered a probe of the last `fresh`.
     pub fn is_fresh(&self, now: Moment, broker: BrokerId) -> bool {
-        let fresh = |probed: &Probed| {
-            probed.has_answered && now.since(probed.answered_at) <= self.times.fresh
-        };
+        let fresh =
+            |probed: &Probed| probed.probed_at.is_some_and(|at| now.since(at) <= self.times.fresh);
         self.brokers.get(&broker).is_some_and(fresh)
     }
 
@@ -217,6 +222,7 @@ mod tests {
                 rack: None,
                 log_dirs: Vec::new(),
                 fenced: false,
+                software: None,
             };
             image.replay(&MetadataRecord::BrokerRegistered(record)).unwrap();
         }
@@ -241,7 +247,7 @@ mod tests {
         let mut found = Vec::new();
         for ms in ms.step_by(250) {
             for broker in answering {
-                it.answered(at(ms), *broker);
+                it.answered(at(ms), at(ms), *broker);
             }
             let due = it.poll(at(ms), &image(), ME);
             if !due.redial.is_empty() || !due.begun.is_empty() {
@@ -270,9 +276,20 @@ mod tests {
         );
         assert!(it.is_suspected(TWO) && !it.is_fresh(at(2_750), TWO));
         assert_eq!(suspects(&mut it, 3_000), [2]);
-        assert_eq!(it.answered(at(3_100), TWO), Some(Duration::from_millis(350)));
+        assert_eq!(it.answered(at(3_100), at(3_000), TWO), Some(Duration::from_millis(350)));
         assert_eq!(suspects(&mut it, 3_250), [0; 0]);
         assert!(it.is_fresh(at(3_250), TWO));
+    }
+
+    #[test]
+    fn a_slow_answer_keeps_a_broker_from_suspicion_and_does_not_make_it_a_leader() {
+        let mut it = suspicion();
+        run(&mut it, 0..1_000, &[TWO, THREE]);
+        for ms in (1_000..9_000).step_by(250) {
+            it.answered(at(ms), at(ms - 800), TWO);
+            assert!(ms < 1_500 || !it.is_fresh(at(ms), TWO));
+            assert_eq!(run(&mut it, ms..ms + 250, &[THREE]), []);
+        }
     }
 
     #[test]
@@ -286,7 +303,7 @@ mod tests {
     fn a_late_controller_suspects_no_broker_for_that() {
         let mut it = suspicion();
         run(&mut it, 0..1_000, &[TWO, THREE]);
-        it.answered(at(9_000), THREE);
+        it.answered(at(9_000), at(9_000), THREE);
         assert_eq!(it.poll(at(9_000), &image(), ME), SuspicionDue::default());
         assert_eq!(run(&mut it, 9_250..10_250, &[THREE]), []);
     }
@@ -297,7 +314,7 @@ mod tests {
         crate::mutants::plant(Some(Mutant::SuspectsForOwnLateness));
         let mut it = suspicion();
         run(&mut it, 0..1_000, &[TWO, THREE]);
-        it.answered(at(9_000), THREE);
+        it.answered(at(9_000), at(9_000), THREE);
         let due = it.poll(at(9_000), &image(), ME);
         crate::mutants::plant(None);
         assert_eq!(due.redial, [TWO]);

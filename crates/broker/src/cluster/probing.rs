@@ -25,7 +25,7 @@ use tracing::{debug, info, warn};
 use super::links::ClusterLinks;
 use super::sick_disks::SickDisks;
 
-/// Last report of a broker, and its time.
+/// Report of each broker to the newest probe that was answered, and the time at which that probe was sent.
 type Reports = BTreeMap<BrokerId, (Moment, ProbeReport)>;
 
 /// Answers to probes while this node is the active controller.
@@ -57,11 +57,20 @@ impl Probes {
             State { suspicion, reports: Reports::new(), moves: DiskMoves::default() };
     }
 
-    /// Takes an answer. Returns the length of the suspicion that the answer ends.
-    fn answered(&self, now: Moment, broker: BrokerId, report: ProbeReport) -> Option<Duration> {
+    /// Takes the answer to a probe that was sent at `sent_at`. Returns the length of the suspicion that the answer ends.
+    fn answered(
+        &self,
+        now: Moment,
+        sent_at: Moment,
+        broker: BrokerId,
+        report: ProbeReport,
+    ) -> Option<Duration> {
         let mut state = self.state.lock();
-        state.reports.insert(broker, (now, report));
-        state.suspicion.as_mut()?.answered(now, broker)
+        let is_newest = state.reports.get(&broker).is_none_or(|(known, _)| *known <= sent_at);
+        if is_newest {
+            state.reports.insert(broker, (sent_at, report));
+        }
+        state.suspicion.as_mut()?.answered(now, sent_at, broker)
     }
 
     fn poll(&self, now: Moment, image: &ClusterImage, me: BrokerId) -> SuspicionDue {
@@ -69,12 +78,14 @@ impl Probes {
         state.suspicion.as_mut().map(|it| it.poll(now, image, me)).unwrap_or_default()
     }
 
-    /// Brokers that answered a probe within the last half second, and this node.
-    fn healthy(&self, now: Moment, image: &ClusterImage, me: BrokerId) -> Vec<BrokerId> {
+    /// Brokers that answered a probe of the last half second, and this node, unless one of their disks hangs.
+    fn answering(&self, now: Moment, image: &ClusterImage, me: BrokerId) -> Vec<BrokerId> {
+        let reports = self.fresh_reports(now, me);
         let state = self.state.lock();
         let Some(suspicion) = &state.suspicion else { return Vec::new() };
         let answers = |id: &BrokerId| *id == me || suspicion.is_fresh(now, *id);
-        image.brokers().map(|broker| broker.id).filter(answers).collect()
+        let may_lead = |id: &BrokerId| answers(id) && !reports.get(id).is_some_and(hangs);
+        image.brokers().map(|broker| broker.id).filter(may_lead).collect()
     }
 
     /// Whether a broker is suspected.
@@ -82,7 +93,7 @@ impl Probes {
         self.state.lock().suspicion.as_ref().is_some_and(Suspicion::has_suspects)
     }
 
-    /// Reports of at most half a second ago, this node's own among them.
+    /// Reports to probes of the last half second, this node's own among them.
     fn fresh_reports(&self, now: Moment, me: BrokerId) -> BTreeMap<BrokerId, ProbeReport> {
         let reports = &self.state.lock().reports;
         let fresh = reports.iter().filter(|(_, (at, _))| now.since(*at) <= self.times.fresh);
@@ -194,7 +205,7 @@ pub(crate) async fn run(quorum: Arc<Quorum>, links: Arc<ClusterLinks>) {
         }
         let image = quorum.image();
         for broker in image.brokers().filter(|broker| !broker.fenced && broker.id != me) {
-            tokio::spawn(probe(Arc::clone(&links), broker.id, times.fresh));
+            tokio::spawn(probe(Arc::clone(&links), broker.id, times.patience()));
         }
         let due = watching.probes().poll(watching.now(), &image, me);
         for node in due.redial {
@@ -206,7 +217,7 @@ pub(crate) async fn run(quorum: Arc<Quorum>, links: Arc<ClusterLinks>) {
             warn!(%broker, silence_ms, "broker answers no probe: its leaderships move to other replicas");
         }
         if !due.suspects.is_empty() && !is_relieving.swap(true, Ordering::Relaxed) {
-            let healthy = watching.probes().healthy(watching.now(), &image, me);
+            let healthy = watching.probes().answering(watching.now(), &image, me);
             let (quorum, is_relieving) = (Arc::clone(&quorum), Arc::clone(&is_relieving));
             tokio::spawn(async move {
                 for who in due.suspects {
@@ -219,6 +230,7 @@ pub(crate) async fn run(quorum: Arc<Quorum>, links: Arc<ClusterLinks>) {
 }
 
 async fn probe(links: Arc<ClusterLinks>, node: BrokerId, patience: Duration) {
+    let sent_at = links.watching().now();
     let called = links.links().call(node, service::PROBE, Vec::new(), patience).await;
     let report = match &called {
         Ok(answer) => ProbeReport::decode(answer).unwrap_or_default(),
@@ -227,7 +239,7 @@ async fn probe(links: Arc<ClusterLinks>, node: BrokerId, patience: Duration) {
         Err(_) => return,
     };
     let watching = links.watching();
-    if let Some(length) = watching.probes().answered(watching.now(), node, report) {
+    if let Some(length) = watching.probes().answered(watching.now(), sent_at, node, report) {
         info!(broker = %node, suspected_ms = length.as_millis() as u64, "broker answers probes again");
         watching.look_again();
     }

@@ -21,6 +21,8 @@ use crate::server::Server;
 
 /// How often the directories are observed.
 const OBSERVED_EVERY: Duration = Duration::from_millis(100);
+/// Time between two observations from which the later one is late.
+const OBSERVED_LATE: Duration = Duration::from_millis(400);
 /// Time between two requests for relief, and the longest that one may take.
 const REQUESTED_EVERY: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -32,6 +34,7 @@ pub struct SickDisks {
     /// By directory, in the order of [`Logs::directories`].
     ages: Vec<Arc<OperationAges>>,
     courses: Mutex<Vec<DirectoryCourse>>,
+    observed_at: Mutex<Option<Moment>>,
 }
 
 #[derive(Debug, Default)]
@@ -46,7 +49,8 @@ impl SickDisks {
         let ages_of = |directory: &Directory| disk.ages_in(directory.path()).unwrap_or_default();
         let ages: Vec<_> = logs.directories().map(ages_of).collect();
         let courses = ages.iter().map(|_| DirectoryCourse::default()).collect();
-        SickDisks { logs: Arc::clone(logs), ages, courses: Mutex::new(courses) }
+        let logs = Arc::clone(logs);
+        SickDisks { logs, ages, courses: Mutex::new(courses), observed_at: Mutex::default() }
     }
 
     /// Age of the oldest unfinished write or sync in the directory of this number.
@@ -80,8 +84,13 @@ impl SickDisks {
         self.logs.directories().enumerate()
     }
 
-    /// Observes all directories. Returns the numbers of the sick ones.
+    /// Observes all directories. Returns the numbers of the sick ones. A late observation returns none: the process stood
+    /// still, and its operations with it.
     fn observe(&self, now: Moment) -> Vec<usize> {
+        let before = self.observed_at.lock().replace(now);
+        if before.is_some_and(|before| now.since(before) > OBSERVED_LATE) {
+            return Vec::new();
+        }
         let mut courses = self.courses.lock();
         let mut sick = Vec::new();
         for (at, directory) in self.directories().filter(|(_, it)| !it.is_offline()) {
@@ -97,6 +106,12 @@ impl SickDisks {
         }
         sick
     }
+
+    /// Other brokers took over replicas in these directories.
+    fn relieved(&self, now: Moment, sick: &[usize]) {
+        let mut courses = self.courses.lock();
+        sick.iter().for_each(|at| courses[*at].health.relieved(now));
+    }
 }
 
 fn note_change(directory: &Directory, condition: DirectoryCondition, age: Duration, is_full: bool) {
@@ -107,10 +122,10 @@ fn note_change(directory: &Directory, condition: DirectoryCondition, age: Durati
             %directory,
             age_ms,
             is_full,
-            "log directory is sick: other brokers lead its partitions where they are in sync and healthy"
+            "log directory is sick: in-sync brokers with healthy disks take over its replicas"
         ),
         DirectoryCondition::OnProbation => {
-            info!(%directory, "log directory is healthy again; preferred leaderships return later");
+            info!(%directory, "log directory is healthy again: preferred leaderships return later");
         }
         DirectoryCondition::Healthy => info!(%directory, "log directory stayed healthy"),
     }
@@ -130,7 +145,7 @@ pub(super) async fn run(server: Arc<Server>, disks: Arc<SickDisks>, who: BrokerR
         let partitions = to_relieve(&server, &sick, who);
         if !partitions.is_empty() {
             next = Instant::now() + REQUESTED_EVERY;
-            tokio::spawn(relieve(Arc::clone(&server), who, partitions));
+            tokio::spawn(relieve(Arc::clone(&server), who, partitions, sick));
         }
     }
 }
@@ -138,7 +153,7 @@ pub(super) async fn run(server: Arc<Server>, disks: Arc<SickDisks>, who: BrokerR
 /// Replicas in sick directories that others may replace.
 fn to_relieve(server: &Server, sick: &[usize], who: BrokerRef) -> Vec<(TopicId, PartitionIndex)> {
     let image = server.image();
-    if !image.has_eligible_replicas() {
+    if !image.relieves_sick_disks() {
         return Vec::new();
     }
     let is_shared = |(topic, at): &(TopicId, PartitionIndex)| {
@@ -160,11 +175,13 @@ async fn relieve(
     server: Arc<Server>,
     broker: BrokerRef,
     partitions: Vec<(TopicId, PartitionIndex)>,
+    sick: Vec<usize>,
 ) {
     let request = RelieveReplicas { broker, partitions: Some(partitions), healthy: Vec::new() };
     let request = Request::RelieveReplicas(request);
     match server.controller.decide_within(request, PATIENCE).await {
         Ok((_, Response::EmptyReplicas(Ok(changed)))) if !changed.is_empty() => {
+            server.sick_disks.relieved(server.clock.moment(), &sick);
             warn!(
                 partitions = changed.len(),
                 "other brokers replace replicas in sick log directories"

@@ -222,7 +222,9 @@ fn who_waits_at_a_leader_that_hands_over_is_told_where_to_go() {
             "--restart",
             "--set",
             "auto.leader.rebalance.enable=false",
-            // Who is silent stays in sync until the test is over.
+            // A silent broker stays in sync until the test is over.
+            "--set",
+            "highwater.suspect.after.ms=0",
             "--set",
             "broker.session.timeout.ms=600000",
             "--set",

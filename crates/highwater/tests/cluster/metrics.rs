@@ -68,6 +68,9 @@ fn what_is_counted_moves_when_a_broker_is_killed_comes_back_or_is_silent() {
             "broker.session.timeout.ms=6000",
             "--set",
             "broker.heartbeat.interval.ms=500",
+            // A suspicion on a slow machine would add to the counts.
+            "--set",
+            "highwater.suspect.after.ms=0",
             "--set",
             "auto.leader.rebalance.enable=false",
         ],

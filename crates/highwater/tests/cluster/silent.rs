@@ -23,7 +23,7 @@ fn a_paused_broker_loses_its_leaderships_within_its_session_and_comes_back() {
     all_acknowledged(produce(&others, 300..600));
     let left = &up.brokers[..2];
     assert_eq!(sum(left, "highwater_broker_fenced{broker=\"3\"}"), 0.0, "it keeps its session");
-    assert_eq!(sum(left, "highwater_brokers_suspected_total"), 1.0);
+    assert!(sum(left, "highwater_brokers_suspected_total") >= 1.0);
 
     silent.signal(Signal::CONT);
     wait_for_all_in_sync(&others, "kept");

@@ -394,6 +394,9 @@ pub struct AlterPartition {
     pub partitions: Vec<NewIsr>,
 }
 
+/// Level of `highwater.version` from which brokers send [`Request::RelieveReplicas`]: release 0.1.0 cannot read it.
+pub const RELIEF_LEVEL: i16 = 4;
+
 /// A leader's request for ISRs, and the brokers that may not join one now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterPartition2 {

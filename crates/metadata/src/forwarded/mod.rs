@@ -29,7 +29,7 @@ mod tests;
 pub use fields::MEMORY_PER_BYTE_MAX;
 
 use crate::decide::{
-    EmptyReplica, EmptyReplicas, EmptyReplicas2, GiveUpReplicas, Request, Response,
+    EmptyReplica, EmptyReplicas, EmptyReplicas2, GiveUpReplicas, RELIEF_LEVEL, Request, Response,
 };
 use crate::mutants::{Mutant, is_planted};
 use fields::{Field, Reader, invalid};
@@ -131,6 +131,7 @@ impl Request {
             | Request::GiveUpReplicas(_)
             | Request::ReportEmptyReplicas2(_)
             | Request::RegisterBroker3(_) => 0,
+            Request::AlterPartition2(_) | Request::RelieveReplicas(_) => RELIEF_LEVEL,
         }
     }
 

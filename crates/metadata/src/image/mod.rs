@@ -12,6 +12,7 @@ pub use broker::BrokerImage;
 pub use replay::Contradiction;
 pub use topic::{PartitionImage, TopicImage, is_internal};
 
+use crate::decide::RELIEF_LEVEL;
 use crate::record::{COPIES_LEVEL, ConfigResource, MetadataRecord};
 use crate::shared_map::SharedMap;
 use model::level::JOURNAL_LEVEL_MIN;
@@ -83,6 +84,11 @@ impl ClusterImage {
     /// Whether the cluster protects itself against log directories that were put back from copies: from level 4 on.
     pub fn detects_copies(&self) -> bool {
         self.highwater_version() >= COPIES_LEVEL
+    }
+
+    /// Whether brokers request relief of replicas in sick log directories: from level 4 on.
+    pub fn relieves_sick_disks(&self) -> bool {
+        self.highwater_version() >= RELIEF_LEVEL
     }
 
     /// Whether partitions have eligible leader replicas (KIP-966): from level 1 on.
