@@ -561,12 +561,18 @@ fn reconfigure_broker(server: &Server, image: &ClusterImage) {
     server.config.store(Arc::new(config));
 }
 
-/// A larger `min.insync.replicas` applies before roles are given, a smaller one when they are taken. One update may merge several steps of
+/// A larger `min.insync.replicas` and `durability=fsync` apply before roles are given, smaller demands when they are taken. One update may merge several steps of
 /// the metadata: with the new ISR and the old minimum, or the old leader epoch and the new minimum, a leader would acknowledge
 /// records that no other in-sync replica has.
 fn require_more(server: &Server, update: &ImageUpdate, topics: &Topics, all: bool) {
     for (partition, wanted) in reconfigured(server, update, topics, all) {
+        let is_synced = || partition.settings().durability == Durability::Fsync;
+        let was_synced = is_synced();
         server.roles.require_more(&key_of(partition), partition, &wanted);
+        if !was_synced && is_synced() {
+            partition.request_sync();
+            server.logs.note_durability(partition, Durability::Fsync);
+        }
     }
 }
 

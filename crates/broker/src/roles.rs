@@ -163,6 +163,7 @@ mod tests {
             isr: vec![OTHER, ME],
             recovering: false,
             truncation: TruncationLimit::Unlimited,
+            awaits_durability: false,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the cluster's image means for one replica.
 
 use metadata::{ClusterImage, PartitionImage};
-use model::{BrokerId, LeaderEpoch, PartitionIndex, TopicId};
+use model::{BrokerId, Durability, LeaderEpoch, PartitionIndex, TopicId};
 use partition::{AssignedReplica, Assignment, Settings, Standing, TruncationLimit};
 
 /// What a replica must know of the state of its partition, `at` in `topic`, and of the brokers that hold the other replicas.
@@ -16,7 +16,8 @@ pub fn assignment(
         let standing = registered.map_or(Standing::Absent, |broker| Standing::Serves(broker.epoch));
         AssignedReplica { broker: *broker, standing }
     };
-    let truncation = match image.detects_copies() {
+    // Records of a partition that is not durable may be gone everywhere after a power failure, acknowledged ones too.
+    let truncation = match image.detects_copies() && state.durable {
         true => TruncationLimit::Committed(allowed_truncation(image, topic, at)),
         false => TruncationLimit::Unlimited,
     };
@@ -28,6 +29,8 @@ pub fn assignment(
         isr: state.isr.clone(),
         recovering: state.recovering,
         truncation,
+        // An eligible replica out of sync has not proved that it synced.
+        awaits_durability: image.detects_copies() && !state.durable && state.elr.is_empty(),
     }
 }
 
@@ -37,11 +40,17 @@ fn allowed_truncation(image: &ClusterImage, topic: TopicId, at: PartitionIndex) 
 
 /// What a replica obeys until it has taken its role, in a step of the metadata that may change both: it asks for as many
 /// in-sync replicas as the `known` configuration or the `wanted` one, whichever asks for more (KAFKA-16540). With fewer in sync
-/// than that, another replica may be elected that lacks what this one alone would commit. `None`: it asks for enough.
+/// than that, another replica may be elected that lacks what this one alone would commit. It counts synced positions only, if the
+/// wanted configuration does: a fetch in the new leader epoch acknowledges synced records. `None`: it asks for enough.
 pub fn until_role(known: &Settings, wanted: &Settings) -> Option<Settings> {
-    let min_insync_replicas = wanted.min_insync_replicas;
+    let min_insync_replicas = wanted.min_insync_replicas.max(known.min_insync_replicas);
+    let durability = match wanted.durability {
+        Durability::Fsync => Durability::Fsync,
+        Durability::PageCache => known.durability,
+    };
     let asks_for_more = min_insync_replicas > known.min_insync_replicas;
-    asks_for_more.then(|| Settings { min_insync_replicas, ..known.clone() })
+    let is_stricter = asks_for_more || durability != known.durability;
+    is_stricter.then(|| Settings { min_insync_replicas, durability, ..known.clone() })
 }
 
 /// What a replica obeys of the `wanted` configuration while the role that came with it waits for the end of its log, as it does
@@ -70,7 +79,8 @@ pub fn is_given_up(state: &PartitionImage, me: BrokerId) -> bool {
 #[cfg(test)]
 mod tests {
     use metadata::record::{BrokerRecord, MetadataRecord, TopicReplicas};
-    use model::{BrokerEpoch, Durability, Uuid};
+    use model::level::HIGHWATER_VERSION;
+    use model::{BrokerEpoch, Uuid};
 
     use super::*;
 
@@ -127,6 +137,36 @@ mod tests {
         let durable = Settings { durability: Durability::PageCache, ..asks(1) };
         let waits = while_role_waits(&asks(2), &durable);
         assert_eq!(waits, Settings { min_insync_replicas: 2, ..durable }, "all else is obeyed");
+    }
+
+    #[test]
+    fn fsync_counts_before_the_role_and_page_cache_behind_it() {
+        let by = |durability| Settings { durability, ..Settings::default() };
+        let (fsync, cached) = (by(Durability::Fsync), by(Durability::PageCache));
+        assert_eq!(until_role(&cached, &fsync), Some(fsync.clone()));
+        assert_eq!(until_role(&fsync, &cached), None);
+        let fewer = Settings { min_insync_replicas: 1, ..fsync.clone() };
+        let more = Settings { min_insync_replicas: 2, ..cached };
+        let until = until_role(&more, &fewer).map(|it| (it.min_insync_replicas, it.durability));
+        assert_eq!(until, Some((2, Durability::Fsync)), "each from the stricter one");
+    }
+
+    #[test]
+    fn a_partition_that_is_not_durable_awaits_the_proof_and_has_no_bound() {
+        let mut image = ClusterImage::default();
+        let at = (TopicId::from_random([1; 16]), PartitionIndex(0));
+        let of = |image: &ClusterImage, durable, elr: &[i32]| {
+            let state = PartitionImage { durable, ..state(&[1, 2, 3], &[1], elr) };
+            let assigned = assignment(image, at, &state);
+            (assigned.awaits_durability, assigned.truncation)
+        };
+        let bound = TruncationLimit::Committed(LeaderEpoch::NONE);
+        assert_eq!(of(&image, false, &[]), (false, TruncationLimit::Unlimited), "earlier levels");
+        let (name, level) = (HIGHWATER_VERSION.to_owned(), 4);
+        image.replay(&MetadataRecord::FeatureLevelSet { name, level }).unwrap();
+        assert_eq!(of(&image, false, &[]), (true, TruncationLimit::Unlimited));
+        assert_eq!(of(&image, false, &[2]), (false, TruncationLimit::Unlimited));
+        assert_eq!(of(&image, true, &[]), (false, bound));
     }
 
     #[test]

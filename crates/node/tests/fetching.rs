@@ -51,6 +51,7 @@ fn assignment(epoch: i32) -> Assignment {
         isr: vec![LEADER, FOLLOWER],
         recovering: false,
         truncation: TruncationLimit::Unlimited,
+        awaits_durability: false,
     }
 }
 

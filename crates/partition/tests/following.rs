@@ -66,6 +66,7 @@ impl Replica {
             isr: vec![LEADER, FOLLOWER],
             recovering: false,
             truncation: TruncationLimit::Unlimited,
+            awaits_durability: false,
         };
         self.partition.assign(assignment, Moment::START);
     }

@@ -59,6 +59,9 @@ pub struct Assignment {
     pub recovering: bool,
     /// How far a follower may truncate its log.
     pub truncation: TruncationLimit,
+    /// The image does not count records of this partition as synced, and a leader may prove that they are: the partition was
+    /// under `durability=page-cache`, and this leader epoch began with `fsync` or later. `false` below `highwater.version` 4.
+    pub awaits_durability: bool,
 }
 
 impl Assignment {
@@ -72,6 +75,7 @@ impl Assignment {
             isr: vec![me],
             recovering: false,
             truncation: TruncationLimit::Unlimited,
+            awaits_durability: false,
         }
     }
 }

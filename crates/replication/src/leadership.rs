@@ -25,6 +25,9 @@ pub struct Proposal {
     pub partition_epoch: i32,
     /// The members wanted, this broker first; for the others the registration that caught up, if it is known.
     pub isr: Vec<(BrokerId, Option<BrokerEpoch>)>,
+    /// Every member has synced all records below the high watermark, and counts synced positions only from now on: the
+    /// partition becomes durable.
+    pub durable: bool,
 }
 
 impl Proposal {
@@ -73,6 +76,8 @@ pub struct Leadership {
     isr: Vec<BrokerId>,
     /// See [`Assignment::recovering`].
     recovering: bool,
+    /// See [`Assignment::awaits_durability`].
+    awaits_durability: bool,
     /// Every other replica that is assigned, in or out of sync.
     peers: Vec<Peer>,
     /// What the controller is being asked, if anything.
@@ -109,6 +114,7 @@ impl Leadership {
             partition_epoch: assignment.partition_epoch,
             isr: in_order(me, &assignment.isr),
             recovering: assignment.recovering,
+            awaits_durability: assignment.awaits_durability,
             peers: peers.map(peer).collect(),
             pending: None,
             unsettled: Vec::new(),
@@ -150,6 +156,11 @@ impl Leadership {
     /// How many replicas the partition is assigned.
     pub fn replica_count(&self) -> usize {
         self.peers.len() + 1
+    }
+
+    /// See [`Assignment::awaits_durability`].
+    pub(crate) fn awaits_durability(&self) -> bool {
+        self.awaits_durability
     }
 
     /// What the controller is being asked.
@@ -265,6 +276,7 @@ impl Leadership {
         let assigned =
             |peer: &Peer| assignment.replicas.iter().any(|replica| replica.broker == peer.broker());
         self.peers.retain(assigned);
+        self.awaits_durability = assignment.awaits_durability;
         self.decided(
             me,
             &IsrDecision {
@@ -303,6 +315,8 @@ impl Leadership {
         answer: &IsrAnswer,
     ) -> Option<Proposal> {
         if let IsrAnswer::Decided(decision) = answer {
+            // The image says what became of it.
+            self.awaits_durability &= self.pending.as_ref().is_none_or(|asked| !asked.durable);
             self.decided(me, decision);
             return None;
         }
@@ -342,11 +356,14 @@ impl Leadership {
     /// watermark stands, the log may end far behind it, and whoever joined would have to leave at once. A joining
     /// replica has durably deleted every record below `log_start`: a deletion that was acknowledged while the replica
     /// was out of sync must not come back when the replica leads.
+    ///
+    /// `synced` is how far this broker has synced its log, under `durability=fsync` only.
     pub(crate) fn propose(
         &mut self,
         me: BrokerId,
         (log_start, log_end): (Offset, Offset),
         high_watermark: Offset,
+        synced: Option<Offset>,
         lag_max: Duration,
     ) -> Option<Proposal> {
         if self.pending.is_some() || self.now < self.rests_until {
@@ -380,17 +397,32 @@ impl Leadership {
             };
             isr.push((peer.broker(), epoch));
         }
+        let durable = self.awaits_durability && self.is_synced(&isr, synced, high_watermark);
         // Members without a replica are the controller's to remove.
         let is_same =
             isr.len() == self.isr.len() && isr.iter().all(|(id, _)| self.isr.contains(id));
         // A decision, whichever, settles what became of the proposals before.
-        if is_same && !self.recovering && self.unsettled.is_empty() {
+        if is_same && !self.recovering && self.unsettled.is_empty() && !durable {
             return None;
         }
         let partition_epoch = self.partition_epoch;
-        let proposal = Proposal { leader_epoch: self.epoch, partition_epoch, isr };
+        let proposal = Proposal { leader_epoch: self.epoch, partition_epoch, isr, durable };
         self.pending = Some(proposal.clone());
         Some(proposal)
+    }
+
+    /// Whether these members have synced every record that may be committed. A fetch in this leader epoch acknowledges synced
+    /// records: the follower has acted upon the metadata with which the epoch began, and counts synced positions since.
+    fn is_synced(
+        &self,
+        isr: &[(BrokerId, Option<BrokerEpoch>)],
+        own: Option<Offset>,
+        high_watermark: Offset,
+    ) -> bool {
+        let floor = high_watermark.max(self.epoch_start);
+        let is_member = |peer: &&Peer| isr.iter().any(|(id, _)| *id == peer.broker());
+        let mut members = self.peers.iter().filter(is_member);
+        own >= Some(floor) && members.all(|peer| peer.position() >= Some(floor))
     }
 }
 
@@ -436,7 +468,7 @@ mod tests {
         assert!(is_followed(&book), "broker 2 is outside of the ISR");
         assert!(!book.is_followed(&[TWO], Moment(51), Offset(10), |_| false), "but in the ELR");
         let proposal =
-            book.propose(ME, (Offset(0), Offset(10)), Offset(10), Duration::from_secs(30));
+            book.propose(ME, (Offset(0), Offset(10)), Offset(10), None, Duration::from_secs(30));
         assert_eq!(proposal.map(|it| it.isr.len()), Some(2));
         assert!(!is_followed(&book), "the controller may have it in the ISR");
     }

@@ -504,12 +504,13 @@ impl Replica {
 
     fn propose(&mut self) -> Option<Proposal> {
         let Role::Leader(leadership) = &mut self.role else { return None };
-        // Alone in the world, as most are: nobody to wait for.
-        if leadership.peers().is_empty() {
+        // The only replica, as in most partitions.
+        if leadership.peers().is_empty() && !leadership.awaits_durability() {
             return None;
         }
         let range = (self.log_start, self.written);
-        leadership.propose(self.me, range, self.high_watermark, self.rules.lag_max)
+        let synced = Some(self.synced).filter(|_| self.rules.durability == Durability::Fsync);
+        leadership.propose(self.me, range, self.high_watermark, synced, self.rules.lag_max)
     }
 
     fn check(&self) {

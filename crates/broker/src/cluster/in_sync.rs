@@ -91,7 +91,7 @@ fn wish(server: &Server, who: BrokerRef, partition: Arc<Partition>) -> Option<As
         partition_epoch: proposal.partition_epoch,
         isr: members.collect(),
         recovering: false,
-        durable: false,
+        durable: proposal.durable,
     };
     Some(Asked { partition, wish })
 }

@@ -518,6 +518,7 @@ fn following_in(leader_epoch: i32) -> Assignment {
         isr: vec![leader],
         recovering: false,
         truncation: TruncationLimit::Unlimited,
+        awaits_durability: false,
     }
 }
 

@@ -7,12 +7,13 @@
 //! sync. So where there are eligible replicas these keys belong to the cluster and to topics, never
 //! to one broker; the founder writes the values of its file down for all.
 
+use super::eligibility::next;
 use super::{Answer, ControllerSettings, Draft, Refusal};
 use crate::image::{ClusterImage, ConfigMap, is_internal};
 use crate::record::{ConfigResource, MetadataRecord};
 use crate::topic_config::{Resolver, StaticConfigs};
 use configuration::{table, value};
-use model::{Durability, ErrorCode, TopicId};
+use model::{BrokerId, Durability, ErrorCode, TopicId};
 use std::collections::BTreeMap;
 
 /// The keys, by the names that brokers and topics have for them.
@@ -165,15 +166,20 @@ impl Draft {
 
     /// What a change of rules means for partitions, in the same decision: a smaller
     /// `min.insync.replicas` lets high watermarks move that stood (KAFKA-16540), and with
-    /// `durability=page-cache` nothing is known to be synced any more.
+    /// `durability=page-cache` nothing is known to be synced any more. With `fsync` again, leaders begin leader epochs in which
+    /// every fetch acknowledges synced records, and prove what is synced.
     pub(super) fn follow_rules(&mut self, before: Vec<(TopicId, TopicRules)>) {
         let mut in_memory = Vec::new();
+        let mut to_be_synced = Vec::new();
         let mut lowered: BTreeMap<u32, Vec<TopicId>> = BTreeMap::new();
         for (id, old) in before {
             let topic = self.image().topic_by_id(id).expect("no topic goes when values change");
             let new = TopicRules::of(self.image(), &topic.name);
             if old.fsync && !new.fsync {
                 in_memory.push(id);
+            }
+            if !old.fsync && new.fsync {
+                to_be_synced.push(id);
             }
             let members = u32::try_from(new.min_isr).unwrap_or(u32::MAX);
             let mut states = topic.partitions().map(|(_, state)| state);
@@ -188,6 +194,21 @@ impl Draft {
         }
         if !in_memory.is_empty() {
             self.push(MetadataRecord::DurabilityLost { topics: in_memory });
+        }
+        to_be_synced.into_iter().for_each(|id| self.begin_synced_epochs(id));
+    }
+
+    /// Begins a leader epoch of each led partition of a topic that is not durable; the leaders stay. The leaders of earlier leader
+    /// epochs cannot have the partition counted as durable, since followers may count written positions in them.
+    fn begin_synced_epochs(&mut self, id: TopicId) {
+        if !self.image().detects_copies() {
+            return;
+        }
+        let topic = self.image().topic_by_id(id).expect("no topic goes when values change").clone();
+        for (index, state) in topic.partitions() {
+            if !state.durable && state.leader != BrokerId::NONE {
+                self.change(id, index, &next(state, true));
+            }
         }
     }
 }

@@ -198,6 +198,7 @@ fn assignment(command: &Command<'_>) -> Assignment {
         isr: command.brokers("isr"),
         recovering: command.text("recovering").is_some(),
         truncation: command.truncation(),
+        awaits_durability: command.text("durable") == Some("awaited"),
     }
 }
 
@@ -238,8 +239,12 @@ fn proposed(proposal: &Proposal) -> String {
         None => id.to_string(),
     };
     let isr: Vec<String> = proposal.isr.iter().map(member).collect();
-    let Proposal { leader_epoch, partition_epoch, .. } = proposal;
-    format!("ask for ISR {} behind {partition_epoch} in epoch {leader_epoch}", isr.join(","))
+    let Proposal { leader_epoch, partition_epoch, durable, .. } = proposal;
+    let synced = if *durable { ", all synced" } else { "" };
+    format!(
+        "ask for ISR {} behind {partition_epoch} in epoch {leader_epoch}{synced}",
+        isr.join(",")
+    )
 }
 
 fn shown(replica: &Replica) -> String {

@@ -663,7 +663,7 @@ impl ClusterBroker {
                     })
                     .collect(),
                 recovering: false,
-                durable: false,
+                durable: proposal.durable,
             }));
         }
         std::mem::take(&mut self.outgoing)
