@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, mpsc as channels};
 use std::time::Duration;
@@ -33,7 +34,7 @@ use metrics::{Source, Sources};
 use model::{BrokerEpoch, BrokerId, TopicPartition, Uuid};
 use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError, Transport};
 use serving::health::BrokerHealth;
-use storage::disk::{Disk, EssentialDisk, RealDisk, TimedDisk};
+use storage::disk::{BallastDisk, Disk, EssentialDisk, RealDisk, TimedDisk};
 use storage::journal::Key;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -146,7 +147,8 @@ pub struct RunningBroker {
 /// runtime that this is called on.
 pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let timed = TimedDisk::new(Arc::new(RealDisk), &config.log_dirs);
-    let disk: Arc<dyn Disk> = Arc::new(timed.clone());
+    let disk: Arc<dyn Disk> =
+        Arc::new(BallastDisk::new(Arc::new(timed.clone()), essential_folders(&config)));
     let data = data_runtime(&config)?;
     let incarnation = Uuid::from_random(fastrand::u128(..).to_be_bytes());
     let (logs, cluster_id) = Logs::open_directories(
@@ -334,6 +336,13 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
 fn doubted_after(config: &BrokerConfig, has_others: bool) -> Option<Duration> {
     let refuses = has_others && config.membership.refuses_in_doubt;
     refuses.then(|| Duration::from_millis(config.membership.session_ms))
+}
+
+/// Folders of the journals and of the metadata log, each with the folder of its ballast.
+fn essential_folders(config: &BrokerConfig) -> Vec<(PathBuf, PathBuf)> {
+    let journals = config.log_dirs.iter().map(|dir| (dir.clone(), dir.clone()));
+    let metadata = (config.metadata_dir.join(METADATA_DIR), config.metadata_dir.clone());
+    journals.chain([metadata]).collect()
 }
 
 fn tell_clock(clock: &Clock) {

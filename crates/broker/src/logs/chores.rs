@@ -206,6 +206,10 @@ fn delete_segments(
 
 fn look_for_room(server: &Arc<Server>, _: &Stop) {
     server.logs.look_for_room(|partition, given_back| report(server, partition, given_back));
+    let config = server.config();
+    if !config.log_dirs.contains(&config.metadata_dir) {
+        server.logs.fill_essential_ballast(&config.metadata_dir);
+    }
 }
 
 fn checkpoint(server: &Arc<Server>, _: &Stop) {

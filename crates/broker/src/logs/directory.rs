@@ -377,9 +377,7 @@ impl Directory {
 
     /// Bytes of the volume in all, and those that may still be written.
     pub fn volume_bytes(&self) -> std::io::Result<(i64, i64)> {
-        let volume = rustix::fs::statvfs(self.path())?;
-        let bytes = |blocks: u64| (blocks.saturating_mul(volume.f_frsize)) as i64;
-        Ok((bytes(volume.f_blocks), bytes(volume.f_bavail)))
+        volume_bytes(self.path())
     }
 
     /// Room on the directory's volume.
@@ -483,4 +481,11 @@ impl Directory {
         }
         Ok(finished)
     }
+}
+
+/// Bytes of the volume of `path` in all, and those that may still be written.
+pub(super) fn volume_bytes(path: &Path) -> std::io::Result<(i64, i64)> {
+    let volume = rustix::fs::statvfs(path)?;
+    let bytes = |blocks: u64| (blocks.saturating_mul(volume.f_frsize)) as i64;
+    Ok((bytes(volume.f_blocks), bytes(volume.f_bavail)))
 }

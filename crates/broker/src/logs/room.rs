@@ -3,7 +3,8 @@
 //! restart.
 //!
 //! Deleting needs room itself: the metadata log and checkpoints grow before any file goes. So a file of
-//! 16 MiB, the ballast, lies in each directory and is removed when the volume is full.
+//! 16 MiB, the ballast, lies in each directory and is removed when the volume is full. Other programs may take that room; the
+//! journal and the metadata log have a ballast of their own for that ([`storage::disk::ballast`]).
 //!
 //! A write that finds no room is no failed disk: what of it was written has been cut off, and the log is
 //! as it was. A *sync* that finds none is final, as every failed sync is.
@@ -14,8 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use partition::{Partition, PartitionError};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
+use storage::disk::EssentialBallast;
 use tracing::{debug, info, warn};
 
+use super::directory::volume_bytes;
 use super::{Directory, Logs};
 
 /// The ballast's name in a log directory.
@@ -101,6 +104,9 @@ impl Logs {
     pub fn look_for_room(&self, report: impl Fn(&Arc<Partition>, Result<(), PartitionError>)) {
         for directory in self.directories().filter(|directory| !directory.is_offline()) {
             let Ok((total, free)) = directory.volume_bytes() else { continue };
+            if !directory.room.is_full() {
+                self.fill_essential_ballast(directory.path());
+            }
             match directory.room.look(total as u64, free as u64) {
                 Some(Change::Fill) => self.close_to_appends(directory),
                 Some(Change::Reopen { ballast }) => {
@@ -113,6 +119,18 @@ impl Logs {
                 None => {}
             }
             self.give_back_zeros(directory, &report);
+        }
+    }
+
+    /// Makes the essential ballast in `folder`, or what is missing of it, if the volume has room. Failing to is no failure.
+    pub(super) fn fill_essential_ballast(&self, folder: &Path) {
+        let Ok((total, free)) = volume_bytes(folder) else { return };
+        let bytes = EssentialBallast::bytes(total as u64);
+        if (free as u64) < 3 * bytes {
+            return;
+        }
+        if let Err(error) = EssentialBallast::of(folder).fill(&*self.disk, bytes) {
+            debug!(folder = %folder.display(), %error, "no room can be set aside for essential files");
         }
     }
 

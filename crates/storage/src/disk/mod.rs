@@ -18,6 +18,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+pub mod ballast;
 mod essential;
 mod gated;
 pub mod guard;
@@ -28,6 +29,7 @@ pub mod reserve;
 pub mod sim;
 mod timed;
 
+pub use ballast::{BallastDisk, EssentialBallast};
 pub use essential::EssentialDisk;
 pub use gated::GatedDisk;
 pub use real::RealDisk;
