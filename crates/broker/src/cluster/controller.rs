@@ -15,6 +15,7 @@ use quorum::{Quorum, QuorumError};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::answers::Forwarded;
+use super::succession;
 use super::watching::Watching;
 
 /// How long a decision is tried to be had.
@@ -194,19 +195,21 @@ async fn decide_here(quorum: &Quorum, request: Request) -> Forwarded {
 pub(super) struct ControllerService {
     pub(super) quorum: Arc<std::sync::OnceLock<Arc<Quorum>>>,
     pub(super) watching: Arc<Watching>,
+    pub(super) links: Arc<Links>,
 }
 
 impl Service for ControllerService {
     fn answer<'a>(&'a self, _: &'a Arc<Peer>, message: Bytes) -> Answering<'a> {
         // On a task of its own: who does not wait any more must not leave a decision half made.
         let (quorum, watching) = (self.quorum.get().cloned(), Arc::clone(&self.watching));
+        let links = Arc::clone(&self.links);
         let answering = tokio::spawn(async move {
             let Some(quorum) = quorum else { return Forwarded::Elsewhere(None) };
             if !quorum.is_leader() {
                 return Forwarded::Elsewhere(quorum.leader());
             }
             match Request::from_bytes(&message) {
-                Ok(request) => decide_for_other(&quorum, &watching, request).await,
+                Ok(request) => decide_for_other(&quorum, &watching, &links, request).await,
                 Err(cause) => Forwarded::Refused(cause.to_string()),
             }
         });
@@ -217,7 +220,12 @@ impl Service for ControllerService {
     }
 }
 
-async fn decide_for_other(quorum: &Quorum, watching: &Watching, mut request: Request) -> Forwarded {
+async fn decide_for_other(
+    quorum: &Quorum,
+    watching: &Watching,
+    links: &Links,
+    mut request: Request,
+) -> Forwarded {
     let register = match &mut request {
         Request::RegisterBroker(register) => Some(register),
         Request::RegisterBroker2(request) => Some(&mut request.register),
@@ -229,6 +237,10 @@ async fn decide_for_other(quorum: &Quorum, watching: &Watching, mut request: Req
         if image.cluster_id().is_none() {
             // Its founder is about to make it.
             return Forwarded::Elsewhere(quorum.leader());
+        }
+        if let Err(refusal) = succession::check(links, quorum.node(), &image, register).await {
+            let index = quorum.applied_index().unwrap_or(0);
+            return Forwarded::Decided(index, Response::RegisterBroker(Err(refusal)));
         }
         register.earlier_incarnation_alive = watching.may_be_alive(&image, register.broker);
     }

@@ -84,6 +84,7 @@ impl ClusterLinks {
         ));
         let caught_up: Arc<CaughtUp> = Arc::default();
         let members = MemberService::new();
+        let links = Arc::new(Links::new());
         let services = Services::default()
             .with(service::QUORUM, Arc::new(members.clone()))
             .with(
@@ -91,6 +92,7 @@ impl ClusterLinks {
                 Arc::new(ControllerService {
                     quorum: Arc::clone(&quorum),
                     watching: Arc::clone(&watching),
+                    links: Arc::clone(&links),
                 }),
             )
             .with(
@@ -118,7 +120,6 @@ impl ClusterLinks {
             Arc::clone(&observer),
         );
         let door = Arc::new(door.with_fetchers(hand_on(&fetchers)));
-        let links = Arc::new(Links::new());
         let opened = ClusterLinks {
             me: config.node_id,
             identity,

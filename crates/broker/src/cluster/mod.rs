@@ -6,6 +6,7 @@
 //! controller  having something decided, wherever the active controller is
 //! joining     registration, and serving from then on
 //! heartbeats  telling the controller that this broker lives
+//! succession  on the active controller: whether a registered process answers when another one registers
 //! watching    on the active controller: who is alive, whom to fence, what follows (sweeps)
 //! probing     on the active controller: brokers that answer no probe
 //! members     on the active controller: who is a member of the quorum, and as which folder
@@ -44,6 +45,7 @@ mod probing;
 mod refused;
 mod returning;
 mod sick_disks;
+mod succession;
 mod superseded;
 mod telling;
 mod watching;

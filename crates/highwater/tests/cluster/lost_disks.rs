@@ -34,7 +34,7 @@ fn put_back(from: &Path, folder: &str) {
 }
 
 /// Copies a folder with all that is in it.
-fn copy(from: &Path, to: &Path) {
+pub(super) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -74,7 +74,7 @@ impl Started {
         fs::read_to_string(&self.reports).unwrap()
     }
 
-    fn wait_for_report(&self, words: &str) {
+    pub(super) fn wait_for_report(&self, words: &str) {
         let deadline = Instant::now() + LIMIT;
         while !self.reported(words) {
             assert!(Instant::now() < deadline, "no {words:?} in\n{}", self.said());

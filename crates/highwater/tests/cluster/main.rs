@@ -2,8 +2,10 @@
 //! folder, and what becomes of its brokers when they, or the command, are stopped or killed. What a cluster keeps is in
 //! `replication.rs`, and what becomes of lost disks in `lost_disks.rs`.
 
+mod clones;
 mod console;
 mod deletion;
+mod full_volume;
 mod health;
 mod held_up;
 mod hints;
