@@ -204,7 +204,7 @@ fn metrics_are_on_this_machine_and_where_they_are_wanted() {
     let http = broker.at("http");
     assert!(http.starts_with("127.0.0.1:"), "{http}");
     for address in [&http, &free.to_string()] {
-        for path in ["/metrics", "/healthz", "/readyz"] {
+        for path in ["/metrics", "/livez", "/healthz", "/readyz"] {
             assert_eq!(status(address, path, ""), 200, "{address}{path}");
         }
         for path in ["/console", "/topics", "/api/v1/me"] {

@@ -3,9 +3,11 @@
 //! ```text
 //! pulse        a thread that checks whether the control and data threads run
 //! closed_port  the controller port of a node whose file lists no other voter
+//! levels       features that can be finalized
 //! ```
 
 mod closed_port;
+mod levels;
 mod pulse;
 
 pub use closed_port::watch_closed_port;
@@ -121,6 +123,7 @@ fn facts(server: &Server) -> BrokerFacts {
         refused_truncations: refused_truncations(server),
         controller_silent_for: server.health.controller_silent_for(now, session),
         quorum: voters(server),
+        feature_lags: levels::lags(&image),
         leaderless_partitions: leaderless(&image),
         ..BrokerFacts::default()
     }

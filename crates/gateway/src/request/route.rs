@@ -264,6 +264,7 @@ const fn delete(id: &'static str, pattern: &'static str, make: Make) -> Entry {
 /// Everything that can be asked. No path fits two patterns of one method.
 pub const TABLE: &[Entry] = &[
     get("about", "/", |_| Ok(Route::About)),
+    get("livez", "/livez", |_| Ok(Route::Alive)),
     get("healthz", "/healthz", |_| Ok(Route::Alive)),
     get("healthy", "/healthy", |_| Ok(Route::Alive)),
     get("readyz", "/readyz", |_| Ok(Route::Ready)),
@@ -457,6 +458,7 @@ mod tests {
         assert_eq!(get("/v3/clusters/c"), Ok(Route::Clusters { id: Some("c".into()) }));
         assert_eq!(get("/"), Ok(Route::About));
         assert_eq!(get("/healthz"), Ok(Route::Alive));
+        assert_eq!(get("/livez"), Ok(Route::Alive));
         assert_eq!(get("/metrics"), Ok(Route::Metrics));
         assert_eq!(get("/openapi"), Ok(Route::Document));
         assert_eq!(post("/admin/topics"), Ok(Route::CreateTopic));

@@ -33,7 +33,7 @@ const JSON: &str = "application/json";
 /// What each route needs, by its id in the table. A route that is missing here fails the test, and so does one too many.
 fn needs(id: &str) -> Option<Role> {
     match id {
-        "about" | "healthz" | "healthy" | "readyz" | "ready" | "metrics" | "openapi"
+        "about" | "livez" | "healthz" | "healthy" | "readyz" | "ready" | "metrics" | "openapi"
         | "openapi.json" | "openapi.v3" | "me" | "loginPage" | "logIn" | "logOut" => None,
         "brokers" | "topics" | "topic" | "partitions" | "partition" | "offsets" | "records"
         | "events" | "clusters" | "cluster" | "distribution" | "eventCounts" | "keyCounts"
