@@ -504,12 +504,13 @@ impl Replica {
 
     fn propose(&mut self) -> Option<Proposal> {
         let Role::Leader(leadership) = &mut self.role else { return None };
+        let synced = Some(self.synced).filter(|_| self.rules.durability == Durability::Fsync);
+        let awaits_proof = leadership.awaits_durability() && synced.is_some();
         // The only replica, as in most partitions.
-        if leadership.peers().is_empty() && !leadership.awaits_durability() {
+        if leadership.peers().is_empty() && !awaits_proof {
             return None;
         }
         let range = (self.log_start, self.written);
-        let synced = Some(self.synced).filter(|_| self.rules.durability == Durability::Fsync);
         leadership.propose(self.me, range, self.high_watermark, synced, self.rules.lag_max)
     }
 

@@ -66,7 +66,7 @@ pub use refused::{Refused, settle_mended};
 pub use returning::{Returning, assigned};
 pub use sick_disks::SickDisks;
 pub use superseded::Contacts;
-pub(crate) use superseded::is_superseded;
+pub(crate) use superseded::{count_superseded, is_superseded};
 pub use telling::tell_at_start;
 pub(crate) use watching::run as watch;
 

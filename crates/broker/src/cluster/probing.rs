@@ -88,6 +88,14 @@ impl Probes {
         image.brokers().map(|broker| broker.id).filter(may_lead).collect()
     }
 
+    /// Suspected brokers, ascending.
+    pub(crate) fn suspects(&self, image: &ClusterImage) -> Vec<BrokerId> {
+        let state = self.state.lock();
+        let Some(suspicion) = &state.suspicion else { return Vec::new() };
+        let brokers = image.brokers().map(|broker| broker.id);
+        brokers.filter(|id| suspicion.is_suspected(*id)).collect()
+    }
+
     /// Whether a broker is suspected.
     pub(super) fn has_suspects(&self) -> bool {
         self.state.lock().suspicion.as_ref().is_some_and(Suspicion::has_suspects)

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use model::{BrokerId, Moment};
 use parking_lot::RwLock;
-use partition::Partition;
+use partition::{Partition, Status};
 use tracing::{info, warn};
 
 use crate::counters::Counter;
@@ -75,8 +75,33 @@ impl Contacts {
     }
 }
 
-/// Whether another leader may have been elected for a partition that this broker leads.
+/// Partitions that this broker leads and for which another leader may have been elected.
+pub(crate) fn count_superseded(server: &Server) -> usize {
+    if !server.contacts.are_in_doubt(server.clock.moment()) {
+        return 0;
+    }
+    let topics = server.topics.snapshot();
+    let led = topics.partitions().filter(|partition| partition.status() == Status::Leading);
+    led.filter(|partition| may_be_led_elsewhere(server, partition)).count()
+}
+
+/// Whether another leader may have been elected for a partition that this broker leads. Counts and reports it.
 pub(crate) fn is_superseded(server: &Server, partition: &Partition) -> bool {
+    let is_superseded = may_be_led_elsewhere(server, partition);
+    let contacts = &server.contacts;
+    if is_superseded {
+        contacts.refused.add(1);
+        if !contacts.is_in_doubt.swap(true, Ordering::Relaxed) {
+            warn!(
+                "no controller answered for a session: records with acks=0 or acks=1 are refused where another leader may \
+                 have been elected; check the connections with the voters"
+            );
+        }
+    }
+    is_superseded
+}
+
+fn may_be_led_elsewhere(server: &Server, partition: &Partition) -> bool {
     let (contacts, now) = (&server.contacts, server.clock.moment());
     if !contacts.are_in_doubt(now) {
         return false;
@@ -90,17 +115,7 @@ pub(crate) fn is_superseded(server: &Server, partition: &Partition) -> bool {
     // A proposal of this leader that the image does not have yet is in the leader's own book.
     let others: Vec<BrokerId> = state.isr.iter().chain(&state.elr).copied().collect();
     let was_here = |member: BrokerId| contacts.was_fetched_by(member, since);
-    let is_superseded = !partition.is_followed(&others, since, was_here);
-    if is_superseded {
-        contacts.refused.add(1);
-        if !contacts.is_in_doubt.swap(true, Ordering::Relaxed) {
-            warn!(
-                "no controller answered for a session: records with acks=0 or acks=1 are refused where another leader may \
-                 have been elected; check the connections with the voters"
-            );
-        }
-    }
-    is_superseded
+    !partition.is_followed(&others, since, was_here)
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ impl Watching {
     }
 
     /// Answers to probes.
-    pub(super) fn probes(&self) -> &Probes {
+    pub(crate) fn probes(&self) -> &Probes {
         &self.probes
     }
 

@@ -27,6 +27,7 @@ use serving::health::broker::{
 use serving::health::{BrokerHealth, Condition};
 use tracing::{info, warn};
 
+use crate::cluster::count_superseded;
 use crate::server::Server;
 
 /// Silence of a voter after which the leader of the quorum counts it as not answering.
@@ -124,8 +125,9 @@ fn facts(server: &Server) -> BrokerFacts {
         controller_silent_for: server.health.controller_silent_for(now, session),
         quorum: voters(server),
         feature_lags: levels::lags(&image),
+        superseded_partitions: count_superseded(server),
+        suspected_brokers: suspects(server, &image),
         leaderless_partitions: leaderless(&image),
-        ..BrokerFacts::default()
     }
 }
 
@@ -158,16 +160,23 @@ fn registration(server: &Server, image: &ClusterImage) -> RegistrationState {
 
 fn directories(server: &Server) -> Vec<DirectoryFacts> {
     let (offline, full) = (server.logs.offline(), server.logs.full());
-    let facts = server.logs.directories().map(|directory| {
+    let facts = server.logs.directories().enumerate().map(|(at, directory)| {
         let path = directory.path();
         DirectoryFacts {
             path: path.display().to_string(),
             failure: offline.iter().find(|(it, _)| it == path).map(|(_, cause)| cause.clone()),
             is_full: full.iter().any(|it| it == path),
+            unfinished_for: server.sick_disks.oldest_operation(at),
             ..DirectoryFacts::default()
         }
     });
     facts.collect()
+}
+
+/// Brokers that this node suspects as the active controller.
+fn suspects(server: &Server, image: &ClusterImage) -> Vec<i32> {
+    let suspects = server.links.iter().flat_map(|links| links.watching().probes().suspects(image));
+    suspects.map(|BrokerId(id)| id).collect()
 }
 
 fn voters(server: &Server) -> VoterFacts {

@@ -13,8 +13,8 @@ use super::*;
 
 /// The answer of one endpoint: its code, and its body.
 #[derive(Debug, Clone, PartialEq)]
-struct Answer {
-    code: u16,
+pub(super) struct Answer {
+    pub(super) code: u16,
     body: Value,
 }
 
@@ -43,14 +43,14 @@ fn get(address: &str, path: &str) -> Option<Answer> {
 }
 
 /// Address of `http.listener` in a broker's file.
-fn http_of(folder: &Path) -> String {
+pub(super) fn http_of(folder: &Path) -> String {
     let file = fs::read_to_string(folder.join("server.properties")).unwrap();
     let line = file.lines().find_map(|line| line.strip_prefix("http.listener="));
     line.unwrap().to_owned()
 }
 
 /// Codes of `/livez`, `/readyz` and `/healthz`, and the status of the last.
-fn codes(http: &str) -> Option<(u16, u16, u16, String)> {
+pub(super) fn codes(http: &str) -> Option<(u16, u16, u16, String)> {
     let (live, ready) = (get(http, "/livez")?, get(http, "/readyz")?);
     let health = get(http, "/healthz")?;
     let status = health.status().to_owned();
@@ -62,7 +62,7 @@ fn expected(live: u16, ready: u16, health: u16, status: &str) -> Option<(u16, u1
 }
 
 /// Waits until `/healthz` names the condition; its answer then.
-fn until_named(http: &str, condition: &str) -> Answer {
+pub(super) fn until_named(http: &str, condition: &str) -> Answer {
     let deadline = Instant::now() + LIMIT;
     loop {
         let answer = get(http, "/healthz");
@@ -75,7 +75,7 @@ fn until_named(http: &str, condition: &str) -> Answer {
 }
 
 /// Exit code and output of `cluster health`.
-fn cluster_health(bootstrap: &str) -> (i32, String) {
+pub(super) fn cluster_health(bootstrap: &str) -> (i32, String) {
     let output = try_run(bootstrap, "cluster health");
     (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
 }
@@ -351,4 +351,109 @@ fn a_broker_that_waits_for_a_quorum_is_alive_and_not_ready() {
     assert!(get(&node.http, "/readyz").unwrap().names("starting"));
     assert_eq!(codes(&node.http), expected(200, 503, 503, "unavailable"));
     assert_eq!(get(&node.http, "/metrics").unwrap().code, 503);
+}
+
+#[test]
+fn a_silent_broker_is_named_by_the_active_controller_alone() {
+    let (_place, folder) = place();
+    // Longer than the test may take: a fenced broker is not suspected.
+    let up = Up::of(&folder, 3, &["--set", "broker.session.timeout.ms=600000"]);
+    let active = usize::try_from(controller(&up.bootstrap)).unwrap() - 1;
+    let (silent, other) = ((active + 1) % 3, (active + 2) % 3);
+    let http = |at: usize| http_of(Path::new(&up.brokers[at].folder));
+    up.brokers[silent].signal(Signal::STOP);
+    let answer = until_named(&http(active), "broker_suspected");
+    assert_eq!((answer.code, answer.status()), (200, "ok"), "{answer:?}");
+    let answer = get(&http(other), "/healthz").unwrap();
+    assert!(!answer.names("broker_suspected"), "{answer:?}");
+    let (exit, text) = cluster_health(&up.brokers[active].address);
+    let named = format!("broker_suspected: broker {} is silent", silent + 1);
+    assert!(exit == 1 && text.contains(&named), "{text}");
+    up.brokers[silent].signal(Signal::CONT);
+    wait_until("the broker answers again", || {
+        get(&http(active), "/healthz").is_some_and(|answer| !answer.names("broker_suspected"))
+    });
+    up.stop();
+}
+
+/// An ext4 file system in a file; unmounted when dropped.
+struct FreezableVolume(PathBuf);
+
+/// A frozen volume; thawed when dropped. No process that uses the volume ends before that.
+struct FrozenVolume<'a>(&'a FreezableVolume);
+
+impl FreezableVolume {
+    /// `None`: this user may not mount a file system, or freeze one.
+    fn mount(place: &Path) -> Option<FreezableVolume> {
+        let (image, mount) = (place.join("image"), place.join("mount"));
+        fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+        fs::create_dir(&mount).unwrap();
+        let succeeds = |command: &mut Command| {
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            command.status().is_ok_and(|status| status.success())
+        };
+        let mut make = Command::new("mkfs.ext4");
+        let mut at = Command::new("mount");
+        let is_made = succeeds(make.args(["-q", "-F"]).arg(&image))
+            && succeeds(at.args(["-o", "loop"]).arg(&image).arg(&mount));
+        let volume = is_made.then(|| FreezableVolume(mount))?;
+        let is_freezable = volume.freeze().is_some();
+        is_freezable.then_some(volume)
+    }
+
+    fn freeze(&self) -> Option<FrozenVolume<'_>> {
+        self.fsfreeze("-f").then(|| FrozenVolume(self))
+    }
+
+    fn fsfreeze(&self, flag: &str) -> bool {
+        let mut command = Command::new("fsfreeze");
+        command.arg(flag).arg(&self.0).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    }
+}
+
+impl Drop for FrozenVolume<'_> {
+    fn drop(&mut self) {
+        self.0.fsfreeze("-u");
+    }
+}
+
+impl Drop for FreezableVolume {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).stderr(Stdio::null()).status();
+    }
+}
+
+#[test]
+fn a_directory_whose_disk_hangs_is_named_until_the_disk_answers() {
+    let place = tempfile::tempdir().unwrap();
+    let Some(volume) = FreezableVolume::mount(place.path()) else {
+        eprintln!("skipped: this user may not mount and freeze a file system");
+        return;
+    };
+    let folder = place.path().join("node");
+    let (here, there) = (folder.join("a"), volume.0.join("b"));
+    let dirs = format!("{},{}", here.display(), there.display());
+    let metadata = here.display().to_string();
+    let node = Node::start(&folder, None, &[("log.dirs", &dirs), ("metadata.log.dir", &metadata)]);
+    run(&node.address, "topic create many -p 8");
+    let frozen = volume.freeze().unwrap();
+    // One partition in two is on each disk.
+    let producers: Vec<_> = (0..8)
+        .map(|partition| {
+            let mut command = Command::new(HIGHWATER);
+            command.args(["produce", "many", "-b", &node.address, "--partition"]);
+            command.arg(partition.to_string()).stdin(Stdio::piped());
+            let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            child.stdin.take().unwrap().write_all(b"unfinished\n").unwrap();
+            ByHand(child)
+        })
+        .collect();
+    let answer = until_named(&node.http, "log_directory_hung");
+    assert_eq!((answer.code, answer.status()), (200, "degraded"), "{answer:?}");
+    drop(frozen);
+    wait_until("the disk answers", || {
+        get(&node.http, "/healthz").is_some_and(|answer| !answer.names("log_directory_hung"))
+    });
+    drop(producers);
 }

@@ -1,5 +1,6 @@
 //! A leader that no controller answers: it refuses records that another leader would drop, and takes them again.
 
+use super::health::{cluster_health, codes, http_of, until_named};
 use super::metrics::{sum, wait_for};
 use super::quorum::controller;
 use super::replication::{all_acknowledged, described, produce, wait_for_all_in_sync};
@@ -54,6 +55,12 @@ fn a_leader_without_controller_and_followers_refuses_records_that_may_be_lost() 
         sum(left, "highwater_produce_refused_in_doubt_total") > 0.0
     });
     drop(producer);
+    let http = http_of(Path::new(&left[0].folder));
+    let answer = until_named(&http, "leader_superseded");
+    assert_eq!(answer.code, 503, "{answer:?}");
+    assert_eq!(codes(&http).map(|(live, ready, ..)| (live, ready)), Some((200, 503)));
+    let (exit, text) = cluster_health(&left[0].address);
+    assert!(exit == 1 && text.contains("leader_superseded: "), "{text}");
     for broker in &others {
         broker.signal(Signal::CONT);
     }
