@@ -35,6 +35,8 @@ pub enum Mutant {
     CopiesCount,
     /// The broker epochs of an ISR's members are lost on the way to the controller (KIP-903).
     DropsMemberEpochs,
+    /// A smaller `min.insync.replicas` leaves replicas eligible (KAFKA-16540).
+    SmallerMinIsrKeepsEligible,
     /// Which processes had the log directories before is lost on the way to the controller.
     DropsHolders,
     /// A broker that is silent, or has a sick disk, joins ISRs.
@@ -47,7 +49,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All that the simulation finds. The transcript of relief finds the others.
-    pub const ALL: [Mutant; 16] = [
+    pub const ALL: [Mutant; 17] = [
         Mutant::UncleanIsClean,
         Mutant::UncleanLeadsOn,
         Mutant::AnotherDiskCounts,
@@ -64,6 +66,7 @@ impl Mutant {
         Mutant::CopiesCount,
         Mutant::DropsMemberEpochs,
         Mutant::DropsHolders,
+        Mutant::SmallerMinIsrKeepsEligible,
     ];
 
     /// Rules of relief ([`crate::decide::RelieveReplicas`]).

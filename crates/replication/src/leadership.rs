@@ -264,6 +264,11 @@ impl Leadership {
     /// state of the same number is taken as well, for the standing of brokers (KAFKA-13790); an older one is not
     /// news: the answer to a proposal may come before the image.
     pub(crate) fn update(&mut self, me: BrokerId, assignment: &Assignment) {
+        if assignment.partition_epoch <= self.partition_epoch
+            && is_planted(Mutant::StandingNeedsNumber)
+        {
+            return;
+        }
         for replica in assignment.replicas.iter().filter(|replica| replica.broker != me) {
             match self.peers.iter_mut().find(|peer| peer.broker() == replica.broker) {
                 Some(peer) => peer.set_standing(replica.standing),
@@ -304,6 +309,9 @@ impl Leadership {
             self.partition_epoch = decision.partition_epoch;
             self.isr = in_order(me, &decision.isr);
             self.recovering = decision.recovering;
+            if is_planted(Mutant::IsrChangeForgetsStart) {
+                self.epoch_start = Offset(0);
+            }
         }
     }
 

@@ -44,6 +44,10 @@ pub enum Mutant {
     ReportsUnsyncedStart,
     /// A follower refuses every truncation, also above the highest committed offset that it has known.
     BoundAtLogEnd,
+    /// A change of the ISR forgets the start of the leader epoch (KAFKA-15021).
+    IsrChangeForgetsStart,
+    /// The standing of brokers is taken from a state with a new number only (KAFKA-13790).
+    StandingNeedsNumber,
     /// The high watermark waits for a replica that the controller refused to take into the ISR.
     RefusedIsWaitedFor,
 }
@@ -53,7 +57,7 @@ impl Mutant {
     pub const OF_SICKNESS: [Mutant; 1] = [Mutant::RefusedIsWaitedFor];
 
     /// All that the other runs of several brokers find.
-    pub const ALL: [Mutant; 20] = [
+    pub const ALL: [Mutant; 22] = [
         Mutant::LeaderAlone,
         Mutant::WrittenIsSynced,
         Mutant::AsksUnsynced,
@@ -74,6 +78,8 @@ impl Mutant {
         Mutant::JoinsUndeleted,
         Mutant::ReportsUnsyncedStart,
         Mutant::BoundAtLogEnd,
+        Mutant::IsrChangeForgetsStart,
+        Mutant::StandingNeedsNumber,
     ];
 }
 

@@ -10,6 +10,7 @@
 use super::eligibility::next;
 use super::{Answer, ControllerSettings, Draft, Refusal};
 use crate::image::{ClusterImage, ConfigMap, is_internal};
+use crate::mutants::{Mutant, is_planted};
 use crate::record::{ConfigResource, MetadataRecord};
 use crate::topic_config::{Resolver, StaticConfigs};
 use configuration::{table, value};
@@ -184,6 +185,7 @@ impl Draft {
             let members = u32::try_from(new.min_isr).unwrap_or(u32::MAX);
             let mut states = topic.partitions().map(|(_, state)| state);
             if new.min_isr < old.min_isr
+                && !is_planted(Mutant::SmallerMinIsrKeepsEligible)
                 && states.any(|state| state.with_elr_cleared(members).is_some())
             {
                 lowered.entry(members).or_default().push(id);
