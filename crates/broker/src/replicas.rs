@@ -741,6 +741,7 @@ mod tests {
             isr: me,
             elr: Vec::new(),
             leader: BrokerId(1),
+            restarted: Vec::new(),
             last_known_leader: BrokerId::NONE,
             leader_epoch: LeaderEpoch(0),
             partition_epoch: 0,

@@ -33,6 +33,8 @@ pub enum Mutant {
     OfflineLeads,
     /// A log directory that was put back from a copy counts as what the last process has left (KIP-966).
     CopiesCount,
+    /// An eligible replica whose broker registered again is elected without comparing log ends.
+    RestartedIsTrusted,
     /// The broker epochs of an ISR's members are lost on the way to the controller (KIP-903).
     DropsMemberEpochs,
     /// A smaller `min.insync.replicas` leaves replicas eligible (KAFKA-16540).
@@ -64,6 +66,7 @@ impl Mutant {
         Mutant::BothAreGivenUp,
         Mutant::OfflineLeads,
         Mutant::CopiesCount,
+        Mutant::RestartedIsTrusted,
         Mutant::DropsMemberEpochs,
         Mutant::DropsHolders,
         Mutant::SmallerMinIsrKeepsEligible,

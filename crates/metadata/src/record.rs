@@ -55,6 +55,10 @@ pub struct PartitionRecord {
     /// because it has not moved since they left. Invariant: a subset of `replicas`, none of `isr`.
     #[serde(with = "json::broker_ids", default, skip_serializing_if = "Vec::is_empty")]
     pub elr: Vec<BrokerId>,
+    /// Members of `elr` whose broker registered again, after a stop that was not clean, since the replica was last in sync. The log
+    /// directory may have been put back from a copy, so log ends decide whether such a replica is elected. Level 4.
+    #[serde(with = "json::broker_ids", default, skip_serializing_if = "Vec::is_empty")]
+    pub restarted: Vec<BrokerId>,
     /// The leader, or [`BrokerId::NONE`]. Invariant: in `isr` if there is one.
     #[serde(with = "json::broker_id")]
     pub leader: BrokerId,
@@ -443,6 +447,16 @@ impl MetadataRecord {
     pub fn level(&self) -> i16 {
         use MetadataRecord::*;
         match self {
+            TopicCreated2 { partitions, .. }
+                if partitions.iter().any(|state| !state.restarted.is_empty()) =>
+            {
+                COPIES_LEVEL
+            }
+            PartitionAdded2 { state, .. } | PartitionChanged2 { state, .. }
+                if !state.restarted.is_empty() =>
+            {
+                COPIES_LEVEL
+            }
             TopicCreated2 { .. }
             | PartitionAdded2 { .. }
             | PartitionChanged2 { .. }
@@ -532,6 +546,7 @@ mod tests {
             isr: vec![BrokerId(1)],
             elr: Vec::new(),
             leader: BrokerId(1),
+            restarted: Vec::new(),
             last_known_leader: BrokerId::NONE,
             leader_epoch: LeaderEpoch(3),
             partition_epoch: 4,
@@ -564,6 +579,7 @@ mod tests {
             isr: Vec::new(),
             elr: vec![BrokerId(2)],
             leader: BrokerId::NONE,
+            restarted: Vec::new(),
             last_known_leader: BrokerId(1),
             durable: true,
             ..first.clone()

@@ -6,14 +6,16 @@
 //!
 //! Read [`fetcher`] (the follower's side of replication) with its bytes ([`fetching`]; the leader's side is [`answering`]),
 //! [`roles`] (what the image means for a replica), then [`heartbeats`] (what brokers tell the controller), [`sessions`] (whom
-//! the active controller fences), [`probes`] and [`suspicion`] (silent brokers that lose their leaderships before they are fenced) and
-//! [`standstill`] (who has itself fenced).
+//! the active controller fences), [`probes`] and [`suspicion`] (silent brokers that lose their leaderships before they are fenced),
+//! [`elections`] (leaders by log ends, with their bytes in [`log_ends`]) and [`standstill`] (who has itself fenced).
 
 pub mod answering;
 pub mod disks;
+pub mod elections;
 pub mod fetcher;
 pub mod fetching;
 pub mod heartbeats;
+pub mod log_ends;
 pub mod mutants;
 pub mod probes;
 pub mod roles;
@@ -21,6 +23,7 @@ pub mod sessions;
 pub mod standstill;
 pub mod suspicion;
 
+pub use elections::Elections;
 pub use fetcher::{Answered, Ask, Asked, Effects, Event, Fetcher, Key, ReplicaAnswerError};
 pub use sessions::Sessions;
 pub use suspicion::{ProbeTimes, Suspicion, SuspicionDue};

@@ -8,6 +8,8 @@ pub enum Mutant {
     DropsLastEpochs,
     /// A leader's answer does not say where the histories part (KIP-595).
     DropsDivergences,
+    /// An election by log ends takes the first answer.
+    ElectsByFirstEnd,
     /// A heartbeat does not say in which registration its broker lives.
     DropsHeartbeatEpochs,
     /// A controller that polled late suspects brokers for its own lateness.
@@ -20,8 +22,12 @@ pub enum Mutant {
 
 impl Mutant {
     /// All that the simulation finds.
-    pub const ALL: [Mutant; 3] =
-        [Mutant::DropsLastEpochs, Mutant::DropsDivergences, Mutant::DropsHeartbeatEpochs];
+    pub const ALL: [Mutant; 4] = [
+        Mutant::DropsLastEpochs,
+        Mutant::DropsDivergences,
+        Mutant::ElectsByFirstEnd,
+        Mutant::DropsHeartbeatEpochs,
+    ];
 }
 
 #[cfg(debug_assertions)]

@@ -105,6 +105,15 @@ impl Partition {
         }
     }
 
+    /// The leader epoch of the last synced record, and the offset behind that record, whatever the role. Where no record is left,
+    /// the leader epoch that the next one would have.
+    pub fn synced_end(&self) -> (LeaderEpoch, Offset) {
+        let state = self.lock();
+        let end = state.log.synced_below();
+        let last = if end > state.log.log_start_offset() { Offset(end.0 - 1) } else { end };
+        (state.log.epoch_at(last), end)
+    }
+
     /// Where the leader epoch `epoch` ended here.
     pub fn epoch_end(
         &self,

@@ -162,6 +162,7 @@ mod tests {
             isr: isr.iter().copied().map(BrokerId).collect(),
             elr: elr.iter().copied().map(BrokerId).collect(),
             leader: BrokerId(leader),
+            restarted: Vec::new(),
             last_known_leader: BrokerId::NONE,
             leader_epoch: LeaderEpoch(epoch),
             partition_epoch: epoch,

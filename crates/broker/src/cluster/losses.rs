@@ -160,6 +160,7 @@ mod tests {
             isr: ids(isr),
             elr: ids(elr),
             leader: isr.first().map_or(BrokerId::NONE, |id| BrokerId(*id)),
+            restarted: Vec::new(),
             last_known_leader: BrokerId::NONE,
             leader_epoch: LeaderEpoch(3),
             partition_epoch: 0,

@@ -49,7 +49,8 @@ impl Draft {
         state: &PartitionImage,
     ) {
         let old = self.image.topic_by_id(topic_id).and_then(|topic| topic.partition(partition));
-        let state = state.to_record(partition);
+        let mut state = state.to_record(partition);
+        state.restarted.retain(|id| state.elr.contains(id));
         let unclean = unclean_election(old, topic_id, &state);
         if unclean.is_some() {
             self.allow_truncation(topic_id, partition, state.leader_epoch);

@@ -8,18 +8,24 @@
 //! ```
 //!
 //! Election (R4): the leader as long as it is in the ISR and eligible; the first assigned replica in
-//! the ISR; the first in the ELR; a leader that is about to stop, while nobody can take over. None of
+//! the ISR; a member of the ELR, see below; a leader that is about to stop, while nobody can take over. None of
 //! them lacks what was acknowledged. Then, uncleanly and counted: who led last, if nobody complete is
 //! left at all; where the topic allows it, who led last or the first that is eligible. Whoever is
 //! elected must be eligible *now*, the last leader too (KAFKA-19522): so between a broker's fencing and
 //! the sweep that follows nothing unsafe can happen. A broker is not eligible for a partition whose replica it cannot
 //! serve, because its log directory failed (KIP-858).
 //!
+//! A member of the ELR whose broker registered again after a stop that was not clean may be a copy of an earlier time. The first
+//! member of the ELR that never went away is elected; if there is none, the controller requests (last epoch, synced end) from the
+//! complete replicas, and the greatest is elected ([`super::log_ends`]). Every complete replica has every acknowledged record, so the
+//! greatest has. A partition with one complete replica elects that one.
+//!
 //! The last leader is tried although the topic does not allow unclean elections, as in Kafka ("balanced"
 //! recovery): with `durability=page-cache` the death of all processes takes all replicas out of ISR and
 //! ELR, and the page cache of the last leader still has everything. So has the replica that was complete the longest, which
 //! takes the place of that leader: the leader may have lost its disk before. Kafka would elect an empty replica then.
 
+use super::ReplicaEnd;
 use super::agreed::TopicRules;
 use crate::image::{ClusterImage, PartitionImage, TopicImage};
 use crate::mutants::{Mutant, is_planted};
@@ -47,6 +53,8 @@ pub(super) struct View<'a> {
     pub(super) lost: Option<(BrokerId, Loss)>,
     /// Whether a person asks for a leader, whatever it lacks (KIP-460).
     pub(super) forced: bool,
+    /// Ends of logs in this partition epoch, as far as they are known.
+    pub(super) ends: &'a [ReplicaEnd],
 }
 
 /// A leader, or [`BrokerId::NONE`], and the ISR that goes with it.
@@ -76,7 +84,7 @@ impl<'a> View<'a> {
     /// A view on a topic's partitions when nobody has lost anything.
     pub(super) fn of(image: &'a ClusterImage, topic: &TopicImage) -> View<'a> {
         let rules = TopicRules::of(image, &topic.name);
-        View { image, topic: topic.id, rules, lost: None, forced: false }
+        View { image, topic: topic.id, rules, lost: None, forced: false, ends: &[] }
     }
 
     /// The state of the partition `at` that follows from who is eligible now, or `None` if it is this one.
@@ -88,11 +96,13 @@ impl<'a> View<'a> {
         let Choice { leader, isr, clean } = self.choose(at, old);
         // After an unclean election nobody is known to have what the new leader has.
         let elr = if clean { self.elr(old, &isr) } else { Vec::new() };
+        let restarted = self.restarted(old, &elr);
         let led = leader != BrokerId::NONE;
         let last_known_leader = if led { BrokerId::NONE } else { self.last_known_leader(old) };
         let new = PartitionImage {
             isr,
             elr,
+            restarted,
             leader,
             last_known_leader,
             recovering: old.recovering || !clean,
@@ -100,6 +110,7 @@ impl<'a> View<'a> {
         };
         assert!(clean || leader != old.leader, "an unclean election begins a leader epoch");
         let same = (&new.isr, &new.elr, new.leader) == (&old.isr, &old.elr, old.leader)
+            && new.restarted == old.restarted
             && new.last_known_leader == old.last_known_leader;
         (!same).then_some(new)
     }
@@ -128,12 +139,18 @@ impl<'a> View<'a> {
         if let Some(leader) = candidates.clone().find(|id| in_sync.contains(id)) {
             return Choice::clean(leader, in_sync);
         }
-        if let Some(leader) = candidates.clone().find(|id| old.elr.contains(id) && counted(id)) {
+        let eligible = candidates.clone().filter(|id| old.elr.contains(id) && counted(id));
+        let eligible: Vec<BrokerId> = eligible.collect();
+        if let Some(leader) = self.choose_eligible(old, &eligible) {
             return Choice::clean(leader, vec![leader]);
         }
         let serves = |id: &BrokerId| self.image.is_active(*id) && self.is_served(at, *id);
         if isr.contains(&old.leader) && serves(&old.leader) {
             return Choice::clean(old.leader, isr.into_iter().filter(serves).collect());
+        }
+        if !eligible.is_empty() {
+            // The ends of their logs are not known yet.
+            return Choice::clean(BrokerId::NONE, Vec::new());
         }
         let anybody = candidates.clone().next().filter(|_| is_planted(Mutant::AnybodyLeads));
         if let Some(leader) = anybody {
@@ -143,6 +160,45 @@ impl<'a> View<'a> {
             Some(leader) => Choice { leader, isr: vec![leader], clean: false },
             None => Choice::clean(BrokerId::NONE, Vec::new()),
         }
+    }
+
+    /// The leader among eligible replicas in the order of assignment. `None`: log ends decide, and are not known.
+    fn choose_eligible(&self, old: &PartitionImage, eligible: &[BrokerId]) -> Option<BrokerId> {
+        let first = eligible.first().copied();
+        let is_only = || {
+            let may_return = |id: &&BrokerId| {
+                old.is_complete(**id) && self.counts(old, **id) && self.image.broker(**id).is_some()
+            };
+            old.replicas.iter().filter(may_return).count() == 1
+        };
+        if self.forced || is_only() || is_planted(Mutant::RestartedIsTrusted) {
+            return first;
+        }
+        let mut stayed = eligible.iter().copied().filter(|id| !self.is_restarted(old, *id));
+        stayed.next().or_else(|| self.greatest(eligible))
+    }
+
+    /// The replica with the greatest (last epoch, synced end); the first one of several.
+    fn greatest(&self, eligible: &[BrokerId]) -> Option<BrokerId> {
+        let end_of = |id: &BrokerId| {
+            let epoch = self.image.broker(*id)?.epoch;
+            let same = |end: &&ReplicaEnd| end.broker.broker == *id && end.broker.epoch == epoch;
+            let end = self.ends.iter().find(same)?;
+            Some(((end.last_epoch, end.end), *id))
+        };
+        // Of equal ones the last is the maximum.
+        let known = eligible.iter().rev().filter_map(end_of);
+        known.max_by_key(|(end, _)| *end).map(|(_, id)| id)
+    }
+
+    fn is_restarted(&self, old: &PartitionImage, id: BrokerId) -> bool {
+        old.restarted.contains(&id)
+            || self.image.detects_copies() && self.lost.is_some_and(|(lost, _)| lost == id)
+    }
+
+    /// The eligible replicas of which only log ends say whether they are complete.
+    fn restarted(&self, old: &PartitionImage, elr: &[BrokerId]) -> Vec<BrokerId> {
+        elr.iter().copied().filter(|id| self.is_restarted(old, *id)).collect()
     }
 
     /// Whether a replica that was complete still is. What is synced outlives any end of a process

@@ -14,6 +14,7 @@ mod elections;
 mod eligibility;
 mod features;
 mod isr;
+mod log_ends;
 mod partitions;
 mod placement;
 mod producer_ids;
@@ -29,6 +30,7 @@ pub use features::{
     SUPPORTED_FEATURES, SupportedFeature, all_features, broker_features, cluster_feature,
     features_of_new_cluster, journal_feature, software_of_this_release,
 };
+pub use log_ends::PendingElection;
 pub use request::*;
 pub use sweep::SWEEP_PARTITIONS_MAX;
 
@@ -185,6 +187,7 @@ impl Draft {
                 Response::EmptyReplicas(self.relieve_replicas(request))
             }
             Request::ElectLeaders(request) => Response::ElectLeaders(self.elect_leaders(request)),
+            Request::ElectByEnds(request) => Response::EmptyReplicas(self.elect_by_ends(request)),
             Request::UpdateFeatures(request) => {
                 Response::UpdateFeatures(self.update_features(settings, request))
             }

@@ -2,7 +2,9 @@
 
 use super::Answer;
 use crate::record::{BrokerSoftware, ConfigResource, Endpoint};
-use model::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicId, Uuid};
+use model::{
+    BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId, Uuid,
+};
 use std::sync::Arc;
 
 /// A key and its value; null on the wire is refused, but has to be seen to be refused.
@@ -69,6 +71,8 @@ pub enum Request {
     RelieveReplicas(RelieveReplicas),
     /// ElectLeaders (KIP-460).
     ElectLeaders(ElectLeaders),
+    /// Leaders by the ends of complete replicas' logs, of the host of the active controller.
+    ElectByEnds(ElectByEnds),
     /// UpdateFeatures (KIP-584).
     UpdateFeatures(UpdateFeatures),
 }
@@ -97,7 +101,8 @@ pub enum Response {
     Sweep(Swept),
     /// To both forms of ReportEmptyReplicas and to GiveUpReplicas: one for each, in order. ELIGIBLE_LEADERS_NOT_AVAILABLE says
     /// that a replica was not given up, because no other one is complete; INVALID_UPDATE_VERSION that the partition has changed
-    /// since the state that the report is about. To RelieveReplicas: one for each partition that changed.
+    /// since the state that the report is about. To RelieveReplicas: one for each partition that changed. To ElectByEnds: one
+    /// for each, in order.
     EmptyReplicas(Answer<Vec<(TopicId, PartitionIndex, Answer<()>)>>),
     /// To AlterPartition.
     AlterPartition(Answer<Vec<(TopicId, PartitionIndex, Answer<AlteredPartition>)>>),
@@ -237,7 +242,7 @@ pub enum ConfigOperation {
 }
 
 /// One incarnation of a broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BrokerRef {
     /// Its id.
     pub broker: BrokerId,
@@ -383,6 +388,37 @@ pub struct GiveUpReplicas {
     pub partitions: Vec<(TopicId, PartitionIndex)>,
     /// Whether that stays so for as long as the process lives. What could not be opened at the start may be copied anew.
     pub offline: bool,
+}
+
+/// Elections by the ends of complete replicas' logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElectByEnds {
+    /// Partitions without a leader; at most [`super::SWEEP_PARTITIONS_MAX`].
+    pub partitions: Vec<ReplicaEnds>,
+}
+
+/// Ends of the logs of one partition's complete replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaEnds {
+    /// The topic.
+    pub topic_id: TopicId,
+    /// The partition.
+    pub partition: PartitionIndex,
+    /// Partition epoch of the state for which the ends were requested. In a later state nothing is elected by them.
+    pub partition_epoch: i32,
+    /// Ends of the replicas that answered.
+    pub ends: Vec<ReplicaEnd>,
+}
+
+/// End of one replica's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaEnd {
+    /// Registration of the process that answered.
+    pub broker: BrokerRef,
+    /// Leader epoch of the last synced record; [`LeaderEpoch::NONE`] if there is none.
+    pub last_epoch: LeaderEpoch,
+    /// Records below this offset are synced.
+    pub end: Offset,
 }
 
 /// A leader's wish to change ISRs.

@@ -172,6 +172,7 @@ impl Draft {
                 leader: isr[0],
                 isr,
                 elr: Vec::new(),
+                restarted: Vec::new(),
                 last_known_leader: BrokerId::NONE,
                 leader_epoch: LeaderEpoch(0),
                 partition_epoch: 0,

@@ -2,7 +2,9 @@
 //! choices are written and read, so that both directions have one source.
 
 use super::ForwardedError;
-use model::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, PartitionIndex, ProducerId, Uuid};
+use model::{
+    BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionIndex, ProducerId, Uuid,
+};
 use std::sync::Arc;
 
 /// Bytes of memory that one byte of a message makes at most, what the allocator adds not counted.
@@ -110,7 +112,9 @@ macro_rules! newtypes {
     )*};
 }
 
-newtypes!(BrokerEpoch(i64) BrokerId(i32) LeaderEpoch(i32) PartitionIndex(i32) ProducerId(i64));
+newtypes! {
+    BrokerEpoch(i64) BrokerId(i32) LeaderEpoch(i32) Offset(i64) PartitionIndex(i32) ProducerId(i64)
+}
 
 impl Field for usize {
     const BYTES_MIN: usize = u64::BYTES_MIN;

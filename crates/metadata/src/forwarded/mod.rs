@@ -33,6 +33,7 @@ use crate::decide::{
 };
 use crate::mutants::{Mutant, is_planted};
 use fields::{Field, Reader, invalid};
+use crate::record::COPIES_LEVEL;
 use model::BrokerEpoch;
 
 /// The version that is written, and the only one that is read.
@@ -132,6 +133,7 @@ impl Request {
             | Request::ReportEmptyReplicas2(_)
             | Request::RegisterBroker3(_) => 0,
             Request::AlterPartition2(_) | Request::RelieveReplicas(_) => RELIEF_LEVEL,
+            Request::ElectByEnds(_) => COPIES_LEVEL,
         }
     }
 

@@ -3,15 +3,15 @@
 use super::ForwardedError;
 use super::fields::{Field, Reader, choices, invalid, least, structs};
 use crate::decide::{
-    AlterConfigs, AlterPartition, AlterPartition2, BrokerRef, ConfigChange, ConfigEntry,
-    ConfigOperation, CreateCluster, CreatePartitions, CreateTopics, ElectLeaders, ElectionKind,
+    AlterConfigs, AlterPartition, AlterPartition2, BrokerRef, ConfigChange, ConfigEntry, ConfigOperation,
+    CreateCluster, CreatePartitions, CreateTopics, ElectByEnds, ElectLeaders, ElectionKind,
     EmptyReplica, EmptyReplicas, EmptyReplicas2, FeatureChange, FeatureUpdate, GiveUpReplicas,
     IncrementalAlterConfigs, KnownDirectories, KnownDirectory, NewIsr, NewPartitions, NewTopic,
-    RegisterBroker, RegisterBroker2, RegisterBroker3, RelieveReplicas, Request, TopicRef,
+    RegisterBroker, RegisterBroker2, RegisterBroker3, RelieveReplicas, ReplicaEnd, ReplicaEnds, Request, TopicRef,
     UpdateFeatures,
 };
 use crate::record::{BrokerSoftware, ConfigResource, Endpoint, FeatureRange};
-use model::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, TopicId, Uuid};
+use model::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, Uuid};
 
 choices! {
     // Below 0x80, so that no request is read as a response.
@@ -39,6 +39,7 @@ choices! {
         21 RegisterBroker3(request: RegisterBroker3),
         22 AlterPartition2(request: AlterPartition2),
         23 RelieveReplicas(replicas: RelieveReplicas),
+        24 ElectByEnds(request: ElectByEnds),
     }
     TopicRef, "kind of topic reference" {
         1 Name(name: String),
@@ -116,6 +117,14 @@ structs! {
         partitions: Vec<(TopicId, PartitionIndex)>,
         offline: bool,
     }
+    ElectByEnds { partitions: Vec<ReplicaEnds> }
+    ReplicaEnds {
+        topic_id: TopicId,
+        partition: PartitionIndex,
+        partition_epoch: i32,
+        ends: Vec<ReplicaEnd>,
+    }
+    ReplicaEnd { broker: BrokerRef, last_epoch: LeaderEpoch, end: Offset }
     AlterPartition { leader: BrokerRef, partitions: Vec<NewIsr> }
     AlterPartition2 { alter: AlterPartition, unfit: Vec<BrokerId> }
     RelieveReplicas {

@@ -4,7 +4,9 @@ use super::ForwardedError;
 use crate::decide::*;
 use crate::record::{BrokerSoftware, ConfigResource, Endpoint, FeatureRange};
 use model::level::newest_version;
-use model::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, PartitionIndex, ProducerId, Uuid};
+use model::{
+    BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionIndex, ProducerId, Uuid,
+};
 use std::collections::BTreeSet;
 
 const ID: Uuid = Uuid(*b"0123456789abcdef");
@@ -38,6 +40,7 @@ fn request_number(request: &Request) -> u8 {
         Request::RegisterBroker3(_) => 21,
         Request::AlterPartition2(_) => 22,
         Request::RelieveReplicas(_) => 23,
+        Request::ElectByEnds(_) => 24,
     }
 }
 
@@ -182,6 +185,14 @@ fn full_requests() -> Vec<Request> {
             broker: REF,
             partitions: Some(vec![(ID, PartitionIndex(3))]),
             healthy: vec![BrokerId(2), BrokerId(3)],
+        }),
+        Request::ElectByEnds(ElectByEnds {
+            partitions: vec![ReplicaEnds {
+                topic_id: ID,
+                partition: PartitionIndex(3),
+                partition_epoch: 9,
+                ends: vec![ReplicaEnd { broker: REF, last_epoch: LeaderEpoch(4), end: Offset(7) }],
+            }],
         }),
     ]
 }
@@ -402,10 +413,10 @@ fn messages_and_back() {
 #[test]
 fn every_variant_is_among_the_samples() {
     let requests: BTreeSet<u8> = full_requests().iter().map(request_number).collect();
-    assert!(requests.into_iter().eq(1..=23));
+    assert!(requests.into_iter().eq(1..=24));
     let responses: BTreeSet<u8> = full_responses().iter().map(response_number).collect();
     assert!(responses.into_iter().eq(0x81..=0x8d));
-    assert_eq!(Request::from_bytes(&[1, 24]), Err(invalid("kind of request", 24)), "a new one");
+    assert_eq!(Request::from_bytes(&[1, 25]), Err(invalid("kind of request", 25)), "a new one");
     assert_eq!(
         Response::from_bytes(&[1, 0x8e]),
         Err(invalid("kind of response", 0x8e)),
@@ -468,6 +479,9 @@ fn the_bytes_of_requests_stay_what_they_are() {
         format!("0115{registration} 00000000 00 00000005302e312e30 00000001 0000000166 0001 0003"),
         format!("0116{REF_HEX}00000000 0000000100000004"),
         format!("0117{REF_HEX}0100000001{ID_HEX}00000003 000000020000000200000003"),
+        format!(
+            "0118 00000001{ID_HEX}00000003 00000009 00000001{REF_HEX}00000004 0000000000000007"
+        ),
     ];
     compare(full_requests().iter().map(Request::to_bytes), &golden);
     let partitions =

@@ -296,6 +296,8 @@ fn check_partition(state: &PartitionRecord, expected: usize) -> Replayed {
     require(state.elr.iter().all(assigned), "ELR outside the replicas")?;
     let both = state.elr.iter().any(|id| state.isr.contains(id));
     require(!both, "a replica in both ISR and ELR")?;
+    let eligible = state.restarted.iter().all(|id| state.elr.contains(id));
+    require(eligible, "a restarted replica outside the ELR")?;
     let led = state.leader != BrokerId::NONE;
     require(!led || state.isr.contains(&state.leader), "a leader outside the ISR")?;
     let last = state.last_known_leader;

@@ -32,6 +32,8 @@ pub struct PartitionImage {
     /// Eligible leader replicas (KIP-966), see [`PartitionRecord::elr`]. Invariant: a subset of
     /// `replicas`, none of `isr`, empty where the ISR has `min.insync.replicas` members.
     pub elr: Vec<BrokerId>,
+    /// See [`PartitionRecord::restarted`]. Invariant: a subset of `elr`.
+    pub restarted: Vec<BrokerId>,
     /// The leader, or [`BrokerId::NONE`]. Invariant: in `isr` if there is one.
     pub leader: BrokerId,
     /// See [`PartitionRecord::last_known_leader`]. Invariant: [`BrokerId::NONE`] beside a leader.
@@ -132,7 +134,12 @@ impl PartitionImage {
             return None;
         }
         let partition_epoch = self.partition_epoch + 1;
-        Some(PartitionImage { elr: Vec::new(), partition_epoch, ..self.clone() })
+        Some(PartitionImage {
+            elr: Vec::new(),
+            restarted: Vec::new(),
+            partition_epoch,
+            ..self.clone()
+        })
     }
 
     /// The states of partitions that are made together. Hardly any two differ: a topic of very many
@@ -156,6 +163,7 @@ impl PartitionImage {
             replicas: record.replicas.clone(),
             isr: record.isr.clone(),
             elr: record.elr.clone(),
+            restarted: record.restarted.clone(),
             leader: record.leader,
             last_known_leader: record.last_known_leader,
             leader_epoch: record.leader_epoch,
@@ -172,6 +180,7 @@ impl PartitionImage {
             replicas: self.replicas.clone(),
             isr: self.isr.clone(),
             elr: self.elr.clone(),
+            restarted: self.restarted.clone(),
             leader: self.leader,
             last_known_leader: self.last_known_leader,
             leader_epoch: self.leader_epoch,
@@ -193,6 +202,7 @@ mod tests {
             replicas: vec![BrokerId(index % 3), BrokerId(7)],
             isr: vec![BrokerId(7)],
             elr: Vec::new(),
+            restarted: Vec::new(),
             leader: BrokerId(7),
             last_known_leader: BrokerId::NONE,
             leader_epoch: LeaderEpoch(0),

@@ -9,7 +9,7 @@ use metadata::record::{BrokerSoftware, FeatureRange};
 use metadata::topic_config::{ConfigSource, Resolver};
 use metadata::{ClusterImage, ConfigResource, ControllerSettings, ImageDelta, MetadataRecord};
 use metadata::{ImageUpdate, LocalChangeKind};
-use model::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, Timestamp, Uuid};
+use model::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -84,6 +84,7 @@ impl World {
             "digest" => format!("{} records\n", self.image.to_records().len()),
             "snapshot" => text(&self.image.to_records()),
             "unclean" => self.unclean_elections(),
+            "pending" => self.pending(),
             "replay" => self.replay(words[0]),
             _ => {
                 let request = self.request(command, words);
@@ -245,6 +246,7 @@ impl World {
                 validate_only,
             }),
             "isr" => self.alter_partition(words),
+            "ends" => self.ends(words),
             "elect" => Request::ElectLeaders(ElectLeaders {
                 kind: match words[0] {
                     "preferred" => ElectionKind::Preferred,
@@ -259,6 +261,39 @@ impl World {
             }),
             other => panic!("no command: {other}"),
         }
+    }
+
+    /// `ends t-0 2=1@20`: the log of broker 2 ends at offset 20, in leader epoch 1.
+    fn ends(&self, words: &[&str]) -> Request {
+        let (topic_id, partition) = self.partition_id(words[0]);
+        let known = self.image.topic_by_id(topic_id).and_then(|topic| topic.partition(partition));
+        let partition_epoch = option(words, "state")
+            .map_or(known.map_or(0, |state| state.partition_epoch), |word| word.parse().unwrap());
+        let end = |word: &&str| {
+            let (broker, end) = word.split_once('=').unwrap();
+            let registration = words.iter().copied().find(|word| word.starts_with("epoch="));
+            let named: Vec<&str> = [broker].into_iter().chain(registration).collect();
+            let (last_epoch, end) = end.split_once('@')?;
+            Some(ReplicaEnd {
+                broker: self.broker_ref(&named),
+                last_epoch: LeaderEpoch(last_epoch.parse().unwrap()),
+                end: Offset(end.parse().unwrap()),
+            })
+        };
+        let ends = words[1..].iter().filter_map(end).collect();
+        let partitions = vec![ReplicaEnds { topic_id, partition, partition_epoch, ends }];
+        Request::ElectByEnds(ElectByEnds { partitions })
+    }
+
+    /// Partitions that wait for log ends: the brokers to be requested, and those that may come back.
+    fn pending(&self) -> String {
+        let line = |pending: PendingElection| {
+            let topic = self.image.topic_by_id(pending.topic_id).unwrap();
+            let candidates: Vec<_> = pending.candidates.iter().map(|who| who.broker).collect();
+            let (name, index, absent) = (&topic.name, pending.partition, pending.absent);
+            format!("{name}-{index} candidates={candidates:?} absent={absent:?}\n")
+        };
+        self.image.pending_elections().into_iter().map(line).collect()
     }
 
     /// With `stopped=`, `had-by=` or `instead-of=` as a process that says what it knows of its directories; with
@@ -391,6 +426,9 @@ impl World {
                 let mut more = String::new();
                 if !p.elr.is_empty() {
                     write!(more, " elr={:?}", p.elr).unwrap();
+                }
+                if !p.restarted.is_empty() {
+                    write!(more, " restarted={:?}", p.restarted).unwrap();
                 }
                 if p.last_known_leader != BrokerId::NONE {
                     write!(more, " last={}", p.last_known_leader).unwrap();
