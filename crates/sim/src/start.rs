@@ -116,10 +116,7 @@ const PROCESSES: &str = "processes";
 /// Notes that a process has the directory, durably; returns which ones had it before, from the last one on that is known to
 /// have been registered: none if that is not known.
 pub(crate) fn begin_process(disk: &SimDisk, process: Uuid) -> Vec<Uuid> {
-    let path = Path::new(LOG_DIR).join(PROCESSES);
-    let bytes = disk.read(&path).unwrap_or_default();
-    let mut noted: Vec<Uuid> =
-        bytes.chunks_exact(16).map(|id| Uuid(id.try_into().expect("16 bytes"))).collect();
+    let mut noted = noted_processes(disk);
     if noted.is_empty() {
         noted.push(Uuid::ZERO);
     }
@@ -127,6 +124,12 @@ pub(crate) fn begin_process(disk: &SimDisk, process: Uuid) -> Vec<Uuid> {
     noted.push(process);
     note_processes(disk, &noted);
     if before[0] == Uuid::ZERO { Vec::new() } else { before }
+}
+
+/// The processes that a disk notes.
+pub(crate) fn noted_processes(disk: &SimDisk) -> Vec<Uuid> {
+    let bytes = disk.read(&Path::new(LOG_DIR).join(PROCESSES)).unwrap_or_default();
+    bytes.chunks_exact(16).map(|id| Uuid(id.try_into().expect("16 bytes"))).collect()
 }
 
 /// Notes that a process was registered.

@@ -5,10 +5,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use metadata::ClusterImage;
+use node::Elections;
 
 use super::controller::{Ask, Controller, Entry, Told};
+use super::elections::ENDS_WAIT_MS;
 use super::forwarded::Forwarded;
 use super::network::Body;
 use super::{Cluster, Event, Process, quorum};
@@ -23,8 +26,9 @@ const ANSWERS_A_LOSS: u32 = 2;
 /// The controller on one machine, for as long as it leads the metadata log.
 #[derive(Debug)]
 pub(super) struct Active {
-    term: u64,
-    controller: Controller,
+    pub(super) term: u64,
+    pub(super) controller: Controller,
+    pub(super) elections: Elections,
     /// Answers that wait until so many entries are committed.
     held: VecDeque<(usize, Process, Told)>,
 }
@@ -44,6 +48,7 @@ impl Cluster {
             }
             self.sweep_soon(member);
         }
+        self.elect_by_ends(member);
     }
 
     /// Asks whom the broker believes to be the controller; the answer may never come.
@@ -80,14 +85,14 @@ impl Cluster {
         self.sweep_soon(member);
     }
 
-    fn propose(&mut self, member: usize, entry: Entry) -> Option<usize> {
+    pub(super) fn propose(&mut self, member: usize, entry: Entry) -> Option<usize> {
         let node = &mut self.members[member].node;
         let count = node.propose(Arc::clone(&entry.records))?;
         self.truth.decided(count - 1, node.term(), entry);
         Some(count)
     }
 
-    fn sweep_soon(&mut self, member: usize) {
+    pub(super) fn sweep_soon(&mut self, member: usize) {
         let Some(active) = &mut self.members[member].active else { return };
         if std::mem::take(&mut active.controller.wants_sweep) {
             let (term, after) = (active.term, self.random.i64(0..30));
@@ -137,7 +142,9 @@ impl Cluster {
         self.trace.note(self.now, format_args!("{member} is the controller of term {term}"));
         let mut controller = Controller::new(self.image_at_end(member), self.now);
         let entry = controller.sweep(self.now);
-        self.members[member].active = Some(Active { term, controller, held: VecDeque::new() });
+        let elections = Elections::new(Duration::from_millis(ENDS_WAIT_MS.cast_unsigned()));
+        let held = VecDeque::new();
+        self.members[member].active = Some(Active { term, controller, elections, held });
         self.controllers += 1;
         self.propose(member, entry);
         self.sweep_soon(member);

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use metadata::decide::{
     AlterPartition, BrokerRef, ConfigChange, ConfigOperation, CreateCluster, CreateTopics,
-    ElectLeaders, ElectionKind, EmptyReplicas2, GiveUpReplicas, IncrementalAlterConfigs,
-    KnownDirectory, NewIsr, NewTopic, RegisterBroker2, UncleanElection,
+    ElectByEnds, ElectLeaders, ElectionKind, EmptyReplicas2, GiveUpReplicas,
+    IncrementalAlterConfigs, KnownDirectory, NewIsr, NewTopic, RegisterBroker2, UncleanElection,
 };
 use metadata::image::HIGHWATER_VERSION;
 use metadata::{
@@ -219,6 +219,11 @@ impl Controller {
             .collect();
         self.wants_sweep |= !late.is_empty();
         late.into_iter().map(|who| self.decide(now, &Request::FenceBroker(who)).0).collect()
+    }
+
+    /// Elects leaders by the ends of logs.
+    pub(crate) fn elect_by_ends(&mut self, now: Timestamp, request: ElectByEnds) -> Entry {
+        self.decide(now, &Request::ElectByEnds(request)).0
     }
 
     /// The next piece of what follows from brokers' coming and going.

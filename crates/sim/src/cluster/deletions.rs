@@ -45,6 +45,13 @@ impl Deletions {
     }
 }
 
+impl Deletions {
+    /// Whether records are deleted in this run.
+    pub(super) fn is_any(&self) -> bool {
+        self.every_ms > 0
+    }
+}
+
 impl Cluster {
     pub(super) fn schedule_deletion(&mut self) {
         let every = self.deletions.every_ms;

@@ -131,7 +131,8 @@ impl Cluster {
                 known.is_some_and(|known| known.epoch == broker.epoch && !known.fenced)
             };
             // Under `page-cache` one that is down may have lost something, as far as the controller knows.
-            !member.has_lost && (!in_memory || member.broker.as_ref().is_some_and(serves))
+            let is_whole = !member.has_lost && !member.copied.is_stale;
+            is_whole && (!in_memory || member.broker.as_ref().is_some_and(serves))
         };
         let has_other = |image: &metadata::ClusterImage, at: usize| {
             let state = super::broker::state_of(image, start::TOPIC_ID, at);

@@ -12,6 +12,7 @@ use model::{BrokerEpoch, BrokerId, PartitionIndex, Timestamp, Uuid};
 use partition::Urgency;
 use storage::disk::SimDisk;
 
+use super::CopiedDirectory;
 use super::broker::ClusterBroker;
 use super::clocks::Clocks;
 use super::control::Active;
@@ -35,6 +36,7 @@ pub(super) struct Member {
     pub(super) disks: u64,
     /// What this disk held after an earlier clean stop.
     pub(super) copy: Option<SimDisk>,
+    pub(super) copied: CopiedDirectory,
     /// No process was ever started on this disk.
     is_new: bool,
     pub(super) broker: Option<ClusterBroker>,
@@ -76,6 +78,7 @@ impl Member {
             disk,
             disks: 0,
             copy: None,
+            copied: CopiedDirectory::default(),
             is_new: true,
             broker: None,
             incarnation: 0,
@@ -102,6 +105,7 @@ impl Member {
         start::format(&self.disk);
         self.disks += 1;
         self.copy = None;
+        self.copied = CopiedDirectory::default();
         self.is_new = true;
     }
 }
@@ -239,6 +243,7 @@ impl Cluster {
             self.ask_controller(process, ask);
         }
         self.schedule(TICK_MS, Event::Tick(process));
+        self.notice_caught_up(process);
         self.stop_if_done(process.broker);
     }
 

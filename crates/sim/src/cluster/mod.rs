@@ -13,7 +13,9 @@ mod clients;
 mod clocks;
 mod control;
 mod controller;
+mod copies;
 mod deletions;
+mod elections;
 mod faults;
 mod fetches;
 mod fills;
@@ -54,6 +56,7 @@ use broker::{ClusterBroker, Outgoing};
 use clients::Wire;
 use clocks::ClockFaults;
 use controller::{Ask, Controller, Told};
+use copies::{CopiedDirectory, Copies};
 use deletions::Deletions;
 use fills::Fills;
 use forwarded::Forwarded;
@@ -97,6 +100,8 @@ enum Event {
     Operate(PartitionId),
     /// There is room again.
     Emptied(Process),
+    /// The directory of a broker is copied, or a copy is put back.
+    Copy,
     /// A client deletes records.
     Delete,
     /// The journal has the log starts.
@@ -120,6 +125,12 @@ enum Event {
         at: Process,
         leader: usize,
         number: u64,
+    },
+    /// A request for log ends was not answered in time.
+    Unended {
+        controller: usize,
+        term: u64,
+        who: BrokerRef,
     },
     /// AlterPartition was not answered in time.
     Unaltered {
@@ -145,7 +156,9 @@ impl Event {
     fn concerns(&self) -> Option<usize> {
         match self {
             Event::Arrive { to, .. } => Some(*to),
-            Event::Sweep { member, .. } => Some(*member),
+            Event::Sweep { member, .. } | Event::Unended { controller: member, .. } => {
+                Some(*member)
+            }
             Event::ToBroker(broker, ..) => Some(*broker),
             Event::QuorumTick(process)
             | Event::Repair(process)
@@ -170,6 +183,7 @@ pub struct Cluster {
     lies: Lies,
     fills: Fills,
     deletions: Deletions,
+    copies: Copies,
     operator: Operator,
     now: Timestamp,
     queue: BTreeMap<(Timestamp, u64), Event>,
@@ -196,6 +210,7 @@ impl Cluster {
         let mut random = Rng::with_seed(seed);
         let mut plan = ClusterPlan::choose(&mut random);
         let operator = Operator::new(seed, &mut plan);
+        let deletions = Deletions::new(seed, &plan);
         let now = Timestamp(0);
         let batches = crate::Plan::of_batches(plan.batches);
         let producers: Vec<_> =
@@ -224,7 +239,8 @@ impl Cluster {
             clock_faults: ClockFaults::new(seed),
             lies: Lies::new(seed, &plan),
             fills: Fills::new(seed),
-            deletions: Deletions::new(seed, &plan),
+            copies: Copies::new(seed, &plan, &deletions),
+            deletions,
             operator,
             plan,
         };
@@ -282,6 +298,7 @@ impl Cluster {
         self.schedule_lie();
         self.schedule_fill();
         self.schedule_deletion();
+        self.schedule_copy();
         Ok(())
     }
 
@@ -356,6 +373,8 @@ impl Cluster {
             Event::Fill => self.fill(),
             Event::Operate(at) => self.operate(at),
             Event::Emptied(process) => self.emptied(process),
+            Event::Copy => self.copy(),
+            Event::Unended { controller, term, who } => self.end_request(controller, term, who),
             Event::Delete => self.delete_records(),
             Event::CommitStarts(process) => self.commit_starts(process),
             Event::Lie => self.lie(),
@@ -388,6 +407,7 @@ impl Cluster {
             Event::Disconnected { client, link } => self.disconnected(client, link),
             Event::Wake(client) => self.wake(client),
         }
+        self.notice_reachable();
         self.let_quorum_go_on()?;
         self.let_brokers_go_on()?;
         self.look_at_logs()

@@ -22,6 +22,10 @@ pub(super) enum Body {
     Fetch(Process, u64, Vec<u8>),
     /// The answer to the fetch of this number.
     Fetched(Process, u64, Vec<u8>),
+    /// A request for log ends of a process, by the controller of this term.
+    AskEnds(Process, u64, Vec<u8>),
+    /// The answer, and the request.
+    Ends(Process, u64, Vec<u8>, Vec<u8>),
 }
 
 /// Which ways are cut, and until when.
@@ -32,6 +36,11 @@ impl Cuts {
     fn cut(&mut self, from: usize, to: usize, until: Timestamp) {
         let known = self.0.entry((from, to)).or_insert(until);
         *known = until.max(*known);
+    }
+
+    /// Whether any way is cut.
+    pub(super) fn is_any(&self, now: Timestamp) -> bool {
+        self.0.values().any(|until| now < *until)
     }
 
     fn is_cut(&self, from: usize, to: usize, now: Timestamp) -> bool {
@@ -89,6 +98,12 @@ impl Cluster {
             Body::Fetched(process, number, frame) => {
                 self.leader_answered(process, from, number, &frame)
             }
+            Body::AskEnds(process, term, request) => {
+                self.answer_ends(to, process, term, request).map_err(|error| error.to_string())
+            }
+            Body::Ends(process, term, request, answer) => self
+                .take_ends(to, process, term, &request, &answer)
+                .map_err(|error| error.to_string()),
         };
         read.map_err(|error| {
             (Invariant::MessagesAreRead, format!("what {from} sent to {to}: {error}"))

@@ -106,6 +106,7 @@ impl Cluster {
                 return Err((Invariant::DecisionsFollow, contradiction.to_string()));
             }
             self.notice_registrations();
+            self.notice_reachable();
             if let MetadataRecord::PartitionChanged { topic_id, state }
             | MetadataRecord::PartitionChanged2 { topic_id, state } = record
             {
@@ -116,6 +117,7 @@ impl Cluster {
                 self.check_change(at, &old, &new, entry)?;
             }
         }
+        self.notice_pending();
         if entry.is_swept { self.check_swept() } else { Ok(()) }
     }
 
@@ -244,7 +246,20 @@ impl Cluster {
                 self.history.forgive(at);
             }
         }
+        let is_copy = self.members[number_of(leader)].copied.is_stale;
+        let is_clean = old.leader == leader || old.is_complete(leader);
+        if is_copy && is_clean && self.is_registered(leader) {
+            return self.check_copy_elected(at, old, leader);
+        }
         self.check_complete(at, leader)
+    }
+
+    /// Whether the process that runs is the registered one, and the controller knows of all losses of the machine.
+    fn is_registered(&self, id: BrokerId) -> bool {
+        let member = &self.members[number_of(id)];
+        let known = self.truth.image.broker(id);
+        let is_it = |broker: &super::ClusterBroker| known.is_some_and(|k| k.epoch == broker.epoch);
+        member.broker.as_ref().is_some_and(is_it) && !member.has_lost
     }
 
     /// A replica that counts has everything that is acknowledged.
