@@ -204,6 +204,11 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
             ));
             let probing = cluster::probe(Arc::clone(&quorum), Arc::clone(links));
             tokio::spawn(vital::task("probes of other brokers", probing));
+            let wait = Duration::from_millis(config.membership.election_wait_ms);
+            tokio::spawn(vital::task(
+                "elections by log ends",
+                cluster::elect(Arc::clone(&quorum), Arc::clone(links), wait),
+            ));
             let controller = links.controller(&quorum);
             let returning = Returning { config: &config, logs: &logs };
             let mut register = registration(&config, &logs, &endpoints, &cluster_id, incarnation);

@@ -16,6 +16,8 @@ pub const CONTROLLER: u16 = 2;
 pub const HEARTBEAT: u16 = 3;
 /// Questions of brokers to the active controller about the metadata quorum.
 pub const DESCRIPTION: u16 = 4;
+/// Requests of the active controller for the ends of replicas' logs.
+pub const LOG_ENDS: u16 = 6;
 /// Probes of the active controller: whether a broker runs, and the state of its log directories.
 pub const PROBE: u16 = 8;
 

@@ -51,7 +51,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All that the simulation finds. The transcript of relief finds the others.
-    pub const ALL: [Mutant; 17] = [
+    pub const ALL: [Mutant; 18] = [
         Mutant::UncleanIsClean,
         Mutant::UncleanLeadsOn,
         Mutant::AnotherDiskCounts,

@@ -9,8 +9,8 @@ use std::time::Duration;
 use ::link::{Answering, Links, Peer, Service, service};
 use bytes::Bytes;
 use metadata::image::HIGHWATER_VERSION;
-use metadata::{Request, Response};
-use model::BrokerId;
+use metadata::{Refusal, Request, Response};
+use model::{BrokerId, ErrorCode};
 use quorum::{Quorum, QuorumError};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -249,6 +249,9 @@ async fn decide_for_other(
 
 /// Decides a request with what only this node knows of brokers.
 async fn decide_completed(quorum: &Quorum, watching: &Watching, mut request: Request) -> Forwarded {
+    if let Some(refused) = postponed(quorum, watching, &request) {
+        return refused;
+    }
     let image = quorum.image();
     watching.complete(&image, &mut request);
     let relieved = match &request {
@@ -263,4 +266,25 @@ async fn decide_completed(quorum: &Quorum, watching: &Watching, mut request: Req
         watching.note_moves(&image, broker, changed);
     }
     answer
+}
+
+/// The refusal of an unclean registration that is to be repeated, because this controller is new and fences other brokers first.
+fn postponed(quorum: &Quorum, watching: &Watching, request: &Request) -> Option<Forwarded> {
+    let register = match request {
+        Request::RegisterBroker2(request) => &request.register,
+        Request::RegisterBroker3(request) => &request.request.register,
+        _ => return None,
+    };
+    let image = quorum.image();
+    let is_known = image
+        .broker(register.broker)
+        .is_some_and(|known| known.incarnation != register.incarnation && !register.clean);
+    if !is_known || !watching.is_settling(&image, register.broker) {
+        return None;
+    }
+    let message =
+        "The controller is new, and fences brokers that have ended first: register again.";
+    let refusal = Refusal::new(ErrorCode::RequestTimedOut, message);
+    let index = quorum.applied_index().unwrap_or(0);
+    Some(Forwarded::Decided(index, Response::RegisterBroker(Err(refusal))))
 }

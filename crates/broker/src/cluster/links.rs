@@ -23,6 +23,7 @@ use tracing::{info, warn};
 
 use super::controller::{Controller, ControllerService};
 use super::describing::{CaughtUp, DescriptionService};
+use super::electing::{LogEndsService, LogEndsSource};
 use super::heartbeats::HeartbeatService;
 use super::probing::{ProbeService, Probes};
 use super::sick_disks::SickDisks;
@@ -52,6 +53,7 @@ pub struct ClusterLinks {
     quorum: Arc<OnceLock<Arc<Quorum>>>,
     watching: Arc<Watching>,
     caught_up: Arc<CaughtUp>,
+    log_ends: Arc<LogEndsSource>,
     fetchers: FetcherSink,
     /// Brokers that do not vote and that this voter dials, with where.
     dialed: Mutex<std::collections::BTreeMap<BrokerId, (String, u16)>>,
@@ -74,15 +76,17 @@ impl ClusterLinks {
         let identity = Arc::new(identity);
         let jitter = Jitter::new(|due: Duration| due.mul_f64(0.5 + fastrand::f64()));
         let link_config = Arc::new(LinkConfig { jitter, ..LinkConfig::default() });
-        let watching = Arc::new(Watching::new(
+        let watching = Watching::new(
             config.node_id,
             Duration::from_millis(config.membership.session_ms),
             Probes::new(
                 ProbeTimes::with_after(Duration::from_millis(config.membership.suspect_after_ms)),
                 Some(Arc::clone(disks)),
             ),
-        ));
+        );
+        let watching = Arc::new(watching.of_process(incarnation));
         let caught_up: Arc<CaughtUp> = Arc::default();
+        let log_ends: Arc<LogEndsSource> = Arc::default();
         let members = MemberService::new();
         let links = Arc::new(Links::new());
         let services = Services::default()
@@ -109,7 +113,8 @@ impl ClusterLinks {
                     caught_up: Arc::clone(&caught_up),
                 }),
             )
-            .with(service::PROBE, Arc::new(ProbeService { disks: Arc::clone(disks) }));
+            .with(service::PROBE, Arc::new(ProbeService { disks: Arc::clone(disks) }))
+            .with(service::LOG_ENDS, Arc::new(LogEndsService { source: Arc::clone(&log_ends) }));
         let fetchers: FetcherSink = Arc::default();
         let observer: Arc<dyn Observer> =
             Arc::new(Watcher { watching: Arc::clone(&watching), told: Mutex::default() });
@@ -133,6 +138,7 @@ impl ClusterLinks {
             quorum,
             watching,
             caught_up,
+            log_ends,
             fetchers,
             dialed: Mutex::default(),
         };
@@ -220,6 +226,11 @@ impl ClusterLinks {
     /// When members of the quorum had everything.
     pub(super) fn caught_up(&self) -> &CaughtUp {
         &self.caught_up
+    }
+
+    /// The ends of this broker's logs, for elections.
+    pub(super) fn log_ends(&self) -> &LogEndsSource {
+        &self.log_ends
     }
 
     /// The links, for calls.

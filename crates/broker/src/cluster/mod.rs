@@ -9,6 +9,7 @@
 //! succession  on the active controller: whether a registered process answers when another one registers
 //! watching    on the active controller: who is alive, whom to fence, what follows (sweeps)
 //! probing     on the active controller: brokers that answer no probe
+//! electing    on the active controller: leaders by the ends of replicas' logs; on every broker: the ends
 //! members     on the active controller: who is a member of the quorum, and as which folder
 //! fetchers    copying from leaders, a thread for each leader and slot
 //! counting    what steps of the metadata mean for the counters
@@ -31,6 +32,7 @@ mod controller;
 mod counting;
 mod departed;
 mod describing;
+mod electing;
 mod failed_disks;
 mod fetcher;
 mod fetchers;
@@ -54,6 +56,7 @@ pub use controller::{Controller, Undecided};
 pub use counting::Counts;
 pub use departed::Departed;
 pub use describing::{DescribedMember, DescribedQuorum, describe as describe_quorum};
+pub(crate) use electing::run as elect;
 pub use fetchers::Fetchers;
 pub use handing_over::hand_over;
 pub use in_sync::InSync;
@@ -107,6 +110,7 @@ pub async fn begin(
         let (server, stopped) = (Arc::clone(&serving), stopped.clone());
         data.spawn(serve_broker(established, server, stopped));
     });
+    links.log_ends().answer_by(server, who);
     let patience = Duration::from_millis(server.config().membership.registration_ms_max);
     joining::serve_from_now_on(&server.controller, who, patience).await?;
     server.health.note_controller(server.clock.moment());

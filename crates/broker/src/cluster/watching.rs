@@ -28,12 +28,16 @@ use crate::counters::{Counter, Fencing};
 const TURN: Duration = Duration::from_millis(50);
 /// How long leaderships stay where a failure has put them.
 const CALM_MIN: Duration = Duration::from_secs(60);
+/// How long a new controller waits until it knows of each broker whether the registered process lives.
+const SETTLING_MAX: Duration = Duration::from_secs(2);
 /// The pause after a decision that could not be had.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// What a voter knows of the others' lives.
 pub struct Watching {
     me: BrokerId,
+    /// The process of this node.
+    process: Uuid,
     session: Duration,
     started: Instant,
     state: Mutex<State>,
@@ -46,6 +50,8 @@ pub struct Watching {
 struct State {
     /// While this node is the active controller.
     sessions: Option<Sessions>,
+    /// Since when this node is the active controller, or was last.
+    led_since: Option<Instant>,
     /// The process that was last seen behind each link.
     seen: BTreeMap<BrokerId, Uuid>,
     /// Brokers that this controller has heard since it is the active one.
@@ -69,8 +75,14 @@ struct State {
 impl Watching {
     pub(super) fn new(me: BrokerId, session: Duration, probes: Probes) -> Watching {
         let (state, changed) = (Mutex::default(), Notify::new());
-        let suspicions = Counter::default();
-        Watching { me, session, started: Instant::now(), state, changed, probes, suspicions }
+        let (process, suspicions) = (Uuid::ZERO, Counter::default());
+        let started = Instant::now();
+        Watching { me, process, session, started, state, changed, probes, suspicions }
+    }
+
+    /// For the node whose process has this incarnation.
+    pub(super) fn of_process(self, process: Uuid) -> Watching {
+        Watching { process, ..self }
     }
 
     /// Answers to probes.
@@ -242,6 +254,7 @@ impl Watching {
         }
         state.sessions = leads.then(|| Sessions::begin(self.session, now));
         state.heard.clear();
+        state.led_since = leads.then(Instant::now);
         self.probes.lead(leads, state.former, now);
         true
     }
@@ -253,10 +266,36 @@ impl Watching {
         }
     }
 
+    /// Whether this controller, which is new, does not know yet of each broker whether the registered process lives.
+    fn is_waiting(&self, image: &ClusterImage) -> bool {
+        let mut state = self.state.lock();
+        let is_over = state.led_since.is_none_or(|since| since.elapsed() >= SETTLING_MAX);
+        image.detects_copies() && !is_over && !state.settle(image, self.me, self.process)
+    }
+
+    /// Whether an unclean registration has to wait: brokers that died together are fenced together and first, so that each of
+    /// their replicas stays complete. Otherwise the replicas of those that return first would leave the ISRs of brokers that are gone.
+    pub(super) fn is_settling(&self, image: &ClusterImage, registering: BrokerId) -> bool {
+        let mut state = self.state.lock();
+        if state.sessions.is_none() || !image.detects_copies() {
+            return false;
+        }
+        let is_settled = state.settle(image, self.me, self.process);
+        let is_over = state.led_since.is_none_or(|since| since.elapsed() >= SETTLING_MAX);
+        let is_to_be_fenced = image.brokers().any(|broker| {
+            let has_ended = state.ended.get(&broker.id) == Some(&broker.incarnation);
+            broker.id != registering && !broker.fenced && has_ended
+        });
+        drop(state);
+        self.changed.notify_one();
+        !is_over && (!is_settled || is_to_be_fenced)
+    }
+
     /// Whom to fence now, and when to look again.
     fn look(&self, image: &ClusterImage) -> (Vec<BrokerRef>, Option<Instant>) {
         let now = self.now();
         let mut state = self.state.lock();
+        let is_settled = !image.detects_copies() || state.settle(image, self.me, self.process);
         state.tell_gone(now, image);
         let state = &mut *state;
         let serving = image.brokers().filter(|broker| !broker.fenced);
@@ -264,6 +303,10 @@ impl Watching {
         let Some(sessions) = &mut state.sessions else { return (Vec::new(), None) };
         if let Some(own) = image.broker(self.me) {
             sessions.heard(now, BrokerRef { broker: own.id, epoch: own.epoch });
+        }
+        let settled_at = state.led_since.map(|since| since + SETTLING_MAX);
+        if let Some(at) = settled_at.filter(|at| !is_settled && *at > Instant::now()) {
+            return (Vec::new(), Some(at));
         }
         let due = sessions.look(now, image);
         for who in &due.fence {
@@ -304,6 +347,28 @@ impl State {
         is_last
     }
 
+    /// Whether this node knows of each serving broker whether the registered process lives, for an active controller. A broker that
+    /// was neither seen nor heard is not known. Where another process is in the place of the registered one, that one has ended.
+    fn settle(&mut self, image: &ClusterImage, me: BrokerId, process: Uuid) -> bool {
+        let mut is_settled = true;
+        for broker in image.brokers().filter(|broker| !broker.fenced) {
+            let registered = broker.incarnation;
+            let present = match broker.id == me {
+                true => Some(process),
+                false => self.seen.get(&broker.id).copied(),
+            };
+            let is_known = self.heard.contains(&broker.id)
+                || self.ended.get(&broker.id) == Some(&registered)
+                || present == Some(registered);
+            match present {
+                _ if is_known || self.sessions.is_none() => {}
+                Some(_) => drop(self.ended.insert(broker.id, registered)),
+                None => is_settled = false,
+            }
+        }
+        is_settled
+    }
+
     fn tell_gone(&mut self, now: Moment, image: &ClusterImage) {
         let Some(sessions) = &mut self.sessions else { return };
         for (node, incarnation) in &self.ended {
@@ -342,7 +407,8 @@ pub(crate) async fn run(
         }
         succeed(&quorum, &links, led, &mut succeeded).await;
         let (fence, mut look_at) = watching.look(&image);
-        if leads {
+        // A sweep would elect brokers that died together with those that are to be fenced.
+        if leads && !watching.is_waiting(&image) {
             if watching.probes.has_suspects() {
                 rebalance.put_off();
             }
@@ -617,6 +683,61 @@ mod tests {
         watching.heard(BrokerRef { broker: TWO, epoch: BrokerEpoch(1) });
         watching.observe(&refused());
         assert_eq!(watching.look(&image).0, []);
+    }
+
+    /// The same image where the cluster protects itself against copies, with broker 3, which is this node, as this process.
+    fn protected_image(two: Uuid, me: Uuid) -> ClusterImage {
+        let mut image = image(two);
+        let name = metadata::image::HIGHWATER_VERSION.to_owned();
+        let level = metadata::record::COPIES_LEVEL;
+        image.replay(&MetadataRecord::FeatureLevelSet { name, level }).unwrap();
+        let record = BrokerRecord {
+            broker: BrokerId(3),
+            incarnation: me,
+            epoch: BrokerEpoch(2),
+            endpoints: Vec::new(),
+            rack: None,
+            log_dirs: Vec::new(),
+            fenced: false,
+            software: None,
+        };
+        image.replay(&MetadataRecord::BrokerRegistered(record)).unwrap();
+        image
+    }
+
+    #[test]
+    fn a_new_controller_fences_brokers_that_died_together_in_one_go() {
+        let watching = watching().of_process(process(9));
+        let image = protected_image(process(1), process(8));
+        watching.look(&image);
+        watching.lead(true);
+        // This node was started again, and has not connected with the other one yet.
+        assert_eq!(watching.look(&image).0, []);
+        assert!(watching.is_settling(&image, TWO));
+        // Another process of broker 2 is there.
+        watching.observe(&up(process(2)));
+        let both = [TWO, BrokerId(3)]
+            .map(|broker| BrokerRef { broker, epoch: image.broker(broker).unwrap().epoch });
+        assert!(
+            watching.is_settling(&image, TWO),
+            "this node's own registration is to be fenced first"
+        );
+        assert_eq!(watching.look(&image).0, both);
+    }
+
+    #[test]
+    fn a_new_controller_waits_for_no_broker_that_it_has_seen_or_heard() {
+        let (watching, other) = (watching().of_process(process(8)), watching());
+        let image = protected_image(process(1), process(8));
+        watching.lead(true);
+        assert!(watching.is_settling(&image, BrokerId(4)));
+        watching.observe(&up(process(1)));
+        assert!(!watching.is_settling(&image, BrokerId(4)));
+        let other = other.of_process(process(8));
+        other.lead(true);
+        assert!(other.heard(BrokerRef { broker: TWO, epoch: BrokerEpoch(1) }));
+        assert!(!other.is_settling(&image, BrokerId(4)));
+        assert_eq!(other.look(&image).0, []);
     }
 
     #[test]

@@ -30,6 +30,11 @@ pub(super) const KEYS: &[Key] = &[
          NOT_LEADER_OR_FOLLOWER, unless every other member of its ISR and ELR has fetched from it meanwhile: another leader may \
          have been elected, and would drop such records. false: it takes them, as Kafka does.",
     ),
+    Key::long("highwater.election.wait.ms", "5000").at_least(0).doc(
+        "When the complete replicas of a partition without a leader were all started again, the controller elects the one with \
+         the greatest log end. It waits at most this long for complete replicas whose brokers are registered and fenced, or do \
+         not answer. Set it alike on all voters.",
+    ),
     Key::string("http.listener", "127.0.0.1:8080").doc(
         "Where metrics and health are served over HTTP: host:port. No host: all interfaces; \
          port 0: any free one; empty: nowhere. If the default is taken, it moves to a free port and says so.",

@@ -12,7 +12,7 @@ use super::replication::{all_acknowledged, kept, produce, wait_for_all_in_sync, 
 use super::*;
 
 /// What of a broker's folder is not its disk.
-const NOT_DATA: [&str; 2] = ["server.properties", "broker.log"];
+pub(super) const NOT_DATA: [&str; 2] = ["server.properties", "broker.log"];
 
 /// Moves everything that a stopped broker has stored to another folder.
 fn take_away(folder: &str, to: &Path) {

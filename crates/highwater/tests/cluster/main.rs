@@ -4,6 +4,7 @@
 
 mod clones;
 mod console;
+mod copies;
 mod deletion;
 mod full_volume;
 mod health;

@@ -32,8 +32,8 @@ use crate::decide::{
     EmptyReplica, EmptyReplicas, EmptyReplicas2, GiveUpReplicas, RELIEF_LEVEL, Request, Response,
 };
 use crate::mutants::{Mutant, is_planted};
-use fields::{Field, Reader, invalid};
 use crate::record::COPIES_LEVEL;
+use fields::{Field, Reader, invalid};
 use model::BrokerEpoch;
 
 /// The version that is written, and the only one that is read.

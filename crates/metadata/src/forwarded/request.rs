@@ -3,12 +3,12 @@
 use super::ForwardedError;
 use super::fields::{Field, Reader, choices, invalid, least, structs};
 use crate::decide::{
-    AlterConfigs, AlterPartition, AlterPartition2, BrokerRef, ConfigChange, ConfigEntry, ConfigOperation,
-    CreateCluster, CreatePartitions, CreateTopics, ElectByEnds, ElectLeaders, ElectionKind,
-    EmptyReplica, EmptyReplicas, EmptyReplicas2, FeatureChange, FeatureUpdate, GiveUpReplicas,
-    IncrementalAlterConfigs, KnownDirectories, KnownDirectory, NewIsr, NewPartitions, NewTopic,
-    RegisterBroker, RegisterBroker2, RegisterBroker3, RelieveReplicas, ReplicaEnd, ReplicaEnds, Request, TopicRef,
-    UpdateFeatures,
+    AlterConfigs, AlterPartition, AlterPartition2, BrokerRef, ConfigChange, ConfigEntry,
+    ConfigOperation, CreateCluster, CreatePartitions, CreateTopics, ElectByEnds, ElectLeaders,
+    ElectionKind, EmptyReplica, EmptyReplicas, EmptyReplicas2, FeatureChange, FeatureUpdate,
+    GiveUpReplicas, IncrementalAlterConfigs, KnownDirectories, KnownDirectory, NewIsr,
+    NewPartitions, NewTopic, RegisterBroker, RegisterBroker2, RegisterBroker3, RelieveReplicas,
+    ReplicaEnd, ReplicaEnds, Request, TopicRef, UpdateFeatures,
 };
 use crate::record::{BrokerSoftware, ConfigResource, Endpoint, FeatureRange};
 use model::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, Uuid};

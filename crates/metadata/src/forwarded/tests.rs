@@ -542,7 +542,7 @@ fn a_request_above_the_level_is_sent_in_an_older_form_or_not_at_all() {
     let level_of = |request: &Request| i16::from(request_number(request));
     for request in full_requests() {
         let (number, mut forms) = (request_number(&request), BTreeSet::new());
-        for level in 0..=23 {
+        for level in 0..=24 {
             let form = request.form_at(level, level_of);
             assert!(form.as_ref().is_none_or(|form| level_of(form) <= level), "{form:?}");
             assert_eq!(form.as_ref() == Some(&request), level >= number.into(), "{form:?}");
