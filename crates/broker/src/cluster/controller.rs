@@ -238,7 +238,9 @@ async fn decide_for_other(
             // Its founder is about to make it.
             return Forwarded::Elsewhere(quorum.leader());
         }
-        if let Err(refusal) = succession::check(links, quorum.node(), &image, register).await {
+        if let Err(refusal) =
+            succession::check(links, watching, quorum.node(), &image, register).await
+        {
             let index = quorum.applied_index().unwrap_or(0);
             return Forwarded::Decided(index, Response::RegisterBroker(Err(refusal)));
         }

@@ -1,33 +1,57 @@
-//! On the active controller: whether the registered process of a broker still answers, when another process registers as that
-//! broker.
+//! On the active controller: whether the registered process of a broker is alive, when another process registers as that broker.
 //!
 //! A process with one of the registered log directories holds the lock of the process before, so that one has ended
-//! (decision 0021). A copy of a folder has a lock of its own and looks the same. So the controller calls the registered process
-//! first, over the link that it has with it. The link of a process that ended is closed, and a restart waits for nothing.
+//! (decision 0021). A copy of a folder has a lock of its own and looks the same. So the link with the registered process decides
+//! first. The link of a process that ended is closed: a restart waits for no session.
 
 use std::time::Duration;
 
-use ::link::{Links, service};
+use ::link::Links;
 use metadata::decide::RegisterBroker;
 use metadata::{ClusterImage, Refusal};
 use model::{BrokerId, ErrorCode, Uuid};
+use tokio::time::{Instant, sleep};
 
-/// How long the registered process has to answer.
-const ANSWER_MAX: Duration = Duration::from_secs(1);
+use super::watching::Watching;
 
-/// Refuses a registration while another process is registered as this broker and answers (Apache Kafka: while the session of that
-/// process lasts).
+/// How long a broken connection has to show which process is behind the address.
+const REDIAL_MAX: Duration = Duration::from_secs(1);
+/// The pause between two looks at a link.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What a link shows of a registered process.
+enum Registered {
+    /// The link is up, and the session lasts.
+    Alive,
+    /// The connection broke a moment ago, and is being dialed again.
+    Unknown,
+    /// Another process is behind the address, the address refuses, or the session is over.
+    Ended,
+}
+
+/// Refuses a registration while another process is registered as this broker, connected, and in its session. Apache Kafka
+/// refuses it as long as the session lasts.
 pub(super) async fn check(
     links: &Links,
+    watching: &Watching,
     me: BrokerId,
     image: &ClusterImage,
     register: &RegisterBroker,
 ) -> Result<(), Refusal> {
     let id = register.broker;
     let known = image.broker(id).filter(|known| known.incarnation != register.incarnation);
-    let Some(known) = known else { return Ok(()) };
-    if id != me && !answers(links, id, known.incarnation).await {
-        return Ok(());
+    let Some(process) = known.map(|known| known.incarnation) else { return Ok(()) };
+    let until = Instant::now() + REDIAL_MAX;
+    loop {
+        let registered = match id == me {
+            true => Registered::Alive,
+            false => look(links, watching, image, id, process),
+        };
+        match registered {
+            Registered::Alive => break,
+            Registered::Unknown if Instant::now() < until => sleep(PAUSE).await,
+            Registered::Unknown | Registered::Ended => return Ok(()),
+        }
     }
     let message = format!(
         "Another process is registered as broker {id} and answers: stop it first, or give this broker a node.id and folders of its own. \
@@ -36,14 +60,18 @@ pub(super) async fn check(
     Err(Refusal::new(ErrorCode::DuplicateBrokerRegistration, message))
 }
 
-/// Whether this very process answers over the link to the broker.
-async fn answers(links: &Links, broker: BrokerId, process: Uuid) -> bool {
-    let is_it = || {
-        let peer = links.get(broker).and_then(|link| link.peer());
-        peer.is_some_and(|peer| peer.hello.incarnation == process)
-    };
-    // Any answer counts; this one says where the active controller is.
-    is_it()
-        && links.call(broker, service::CONTROLLER, Vec::new(), ANSWER_MAX).await.is_ok()
-        && is_it()
+fn look(
+    links: &Links,
+    watching: &Watching,
+    image: &ClusterImage,
+    broker: BrokerId,
+    process: Uuid,
+) -> Registered {
+    let peer = links.get(broker).and_then(|link| link.peer());
+    let is_in_session = || watching.may_be_alive(image, broker);
+    match peer.map(|peer| peer.hello.incarnation) {
+        Some(connected) if connected == process && is_in_session() => Registered::Alive,
+        None if watching.was_seen(broker, process) && is_in_session() => Registered::Unknown,
+        _ => Registered::Ended,
+    }
 }
